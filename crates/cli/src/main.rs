@@ -1,0 +1,2 @@
+//! The command `ionian`.
+fn main() {}

@@ -1,0 +1,258 @@
+//! Batches of commands and of answers. Only the first and the last roles look inside; for all others
+//! a batch is one slice of a receive buffer.
+
+use crate::id::{ClientId, Id, MAX_INSTANCES, Slot};
+use crate::wire::{Reader, Wire, WireError};
+use crate::wire_struct;
+use alloc::vec::Vec;
+use bytes::Bytes;
+
+/// The name of a session, dealt out in the order in which sessions are opened in the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionId(pub u64);
+
+impl SessionId {
+    /// Of a command that opens a session; its number is a nonce that the answer repeats.
+    pub const OPEN: SessionId = SessionId(0);
+    /// Of a read: reads need no session, for they can be repeated at will.
+    pub const READ: SessionId = SessionId(u64::MAX);
+}
+
+impl Wire for SessionId {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.0.encode(out);
+    }
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        u64::decode(reader).map(SessionId)
+    }
+}
+
+/// One command of a client, with the id under which it is executed at most once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Command {
+    /// The client lane that the answer goes to.
+    pub client: ClientId,
+    /// The session that numbers it.
+    pub session: SessionId,
+    /// Its number in the session; numbers start at 0 and leave no gaps.
+    pub number: u64,
+    /// The client has answers to all its commands below this number, and wants none of them again.
+    pub floor: u64,
+    /// Bytes for the state machine.
+    pub payload: Bytes,
+}
+
+wire_struct! { Command { client, session, number, floor, payload } }
+
+/// Commands one after the other; without any, it is the paper's noop.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Batch {
+    count: u32,
+    commands: Bytes,
+}
+
+wire_struct! { Batch { count, commands } }
+
+impl Batch {
+    /// A batch of one command.
+    pub fn one(command: &Command) -> Self {
+        let mut builder = BatchBuilder::default();
+        builder.push(command);
+        builder.take()
+    }
+
+    /// How many commands it says that it holds.
+    pub fn len(&self) -> usize {
+        self.count as usize
+    }
+
+    /// Whether it is a noop.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// How many bytes its commands take.
+    pub fn byte_len(&self) -> usize {
+        self.commands.len()
+    }
+
+    /// The commands, in order. A malformed one ends the batch: a stranger's mistake, the same on
+    /// every replica, that must not stop the log.
+    pub fn commands(&self) -> impl Iterator<Item = Command> {
+        let mut reader = Reader::new(&self.commands);
+        core::iter::from_fn(move || (reader.remaining() > 0).then(|| Command::decode(&mut reader).ok())?)
+    }
+}
+
+/// Gathers commands into a batch.
+#[derive(Debug, Default)]
+pub struct BatchBuilder {
+    count: u32,
+    commands: Vec<u8>,
+}
+
+impl BatchBuilder {
+    /// Adds a command.
+    pub fn push(&mut self, command: &Command) {
+        command.encode(&mut self.commands);
+        self.count += 1;
+    }
+
+    /// Adds all commands of a batch, without looking inside.
+    pub fn append(&mut self, batch: &Batch) {
+        self.commands.extend_from_slice(&batch.commands);
+        self.count += batch.count;
+    }
+
+    /// How many commands were added.
+    pub fn len(&self) -> usize {
+        self.count as usize
+    }
+
+    /// Whether none was.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// How many bytes they take.
+    pub fn byte_len(&self) -> usize {
+        self.commands.len()
+    }
+
+    /// The batch; the builder is empty again.
+    pub fn take(&mut self) -> Batch {
+        let commands = Bytes::from(core::mem::take(&mut self.commands));
+        Batch { count: core::mem::take(&mut self.count), commands }
+    }
+}
+
+/// What became of a command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The state machine's reply.
+    Done(Bytes),
+    /// The session is open under this id.
+    Opened(SessionId),
+    /// The session is not known: it expired, or it never was. The command was not executed now.
+    NoSession,
+    /// The command came as a read and is none. It was not executed.
+    NotARead,
+}
+
+/// The answer to one command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The client lane that it goes to.
+    pub client: ClientId,
+    /// The session of the command.
+    pub session: SessionId,
+    /// The number of the command.
+    pub number: u64,
+    /// What became of it.
+    pub outcome: Outcome,
+}
+
+impl Wire for Outcome {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Outcome::Done(reply) => {
+                out.push(0);
+                reply.encode(out);
+            }
+            Outcome::Opened(session) => {
+                out.push(1);
+                session.encode(out);
+            }
+            Outcome::NoSession => out.push(2),
+            Outcome::NotARead => out.push(3),
+        }
+    }
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        match u8::decode(reader)? {
+            0 => Bytes::decode(reader).map(Outcome::Done),
+            1 => SessionId::decode(reader).map(Outcome::Opened),
+            2 => Ok(Outcome::NoSession),
+            3 => Ok(Outcome::NotARead),
+            tag => Err(WireError::UnknownTag { what: "outcome", tag }),
+        }
+    }
+}
+
+wire_struct! { Answer { client, session, number, outcome } }
+
+/// Answers one after the other, all taken from the state after the same slot.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Answers {
+    /// The slot after the last that was executed before they were given.
+    pub executed: Slot,
+    answers: Bytes,
+}
+
+wire_struct! { Answers { executed, answers } }
+
+impl Answers {
+    /// The answers, in order; a malformed one ends them.
+    pub fn iter(&self) -> impl Iterator<Item = Answer> {
+        let mut reader = Reader::new(&self.answers);
+        core::iter::from_fn(move || (reader.remaining() > 0).then(|| Answer::decode(&mut reader).ok())?)
+    }
+}
+
+/// Gathers answers, kept apart by client.
+#[derive(Debug)]
+pub struct AnswersByClient {
+    answers: [Vec<u8>; MAX_INSTANCES],
+    /// Clients with answers, in the order of their first.
+    clients: Vec<ClientId>,
+}
+
+impl Default for AnswersByClient {
+    fn default() -> Self {
+        AnswersByClient { answers: core::array::from_fn(|_| Vec::new()), clients: Vec::new() }
+    }
+}
+
+impl AnswersByClient {
+    /// Adds an answer.
+    pub fn push(&mut self, answer: &Answer) {
+        let answers = &mut self.answers[answer.client.index() as usize];
+        if answers.is_empty() {
+            self.clients.push(answer.client);
+        }
+        answer.encode(answers);
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.clients.is_empty()
+    }
+
+    /// Takes out each client's answers, given from the state before slot `executed`.
+    pub fn drain(&mut self, executed: Slot) -> impl Iterator<Item = (ClientId, Answers)> {
+        let AnswersByClient { answers, clients } = self;
+        clients.drain(..).map(move |client| {
+            let bytes = Bytes::from(core::mem::take(&mut answers[client.index() as usize]));
+            (client, Answers { executed, answers: bytes })
+        })
+    }
+
+    /// Takes out all answers as one, whoever they are for.
+    pub fn take_all(&mut self, executed: Slot) -> Answers {
+        let mut all = Vec::new();
+        for client in self.clients.drain(..) {
+            all.append(&mut self.answers[client.index() as usize]);
+        }
+        Answers { executed, answers: Bytes::from(all) }
+    }
+}
+
+/// A value of the log: a batch and the time that the leader stamped on it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Value {
+    /// The leader's time when it proposed the batch.
+    pub stamp: crate::time::Timestamp,
+    /// The commands; none for a noop.
+    pub batch: Batch,
+}
+
+wire_struct! { Value { stamp, batch } }

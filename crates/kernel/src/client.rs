@@ -1,0 +1,127 @@
+//! The border between an application (the Redis gateway, the library's handle, a load generator)
+//! and the client lane that carries its commands.
+
+use crate::wire::{Reader, Wire, WireError};
+use alloc::vec::Vec;
+use bytes::Bytes;
+use core::time::Duration;
+
+/// How fresh a read must be (compartmentalization 3.4 and 3.6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ReadLevel {
+    /// Sees every write that was acknowledged before the read began, whoever wrote it.
+    #[default]
+    Linearizable,
+    /// Sees every write and read that this client lane has completed, and a prefix of the log.
+    Sequential,
+    /// Sees some prefix of the log.
+    Eventual,
+}
+
+/// What the application wants done with a payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Through the log: executed exactly once, by every replica.
+    Write,
+    /// By one replica, changing nothing.
+    Read(ReadLevel),
+}
+
+/// One command of the application.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Comes back in the [`Reply`]. The application keeps it unique among its open requests.
+    pub token: u64,
+    /// What to do with the payload.
+    pub operation: Operation,
+    /// Bytes for the state machine, opaque to every role but the replica.
+    pub payload: Bytes,
+}
+
+/// The answer to the [`Request`] with the same token. Every request gets exactly one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// The token of the request.
+    pub token: u64,
+    /// What the state machine answered, or why it was not asked.
+    pub outcome: Result<Bytes, Refusal>,
+}
+
+/// Why a request was not answered by the state machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Refusal {
+    /// Too many requests are in flight on this lane. Nothing was sent: try again later.
+    Busy,
+    /// The cluster did not answer in time. The command had no effect and will have none.
+    Unavailable,
+    /// The cluster did not answer in time. The command may or may not have been executed.
+    Unknown,
+    /// A write was sent as a read. Nothing was executed.
+    NotARead,
+    /// The command is larger than the cluster carries. Nothing was sent.
+    TooLarge,
+}
+
+impl core::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Refusal::Busy => "too many commands in flight, try again later",
+            Refusal::Unavailable => "the cluster did not answer in time, the command was not executed",
+            Refusal::Unknown => "the cluster did not answer in time, the command may or may not have been executed",
+            Refusal::NotARead => "the command changes state and cannot be sent as a read",
+            Refusal::TooLarge => "the command is larger than the cluster's limit",
+        })
+    }
+}
+
+impl core::error::Error for Refusal {}
+
+/// Limits of a client lane; see `docs/operations.md` for what each one trades.
+#[derive(Clone, Copy, Debug)]
+pub struct LaneLimits {
+    /// Requests in flight at once; one more is refused as [`Refusal::Busy`].
+    pub in_flight: usize,
+    /// Bytes of one payload; a larger one is refused as [`Refusal::TooLarge`].
+    pub payload_bytes: usize,
+    /// How long a request may take before the lane gives up on it.
+    pub patience: Duration,
+    /// How long to wait for the first answer before asking again.
+    pub retry_after: Duration,
+}
+
+impl Default for LaneLimits {
+    fn default() -> Self {
+        LaneLimits {
+            in_flight: 4096,
+            payload_bytes: 8 << 20,
+            patience: Duration::from_secs(5),
+            retry_after: Duration::from_millis(300),
+        }
+    }
+}
+
+impl Wire for Request {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.token.encode(out);
+        match self.operation {
+            Operation::Write => 0u8,
+            Operation::Read(ReadLevel::Linearizable) => 1,
+            Operation::Read(ReadLevel::Sequential) => 2,
+            Operation::Read(ReadLevel::Eventual) => 3,
+        }
+        .encode(out);
+        self.payload.encode(out);
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        let token = u64::decode(reader)?;
+        let operation = match u8::decode(reader)? {
+            0 => Operation::Write,
+            1 => Operation::Read(ReadLevel::Linearizable),
+            2 => Operation::Read(ReadLevel::Sequential),
+            3 => Operation::Read(ReadLevel::Eventual),
+            tag => return Err(WireError::UnknownTag { what: "operation", tag }),
+        };
+        Ok(Request { token, operation, payload: Bytes::decode(reader)? })
+    }
+}

@@ -1,0 +1,206 @@
+//! The state machine together with its sessions: what a replica executes the log on.
+
+use crate::batch::{Answer, AnswersByClient, Batch, Command, Outcome, SessionId, Value};
+use crate::machine::{NotARead, RestoreError, StateMachine};
+use crate::session::{Sessions, Standing};
+use crate::time::Timestamp;
+use crate::wire::{Reader, Wire};
+use alloc::boxed::Box;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+use bytes::Bytes;
+use core::time::Duration;
+
+/// A state machine, the sessions of its clients, and the time of the log.
+pub struct Executor {
+    machine: Box<dyn StateMachine>,
+    sessions: Sessions,
+    now: Timestamp,
+}
+
+impl Executor {
+    /// An empty machine without sessions.
+    pub fn new(machine: Box<dyn StateMachine>, session_expiry: Duration) -> Self {
+        Executor { machine, sessions: Sessions::new(session_expiry), now: Timestamp(0) }
+    }
+
+    /// The time of the log: the largest stamp executed.
+    pub fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// How many sessions are open.
+    pub fn session_count(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// When the passing of time next changes what the machine answers.
+    pub fn next_deadline(&self) -> Option<Timestamp> {
+        self.machine.next_deadline(self.now)
+    }
+
+    /// Executes a value of the log; its answers go to `answers` if this replica is to give them.
+    pub fn execute(&mut self, value: &Value, mut answers: Option<&mut AnswersByClient>) {
+        // A new leader's clock may be behind: time in the log never falls.
+        self.now = self.now.max(value.stamp);
+        self.sessions.expire(self.now);
+        self.execute_batch(&value.batch, &mut answers);
+    }
+
+    fn execute_batch(&mut self, batch: &Batch, answers: &mut Option<&mut AnswersByClient>) {
+        for command in batch.commands() {
+            let Some(outcome) = self.execute_command(&command) else { continue };
+            if let Some(answers) = answers {
+                let Command { client, session, number, .. } = command;
+                answers.push(&Answer { client, session, number, outcome });
+            }
+        }
+    }
+
+    /// Executes one command unless it was before; `None` when nobody wants the answer.
+    fn execute_command(&mut self, command: &Command) -> Option<Outcome> {
+        if command.session == SessionId::OPEN {
+            return Some(Outcome::Opened(self.sessions.open(self.now)));
+        }
+        match self.sessions.begin(self.now, command.session, command.number, command.floor) {
+            Standing::New => {
+                let mut reply = Vec::new();
+                self.machine.apply(self.now, &command.payload, &mut reply);
+                let reply = Bytes::from(reply);
+                self.sessions.finish(command.session, command.number, reply.clone());
+                Some(Outcome::Done(reply))
+            }
+            Standing::Executed(reply) => Some(Outcome::Done(reply)),
+            Standing::Settled => None,
+            Standing::NoSession => Some(Outcome::NoSession),
+        }
+    }
+
+    /// Answers every read of a batch from the present state.
+    pub fn read(&self, batch: &Batch, answers: &mut AnswersByClient) {
+        for Command { client, session, number, payload, .. } in batch.commands() {
+            let mut reply = Vec::new();
+            let outcome = match self.machine.read(self.now, &payload, &mut reply) {
+                Ok(()) => Outcome::Done(Bytes::from(reply)),
+                Err(NotARead) => Outcome::NotARead,
+            };
+            answers.push(&Answer { client, session, number, outcome });
+        }
+    }
+
+    /// A picture of machine, sessions and time, the same bytes on every replica in this state.
+    pub fn snapshot(&self) -> Bytes {
+        let mut out = Vec::new();
+        self.now.encode(&mut out);
+        self.sessions.snapshot(&mut out);
+        self.machine.snapshot(&mut out);
+        Bytes::from(out)
+    }
+
+    /// Replaces everything by a snapshot's.
+    ///
+    /// # Errors
+    /// Says what is wrong with the bytes; nothing is then changed.
+    pub fn restore(&mut self, snapshot: &Bytes) -> Result<(), RestoreError> {
+        let mut reader = Reader::new(snapshot);
+        let now = Timestamp::decode(&mut reader).map_err(|error| RestoreError(error.to_string()))?;
+        let mut sessions = self.sessions.clone();
+        sessions.restore(&mut reader)?;
+        let rest = reader.remaining();
+        self.machine.restore(reader.take(rest).expect("the rest"))?;
+        (self.now, self.sessions) = (now, sessions);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::BatchBuilder;
+    use crate::id::{ClientId, Slot};
+
+    /// Appends what it is told and answers with all of it; refuses to read `!`.
+    #[derive(Default)]
+    struct Tape(Vec<u8>);
+
+    impl StateMachine for Tape {
+        fn apply(&mut self, _: Timestamp, command: &[u8], reply: &mut Vec<u8>) {
+            self.0.extend_from_slice(command);
+            reply.extend_from_slice(&self.0);
+        }
+        fn read(&self, _: Timestamp, query: &[u8], reply: &mut Vec<u8>) -> Result<(), NotARead> {
+            if query == b"!" {
+                return Err(NotARead);
+            }
+            reply.extend_from_slice(&self.0);
+            Ok(())
+        }
+        fn snapshot(&self, out: &mut Vec<u8>) {
+            out.extend_from_slice(&self.0);
+        }
+        fn restore(&mut self, snapshot: &[u8]) -> Result<(), RestoreError> {
+            self.0 = snapshot.to_vec();
+            Ok(())
+        }
+    }
+
+    fn executor() -> Executor {
+        Executor::new(Box::new(Tape::default()), Duration::from_secs(60))
+    }
+
+    fn value(commands: &[(u64, u64, &'static [u8])]) -> Value {
+        let mut builder = BatchBuilder::default();
+        for (session, number, payload) in commands {
+            let payload = Bytes::from_static(payload);
+            builder.push(&Command {
+                client: ClientId(3),
+                session: SessionId(*session),
+                number: *number,
+                floor: 0,
+                payload,
+            });
+        }
+        Value { stamp: Timestamp(5), batch: builder.take() }
+    }
+
+    fn outcomes(executor: &mut Executor, value: &Value) -> Vec<Outcome> {
+        let mut answers = AnswersByClient::default();
+        executor.execute(value, Some(&mut answers));
+        answers.take_all(Slot(1)).iter().map(|answer| answer.outcome).collect()
+    }
+
+    #[test]
+    fn a_command_in_two_slots_is_executed_once_and_answered_twice() {
+        let mut executor = executor();
+        assert_eq!(outcomes(&mut executor, &value(&[(0, 77, b"")])), [Outcome::Opened(SessionId(1))]);
+        let twice = value(&[(1, 0, b"a"), (1, 0, b"a"), (9, 0, b"x")]);
+        let done = Outcome::Done(Bytes::from_static(b"a"));
+        assert_eq!(outcomes(&mut executor, &twice), [done.clone(), done.clone(), Outcome::NoSession]);
+        assert_eq!(outcomes(&mut executor, &twice)[0], done);
+    }
+
+    #[test]
+    fn a_write_sent_as_a_read_is_refused() {
+        let executor = executor();
+        let mut answers = AnswersByClient::default();
+        executor.read(&value(&[(u64::MAX, 1, b"!"), (u64::MAX, 2, b"?")]).batch, &mut answers);
+        let outcomes: Vec<_> = answers.take_all(Slot(0)).iter().map(|answer| answer.outcome).collect();
+        assert_eq!(outcomes, [Outcome::NotARead, Outcome::Done(Bytes::new())]);
+    }
+
+    #[test]
+    fn time_never_falls_and_snapshots_hold_everything() {
+        let mut one = executor();
+        outcomes(&mut one, &value(&[(0, 1, b"")]));
+        outcomes(&mut one, &value(&[(1, 0, b"a")]));
+        one.execute(&Value { stamp: Timestamp(2), ..Value::default() }, None);
+        assert_eq!(one.now(), Timestamp(5));
+        let mut two = executor();
+        two.restore(&one.snapshot()).unwrap();
+        assert_eq!(two.snapshot(), one.snapshot());
+        // The duplicate is known to the restored replica as well.
+        assert_eq!(outcomes(&mut two, &value(&[(1, 0, b"a")])), [Outcome::Done(Bytes::from_static(b"a"))]);
+        assert!(two.restore(&Bytes::from_static(b"short")).is_err());
+        assert_eq!(two.snapshot(), one.snapshot());
+    }
+}

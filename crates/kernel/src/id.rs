@@ -1,0 +1,299 @@
+//! Names of things: log positions, rounds, and the instances of each role.
+
+use crate::wire::{Reader, Wire, WireError};
+use alloc::vec::Vec;
+use core::fmt;
+use core::marker::PhantomData;
+
+/// A position in the replicated log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Slot(pub u64);
+
+impl Slot {
+    /// The first position of every log.
+    pub const ZERO: Slot = Slot(0);
+    /// After every slot.
+    pub const MAX: Slot = Slot(u64::MAX);
+
+    /// The position after this one.
+    pub fn next(self) -> Slot {
+        self.plus(1)
+    }
+
+    /// The position `count` after this one.
+    pub fn plus(self, count: u64) -> Slot {
+        Slot(self.0.saturating_add(count))
+    }
+
+    /// How many positions lie from `earlier` up to this one; zero where `earlier` is later.
+    pub fn distance(self, earlier: Slot) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    /// The slots from this one up to, not including, `end`.
+    pub fn until(self, end: Slot) -> impl Iterator<Item = Slot> {
+        (self.0..end.0).map(Slot)
+    }
+}
+
+/// A Paxos round (ballot). Rounds are dealt to the leaders in turn, so each has one owner.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Round(pub u64);
+
+impl Round {
+    /// The leader that owns this round, among `leaders` of them.
+    pub fn leader(self, leaders: usize) -> LeaderId {
+        LeaderId((self.0 % leaders as u64) as u8)
+    }
+
+    /// The first round after this one that `leader` owns.
+    pub fn next_of(self, leader: LeaderId, leaders: usize) -> Round {
+        let leaders = leaders as u64;
+        let ahead = (leader.0 as u64 + leaders - (self.0 + 1) % leaders) % leaders;
+        Round(self.0 + 1 + ahead)
+    }
+}
+
+/// The name of one instance of a role: its place among its kind in the deployment, from 0.
+pub trait Id: Copy + Ord + fmt::Debug {
+    /// The id with this place.
+    fn at(index: u8) -> Self;
+    /// Its place.
+    fn index(self) -> u8;
+}
+
+macro_rules! ids {
+    ($($(#[$doc:meta])* $name:ident)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub u8);
+
+        impl Id for $name {
+            fn at(index: u8) -> Self {
+                $name(index)
+            }
+            fn index(self) -> u8 {
+                self.0
+            }
+        }
+
+        impl Wire for $name {
+            fn encode(&self, out: &mut Vec<u8>) {
+                self.0.encode(out);
+            }
+            fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+                // Sets are 64 bits wide, and every id can be put into one.
+                match u8::decode(reader)? {
+                    index if (index as usize) < MAX_INSTANCES => Ok($name(index)),
+                    index => Err(WireError::OutOfRange { what: "role instance", value: index as u64 }),
+                }
+            }
+        }
+    )*};
+}
+
+ids! {
+    /// A client lane.
+    ClientId
+    /// A batcher.
+    BatcherId
+    /// A read batcher.
+    ReadBatcherId
+    /// A leader (in the paper also: proposer).
+    LeaderId
+    /// A proxy leader.
+    ProxyLeaderId
+    /// An acceptor.
+    AcceptorId
+    /// A replica.
+    ReplicaId
+    /// An unbatcher.
+    UnbatcherId
+    /// The server of an unreplicated deployment.
+    ServerId
+}
+
+/// The most instances of one role that a deployment can have: a [`Set`] is one machine word.
+pub const MAX_INSTANCES: usize = 64;
+
+/// A set of instances of one role; also the destination of a message.
+pub struct Set<I> {
+    bits: u64,
+    kind: PhantomData<I>,
+}
+
+/// A set of acceptors: a quorum, or the destination of a Phase2a.
+pub type AcceptorSet = Set<AcceptorId>;
+
+impl<I: Id> Set<I> {
+    /// The set without members.
+    pub const EMPTY: Set<I> = Set::from_bits(0);
+
+    /// The set whose member `i` is bit `i`.
+    pub const fn from_bits(bits: u64) -> Self {
+        Set { bits, kind: PhantomData }
+    }
+
+    /// Bit `i` is set when instance `i` is a member.
+    pub const fn bits(self) -> u64 {
+        self.bits
+    }
+
+    /// The first `count` instances.
+    pub fn first(count: usize) -> Self {
+        assert!(count <= MAX_INSTANCES);
+        Set::from_bits(if count == MAX_INSTANCES { u64::MAX } else { (1 << count) - 1 })
+    }
+
+    /// The set of `id` alone.
+    pub fn one(id: I) -> Self {
+        Set::from_bits(1 << id.index())
+    }
+
+    /// Adds `id`; says whether it was new.
+    pub fn insert(&mut self, id: I) -> bool {
+        let new = !self.contains(id);
+        self.bits |= 1 << id.index();
+        new
+    }
+
+    /// Takes `id` out.
+    pub fn remove(&mut self, id: I) {
+        self.bits &= !(1 << id.index());
+    }
+
+    /// Whether `id` is a member.
+    pub fn contains(self, id: I) -> bool {
+        self.bits & (1 << id.index()) != 0
+    }
+
+    /// Whether every member of `other` is a member.
+    pub fn covers(self, other: Self) -> bool {
+        other.bits & !self.bits == 0
+    }
+
+    /// Whether the two have a member in common.
+    pub fn meets(self, other: Self) -> bool {
+        self.bits & other.bits != 0
+    }
+
+    /// The members of both.
+    pub fn and(self, other: Self) -> Self {
+        Set::from_bits(self.bits & other.bits)
+    }
+
+    /// The members of either.
+    pub fn or(self, other: Self) -> Self {
+        Set::from_bits(self.bits | other.bits)
+    }
+
+    /// The members that are not in `other`.
+    pub fn without(self, other: Self) -> Self {
+        Set::from_bits(self.bits & !other.bits)
+    }
+
+    /// How many members it has.
+    pub fn len(self) -> usize {
+        self.bits.count_ones() as usize
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(self) -> bool {
+        self.bits == 0
+    }
+
+    /// The members, in order.
+    pub fn iter(self) -> impl Iterator<Item = I> {
+        let mut bits = self.bits;
+        core::iter::from_fn(move || {
+            let index = bits.trailing_zeros();
+            bits &= bits.checked_sub(1)?;
+            Some(I::at(index as u8))
+        })
+    }
+
+    /// The member that comes `turn` places on, going round: for dealing work out evenly.
+    pub fn pick(self, turn: u64) -> Option<I> {
+        let count = self.len() as u64;
+        if count == 0 {
+            return None;
+        }
+        self.iter().nth((turn % count) as usize)
+    }
+}
+
+impl<I: Id> FromIterator<I> for Set<I> {
+    fn from_iter<T: IntoIterator<Item = I>>(ids: T) -> Self {
+        let mut set = Set::EMPTY;
+        for id in ids {
+            set.insert(id);
+        }
+        set
+    }
+}
+
+impl<I> Clone for Set<I> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<I> Copy for Set<I> {}
+
+impl<I> Default for Set<I> {
+    fn default() -> Self {
+        Set { bits: 0, kind: PhantomData }
+    }
+}
+
+impl<I> PartialEq for Set<I> {
+    fn eq(&self, other: &Self) -> bool {
+        self.bits == other.bits
+    }
+}
+
+impl<I> Eq for Set<I> {}
+
+impl<I: Id> fmt::Debug for Set<I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.iter().map(|id| id.index())).finish()
+    }
+}
+
+impl<I: Id> Wire for Set<I> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.bits.encode(out);
+    }
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        u64::decode(reader).map(Set::from_bits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_are_dealt_to_leaders_in_turn() {
+        for leaders in 1..5usize {
+            for round in 0..20 {
+                for leader in 0..leaders as u8 {
+                    let next = Round(round).next_of(LeaderId(leader), leaders);
+                    assert!(next > Round(round) && next.0 <= round + leaders as u64);
+                    assert_eq!(next.leader(leaders), LeaderId(leader));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn sets_hold_what_was_put_in() {
+        let mut set = AcceptorSet::first(3);
+        assert!(!set.insert(AcceptorId(2)) && set.insert(AcceptorId(63)));
+        set.remove(AcceptorId(1));
+        assert_eq!(set.iter().collect::<Vec<_>>(), [AcceptorId(0), AcceptorId(2), AcceptorId(63)]);
+        assert_eq!(set.pick(4), Some(AcceptorId(2)));
+        assert_eq!(AcceptorSet::EMPTY.pick(4), None);
+        assert_eq!(AcceptorSet::first(64).len(), 64);
+    }
+}

@@ -1,0 +1,91 @@
+//! The replicated service: what a user of the library implements.
+
+use crate::time::Timestamp;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// A deterministic service. Every replica applies the same commands in the same order, so a machine
+/// must compute its state and its replies from nothing but its state and the arguments: no clock, no
+/// randomness, no iteration over a randomly seeded map.
+///
+/// Commands come from clients: any bytes may arrive, and a machine answers malformed ones with an
+/// error reply of its own making. It must not panic on them.
+pub trait StateMachine: Send {
+    /// Executes `command` and appends its reply to `reply`. `now` is the time that the leader
+    /// stamped into the log; it never falls from one command to the next.
+    fn apply(&mut self, now: Timestamp, command: &[u8], reply: &mut Vec<u8>);
+
+    /// Answers `query` without changing any state, `now` being the time of the last command applied.
+    ///
+    /// # Errors
+    /// [`NotARead`] when `query` would change the state: it must go through the log instead. A write
+    /// that one replica executed as a read would make that replica differ from the others.
+    fn read(&self, now: Timestamp, query: &[u8], reply: &mut Vec<u8>) -> Result<(), NotARead>;
+
+    /// Appends a picture of the whole state to `out`, the same bytes on every replica in that state.
+    fn snapshot(&self, out: &mut Vec<u8>);
+
+    /// Replaces the whole state by that of `snapshot`.
+    ///
+    /// # Errors
+    /// Says what is wrong with the bytes; the state is then unchanged.
+    fn restore(&mut self, snapshot: &[u8]) -> Result<(), RestoreError>;
+
+    /// Names what `command` reads and writes, so that commands which touch nothing in common can be
+    /// executed in either order. The default says that it may touch everything.
+    fn footprint(&self, command: &[u8], footprint: &mut Footprint) {
+        let _ = command;
+        footprint.everything = true;
+    }
+
+    /// The earliest time after `now` at which the mere passing of time changes what the machine
+    /// answers (a key expires, say). The log is then given the new time, even if no command comes.
+    fn next_deadline(&self, now: Timestamp) -> Option<Timestamp> {
+        let _ = now;
+        None
+    }
+}
+
+/// What a command touches. Two commands conflict when one writes what the other reads or writes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Footprint {
+    /// The command may read and write anything: it conflicts with every other.
+    pub everything: bool,
+    /// Hashes of the keys that it reads. Equal keys have equal hashes on every replica.
+    pub reads: Vec<u64>,
+    /// Hashes of the keys that it writes.
+    pub writes: Vec<u64>,
+}
+
+impl Footprint {
+    /// Whether the order of the two commands can matter. Hashes that collide count as a conflict.
+    pub fn conflicts(&self, other: &Footprint) -> bool {
+        let hits = |writes: &[u64], other: &Footprint| {
+            writes.iter().any(|key| other.reads.contains(key) || other.writes.contains(key))
+        };
+        self.everything || other.everything || hits(&self.writes, other) || hits(&other.writes, self)
+    }
+}
+
+/// The query would change the state and was not executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotARead;
+
+/// A snapshot that cannot be restored, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RestoreError(pub String);
+
+impl core::fmt::Display for NotARead {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("the command changes state and cannot be sent as a read")
+    }
+}
+
+impl core::fmt::Display for RestoreError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "the snapshot cannot be restored: {}", self.0)
+    }
+}
+
+impl core::error::Error for NotARead {}
+impl core::error::Error for RestoreError {}

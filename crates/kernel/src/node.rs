@@ -1,0 +1,273 @@
+//! The part of a driver that all drivers share: the roles of one node, the hops between them, and
+//! the fence. The runtime puts sockets, clocks and files around it, the simulator an event heap.
+
+use crate::client::{Reply, Request};
+use crate::id::{ClientId, MAX_INSTANCES};
+use crate::layout::Address;
+use crate::protocol::{Instance, Message, Protocol, Routed};
+use crate::role::{Lsn, Outbox};
+use crate::time::{Instant, earliest};
+use crate::wire::{Reader, WireError};
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// What lies outside a node.
+pub trait World<P: Protocol> {
+    /// Sends `message` to the instances of `kind` whose bit is set in `members`; none of them lives
+    /// on this node.
+    fn send(&mut self, kind: u8, members: u64, message: P::Message);
+
+    /// Appends a record to the node's log and returns its position. A vital record is stored even
+    /// if the log is otherwise kept in memory.
+    fn append(&mut self, from: Address, record: &[u8], vital: bool) -> Lsn;
+
+    /// The position up to which everything is on disk.
+    fn durable(&self) -> Lsn;
+
+    /// Hands a reply to the application of `lane`.
+    fn reply(&mut self, lane: ClientId, reply: Reply);
+}
+
+/// The roles that live on one node.
+pub struct Node<P: Protocol> {
+    hosted: Vec<Hosted<P>>,
+    /// Where in `hosted` an instance is, by kind and index.
+    places: Vec<[Option<u16>; MAX_INSTANCES]>,
+    /// Which instances of each kind live here.
+    local: Vec<u64>,
+    inbox: VecDeque<(u16, P::Message)>,
+    outbox: Outbox<P::Envelope>,
+    /// Sends that wait for a log position to be on disk.
+    fenced: BTreeMap<Lsn, Vec<Routed<P::Message>>>,
+}
+
+struct Hosted<P: Protocol> {
+    address: Address,
+    instance: P::Instance,
+    /// The position of the last record it persisted.
+    lsn: Lsn,
+    /// The position up to which it was told that its records are on disk.
+    told: Lsn,
+    /// Whether it was called since the last end of a burst.
+    touched: bool,
+}
+
+impl<P: Protocol> Node<P> {
+    /// A node without roles. It stores every record, or (`keeps_records` false) only vital ones.
+    pub fn new(keeps_records: bool) -> Self {
+        Node {
+            hosted: Vec::new(),
+            places: vec![[None; MAX_INSTANCES]; P::KINDS.len()],
+            local: vec![0; P::KINDS.len()],
+            inbox: VecDeque::new(),
+            outbox: Outbox::new(keeps_records),
+            fenced: BTreeMap::new(),
+        }
+    }
+
+    /// Adds an instance.
+    ///
+    /// # Panics
+    /// When the address is taken.
+    pub fn host(&mut self, address: Address, instance: P::Instance) {
+        let place = &mut self.places[address.kind as usize][address.index as usize];
+        assert!(place.is_none(), "{address:?} is hosted twice");
+        *place = Some(self.hosted.len() as u16);
+        self.local[address.kind as usize] |= 1 << address.index;
+        self.hosted.push(Hosted { address, instance, lsn: Lsn(0), told: Lsn(0), touched: false });
+    }
+
+    fn place(&self, address: Address) -> Option<u16> {
+        *self.places.get(address.kind as usize)?.get(address.index as usize)?
+    }
+
+    /// Gives an instance back a record from before a crash.
+    ///
+    /// # Errors
+    /// When the bytes are no record of that instance, or it does not live here.
+    pub fn recover(&mut self, from: Address, lsn: Lsn, record: &mut Reader<'_>) -> Result<(), WireError> {
+        let missing = WireError::OutOfRange { what: "role instance of this node", value: from.index as u64 };
+        let place = self.place(from).ok_or(missing)?;
+        let hosted = &mut self.hosted[place as usize];
+        hosted.instance.recover(record)?;
+        (hosted.lsn, hosted.told) = (lsn, lsn);
+        Ok(())
+    }
+
+    /// Starts every instance.
+    pub fn start(&mut self, now: Instant, world: &mut impl World<P>) {
+        for place in 0..self.hosted.len() {
+            self.call(place, world, |instance, outbox| instance.on_start(now, outbox));
+        }
+    }
+
+    /// Queues a message for each local instance of its kind whose bit is set in `members`.
+    pub fn deliver(&mut self, members: u64, message: P::Message) {
+        let kind = message.kind();
+        let mut members = members & self.local.get(kind as usize).copied().unwrap_or(0);
+        while members != 0 {
+            let index = members.trailing_zeros() as u8;
+            members &= members - 1;
+            let place = self.place(Address { kind, index }).expect("a local member");
+            if members == 0 {
+                self.inbox.push_back((place, message));
+                return;
+            }
+            self.inbox.push_back((place, message.clone()));
+        }
+    }
+
+    /// Queues an application's request for a client lane of this node.
+    pub fn submit(&mut self, lane: ClientId, request: Request) {
+        self.deliver(1 << lane.0, P::Message::submit(request));
+    }
+
+    /// How many messages are queued.
+    pub fn queued(&self) -> usize {
+        self.inbox.len()
+    }
+
+    /// Takes in at most `limit` queued messages.
+    pub fn run(&mut self, now: Instant, limit: usize, world: &mut impl World<P>) {
+        for _ in 0..limit {
+            let Some((place, message)) = self.inbox.pop_front() else { return };
+            self.call(place as usize, world, |instance, outbox| instance.on_message(now, message, outbox));
+        }
+    }
+
+    /// Tells every instance that was called that the burst is over. This can queue messages between
+    /// local instances again.
+    pub fn end_burst(&mut self, now: Instant, world: &mut impl World<P>) {
+        for place in 0..self.hosted.len() {
+            if self.hosted[place].touched {
+                self.call(place, world, |instance, outbox| instance.on_burst_end(now, outbox));
+                self.hosted[place].touched = false;
+            }
+        }
+    }
+
+    /// Takes in everything that is queued, and what that leads to, and ends the burst.
+    pub fn settle(&mut self, now: Instant, world: &mut impl World<P>) {
+        loop {
+            self.run(now, usize::MAX, world);
+            self.end_burst(now, world);
+            if self.inbox.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// The earliest time at which an instance wants to be called though nothing arrives.
+    pub fn next_timer(&self) -> Option<Instant> {
+        self.hosted.iter().fold(None, |next, hosted| earliest(next, hosted.instance.next_timer()))
+    }
+
+    /// Calls the instances whose time has come.
+    pub fn fire_timers(&mut self, now: Instant, world: &mut impl World<P>) {
+        for place in 0..self.hosted.len() {
+            if self.hosted[place].instance.next_timer().is_some_and(|timer| timer <= now) {
+                self.call(place, world, |instance, outbox| instance.on_timer(now, outbox));
+            }
+        }
+    }
+
+    /// Releases what waited for the log to be on disk up to where it is now.
+    pub fn on_durable(&mut self, world: &mut impl World<P>) {
+        let durable = world.durable();
+        while let Some(entry) = self.fenced.first_entry() {
+            if *entry.key() > durable {
+                break;
+            }
+            for routed in entry.remove() {
+                self.route(routed, world);
+            }
+        }
+        for place in 0..self.hosted.len() {
+            let hosted = &mut self.hosted[place];
+            let reached = hosted.lsn.min(durable);
+            if reached > hosted.told {
+                hosted.told = reached;
+                self.call(place, world, |instance, outbox| instance.on_durable(reached, outbox));
+            }
+        }
+    }
+
+    /// Asserts the invariants of every instance.
+    pub fn invariants(&self) {
+        for hosted in &self.hosted {
+            hosted.instance.invariants();
+        }
+    }
+
+    /// The instances with their addresses.
+    pub fn instances(&self) -> impl Iterator<Item = (Address, &P::Instance)> {
+        self.hosted.iter().map(|hosted| (hosted.address, &hosted.instance))
+    }
+
+    /// Calls one instance and carries out what it asks.
+    fn call(
+        &mut self,
+        place: usize,
+        world: &mut impl World<P>,
+        handler: impl FnOnce(&mut P::Instance, &mut Outbox<P::Envelope>),
+    ) {
+        debug_assert!(self.outbox.is_empty());
+        let hosted = &mut self.hosted[place];
+        hosted.touched = true;
+        handler(&mut hosted.instance, &mut self.outbox);
+        if !self.outbox.is_empty() {
+            self.carry_out(place, world);
+        }
+    }
+
+    fn carry_out(&mut self, place: usize, world: &mut impl World<P>) {
+        let hosted = &mut self.hosted[place];
+        let before = hosted.lsn;
+        let mut start = 0;
+        // Positions of this call's records: `lsns[n]` is the one that fences a send behind n of them.
+        let mut lsns = Vec::new();
+        for (end, vital) in self.outbox.record_ends.drain(..) {
+            hosted.lsn = world.append(hosted.address, &self.outbox.records[start..end], vital);
+            lsns.push(hosted.lsn);
+            start = end;
+        }
+        self.outbox.records.clear();
+        let durable = world.durable();
+        let mut sends = core::mem::take(&mut self.outbox.sends);
+        for outgoing in sends.drain(..) {
+            let routed = outgoing.envelope.into();
+            let fence = match outgoing.fence {
+                None => Lsn(0),
+                Some(0) => before,
+                Some(records) => lsns[records - 1],
+            };
+            if fence <= durable {
+                self.route(routed, world);
+            } else {
+                self.fenced.entry(fence).or_default().push(routed);
+            }
+        }
+        // The vector goes back, so that its memory is used again.
+        self.outbox.sends = sends;
+    }
+
+    fn route(&mut self, routed: Routed<P::Message>, world: &mut impl World<P>) {
+        match routed {
+            Routed::Application { lane, reply } => world.reply(lane, reply),
+            Routed::Roles { kind, members, message } => {
+                let local = members & self.local[kind as usize];
+                let remote = members & !local;
+                match (local, remote) {
+                    (0, 0) => {}
+                    (0, _) => world.send(kind, remote, message),
+                    (_, 0) => self.deliver(local, message),
+                    _ => {
+                        self.deliver(local, message.clone());
+                        world.send(kind, remote, message);
+                    }
+                }
+            }
+        }
+    }
+}

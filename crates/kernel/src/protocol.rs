@@ -1,0 +1,278 @@
+//! What a protocol is to a driver: a list of role kinds, a way to build each instance, and one
+//! enumeration each of messages, envelopes and instances, which the [`protocol!`](crate::protocol!)
+//! macro writes from a table.
+
+use crate::client::{Reply, Request};
+use crate::id::ClientId;
+use crate::layout::{Address, Layout, LayoutError, NodeId};
+use crate::machine::StateMachine;
+use crate::role::{Lsn, Outbox};
+use crate::time::Instant;
+use crate::wire::{Reader, Wire, WireError};
+use alloc::boxed::Box;
+use core::fmt::Debug;
+
+/// A replication protocol, made of roles.
+pub trait Protocol: Sized + Send + Sync + 'static {
+    /// Its name in deployment files.
+    const NAME: &'static str;
+    /// The names of its role kinds in deployment files, in the order data flows. The first is the
+    /// client lane.
+    const KINDS: &'static [&'static str];
+    /// A message to any of its roles.
+    type Message: Message;
+    /// A message with its typed destination.
+    type Envelope: Into<Routed<Self::Message>> + Send;
+    /// One instance of any of its roles.
+    type Instance: Instance<Message = Self::Message, Envelope = Self::Envelope> + Send;
+    /// A checked layout.
+    type Config: Clone + Send + Sync;
+
+    /// Checks that `layout` is a deployment of this protocol.
+    ///
+    /// # Errors
+    /// Says why it is not, in terms of the protocol.
+    fn configure(layout: Layout) -> Result<Self::Config, LayoutError>;
+
+    /// Builds one instance.
+    fn instantiate(config: &Self::Config, birth: Birth<'_>) -> Self::Instance;
+}
+
+/// What an instance is born with.
+pub struct Birth<'a> {
+    /// Who it is.
+    pub address: Address,
+    /// Where it lives.
+    pub node: NodeId,
+    /// Seed of its random numbers.
+    pub seed: u64,
+    /// Whether an earlier process of this node has taken part in the cluster and what that process
+    /// kept in memory is lost: only what it persisted, or persisted as vital, can be recovered.
+    pub amnesiac: bool,
+    /// Makes an empty state machine.
+    pub machine: &'a dyn Fn() -> Box<dyn StateMachine>,
+}
+
+/// A message to one of a protocol's roles.
+pub trait Message: Wire + Clone + Debug + Send {
+    /// Hands an application's request to a client lane.
+    fn submit(request: Request) -> Self;
+    /// The place among [`Protocol::KINDS`] of the role that accepts it.
+    fn kind(&self) -> u8;
+    /// Its name, for traces and counters: the role's and the variant's.
+    fn name(&self) -> &'static str;
+}
+
+/// Where a message goes, untyped.
+#[derive(Clone, Debug)]
+pub enum Routed<M> {
+    /// To role instances.
+    Roles {
+        /// The place of their kind among [`Protocol::KINDS`].
+        kind: u8,
+        /// Bit `i` is set when instance `i` is meant.
+        members: u64,
+        /// What to say to each.
+        message: M,
+    },
+    /// Out of the protocol, to the application of a client lane.
+    Application {
+        /// The lane.
+        lane: ClientId,
+        /// The answer to one of its requests.
+        reply: Reply,
+    },
+}
+
+/// A role instance of any kind, as a driver handles it; see [`Role`](crate::role::Role).
+pub trait Instance {
+    /// A message to any role of the protocol.
+    type Message;
+    /// A message with its destination.
+    type Envelope;
+
+    /// Takes in one message. One meant for another kind of role is a peer's mistake and ignored.
+    fn on_message(&mut self, now: Instant, message: Self::Message, outbox: &mut Outbox<Self::Envelope>);
+    /// See [`Role::recover`](crate::role::Role::recover).
+    ///
+    /// # Errors
+    /// When the bytes are not a record of this role.
+    fn recover(&mut self, record: &mut Reader<'_>) -> Result<(), WireError>;
+    /// See [`Role::on_start`](crate::role::Role::on_start).
+    fn on_start(&mut self, now: Instant, outbox: &mut Outbox<Self::Envelope>);
+    /// See [`Role::on_timer`](crate::role::Role::on_timer).
+    fn on_timer(&mut self, now: Instant, outbox: &mut Outbox<Self::Envelope>);
+    /// See [`Role::next_timer`](crate::role::Role::next_timer).
+    fn next_timer(&self) -> Option<Instant>;
+    /// See [`Role::on_burst_end`](crate::role::Role::on_burst_end).
+    fn on_burst_end(&mut self, now: Instant, outbox: &mut Outbox<Self::Envelope>);
+    /// See [`Role::on_durable`](crate::role::Role::on_durable).
+    fn on_durable(&mut self, lsn: Lsn, outbox: &mut Outbox<Self::Envelope>);
+    /// See [`Role::invariants`](crate::role::Role::invariants).
+    fn invariants(&self);
+    /// See [`Role::status`](crate::role::Role::status).
+    fn status(&self, report: &mut dyn FnMut(&'static str, u64));
+}
+
+/// Writes a protocol's `Envelope`, `Message` and `Instance` from a table of its roles, one line each:
+/// tag, name of the kind, name in deployment files, envelope variant (type of id), module, role.
+#[macro_export]
+macro_rules! protocol {
+    ($($tag:literal $kind:ident $name:literal $to:ident($id:ty) $module:ident::$role:ident),* $(,)?) => {
+        /// A message of this protocol with its destinations.
+        #[derive(Clone, Debug)]
+        pub enum Envelope {
+            $(
+                #[doc = concat!("To each of these instances of [`", stringify!($module), "`].")]
+                $to($crate::id::Set<$id>, $module::In),
+            )*
+            /// Out of the protocol, to the application of this client lane.
+            ToApplication($crate::id::ClientId, $crate::client::Reply),
+        }
+
+        /// A message to any role of this protocol.
+        #[derive(Clone, Debug)]
+        pub enum Message {
+            $(
+                #[doc = concat!("To a [`", stringify!($module), "`].")]
+                $kind($module::In),
+            )*
+        }
+
+        /// One instance of any role of this protocol.
+        // Instances are few and live in one vector per node: the size of the largest is no matter.
+        #[allow(clippy::large_enum_variant)]
+        pub enum Instance {
+            $(
+                #[doc = concat!("A [`", stringify!($module), "`].")]
+                $kind($module::$role),
+            )*
+        }
+
+        /// The names of the kinds, in the order data flows.
+        pub const KINDS: &[&str] = &[$($name),*];
+
+        /// The place of each kind in [`KINDS`].
+        pub mod kind {
+            $(
+                #[doc = concat!("The place of `", $name, "`.")]
+                #[allow(non_upper_case_globals)]
+                pub const $kind: u8 = $tag;
+            )*
+        }
+
+        impl From<Envelope> for $crate::protocol::Routed<Message> {
+            fn from(envelope: Envelope) -> Self {
+                match envelope {
+                    $(Envelope::$to(members, message) => $crate::protocol::Routed::Roles {
+                        kind: $tag,
+                        members: members.bits(),
+                        message: Message::$kind(message),
+                    },)*
+                    Envelope::ToApplication(lane, reply) => $crate::protocol::Routed::Application { lane, reply },
+                }
+            }
+        }
+
+        $crate::wire_enum! { Message { $($tag => $kind(message)),* } }
+
+        impl $crate::protocol::Message for Message {
+            fn submit(request: $crate::client::Request) -> Self {
+                Message::Client(client::In::Submit { request })
+            }
+            fn kind(&self) -> u8 {
+                match self {
+                    $(Message::$kind(_) => $tag,)*
+                }
+            }
+            fn name(&self) -> &'static str {
+                match self {
+                    $(Message::$kind(message) => message.name(),)*
+                }
+            }
+        }
+
+        impl $crate::protocol::Instance for Instance {
+            type Message = Message;
+            type Envelope = Envelope;
+
+            fn on_message(&mut self, now: $crate::time::Instant, message: Message, outbox: &mut $crate::role::Outbox<Envelope>) {
+                match (self, message) {
+                    $((Instance::$kind(role), Message::$kind(message)) => {
+                        $crate::role::Role::on_message(role, now, message, &mut $crate::role::Out::new(outbox))
+                    })*
+                    _ => {}
+                }
+            }
+            fn recover(&mut self, record: &mut $crate::wire::Reader<'_>) -> Result<(), $crate::wire::WireError> {
+                match self {
+                    $(Instance::$kind(role) => {
+                        let record = $crate::wire::Wire::decode(record)?;
+                        $crate::role::Role::recover(role, record);
+                        Ok(())
+                    })*
+                }
+            }
+            fn on_start(&mut self, now: $crate::time::Instant, outbox: &mut $crate::role::Outbox<Envelope>) {
+                match self {
+                    $(Instance::$kind(role) => $crate::role::Role::on_start(role, now, &mut $crate::role::Out::new(outbox)),)*
+                }
+            }
+            fn on_timer(&mut self, now: $crate::time::Instant, outbox: &mut $crate::role::Outbox<Envelope>) {
+                match self {
+                    $(Instance::$kind(role) => $crate::role::Role::on_timer(role, now, &mut $crate::role::Out::new(outbox)),)*
+                }
+            }
+            fn next_timer(&self) -> Option<$crate::time::Instant> {
+                match self {
+                    $(Instance::$kind(role) => $crate::role::Role::next_timer(role),)*
+                }
+            }
+            fn on_burst_end(&mut self, now: $crate::time::Instant, outbox: &mut $crate::role::Outbox<Envelope>) {
+                match self {
+                    $(Instance::$kind(role) => $crate::role::Role::on_burst_end(role, now, &mut $crate::role::Out::new(outbox)),)*
+                }
+            }
+            fn on_durable(&mut self, lsn: $crate::role::Lsn, outbox: &mut $crate::role::Outbox<Envelope>) {
+                match self {
+                    $(Instance::$kind(role) => $crate::role::Role::on_durable(role, lsn, &mut $crate::role::Out::new(outbox)),)*
+                }
+            }
+            fn invariants(&self) {
+                match self {
+                    $(Instance::$kind(role) => $crate::role::Role::invariants(role),)*
+                }
+            }
+            fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
+                match self {
+                    $(Instance::$kind(role) => $crate::role::Role::status(role, report),)*
+                }
+            }
+        }
+    };
+}
+
+/// Writes the `In` enumeration of a role: its variants with their fields, wire format and names.
+#[macro_export]
+macro_rules! messages {
+    ($(#[$doc:meta])* $role:literal $name:ident {
+        $($(#[$variant_doc:meta])* $tag:literal => $variant:ident { $($(#[$field_doc:meta])* $field:ident: $type:ty),* $(,)? }),* $(,)?
+    }) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug)]
+        pub enum $name {
+            $($(#[$variant_doc])* $variant { $($(#[$field_doc])* $field: $type),* },)*
+        }
+
+        $crate::wire_enum! { $name { $($tag => $variant { $($field),* }),* } }
+
+        impl $name {
+            /// The role's and the variant's name.
+            pub fn name(&self) -> &'static str {
+                match self {
+                    $($name::$variant { .. } => concat!($role, "::", stringify!($variant)),)*
+                }
+            }
+        }
+    };
+}

@@ -1,0 +1,265 @@
+//! Quorum systems (compartmentalization 3.2): which sets of acceptors must promise, and which must
+//! vote. Paxos is safe as long as every read (phase 1) quorum meets every write (phase 2) quorum.
+
+use crate::id::{AcceptorId, AcceptorSet, MAX_INSTANCES};
+use alloc::format;
+use alloc::string::String;
+
+/// How a deployment arranges its acceptors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum QuorumSpec {
+    /// Any majority reads and writes.
+    #[default]
+    Majority,
+    /// Rows read, columns write; acceptors fill the grid row by row.
+    Grid {
+        /// How many rows: each is a read quorum.
+        rows: usize,
+        /// How many columns: each is a write quorum.
+        columns: usize,
+    },
+    /// Groups of equal size, in order: a majority of any one group writes, a majority of every
+    /// group reads.
+    Groups {
+        /// How many groups.
+        groups: usize,
+    },
+}
+
+/// A quorum system over the acceptors of one deployment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuorumSystem {
+    spec: QuorumSpec,
+    members: usize,
+}
+
+impl QuorumSystem {
+    /// The system of `members` acceptors arranged by `spec`, tolerating `f` failures.
+    ///
+    /// # Errors
+    /// Says, in terms of the protocol, why the arrangement is unsafe or tolerates fewer failures.
+    pub fn new(spec: QuorumSpec, members: usize, f: usize) -> Result<Self, String> {
+        if members == 0 || members > MAX_INSTANCES {
+            return Err(format!("{members} acceptors: a deployment has 1 to {MAX_INSTANCES}"));
+        }
+        match spec {
+            QuorumSpec::Majority if members < 2 * f + 1 => Err(format!(
+                "{members} acceptors in majorities tolerate f={}, not f={f}: there must be at least 2f+1 = {}",
+                (members - 1) / 2,
+                2 * f + 1
+            )),
+            QuorumSpec::Grid { rows, columns } if rows * columns != members => Err(format!(
+                "a {rows}x{columns} grid holds {} acceptors, and the deployment has {members}",
+                rows * columns
+            )),
+            QuorumSpec::Grid { rows, columns } if rows.min(columns) < f + 1 => Err(format!(
+                "a {rows}x{columns} grid tolerates f={}, not f={f}: rows and columns must be at least f+1 = {}",
+                rows.min(columns).saturating_sub(1),
+                f + 1
+            )),
+            QuorumSpec::Groups { groups } if groups == 0 || members % groups != 0 => {
+                Err(format!("{members} acceptors cannot be divided into {groups} groups of equal size"))
+            }
+            QuorumSpec::Groups { groups } if members / groups < 2 * f + 1 => Err(format!(
+                "{groups} groups of {} acceptors tolerate f={}, not f={f}: a group must have at least 2f+1 = {}",
+                members / groups,
+                (members / groups - 1) / 2,
+                2 * f + 1
+            )),
+            _ => {
+                let system = QuorumSystem { spec, members };
+                assert!(system.every_read_quorum_meets_every_write_quorum());
+                Ok(system)
+            }
+        }
+    }
+
+    /// All acceptors.
+    pub fn members(&self) -> AcceptorSet {
+        AcceptorSet::first(self.members)
+    }
+
+    /// The blocks of acceptors that quorums are made of, and how many of a block make it count: a
+    /// read quorum needs that many of *one* row or of *every* group, a write quorum of one column or
+    /// one group.
+    fn block(&self, start: usize, step: usize, count: usize) -> AcceptorSet {
+        (0..count).map(|i| AcceptorId((start + i * step) as u8)).collect()
+    }
+
+    fn row(&self, row: usize, columns: usize) -> AcceptorSet {
+        self.block(row * columns, 1, columns)
+    }
+
+    fn column(&self, column: usize, rows: usize, columns: usize) -> AcceptorSet {
+        self.block(column, columns, rows)
+    }
+
+    fn group(&self, group: usize, groups: usize) -> AcceptorSet {
+        let size = self.members / groups;
+        self.block(group * size, 1, size)
+    }
+
+    /// Whether promises of `set` let a leader begin phase 2, and its watermarks a reader read.
+    pub fn is_read_quorum(&self, set: AcceptorSet) -> bool {
+        match self.spec {
+            QuorumSpec::Majority => majority(set.and(self.members()), self.members),
+            QuorumSpec::Grid { rows, columns } => (0..rows).any(|row| set.covers(self.row(row, columns))),
+            QuorumSpec::Groups { groups } => {
+                (0..groups).all(|group| majority(set.and(self.group(group, groups)), self.members / groups))
+            }
+        }
+    }
+
+    /// Whether votes of `set` make a value chosen.
+    pub fn is_write_quorum(&self, set: AcceptorSet) -> bool {
+        match self.spec {
+            QuorumSpec::Majority => self.is_read_quorum(set),
+            QuorumSpec::Grid { rows, columns } => {
+                (0..columns).any(|column| set.covers(self.column(column, rows, columns)))
+            }
+            QuorumSpec::Groups { groups } => {
+                (0..groups).any(|group| majority(set.and(self.group(group, groups)), self.members / groups))
+            }
+        }
+    }
+
+    /// A smallest read quorum among `alive`, preferring members of `near`; `turn` deals the load
+    /// out. `None` when `alive` holds none.
+    pub fn read_quorum(&self, alive: AcceptorSet, near: AcceptorSet, turn: u64) -> Option<AcceptorSet> {
+        match self.spec {
+            QuorumSpec::Majority => pick_majority(self.members(), alive, near, turn),
+            QuorumSpec::Grid { rows, columns } => {
+                turned(rows, turn).map(|row| self.row(row, columns)).find(|row| alive.covers(*row))
+            }
+            QuorumSpec::Groups { groups } => (0..groups)
+                .map(|group| pick_majority(self.group(group, groups), alive, near, turn))
+                .try_fold(AcceptorSet::EMPTY, |quorum, part| Some(quorum.or(part?))),
+        }
+    }
+
+    /// A smallest write quorum among `alive`, preferring members of `near`; `turn` deals the load
+    /// out. `None` when `alive` holds none.
+    pub fn write_quorum(&self, alive: AcceptorSet, near: AcceptorSet, turn: u64) -> Option<AcceptorSet> {
+        match self.spec {
+            QuorumSpec::Majority => self.read_quorum(alive, near, turn),
+            QuorumSpec::Grid { rows, columns } => turned(columns, turn)
+                .map(|column| self.column(column, rows, columns))
+                .find(|column| alive.covers(*column)),
+            QuorumSpec::Groups { groups } => turned(groups, turn)
+                .find_map(|group| pick_majority(self.group(group, groups), alive, near, turn / groups as u64)),
+        }
+    }
+
+    /// A set that avoids every read quorum must not hold a write quorum, and the other way round.
+    /// It is enough to look at the largest such sets, which have the shape of the system itself.
+    fn every_read_quorum_meets_every_write_quorum(&self) -> bool {
+        match self.spec {
+            QuorumSpec::Majority => 2 * (self.members / 2 + 1) > self.members,
+            QuorumSpec::Grid { rows, columns } => (0..rows)
+                .all(|row| (0..columns).all(|column| self.row(row, columns).meets(self.column(column, rows, columns)))),
+            QuorumSpec::Groups { groups } => {
+                let size = self.members / groups;
+                2 * (size / 2 + 1) > size
+            }
+        }
+    }
+}
+
+fn majority(set: AcceptorSet, members: usize) -> bool {
+    set.len() > members / 2
+}
+
+fn turned(count: usize, turn: u64) -> impl Iterator<Item = usize> {
+    (0..count).map(move |i| ((turn + i as u64) % count as u64) as usize)
+}
+
+/// A majority of `members` taken from `alive`: near ones first, then from the turn's place on.
+fn pick_majority(members: AcceptorSet, alive: AcceptorSet, near: AcceptorSet, turn: u64) -> Option<AcceptorSet> {
+    let needed = members.len() / 2 + 1;
+    let alive = alive.and(members);
+    if alive.len() < needed {
+        return None;
+    }
+    let mut quorum: AcceptorSet = alive.and(near).iter().take(needed).collect();
+    let mut turn = turn;
+    while quorum.len() < needed {
+        let left = alive.without(quorum);
+        quorum.insert(left.pick(turn).expect("enough are alive"));
+        // The next pick is from a set smaller by one: this keeps to neighbours.
+        turn %= left.len() as u64;
+    }
+    Some(quorum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    fn systems() -> Vec<(QuorumSystem, usize)> {
+        let mut systems = Vec::new();
+        for f in 0..3 {
+            for members in 1..10 {
+                let mut specs = Vec::from([QuorumSpec::Majority]);
+                specs.extend((1..5).map(|groups| QuorumSpec::Groups { groups }));
+                specs.extend((1..5).flat_map(|rows| (1..5).map(move |columns| QuorumSpec::Grid { rows, columns })));
+                systems.extend(specs.into_iter().filter_map(|s| Some((QuorumSystem::new(s, members, f).ok()?, f))));
+            }
+        }
+        systems
+    }
+
+    fn subsets(members: usize) -> impl Iterator<Item = AcceptorSet> {
+        (0..1u64 << members).map(AcceptorSet::from_bits)
+    }
+
+    #[test]
+    fn every_read_quorum_meets_every_write_quorum() {
+        for (system, _) in systems() {
+            for set in subsets(system.members) {
+                let rest = system.members().without(set);
+                assert!(!(system.is_read_quorum(set) && system.is_write_quorum(rest)), "{system:?} {set:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn f_failures_leave_a_quorum_of_each_kind_and_it_is_picked() {
+        for (system, f) in systems() {
+            for dead in subsets(system.members).filter(|dead| dead.len() <= f) {
+                let alive = system.members().without(dead);
+                for turn in 0..7 {
+                    let near = AcceptorSet::one(AcceptorId(turn as u8 % 3));
+                    let read = system.read_quorum(alive, near, turn).expect("f failures are tolerated");
+                    let write = system.write_quorum(alive, near, turn).expect("f failures are tolerated");
+                    assert!(system.is_read_quorum(read) && alive.covers(read), "{system:?} {read:?}");
+                    assert!(system.is_write_quorum(write) && alive.covers(write), "{system:?} {write:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn refusals_speak_of_the_protocol() {
+        let refusal = |spec, members, f| QuorumSystem::new(spec, members, f).unwrap_err();
+        assert_eq!(
+            refusal(QuorumSpec::Grid { rows: 2, columns: 3 }, 6, 2),
+            "a 2x3 grid tolerates f=1, not f=2: rows and columns must be at least f+1 = 3"
+        );
+        assert!(refusal(QuorumSpec::Grid { rows: 2, columns: 3 }, 5, 1).contains("holds 6 acceptors"));
+        assert!(refusal(QuorumSpec::Majority, 2, 1).contains("at least 2f+1 = 3"));
+        assert!(refusal(QuorumSpec::Groups { groups: 2 }, 3, 1).contains("cannot be divided"));
+    }
+
+    #[test]
+    fn load_is_dealt_out_and_near_acceptors_come_first() {
+        let grid = QuorumSystem::new(QuorumSpec::Grid { rows: 2, columns: 2 }, 4, 1).unwrap();
+        assert_ne!(
+            grid.write_quorum(grid.members(), AcceptorSet::EMPTY, 0),
+            grid.write_quorum(grid.members(), AcceptorSet::EMPTY, 1)
+        );
+        let three = QuorumSystem::new(QuorumSpec::Majority, 3, 1).unwrap();
+        let near = AcceptorSet::one(AcceptorId(2));
+        assert!((0..9).all(|turn| three.write_quorum(three.members(), near, turn).unwrap().contains(AcceptorId(2))));
+    }
+}

@@ -1,0 +1,140 @@
+//! What a role is, and how it says what it wants done.
+
+use crate::time::Instant;
+use crate::wire::Wire;
+use alloc::vec::Vec;
+
+/// A deterministic state machine with a mailbox: the unit that a deployment places on nodes.
+///
+/// A role does nothing but change its own state and speak to its driver through [`Out`]. It reads
+/// no clock (time is the argument `now`), draws random numbers from a seeded generator it holds,
+/// and may be called at any moment; a call of [`on_timer`](Role::on_timer) without need does
+/// nothing.
+pub trait Role {
+    /// What can arrive: one variant for each arrow into this role in the protocol's chart.
+    type In;
+    /// The protocol's envelope: typed destinations, each with the messages it accepts.
+    type Send;
+    /// What the role must find again after a crash; [`Never`](crate::wire::Never) for a stateless one.
+    type Record: Wire;
+
+    /// Takes in one record written before a crash, oldest first. Sends nothing.
+    fn recover(&mut self, record: Self::Record);
+
+    /// Called once, after every record has been recovered.
+    fn on_start(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        let _ = (now, out);
+    }
+
+    /// Takes in one message.
+    fn on_message(&mut self, now: Instant, message: Self::In, out: &mut Out<'_, Self>);
+
+    /// Called at or after [`next_timer`](Role::next_timer).
+    fn on_timer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        let _ = (now, out);
+    }
+
+    /// When the role next wants to be called though nothing arrives.
+    fn next_timer(&self) -> Option<Instant> {
+        None
+    }
+
+    /// The driver has no further input at hand: the place to do once what many inputs asked for.
+    fn on_burst_end(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        let _ = (now, out);
+    }
+
+    /// Everything that this role has persisted up to `lsn` is on disk.
+    fn on_durable(&mut self, lsn: Lsn, out: &mut Out<'_, Self>) {
+        let _ = (lsn, out);
+    }
+
+    /// Asserts what must hold between two calls; run after every input by the simulator.
+    fn invariants(&self) {}
+
+    /// Reports figures for people: rounds, watermarks, queue lengths.
+    fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
+        let _ = report;
+    }
+}
+
+/// A position in a node's log of records: how many records come up to and with this one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Lsn(pub u64);
+
+/// What roles have asked of their driver since it last looked. Owned and reused by the driver, so
+/// that the steady state allocates nothing for it.
+pub struct Outbox<E> {
+    pub(crate) sends: Vec<Outgoing<E>>,
+    pub(crate) records: Vec<u8>,
+    /// Where each record ends in `records`, and whether it is stored even in memory-only nodes.
+    pub(crate) record_ends: Vec<(usize, bool)>,
+    /// Whether the driver stores ordinary records; if not they are counted and not encoded.
+    keeps_records: bool,
+}
+
+pub(crate) struct Outgoing<E> {
+    pub(crate) envelope: E,
+    /// How many of the outbox's records must be on disk first; `None` when it waits for nothing.
+    pub(crate) fence: Option<usize>,
+}
+
+impl<E> Outbox<E> {
+    /// An empty outbox for a driver that stores every record, or (`keeps_records` false) only the
+    /// vital ones.
+    pub fn new(keeps_records: bool) -> Self {
+        Outbox { sends: Vec::new(), records: Vec::new(), record_ends: Vec::new(), keeps_records }
+    }
+
+    /// Whether nothing was asked.
+    pub fn is_empty(&self) -> bool {
+        self.sends.is_empty() && self.record_ends.is_empty()
+    }
+
+    /// Takes out what was sent, in order: for tests of a single role.
+    pub fn take_sends(&mut self) -> Vec<E> {
+        self.records.clear();
+        self.record_ends.clear();
+        self.sends.drain(..).map(|outgoing| outgoing.envelope).collect()
+    }
+}
+
+/// A role's way to its driver: typed by the role, so that it can only send what its protocol knows
+/// and only persist its own records.
+pub struct Out<'a, R: Role + ?Sized> {
+    outbox: &'a mut Outbox<R::Send>,
+}
+
+impl<'a, R: Role + ?Sized> Out<'a, R> {
+    /// The role's view of its driver's outbox.
+    pub fn new(outbox: &'a mut Outbox<R::Send>) -> Self {
+        Out { outbox }
+    }
+
+    /// Appends `record` to this role's log.
+    pub fn persist(&mut self, record: R::Record) {
+        if self.outbox.keeps_records {
+            record.encode(&mut self.outbox.records);
+            self.outbox.record_ends.push((self.outbox.records.len(), false));
+        }
+    }
+
+    /// As [`persist`](Out::persist), for a record so small, rare and vital that a node writes it to
+    /// disk even when its durability is `memory`.
+    pub fn persist_vital(&mut self, record: R::Record) {
+        record.encode(&mut self.outbox.records);
+        self.outbox.record_ends.push((self.outbox.records.len(), true));
+    }
+
+    /// Sends when everything that this role has persisted so far is on disk, and not before.
+    pub fn send(&mut self, envelope: R::Send) {
+        let fence = Some(self.outbox.record_ends.len());
+        self.outbox.sends.push(Outgoing { envelope, fence });
+    }
+
+    /// Sends at once. The caller says in a comment why the message reveals nothing that a crash
+    /// could undo.
+    pub fn send_unfenced(&mut self, envelope: R::Send) {
+        self.outbox.sends.push(Outgoing { envelope, fence: None });
+    }
+}

@@ -1,0 +1,249 @@
+//! Sessions: what makes a command that is sent twice take effect once.
+//!
+//! A table that keeps only the largest number of each client is wrong as soon as commands are
+//! pipelined: an older number that arrives later would be taken for a duplicate and dropped. So a
+//! session keeps every result above its floor, the number below which its client has seen all
+//! answers. The table is part of the replicated state: it changes only by what is in the log.
+
+use crate::batch::SessionId;
+use crate::machine::RestoreError;
+use crate::time::Timestamp;
+use crate::wire::{Reader, Wire, WireError};
+use crate::wire_struct;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::format;
+use alloc::vec::Vec;
+use bytes::Bytes;
+use core::time::Duration;
+
+/// How far above its floor a session may number commands. Lanes stay far below; a number above it
+/// is a stranger's and is not executed.
+pub const SESSION_WINDOW: u64 = 1 << 16;
+
+/// How many sessions are remembered; opening one more forgets the one longest unused.
+pub const MAX_SESSIONS: usize = 1 << 14;
+
+/// All sessions of the cluster.
+#[derive(Clone, Debug)]
+pub struct Sessions {
+    sessions: BTreeMap<SessionId, Session>,
+    next: SessionId,
+    expiry_ms: u64,
+    next_sweep: Timestamp,
+}
+
+#[derive(Clone, Debug)]
+struct Session {
+    /// The client has seen the answers to all commands below this number.
+    floor: u64,
+    /// Results of the commands from the floor on; `None` where not executed yet.
+    results: VecDeque<Option<Bytes>>,
+    last_used: Timestamp,
+}
+
+wire_struct! { Session { floor, results, last_used } }
+
+/// What is known of a command.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Not executed yet: execute it and record its result.
+    New,
+    /// Executed before, with this result.
+    Executed(Bytes),
+    /// The client has had its answer, or has given it up. Execute nothing, answer nothing.
+    Settled,
+    /// There is no such session.
+    NoSession,
+}
+
+impl Sessions {
+    /// No sessions yet; each will be forgotten when unused for `expiry` of log time.
+    pub fn new(expiry: Duration) -> Self {
+        Sessions {
+            sessions: BTreeMap::new(),
+            next: SessionId(1),
+            expiry_ms: expiry.as_millis() as u64,
+            next_sweep: Timestamp(0),
+        }
+    }
+
+    /// How many are open.
+    pub fn len(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Whether none is.
+    pub fn is_empty(&self) -> bool {
+        self.sessions.is_empty()
+    }
+
+    /// Opens a session.
+    pub fn open(&mut self, now: Timestamp) -> SessionId {
+        if self.sessions.len() >= MAX_SESSIONS {
+            let oldest = self.sessions.iter().min_by_key(|(id, session)| (session.last_used, **id));
+            let oldest = *oldest.expect("the table is full").0;
+            self.sessions.remove(&oldest);
+        }
+        let id = self.next;
+        self.next = SessionId(id.0 + 1);
+        self.sessions.insert(id, Session { floor: 0, results: VecDeque::new(), last_used: now });
+        id
+    }
+
+    /// Looks a command up, and forgets the results below `floor`.
+    pub fn begin(&mut self, now: Timestamp, id: SessionId, number: u64, floor: u64) -> Standing {
+        let Some(session) = self.sessions.get_mut(&id) else { return Standing::NoSession };
+        session.last_used = now;
+        session.forget_below(floor.min(number));
+        match number.checked_sub(session.floor) {
+            None => Standing::Settled,
+            Some(ahead) if ahead >= SESSION_WINDOW => Standing::Settled,
+            Some(ahead) => match session.results.get(ahead as usize) {
+                Some(Some(result)) => Standing::Executed(result.clone()),
+                _ => Standing::New,
+            },
+        }
+    }
+
+    /// Records the result of a command that [`begin`](Sessions::begin) has just called new.
+    pub fn finish(&mut self, id: SessionId, number: u64, result: Bytes) {
+        let session = self.sessions.get_mut(&id).expect("begun");
+        let ahead = (number - session.floor) as usize;
+        while session.results.len() <= ahead {
+            session.results.push_back(None);
+        }
+        assert!(session.results[ahead].replace(result).is_none(), "a command was executed twice");
+    }
+
+    /// Forgets the sessions that were unused for too long. Runs an eighth as often as sessions live.
+    pub fn expire(&mut self, now: Timestamp) {
+        if now >= self.next_sweep {
+            self.next_sweep = Timestamp(now.0 + self.expiry_ms / 8);
+            let expiry_ms = self.expiry_ms;
+            self.sessions.retain(|_, session| now.0.saturating_sub(session.last_used.0) <= expiry_ms);
+        }
+    }
+
+    /// Appends the whole table, the same bytes on every replica.
+    pub fn snapshot(&self, out: &mut Vec<u8>) {
+        self.next.encode(out);
+        self.next_sweep.encode(out);
+        (self.sessions.len() as u32).encode(out);
+        for (id, session) in &self.sessions {
+            id.encode(out);
+            session.encode(out);
+        }
+    }
+
+    /// Replaces the table by a snapshot's.
+    ///
+    /// # Errors
+    /// Says what is wrong with the bytes; the table is then unchanged.
+    pub fn restore(&mut self, reader: &mut Reader<'_>) -> Result<(), RestoreError> {
+        let mut read = || -> Result<_, WireError> {
+            let (next, next_sweep) = (SessionId::decode(reader)?, Timestamp::decode(reader)?);
+            let sessions: Vec<(SessionId, Session)> = Vec::decode(reader)?;
+            Ok((next, next_sweep, sessions.into_iter().collect()))
+        };
+        (self.next, self.next_sweep, self.sessions) =
+            read().map_err(|error| RestoreError(format!("sessions: {error}")))?;
+        Ok(())
+    }
+}
+
+impl Session {
+    fn forget_below(&mut self, floor: u64) {
+        while self.floor < floor && self.results.pop_front().is_some() {
+            self.floor += 1;
+        }
+        self.floor = self.floor.max(floor);
+    }
+}
+
+impl<T: Wire> Wire for VecDeque<T> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        (self.len() as u32).encode(out);
+        for value in self {
+            value.encode(out);
+        }
+    }
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        Vec::decode(reader).map(VecDeque::from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp(1000);
+
+    fn table() -> (Sessions, SessionId) {
+        let mut sessions = Sessions::new(Duration::from_secs(1));
+        let id = sessions.open(NOW);
+        (sessions, id)
+    }
+
+    fn execute(sessions: &mut Sessions, id: SessionId, number: u64, floor: u64) -> Standing {
+        let standing = sessions.begin(NOW, id, number, floor);
+        if standing == Standing::New {
+            sessions.finish(id, number, Bytes::from(alloc::vec![number as u8]));
+        }
+        standing
+    }
+
+    /// s11: pipelined commands may arrive in any order, and an older one is no duplicate.
+    #[test]
+    fn s11_an_older_number_that_arrives_later_is_executed() {
+        let (mut sessions, id) = table();
+        assert_eq!(execute(&mut sessions, id, 2, 0), Standing::New);
+        assert_eq!(execute(&mut sessions, id, 0, 0), Standing::New);
+        assert_eq!(execute(&mut sessions, id, 2, 0), Standing::Executed(Bytes::from_static(&[2])));
+        assert_eq!(execute(&mut sessions, id, 1, 0), Standing::New);
+    }
+
+    /// s11: a client that restarts opens a new session, and its first commands are not ignored.
+    #[test]
+    fn s11_a_restarted_client_starts_afresh() {
+        let (mut sessions, id) = table();
+        execute(&mut sessions, id, 0, 0);
+        let again = sessions.open(NOW);
+        assert_ne!(id, again);
+        assert_eq!(execute(&mut sessions, again, 0, 0), Standing::New);
+    }
+
+    #[test]
+    fn results_are_kept_until_the_client_has_seen_them() {
+        let (mut sessions, id) = table();
+        for number in 0..4 {
+            execute(&mut sessions, id, number, 0);
+        }
+        assert_eq!(execute(&mut sessions, id, 4, 3), Standing::New);
+        assert_eq!(execute(&mut sessions, id, 2, 0), Standing::Settled);
+        assert_eq!(execute(&mut sessions, id, 3, 0), Standing::Executed(Bytes::from_static(&[3])));
+        assert_eq!(execute(&mut sessions, id, 3 + SESSION_WINDOW, 0), Standing::Settled);
+        assert_eq!(execute(&mut sessions, SessionId(99), 0, 0), Standing::NoSession);
+        // A floor above its own command is a stranger's: it must not unsettle the command itself.
+        assert_eq!(execute(&mut sessions, id, 5, 1000), Standing::New);
+    }
+
+    #[test]
+    fn unused_sessions_expire_by_log_time_and_snapshots_keep_the_rest() {
+        let (mut sessions, old) = table();
+        sessions.expire(NOW);
+        let young = sessions.open(Timestamp(1900));
+        sessions.begin(Timestamp(1900), young, 0, 0);
+        sessions.finish(young, 0, Bytes::from_static(b"kept"));
+        sessions.expire(Timestamp(2001));
+        assert_eq!(sessions.begin(Timestamp(2001), old, 0, 0), Standing::NoSession);
+
+        let mut snapshot = Vec::new();
+        sessions.snapshot(&mut snapshot);
+        let snapshot = Bytes::from(snapshot);
+        let mut restored = Sessions::new(Duration::from_secs(1));
+        restored.restore(&mut Reader::new(&snapshot)).unwrap();
+        assert_eq!(restored.begin(Timestamp(2001), young, 0, 0), Standing::Executed(Bytes::from_static(b"kept")));
+        assert_eq!(restored.open(NOW), sessions.open(NOW));
+        assert!(restored.restore(&mut Reader::new(&snapshot.slice(..9))).is_err());
+    }
+}

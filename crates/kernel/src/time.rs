@@ -1,0 +1,52 @@
+//! Time as a role sees it: an argument, never a clock that it reads.
+
+use core::ops::{Add, Sub};
+pub use core::time::Duration;
+
+/// A point in time on one node, in microseconds. Drivers start it at the Unix time of the node's
+/// start and let it run with a monotonic clock, so it never falls on one node; the clocks of two
+/// nodes may differ by any amount, and no protocol relies on their agreement.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Instant(pub u64);
+
+impl Instant {
+    /// Before everything.
+    pub const ZERO: Instant = Instant(0);
+
+    /// The time since `earlier`; zero where `earlier` is later.
+    pub fn since(self, earlier: Instant) -> Duration {
+        Duration::from_micros(self.0.saturating_sub(earlier.0))
+    }
+
+    /// The time of day that the leader stamps into the log.
+    pub fn timestamp(self) -> Timestamp {
+        Timestamp(self.0 / 1000)
+    }
+}
+
+impl Add<Duration> for Instant {
+    type Output = Instant;
+    fn add(self, duration: Duration) -> Instant {
+        Instant(self.0.saturating_add(duration.as_micros() as u64))
+    }
+}
+
+impl Sub<Duration> for Instant {
+    type Output = Instant;
+    fn sub(self, duration: Duration) -> Instant {
+        Instant(self.0.saturating_sub(duration.as_micros() as u64))
+    }
+}
+
+/// Milliseconds since the Unix epoch as a leader stamped them into the log. Replicas know no other
+/// time, so that whatever expires does so at the same slot on each of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(pub u64);
+
+/// The earlier of two optional times; `None` means never.
+pub fn earliest(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}

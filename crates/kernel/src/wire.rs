@@ -1,0 +1,288 @@
+//! The codec of messages between nodes and of records in the log: fields one after the other,
+//! little-endian, no padding, variable parts behind their length. A batch of commands is one opaque
+//! slice of the receive buffer, so a role that only forwards it reads a length and no more.
+
+use crate::id::{Round, Slot};
+use crate::time::Timestamp;
+use alloc::vec::Vec;
+use bytes::Bytes;
+
+/// Grows by one with every change of any message or record; nodes of different versions refuse
+/// each other in the handshake.
+pub const WIRE_VERSION: u16 = 1;
+
+/// Something that can be sent and stored.
+pub trait Wire: Sized {
+    /// Appends the encoding to `out`.
+    fn encode(&self, out: &mut Vec<u8>);
+
+    /// Reads one value off the front.
+    ///
+    /// # Errors
+    /// Says what is wrong with the bytes. Never panics and never allocates more than a small
+    /// multiple of the bytes that are there.
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError>;
+}
+
+/// What is wrong with bytes that do not decode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WireError {
+    /// The bytes end before the value does.
+    Truncated,
+    /// Bytes are left over behind the value.
+    TrailingBytes {
+        /// How many.
+        count: usize,
+    },
+    /// A variant that this version does not know.
+    UnknownTag {
+        /// Of which enumeration.
+        what: &'static str,
+        /// The tag read.
+        tag: u8,
+    },
+    /// A number outside its range.
+    OutOfRange {
+        /// Which number.
+        what: &'static str,
+        /// The value read.
+        value: u64,
+    },
+}
+
+impl core::fmt::Display for WireError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            WireError::Truncated => f.write_str("the bytes end before the message does"),
+            WireError::TrailingBytes { count } => write!(f, "{count} bytes are left over behind the message"),
+            WireError::UnknownTag { what, tag } => write!(f, "{tag} is no known {what}"),
+            WireError::OutOfRange { what, value } => write!(f, "{value} is out of range for a {what}"),
+        }
+    }
+}
+
+impl core::error::Error for WireError {}
+
+/// Reads values off a buffer whose slices stay alive without being copied.
+pub struct Reader<'a> {
+    buffer: &'a Bytes,
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    /// Reads `buffer` from its beginning.
+    pub fn new(buffer: &'a Bytes) -> Self {
+        Reader { buffer, at: 0 }
+    }
+
+    /// How many bytes are left.
+    pub fn remaining(&self) -> usize {
+        self.buffer.len() - self.at
+    }
+
+    /// The next `count` bytes, borrowed.
+    ///
+    /// # Errors
+    /// [`WireError::Truncated`] when fewer are left.
+    pub fn take(&mut self, count: usize) -> Result<&'a [u8], WireError> {
+        if count > self.remaining() {
+            return Err(WireError::Truncated);
+        }
+        let taken = &self.buffer[self.at..self.at + count];
+        self.at += count;
+        Ok(taken)
+    }
+
+    /// The next `count` bytes as a slice that shares the buffer.
+    ///
+    /// # Errors
+    /// [`WireError::Truncated`] when fewer are left.
+    pub fn slice(&mut self, count: usize) -> Result<Bytes, WireError> {
+        if count > self.remaining() {
+            return Err(WireError::Truncated);
+        }
+        let slice = self.buffer.slice(self.at..self.at + count);
+        self.at += count;
+        Ok(slice)
+    }
+
+    /// Makes sure that nothing is left.
+    ///
+    /// # Errors
+    /// [`WireError::TrailingBytes`] when something is.
+    pub fn finish(&self) -> Result<(), WireError> {
+        match self.remaining() {
+            0 => Ok(()),
+            count => Err(WireError::TrailingBytes { count }),
+        }
+    }
+}
+
+/// Decodes `bytes`, all of them, as one value.
+///
+/// # Errors
+/// As [`Wire::decode`], and when bytes are left over.
+pub fn decode_all<T: Wire>(bytes: &Bytes) -> Result<T, WireError> {
+    let mut reader = Reader::new(bytes);
+    let value = T::decode(&mut reader)?;
+    reader.finish()?;
+    Ok(value)
+}
+
+/// Encodes `value` into a buffer of its own.
+pub fn encode_all<T: Wire>(value: &T) -> Vec<u8> {
+    let mut out = Vec::new();
+    value.encode(&mut out);
+    out
+}
+
+macro_rules! integers {
+    ($($type:ty)*) => {$(
+        impl Wire for $type {
+            fn encode(&self, out: &mut Vec<u8>) {
+                out.extend_from_slice(&self.to_le_bytes());
+            }
+            fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+                let bytes = reader.take(size_of::<$type>())?;
+                Ok(<$type>::from_le_bytes(bytes.try_into().expect("took exactly its size")))
+            }
+        }
+    )*};
+}
+
+integers! { u8 u16 u32 u64 }
+
+macro_rules! newtypes {
+    ($($type:ident)*) => {$(
+        impl Wire for $type {
+            fn encode(&self, out: &mut Vec<u8>) {
+                self.0.encode(out);
+            }
+            fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+                u64::decode(reader).map($type)
+            }
+        }
+    )*};
+}
+
+newtypes! { Slot Round Timestamp }
+
+impl Wire for bool {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.push(u8::from(*self));
+    }
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        match u8::decode(reader)? {
+            0 => Ok(false),
+            1 => Ok(true),
+            tag => Err(WireError::UnknownTag { what: "boolean", tag }),
+        }
+    }
+}
+
+impl Wire for Bytes {
+    fn encode(&self, out: &mut Vec<u8>) {
+        (self.len() as u32).encode(out);
+        out.extend_from_slice(self);
+    }
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        let length = u32::decode(reader)? as usize;
+        reader.slice(length)
+    }
+}
+
+impl<T: Wire> Wire for Option<T> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.is_some().encode(out);
+        if let Some(value) = self {
+            value.encode(out);
+        }
+    }
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        Ok(if bool::decode(reader)? { Some(T::decode(reader)?) } else { None })
+    }
+}
+
+impl<T: Wire> Wire for Vec<T> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        (self.len() as u32).encode(out);
+        for value in self {
+            value.encode(out);
+        }
+    }
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        let count = u32::decode(reader)? as usize;
+        // The count is a stranger's: reserve no more than the bytes behind it could hold.
+        let mut values = Vec::with_capacity(count.min(reader.remaining() / size_of::<T>().max(1)));
+        for _ in 0..count {
+            values.push(T::decode(reader)?);
+        }
+        Ok(values)
+    }
+}
+
+impl<A: Wire, B: Wire> Wire for (A, B) {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.0.encode(out);
+        self.1.encode(out);
+    }
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        Ok((A::decode(reader)?, B::decode(reader)?))
+    }
+}
+
+/// Never sent, never stored: the record of a role that keeps nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Never {}
+
+impl Wire for Never {
+    fn encode(&self, _: &mut Vec<u8>) {
+        match *self {}
+    }
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        Err(WireError::UnknownTag { what: "record of a role without records", tag: u8::decode(reader)? })
+    }
+}
+
+/// Writes a struct's fields in the order given.
+#[macro_export]
+macro_rules! wire_struct {
+    ($name:ident { $($field:ident),* $(,)? }) => {
+        impl $crate::wire::Wire for $name {
+            fn encode(&self, out: &mut alloc::vec::Vec<u8>) {
+                $($crate::wire::Wire::encode(&self.$field, out);)*
+            }
+            fn decode(reader: &mut $crate::wire::Reader<'_>) -> Result<Self, $crate::wire::WireError> {
+                Ok($name { $($field: $crate::wire::Wire::decode(reader)?),* })
+            }
+        }
+    };
+}
+
+/// Writes an enum as a tag and the variant's fields in the order given.
+#[macro_export]
+macro_rules! wire_enum {
+    ($name:ident { $($tag:literal => $variant:ident $({ $($field:ident),* $(,)? })? $(($inner:ident))?),* $(,)? }) => {
+        impl $crate::wire::Wire for $name {
+            fn encode(&self, out: &mut alloc::vec::Vec<u8>) {
+                match self {$(
+                    $name::$variant $({ $($field),* })? $(($inner))? => {
+                        out.push($tag);
+                        $($($crate::wire::Wire::encode($field, out);)*)?
+                        $($crate::wire::Wire::encode($inner, out);)?
+                    }
+                )*}
+            }
+            fn decode(reader: &mut $crate::wire::Reader<'_>) -> Result<Self, $crate::wire::WireError> {
+                match <u8 as $crate::wire::Wire>::decode(reader)? {
+                    $($tag => {
+                        $($(let $field = $crate::wire::Wire::decode(reader)?;)*)?
+                        $(let $inner = $crate::wire::Wire::decode(reader)?;)?
+                        Ok($name::$variant $({ $($field),* })? $(($inner))?)
+                    })*
+                    tag => Err($crate::wire::WireError::UnknownTag { what: stringify!($name), tag }),
+                }
+            }
+        }
+    };
+}

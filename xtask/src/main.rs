@@ -1,0 +1,2 @@
+//! One-command gates.
+fn main() {}
