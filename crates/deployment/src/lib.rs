@@ -1,1 +1,24 @@
-//! Under construction.
+//! The deployment file: which nodes a cluster has, which roles live on each, and how the protocol is
+//! tuned. Text in, a [`Layout`](ionian_kernel::layout::Layout) out.
+//!
+//! What only a protocol can judge ("2f+1 acceptors") is left to
+//! [`Protocol::configure`](ionian_kernel::protocol::Protocol::configure); this crate makes sure that
+//! the file says something, and that what it says is not absurd.
+
+#![forbid(unsafe_code)]
+
+mod check;
+mod deployment;
+mod digest;
+mod endpoint;
+mod error;
+mod file;
+mod options;
+mod preset;
+mod quorums;
+mod set;
+
+pub use deployment::{CLIENT, Deployment, Durability, MACHINES, MAX_F, MAX_NODES, Node, PROTOCOLS, Placed};
+pub use error::{DeploymentError, Place, Problem};
+pub use options::{SETTINGS, Setting, Settings};
+pub use preset::{DEFAULT_PRESET, PRESETS, PresetOptions};

@@ -2,6 +2,8 @@
 //! a batch is one slice of a receive buffer.
 
 use crate::id::{ClientId, Id, MAX_INSTANCES, Slot};
+use crate::layout::Options;
+use crate::time::Instant;
 use crate::wire::{Reader, Wire, WireError};
 use crate::wire_struct;
 use alloc::vec::Vec;
@@ -126,6 +128,56 @@ impl BatchBuilder {
     }
 }
 
+/// A batch in the making, and since when. It closes on size, on time, or at once when little is under
+/// way ahead of it: a lone command waits for nothing, and under load a batch grows to what came in
+/// while earlier ones were served.
+#[derive(Debug, Default)]
+pub struct OpenBatch {
+    builder: BatchBuilder,
+    opened_at: Instant,
+}
+
+impl OpenBatch {
+    /// Adds commands.
+    pub fn append(&mut self, now: Instant, commands: &Batch) {
+        if self.builder.is_empty() {
+            self.opened_at = now;
+        }
+        self.builder.append(commands);
+    }
+
+    /// Whether it holds nothing.
+    pub fn is_empty(&self) -> bool {
+        self.builder.is_empty()
+    }
+
+    /// How many bytes it holds.
+    pub fn byte_len(&self) -> usize {
+        self.builder.byte_len()
+    }
+
+    /// Whether it is to be closed at the end of a burst, with so many batches under way.
+    pub fn is_due(&self, now: Instant, under_way: usize, options: &Options) -> bool {
+        let idle = under_way < options.batches_in_flight;
+        !self.is_empty() && (idle || self.is_full(options) || self.closes_at(options).is_some_and(|at| at <= now))
+    }
+
+    /// Whether it is to be closed at once.
+    pub fn is_full(&self, options: &Options) -> bool {
+        self.builder.len() >= options.batch_commands || self.builder.byte_len() >= options.batch_bytes
+    }
+
+    /// When it is to be closed at the latest.
+    pub fn closes_at(&self, options: &Options) -> Option<Instant> {
+        (!self.is_empty()).then(|| self.opened_at + options.batch_delay)
+    }
+
+    /// Closes it; a new one is open.
+    pub fn take(&mut self) -> Batch {
+        self.builder.take()
+    }
+}
+
 /// What became of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -180,15 +232,17 @@ impl Wire for Outcome {
 
 wire_struct! { Answer { client, session, number, outcome } }
 
-/// Answers one after the other, all taken from the state after the same slot.
+/// Answers of one replica, one after the other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answers {
+    /// The replica (or server) that gave them.
+    pub from: u8,
     /// The slot after the last that was executed before they were given.
     pub executed: Slot,
     answers: Bytes,
 }
 
-wire_struct! { Answers { executed, answers } }
+wire_struct! { Answers { from, executed, answers } }
 
 impl Answers {
     /// The answers, in order; a malformed one ends them.
@@ -227,22 +281,22 @@ impl AnswersByClient {
         self.clients.is_empty()
     }
 
-    /// Takes out each client's answers, given from the state before slot `executed`.
-    pub fn drain(&mut self, executed: Slot) -> impl Iterator<Item = (ClientId, Answers)> {
+    /// Takes out each client's answers, which replica `from` gave before it executed slot `executed`.
+    pub fn drain(&mut self, from: u8, executed: Slot) -> impl Iterator<Item = (ClientId, Answers)> {
         let AnswersByClient { answers, clients } = self;
         clients.drain(..).map(move |client| {
             let bytes = Bytes::from(core::mem::take(&mut answers[client.index() as usize]));
-            (client, Answers { executed, answers: bytes })
+            (client, Answers { from, executed, answers: bytes })
         })
     }
 
     /// Takes out all answers as one, whoever they are for.
-    pub fn take_all(&mut self, executed: Slot) -> Answers {
+    pub fn take_all(&mut self, from: u8, executed: Slot) -> Answers {
         let mut all = Vec::new();
         for client in self.clients.drain(..) {
             all.append(&mut self.answers[client.index() as usize]);
         }
-        Answers { executed, answers: Bytes::from(all) }
+        Answers { from, executed, answers: Bytes::from(all) }
     }
 }
 

@@ -166,7 +166,7 @@ mod tests {
     fn outcomes(executor: &mut Executor, value: &Value) -> Vec<Outcome> {
         let mut answers = AnswersByClient::default();
         executor.execute(value, Some(&mut answers));
-        answers.take_all(Slot(1)).iter().map(|answer| answer.outcome).collect()
+        answers.take_all(0, Slot(1)).iter().map(|answer| answer.outcome).collect()
     }
 
     #[test]
@@ -184,7 +184,7 @@ mod tests {
         let executor = executor();
         let mut answers = AnswersByClient::default();
         executor.read(&value(&[(u64::MAX, 1, b"!"), (u64::MAX, 2, b"?")]).batch, &mut answers);
-        let outcomes: Vec<_> = answers.take_all(Slot(0)).iter().map(|answer| answer.outcome).collect();
+        let outcomes: Vec<_> = answers.take_all(0, Slot(0)).iter().map(|answer| answer.outcome).collect();
         assert_eq!(outcomes, [Outcome::NotARead, Outcome::Done(Bytes::new())]);
     }
 

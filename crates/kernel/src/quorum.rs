@@ -57,7 +57,7 @@ impl QuorumSystem {
                 rows.min(columns).saturating_sub(1),
                 f + 1
             )),
-            QuorumSpec::Groups { groups } if groups == 0 || members % groups != 0 => {
+            QuorumSpec::Groups { groups } if !members.is_multiple_of(groups) => {
                 Err(format!("{members} acceptors cannot be divided into {groups} groups of equal size"))
             }
             QuorumSpec::Groups { groups } if members / groups < 2 * f + 1 => Err(format!(

@@ -2,6 +2,8 @@
 
 use crate::id::{Id, Set};
 use crate::time::{Duration, Instant};
+use alloc::vec;
+use alloc::vec::Vec;
 
 /// How long a suspect is left alone before it is given one piece of work to show that it lives.
 const PROBE_EVERY: Duration = Duration::from_millis(500);
@@ -13,12 +15,13 @@ pub struct Suspicion<I: Id> {
     next_probe: Instant,
 }
 
-impl<I: Id> Suspicion<I> {
-    /// Nobody is suspected.
-    pub fn new() -> Self {
+impl<I: Id> Default for Suspicion<I> {
+    fn default() -> Self {
         Suspicion { suspects: Set::EMPTY, next_probe: Instant::ZERO }
     }
+}
 
+impl<I: Id> Suspicion<I> {
     /// `id` answered.
     pub fn heard(&mut self, id: I) {
         self.suspects.remove(id);
@@ -54,16 +57,63 @@ impl<I: Id> Suspicion<I> {
     }
 }
 
+/// The instances of one role that say regularly that they live, and when they last did.
+#[derive(Clone, Debug)]
+pub struct Presence<I: Id> {
+    heard: Vec<Option<Instant>>,
+    within: Duration,
+    since: Instant,
+    kind: core::marker::PhantomData<I>,
+}
+
+impl<I: Id> Presence<I> {
+    /// `count` instances, each present while it was heard of `within` this long.
+    pub fn new(count: usize, within: Duration) -> Self {
+        Presence { heard: vec![None; count], within, since: Instant::ZERO, kind: core::marker::PhantomData }
+    }
+
+    /// Gives everybody the benefit of the doubt from `now` on: the listener has just begun.
+    pub fn start(&mut self, now: Instant) {
+        self.since = now;
+    }
+
+    /// `id` was heard of.
+    pub fn heard(&mut self, id: I, now: Instant) {
+        if let Some(heard) = self.heard.get_mut(id.index() as usize) {
+            *heard = Some(now);
+        }
+    }
+
+    /// Those heard of lately; everybody when none was, since work must go somewhere.
+    pub fn present(&self, now: Instant) -> Set<I> {
+        let last = |index: u8| self.heard[index as usize].unwrap_or(self.since);
+        let all = Set::first(self.heard.len());
+        let present: Set<I> = all.iter().filter(|id: &I| now.since(last(id.index())) <= self.within).collect();
+        if present.is_empty() { all } else { present }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::id::ReplicaId;
 
     #[test]
+    fn whoever_was_not_heard_of_lately_is_absent() {
+        let mut presence = Presence::new(2, Duration::from_micros(10));
+        presence.start(Instant(0));
+        assert_eq!(presence.present(Instant(5)), Set::first(2));
+        presence.heard(ReplicaId(1), Instant(5));
+        presence.heard(ReplicaId(9), Instant(5));
+        assert_eq!(presence.present(Instant(12)), Set::one(ReplicaId(1)));
+        assert_eq!(presence.present(Instant(99)), Set::first(2));
+    }
+
+    #[test]
     fn suspects_are_avoided_probed_now_and_then_and_forgiven() {
         let all = Set::first(2);
         let one = Set::one(ReplicaId(1));
-        let mut suspicion = Suspicion::new();
+        let mut suspicion = Suspicion::default();
         suspicion.silent(one, Instant(0));
         assert_eq!(suspicion.trusted(all), Set::one(ReplicaId(0)));
         assert_eq!(suspicion.probe(Instant(1)), Set::EMPTY);

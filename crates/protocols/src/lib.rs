@@ -1,1 +1,9 @@
-//! Under construction.
+//! The protocols of Ionian: one folder a protocol, one file a role, named as in the papers. Every
+//! folder has the same shape: `mod.rs` opens with the chart of all messages, `config.rs` says which
+//! layouts are deployments of the protocol, and the roles follow in the order data flows.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod multipaxos;

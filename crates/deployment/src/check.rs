@@ -1,0 +1,84 @@
+//! Whether the parts of a deployment fit together. Each part on its own was checked where it was set.
+
+use crate::deployment::{Deployment, MAX_NODES, Node};
+use crate::endpoint::Endpoint;
+use crate::error::{DeploymentError, Problem};
+
+impl Deployment {
+    /// Checks what parsing checks of the parts together; for a deployment made or changed in code.
+    ///
+    /// # Errors
+    /// Says which parts do not fit together.
+    pub fn check(&self) -> Result<(), DeploymentError> {
+        self.options.check()?;
+        let nodes = self.nodes.len();
+        if !(1..=MAX_NODES).contains(&nodes) {
+            let (key, allowed) = ("node".to_owned(), format!("1 to {MAX_NODES} [[node]] tables"));
+            return Err(Problem::Value { key, value: format!("{nodes} nodes"), allowed }.into());
+        }
+        self.check_names()?;
+        self.check_addresses()?;
+        match self.nodes.iter().find(|node| node.instances().is_empty()) {
+            None => Ok(()),
+            Some(idle) => {
+                let key = format!("node.{}.roles", idle.name);
+                let allowed = "a list with at least one role, or the node must have a gateway".to_owned();
+                Err(Problem::Value { key, value: "[]".to_owned(), allowed }.into())
+            }
+        }
+    }
+
+    fn check_names(&self) -> Result<(), DeploymentError> {
+        for (index, node) in self.nodes.iter().enumerate() {
+            if let Some(other) = self.nodes[..index].iter().position(|other| other.name == node.name) {
+                let (key, by) = (format!("node[{index}].name"), format!("node[{other}].name"));
+                return Err(Problem::Taken { key, value: node.name.clone(), by }.into());
+            }
+        }
+        Ok(())
+    }
+
+    fn check_addresses(&self) -> Result<(), DeploymentError> {
+        let sockets: Vec<_> = self.nodes.iter().flat_map(sockets).collect();
+        for (index, socket) in sockets.iter().enumerate() {
+            if let Some(other) = sockets[..index].iter().find(|other| socket.collides(other)) {
+                let value = socket.text.to_owned();
+                return Err(Problem::Taken { key: socket.key(), value, by: other.key() }.into());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Something that a node listens on.
+struct Socket<'a> {
+    node: &'a Node,
+    name: &'static str,
+    text: &'a str,
+    at: Endpoint<'a>,
+    /// Where other nodes find the node: as far as one can tell, its machine.
+    machine: Endpoint<'a>,
+}
+
+fn sockets(node: &Node) -> impl Iterator<Item = Socket<'_>> {
+    let machine = Endpoint::parse(&node.address);
+    let texts = [("address", Some(&node.address)), ("gateway", node.gateway.as_ref())];
+    texts.into_iter().filter_map(move |(name, text)| {
+        let text = text?;
+        Some(Socket { node, name, text, at: Endpoint::parse(text)?, machine: machine? })
+    })
+}
+
+impl Socket<'_> {
+    /// Whether two sockets cannot both be listened on. Gateways of different machines may share an
+    /// address that each machine understands as its own, `0.0.0.0:7379` or `127.0.0.1:7379`.
+    fn collides(&self, other: &Self) -> bool {
+        let same = self.at.same_host(other.at);
+        let overlap = same || self.at.is_wildcard() || other.at.is_wildcard();
+        self.at.port == other.at.port && overlap && self.machine.same_host(other.machine)
+    }
+
+    fn key(&self) -> String {
+        format!("node.{}.{}", self.node.name, self.name)
+    }
+}

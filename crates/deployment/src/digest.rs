@@ -1,0 +1,60 @@
+//! A number that tells whether two nodes were started from files that say the same.
+
+use crate::deployment::Deployment;
+use crate::options::SETTINGS;
+use crate::quorums;
+use std::fmt::Write;
+
+impl Deployment {
+    /// A hash of what nodes must agree on, for them to compare when they connect; the same on every
+    /// machine and in every build that writes it this way.
+    ///
+    /// It covers the cluster's name, protocol, machine, f, quorums, durability, the
+    /// [shared](crate::Setting::shared) options with their defaults, and the nodes in order with the
+    /// instances on each. Durability counts, because what an acceptor's vote is worth to the others
+    /// depends on it.
+    ///
+    /// It leaves out comments and layout of the text, the order of a node's roles, the options that
+    /// concern one node alone, gateway addresses, and the nodes' own addresses: one node may know
+    /// another by another name than a third does, and a node that moved to another machine must be
+    /// able to join before all the others have been told.
+    pub fn digest(&self) -> u64 {
+        fnv1a(self.agreed().as_bytes())
+    }
+
+    /// What nodes must agree on, in one way of writing it. Strings are quoted, so that no name can
+    /// pass for the structure around it.
+    fn agreed(&self) -> String {
+        let mut text = String::new();
+        let Deployment { cluster, protocol, machine, f, quorums, durability, options, nodes } = self;
+        let quorums = quorums::write(*quorums);
+        let _ = writeln!(text, "{cluster:?} {protocol:?} {machine:?} {f} {quorums:?} {:?}", durability.name());
+        for setting in SETTINGS.iter().filter(|setting| setting.shared) {
+            let _ = writeln!(text, "{} {}", setting.key, options.value(setting));
+        }
+        for node in nodes {
+            let _ = write!(text, "{:?}", node.name);
+            for (role, count) in node.instances() {
+                let _ = write!(text, " {role:?} {count}");
+            }
+            text.push('\n');
+        }
+        text
+    }
+}
+
+fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn is_the_published_fnv1a() {
+        assert_eq!(fnv1a(b""), 0xcbf2_9ce4_8422_2325);
+        assert_eq!(fnv1a(b"a"), 0xaf63_dc4c_8601_ec8c);
+        assert_eq!(fnv1a(b"foobar"), 0x8594_4171_f739_67e8);
+    }
+}

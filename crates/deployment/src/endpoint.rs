@@ -1,0 +1,57 @@
+//! `host:port`, as text. Names are resolved when they are used: a file outlives its addresses.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+pub(crate) const ALLOWED: &str = "host:port with a port from 1 to 65535, such as \"127.0.0.1:7400\"";
+
+/// The parts of an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Endpoint<'a> {
+    pub(crate) host: &'a str,
+    pub(crate) port: u16,
+}
+
+impl<'a> Endpoint<'a> {
+    pub(crate) fn parse(text: &'a str) -> Option<Self> {
+        let (host, port) = text.rsplit_once(':')?;
+        let is_host = match host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            Some(v6) => v6.parse::<Ipv6Addr>().is_ok(),
+            None => !host.is_empty() && host.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b)),
+        };
+        let port = crate::set::digits(port).and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0)?;
+        is_host.then_some(Endpoint { host, port })
+    }
+
+    /// Whether it means every address of the machine: one can listen there, but not connect to it.
+    pub(crate) fn is_wildcard(self) -> bool {
+        self.host.parse() == Ok(Ipv4Addr::UNSPECIFIED)
+            || self.host.trim_matches(['[', ']']).parse() == Ok(Ipv6Addr::UNSPECIFIED)
+    }
+
+    pub(crate) fn same_host(self, other: Self) -> bool {
+        self.host.eq_ignore_ascii_case(other.host)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn takes_names_and_addresses_with_a_port() {
+        for (text, host, port) in [("db-1.local:80", "db-1.local", 80), ("[::1]:7400", "[::1]", 7400)] {
+            assert_eq!(Endpoint::parse(text), Some(Endpoint { host, port }));
+        }
+        for text in ["", "host", ":80", "host:", "host:0", "host:65536", "host:+8", "a b:1", "::1:80", "[x]:80", "[]:1"]
+        {
+            assert_eq!(Endpoint::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn knows_the_addresses_that_nobody_can_connect_to() {
+        let wildcard = |text| Endpoint::parse(text).unwrap().is_wildcard();
+        assert!(wildcard("0.0.0.0:1") && wildcard("[::]:1"));
+        assert!(!wildcard("127.0.0.1:1") && !wildcard("[::1]:1") && !wildcard("localhost:1"));
+    }
+}

@@ -1,0 +1,165 @@
+//! Reading and writing the file.
+
+use crate::deployment::{CLIENT, Deployment, Node};
+use crate::error::{DeploymentError, Place, Problem};
+use crate::options::SETTINGS;
+use crate::quorums;
+use crate::set::{Given, is_name};
+use std::fmt::Write;
+use std::path::Path;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// The keys that have no default, and what to write there.
+const REQUIRED: &[(&str, &str)] = &[
+    ("cluster", "the name of the cluster"),
+    ("protocol", "the protocol, such as \"multipaxos\""),
+    ("machine", "the state machine, such as \"kv\""),
+    ("f", "how many nodes may fail"),
+    // No default: what a stopped node forgets is not to be decided by silence.
+    ("durability", "\"memory\" or \"disk\""),
+    ("node", "one [[node]] table for each node"),
+];
+const REQUIRED_OF_NODE: &[(&str, &str)] =
+    &[("name", "the name of the node"), ("address", "host:port where other nodes find it")];
+
+impl Deployment {
+    /// Reads the text of a deployment file.
+    ///
+    /// # Errors
+    /// Says what is wrong with it, and where.
+    pub fn parse(text: &str) -> Result<Self, DeploymentError> {
+        let document = DeTable::parse(text).map_err(|error| DeploymentError {
+            place: error.span().map(|span| Place::of(text, span.start)),
+            ..Problem::Syntax(error.message().to_owned()).into()
+        })?;
+        let mut deployment = Deployment::blank();
+        for (key, value) in in_order(document.get_ref()) {
+            let read = match (key.get_ref().as_ref(), value.get_ref()) {
+                ("options", DeValue::Table(table)) => deployment.read_options(table, text),
+                ("node", DeValue::Array(items)) if items.iter().all(|item| item.get_ref().is_table()) => {
+                    let tables = items.iter().filter_map(|item| Some((item.get_ref().as_table()?, item.span())));
+                    tables.into_iter().try_for_each(|(table, span)| {
+                        let node = read_node(table, deployment.nodes.len(), text);
+                        deployment.nodes.push(node.map_err(|error| error.at(Place::of(text, span.start)))?);
+                        Ok(())
+                    })
+                }
+                (name, _) => deployment.set(name, Given::Toml(value, text)),
+            };
+            read.map_err(|error| error.at(Place::of(text, key.span().start)))?;
+        }
+        require(document.get_ref(), "", REQUIRED)?;
+        deployment.check()?;
+        Ok(deployment)
+    }
+
+    /// Reads a deployment file.
+    ///
+    /// # Errors
+    /// When it cannot be read, or as [`parse`](Deployment::parse); the error names the file.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self, DeploymentError> {
+        let path = path.as_ref();
+        let text = std::fs::read_to_string(path).map_err(|error| Problem::Unreadable(error.to_string()).into());
+        text.and_then(|text| Deployment::parse(&text))
+            .map_err(|error: DeploymentError| DeploymentError { file: Some(path.to_owned()), ..error })
+    }
+
+    fn read_options(&mut self, table: &DeTable<'_>, text: &str) -> Result<(), DeploymentError> {
+        for (key, value) in in_order(table) {
+            let set = self.set_option(key.get_ref(), Given::Toml(value, text));
+            set.map_err(|error| error.at(Place::of(text, key.span().start)))?;
+        }
+        Ok(())
+    }
+
+    /// The text of a file that says this, with what a reader needs to know to change it.
+    pub fn to_toml(&self) -> String {
+        let Deployment { cluster, protocol, machine, f, quorums, durability, .. } = self;
+        let quorums = quorums::write(*quorums);
+        let head = [
+            ("cluster", quoted(cluster), "nodes of other clusters are refused"),
+            ("protocol", quoted(protocol), "what the roles below belong to"),
+            ("machine", quoted(machine), "the state machine that is replicated"),
+            ("f", f.to_string(), "how many nodes may fail"),
+            ("quorums", quoted(&quorums), "\"majority\", \"grid RxC\" (rows x columns) or \"groups N\""),
+            ("durability", quoted(durability.name()), "\"memory\": a node that stops has forgotten; or \"disk\""),
+        ];
+        let mut text = HEADER.to_owned();
+        for (key, value, about) in head {
+            let _ = writeln!(text, "{:<32}# {about}", format!("{key} = {value}"));
+        }
+        text.push_str(OPTIONS_HEADER);
+        for setting in SETTINGS {
+            let stated = if self.options.stated(setting.key).is_some() { "" } else { "# " };
+            let line = format!("{stated}{} = {}", setting.key, self.options.value(setting));
+            let _ = writeln!(text, "{line:<32}# {} ({})", setting.about, setting.range_text());
+        }
+        text.push_str(&NODES_HEADER.replace("CLIENT", CLIENT));
+        for node in &self.nodes {
+            write_node(&mut text, node);
+        }
+        text
+    }
+}
+
+const HEADER: &str = "\
+# A deployment of Ionian: which nodes there are, and which roles of the protocol live on each. Every
+# node is started with the same file. `ionian config check FILE` says what is wrong with one.
+
+";
+
+const OPTIONS_HEADER: &str = "
+# What can be tuned; commented out is the default. Keys of times end with their unit.
+[options]
+";
+
+const NODES_HEADER: &str = "
+# One table for each node, which is one operating system process:
+#   name     unique in the file; letters, digits, '-' and '_'
+#   address  host:port where other nodes find it; a host name is resolved when it is used
+#   gateway  host:port where it serves Redis clients, if it does; brings one \"CLIENT\" with it
+#   roles    what lives there; \"acceptor*2\" is two of them
+# Instances of a role are numbered in the order in which they appear: acceptors fill a grid row by row.
+";
+
+fn write_node(text: &mut String, node: &Node) {
+    let _ = writeln!(text, "\n[[node]]\nname = {}\naddress = {}", quoted(&node.name), quoted(&node.address));
+    if let Some(gateway) = &node.gateway {
+        let _ = writeln!(text, "gateway = {}", quoted(gateway));
+    }
+    let roles: Vec<_> = node.roles.iter().map(|placed| quoted(&placed.to_string())).collect();
+    let _ = writeln!(text, "roles = [{}]", roles.join(", "));
+}
+
+fn quoted(text: &str) -> String {
+    toml::Value::from(text).to_string()
+}
+
+fn read_node(table: &DeTable<'_>, index: usize, text: &str) -> Result<Node, DeploymentError> {
+    let name = table.get("name").and_then(|name| name.get_ref().as_str()).filter(|name| is_name(name));
+    let owner = name.map_or_else(|| format!("node[{index}]"), |name| format!("node.{name}"));
+    let mut node = Node::default();
+    for (key, value) in in_order(table) {
+        let set = node.set(&owner, key.get_ref(), Given::Toml(value, text));
+        set.map_err(|error| error.at(Place::of(text, key.span().start)))?;
+    }
+    require(table, &format!("{owner}."), REQUIRED_OF_NODE)?;
+    Ok(node)
+}
+
+/// The entries in the order of the text, so that the first mistake is the one that is reported.
+fn in_order<'t, 'i>(table: &'t DeTable<'i>) -> Vec<(&'t Spanned<std::borrow::Cow<'i, str>>, &'t Spanned<DeValue<'i>>)> {
+    let mut entries: Vec<_> = table.iter().collect();
+    entries.sort_by_key(|(key, _)| key.span().start);
+    entries
+}
+
+fn require(table: &DeTable<'_>, owner: &str, keys: &[(&str, &str)]) -> Result<(), DeploymentError> {
+    match keys.iter().find(|(key, _)| !table.contains_key(*key)) {
+        None => Ok(()),
+        Some((key, allowed)) => {
+            Err(Problem::Missing { key: format!("{owner}{key}"), allowed: (*allowed).to_owned() }.into())
+        }
+    }
+}

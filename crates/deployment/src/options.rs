@@ -1,0 +1,235 @@
+//! The `[options]` table: one line for each setting says its key, unit, range, meaning and the field
+//! of the kernel it stands for. Defaults are the kernel's.
+
+use crate::error::{DeploymentError, Problem};
+use ionian_kernel::layout::Options;
+use ionian_kernel::session::SESSION_WINDOW;
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// One key of the `[options]` table.
+#[derive(Debug)]
+pub struct Setting {
+    /// The key; a time ends with its unit.
+    pub key: &'static str,
+    /// What it means, in one line.
+    pub about: &'static str,
+    /// What it may be.
+    pub allowed: RangeInclusive<u64>,
+    /// Whether nodes must agree on it, so that it counts for
+    /// [`Deployment::digest`](crate::Deployment::digest). The others can be changed node by node
+    /// while the cluster runs.
+    pub shared: bool,
+    get: fn(&Options) -> u64,
+    put: fn(&mut Options, u64),
+}
+
+/// How a field of the kernel is written as a number of some unit.
+macro_rules! unit {
+    (count $($field:ident).+) => {
+        (|options| options.$($field).+ as u64, |options, value| options.$($field).+ = value as usize)
+    };
+    (us $($field:ident).+) => {
+        (|options| options.$($field).+.as_micros() as u64, |options, value| options.$($field).+ = Duration::from_micros(value))
+    };
+    (ms $($field:ident).+) => {
+        (|options| options.$($field).+.as_millis() as u64, |options, value| options.$($field).+ = Duration::from_millis(value))
+    };
+    (s $($field:ident).+) => {
+        (|options| options.$($field).+.as_secs(), |options, value| options.$($field).+ = Duration::from_secs(value))
+    };
+}
+
+macro_rules! settings {
+    ($($key:literal $unit:ident $($field:ident).+, $allowed:expr, $shared:ident, $about:literal;)*) => {
+        /// Every key of the `[options]` table.
+        pub const SETTINGS: &[Setting] = &[$({
+            let (get, put): (fn(&Options) -> u64, fn(&mut Options, u64)) = unit!($unit $($field).+);
+            Setting { key: $key, about: $about, allowed: $allowed, shared: $shared, get, put }
+        }),*];
+    };
+}
+
+// Lanes number their commands within a session's window, and stay far below its end.
+const MAX_IN_FLIGHT: u64 = SESSION_WINDOW / 4;
+
+// The lower ends are where a setting begins to mean something, the upper ends where it is surely a
+// slip of the pen (an hour of patience, seconds written as milliseconds) or more than a table holds.
+//
+// Shared are those where disagreement does harm: replicas that expire sessions at different times
+// differ in state, a leader whose heartbeats come slower than another's timeout is deposed for ever,
+// and a leader that runs further ahead than replicas retain sends them to snapshots.
+settings! {
+    "batch_commands" count batch_commands, 1..=65_536, false,
+        "a batcher closes a batch that holds this many commands";
+    "batch_bytes" count batch_bytes, 1..=64 << 20, false,
+        "a batcher closes a batch that holds this many bytes";
+    "batch_delay_us" us batch_delay, 1..=10_000_000, false,
+        "a batcher closes a batch this old, full or not";
+    "batches_in_flight" count batches_in_flight, 1..=4_096, false,
+        "batches a batcher may have under way before an unfull one waits";
+    "window_slots" count window_slots, 1..=1 << 20, true,
+        "slots a leader may run ahead of what a replica has executed";
+    "retained_slots" count retained_slots, 1..=1 << 20, true,
+        "executed slots a replica keeps for peers that missed them";
+    "heartbeat_ms" ms heartbeat, 1..=60_000, true,
+        "how often a leader says that it lives";
+    "election_timeout_ms" ms election_timeout, 2..=600_000, true,
+        "a leader silent for this long, up to twice as long, is suspected";
+    "resend_after_ms" ms resend_after, 1..=60_000, false,
+        "a message unanswered this long is asked again, of somebody else";
+    "session_expiry_s" s session_expiry, 1..=31_536_000, true,
+        "a session unused for this long, by the log's time, is forgotten";
+    "in_flight" count lane.in_flight, 1..=MAX_IN_FLIGHT, false,
+        "requests of a client lane in flight at once; one more is refused";
+    "payload_bytes" count lane.payload_bytes, 1..=64 << 20, false,
+        "bytes of one command; a larger one is refused";
+    "patience_ms" ms lane.patience, 1..=3_600_000, false,
+        "how long a request may take before its lane gives up on it";
+    "retry_after_ms" ms lane.retry_after, 1..=60_000, false,
+        "how long a lane waits for the first answer before it asks again";
+}
+
+impl Setting {
+    /// The setting with this key.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn named(key: &str) -> Result<&'static Setting, DeploymentError> {
+        SETTINGS.iter().find(|setting| setting.key == key).ok_or_else(|| {
+            let known = SETTINGS.iter().map(|setting| setting.key).collect::<Vec<_>>().join(", ");
+            Problem::UnknownKey { key: format!("options.{key}"), known }.into()
+        })
+    }
+
+    /// What it is when the file does not say.
+    pub fn default(&self) -> u64 {
+        (self.get)(&Options::default())
+    }
+
+    pub(crate) fn allowed_text(&self) -> String {
+        format!("a whole number from {}", self.range_text())
+    }
+
+    pub(crate) fn range_text(&self) -> String {
+        format!("{} to {}", self.allowed.start(), self.allowed.end())
+    }
+}
+
+/// What a file states in `[options]`; everything else is the default.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings(BTreeMap<&'static str, u64>);
+
+impl Settings {
+    /// States `key`.
+    ///
+    /// # Errors
+    /// When there is no such setting, or it may not have this value.
+    pub fn set(&mut self, key: &str, value: u64) -> Result<(), DeploymentError> {
+        let setting = Setting::named(key)?;
+        if !setting.allowed.contains(&value) {
+            let (key, value) = (format!("options.{key}"), value.to_string());
+            return Err(Problem::Value { key, value, allowed: setting.allowed_text() }.into());
+        }
+        self.0.insert(setting.key, value);
+        Ok(())
+    }
+
+    /// What is stated for `key`, if anything is.
+    pub fn stated(&self, key: &str) -> Option<u64> {
+        self.0.get(key).copied()
+    }
+
+    /// What holds for `setting`: what is stated, or the default.
+    pub fn value(&self, setting: &Setting) -> u64 {
+        self.stated(setting.key).unwrap_or_else(|| setting.default())
+    }
+
+    /// All of them as the kernel takes them.
+    pub fn options(&self) -> Options {
+        let mut options = Options::default();
+        for setting in SETTINGS {
+            if let Some(value) = self.stated(setting.key) {
+                (setting.put)(&mut options, value);
+            }
+        }
+        options
+    }
+
+    /// Whether the settings make sense together.
+    pub(crate) fn check(&self) -> Result<(), DeploymentError> {
+        let options = self.options();
+        let wrong = |key: &str, allowed: String| {
+            let value = Setting::named(key).map_or(0, |setting| self.value(setting)).to_string();
+            Err(Problem::Value { key: format!("options.{key}"), value, allowed }.into())
+        };
+        if options.election_timeout < options.heartbeat * 2 {
+            // One lost heartbeat must not depose a leader.
+            let heartbeat = options.heartbeat.as_millis();
+            return wrong("election_timeout_ms", format!("at least twice options.heartbeat_ms = {heartbeat}"));
+        }
+        if options.session_expiry <= options.lane.patience {
+            // A retry in an expired session would find no trace of the first try.
+            let patience = options.lane.patience.as_millis();
+            return wrong("session_expiry_s", format!("longer than options.patience_ms = {patience}"));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_default_is_allowed_and_exact_in_its_unit() {
+        for setting in SETTINGS {
+            assert!(setting.allowed.contains(&setting.default()), "{}", setting.key);
+            // Taking all the defaults for stated changes nothing: no unit is too coarse.
+            let mut options = Options::default();
+            (setting.put)(&mut options, setting.default());
+            assert_eq!(format!("{options:?}"), format!("{:?}", Options::default()), "{}", setting.key);
+        }
+    }
+
+    #[test]
+    fn every_field_has_exactly_one_key() {
+        let mut settings = Settings::default();
+        for setting in SETTINGS {
+            settings.set(setting.key, *setting.allowed.end()).unwrap();
+        }
+        let options = settings.options();
+        for setting in SETTINGS {
+            assert_eq!((setting.get)(&options), *setting.allowed.end(), "{}", setting.key);
+        }
+        // Fails to compile when the kernel has a field that this list, and so perhaps the table, lacks.
+        let Options {
+            batch_commands: _,
+            batch_bytes: _,
+            batch_delay: _,
+            batches_in_flight: _,
+            window_slots: _,
+            retained_slots: _,
+            heartbeat: _,
+            election_timeout: _,
+            resend_after: _,
+            session_expiry: _,
+            lane: ionian_kernel::client::LaneLimits { in_flight: _, payload_bytes: _, patience: _, retry_after: _ },
+        } = options;
+        assert_eq!(SETTINGS.len(), 14);
+    }
+
+    #[test]
+    fn every_range_is_kept() {
+        for setting in SETTINGS {
+            let (low, high) = (*setting.allowed.start(), *setting.allowed.end());
+            assert!(low > 0, "{}: zero is absurd everywhere", setting.key);
+            for outside in [low - 1, high + 1] {
+                let error = Settings::default().set(setting.key, outside).unwrap_err().to_string();
+                let key = setting.key;
+                assert_eq!(error, format!("options.{key} = {outside}: must be a whole number from {low} to {high}"));
+            }
+        }
+    }
+}

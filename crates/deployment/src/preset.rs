@@ -1,0 +1,166 @@
+//! Deployments that come with Ionian, all on one machine until their addresses are edited.
+
+use crate::deployment::{CLIENT, Deployment, Durability, Node, Placed};
+use crate::error::{DeploymentError, Problem};
+use crate::options::Settings;
+use ionian_kernel::quorum::QuorumSpec;
+
+/// The presets, each with what it is.
+pub const PRESETS: &[(&str, &str)] = &[
+    (DEFAULT_PRESET, "MultiPaxos, 3 nodes, every role on each"),
+    ("baseline", "MultiPaxos, 3 nodes, nothing decoupled and nothing batched"),
+    ("compartmentalized", "MultiPaxos, 22 nodes: every role apart and scaled, a 2x2 grid of acceptors, unbatched"),
+    ("batched", "MultiPaxos, 17 nodes: every role apart, with batchers and unbatchers"),
+    ("unreplicated", "one server, nothing replicated: what every protocol is compared with"),
+    ("unreplicated-batched", "one server, 6 nodes: with batchers and unbatchers"),
+];
+
+/// The preset for somebody who has not chosen one.
+pub const DEFAULT_PRESET: &str = "colocated";
+
+/// Where a preset is placed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PresetOptions {
+    /// The host of every node.
+    pub host: String,
+    /// The host on which gateways listen; a wildcard such as `0.0.0.0` is allowed here alone.
+    pub gateway_host: String,
+    /// The port of the first node; the others follow.
+    pub first_node_port: u16,
+    /// The port of the first gateway; the others follow.
+    pub first_gateway_port: u16,
+    /// The name of the cluster.
+    pub cluster: String,
+}
+
+impl Default for PresetOptions {
+    fn default() -> Self {
+        PresetOptions {
+            host: "127.0.0.1".to_owned(),
+            gateway_host: "127.0.0.1".to_owned(),
+            // Far from the gateways, which count up from beside Redis's 6379, and below the ports
+            // that systems hand out to whoever connects.
+            first_node_port: 17400,
+            first_gateway_port: 7379,
+            cluster: "ionian".to_owned(),
+        }
+    }
+}
+
+impl Deployment {
+    /// The preset of this name.
+    ///
+    /// # Errors
+    /// When there is none, or `options` give no valid addresses.
+    pub fn preset(name: &str, options: &PresetOptions) -> Result<Self, DeploymentError> {
+        let sketch = sketch(name).ok_or_else(|| {
+            let known = PRESETS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+            Problem::NoSuchPreset { name: name.to_owned(), known }
+        })?;
+        let deployment = Deployment {
+            cluster: options.cluster.clone(),
+            protocol: sketch.protocol.to_owned(),
+            machine: "kv".to_owned(),
+            f: sketch.f,
+            quorums: sketch.quorums,
+            durability: Durability::Memory,
+            options: Settings::default(),
+            nodes: placed(sketch.nodes, options),
+        };
+        // Reading it back checks what the caller put in: names, hosts and ports.
+        Deployment::parse(&deployment.to_toml()).map_err(|error| DeploymentError { place: None, ..error })
+    }
+}
+
+/// A preset without addresses.
+struct Sketch {
+    protocol: &'static str,
+    f: usize,
+    quorums: QuorumSpec,
+    /// Names and roles.
+    nodes: Vec<(String, &'static [&'static str])>,
+}
+
+fn sketch(name: &str) -> Option<Sketch> {
+    let multipaxos = |quorums, nodes| Sketch { protocol: "multipaxos", f: 1, quorums, nodes };
+    let unreplicated = |nodes| Sketch { protocol: "unreplicated", f: 0, quorums: QuorumSpec::Majority, nodes };
+    Some(match name {
+        // Every role on each, those too that a small cluster could do without: a hop to a neighbour
+        // on the same node is a function call, batches are what makes a node fast, and there is
+        // always an unbatcher and a read batcher beside whoever needs one.
+        DEFAULT_PRESET => multipaxos(
+            QuorumSpec::Majority,
+            some(
+                3,
+                "n",
+                &[CLIENT, "batcher", "read_batcher", "leader", "proxy_leader", "acceptor", "replica", "unbatcher"],
+            ),
+        ),
+        // A leader with a proxy leader on its own node is the coupled leader of plain MultiPaxos.
+        "baseline" => {
+            multipaxos(QuorumSpec::Majority, some(3, "n", &[CLIENT, "leader", "proxy_leader", "acceptor", "replica"]))
+        }
+        // The paper's unbatched deployment (compartmentalization 8.1).
+        "compartmentalized" => multipaxos(
+            QuorumSpec::Grid { rows: 2, columns: 2 },
+            [
+                some(2, "gateway-", &[CLIENT]),
+                some(2, "leader-", &["leader"]),
+                some(10, "proxy-leader-", &["proxy_leader"]),
+                some(2, "acceptor-0-", &["acceptor"]),
+                some(2, "acceptor-1-", &["acceptor"]),
+                some(4, "replica-", &["replica"]),
+            ]
+            .concat(),
+        ),
+        // The paper's batched deployment; there, batchers batch reads too, so here a read batcher
+        // lives beside each.
+        "batched" => multipaxos(
+            QuorumSpec::Majority,
+            [
+                some(2, "gateway-", &[CLIENT]),
+                some(2, "batcher-", &["batcher", "read_batcher"]),
+                some(2, "leader-", &["leader"]),
+                some(3, "proxy-leader-", &["proxy_leader"]),
+                some(3, "acceptor-", &["acceptor"]),
+                some(2, "replica-", &["replica"]),
+                some(3, "unbatcher-", &["unbatcher"]),
+            ]
+            .concat(),
+        ),
+        "unreplicated" => unreplicated(some(1, "server-", &[CLIENT, "server"])),
+        "unreplicated-batched" => unreplicated(
+            [
+                some(1, "gateway-", &[CLIENT]),
+                some(2, "batcher-", &["batcher"]),
+                some(1, "server-", &["server"]),
+                some(2, "unbatcher-", &["unbatcher"]),
+            ]
+            .concat(),
+        ),
+        _ => return None,
+    })
+}
+
+/// `count` nodes that are alike.
+fn some(count: usize, prefix: &str, roles: &'static [&'static str]) -> Vec<(String, &'static [&'static str])> {
+    (0..count).map(|index| (format!("{prefix}{index}"), roles)).collect()
+}
+
+/// Gives each node an address, and a gateway to each that has a client.
+fn placed(nodes: Vec<(String, &'static [&'static str])>, options: &PresetOptions) -> Vec<Node> {
+    // Counted beyond 65535 rather than around it: the check that follows then names the port.
+    let mut gateway_ports = u32::from(options.first_gateway_port)..;
+    let nodes = (u32::from(options.first_node_port)..).zip(nodes);
+    nodes
+        .map(|(port, (name, roles))| Node {
+            name,
+            address: format!("{}:{port}", options.host),
+            gateway: (roles.contains(&CLIENT))
+                .then(|| gateway_ports.next())
+                .flatten()
+                .map(|port| format!("{}:{port}", options.gateway_host)),
+            roles: roles.iter().map(|role| Placed { role: (*role).to_owned(), count: 1 }).collect(),
+        })
+        .collect()
+}

@@ -1,0 +1,53 @@
+//! How a quorum system is written in a file.
+
+use crate::set::digits;
+use ionian_kernel::id::MAX_INSTANCES;
+use ionian_kernel::quorum::QuorumSpec;
+
+pub(crate) const ALLOWED: &str = "\"majority\", \"grid RxC\" (rows x columns, such as \"grid 2x3\", at most 64 acceptors) \
+    or \"groups N\" (N from 1 to 64)";
+
+pub(crate) fn parse(text: &str) -> Option<QuorumSpec> {
+    // The limits keep the product of an absurd grid from overflowing, here and in the kernel.
+    let count = |text| digits(text).map(|n| n as usize).filter(|n| (1..=MAX_INSTANCES).contains(n));
+    match text.split_once(' ').unwrap_or((text, "")) {
+        ("majority", "") => Some(QuorumSpec::Majority),
+        ("grid", shape) => {
+            let (rows, columns) = shape.split_once('x')?;
+            let (rows, columns) = (count(rows)?, count(columns)?);
+            (rows * columns <= MAX_INSTANCES).then_some(QuorumSpec::Grid { rows, columns })
+        }
+        ("groups", groups) => Some(QuorumSpec::Groups { groups: count(groups)? }),
+        _ => None,
+    }
+}
+
+pub(crate) fn write(spec: QuorumSpec) -> String {
+    match spec {
+        QuorumSpec::Majority => "majority".to_owned(),
+        QuorumSpec::Grid { rows, columns } => format!("grid {rows}x{columns}"),
+        QuorumSpec::Groups { groups } => format!("groups {groups}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_it_writes() {
+        for spec in [QuorumSpec::Majority, QuorumSpec::Grid { rows: 2, columns: 3 }, QuorumSpec::Groups { groups: 2 }] {
+            assert_eq!(parse(&write(spec)), Some(spec));
+        }
+    }
+
+    #[test]
+    fn refuses_anything_else() {
+        for text in ["", "Majority", "majority 3", "grid", "grid 2", "grid 2x", "grid 0x2", "grid 9x8", "grid 2x3x4"] {
+            assert_eq!(parse(text), None, "{text}");
+        }
+        for text in ["groups", "groups 0", "groups 65", "groups -1", "grid 99999999999999999999x2"] {
+            assert_eq!(parse(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! The presets: each is the deployment that it says it is, and survives being written and read.
+
+use ionian_deployment::{DEFAULT_PRESET, Deployment, Durability, PRESETS, PROTOCOLS, PresetOptions};
+use ionian_kernel::layout::{Layout, NodeId};
+use ionian_kernel::quorum::{QuorumSpec, QuorumSystem};
+use std::collections::BTreeSet;
+
+const MULTIPAXOS: &[&str] =
+    &["client", "batcher", "read_batcher", "leader", "proxy_leader", "acceptor", "replica", "unbatcher"];
+const UNREPLICATED: &[&str] = &["client", "batcher", "server", "unbatcher"];
+
+fn preset(name: &str) -> Deployment {
+    Deployment::preset(name, &PresetOptions::default()).unwrap()
+}
+
+fn layout(deployment: &Deployment) -> Layout {
+    let kinds = if deployment.protocol == "multipaxos" { MULTIPAXOS } else { UNREPLICATED };
+    deployment.layout(kinds).unwrap()
+}
+
+/// The names of the nodes of each kind's instances, kind by kind.
+fn places(deployment: &Deployment) -> Vec<String> {
+    let name = |node: &NodeId| deployment.nodes[usize::from(node.0)].name.clone();
+    let line = |nodes: &Vec<NodeId>| nodes.iter().map(name).collect::<Vec<_>>().join(" ");
+    layout(deployment).instances.iter().map(line).collect()
+}
+
+fn gateways(deployment: &Deployment) -> Vec<String> {
+    let line = |node: &ionian_deployment::Node| Some(format!("{} {}", node.name, node.gateway.as_ref()?));
+    deployment.nodes.iter().filter_map(line).collect()
+}
+
+#[test]
+fn every_preset_survives_being_written_and_read() {
+    for (name, _) in PRESETS {
+        let deployment = preset(name);
+        let text = deployment.to_toml();
+        assert_eq!(Deployment::parse(&text).unwrap(), deployment, "{name}");
+        assert!(text.starts_with("# A deployment of Ionian"), "{name}: a reader is told what this is");
+        assert!(PROTOCOLS.contains(&deployment.protocol.as_str()));
+        assert_eq!(deployment.durability, Durability::Memory);
+    }
+}
+
+#[test]
+fn what_is_stated_survives_being_written_and_read() {
+    let overrides =
+        ["options.batch_commands=10", "options.heartbeat_ms=100", "node.n1.gateway=", "node.n2.roles=acceptor*2"];
+    let deployment = preset("colocated").with_overrides(&overrides).unwrap();
+    let text = deployment.to_toml();
+    assert_eq!(Deployment::parse(&text).unwrap(), deployment);
+    assert!(text.contains("\nbatch_commands = 10 ") && text.contains("\nheartbeat_ms = 100 "));
+    assert!(text.contains("\n# batch_bytes = 262144 "), "defaults are shown, commented out");
+}
+
+#[test]
+fn every_option_can_be_taken_out_of_its_comment() {
+    let text = preset("colocated").to_toml();
+    let stated: String = text
+        .lines()
+        .map(|line| match line.strip_prefix("# ") {
+            Some(rest) if rest.split('#').next().unwrap().contains(" = ") => format!("{rest}\n"),
+            _ => format!("{line}\n"),
+        })
+        .collect();
+    let deployment = Deployment::parse(&stated).unwrap();
+    assert!(ionian_deployment::SETTINGS.iter().all(|setting| deployment.options.stated(setting.key).is_some()));
+    assert_eq!(deployment.digest(), preset("colocated").digest(), "stating a default changes nothing");
+}
+
+#[test]
+fn a_written_preset_reads_like_this() {
+    let text = preset("unreplicated").to_toml();
+    let nodes = "\n[[node]]\nname = \"server-0\"\naddress = \"127.0.0.1:17400\"\ngateway = \"127.0.0.1:7379\"\n\
+        roles = [\"client\", \"server\"]\n";
+    assert!(text.ends_with(nodes), "{text}");
+    assert!(text.lines().all(|line| line.len() <= 120), "{text}");
+}
+
+#[test]
+fn the_presets_are_those_that_are_listed() {
+    let names: BTreeSet<_> = PRESETS.iter().map(|(name, _)| *name).collect();
+    assert_eq!(names.len(), 6);
+    assert!(names.contains(DEFAULT_PRESET));
+    for (name, about) in PRESETS {
+        assert!(preset(name).nodes.len() == 1 || about.contains(&format!(" {} nodes", preset(name).nodes.len())));
+    }
+}
+
+#[test]
+fn colocated_has_every_role_on_each_of_three_nodes() {
+    let deployment = preset("colocated");
+    assert_eq!(places(&deployment), ["n0 n1 n2"; 8]);
+    assert_eq!(gateways(&deployment), ["n0 127.0.0.1:7379", "n1 127.0.0.1:7380", "n2 127.0.0.1:7381"]);
+    assert_eq!((deployment.f, deployment.quorums), (1, QuorumSpec::Majority));
+    let addresses: Vec<_> = deployment.nodes.iter().map(|node| node.address.as_str()).collect();
+    assert_eq!(addresses, ["127.0.0.1:17400", "127.0.0.1:17401", "127.0.0.1:17402"]);
+}
+
+#[test]
+fn baseline_has_nothing_but_plain_multipaxos() {
+    let deployment = preset("baseline");
+    let every = "n0 n1 n2";
+    assert_eq!(places(&deployment), [every, "", "", every, every, every, every, ""]);
+    assert_eq!(gateways(&deployment).len(), 3);
+    assert_eq!((deployment.f, deployment.quorums), (1, QuorumSpec::Majority));
+}
+
+#[test]
+fn compartmentalized_is_the_papers_unbatched_deployment() {
+    let deployment = preset("compartmentalized");
+    let proxies: Vec<_> = (0..10).map(|index| format!("proxy-leader-{index}")).collect();
+    assert_eq!(
+        places(&deployment),
+        [
+            "gateway-0 gateway-1",
+            "",
+            "",
+            "leader-0 leader-1",
+            &proxies.join(" "),
+            "acceptor-0-0 acceptor-0-1 acceptor-1-0 acceptor-1-1",
+            "replica-0 replica-1 replica-2 replica-3",
+            "",
+        ]
+    );
+    assert_eq!(deployment.nodes.len(), 22);
+    assert_eq!((deployment.f, deployment.quorums), (1, QuorumSpec::Grid { rows: 2, columns: 2 }));
+    assert_eq!(gateways(&deployment), ["gateway-0 127.0.0.1:7379", "gateway-1 127.0.0.1:7380"]);
+}
+
+#[test]
+fn batched_is_the_papers_batched_deployment() {
+    let deployment = preset("batched");
+    assert_eq!(
+        places(&deployment),
+        [
+            "gateway-0 gateway-1",
+            "batcher-0 batcher-1",
+            "batcher-0 batcher-1",
+            "leader-0 leader-1",
+            "proxy-leader-0 proxy-leader-1 proxy-leader-2",
+            "acceptor-0 acceptor-1 acceptor-2",
+            "replica-0 replica-1",
+            "unbatcher-0 unbatcher-1 unbatcher-2",
+        ]
+    );
+    assert_eq!(deployment.nodes.len(), 17);
+    assert_eq!((deployment.f, deployment.quorums), (1, QuorumSpec::Majority));
+    assert_eq!(gateways(&deployment).len(), 2);
+}
+
+#[test]
+fn unreplicated_is_one_server() {
+    let deployment = preset("unreplicated");
+    assert_eq!(places(&deployment), ["server-0", "", "server-0", ""]);
+    assert_eq!((deployment.protocol.as_str(), deployment.f), ("unreplicated", 0));
+    assert_eq!(gateways(&deployment), ["server-0 127.0.0.1:7379"]);
+
+    let deployment = preset("unreplicated-batched");
+    assert_eq!(places(&deployment), ["gateway-0", "batcher-0 batcher-1", "server-0", "unbatcher-0 unbatcher-1"]);
+    assert_eq!((deployment.protocol.as_str(), deployment.f), ("unreplicated", 0));
+    assert_eq!(gateways(&deployment), ["gateway-0 127.0.0.1:7379"]);
+}
+
+#[test]
+fn the_acceptors_of_every_multipaxos_preset_make_a_quorum_system() {
+    for (name, _) in PRESETS {
+        let deployment = preset(name);
+        let layout = layout(&deployment);
+        if deployment.protocol == "multipaxos" {
+            assert!(QuorumSystem::new(layout.quorums, layout.count(5), layout.f).is_ok(), "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_preset_goes_where_it_is_told() {
+    let options = PresetOptions {
+        host: "localhost".to_owned(),
+        gateway_host: "0.0.0.0".to_owned(),
+        first_node_port: 9000,
+        first_gateway_port: 8000,
+        cluster: "test".to_owned(),
+    };
+    let deployment = Deployment::preset("colocated", &options).unwrap();
+    assert_eq!(deployment.cluster, "test");
+    assert_eq!(deployment.nodes[2].address, "localhost:9002");
+    assert_eq!(deployment.nodes[2].gateway.as_deref(), Some("0.0.0.0:8002"));
+}
+
+#[test]
+fn a_gateway_brings_one_client_and_repeated_roles_are_instances() {
+    let text = r#"
+        cluster = "c"
+        protocol = "multipaxos"
+        machine = "kv"
+        f = 1
+        quorums = "groups 2"
+        durability = "disk"
+        options.session_expiry_s = 60
+        [[node]]
+        name = "a"
+        address = "a:1"
+        gateway = "0.0.0.0:7379"
+        [[node]]
+        name = "b"
+        address = "b:1"
+        gateway = "0.0.0.0:7379"
+        roles = ["acceptor", "client*2", "acceptor*2"]
+    "#;
+    let deployment = Deployment::parse(text).unwrap();
+    assert_eq!(places(&deployment), ["a b b", "", "", "", "", "b b b", "", ""]);
+    let layout = layout(&deployment);
+    assert_eq!((layout.f, layout.quorums), (1, QuorumSpec::Groups { groups: 2 }));
+    assert_eq!(layout.options.session_expiry, std::time::Duration::from_secs(60));
+    assert_eq!(deployment.node("b"), Ok(NodeId(1)));
+    assert_eq!(deployment.durability, Durability::Disk);
+}

@@ -1,0 +1,366 @@
+//! The acceptor (2.2, 3.2, 3.4): promises, votes, and tells readers how far it has voted.
+//!
+//! Stands between leader (phase 1), proxy leader (phase 2) and readers. What it promises and votes must
+//! survive its crash: every answer is fenced behind the record of what it reveals.
+
+use super::canary::Canary;
+use super::config::Config;
+use super::message::{ReaderId, Vote, Votes};
+use super::{Envelope, client, leader, proxy_leader, read_batcher};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use ionian_kernel::batch::Value;
+use ionian_kernel::election::Witness;
+use ionian_kernel::id::*;
+use ionian_kernel::protocol::Birth;
+use ionian_kernel::random::Random;
+use ionian_kernel::role::{Out, Role};
+use ionian_kernel::time::{Duration, Instant};
+use ionian_kernel::window::SlotWindow;
+use ionian_kernel::{messages, wire_enum};
+
+messages! {
+    /// What an acceptor is told.
+    "acceptor" In {
+        /// A leader asks for a promise and for the votes of a stretch of slots.
+        0 => Phase1a {
+            /// The leader.
+            from: LeaderId,
+            /// Its round.
+            round: Round,
+            /// The first slot that it asks about.
+            start: Slot,
+            /// The slot after the last that it asks about.
+            end: Slot,
+        },
+        /// A proxy leader asks for a vote.
+        1 => Phase2a {
+            /// The proxy leader.
+            from: ProxyLeaderId,
+            /// The slot.
+            slot: Slot,
+            /// The leader's round.
+            round: Round,
+            /// The value.
+            value: Value,
+        },
+        /// A reader asks for the vote watermark.
+        2 => PreRead {
+            /// The reader.
+            from: ReaderId,
+            /// Its number for the inquiry.
+            inquiry: u64,
+        },
+        /// The leader lives, and f+1 replicas have executed every slot below `executed`.
+        3 => Heartbeat {
+            /// The leader's round.
+            round: Round,
+            /// What can be forgotten.
+            executed: Slot,
+        },
+        /// A leader asks whether the present one is gone.
+        4 => PreVote {
+            /// Who asks.
+            from: LeaderId,
+        },
+        /// An acceptor that lost its memory may take part again.
+        5 => Admit {
+            /// The nonce of its request: a grant to an earlier process is void.
+            nonce: u64,
+            /// The round of the leader, higher than any that the acceptor has promised.
+            round: Round,
+            /// Every slot below this one is chosen and executed by f+1 replicas; no slot from it on
+            /// has been voted for in a lower round by a quorum.
+            frontier: Slot,
+        },
+    }
+}
+
+/// What an acceptor must find again.
+#[derive(Clone, Debug)]
+pub enum Record {
+    /// It will not take part in lower rounds. Vital: rare, and the one thing without which an acceptor
+    /// that lost its votes could not be let in again.
+    Promised {
+        /// The round.
+        round: Round,
+    },
+    /// It voted, and promised the round with it.
+    Voted {
+        /// The slot.
+        slot: Slot,
+        /// The vote.
+        vote: Vote,
+    },
+    /// It forgot the slots below this one.
+    Forgot {
+        /// The first slot that it still knows.
+        below: Slot,
+    },
+}
+
+wire_enum! { Record { 0 => Promised { round }, 1 => Voted { slot, vote }, 2 => Forgot { below } } }
+
+/// How far beyond the oldest slot that it must remember an acceptor votes. Reached only when replicas
+/// are missing for very long; it then refuses, and service stops until they are back.
+const MAX_VOTES: usize = 1 << 22;
+
+/// Bytes of votes in one Phase1b, at least one vote.
+const PHASE1B_BYTES: usize = 1 << 20;
+
+/// How often an acceptor that lost its memory asks to be let in again.
+const REJOIN_EVERY: Duration = Duration::from_millis(300);
+
+/// An acceptor.
+pub struct Acceptor {
+    id: AcceptorId,
+    config: Arc<Config>,
+    /// It takes part in no lower round.
+    promise: Round,
+    /// Its last vote in each slot that is not forgotten.
+    votes: SlotWindow<Vote>,
+    /// The slot after the highest in which it ever voted. Never falls.
+    watermark: Slot,
+    witness: Witness,
+    /// Set while it may not take part, because what an earlier process voted is lost.
+    rejoin: Option<Rejoin>,
+    refused: u64,
+}
+
+struct Rejoin {
+    nonce: u64,
+    ask_at: Instant,
+}
+
+impl Acceptor {
+    /// The acceptor of this birth.
+    pub fn new(config: Arc<Config>, birth: &Birth<'_>) -> Self {
+        let nonce = Random::new(birth.seed).any();
+        let amnesiac = birth.amnesiac && !config.has(Canary::AmnesiacVotes);
+        Acceptor {
+            id: AcceptorId(birth.address.index),
+            promise: Round(0),
+            votes: SlotWindow::new(Slot::ZERO, MAX_VOTES),
+            watermark: Slot::ZERO,
+            witness: Witness::default(),
+            rejoin: amnesiac.then_some(Rejoin { nonce, ask_at: Instant::ZERO }),
+            refused: 0,
+            config,
+        }
+    }
+
+    /// Its last vote in `slot`.
+    pub fn vote(&self, slot: Slot) -> Option<&Vote> {
+        self.votes.get(slot)
+    }
+
+    /// The slots in which it has a vote.
+    pub fn votes(&self) -> impl Iterator<Item = (Slot, &Vote)> {
+        self.votes.iter()
+    }
+
+    /// Raises the promise; the record goes to disk whatever the durability.
+    fn promise(&mut self, round: Round, out: &mut Out<'_, Self>) {
+        if round > self.promise {
+            self.promise = round;
+            out.persist_vital(Record::Promised { round });
+        }
+    }
+
+    fn on_phase1a(
+        &mut self,
+        now: Instant,
+        from: LeaderId,
+        round: Round,
+        start: Slot,
+        end: Slot,
+        out: &mut Out<'_, Self>,
+    ) {
+        if round < self.promise {
+            return self.refuse(round, out);
+        }
+        self.promise(round, out);
+        // Another candidate must not start before this one had its chance.
+        self.witness.heard(now);
+        let message = leader::In::Phase1b { from: self.id, round, votes: self.votes_between(start, end) };
+        out.send(Envelope::ToLeaders(Set::one(from), message));
+    }
+
+    fn votes_between(&self, start: Slot, end: Slot) -> Votes {
+        let (mut votes, mut next, mut bytes) = (Vec::new(), Slot::MAX, 0);
+        for (slot, vote) in self.votes.iter_from(start).take_while(|(slot, _)| *slot < end) {
+            if bytes >= PHASE1B_BYTES {
+                next = slot;
+                break;
+            }
+            bytes += vote.value.batch.byte_len() + 32;
+            votes.push((slot, vote.clone()));
+        }
+        Votes { start, next, votes, forgotten: self.votes.base(), watermark: self.watermark }
+    }
+
+    /// The leader of an old round must step down, and its proxy leader drop what it has of that round.
+    fn refuse(&mut self, round: Round, out: &mut Out<'_, Self>) {
+        self.refused += 1;
+        let leader = round.leader(self.config.leaders().len());
+        out.send(Envelope::ToLeaders(Set::one(leader), leader::In::Nack { round: self.promise }));
+    }
+
+    fn on_phase2a(&mut self, from: ProxyLeaderId, slot: Slot, round: Round, value: Value, out: &mut Out<'_, Self>) {
+        if round < self.promise {
+            let nack = proxy_leader::In::Nack { round: self.promise };
+            out.send(Envelope::ToProxyLeaders(Set::one(from), nack));
+            return self.refuse(round, out);
+        }
+        if slot < self.votes.base() {
+            let forgotten = proxy_leader::In::Forgotten { below: self.votes.base() };
+            return out.send(Envelope::ToProxyLeaders(Set::one(from), forgotten));
+        }
+        if !self.votes.admits(slot) {
+            self.refused += 1;
+            return;
+        }
+        if !self.config.has(Canary::ForgetsPromise) {
+            self.promise(round, out);
+        }
+        self.cast(slot, Vote { round, value }, out);
+        let message = proxy_leader::In::Phase2b { from: self.id, slot, round };
+        let envelope = Envelope::ToProxyLeaders(Set::one(from), message);
+        match self.config.has(Canary::UnfencedVote) {
+            // Fenced: a vote that a quorum counts must survive our crash.
+            false => out.send(envelope),
+            true => out.send_unfenced(envelope),
+        }
+    }
+
+    fn cast(&mut self, slot: Slot, vote: Vote, out: &mut Out<'_, Self>) {
+        if let Some(earlier) = self.votes.get(slot)
+            && earlier.round == vote.round
+        {
+            // A retry. One round has one leader, and a leader proposes one value in a slot.
+            assert_eq!(earlier.value, vote.value, "two values proposed in {slot:?} of {:?}", vote.round);
+            return;
+        }
+        out.persist(Record::Voted { slot, vote: vote.clone() });
+        self.votes.insert(slot, vote);
+        self.watermark = self.watermark.max(slot.next());
+    }
+
+    fn on_pre_read(&self, from: ReaderId, inquiry: u64, out: &mut Out<'_, Self>) {
+        let (acceptor, watermark) = (self.id, self.watermark);
+        out.send(match from {
+            ReaderId::Client { id } => {
+                Envelope::ToClients(Set::one(id), client::In::PreReadAck { from: acceptor, inquiry, watermark })
+            }
+            ReaderId::ReadBatcher { id } => {
+                let message = read_batcher::In::PreReadAck { from: acceptor, inquiry, watermark };
+                Envelope::ToReadBatchers(Set::one(id), message)
+            }
+        });
+    }
+
+    fn on_heartbeat(&mut self, now: Instant, round: Round, executed: Slot, out: &mut Out<'_, Self>) {
+        if round < self.promise {
+            return self.refuse(round, out);
+        }
+        self.witness.heard(now);
+        // True whoever says it: executed slots stay executed.
+        if executed > self.votes.base() {
+            out.persist(Record::Forgot { below: executed });
+            self.forget_below(executed);
+        }
+    }
+
+    fn forget_below(&mut self, slot: Slot) {
+        self.votes.advance_to(slot);
+        self.watermark = self.watermark.max(slot);
+    }
+
+    fn on_pre_vote(&mut self, now: Instant, from: LeaderId, out: &mut Out<'_, Self>) {
+        let gone = self.witness.leader_is_gone(now, self.config.options().election_timeout);
+        let message = leader::In::PreVoteReply { from: self.id, gone, promise: self.promise };
+        out.send(Envelope::ToLeaders(Set::one(from), message));
+    }
+
+    /// Takes part again, as if it had promised `round`, forgotten everything below `frontier`, and
+    /// voted for nothing above it. `leader/admission` in `docs/protocols/multipaxos.md` has the argument.
+    fn on_admit(&mut self, nonce: u64, round: Round, frontier: Slot, out: &mut Out<'_, Self>) {
+        if self.rejoin.as_ref().is_none_or(|rejoin| rejoin.nonce != nonce) || round <= self.promise {
+            return;
+        }
+        self.rejoin = None;
+        self.promise(round, out);
+        out.persist(Record::Forgot { below: frontier });
+        self.votes.reset(frontier);
+        self.watermark = frontier;
+    }
+}
+
+impl Role for Acceptor {
+    type In = In;
+    type Send = Envelope;
+    type Record = Record;
+
+    fn recover(&mut self, record: Record) {
+        match record {
+            Record::Promised { round } => self.promise = round,
+            Record::Voted { slot, vote } => {
+                self.promise = self.promise.max(vote.round);
+                self.votes.insert(slot, vote);
+                if !self.config.has(Canary::S8WatermarkLost) {
+                    self.watermark = self.watermark.max(slot.next());
+                }
+            }
+            Record::Forgot { below } => {
+                self.votes.advance_to(below);
+                if !self.config.has(Canary::S8WatermarkLost) {
+                    self.watermark = self.watermark.max(below);
+                }
+            }
+        }
+    }
+
+    fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
+        if self.rejoin.is_some() && !matches!(message, In::Admit { .. }) {
+            return;
+        }
+        match message {
+            In::Phase1a { from, round, start, end } => self.on_phase1a(now, from, round, start, end, out),
+            In::Phase2a { from, slot, round, value } => self.on_phase2a(from, slot, round, value, out),
+            In::PreRead { from, inquiry } => self.on_pre_read(from, inquiry, out),
+            In::Heartbeat { round, executed } => self.on_heartbeat(now, round, executed, out),
+            In::PreVote { from } => self.on_pre_vote(now, from, out),
+            In::Admit { nonce, round, frontier } => self.on_admit(nonce, round, frontier, out),
+        }
+    }
+
+    fn on_timer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        let (from, promise) = (self.id, self.promise);
+        if let Some(rejoin) = self.rejoin.as_mut().filter(|rejoin| rejoin.ask_at <= now) {
+            rejoin.ask_at = now + REJOIN_EVERY;
+            let message = leader::In::Rejoin { from, nonce: rejoin.nonce, promise };
+            out.send(Envelope::ToLeaders(self.config.leaders(), message));
+        }
+    }
+
+    fn next_timer(&self) -> Option<Instant> {
+        self.rejoin.as_ref().map(|rejoin| rejoin.ask_at)
+    }
+
+    fn invariants(&self) {
+        assert!(self.watermark >= self.votes.end() || self.votes.is_empty() || self.config.canary.is_some());
+        assert!(
+            self.config.canary.is_some() || self.votes.iter().all(|(_, vote)| vote.round <= self.promise),
+            "an acceptor voted in a round above its promise"
+        );
+    }
+
+    fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
+        report("promise", self.promise.0);
+        report("watermark", self.watermark.0);
+        report("forgotten", self.votes.base().0);
+        report("votes", self.votes.len() as u64);
+        report("refused", self.refused);
+        report("amnesiac", u64::from(self.rejoin.is_some()));
+    }
+}

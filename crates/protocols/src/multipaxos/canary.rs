@@ -1,0 +1,49 @@
+//! Defects built in on purpose, to test the tests: each is a mistake that a published implementation
+//! of this protocol made, and the simulator must catch every one. A deployment file cannot name them.
+
+/// One defect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Canary {
+    /// Phase 1 on a grid looks for a slot's safe value in one acceptor of the row only.
+    S1GridLeaderChange,
+    /// A new leader continues at the highest slot voted for *above the watermark*, plus one.
+    S2NextSlotFallsBack,
+    /// A reader asks f+1 acceptors of a row, which is no read quorum when the row is longer.
+    S7ReadsOnAGrid,
+    /// An acceptor's vote watermark starts again at zero after a restart.
+    S8WatermarkLost,
+    /// An acceptor answers before its vote is on disk.
+    UnfencedVote,
+    /// An acceptor forgets the round that it promised when it votes in an older one.
+    ForgetsPromise,
+    /// The timer that recovers holes fires once and is never armed again.
+    L1HoleTimerOnce,
+    /// A slot that was voted for and never chosen is not finished for a read that waits for it.
+    L5VotedNeverChosen,
+    /// A proxy leader asks one quorum and never another.
+    L8AlwaysThrifty,
+    /// A batch that is not full waits for ever.
+    L9PartBatchWaits,
+    /// A deposed leader drops queued work and says nothing, and nobody asks again.
+    L10DeposedLeaderDrops,
+    /// An acceptor that lost its memory takes part as if it had not.
+    AmnesiacVotes,
+}
+
+impl Canary {
+    /// All of them, with the names by which the command line knows them.
+    pub const ALL: &'static [(&'static str, Canary)] = &[
+        ("s1", Canary::S1GridLeaderChange),
+        ("s2", Canary::S2NextSlotFallsBack),
+        ("s7", Canary::S7ReadsOnAGrid),
+        ("s8", Canary::S8WatermarkLost),
+        ("unfenced", Canary::UnfencedVote),
+        ("promise", Canary::ForgetsPromise),
+        ("l1", Canary::L1HoleTimerOnce),
+        ("l5", Canary::L5VotedNeverChosen),
+        ("l8", Canary::L8AlwaysThrifty),
+        ("l9", Canary::L9PartBatchWaits),
+        ("l10", Canary::L10DeposedLeaderDrops),
+        ("amnesia", Canary::AmnesiacVotes),
+    ];
+}

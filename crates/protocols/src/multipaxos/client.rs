@@ -1,0 +1,336 @@
+//! The client lane: carries the commands of one application (a gateway with its many connections, a
+//! library's handle) into the cluster.
+//!
+//! Stands at both ends of the chart. Writes go to a batcher, or to the leader where the deployment has
+//! no batchers; linearizable reads to a read batcher, or to acceptors and then a replica; sequential
+//! and eventual reads to a replica at once. Whatever is not answered is asked again elsewhere, under
+//! the same id, until the lane's patience ends.
+
+use super::config::Config;
+use super::message::{Proposer, ReaderId};
+use super::quorum_reader::{Ask, QuorumReader};
+use super::{Envelope, acceptor, batcher, kind, leader, read_batcher, replica};
+use alloc::sync::Arc;
+use ionian_kernel::batch::{Answers, Batch, BatchBuilder, Command};
+use ionian_kernel::client::{ReadLevel, Request};
+use ionian_kernel::id::*;
+use ionian_kernel::lane::{Due, Lane};
+use ionian_kernel::layout::NodeId;
+use ionian_kernel::messages;
+use ionian_kernel::protocol::Birth;
+use ionian_kernel::random::Random;
+use ionian_kernel::role::{Out, Role};
+use ionian_kernel::suspicion::Suspicion;
+use ionian_kernel::time::{Instant, earliest};
+use ionian_kernel::wire::Never;
+
+messages! {
+    /// What a client lane is told.
+    "client" In {
+        /// The application wants this done.
+        0 => Submit {
+            /// The command.
+            request: Request,
+        },
+        /// A replica's answers, perhaps by way of an unbatcher.
+        1 => Answers {
+            /// The answers to this lane.
+            answers: Answers,
+        },
+        /// An acceptor's vote watermark.
+        2 => PreReadAck {
+            /// The acceptor.
+            from: AcceptorId,
+            /// The inquiry that it answers.
+            inquiry: u64,
+            /// The slot after the highest it has voted in.
+            watermark: Slot,
+        },
+        /// A leader has finished phase 1.
+        3 => NewLeader {
+            /// Its round.
+            round: Round,
+        },
+        /// The command came to a leader that does not lead.
+        4 => NotLeader {
+            /// The highest round that it knows of.
+            round: Round,
+        },
+    }
+}
+
+/// A client lane.
+pub struct ClientLane {
+    id: ClientId,
+    config: Arc<Config>,
+    lane: Lane,
+    due: Due,
+    /// The highest round known; its owner is asked.
+    round: Round,
+    /// Turns to the next leader when the one of the round leaves everything unanswered.
+    stray: u64,
+    batchers: Choice<BatcherId>,
+    read_batchers: Choice<ReadBatcherId>,
+    replicas: Choice<ReplicaId>,
+    reader: QuorumReader,
+    /// Writes of this burst, for a batcher.
+    writes: BatchBuilder,
+    writes_via: Option<BatcherId>,
+    /// Linearizable reads of this burst, for a read batcher.
+    reads: BatchBuilder,
+    reads_via: Option<ReadBatcherId>,
+}
+
+/// Which instance of a stateless role to use: one on the own node if there is one, in turn otherwise,
+/// and not one that left something unanswered.
+struct Choice<I: Id> {
+    preferred: Set<I>,
+    all: Set<I>,
+    suspicion: Suspicion<I>,
+    turn: u64,
+}
+
+impl<I: Id> Choice<I> {
+    fn new(config: &Config, kind: u8, node: NodeId, random: &mut Random) -> Self {
+        let (preferred, all) = (config.preferred(kind, node), config.all(kind));
+        Choice { preferred, all, suspicion: Suspicion::default(), turn: random.any() >> 1 }
+    }
+
+    /// One to use now; `None` when the deployment has none.
+    fn next(&mut self, now: Instant) -> Option<I> {
+        self.turn += 1;
+        let suspects = self.suspicion.suspects();
+        let near = self.preferred.without(suspects);
+        let trusted = if near.is_empty() { self.suspicion.trusted(self.all) } else { near };
+        // A suspect is given work now and then: without any it could never clear itself.
+        self.suspicion.probe(now).pick(self.turn).or(trusted.pick(self.turn))
+    }
+
+    fn silent(&mut self, index: u8, now: Instant) {
+        self.suspicion.silent(Set::one(I::at(index)), now);
+    }
+}
+
+impl ClientLane {
+    /// The lane of this birth.
+    pub fn new(config: Arc<Config>, birth: &Birth<'_>) -> Self {
+        let mut random = Random::new(birth.seed);
+        let id = ClientId(birth.address.index);
+        let options = config.options();
+        ClientLane {
+            id,
+            lane: Lane::new(id, options.lane, options.session_expiry, Random::new(random.any())),
+            due: Due::default(),
+            round: Round(0),
+            stray: 0,
+            batchers: Choice::new(&config, kind::Batcher, birth.node, &mut random),
+            read_batchers: Choice::new(&config, kind::ReadBatcher, birth.node, &mut random),
+            replicas: Choice::new(&config, kind::Replica, birth.node, &mut random),
+            reader: QuorumReader::new(config.clone(), birth.node, &mut random),
+            writes: BatchBuilder::default(),
+            writes_via: None,
+            reads: BatchBuilder::default(),
+            reads_via: None,
+            config,
+        }
+    }
+
+    fn leader(&self) -> LeaderId {
+        let leaders = self.config.leaders().len();
+        Round(self.round.0 + self.stray).leader(leaders)
+    }
+
+    /// Carries out what the lane wants done.
+    fn carry_out(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        let mut due = core::mem::take(&mut self.due);
+        for reply in due.replies.drain(..) {
+            out.send(Envelope::ToApplication(self.id, reply));
+        }
+        for (command, via) in due.writes.drain(..) {
+            self.write(now, command, via, out);
+        }
+        for (level, command, via) in due.reads.drain(..) {
+            self.read(now, level, command, via, out);
+        }
+        self.due = due;
+    }
+
+    fn write(&mut self, now: Instant, command: Command, via: Option<u8>, out: &mut Out<'_, Self>) {
+        if self.batchers.all.is_empty() {
+            let (proposer, near) = (Proposer::Client { id: self.id }, self.replicas.preferred);
+            let message = leader::In::Propose { proposer, near, batch: Batch::one(&command) };
+            return out.send(Envelope::ToLeaders(Set::one(self.leader()), message));
+        }
+        if let Some(silent) = via {
+            self.batchers.silent(silent, now);
+            self.writes_via = self.writes_via.filter(|batcher| batcher.index() != silent);
+        }
+        if self.writes_via.is_none() {
+            self.flush_writes(out);
+            self.writes_via = self.batchers.next(now);
+        }
+        let batcher = self.writes_via.expect("there are batchers");
+        self.lane.sent_via(command.session, command.number, batcher.index());
+        self.writes.push(&command);
+        if self.writes.byte_len() >= self.config.options().batch_bytes {
+            self.flush_writes(out);
+        }
+    }
+
+    fn read(&mut self, now: Instant, level: ReadLevel, command: Command, via: Option<u8>, out: &mut Out<'_, Self>) {
+        let executed = match level {
+            ReadLevel::Linearizable if self.read_batchers.all.is_empty() => {
+                return self.reader.add(now, &Batch::one(&command));
+            }
+            ReadLevel::Linearizable => return self.read_by_batcher(now, command, via, out),
+            ReadLevel::Sequential => self.lane.seen(),
+            ReadLevel::Eventual => Slot::ZERO,
+        };
+        if let Some(silent) = via {
+            self.replicas.silent(silent, now);
+        }
+        let number = command.number;
+        if let Some(replica) = self.send_to_replica(now, Batch::one(&command), executed, out) {
+            self.lane.sent_via(command.session, number, replica.index());
+        }
+    }
+
+    fn read_by_batcher(&mut self, now: Instant, command: Command, via: Option<u8>, out: &mut Out<'_, Self>) {
+        if let Some(silent) = via {
+            self.read_batchers.silent(silent, now);
+            self.reads_via = self.reads_via.filter(|batcher| batcher.index() != silent);
+        }
+        if self.reads_via.is_none() {
+            self.flush_reads(out);
+            self.reads_via = self.read_batchers.next(now);
+        }
+        let batcher = self.reads_via.expect("there are read batchers");
+        self.lane.sent_via(command.session, command.number, batcher.index());
+        self.reads.push(&command);
+    }
+
+    fn send_to_replica(
+        &mut self,
+        now: Instant,
+        reads: Batch,
+        executed: Slot,
+        out: &mut Out<'_, Self>,
+    ) -> Option<ReplicaId> {
+        let replica = self.replicas.next(now)?;
+        out.send(Envelope::ToReplicas(Set::one(replica), replica::In::Read { reads, executed }));
+        Some(replica)
+    }
+
+    fn flush_writes(&mut self, out: &mut Out<'_, Self>) {
+        if let Some(batcher) = self.writes_via
+            && !self.writes.is_empty()
+        {
+            let message = batcher::In::Commands { commands: self.writes.take() };
+            out.send(Envelope::ToBatchers(Set::one(batcher), message));
+        }
+    }
+
+    fn flush_reads(&mut self, out: &mut Out<'_, Self>) {
+        if let Some(batcher) = self.reads_via
+            && !self.reads.is_empty()
+        {
+            let message = read_batcher::In::Reads { reads: self.reads.take() };
+            out.send(Envelope::ToReadBatchers(Set::one(batcher), message));
+        }
+    }
+
+    fn pre_read(&self, (acceptors, inquiry): Ask, out: &mut Out<'_, Self>) {
+        let from = ReaderId::Client { id: self.id };
+        out.send(Envelope::ToAcceptors(acceptors, acceptor::In::PreRead { from, inquiry }));
+    }
+
+    /// Turns to the leader of `round`, which may have none of what is in flight.
+    fn follow(&mut self, now: Instant, round: Round, out: &mut Out<'_, Self>) {
+        (self.round, self.stray) = (round, 0);
+        // Where there are batchers it is they who propose again. A lane that has no session yet asks all
+        // the same: it must have one before it can serve anybody.
+        if self.batchers.all.is_empty() || !self.lane.is_open() {
+            self.lane.resend_writes(now, &mut self.due);
+            self.carry_out(now, out);
+        }
+    }
+}
+
+impl Role for ClientLane {
+    type In = In;
+    type Send = Envelope;
+    type Record = Never;
+
+    fn recover(&mut self, record: Never) {
+        match record {}
+    }
+
+    fn on_start(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        self.lane.start(now, &mut self.due);
+        self.carry_out(now, out);
+    }
+
+    fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
+        match message {
+            In::Submit { request } => {
+                self.lane.submit(now, request, &mut self.due);
+                self.carry_out(now, out);
+            }
+            In::Answers { answers } => {
+                self.replicas.suspicion.heard(ReplicaId(answers.from));
+                let via = self.lane.on_answers(now, &answers, &mut self.due);
+                for batcher in Set::from_bits(via).iter() {
+                    self.batchers.suspicion.heard(batcher);
+                }
+                for batcher in Set::from_bits(via).iter() {
+                    self.read_batchers.suspicion.heard(batcher);
+                }
+                self.carry_out(now, out);
+            }
+            In::PreReadAck { from, inquiry, watermark } => {
+                if let Some((reads, executed)) = self.reader.on_ack(from, inquiry, watermark) {
+                    self.send_to_replica(now, reads, executed, out);
+                }
+            }
+            In::NewLeader { round } if round >= self.round => self.follow(now, round, out),
+            In::NotLeader { round } if round > self.round => self.follow(now, round, out),
+            // The stray was wrong, and the leader of the round is asked again in due time.
+            In::NotLeader { round } if round == self.round => self.stray = 0,
+            In::NewLeader { .. } | In::NotLeader { .. } => {}
+        }
+    }
+
+    fn on_timer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        self.lane.on_timer(now, &mut self.due);
+        self.stray += u64::from(core::mem::take(&mut self.due.writes_overdue));
+        self.carry_out(now, out);
+        for ask in self.reader.overdue(now) {
+            self.pre_read(ask, out);
+        }
+    }
+
+    fn next_timer(&self) -> Option<Instant> {
+        earliest(self.lane.next_timer(), self.reader.next_timer())
+    }
+
+    fn on_burst_end(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        self.flush_writes(out);
+        self.flush_reads(out);
+        // The next burst may choose others.
+        (self.writes_via, self.reads_via) = (None, None);
+        while let Some(ask) = self.reader.begin(now) {
+            self.pre_read(ask, out);
+        }
+    }
+
+    fn invariants(&self) {
+        self.lane.invariants();
+    }
+
+    fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
+        report("session_open", u64::from(self.lane.is_open()));
+        report("in_flight", self.lane.in_flight() as u64);
+        report("seen_slot", self.lane.seen().0);
+        report("inquiries", self.reader.under_way() as u64);
+    }
+}

@@ -1,0 +1,76 @@
+//! What several messages are made of.
+
+use alloc::vec::Vec;
+use ionian_kernel::batch::Value;
+use ionian_kernel::id::*;
+use ionian_kernel::{wire_enum, wire_struct};
+
+/// Who proposed a batch: told when it is chosen, or that somebody else leads now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Proposer {
+    /// A client lane; its answer tells it all it needs.
+    Client {
+        /// The lane.
+        id: ClientId,
+    },
+    /// A batcher.
+    Batcher {
+        /// The batcher.
+        id: BatcherId,
+        /// Its number for the batch.
+        number: u64,
+    },
+    /// Nobody waits: a noop, or a value found in phase 1.
+    Nobody {},
+}
+
+wire_enum! { Proposer { 0 => Client { id }, 1 => Batcher { id, number }, 2 => Nobody {} } }
+
+/// Who asks acceptors for their watermarks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReaderId {
+    /// A client lane that has no read batcher.
+    Client {
+        /// The lane.
+        id: ClientId,
+    },
+    /// A read batcher.
+    ReadBatcher {
+        /// The read batcher.
+        id: ReadBatcherId,
+    },
+}
+
+wire_enum! { ReaderId { 0 => Client { id }, 1 => ReadBatcher { id } } }
+
+/// An acceptor's vote.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Vote {
+    /// The round in which it voted last.
+    pub round: Round,
+    /// What it voted for.
+    pub value: Value,
+}
+
+wire_struct! { Vote { round, value } }
+
+/// A stretch of an acceptor's votes, in answer to Phase1a. Large logs come in several, so that no frame
+/// is unbounded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Votes {
+    /// The stretch begins here, as asked, and has no votes below `forgotten`.
+    pub start: Slot,
+    /// The stretch ends before this slot; [`Slot::MAX`] when nothing comes after it.
+    pub next: Slot,
+    /// The votes.
+    pub votes: Vec<(Slot, Vote)>,
+    /// Everything below this slot is chosen, executed by f+1 replicas, and forgotten here.
+    pub forgotten: Slot,
+    /// The vote watermark: the slot after the highest in which this acceptor has ever voted.
+    pub watermark: Slot,
+}
+
+wire_struct! { Votes { start, next, votes, forgotten, watermark } }
+
+/// Slots and their chosen values, from one replica to another.
+pub type ChosenSlots = Vec<(Slot, Value)>;

@@ -1,0 +1,121 @@
+//! Compartmentalized MultiPaxos (compartmentalization, sections 2 to 4).
+//!
+//! Writes, from left to right, with the names of the messages. Batchers and unbatchers are optional:
+//! without them a client sends to the leader and a replica answers the client itself.
+//!
+//! ```text
+//! client ── Commands ──> batcher ── Propose ──> leader ── Phase2a ──> proxy leader
+//!                                                                      │      ▲
+//!                                                               Phase2a│      │Phase2b
+//!                                                                      ▼      │
+//!                                                                     acceptor (a write quorum)
+//!
+//! proxy leader ── Chosen ──> replica (all) ── Results ──> unbatcher ── Answers ──> client
+//!              ── BatchesChosen ──> batcher
+//! ```
+//!
+//! Linearizable reads (3.4); read batchers are optional too. Sequential and eventual reads (3.6) go
+//! from the client to a replica directly.
+//!
+//! ```text
+//! client ── Reads ──> read batcher ── PreRead ──> acceptor (a read quorum) ── PreReadAck ──> read batcher
+//! read batcher ── Read ──> replica (one) ── Results ──> unbatcher ── Answers ──> client
+//! ```
+//!
+//! Leader election and phase 1: a leader that is silent is deposed only when a read quorum of acceptors
+//! has not heard of it either.
+//!
+//! ```text
+//! leader ── Heartbeat ──> leaders, acceptors, replicas
+//! leader ── PreVote ──> acceptors ── PreVoteReply ──> leader
+//! leader ── Phase1a ──> acceptors ── Phase1b ──> leader
+//! leader ── NewLeader ──> clients, batchers        acceptor ── Nack ──> leader, proxy leader
+//! leader ── NotLeader ──> client, batcher          (to whoever asked the wrong leader)
+//! ```
+//!
+//! Recovery: a replica that misses a slot asks a peer, then the leader; a replica that is far behind is
+//! given a snapshot; leaders and acceptors learn what replicas have executed and forget it.
+//!
+//! ```text
+//! replica ── Fetch ──> replica ── Fetched ──> replica          replica ── Recover ──> leader
+//! replica ── FetchSnapshot ──> replica ── SnapshotChunk ──> replica
+//! replica ── Executed ──> leaders                              replica ── AdvanceClock ──> leaders
+//! proxy leader ── ProxyAlive ──> leader                        unbatcher ── UnbatcherAlive ──> replicas
+//! acceptor ── Rejoin ──> leaders ── Admit ──> acceptor         acceptor ── Forgotten ──> proxy leader
+//! ```
+//!
+//! Safety rests on three facts. A value is chosen when a write quorum voted for it in one round. Every
+//! read quorum meets every write quorum. A leader proposes in a slot of its round only what is safe
+//! after a read quorum has promised: the value of the highest round voted for in that slot, anything if
+//! there is none.
+
+pub mod message;
+
+pub mod client;
+
+pub mod batcher;
+
+pub mod leader;
+mod phase1;
+
+pub mod proxy_leader;
+
+pub mod acceptor;
+
+mod catch_up;
+pub mod replica;
+
+pub mod unbatcher;
+
+mod quorum_reader;
+pub mod read_batcher;
+
+pub mod canary;
+pub mod config;
+
+use alloc::sync::Arc;
+use ionian_kernel::id::*;
+use ionian_kernel::layout::{Layout, LayoutError};
+use ionian_kernel::protocol::{Birth, Protocol};
+
+ionian_kernel::protocol! {
+    0 Client "client" ToClients(ClientId) client::ClientLane,
+    1 Batcher "batcher" ToBatchers(BatcherId) batcher::Batcher,
+    2 ReadBatcher "read_batcher" ToReadBatchers(ReadBatcherId) read_batcher::ReadBatcher,
+    3 Leader "leader" ToLeaders(LeaderId) leader::Leader,
+    4 ProxyLeader "proxy_leader" ToProxyLeaders(ProxyLeaderId) proxy_leader::ProxyLeader,
+    5 Acceptor "acceptor" ToAcceptors(AcceptorId) acceptor::Acceptor,
+    6 Replica "replica" ToReplicas(ReplicaId) replica::Replica,
+    7 Unbatcher "unbatcher" ToUnbatchers(UnbatcherId) unbatcher::Unbatcher,
+}
+
+/// Compartmentalized MultiPaxos; with every role on every node, MultiPaxos as everyone knows it.
+pub enum MultiPaxos {}
+
+impl Protocol for MultiPaxos {
+    const NAME: &'static str = "multipaxos";
+    const KINDS: &'static [&'static str] = KINDS;
+    type Message = Message;
+    type Envelope = Envelope;
+    type Instance = Instance;
+    type Config = Arc<config::Config>;
+
+    fn configure(layout: Layout) -> Result<Self::Config, LayoutError> {
+        config::Config::new(layout).map(Arc::new)
+    }
+
+    fn instantiate(config: &Self::Config, birth: Birth<'_>) -> Instance {
+        let config = config.clone();
+        match birth.address.kind {
+            kind::Client => Instance::Client(client::ClientLane::new(config, &birth)),
+            kind::Batcher => Instance::Batcher(batcher::Batcher::new(config, &birth)),
+            kind::ReadBatcher => Instance::ReadBatcher(read_batcher::ReadBatcher::new(config, &birth)),
+            kind::Leader => Instance::Leader(leader::Leader::new(config, &birth)),
+            kind::ProxyLeader => Instance::ProxyLeader(proxy_leader::ProxyLeader::new(config, &birth)),
+            kind::Acceptor => Instance::Acceptor(acceptor::Acceptor::new(config, &birth)),
+            kind::Replica => Instance::Replica(replica::Replica::new(config, &birth)),
+            kind::Unbatcher => Instance::Unbatcher(unbatcher::Unbatcher::new(config, &birth)),
+            kind => unreachable!("the protocol has no role of kind {kind}"),
+        }
+    }
+}

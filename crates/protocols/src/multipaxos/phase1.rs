@@ -1,0 +1,182 @@
+//! What a leader gathers in phase 1: the votes of a read quorum, a stretch at a time.
+
+use super::canary::Canary;
+use super::config::Config;
+use super::message::{Vote, Votes};
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use ionian_kernel::batch::Value;
+use ionian_kernel::id::*;
+use ionian_kernel::time::{Instant, Timestamp};
+
+/// Phase 1 of one round, for the slots from `start` up to `end`.
+pub(super) struct Phase1 {
+    config: Arc<Config>,
+    pub(super) round: Round,
+    pub(super) start: Slot,
+    pub(super) end: Slot,
+    /// For each acceptor that has answered, where its next stretch begins.
+    next: BTreeMap<AcceptorId, Slot>,
+    /// Acceptors that have told all their votes.
+    complete: AcceptorSet,
+    /// The vote of the highest round in each slot, over everything heard.
+    votes: BTreeMap<Slot, Vote>,
+    forgotten: Slot,
+    watermark: Slot,
+    pub(super) ask_at: Instant,
+}
+
+/// What follows from a read quorum's votes.
+pub(super) struct Outcome {
+    /// The first slot that the leader must see chosen again.
+    pub(super) start: Slot,
+    /// The first slot in which it may propose anything.
+    pub(super) next_slot: Slot,
+    /// Safe values; a slot between `start` and `next_slot` without one may take a noop.
+    pub(super) values: BTreeMap<Slot, Value>,
+    /// The largest time stamped so far.
+    pub(super) stamp: Timestamp,
+}
+
+impl Phase1 {
+    pub(super) fn new(config: Arc<Config>, round: Round, start: Slot, end: Slot, ask_at: Instant) -> Self {
+        Phase1 {
+            config,
+            round,
+            start,
+            end,
+            next: BTreeMap::new(),
+            complete: AcceptorSet::EMPTY,
+            votes: BTreeMap::new(),
+            forgotten: Slot::ZERO,
+            watermark: Slot::ZERO,
+            ask_at,
+        }
+    }
+
+    /// Where the next stretch of `acceptor` begins.
+    pub(super) fn next_of(&self, acceptor: AcceptorId) -> Slot {
+        self.next.get(&acceptor).copied().unwrap_or(self.start)
+    }
+
+    /// The acceptors that have not told everything.
+    pub(super) fn missing(&self) -> AcceptorSet {
+        self.config.quorums.members().without(self.complete)
+    }
+
+    /// Takes one stretch in; true when the acceptor must be asked for the next. A duplicate is ignored.
+    pub(super) fn on_votes(&mut self, from: AcceptorId, votes: Votes) -> bool {
+        if votes.start != self.next_of(from) || self.complete.contains(from) {
+            return false;
+        }
+        self.forgotten = self.forgotten.max(votes.forgotten);
+        self.watermark = self.watermark.max(votes.watermark);
+        for (slot, vote) in votes.votes {
+            let ignored = self.config.has(Canary::S1GridLeaderChange)
+                && usize::from(from.0) % self.config.quorums.members().len() != (slot.0 as usize) % 2;
+            // The safe value is that of the highest round over the *whole* read quorum (s1).
+            if !ignored && self.votes.get(&slot).is_none_or(|highest| highest.round < vote.round) {
+                self.votes.insert(slot, vote);
+            }
+        }
+        self.next.insert(from, votes.next);
+        if votes.next == Slot::MAX {
+            self.complete.insert(from);
+        }
+        votes.next != Slot::MAX
+    }
+
+    /// Whether a read quorum has told everything.
+    pub(super) fn is_complete(&self) -> bool {
+        self.config.quorums.is_read_quorum(self.complete)
+    }
+
+    /// Whether a stretch that was asked for is forgotten: then it is chosen, and replicas have it.
+    pub(super) fn is_forgotten(&self, slot: Slot) -> bool {
+        slot < self.forgotten
+    }
+
+    /// What was voted for in the highest round in `slot`.
+    pub(super) fn value(&self, slot: Slot) -> Option<&Value> {
+        self.votes.get(&slot).map(|vote| &vote.value)
+    }
+
+    /// What follows. The leader continues above everything that is chosen, that was forgotten, and that
+    /// was ever voted for (s2): acceptors name their watermark itself and not only the votes they still
+    /// hold.
+    pub(super) fn finish(self) -> Outcome {
+        let start = self.start.max(self.forgotten);
+        let highest_voted = self.votes.keys().next_back().map_or(Slot::ZERO, |slot| slot.next());
+        let next_slot = match self.config.has(Canary::S2NextSlotFallsBack) {
+            true => highest_voted,
+            false => start.max(self.watermark),
+        };
+        let stamp = self.votes.values().map(|vote| vote.value.stamp).max().unwrap_or_default();
+        let votes = self.votes.into_iter().filter(|(slot, _)| *slot >= start);
+        Outcome { start, next_slot, values: votes.map(|(slot, vote)| (slot, vote.value)).collect(), stamp }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+    use alloc::vec::Vec;
+    use ionian_kernel::layout::{Layout, NodeId, Options};
+    use ionian_kernel::quorum::QuorumSpec;
+
+    fn phase1(quorums: QuorumSpec, acceptors: u16, start: u64) -> Phase1 {
+        let node = |count: u16| (0..count).map(NodeId).collect::<Vec<_>>();
+        let instances = vec![node(1), vec![], vec![], node(2), node(2), node(acceptors), node(2), vec![]];
+        let config = Config::new(Layout { f: 1, quorums, instances, options: Options::default() }).unwrap();
+        Phase1::new(Arc::new(config), Round(9), Slot(start), Slot::MAX, Instant(0))
+    }
+
+    fn votes(start: u64, votes: &[(u64, u64, u64)], forgotten: u64, watermark: u64) -> Votes {
+        let vote =
+            |round, stamp| Vote { round: Round(round), value: Value { stamp: Timestamp(stamp), ..Value::default() } };
+        Votes {
+            start: Slot(start),
+            next: Slot::MAX,
+            votes: votes.iter().map(|(slot, round, stamp)| (Slot(*slot), vote(*round, *stamp))).collect(),
+            forgotten: Slot(forgotten),
+            watermark: Slot(watermark),
+        }
+    }
+
+    /// s1: in a 2x2 grid any member of the row may be the only one that saw a slot's value.
+    #[test]
+    fn s1_the_whole_read_quorum_decides_a_slots_value() {
+        for (one, other) in [(0, 1), (1, 0)] {
+            let mut phase1 = phase1(QuorumSpec::Grid { rows: 2, columns: 2 }, 4, 0);
+            phase1.on_votes(AcceptorId(one), votes(0, &[(0, 3, 30), (1, 2, 20)], 0, 2));
+            assert!(!phase1.is_complete());
+            phase1.on_votes(AcceptorId(other), votes(0, &[(1, 4, 40)], 0, 2));
+            assert!(phase1.is_complete());
+            let outcome = phase1.finish();
+            let stamps: Vec<_> = outcome.values.values().map(|value| value.stamp.0).collect();
+            assert_eq!((stamps, outcome.next_slot, outcome.stamp), (vec![30, 40], Slot(2), Timestamp(40)));
+        }
+    }
+
+    /// s2: with no votes above the watermark the next slot is the watermark, not zero.
+    #[test]
+    fn s2_the_next_slot_never_falls_back() {
+        let mut phase1 = phase1(QuorumSpec::Majority, 3, 0);
+        phase1.on_votes(AcceptorId(0), votes(0, &[], 100, 120));
+        phase1.on_votes(AcceptorId(2), votes(0, &[], 90, 90));
+        let outcome = phase1.finish();
+        assert_eq!((outcome.start, outcome.next_slot), (Slot(100), Slot(120)));
+    }
+
+    #[test]
+    fn duplicates_and_stretches_out_of_turn_are_ignored() {
+        let mut phase1 = phase1(QuorumSpec::Majority, 3, 0);
+        let first = Votes { next: Slot(5), ..votes(0, &[(0, 1, 1)], 0, 9) };
+        assert!(phase1.on_votes(AcceptorId(0), first.clone()));
+        assert!(!phase1.on_votes(AcceptorId(0), first));
+        assert_eq!(phase1.next_of(AcceptorId(0)), Slot(5));
+        assert!(!phase1.on_votes(AcceptorId(0), votes(5, &[(7, 1, 1)], 0, 9)));
+        assert!(!phase1.missing().contains(AcceptorId(0)));
+    }
+}

@@ -1,0 +1,248 @@
+//! The proxy leader (3.1): gets the slots that a leader hands it chosen, and tells the replicas.
+//!
+//! Stands between leader and acceptors, and between acceptors and replicas. It keeps nothing that
+//! matters: when it dies, the leader hands its slots to another.
+
+use super::canary::Canary;
+use super::config::Config;
+use super::message::Proposer;
+use super::{Envelope, acceptor, batcher, kind, leader, replica};
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use ionian_kernel::batch::Value;
+use ionian_kernel::id::*;
+use ionian_kernel::messages;
+use ionian_kernel::protocol::Birth;
+use ionian_kernel::random::Random;
+use ionian_kernel::role::{Out, Role};
+use ionian_kernel::suspicion::Suspicion;
+use ionian_kernel::time::{Duration, Instant, earliest};
+use ionian_kernel::wire::Never;
+
+messages! {
+    /// What a proxy leader is told.
+    "proxy_leader" In {
+        /// A leader wants this value chosen in this slot.
+        0 => Phase2a {
+            /// The slot.
+            slot: Slot,
+            /// The leader's round.
+            round: Round,
+            /// The value.
+            value: Value,
+            /// Who waits to hear that it is chosen.
+            proposer: Proposer,
+            /// The replica that is to answer the clients.
+            replier: ReplicaId,
+        },
+        /// An acceptor voted.
+        1 => Phase2b {
+            /// The acceptor.
+            from: AcceptorId,
+            /// The slot.
+            slot: Slot,
+            /// The round in which it voted.
+            round: Round,
+        },
+        /// An acceptor has promised a higher round and refuses.
+        2 => Nack {
+            /// The round that it promised.
+            round: Round,
+        },
+        /// An acceptor has forgotten these slots: they are chosen, and enough replicas have executed
+        /// them.
+        3 => Forgotten {
+            /// The slots below this one.
+            below: Slot,
+        },
+    }
+}
+
+/// How often a proxy leader that is at work says so to the leader, which avoids silent ones.
+pub const ALIVE_EVERY: Duration = Duration::from_millis(100);
+
+/// A proxy leader.
+pub struct ProxyLeader {
+    id: ProxyLeaderId,
+    config: Arc<Config>,
+    near: AcceptorSet,
+    /// The highest round seen; slots of lower rounds are dropped, for their leader is deposed.
+    round: Round,
+    pending: BTreeMap<Slot, Pending>,
+    suspicion: Suspicion<AcceptorId>,
+    turn: u64,
+    check_at: Option<Instant>,
+    /// Batches chosen in this burst, by the batcher that waits for them.
+    chosen_batches: BTreeMap<BatcherId, Vec<u64>>,
+    alive_at: Instant,
+    chosen: u64,
+    retries: u64,
+}
+
+struct Pending {
+    value: Value,
+    proposer: Proposer,
+    replier: ReplicaId,
+    asked: AcceptorSet,
+    voted: AcceptorSet,
+    ask_at: Instant,
+    attempts: u32,
+}
+
+impl ProxyLeader {
+    /// The proxy leader of this birth.
+    pub fn new(config: Arc<Config>, birth: &Birth<'_>) -> Self {
+        ProxyLeader {
+            id: ProxyLeaderId(birth.address.index),
+            near: config.near(kind::Acceptor, birth.node),
+            round: Round(0),
+            pending: BTreeMap::new(),
+            suspicion: Suspicion::default(),
+            turn: Random::new(birth.seed).any() >> 1,
+            check_at: None,
+            chosen_batches: BTreeMap::new(),
+            alive_at: Instant::ZERO,
+            chosen: 0,
+            retries: 0,
+            config,
+        }
+    }
+
+    /// Follows `round`; false when it is an old one.
+    fn enter(&mut self, round: Round) -> bool {
+        if round > self.round {
+            self.round = round;
+            self.pending.clear();
+        }
+        round == self.round
+    }
+
+    fn on_phase2a(&mut self, now: Instant, slot: Slot, pending: Pending, out: &mut Out<'_, Self>) {
+        // A leader that hands the same slot over again has waited long enough for the first quorum.
+        let attempts = self.pending.get(&slot).map_or(0, |earlier| earlier.attempts + 1);
+        self.pending.insert(slot, Pending { attempts, ..pending });
+        self.ask(now, slot, out);
+    }
+
+    /// Sends Phase2a: to one write quorum of acceptors that answered lately, then to another, then to
+    /// all (thrifty, and then not: l8).
+    fn ask(&mut self, now: Instant, slot: Slot, out: &mut Out<'_, Self>) {
+        self.turn += 1;
+        let all = self.config.quorums.members();
+        let trusted = self.suspicion.trusted(all);
+        let probe = self.suspicion.probe(now);
+        let pending = self.pending.get_mut(&slot).expect("asked for a pending slot");
+        let thrifty = pending.attempts < 2 || self.config.has(Canary::L8AlwaysThrifty);
+        let quorum = match self.config.has(Canary::L8AlwaysThrifty) {
+            true => self.config.quorums.write_quorum(all, self.near, slot.0),
+            false => self.config.quorums.write_quorum(trusted, self.near, self.turn),
+        };
+        let asked = match quorum {
+            Some(quorum) if thrifty => quorum.or(probe),
+            _ => all,
+        };
+        pending.asked = asked;
+        let wait = self.config.options().resend_after * (1 << pending.attempts.min(5));
+        pending.ask_at = now + wait;
+        self.check_at = earliest(self.check_at, Some(pending.ask_at));
+        let value = pending.value.clone();
+        let message = acceptor::In::Phase2a { from: self.id, slot, round: self.round, value };
+        out.send(Envelope::ToAcceptors(asked, message));
+    }
+
+    fn on_phase2b(&mut self, now: Instant, from: AcceptorId, slot: Slot, round: Round, out: &mut Out<'_, Self>) {
+        self.suspicion.heard(from);
+        if round != self.round {
+            return;
+        }
+        let Some(pending) = self.pending.get_mut(&slot) else { return };
+        pending.voted.insert(from);
+        if self.config.quorums.is_write_quorum(pending.voted) {
+            let pending = self.pending.remove(&slot).expect("just found");
+            self.announce(now, slot, pending, out);
+        }
+    }
+
+    /// The value is chosen: all replicas are told, and one of them is named to answer the clients.
+    fn announce(&mut self, now: Instant, slot: Slot, pending: Pending, out: &mut Out<'_, Self>) {
+        self.chosen += 1;
+        let Pending { value, proposer, replier, .. } = pending;
+        out.send(Envelope::ToReplicas(self.config.replicas(), replica::In::Chosen { slot, value, replier }));
+        if let Proposer::Batcher { id, number } = proposer {
+            self.chosen_batches.entry(id).or_default().push(number);
+        }
+        if self.alive_at <= now {
+            self.alive_at = now + ALIVE_EVERY;
+            let leader = self.round.leader(self.config.leaders().len());
+            out.send(Envelope::ToLeaders(Set::one(leader), leader::In::ProxyAlive { from: self.id }));
+        }
+    }
+}
+
+impl Role for ProxyLeader {
+    type In = In;
+    type Send = Envelope;
+    type Record = Never;
+
+    fn recover(&mut self, record: Never) {
+        match record {}
+    }
+
+    fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
+        match message {
+            In::Phase2a { slot, round, value, proposer, replier } => {
+                if self.enter(round) {
+                    let (asked, voted) = (AcceptorSet::EMPTY, AcceptorSet::EMPTY);
+                    let pending = Pending { value, proposer, replier, asked, voted, ask_at: now, attempts: 0 };
+                    self.on_phase2a(now, slot, pending, out);
+                }
+            }
+            In::Phase2b { from, slot, round } => self.on_phase2b(now, from, slot, round, out),
+            In::Nack { round } => {
+                self.enter(round);
+            }
+            In::Forgotten { below } => self.pending = self.pending.split_off(&below),
+        }
+    }
+
+    fn on_timer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        if self.check_at.is_none_or(|at| at > now) {
+            return;
+        }
+        let overdue: Vec<Slot> =
+            self.pending.iter().filter(|(_, pending)| pending.ask_at <= now).map(|(slot, _)| *slot).collect();
+        for slot in &overdue {
+            let pending = self.pending.get_mut(slot).expect("just found");
+            self.suspicion.silent(pending.asked.without(pending.voted), now);
+            pending.attempts += 1;
+        }
+        self.retries += overdue.len() as u64;
+        for slot in overdue {
+            self.ask(now, slot, out);
+        }
+        self.check_at = self.pending.values().map(|pending| pending.ask_at).min();
+    }
+
+    fn next_timer(&self) -> Option<Instant> {
+        self.check_at
+    }
+
+    fn on_burst_end(&mut self, _: Instant, out: &mut Out<'_, Self>) {
+        while let Some((batcher, numbers)) = self.chosen_batches.pop_first() {
+            out.send(Envelope::ToBatchers(Set::one(batcher), batcher::In::BatchesChosen { numbers }));
+        }
+    }
+
+    fn invariants(&self) {
+        assert!(self.pending.is_empty() || self.check_at.is_some(), "slots pending and no timer to ask again");
+    }
+
+    fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
+        report("round", self.round.0);
+        report("pending", self.pending.len() as u64);
+        report("chosen", self.chosen);
+        report("retries", self.retries);
+        report("suspected_acceptors", self.suspicion.suspects().len() as u64);
+    }
+}

@@ -1,0 +1,141 @@
+//! The first half of a linearizable read (3.4), for read batchers and for clients without one: asks a
+//! read quorum of acceptors for their vote watermarks. One inquiry serves all reads that were waiting
+//! when it began, since each of them began before it.
+//!
+//! Why the largest watermark of a read quorum is enough: a write that was acknowledged before the
+//! inquiry began was executed, so it and every slot below it was chosen, by votes of a write quorum,
+//! each made before the acceptor answered. The read quorum meets that write quorum, so some answer
+//! lies above the write's slot.
+
+use super::canary::Canary;
+use super::config::Config;
+use super::kind;
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use ionian_kernel::batch::{Batch, OpenBatch};
+use ionian_kernel::id::*;
+use ionian_kernel::layout::NodeId;
+use ionian_kernel::random::Random;
+use ionian_kernel::suspicion::Suspicion;
+use ionian_kernel::time::{Instant, earliest};
+
+/// Reads waiting for a watermark.
+pub(super) struct QuorumReader {
+    config: Arc<Config>,
+    near: AcceptorSet,
+    suspicion: Suspicion<AcceptorId>,
+    open: OpenBatch,
+    inquiries: BTreeMap<u64, Inquiry>,
+    next_inquiry: u64,
+    turn: u64,
+}
+
+struct Inquiry {
+    reads: Batch,
+    asked: AcceptorSet,
+    answered: AcceptorSet,
+    watermark: Slot,
+    ask_at: Instant,
+    attempts: u32,
+}
+
+/// A PreRead to send: to whom, and the number of the inquiry.
+pub(super) type Ask = (AcceptorSet, u64);
+
+/// An inquiry is given up after so many attempts: whoever waits for it asks again by then.
+const ATTEMPTS: u32 = 6;
+
+impl QuorumReader {
+    pub(super) fn new(config: Arc<Config>, node: NodeId, random: &mut Random) -> Self {
+        QuorumReader {
+            near: config.near(kind::Acceptor, node),
+            suspicion: Suspicion::default(),
+            open: OpenBatch::default(),
+            inquiries: BTreeMap::new(),
+            // Answers to an earlier process must not be taken for answers to this one.
+            next_inquiry: random.any() >> 1,
+            turn: random.any() >> 1,
+            config,
+        }
+    }
+
+    /// Adds reads to the inquiry that begins next.
+    pub(super) fn add(&mut self, now: Instant, reads: &Batch) {
+        self.open.append(now, reads);
+    }
+
+    /// Begins an inquiry for the reads that wait, if it is time to.
+    pub(super) fn begin(&mut self, now: Instant) -> Option<Ask> {
+        let options = self.config.options();
+        if !self.open.is_due(now, self.inquiries.len(), options) {
+            return None;
+        }
+        let number = self.next_inquiry;
+        self.next_inquiry += 1;
+        self.turn += 1;
+        let asked = self.pick_quorum().or(self.suspicion.probe(now));
+        let inquiry = Inquiry {
+            reads: self.open.take(),
+            asked,
+            answered: AcceptorSet::EMPTY,
+            watermark: Slot::ZERO,
+            ask_at: now + self.config.options().resend_after,
+            attempts: 1,
+        };
+        self.inquiries.insert(number, inquiry);
+        Some((asked, number))
+    }
+
+    fn pick_quorum(&self) -> AcceptorSet {
+        let quorums = &self.config.quorums;
+        let all = quorums.members();
+        let quorum = quorums.read_quorum(self.suspicion.trusted(all), self.near, self.turn).unwrap_or(all);
+        if self.config.has(Canary::S7ReadsOnAGrid) {
+            return quorum.iter().take(self.config.f() + 1).collect();
+        }
+        quorum
+    }
+
+    /// Takes a watermark in. When it completes a read quorum: the reads, and the slot before which a
+    /// replica must have executed everything to answer them.
+    pub(super) fn on_ack(&mut self, from: AcceptorId, number: u64, watermark: Slot) -> Option<(Batch, Slot)> {
+        self.suspicion.heard(from);
+        let inquiry = self.inquiries.get_mut(&number)?;
+        inquiry.answered.insert(from);
+        inquiry.watermark = inquiry.watermark.max(watermark);
+        let enough = self.config.quorums.is_read_quorum(inquiry.answered)
+            || (self.config.has(Canary::S7ReadsOnAGrid) && inquiry.answered.len() > self.config.f());
+        if !enough {
+            return None;
+        }
+        let inquiry = self.inquiries.remove(&number).expect("just found");
+        Some((inquiry.reads, inquiry.watermark))
+    }
+
+    /// The inquiries to send to all acceptors, for want of answers from those asked first.
+    pub(super) fn overdue(&mut self, now: Instant) -> Vec<Ask> {
+        let all = self.config.quorums.members();
+        let resend_after = self.config.options().resend_after;
+        let mut asks = Vec::new();
+        for (number, inquiry) in self.inquiries.iter_mut().filter(|(_, inquiry)| inquiry.ask_at <= now) {
+            self.suspicion.silent(inquiry.asked.without(inquiry.answered), now);
+            inquiry.asked = all;
+            inquiry.ask_at = now + resend_after * (1 << inquiry.attempts);
+            inquiry.attempts += 1;
+            asks.push((all.without(inquiry.answered), *number));
+        }
+        self.inquiries.retain(|_, inquiry| inquiry.attempts <= ATTEMPTS);
+        asks
+    }
+
+    pub(super) fn next_timer(&self) -> Option<Instant> {
+        let late = self.open.closes_at(self.config.options());
+        self.inquiries.values().fold(late, |next, inquiry| earliest(next, Some(inquiry.ask_at)))
+    }
+
+    /// How many inquiries are under way.
+    pub(super) fn under_way(&self) -> usize {
+        self.inquiries.len()
+    }
+}

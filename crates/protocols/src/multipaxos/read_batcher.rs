@@ -1,0 +1,114 @@
+//! The read batcher (4.1, "Discussion"): gathers reads, asks a read quorum of acceptors once for all of
+//! them, and hands them to one replica.
+//!
+//! Stands between client and acceptors, and between acceptors and replicas, on the read path.
+
+use super::config::Config;
+use super::message::ReaderId;
+use super::quorum_reader::{Ask, QuorumReader};
+use super::{Envelope, acceptor, kind, replica};
+use alloc::sync::Arc;
+use ionian_kernel::batch::Batch;
+use ionian_kernel::id::*;
+use ionian_kernel::messages;
+use ionian_kernel::protocol::Birth;
+use ionian_kernel::random::Random;
+use ionian_kernel::role::{Out, Role};
+use ionian_kernel::time::Instant;
+use ionian_kernel::wire::Never;
+
+messages! {
+    /// What a read batcher is told.
+    "read_batcher" In {
+        /// Linearizable reads of a client.
+        0 => Reads {
+            /// The reads.
+            reads: Batch,
+        },
+        /// An acceptor's vote watermark.
+        1 => PreReadAck {
+            /// The acceptor.
+            from: AcceptorId,
+            /// The inquiry that it answers.
+            inquiry: u64,
+            /// The slot after the highest it has voted in.
+            watermark: Slot,
+        },
+    }
+}
+
+/// A read batcher.
+pub struct ReadBatcher {
+    id: ReadBatcherId,
+    reader: QuorumReader,
+    /// Replicas to choose from: those on the own node if there are some. A dead one is noticed by the
+    /// client, which then asks through another read batcher.
+    replicas: Set<ReplicaId>,
+    turn: u64,
+    batches: u64,
+}
+
+impl ReadBatcher {
+    /// The read batcher of this birth.
+    pub fn new(config: Arc<Config>, birth: &Birth<'_>) -> Self {
+        let mut random = Random::new(birth.seed);
+        ReadBatcher {
+            id: ReadBatcherId(birth.address.index),
+            replicas: config.preferred(kind::Replica, birth.node),
+            turn: random.any() >> 1,
+            batches: 0,
+            reader: QuorumReader::new(config, birth.node, &mut random),
+        }
+    }
+
+    fn pre_read(&self, (acceptors, inquiry): Ask, out: &mut Out<'_, Self>) {
+        let from = ReaderId::ReadBatcher { id: self.id };
+        out.send(Envelope::ToAcceptors(acceptors, acceptor::In::PreRead { from, inquiry }));
+    }
+}
+
+impl Role for ReadBatcher {
+    type In = In;
+    type Send = Envelope;
+    type Record = Never;
+
+    fn recover(&mut self, record: Never) {
+        match record {}
+    }
+
+    fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
+        match message {
+            In::Reads { reads } => self.reader.add(now, &reads),
+            In::PreReadAck { from, inquiry, watermark } => {
+                if let Some((reads, executed)) = self.reader.on_ack(from, inquiry, watermark) {
+                    self.turn += 1;
+                    self.batches += 1;
+                    let replica = self.replicas.pick(self.turn).expect("a deployment has replicas");
+                    out.send(Envelope::ToReplicas(Set::one(replica), replica::In::Read { reads, executed }));
+                }
+            }
+        }
+    }
+
+    fn on_timer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        // l7: one lost answer must not stall what waits for it.
+        for ask in self.reader.overdue(now) {
+            self.pre_read(ask, out);
+        }
+    }
+
+    fn next_timer(&self) -> Option<Instant> {
+        self.reader.next_timer()
+    }
+
+    fn on_burst_end(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        while let Some(ask) = self.reader.begin(now) {
+            self.pre_read(ask, out);
+        }
+    }
+
+    fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
+        report("batches", self.batches);
+        report("inquiries", self.reader.under_way() as u64);
+    }
+}

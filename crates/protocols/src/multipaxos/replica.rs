@@ -1,0 +1,553 @@
+//! The replica (2.3, 3.3, 3.4): executes the log in order, answers for the slots that it was named for,
+//! and answers reads.
+//!
+//! Stands between proxy leader and client (or unbatcher), and between readers and client.
+
+use super::catch_up::{Ask, CatchUp, Chunk, Offer, Progress, SNAPSHOT_KEPT};
+use super::config::Config;
+use super::message::ChosenSlots;
+use super::{Envelope, client, kind, leader, unbatcher};
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use bytes::Bytes;
+use ionian_kernel::batch::{AnswersByClient, Batch, Value};
+use ionian_kernel::executor::Executor;
+use ionian_kernel::id::*;
+use ionian_kernel::messages;
+use ionian_kernel::protocol::Birth;
+use ionian_kernel::random::Random;
+use ionian_kernel::role::{Out, Role};
+use ionian_kernel::suspicion::Presence;
+use ionian_kernel::time::{Duration, Instant, Timestamp, earliest};
+use ionian_kernel::window::SlotWindow;
+use ionian_kernel::wire::Never;
+
+messages! {
+    /// What a replica is told.
+    "replica" In {
+        /// A value is chosen.
+        0 => Chosen {
+            /// The slot.
+            slot: Slot,
+            /// The value.
+            value: Value,
+            /// The replica that answers the clients.
+            replier: ReplicaId,
+        },
+        /// Reads to answer once every slot below `executed` is executed.
+        1 => Read {
+            /// The reads.
+            reads: Batch,
+            /// What they must see.
+            executed: Slot,
+        },
+        /// The leader lives, and some replica has executed every slot below `executed`.
+        2 => Heartbeat {
+            /// The leader's round.
+            round: Round,
+            /// How far the log is known to reach.
+            executed: Slot,
+        },
+        /// A peer misses slots.
+        3 => Fetch {
+            /// The peer.
+            from: ReplicaId,
+            /// The first slot that it misses.
+            start: Slot,
+            /// The slot after the last that it wants.
+            end: Slot,
+        },
+        /// A peer's slots.
+        4 => Fetched {
+            /// The slots and their values.
+            slots: ChosenSlots,
+        },
+        /// A peer wants a piece of a snapshot.
+        5 => FetchSnapshot {
+            /// The peer.
+            from: ReplicaId,
+            /// Which snapshot: that of the state before this slot.
+            executed: Slot,
+            /// Where the piece begins.
+            offset: u64,
+        },
+        /// A piece of a peer's snapshot.
+        6 => SnapshotChunk {
+            /// The peer.
+            from: ReplicaId,
+            /// The snapshot is of the state before this slot.
+            executed: Slot,
+            /// Where the piece begins.
+            offset: u64,
+            /// The size of the whole.
+            total: u64,
+            /// The piece.
+            bytes: Bytes,
+        },
+        /// An unbatcher lives.
+        7 => UnbatcherAlive {
+            /// The unbatcher.
+            from: UnbatcherId,
+        },
+    }
+}
+
+/// An unbatcher not heard of for this long is not used.
+pub const UNBATCHER_PRESENCE: Duration = Duration::from_millis(800);
+
+/// Leaders are told how far this replica is after so many slots, or this long after it moved, or this
+/// long after it last said anything.
+const REPORT_SLOTS: u64 = 64;
+const REPORT_AFTER: Duration = Duration::from_millis(10);
+const REPORT_IDLE: Duration = Duration::from_millis(250);
+
+/// How far ahead of what it has executed a replica keeps chosen values. What lies beyond is fetched when
+/// its turn comes.
+const MAX_AHEAD: usize = 1 << 16;
+
+/// Executed values kept for peers hold at most this many bytes, beside the limit of their number.
+const RETAINED_BYTES: usize = 64 << 20;
+
+/// Batches of reads that wait for slots; one more is dropped, and asked again by its client.
+const MAX_DEFERRED: usize = 1 << 14;
+
+/// A read that waits for a slot longer than this is dropped: no lane waits so long for its answer.
+const DEFERRED_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Slots and bytes handed to a peer, or asked of the leader, at a time.
+const FETCH_SLOTS: u64 = 256;
+const FETCH_BYTES: usize = 1 << 20;
+const RECOVER_SLOTS: usize = 32;
+
+/// How often a replica asks for the time when its machine waits for it.
+const ASK_CLOCK_EVERY: Duration = Duration::from_millis(50);
+
+/// A replica.
+pub struct Replica {
+    id: ReplicaId,
+    config: Arc<Config>,
+    executor: Executor,
+    /// Chosen values: executed ones, kept for peers, and those from `executed` on.
+    log: SlotWindow<Chosen>,
+    /// Every slot below this one is executed.
+    executed: Slot,
+    /// Bytes of the executed values in the log.
+    retained_bytes: usize,
+    /// How far the log is known to reach: something was chosen or voted for below this slot.
+    wanted: Slot,
+    /// Reads by the slot that must be reached first.
+    deferred: BTreeMap<Slot, Vec<(Instant, Batch)>>,
+    deferred_count: usize,
+    answers: AnswersByClient,
+    unbatchers: Set<UnbatcherId>,
+    present: Presence<UnbatcherId>,
+    turn: u64,
+    catch_up: CatchUp,
+    offer: Option<Offer>,
+    /// The highest round heard of.
+    round: Round,
+    reported: Slot,
+    report_at: Instant,
+    ask_clock_at: Instant,
+    stale: u64,
+    reads: u64,
+    installed: u64,
+}
+
+struct Chosen {
+    value: Value,
+    replier: Option<ReplicaId>,
+}
+
+impl Replica {
+    /// The replica of this birth.
+    pub fn new(config: Arc<Config>, birth: &Birth<'_>) -> Self {
+        let mut random = Random::new(birth.seed);
+        let id = ReplicaId(birth.address.index);
+        let unbatchers: Set<UnbatcherId> = config.all(kind::Unbatcher);
+        Replica {
+            id,
+            executor: Executor::new((birth.machine)(), config.options().session_expiry),
+            log: SlotWindow::new(Slot::ZERO, config.options().retained_slots + MAX_AHEAD),
+            executed: Slot::ZERO,
+            retained_bytes: 0,
+            wanted: Slot::ZERO,
+            deferred: BTreeMap::new(),
+            deferred_count: 0,
+            answers: AnswersByClient::default(),
+            unbatchers: config.near(kind::Unbatcher, birth.node),
+            present: Presence::new(unbatchers.len(), UNBATCHER_PRESENCE),
+            turn: random.any() >> 1,
+            catch_up: CatchUp::new(config.clone(), id, random),
+            offer: None,
+            round: Round(0),
+            reported: Slot::ZERO,
+            report_at: Instant::ZERO,
+            ask_clock_at: Instant::ZERO,
+            stale: 0,
+            reads: 0,
+            installed: 0,
+            config,
+        }
+    }
+
+    /// Every slot below this one is executed.
+    pub fn executed(&self) -> Slot {
+        self.executed
+    }
+
+    /// The chosen values that it holds.
+    pub fn chosen(&self) -> impl Iterator<Item = (Slot, &Value)> {
+        self.log.iter().map(|(slot, chosen)| (slot, &chosen.value))
+    }
+
+    // The write path.
+
+    fn on_chosen(
+        &mut self,
+        now: Instant,
+        slot: Slot,
+        value: Value,
+        replier: Option<ReplicaId>,
+        out: &mut Out<'_, Self>,
+    ) {
+        self.wanted = self.wanted.max(slot.next());
+        if let Some(known) = self.log.get(slot) {
+            assert_eq!(known.value, value, "two values chosen in {slot:?}");
+            self.stale += 1;
+        } else if slot < self.executed || slot.distance(self.executed) >= MAX_AHEAD as u64 || !self.log.admits(slot) {
+            self.stale += 1;
+        } else {
+            self.log.insert(slot, Chosen { value, replier });
+        }
+        self.execute_ready(now, out);
+    }
+
+    /// Executes as far as the log has no hole.
+    fn execute_ready(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        while let Some(chosen) = self.log.get(self.executed) {
+            let answers = (chosen.replier == Some(self.id)).then_some(&mut self.answers);
+            self.retained_bytes += chosen.value.batch.byte_len();
+            self.executor.execute(&chosen.value, answers);
+            self.executed = self.executed.next();
+            self.forget_old();
+            if !self.deferred.is_empty() {
+                self.answer_deferred();
+            }
+            // Answers leave with the state they were taken from; a burst may execute much more.
+            if self.executed.0.is_multiple_of(REPORT_SLOTS) {
+                self.flush_answers(now, out);
+            }
+        }
+        self.catch_up.watch(now, self.executed, self.wanted);
+    }
+
+    fn forget_old(&mut self) {
+        let retained = self.config.options().retained_slots as u64;
+        while self.log.base() < self.executed
+            && (self.executed.distance(self.log.base()) > retained || self.retained_bytes > RETAINED_BYTES)
+        {
+            let oldest = self.log.base();
+            self.retained_bytes -= self.log.get(oldest).map_or(0, |chosen| chosen.value.batch.byte_len());
+            self.log.advance_to(oldest.next());
+        }
+    }
+
+    // Reads.
+
+    fn on_read(&mut self, now: Instant, reads: Batch, executed: Slot) {
+        self.reads += reads.len() as u64;
+        if self.executed >= executed {
+            return self.executor.read(&reads, &mut self.answers);
+        }
+        if self.deferred_count >= MAX_DEFERRED {
+            self.stale += 1;
+            return;
+        }
+        // Something was voted for in the slots that it waits for: whatever is missing there counts as a
+        // hole (l5). A stranger's huge slot makes nobody allocate anything (b4).
+        self.wanted = self.wanted.max(executed.min(self.executed.plus(MAX_AHEAD as u64)));
+        self.deferred.entry(executed).or_default().push((now, reads));
+        self.deferred_count += 1;
+        self.catch_up.watch(now, self.executed, self.wanted);
+    }
+
+    fn answer_deferred(&mut self) {
+        while let Some(entry) = self.deferred.first_entry() {
+            if *entry.key() > self.executed {
+                return;
+            }
+            for (_, reads) in entry.remove() {
+                self.deferred_count -= 1;
+                self.executor.read(&reads, &mut self.answers);
+            }
+        }
+    }
+
+    fn drop_hopeless_reads(&mut self, now: Instant) {
+        self.deferred.retain(|_, waiting| {
+            let before = waiting.len();
+            waiting.retain(|(since, _)| now.since(*since) < DEFERRED_PATIENCE);
+            self.deferred_count -= before - waiting.len();
+            !waiting.is_empty()
+        });
+    }
+
+    /// Sends the answers: to one unbatcher if there are any, to the clients otherwise.
+    fn flush_answers(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        if self.answers.is_empty() {
+            return;
+        }
+        let (from, executed) = (self.id.0, self.executed);
+        let present = self.present.present(now);
+        let near = self.unbatchers.and(present);
+        self.turn += 1;
+        match if near.is_empty() { present } else { near }.pick(self.turn) {
+            Some(unbatcher) => {
+                let answers = self.answers.take_all(from, executed);
+                out.send(Envelope::ToUnbatchers(Set::one(unbatcher), unbatcher::In::Results { answers }));
+            }
+            None => {
+                for (client, answers) in self.answers.drain(from, executed) {
+                    out.send(Envelope::ToClients(Set::one(client), client::In::Answers { answers }));
+                }
+            }
+        }
+    }
+
+    // Catching up, and helping peers to.
+
+    fn ask_for_missing(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        let from = self.id;
+        match self.catch_up.ask(now) {
+            None => {}
+            Some(Ask::Peer(peer)) => {
+                let (start, end) = (self.executed, self.wanted);
+                out.send(Envelope::ToReplicas(Set::one(peer), In::Fetch { from, start, end }));
+            }
+            Some(Ask::Leader) => {
+                let missing = self.executed.until(self.wanted).filter(|slot| self.log.get(*slot).is_none());
+                let slots: Vec<Slot> = missing.take(RECOVER_SLOTS).collect();
+                out.send(Envelope::ToLeaders(self.config.leaders(), leader::In::Recover { slots }));
+            }
+            Some(Ask::Snapshot(peer, executed, offset)) => {
+                out.send(Envelope::ToReplicas(Set::one(peer), In::FetchSnapshot { from, executed, offset }));
+            }
+        }
+    }
+
+    fn on_fetch(&mut self, now: Instant, from: ReplicaId, start: Slot, end: Slot, out: &mut Out<'_, Self>) {
+        let peer = Set::one(from);
+        if start < self.log.base() {
+            // Forgotten here: the peer gets the state itself.
+            if start < self.executed {
+                self.offer_snapshot(now, from, start, out);
+            }
+            return;
+        }
+        let (mut slots, mut bytes) = (ChosenSlots::new(), 0);
+        let end = end.min(start.plus(FETCH_SLOTS));
+        for (slot, chosen) in self.log.iter_from(start).take_while(|(slot, _)| *slot < end) {
+            bytes += chosen.value.batch.byte_len();
+            slots.push((slot, chosen.value.clone()));
+            if bytes >= FETCH_BYTES {
+                break;
+            }
+        }
+        if !slots.is_empty() {
+            out.send(Envelope::ToReplicas(peer, In::Fetched { slots }));
+        }
+    }
+
+    fn on_fetched(&mut self, now: Instant, slots: ChosenSlots, out: &mut Out<'_, Self>) {
+        let before = self.executed;
+        for (slot, value) in slots {
+            self.on_chosen(now, slot, value, None, out);
+        }
+        // More is missing and the peer was of help: it is asked again at once.
+        if self.executed > before && self.executed < self.wanted && self.log.get(self.executed).is_none() {
+            self.ask_any_peer(now, out);
+        }
+    }
+
+    fn ask_any_peer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        self.turn += 1;
+        let peers = self.config.replicas().without(Set::one(self.id));
+        if let Some(peer) = peers.pick(self.turn) {
+            let message = In::Fetch { from: self.id, start: self.executed, end: self.wanted };
+            out.send(Envelope::ToReplicas(Set::one(peer), message));
+        }
+        self.catch_up.watch(now, self.executed, self.wanted);
+    }
+
+    /// Begins to hand a peer a snapshot: the one at hand if it is of use, or else a new one.
+    fn offer_snapshot(&mut self, now: Instant, to: ReplicaId, start: Slot, out: &mut Out<'_, Self>) {
+        // After an older one the peer would still miss slots that are forgotten here.
+        let oldest = self.log.base().max(start.next());
+        if self.offer.as_ref().is_none_or(|offer| offer.executed < oldest) {
+            self.offer = Some(Offer { executed: self.executed, bytes: self.executor.snapshot(), used_at: now });
+        }
+        self.send_chunk(now, to, 0, out);
+    }
+
+    fn on_fetch_snapshot(&mut self, now: Instant, to: ReplicaId, executed: Slot, offset: u64, out: &mut Out<'_, Self>) {
+        match self.offer.as_ref().is_some_and(|offer| offer.executed == executed) {
+            true => self.send_chunk(now, to, offset, out),
+            // That one is gone: the peer begins again with another.
+            false => self.offer_snapshot(now, to, Slot::ZERO, out),
+        }
+    }
+
+    fn send_chunk(&mut self, now: Instant, to: ReplicaId, offset: u64, out: &mut Out<'_, Self>) {
+        let offer = self.offer.as_mut().expect("there is a snapshot at hand");
+        offer.used_at = now;
+        let message = In::SnapshotChunk {
+            from: self.id,
+            executed: offer.executed,
+            offset,
+            total: offer.bytes.len() as u64,
+            bytes: offer.chunk(offset),
+        };
+        out.send(Envelope::ToReplicas(Set::one(to), message));
+    }
+
+    fn on_chunk(&mut self, now: Instant, chunk: Chunk, out: &mut Out<'_, Self>) {
+        if chunk.executed <= self.executed {
+            return;
+        }
+        match self.catch_up.on_chunk(now, chunk) {
+            Progress::None => {}
+            Progress::Next(peer, executed, offset) => {
+                let message = In::FetchSnapshot { from: self.id, executed, offset };
+                out.send(Envelope::ToReplicas(Set::one(peer), message));
+            }
+            Progress::Whole(executed, snapshot) => self.install(now, executed, &snapshot, out),
+        }
+    }
+
+    fn install(&mut self, now: Instant, executed: Slot, snapshot: &Bytes, out: &mut Out<'_, Self>) {
+        // A snapshot that does not restore is a peer's mistake; another peer is asked in due time.
+        if self.executor.restore(snapshot).is_err() {
+            self.stale += 1;
+            return;
+        }
+        self.installed += 1;
+        self.executed = executed;
+        self.retained_bytes = 0;
+        match executed < self.log.end() {
+            true => self.log.advance_to(executed),
+            false => self.log.reset(executed),
+        }
+        self.wanted = self.wanted.max(executed);
+        self.answer_deferred();
+        self.execute_ready(now, out);
+        if self.executed < self.wanted {
+            self.ask_any_peer(now, out);
+        }
+    }
+
+    // Telling the leaders.
+
+    fn report(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        self.reported = self.executed;
+        self.report_at = now + REPORT_IDLE;
+        let message = leader::In::Executed { from: self.id, executed: self.executed, round: self.round };
+        out.send(Envelope::ToLeaders(self.config.leaders(), message));
+    }
+
+    /// When the state machine next wants to be given the time.
+    fn clock_timer(&self) -> Option<Instant> {
+        let deadline = self.executor.next_deadline()?;
+        Some(self.ask_clock_at.max(Instant(deadline.0.saturating_mul(1000))))
+    }
+
+    fn ask_clock(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        let Some(deadline) = self.executor.next_deadline() else { return };
+        self.ask_clock_at = now + ASK_CLOCK_EVERY;
+        // The latest deadline that has passed, so that one noop serves all that expired by now.
+        let deadline = deadline.max(Timestamp(now.timestamp().0.saturating_sub(1)));
+        out.send(Envelope::ToLeaders(self.config.leaders(), leader::In::AdvanceClock { deadline }));
+    }
+}
+
+impl Role for Replica {
+    type In = In;
+    type Send = Envelope;
+    type Record = Never;
+
+    fn recover(&mut self, record: Never) {
+        match record {}
+    }
+
+    fn on_start(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        self.present.start(now);
+        self.report(now, out);
+    }
+
+    fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
+        match message {
+            In::Chosen { slot, value, replier } => self.on_chosen(now, slot, value, Some(replier), out),
+            In::Read { reads, executed } => self.on_read(now, reads, executed),
+            In::Heartbeat { round, executed } => {
+                self.round = self.round.max(round);
+                self.wanted = self.wanted.max(executed);
+                self.catch_up.watch(now, self.executed, self.wanted);
+            }
+            In::Fetch { from, start, end } => self.on_fetch(now, from, start, end, out),
+            In::Fetched { slots } => self.on_fetched(now, slots, out),
+            In::FetchSnapshot { from, executed, offset } => self.on_fetch_snapshot(now, from, executed, offset, out),
+            In::SnapshotChunk { from, executed, offset, total, bytes } => {
+                self.on_chunk(now, Chunk { from, executed, offset, total, bytes }, out);
+            }
+            In::UnbatcherAlive { from } => self.present.heard(from, now),
+        }
+    }
+
+    fn on_timer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        self.ask_for_missing(now, out);
+        if self.report_at <= now {
+            self.drop_hopeless_reads(now);
+            self.report(now, out);
+        }
+        if self.clock_timer().is_some_and(|at| at <= now) {
+            self.ask_clock(now, out);
+        }
+        if self.offer.as_ref().is_some_and(|offer| now.since(offer.used_at) > SNAPSHOT_KEPT) {
+            self.offer = None;
+        }
+    }
+
+    fn next_timer(&self) -> Option<Instant> {
+        earliest(earliest(Some(self.report_at), self.catch_up.next_timer()), self.clock_timer())
+    }
+
+    fn on_burst_end(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        self.flush_answers(now, out);
+        if self.executed.distance(self.reported) >= REPORT_SLOTS {
+            self.report(now, out);
+        } else if self.executed > self.reported {
+            self.report_at = self.report_at.min(now + REPORT_AFTER);
+        }
+    }
+
+    fn invariants(&self) {
+        assert!(self.log.base() <= self.executed, "a replica forgot what it has not executed");
+        assert!(self.log.get(self.executed).is_none(), "a replica holds back what it could execute");
+        let hole = self.executed < self.wanted;
+        assert!(!hole || self.catch_up.next_timer().is_some() || self.config.canary.is_some(), "nobody watches a hole");
+        assert_eq!(self.deferred.values().map(Vec::len).sum::<usize>(), self.deferred_count);
+    }
+
+    fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
+        report("executed", self.executed.0);
+        report("known_log_end", self.wanted.0);
+        report("retained", self.executed.distance(self.log.base()));
+        report("sessions", self.executor.session_count() as u64);
+        report("reads", self.reads);
+        report("deferred_reads", self.deferred_count as u64);
+        report("holes_asked", self.catch_up.asked);
+        report("snapshots_installed", self.installed);
+        report("stale", self.stale);
+    }
+}

@@ -1,0 +1,88 @@
+//! The unbatcher (4.2): takes a replica's answers to a batch and hands each client its own, so that the
+//! replica sends one message a batch.
+//!
+//! Stands between replica and client.
+
+use super::config::Config;
+use super::{Envelope, client, replica};
+use alloc::sync::Arc;
+use ionian_kernel::batch::{Answers, AnswersByClient};
+use ionian_kernel::id::*;
+use ionian_kernel::messages;
+use ionian_kernel::protocol::Birth;
+use ionian_kernel::role::{Out, Role};
+use ionian_kernel::time::{Duration, Instant};
+use ionian_kernel::wire::Never;
+
+messages! {
+    /// What an unbatcher is told.
+    "unbatcher" In {
+        /// A replica's answers to the commands of a batch.
+        0 => Results {
+            /// The answers, to several clients.
+            answers: Answers,
+        },
+    }
+}
+
+/// How often an unbatcher says that it lives. A replica that has not heard of it for
+/// [`super::replica::UNBATCHER_PRESENCE`] uses another.
+pub const ALIVE_EVERY: Duration = Duration::from_millis(250);
+
+/// An unbatcher.
+pub struct Unbatcher {
+    id: UnbatcherId,
+    replicas: Set<ReplicaId>,
+    by_client: AnswersByClient,
+    alive_at: Instant,
+    batches: u64,
+}
+
+impl Unbatcher {
+    /// The unbatcher of this birth.
+    pub fn new(config: Arc<Config>, birth: &Birth<'_>) -> Self {
+        Unbatcher {
+            id: UnbatcherId(birth.address.index),
+            replicas: config.replicas(),
+            by_client: AnswersByClient::default(),
+            alive_at: Instant::ZERO,
+            batches: 0,
+        }
+    }
+}
+
+impl Role for Unbatcher {
+    type In = In;
+    type Send = Envelope;
+    type Record = Never;
+
+    fn recover(&mut self, record: Never) {
+        match record {}
+    }
+
+    fn on_message(&mut self, _: Instant, message: In, out: &mut Out<'_, Self>) {
+        let In::Results { answers } = message;
+        self.batches += 1;
+        for answer in answers.iter() {
+            self.by_client.push(&answer);
+        }
+        for (client, answers) in self.by_client.drain(answers.from, answers.executed) {
+            out.send(Envelope::ToClients(Set::one(client), client::In::Answers { answers }));
+        }
+    }
+
+    fn on_timer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        if self.alive_at <= now {
+            self.alive_at = now + ALIVE_EVERY;
+            out.send(Envelope::ToReplicas(self.replicas, replica::In::UnbatcherAlive { from: self.id }));
+        }
+    }
+
+    fn next_timer(&self) -> Option<Instant> {
+        Some(self.alive_at)
+    }
+
+    fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
+        report("batches", self.batches);
+    }
+}
