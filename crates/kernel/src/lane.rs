@@ -57,6 +57,15 @@ struct Pending {
     via: u8,
 }
 
+/// Which instances answered commands had been sent to: bit `i` for instance `i`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Via {
+    /// Those that carried writes.
+    pub writes: u64,
+    /// Those that carried reads.
+    pub reads: u64,
+}
+
 /// What a lane wants done; reused from call to call.
 #[derive(Debug, Default)]
 pub struct Due {
@@ -157,18 +166,18 @@ impl Lane {
     }
 
     /// Takes answers in; returns which instances the answered commands had been sent to.
-    pub fn on_answers(&mut self, now: Instant, answers: &Answers, due: &mut Due) -> u64 {
+    pub fn on_answers(&mut self, now: Instant, answers: &Answers, due: &mut Due) -> Via {
         self.seen = self.seen.max(answers.executed);
-        let mut via = 0;
+        let mut via = Via::default();
         for answer in answers.iter() {
             if answer.client == self.id {
-                via |= self.on_answer(now, answer, due);
+                self.on_answer(now, answer, due, &mut via);
             }
         }
         via
     }
 
-    fn on_answer(&mut self, now: Instant, answer: Answer, due: &mut Due) -> u64 {
+    fn on_answer(&mut self, now: Instant, answer: Answer, due: &mut Due, via: &mut Via) {
         let Answer { session, number, outcome, .. } = answer;
         match (session, outcome, &self.session) {
             (SessionId::OPEN, Outcome::Opened(id), Session::Opening { nonce, .. }) if *nonce == number => {
@@ -176,16 +185,14 @@ impl Lane {
                 self.keep_alive_at = now + self.keep_alive_every;
                 self.writes.floor = 0;
                 self.send_writes(now, due, |_| true);
-                0
             }
-            (SessionId::READ, outcome, _) => self.settle_read(number, outcome, due),
+            (SessionId::READ, outcome, _) => via.reads |= self.settle_read(number, outcome, due),
             (id, Outcome::NoSession, Session::Open(open)) if id == *open => {
                 self.lose_session(now, due);
-                0
             }
-            (id, outcome, Session::Open(open)) if id == *open => self.settle_write(number, outcome, due),
+            (id, outcome, Session::Open(open)) if id == *open => via.writes |= self.settle_write(number, outcome, due),
             // A duplicate, or an answer to an earlier process or session.
-            _ => 0,
+            _ => {}
         }
     }
 

@@ -40,6 +40,18 @@ impl Layout {
         self.instances.get(kind as usize).map_or(0, Vec::len)
     }
 
+    /// All instances of `kind`.
+    pub fn all<I: Id>(&self, kind: u8) -> Set<I> {
+        Set::first(self.count(kind))
+    }
+
+    /// The instances of `kind` to prefer on `node`: its own if it has some, since a hop on one node is a
+    /// function call, else all.
+    pub fn preferred<I: Id>(&self, kind: u8, node: NodeId) -> Set<I> {
+        let near = self.near(kind, node);
+        if near.is_empty() { self.all(kind) } else { near }
+    }
+
     /// The instances of `kind` that live on `node`.
     pub fn near<I: Id>(&self, kind: u8, node: NodeId) -> Set<I> {
         let instances = self.instances.get(kind as usize).map_or(&[][..], |nodes| &nodes[..]);

@@ -1,6 +1,7 @@
 //! Who has answered lately: a failure detector fed by the traffic itself.
 
 use crate::id::{Id, Set};
+use crate::layout::{Layout, NodeId};
 use crate::time::{Duration, Instant};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -54,6 +55,53 @@ impl<I: Id> Suspicion<I> {
         }
         self.next_probe = now + PROBE_EVERY;
         self.suspects
+    }
+}
+
+/// Which instance of a role to send work to: one on the own node if there is one, in turn otherwise, and
+/// not one that left something unanswered.
+#[derive(Clone, Debug)]
+pub struct Choice<I: Id> {
+    preferred: Set<I>,
+    all: Set<I>,
+    suspicion: Suspicion<I>,
+    turn: u64,
+}
+
+impl<I: Id> Choice<I> {
+    /// Among the instances of `kind`, seen from `node`; the first turn is `turn`.
+    pub fn new(layout: &Layout, kind: u8, node: NodeId, turn: u64) -> Self {
+        let (preferred, all) = (layout.preferred(kind, node), layout.all(kind));
+        Choice { preferred, all, suspicion: Suspicion::default(), turn: turn >> 1 }
+    }
+
+    /// Whether the deployment has no such instance.
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Those that are preferred while they answer.
+    pub fn preferred(&self) -> Set<I> {
+        self.preferred
+    }
+
+    /// One to use now; `None` when there is none.
+    pub fn next(&mut self, now: Instant) -> Option<I> {
+        self.turn += 1;
+        let near = self.preferred.without(self.suspicion.suspects());
+        let trusted = if near.is_empty() { self.suspicion.trusted(self.all) } else { near };
+        // A suspect is given work now and then: without any it could never clear itself.
+        self.suspicion.probe(now).pick(self.turn).or(trusted.pick(self.turn))
+    }
+
+    /// `id` answered.
+    pub fn heard(&mut self, id: I) {
+        self.suspicion.heard(id);
+    }
+
+    /// `id` left something unanswered for too long.
+    pub fn silent(&mut self, id: I, now: Instant) {
+        self.suspicion.silent(Set::one(id), now);
     }
 }
 

@@ -15,12 +15,11 @@ use ionian_kernel::batch::{Answers, Batch, BatchBuilder, Command};
 use ionian_kernel::client::{ReadLevel, Request};
 use ionian_kernel::id::*;
 use ionian_kernel::lane::{Due, Lane};
-use ionian_kernel::layout::NodeId;
 use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
 use ionian_kernel::role::{Out, Role};
-use ionian_kernel::suspicion::Suspicion;
+use ionian_kernel::suspicion::Choice;
 use ionian_kernel::time::{Instant, earliest};
 use ionian_kernel::wire::Never;
 
@@ -81,36 +80,6 @@ pub struct ClientLane {
     reads_via: Option<ReadBatcherId>,
 }
 
-/// Which instance of a stateless role to use: one on the own node if there is one, in turn otherwise,
-/// and not one that left something unanswered.
-struct Choice<I: Id> {
-    preferred: Set<I>,
-    all: Set<I>,
-    suspicion: Suspicion<I>,
-    turn: u64,
-}
-
-impl<I: Id> Choice<I> {
-    fn new(config: &Config, kind: u8, node: NodeId, random: &mut Random) -> Self {
-        let (preferred, all) = (config.preferred(kind, node), config.all(kind));
-        Choice { preferred, all, suspicion: Suspicion::default(), turn: random.any() >> 1 }
-    }
-
-    /// One to use now; `None` when the deployment has none.
-    fn next(&mut self, now: Instant) -> Option<I> {
-        self.turn += 1;
-        let suspects = self.suspicion.suspects();
-        let near = self.preferred.without(suspects);
-        let trusted = if near.is_empty() { self.suspicion.trusted(self.all) } else { near };
-        // A suspect is given work now and then: without any it could never clear itself.
-        self.suspicion.probe(now).pick(self.turn).or(trusted.pick(self.turn))
-    }
-
-    fn silent(&mut self, index: u8, now: Instant) {
-        self.suspicion.silent(Set::one(I::at(index)), now);
-    }
-}
-
 impl ClientLane {
     /// The lane of this birth.
     pub fn new(config: Arc<Config>, birth: &Birth<'_>) -> Self {
@@ -123,9 +92,9 @@ impl ClientLane {
             due: Due::default(),
             round: Round(0),
             stray: 0,
-            batchers: Choice::new(&config, kind::Batcher, birth.node, &mut random),
-            read_batchers: Choice::new(&config, kind::ReadBatcher, birth.node, &mut random),
-            replicas: Choice::new(&config, kind::Replica, birth.node, &mut random),
+            batchers: Choice::new(config.layout(), kind::Batcher, birth.node, random.any()),
+            read_batchers: Choice::new(config.layout(), kind::ReadBatcher, birth.node, random.any()),
+            replicas: Choice::new(config.layout(), kind::Replica, birth.node, random.any()),
             reader: QuorumReader::new(config.clone(), birth.node, &mut random),
             writes: BatchBuilder::default(),
             writes_via: None,
@@ -156,13 +125,13 @@ impl ClientLane {
     }
 
     fn write(&mut self, now: Instant, command: Command, via: Option<u8>, out: &mut Out<'_, Self>) {
-        if self.batchers.all.is_empty() {
-            let (proposer, near) = (Proposer::Client { id: self.id }, self.replicas.preferred);
+        if self.batchers.is_empty() {
+            let (proposer, near) = (Proposer::Client { id: self.id }, self.replicas.preferred());
             let message = leader::In::Propose { proposer, near, batch: Batch::one(&command) };
             return out.send(Envelope::ToLeaders(Set::one(self.leader()), message));
         }
         if let Some(silent) = via {
-            self.batchers.silent(silent, now);
+            self.batchers.silent(BatcherId(silent), now);
             self.writes_via = self.writes_via.filter(|batcher| batcher.index() != silent);
         }
         if self.writes_via.is_none() {
@@ -179,7 +148,7 @@ impl ClientLane {
 
     fn read(&mut self, now: Instant, level: ReadLevel, command: Command, via: Option<u8>, out: &mut Out<'_, Self>) {
         let executed = match level {
-            ReadLevel::Linearizable if self.read_batchers.all.is_empty() => {
+            ReadLevel::Linearizable if self.read_batchers.is_empty() => {
                 return self.reader.add(now, &Batch::one(&command));
             }
             ReadLevel::Linearizable => return self.read_by_batcher(now, command, via, out),
@@ -187,7 +156,7 @@ impl ClientLane {
             ReadLevel::Eventual => Slot::ZERO,
         };
         if let Some(silent) = via {
-            self.replicas.silent(silent, now);
+            self.replicas.silent(ReplicaId(silent), now);
         }
         let number = command.number;
         if let Some(replica) = self.send_to_replica(now, Batch::one(&command), executed, out) {
@@ -197,7 +166,7 @@ impl ClientLane {
 
     fn read_by_batcher(&mut self, now: Instant, command: Command, via: Option<u8>, out: &mut Out<'_, Self>) {
         if let Some(silent) = via {
-            self.read_batchers.silent(silent, now);
+            self.read_batchers.silent(ReadBatcherId(silent), now);
             self.reads_via = self.reads_via.filter(|batcher| batcher.index() != silent);
         }
         if self.reads_via.is_none() {
@@ -249,7 +218,7 @@ impl ClientLane {
         (self.round, self.stray) = (round, 0);
         // Where there are batchers it is they who propose again. A lane that has no session yet asks all
         // the same: it must have one before it can serve anybody.
-        if self.batchers.all.is_empty() || !self.lane.is_open() {
+        if self.batchers.is_empty() || !self.lane.is_open() {
             self.lane.resend_writes(now, &mut self.due);
             self.carry_out(now, out);
         }
@@ -277,14 +246,10 @@ impl Role for ClientLane {
                 self.carry_out(now, out);
             }
             In::Answers { answers } => {
-                self.replicas.suspicion.heard(ReplicaId(answers.from));
+                self.replicas.heard(ReplicaId(answers.from));
                 let via = self.lane.on_answers(now, &answers, &mut self.due);
-                for batcher in Set::from_bits(via).iter() {
-                    self.batchers.suspicion.heard(batcher);
-                }
-                for batcher in Set::from_bits(via).iter() {
-                    self.read_batchers.suspicion.heard(batcher);
-                }
+                Set::from_bits(via.writes).iter().for_each(|batcher| self.batchers.heard(batcher));
+                Set::from_bits(via.reads).iter().for_each(|batcher| self.read_batchers.heard(batcher));
                 self.carry_out(now, out);
             }
             In::PreReadAck { from, inquiry, watermark } => {

@@ -103,6 +103,11 @@ impl Config {
             .map(|(_, name)| name)
     }
 
+    /// The layout as it was checked.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
     /// Tunables.
     pub fn options(&self) -> &Options {
         &self.layout.options
@@ -115,7 +120,7 @@ impl Config {
 
     /// All instances of a kind.
     pub fn all<I: Id>(&self, kind: u8) -> Set<I> {
-        Set::first(self.layout.count(kind))
+        self.layout.all(kind)
     }
 
     /// The instances of a kind that live on `node`.
@@ -125,8 +130,7 @@ impl Config {
 
     /// The instances of a kind to prefer on `node`: its own if it has some, else all.
     pub fn preferred<I: Id>(&self, kind: u8, node: NodeId) -> Set<I> {
-        let near = self.near(kind, node);
-        if near.is_empty() { self.all(kind) } else { near }
+        self.layout.preferred(kind, node)
     }
 
     /// All leaders.

@@ -1,0 +1,66 @@
+//! The unreplicated server (compartmentalization 8.1): one state machine behind the same client lanes,
+//! batchers and unbatchers. It tolerates nothing; every ratio is divided by it.
+//!
+//! ```text
+//! client ── Commands ──> batcher ── Execute ──> server ── Results ──> unbatcher ── Answers ──> client
+//!                                   server ── BatchesDone ──> batcher
+//! client ── Execute ──> server ── Answers ──> client          (without batchers and unbatchers)
+//! client ── Read ─────> server ── Answers ──> client
+//! ```
+
+pub mod client;
+
+pub mod batcher;
+
+pub mod server;
+
+pub mod unbatcher;
+
+use alloc::format;
+use alloc::sync::Arc;
+use ionian_kernel::id::*;
+use ionian_kernel::layout::{Layout, LayoutError};
+use ionian_kernel::protocol::{Birth, Protocol};
+
+ionian_kernel::protocol! {
+    0 Client "client" ToClients(ClientId) client::ClientLane,
+    1 Batcher "batcher" ToBatchers(BatcherId) batcher::Batcher,
+    2 Server "server" ToServers(ServerId) server::Server,
+    3 Unbatcher "unbatcher" ToUnbatchers(UnbatcherId) unbatcher::Unbatcher,
+}
+
+/// The one server.
+pub const SERVER: Set<ServerId> = Set::from_bits(1);
+
+/// The unreplicated server.
+pub enum Unreplicated {}
+
+impl Protocol for Unreplicated {
+    const NAME: &'static str = "unreplicated";
+    const KINDS: &'static [&'static str] = KINDS;
+    type Message = Message;
+    type Envelope = Envelope;
+    type Instance = Instance;
+    type Config = Arc<Layout>;
+
+    fn configure(layout: Layout) -> Result<Self::Config, LayoutError> {
+        let problem = match (layout.f, layout.count(kind::Server), layout.count(kind::Client)) {
+            (1.., _, _) => format!("an unreplicated server tolerates no failure, and f={}: say f = 0", layout.f),
+            (_, servers, _) if servers != 1 => format!("{servers} servers: an unreplicated deployment has exactly one"),
+            (_, _, 0) => "there is no client: give at least one node a gateway or the role \"client\"".into(),
+            _ => return Ok(Arc::new(layout)),
+        };
+        Err(LayoutError(problem))
+    }
+
+    fn instantiate(config: &Self::Config, birth: Birth<'_>) -> Instance {
+        let layout = config.clone();
+        match birth.address.kind {
+            kind::Client => Instance::Client(client::ClientLane::new(&layout, &birth)),
+            kind::Batcher => Instance::Batcher(batcher::Batcher::new(layout, &birth)),
+            kind::Server => Instance::Server(server::Server::new(&layout, &birth)),
+            kind::Unbatcher => Instance::Unbatcher(unbatcher::Unbatcher::default()),
+            kind => unreachable!("the protocol has no role of kind {kind}"),
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! The unreplicated server: executes what comes, in the order in which it comes.
+//!
+//! Stands between client (or batcher) and client (or unbatcher).
+
+use super::{Envelope, batcher, client, kind, unbatcher};
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use ionian_kernel::batch::{AnswersByClient, Batch, Value};
+use ionian_kernel::executor::Executor;
+use ionian_kernel::id::*;
+use ionian_kernel::layout::Layout;
+use ionian_kernel::protocol::Birth;
+use ionian_kernel::role::{Out, Role};
+use ionian_kernel::time::{Instant, Timestamp};
+use ionian_kernel::{messages, wire_struct};
+
+messages! {
+    /// What the server is told.
+    "server" In {
+        /// Commands to execute.
+        0 => Execute {
+            /// The batcher that waits to hear that they are, with its number for them.
+            from: Option<(BatcherId, u64)>,
+            /// The commands.
+            batch: Batch,
+        },
+        /// Reads to answer.
+        1 => Read {
+            /// The reads.
+            reads: Batch,
+        },
+    }
+}
+
+/// What the server must find again: everything that it executed.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// The commands and the server's time.
+    pub value: Value,
+}
+
+wire_struct! { Record { value } }
+
+/// The server.
+pub struct Server {
+    executor: Executor,
+    executed: Slot,
+    last_stamp: Timestamp,
+    answers: AnswersByClient,
+    unbatchers: Set<UnbatcherId>,
+    turn: u64,
+    done: BTreeMap<BatcherId, Vec<u64>>,
+}
+
+impl Server {
+    /// The server of this birth.
+    pub fn new(layout: &Layout, birth: &Birth<'_>) -> Self {
+        Server {
+            executor: Executor::new((birth.machine)(), layout.options.session_expiry),
+            executed: Slot::ZERO,
+            last_stamp: Timestamp(0),
+            answers: AnswersByClient::default(),
+            unbatchers: layout.preferred(kind::Unbatcher, birth.node),
+            turn: 0,
+            done: BTreeMap::new(),
+        }
+    }
+
+    fn execute(&mut self, now: Instant, batch: Batch, out: &mut Out<'_, Self>) {
+        self.last_stamp = self.last_stamp.max(now.timestamp());
+        let value = Value { stamp: self.last_stamp, batch };
+        out.persist(Record { value: value.clone() });
+        self.executor.execute(&value, Some(&mut self.answers));
+        self.executed = self.executed.next();
+    }
+
+    fn flush_answers(&mut self, out: &mut Out<'_, Self>) {
+        if self.answers.is_empty() {
+            return;
+        }
+        self.turn += 1;
+        match self.unbatchers.pick(self.turn) {
+            Some(unbatcher) => {
+                let answers = self.answers.take_all(0, self.executed);
+                out.send(Envelope::ToUnbatchers(Set::one(unbatcher), unbatcher::In::Results { answers }));
+            }
+            None => {
+                for (client, answers) in self.answers.drain(0, self.executed) {
+                    out.send(Envelope::ToClients(Set::one(client), client::In::Answers { answers }));
+                }
+            }
+        }
+    }
+
+    /// When the state machine next changes by the passing of time.
+    fn clock_timer(&self) -> Option<Instant> {
+        Some(Instant(self.executor.next_deadline()?.0.saturating_mul(1000)))
+    }
+}
+
+impl Role for Server {
+    type In = In;
+    type Send = Envelope;
+    type Record = Record;
+
+    fn recover(&mut self, record: Record) {
+        self.executor.execute(&record.value, None);
+        self.last_stamp = record.value.stamp;
+        self.executed = self.executed.next();
+    }
+
+    fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
+        match message {
+            In::Execute { from, batch } => {
+                self.execute(now, batch, out);
+                if let Some((batcher, number)) = from {
+                    self.done.entry(batcher).or_default().push(number);
+                }
+            }
+            In::Read { reads } => self.executor.read(&reads, &mut self.answers),
+        }
+    }
+
+    fn on_timer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        if self.clock_timer().is_some_and(|at| at <= now) {
+            self.execute(now, Batch::default(), out);
+        }
+    }
+
+    fn next_timer(&self) -> Option<Instant> {
+        self.clock_timer()
+    }
+
+    fn on_burst_end(&mut self, _: Instant, out: &mut Out<'_, Self>) {
+        self.flush_answers(out);
+        while let Some((batcher, numbers)) = self.done.pop_first() {
+            out.send(Envelope::ToBatchers(Set::one(batcher), batcher::In::BatchesDone { numbers }));
+        }
+    }
+
+    fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
+        report("executed", self.executed.0);
+        report("sessions", self.executor.session_count() as u64);
+    }
+}

@@ -1,0 +1,52 @@
+//! The unbatcher of an unreplicated server: hands each client its answers to a batch.
+//!
+//! Stands between server and client.
+
+use super::{Envelope, client};
+use ionian_kernel::batch::{Answers, AnswersByClient};
+use ionian_kernel::id::*;
+use ionian_kernel::messages;
+use ionian_kernel::role::{Out, Role};
+use ionian_kernel::time::Instant;
+use ionian_kernel::wire::Never;
+
+messages! {
+    /// What an unbatcher is told.
+    "unbatcher" In {
+        /// The server's answers to the commands of a batch.
+        0 => Results {
+            /// The answers, to several clients.
+            answers: Answers,
+        },
+    }
+}
+
+/// An unbatcher.
+#[derive(Default)]
+pub struct Unbatcher {
+    by_client: AnswersByClient,
+    batches: u64,
+}
+
+impl Role for Unbatcher {
+    type In = In;
+    type Send = Envelope;
+    type Record = Never;
+
+    fn recover(&mut self, record: Never) {
+        match record {}
+    }
+
+    fn on_message(&mut self, _: Instant, message: In, out: &mut Out<'_, Self>) {
+        let In::Results { answers } = message;
+        self.batches += 1;
+        answers.iter().for_each(|answer| self.by_client.push(&answer));
+        for (client, answers) in self.by_client.drain(answers.from, answers.executed) {
+            out.send(Envelope::ToClients(Set::one(client), client::In::Answers { answers }));
+        }
+    }
+
+    fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
+        report("batches", self.batches);
+    }
+}
