@@ -1,1 +1,37 @@
-//! Under construction.
+//! The Redis protocol front: any Redis client talks to the replicated key-value store through it.
+//!
+//! [`Gateway`] is what a node starts: sockets on the node's event loop, requests out, replies in.
+//! [`Connection`] is all there is to one client without its socket, which is how it is tested.
+//!
+//! | file | job |
+//! |---|---|
+//! | `serve`, `slots` | sockets, and which reply belongs to whom |
+//! | `connection`, `output` | the order of commands and replies; what goes into one compound |
+//! | `parser`, `inline` | from bytes to words |
+//! | `transaction` | MULTI, EXEC, WATCH |
+//! | `commands` | what the gateway answers itself |
+//! | `reply`, `resp3`, `info` | from answers to bytes |
+//! | `host`, `limits` | what all connections share |
+
+#![forbid(unsafe_code)]
+
+mod commands;
+mod connection;
+mod host;
+mod info;
+mod inline;
+mod limits;
+mod output;
+mod parser;
+mod reply;
+mod resp3;
+mod serve;
+mod slots;
+mod transaction;
+
+pub use connection::Connection;
+pub use host::Host;
+pub use info::InfoWriter;
+pub use limits::Limits;
+pub use parser::{Parser, ProtocolError};
+pub use serve::Gateway;

@@ -32,6 +32,8 @@ pub struct Layout {
     pub instances: Vec<Vec<NodeId>>,
     /// Tunables, with defaults that suit a local network.
     pub options: Options,
+    /// The name of a defect to build in, by which the simulator is tested. No deployment file can set it.
+    pub canary: Option<&'static str>,
 }
 
 impl Layout {

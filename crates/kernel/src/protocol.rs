@@ -49,6 +49,8 @@ pub struct Birth<'a> {
     /// Whether an earlier process of this node has taken part in the cluster and what that process
     /// kept in memory is lost: only what it persisted, or persisted as vital, can be recovered.
     pub amnesiac: bool,
+    /// Whether the node stores every record, or only vital ones.
+    pub keeps_records: bool,
     /// Makes an empty state machine.
     pub machine: &'a dyn Fn() -> Box<dyn StateMachine>,
 }

@@ -30,9 +30,8 @@ impl<I: Id> Suspicion<I> {
 
     /// `ids` left a request unanswered for too long.
     pub fn silent(&mut self, ids: Set<I>, now: Instant) {
-        if !self.suspects.covers(ids) {
-            self.next_probe = now + PROBE_EVERY;
-        }
+        // Also for one that was suspected before: it has just failed a probe.
+        self.next_probe = now + PROBE_EVERY;
         self.suspects = self.suspects.or(ids);
     }
 
@@ -85,13 +84,15 @@ impl<I: Id> Choice<I> {
         self.preferred
     }
 
-    /// One to use now; `None` when there is none.
-    pub fn next(&mut self, now: Instant) -> Option<I> {
+    /// Whom to send to now: one to rely on, and all who are to have the message. Beside the one these are
+    /// now and then suspects: without any work they could never clear themselves, and with work that
+    /// nobody else has they could do harm. `None` when the deployment has no such instance.
+    pub fn next(&mut self, now: Instant) -> Option<(I, Set<I>)> {
         self.turn += 1;
         let near = self.preferred.without(self.suspicion.suspects());
         let trusted = if near.is_empty() { self.suspicion.trusted(self.all) } else { near };
-        // A suspect is given work now and then: without any it could never clear itself.
-        self.suspicion.probe(now).pick(self.turn).or(trusted.pick(self.turn))
+        let one = trusted.pick(self.turn)?;
+        Some((one, self.suspicion.probe(now).or(Set::one(one))))
     }
 
     /// `id` answered.

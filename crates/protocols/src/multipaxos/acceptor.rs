@@ -51,12 +51,12 @@ messages! {
             /// Its number for the inquiry.
             inquiry: u64,
         },
-        /// The leader lives, and f+1 replicas have executed every slot below `executed`.
+        /// The leader lives, and f+1 replicas keep every slot below `kept`.
         3 => Heartbeat {
             /// The leader's round.
             round: Round,
             /// What can be forgotten.
-            executed: Slot,
+            kept: Slot,
         },
         /// A leader asks whether the present one is gone.
         4 => PreVote {
@@ -69,7 +69,7 @@ messages! {
             nonce: u64,
             /// The round of the leader, higher than any that the acceptor has promised.
             round: Round,
-            /// Every slot below this one is chosen and executed by f+1 replicas; no slot from it on
+            /// Every slot below this one is chosen and kept by f+1 replicas; no slot from it on
             /// has been voted for in a lower round by a quorum.
             frontier: Slot,
         },
@@ -259,15 +259,14 @@ impl Acceptor {
         });
     }
 
-    fn on_heartbeat(&mut self, now: Instant, round: Round, executed: Slot, out: &mut Out<'_, Self>) {
+    fn on_heartbeat(&mut self, now: Instant, round: Round, kept: Slot, out: &mut Out<'_, Self>) {
         if round < self.promise {
             return self.refuse(round, out);
         }
         self.witness.heard(now);
-        // True whoever says it: executed slots stay executed.
-        if executed > self.votes.base() {
-            out.persist(Record::Forgot { below: executed });
-            self.forget_below(executed);
+        if kept > self.votes.base() {
+            out.persist(Record::Forgot { below: kept });
+            self.forget_below(kept);
         }
     }
 
@@ -328,7 +327,7 @@ impl Role for Acceptor {
             In::Phase1a { from, round, start, end } => self.on_phase1a(now, from, round, start, end, out),
             In::Phase2a { from, slot, round, value } => self.on_phase2a(from, slot, round, value, out),
             In::PreRead { from, inquiry } => self.on_pre_read(from, inquiry, out),
-            In::Heartbeat { round, executed } => self.on_heartbeat(now, round, executed, out),
+            In::Heartbeat { round, kept } => self.on_heartbeat(now, round, kept, out),
             In::PreVote { from } => self.on_pre_vote(now, from, out),
             In::Admit { nonce, round, frontier } => self.on_admit(nonce, round, frontier, out),
         }

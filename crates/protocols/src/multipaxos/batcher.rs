@@ -171,8 +171,9 @@ impl Role for Batcher {
             In::BatchesChosen { numbers } => self.on_chosen(&numbers),
             In::NewLeader { round } if round >= self.round => self.follow(now, round, out),
             In::NotLeader { round } if round > self.round => self.follow(now, round, out),
-            // The stray was wrong, and the leader of the round is asked again in due time.
-            In::NotLeader { round } if round == self.round => self.stray = 0,
+            // The stray was wrong. (Not when there was none: then the leader of the round itself does not
+            // lead, and nobody better is known.)
+            In::NotLeader { round } if round == self.round && self.stray > 0 => self.follow(now, round, out),
             In::NewLeader { .. } | In::NotLeader { .. } => {}
         }
     }

@@ -1,6 +1,10 @@
 //! Defects built in on purpose, to test the tests: each is a mistake that a published implementation
 //! of this protocol made, and the simulator must catch every one. A deployment file cannot name them.
 
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
 /// One defect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Canary {
@@ -46,4 +50,16 @@ impl Canary {
         ("l10", Canary::L10DeposedLeaderDrops),
         ("amnesia", Canary::AmnesiacVotes),
     ];
+
+    /// The defect of this name.
+    ///
+    /// # Errors
+    /// Lists the names there are.
+    pub fn named(name: &str) -> Result<Canary, String> {
+        let known = Self::ALL.iter().find(|(known, _)| *known == name);
+        known.map(|(_, canary)| *canary).ok_or_else(|| {
+            let names: Vec<&str> = Self::ALL.iter().map(|(name, _)| *name).collect();
+            format!("there is no canary {name:?}: the canaries are {}", names.join(", "))
+        })
+    }
 }

@@ -74,10 +74,12 @@ pub struct ClientLane {
     reader: QuorumReader,
     /// Writes of this burst, for a batcher.
     writes: BatchBuilder,
-    writes_via: Option<BatcherId>,
+    writes_via: Option<(BatcherId, Set<BatcherId>)>,
     /// Linearizable reads of this burst, for a read batcher.
     reads: BatchBuilder,
-    reads_via: Option<ReadBatcherId>,
+    reads_via: Option<(ReadBatcherId, Set<ReadBatcherId>)>,
+    /// Where the last linearizable reads went that this lane asked the acceptors about itself.
+    quorum_reads_via: Option<ReplicaId>,
 }
 
 impl ClientLane {
@@ -100,6 +102,7 @@ impl ClientLane {
             writes_via: None,
             reads: BatchBuilder::default(),
             reads_via: None,
+            quorum_reads_via: None,
             config,
         }
     }
@@ -132,13 +135,13 @@ impl ClientLane {
         }
         if let Some(silent) = via {
             self.batchers.silent(BatcherId(silent), now);
-            self.writes_via = self.writes_via.filter(|batcher| batcher.index() != silent);
+            self.writes_via = self.writes_via.filter(|(batcher, _)| batcher.index() != silent);
         }
         if self.writes_via.is_none() {
             self.flush_writes(out);
             self.writes_via = self.batchers.next(now);
         }
-        let batcher = self.writes_via.expect("there are batchers");
+        let (batcher, _) = self.writes_via.expect("there are batchers");
         self.lane.sent_via(command.session, command.number, batcher.index());
         self.writes.push(&command);
         if self.writes.byte_len() >= self.config.options().batch_bytes {
@@ -149,6 +152,9 @@ impl ClientLane {
     fn read(&mut self, now: Instant, level: ReadLevel, command: Command, via: Option<u8>, out: &mut Out<'_, Self>) {
         let executed = match level {
             ReadLevel::Linearizable if self.read_batchers.is_empty() => {
+                if let Some(silent) = self.quorum_reads_via.filter(|_| via.is_some()) {
+                    self.replicas.silent(silent, now);
+                }
                 return self.reader.add(now, &Batch::one(&command));
             }
             ReadLevel::Linearizable => return self.read_by_batcher(now, command, via, out),
@@ -167,13 +173,13 @@ impl ClientLane {
     fn read_by_batcher(&mut self, now: Instant, command: Command, via: Option<u8>, out: &mut Out<'_, Self>) {
         if let Some(silent) = via {
             self.read_batchers.silent(ReadBatcherId(silent), now);
-            self.reads_via = self.reads_via.filter(|batcher| batcher.index() != silent);
+            self.reads_via = self.reads_via.filter(|(batcher, _)| batcher.index() != silent);
         }
         if self.reads_via.is_none() {
             self.flush_reads(out);
             self.reads_via = self.read_batchers.next(now);
         }
-        let batcher = self.reads_via.expect("there are read batchers");
+        let (batcher, _) = self.reads_via.expect("there are read batchers");
         self.lane.sent_via(command.session, command.number, batcher.index());
         self.reads.push(&command);
     }
@@ -185,26 +191,26 @@ impl ClientLane {
         executed: Slot,
         out: &mut Out<'_, Self>,
     ) -> Option<ReplicaId> {
-        let replica = self.replicas.next(now)?;
-        out.send(Envelope::ToReplicas(Set::one(replica), replica::In::Read { reads, executed }));
+        let (replica, replicas) = self.replicas.next(now)?;
+        out.send(Envelope::ToReplicas(replicas, replica::In::Read { reads, executed }));
         Some(replica)
     }
 
     fn flush_writes(&mut self, out: &mut Out<'_, Self>) {
-        if let Some(batcher) = self.writes_via
+        if let Some((_, batchers)) = self.writes_via
             && !self.writes.is_empty()
         {
             let message = batcher::In::Commands { commands: self.writes.take() };
-            out.send(Envelope::ToBatchers(Set::one(batcher), message));
+            out.send(Envelope::ToBatchers(batchers, message));
         }
     }
 
     fn flush_reads(&mut self, out: &mut Out<'_, Self>) {
-        if let Some(batcher) = self.reads_via
+        if let Some((_, batchers)) = self.reads_via
             && !self.reads.is_empty()
         {
             let message = read_batcher::In::Reads { reads: self.reads.take() };
-            out.send(Envelope::ToReadBatchers(Set::one(batcher), message));
+            out.send(Envelope::ToReadBatchers(batchers, message));
         }
     }
 
@@ -254,13 +260,14 @@ impl Role for ClientLane {
             }
             In::PreReadAck { from, inquiry, watermark } => {
                 if let Some((reads, executed)) = self.reader.on_ack(from, inquiry, watermark) {
-                    self.send_to_replica(now, reads, executed, out);
+                    self.quorum_reads_via = self.send_to_replica(now, reads, executed, out);
                 }
             }
             In::NewLeader { round } if round >= self.round => self.follow(now, round, out),
             In::NotLeader { round } if round > self.round => self.follow(now, round, out),
-            // The stray was wrong, and the leader of the round is asked again in due time.
-            In::NotLeader { round } if round == self.round => self.stray = 0,
+            // The stray was wrong. (Not when there was none: then the leader of the round itself does not
+            // lead, and nobody better is known.)
+            In::NotLeader { round } if round == self.round && self.stray > 0 => self.follow(now, round, out),
             In::NewLeader { .. } | In::NotLeader { .. } => {}
         }
     }

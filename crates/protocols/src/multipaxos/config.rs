@@ -45,15 +45,10 @@ impl Config {
             }
         }
         let quorums = QuorumSystem::new(layout.quorums, count(kind::Acceptor), f).map_err(LayoutError)?;
-        let config = Config { layout, quorums, canary: None };
+        let canary = layout.canary.map(Canary::named).transpose().map_err(LayoutError)?;
+        let config = Config { layout, quorums, canary };
         config.check_failures()?;
         Ok(config)
-    }
-
-    /// The same deployment with a defect.
-    pub fn with_canary(mut self, canary: Canary) -> Self {
-        self.canary = Some(canary);
-        self
     }
 
     /// Any f nodes may fail: what is left must hold quorums and one of each role. Counting instances
@@ -181,7 +176,7 @@ mod tests {
     fn apart(f: usize, counts: [usize; 8], quorums: QuorumSpec) -> Layout {
         let mut next = 0..;
         let instances = counts.iter().map(|count| next.by_ref().take(*count).map(NodeId).collect()).collect();
-        Layout { f, quorums, instances, options: Options::default() }
+        Layout { f, quorums, instances, ..Layout::default() }
     }
 
     fn refusal(layout: Layout) -> String {

@@ -42,6 +42,9 @@ messages! {
             from: ReplicaId,
             /// The slot that it executes next.
             executed: Slot,
+            /// It would find every slot below this one again after a crash: acceptors may forget what
+            /// f+1 replicas keep.
+            kept: Slot,
             /// The highest round that it had heard of when it said so.
             round: Round,
         },
@@ -151,8 +154,10 @@ pub struct Leader {
 
     /// How far each replica has executed.
     executed: Vec<Slot>,
-    /// As `executed`, but only what was said since the acceptors that ask to rejoin lost their memory.
-    executed_since: Vec<Slot>,
+    /// What each replica keeps through a crash.
+    kept: Vec<Slot>,
+    /// As `kept`, but only what was said since the acceptors that ask to rejoin lost their memory.
+    kept_since: Vec<Slot>,
     present: Presence<ReplicaId>,
     suspicion: Suspicion<ProxyLeaderId>,
     turn: u64,
@@ -190,7 +195,7 @@ struct Proposed {
 /// An acceptor that lost its memory and asks to be let in again.
 struct Rejoining {
     nonce: u64,
-    /// Once this leader has won a round without it: what f+1 replicas must have executed first.
+    /// Once this leader has won a round without it: what f+1 replicas must keep first.
     frontier: Option<Slot>,
 }
 
@@ -213,7 +218,8 @@ impl Leader {
             last_stamp: Timestamp(0),
             check_at: None,
             executed: alloc::vec![Slot::ZERO; replicas],
-            executed_since: alloc::vec![Slot::ZERO; replicas],
+            kept: alloc::vec![Slot::ZERO; replicas],
+            kept_since: alloc::vec![Slot::ZERO; replicas],
             present: Presence::new(replicas, REPLICA_PRESENCE),
             suspicion: Suspicion::default(),
             turn: random.any() >> 1,
@@ -246,11 +252,11 @@ impl Leader {
         self.executed.iter().copied().max().unwrap_or_default()
     }
 
-    /// The slots below this one are executed by f+1 of the replicas.
-    fn executed_by_enough(&self, executed: &[Slot]) -> Slot {
-        let mut executed = executed.to_vec();
-        executed.sort_unstable_by(|a, b| b.cmp(a));
-        executed.get(self.config.f()).copied().unwrap_or_default()
+    /// The slots below this one are kept by f+1 of the replicas.
+    fn kept_by_enough(&self, kept: &[Slot]) -> Slot {
+        let mut kept = kept.to_vec();
+        kept.sort_unstable_by(|a, b| b.cmp(a));
+        kept.get(self.config.f()).copied().unwrap_or_default()
     }
 
     // Proposing.
@@ -364,15 +370,23 @@ impl Leader {
 
     // Learning what is executed, and handing over again what is not.
 
-    fn on_executed(&mut self, now: Instant, from: ReplicaId, executed: Slot, round: Round, out: &mut Out<'_, Self>) {
+    fn on_executed(
+        &mut self,
+        now: Instant,
+        from: ReplicaId,
+        (executed, kept): (Slot, Slot),
+        round: Round,
+        out: &mut Out<'_, Self>,
+    ) {
         let index = usize::from(from.0);
         if index >= self.executed.len() {
             return;
         }
         self.present.heard(from, now);
         self.executed[index] = self.executed[index].max(executed);
+        self.kept[index] = self.kept[index].max(kept);
         if round >= self.round {
-            self.executed_since[index] = self.executed_since[index].max(executed);
+            self.kept_since[index] = self.kept_since[index].max(kept);
         }
         self.window.advance_to(self.executed_by_one().min(self.window.end()));
         self.propose_queued(now, out);
@@ -463,7 +477,7 @@ impl Leader {
         let Some(repair) = self.repairs.get_mut(&slot) else { return };
         repair.on_votes(from, votes);
         if repair.is_forgotten(slot) {
-            // f+1 replicas have it, so a peer will give it, or a snapshot.
+            // f+1 replicas keep it, so a peer will give it, or a snapshot.
             self.repairs.remove(&slot);
         } else if repair.is_complete() {
             let repair = self.repairs.remove(&slot).expect("just found");
@@ -527,7 +541,7 @@ impl Leader {
         out.persist_vital(Record { round: self.round });
         self.elections += 1;
         self.repairs.clear();
-        self.executed_since.fill(Slot::ZERO);
+        self.kept_since.fill(Slot::ZERO);
         let ask_at = now + self.resend_after();
         let phase1 = Phase1::new(self.config.clone(), self.round, self.executed_by_one(), Slot::MAX, ask_at);
         self.ask_votes(&phase1, out);
@@ -552,16 +566,18 @@ impl Leader {
         if round != self.round {
             return;
         }
-        let State::Phase1(mut phase1) = core::mem::replace(&mut self.state, State::Standby) else {
-            self.state = State::Leading;
-            return self.on_repair_votes(now, from, votes, out);
-        };
-        if phase1.on_votes(from, votes) {
-            self.ask_stretch(&phase1, from, out);
-        }
-        match phase1.is_complete() {
-            true => self.lead(now, phase1, out),
-            false => self.state = State::Phase1(phase1),
+        match &mut self.state {
+            State::Standby | State::Candidate { .. } => {}
+            State::Leading => self.on_repair_votes(now, from, votes, out),
+            State::Phase1(phase1) => {
+                let more = phase1.on_votes(from, votes);
+                if phase1.is_complete() {
+                    let State::Phase1(phase1) = core::mem::replace(&mut self.state, State::Leading) else { return };
+                    self.lead(now, phase1, out);
+                } else if more && let State::Phase1(phase1) = &self.state {
+                    self.ask_stretch(phase1, from, out);
+                }
+            }
         }
     }
 
@@ -569,7 +585,6 @@ impl Leader {
     /// everybody is told.
     fn lead(&mut self, now: Instant, phase1: Phase1, out: &mut Out<'_, Self>) {
         let mut outcome = phase1.finish();
-        self.state = State::Leading;
         self.last_stamp = self.last_stamp.max(outcome.stamp);
         self.next_slot = outcome.next_slot;
         self.window.reset(outcome.start);
@@ -594,9 +609,9 @@ impl Leader {
         let round = self.round;
         let others = self.config.leaders().without(Set::one(self.id));
         out.send(Envelope::ToLeaders(others, In::Heartbeat { round }));
-        let executed = self.executed_by_enough(&self.executed);
+        let kept = self.kept_by_enough(&self.kept);
         let acceptors = self.config.quorums.members();
-        out.send(Envelope::ToAcceptors(acceptors, acceptor::In::Heartbeat { round, executed }));
+        out.send(Envelope::ToAcceptors(acceptors, acceptor::In::Heartbeat { round, kept }));
         let executed = self.executed_by_one();
         out.send(Envelope::ToReplicas(self.config.replicas(), replica::In::Heartbeat { round, executed }));
     }
@@ -645,10 +660,10 @@ impl Leader {
         if self.rejoining.is_empty() || !self.is_leading() {
             return;
         }
-        let executed = self.executed_by_enough(&self.executed_since);
+        let kept = self.kept_by_enough(&self.kept_since);
         let round = self.round;
         for (acceptor, rejoining) in &self.rejoining {
-            if let Some(frontier) = rejoining.frontier.filter(|frontier| *frontier <= executed) {
+            if let Some(frontier) = rejoining.frontier.filter(|frontier| *frontier <= kept) {
                 let message = acceptor::In::Admit { nonce: rejoining.nonce, round, frontier };
                 out.send(Envelope::ToAcceptors(Set::one(*acceptor), message));
             }
@@ -678,7 +693,7 @@ impl Role for Leader {
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
         match message {
             In::Propose { proposer, near, batch } => self.on_propose(now, proposer, near, batch, out),
-            In::Executed { from, executed, round } => self.on_executed(now, from, executed, round, out),
+            In::Executed { from, executed, kept, round } => self.on_executed(now, from, (executed, kept), round, out),
             In::ProxyAlive { from } => self.suspicion.heard(from),
             In::Phase1b { from, round, votes } => self.on_phase1b(now, from, round, votes, out),
             In::Nack { round } if round > self.round => self.on_higher_round(now, round, out),

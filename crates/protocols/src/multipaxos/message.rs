@@ -64,7 +64,7 @@ pub struct Votes {
     pub next: Slot,
     /// The votes.
     pub votes: Vec<(Slot, Vote)>,
-    /// Everything below this slot is chosen, executed by f+1 replicas, and forgotten here.
+    /// Everything below this slot is chosen, kept by f+1 replicas, and forgotten here.
     pub forgotten: Slot,
     /// The vote watermark: the slot after the highest in which this acceptor has ever voted.
     pub watermark: Slot,

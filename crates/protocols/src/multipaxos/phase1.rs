@@ -122,13 +122,13 @@ mod tests {
     use super::*;
     use alloc::vec;
     use alloc::vec::Vec;
-    use ionian_kernel::layout::{Layout, NodeId, Options};
+    use ionian_kernel::layout::{Layout, NodeId};
     use ionian_kernel::quorum::QuorumSpec;
 
     fn phase1(quorums: QuorumSpec, acceptors: u16, start: u64) -> Phase1 {
         let node = |count: u16| (0..count).map(NodeId).collect::<Vec<_>>();
         let instances = vec![node(1), vec![], vec![], node(2), node(2), node(acceptors), node(2), vec![]];
-        let config = Config::new(Layout { f: 1, quorums, instances, options: Options::default() }).unwrap();
+        let config = Config::new(Layout { f: 1, quorums, instances, ..Layout::default() }).unwrap();
         Phase1::new(Arc::new(config), Round(9), Slot(start), Slot::MAX, Instant(0))
     }
 

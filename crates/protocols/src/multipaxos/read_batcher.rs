@@ -14,7 +14,8 @@ use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
 use ionian_kernel::role::{Out, Role};
-use ionian_kernel::time::Instant;
+use ionian_kernel::suspicion::Presence;
+use ionian_kernel::time::{Duration, Instant};
 use ionian_kernel::wire::Never;
 
 messages! {
@@ -34,16 +35,24 @@ messages! {
             /// The slot after the highest it has voted in.
             watermark: Slot,
         },
+        /// A replica lives.
+        2 => ReplicaAlive {
+            /// The replica.
+            from: ReplicaId,
+        },
     }
 }
+
+/// A replica not heard of for this long is not given reads.
+pub const REPLICA_PRESENCE: Duration = Duration::from_millis(800);
 
 /// A read batcher.
 pub struct ReadBatcher {
     id: ReadBatcherId,
     reader: QuorumReader,
-    /// Replicas to choose from: those on the own node if there are some. A dead one is noticed by the
-    /// client, which then asks through another read batcher.
-    replicas: Set<ReplicaId>,
+    /// Replicas on the own node: the way to them is the shortest.
+    near: Set<ReplicaId>,
+    present: Presence<ReplicaId>,
     turn: u64,
     batches: u64,
 }
@@ -54,11 +63,19 @@ impl ReadBatcher {
         let mut random = Random::new(birth.seed);
         ReadBatcher {
             id: ReadBatcherId(birth.address.index),
-            replicas: config.preferred(kind::Replica, birth.node),
+            near: config.near(kind::Replica, birth.node),
+            present: Presence::new(config.replicas().len(), REPLICA_PRESENCE),
             turn: random.any() >> 1,
             batches: 0,
             reader: QuorumReader::new(config, birth.node, &mut random),
         }
+    }
+
+    fn pick_replica(&mut self, now: Instant) -> ReplicaId {
+        self.turn += 1;
+        let present = self.present.present(now);
+        let near = self.near.and(present);
+        if near.is_empty() { present } else { near }.pick(self.turn).expect("a deployment has replicas")
     }
 
     fn pre_read(&self, (acceptors, inquiry): Ask, out: &mut Out<'_, Self>) {
@@ -76,17 +93,21 @@ impl Role for ReadBatcher {
         match record {}
     }
 
+    fn on_start(&mut self, now: Instant, _: &mut Out<'_, Self>) {
+        self.present.start(now);
+    }
+
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
         match message {
             In::Reads { reads } => self.reader.add(now, &reads),
             In::PreReadAck { from, inquiry, watermark } => {
                 if let Some((reads, executed)) = self.reader.on_ack(from, inquiry, watermark) {
-                    self.turn += 1;
                     self.batches += 1;
-                    let replica = self.replicas.pick(self.turn).expect("a deployment has replicas");
+                    let replica = self.pick_replica(now);
                     out.send(Envelope::ToReplicas(Set::one(replica), replica::In::Read { reads, executed }));
                 }
             }
+            In::ReplicaAlive { from } => self.present.heard(from, now),
         }
     }
 

@@ -6,7 +6,7 @@
 use super::catch_up::{Ask, CatchUp, Chunk, Offer, Progress, SNAPSHOT_KEPT};
 use super::config::Config;
 use super::message::ChosenSlots;
-use super::{Envelope, client, kind, leader, unbatcher};
+use super::{Envelope, client, kind, leader, read_batcher, unbatcher};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -145,10 +145,17 @@ pub struct Replica {
     turn: u64,
     catch_up: CatchUp,
     offer: Option<Offer>,
+    /// Whether this node keeps nothing through a crash. What f+1 replicas have executed then counts as
+    /// kept, for no more than f of them fail. Where acceptors keep their votes on disk a replica must
+    /// not be counted for what a power failure takes from all replicas at once; until replicas write
+    /// snapshots, acceptors there forget nothing.
+    loses_state: bool,
     /// The highest round heard of.
     round: Round,
     reported: Slot,
     report_at: Instant,
+    alive_at: Instant,
+    read_batchers: Set<ReadBatcherId>,
     ask_clock_at: Instant,
     stale: u64,
     reads: u64,
@@ -181,9 +188,12 @@ impl Replica {
             turn: random.any() >> 1,
             catch_up: CatchUp::new(config.clone(), id, random),
             offer: None,
+            loses_state: !birth.keeps_records,
             round: Round(0),
             reported: Slot::ZERO,
             report_at: Instant::ZERO,
+            alive_at: Instant::ZERO,
+            read_batchers: config.all(kind::ReadBatcher),
             ask_clock_at: Instant::ZERO,
             stale: 0,
             reads: 0,
@@ -452,8 +462,14 @@ impl Replica {
     fn report(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         self.reported = self.executed;
         self.report_at = now + REPORT_IDLE;
-        let message = leader::In::Executed { from: self.id, executed: self.executed, round: self.round };
+        let kept = if self.loses_state { self.executed } else { Slot::ZERO };
+        let message = leader::In::Executed { from: self.id, executed: self.executed, kept, round: self.round };
         out.send(Envelope::ToLeaders(self.config.leaders(), message));
+        if self.alive_at <= now {
+            self.alive_at = now + REPORT_IDLE;
+            let message = read_batcher::In::ReplicaAlive { from: self.id };
+            out.send(Envelope::ToReadBatchers(self.read_batchers, message));
+        }
     }
 
     /// When the state machine next wants to be given the time.

@@ -41,7 +41,7 @@ pub struct ClientLane {
     batchers: Choice<BatcherId>,
     /// Writes of this burst, for a batcher.
     writes: BatchBuilder,
-    via: Option<BatcherId>,
+    via: Option<(BatcherId, Set<BatcherId>)>,
 }
 
 impl ClientLane {
@@ -77,7 +77,7 @@ impl ClientLane {
     fn write(&mut self, now: Instant, command: Command, via: Option<u8>, out: &mut Out<'_, Self>) {
         if let Some(silent) = via {
             self.batchers.silent(BatcherId(silent), now);
-            self.via = self.via.filter(|batcher| batcher.0 != silent);
+            self.via = self.via.filter(|(batcher, _)| batcher.0 != silent);
         }
         if self.via.is_none() {
             self.flush(out);
@@ -88,7 +88,7 @@ impl ClientLane {
                 let message = server::In::Execute { from: None, batch: Batch::one(&command) };
                 out.send(Envelope::ToServers(SERVER, message));
             }
-            Some(batcher) => {
+            Some((batcher, _)) => {
                 self.lane.sent_via(command.session, command.number, batcher.0);
                 self.writes.push(&command);
             }
@@ -96,11 +96,11 @@ impl ClientLane {
     }
 
     fn flush(&mut self, out: &mut Out<'_, Self>) {
-        if let Some(batcher) = self.via
+        if let Some((_, batchers)) = self.via
             && !self.writes.is_empty()
         {
             let message = batcher::In::Commands { commands: self.writes.take() };
-            out.send(Envelope::ToBatchers(Set::one(batcher), message));
+            out.send(Envelope::ToBatchers(batchers, message));
         }
     }
 }

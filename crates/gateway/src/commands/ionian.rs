@@ -1,0 +1,42 @@
+//! IONIAN: what Redis has no command for.
+
+use super::is;
+use crate::reply::Context;
+use bytes::Bytes;
+use ionian_kernel::client::ReadLevel;
+
+const HELP: &[&str] = &[
+    "IONIAN <subcommand> [<arg>]. Subcommands are:",
+    "CONSISTENCY -- Return the consistency level of this connection's reads.",
+    "CONSISTENCY LINEARIZABLE -- Reads see every write acknowledged before they began (the default).",
+    "CONSISTENCY SEQUENTIAL -- Reads see every write and read completed through this node.",
+    "CONSISTENCY EVENTUAL -- Reads see some earlier state, at once.",
+    "HELP -- Print this help.",
+];
+
+const LEVELS: [ReadLevel; 3] = [ReadLevel::Linearizable, ReadLevel::Sequential, ReadLevel::Eventual];
+
+pub(super) fn ionian(context: &mut Context<'_>, words: &[Bytes]) {
+    match &words[1..] {
+        [sub] if is(sub, "HELP") => context.help(HELP),
+        [sub] if is(sub, "CONSISTENCY") => context.bulk(level_name(context.client.level.get())),
+        [sub, name] if is(sub, "CONSISTENCY") => match LEVELS.iter().find(|level| is(name, level_name(**level))) {
+            Some(level) => {
+                context.client.level.set(*level);
+                context.ok();
+            }
+            None => context.error("ERR the consistency is one of linearizable, sequential, eventual"),
+        },
+        [sub, ..] if is(sub, "CONSISTENCY") => context.wrong_number("ionian|consistency"),
+        [sub, ..] => context.unknown_subcommand("IONIAN", sub),
+        [] => context.wrong_number("ionian"),
+    }
+}
+
+pub(super) fn level_name(level: ReadLevel) -> &'static str {
+    match level {
+        ReadLevel::Linearizable => "linearizable",
+        ReadLevel::Sequential => "sequential",
+        ReadLevel::Eventual => "eventual",
+    }
+}

@@ -1,0 +1,172 @@
+//! The commands that the gateway answers itself: those about the connection, the server and
+//! transactions. All others go to the state machine.
+
+mod client;
+mod config;
+mod connection;
+mod ionian;
+mod server;
+mod table;
+
+use crate::reply::Context;
+use bytes::Bytes;
+
+/// One of the gateway's own commands, with what COMMAND tells about it.
+pub(crate) struct Own {
+    pub(crate) name: &'static str,
+    /// As in Redis: the number of words, the name included; if negative, at least as many.
+    pub(crate) arity: i32,
+    pub(crate) flags: &'static [&'static str],
+    pub(crate) keys: [i32; 3],
+    pub(crate) run: Run,
+}
+
+/// How a command is executed.
+#[derive(Clone, Copy)]
+pub(crate) enum Run {
+    /// By this function, which touches nothing but the client's settings; MULTI queues it.
+    Plain(fn(&mut Context<'_>, &[Bytes])),
+    /// By the connection, as it changes what becomes of other commands.
+    Control(Control),
+}
+
+/// The commands that change what becomes of other commands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Control {
+    Multi,
+    Exec,
+    Discard,
+    Watch,
+    Unwatch,
+    Quit,
+    Reset,
+}
+
+impl Own {
+    /// Whether a command of so many words can be this one.
+    pub(crate) fn takes(&self, words: usize) -> bool {
+        let arity = self.arity.unsigned_abs() as usize;
+        words == arity || self.arity < 0 && words > arity
+    }
+}
+
+const fn own(name: &'static str, arity: i32, run: Run) -> Own {
+    Own { name, arity, flags: &["loading", "stale", "fast"], keys: [0; 3], run }
+}
+
+/// Sorted by name, for the search.
+pub(crate) const OWN: &[Own] = &[
+    own("auth", -2, Run::Plain(connection::auth)),
+    own("client", -2, Run::Plain(client::client)),
+    own("command", -1, Run::Plain(table::command)),
+    own("config", -2, Run::Plain(config::config)),
+    own("discard", 1, Run::Control(Control::Discard)),
+    own("echo", 2, Run::Plain(connection::echo)),
+    own("exec", 1, Run::Control(Control::Exec)),
+    own("hello", -1, Run::Plain(connection::hello)),
+    own("info", -1, Run::Plain(server::info)),
+    own("ionian", -2, Run::Plain(ionian::ionian)),
+    own("multi", 1, Run::Control(Control::Multi)),
+    own("ping", -1, Run::Plain(connection::ping)),
+    own("quit", -1, Run::Control(Control::Quit)),
+    own("reset", 1, Run::Control(Control::Reset)),
+    own("select", 2, Run::Plain(connection::select)),
+    own("time", 1, Run::Plain(server::time)),
+    own("unwatch", 1, Run::Control(Control::Unwatch)),
+    own("wait", 3, Run::Plain(server::wait)),
+    Own { keys: [1, -1, 1], ..own("watch", -2, Run::Control(Control::Watch)) },
+];
+
+/// The own command with this name, in any case.
+pub(crate) fn find(name: &[u8]) -> Option<&'static Own> {
+    let mut lower = [0; 8];
+    let lower = lower.get_mut(..name.len())?;
+    lower.copy_from_slice(name);
+    lower.make_ascii_lowercase();
+    let at = OWN.binary_search_by(|own| own.name.as_bytes().cmp(lower)).ok()?;
+    Some(&OWN[at])
+}
+
+/// Whether the word is this one, in any case.
+fn is(word: &[u8], name: &str) -> bool {
+    word.eq_ignore_ascii_case(name.as_bytes())
+}
+
+/// A whole number as Redis accepts it.
+fn number(word: &[u8]) -> Option<i64> {
+    let text = std::str::from_utf8(word).ok()?;
+    let value: i64 = text.parse().ok()?;
+    // Redis takes no plus sign and no zeros in front.
+    (value.to_string() == text).then_some(value)
+}
+
+const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
+const SYNTAX: &str = "ERR syntax error";
+
+/// Whether the whole of `text` matches a pattern of `*` and `?`, in any case. It comes back to the last
+/// `*` only, so a stranger's pattern takes at most the product of the lengths.
+fn matches(mut pattern: &[u8], text: &str) -> bool {
+    let mut text = text.as_bytes();
+    let mut retry = None;
+    loop {
+        match (pattern, text) {
+            ([b'*', rest @ ..], _) => {
+                retry = Some((rest, text));
+                pattern = rest;
+            }
+            ([], []) => return true,
+            ([wanted, rest @ ..], [byte, after @ ..]) if *wanted == b'?' || wanted.eq_ignore_ascii_case(byte) => {
+                (pattern, text) = (rest, after);
+            }
+            _ => match retry {
+                Some((rest, [_, after @ ..])) => {
+                    retry = Some((rest, after));
+                    (pattern, text) = (rest, after);
+                }
+                _ => return false,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_sorted_and_names_fit() {
+        assert!(OWN.is_sorted_by(|a, b| a.name < b.name));
+        for own in OWN {
+            assert!(find(own.name.to_uppercase().as_bytes()).is_some_and(|found| found.name == own.name));
+            assert!(!ionian_machines::kv::knows(own.name.as_bytes()), "{} is answered twice", own.name);
+        }
+        assert!(find(b"").is_none() && find(b"get").is_none() && find(b"a long name").is_none());
+    }
+
+    #[test]
+    fn patterns() {
+        for (pattern, text, expected) in [
+            ("save", "save", true),
+            ("SAVE", "save", true),
+            ("*", "", true),
+            ("max*y", "maxmemory", true),
+            ("max*y", "maxmemory-policy", true),
+            ("max*mory", "maxmemory-policy", false),
+            ("?ave", "save", true),
+            ("sav", "save", false),
+            ("save?", "save", false),
+            ("", "save", false),
+            ("a*a*a*b", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", false),
+        ] {
+            assert_eq!(matches(pattern.as_bytes(), text), expected, "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn numbers() {
+        assert_eq!(number(b"-17"), Some(-17));
+        for wrong in ["", "+1", "01", "1 ", "x", "9223372036854775808"] {
+            assert_eq!(number(wrong.as_bytes()), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! INFO, TIME, WAIT.
+
+use super::{NOT_AN_INTEGER, number};
+use crate::info::InfoWriter;
+use crate::reply::Context;
+use bytes::Bytes;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+pub(super) fn info(context: &mut Context<'_>, words: &[Bytes]) {
+    let mut info = InfoWriter::new(words[1..].iter().map(|section| &section[..]));
+    context.host.write_info(&mut info);
+    context.verbatim(&info.finish());
+}
+
+/// The clock of the gateway's machine, not the time that leaders stamp into the log.
+pub(super) fn time(context: &mut Context<'_>, _: &[Bytes]) {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    context.array(2);
+    context.bulk(now.as_secs().to_string());
+    context.bulk(now.subsec_micros().to_string());
+}
+
+/// Every write that was acknowledged is already replicated, so there is nothing to wait for: the answer
+/// is on how many further machines it is, which depends on the deployment alone.
+pub(super) fn wait(context: &mut Context<'_>, words: &[Bytes]) {
+    match (number(&words[1]), number(&words[2])) {
+        (Some(_), Some(timeout)) if timeout < 0 => context.error("ERR timeout is negative"),
+        (Some(_), Some(_)) => context.integer(i64::from(context.host.limits.copies)),
+        (None, _) => context.error(NOT_AN_INTEGER),
+        (_, None) => context.error("ERR timeout is not an integer or out of range"),
+    }
+}

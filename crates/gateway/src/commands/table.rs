@@ -1,0 +1,125 @@
+//! COMMAND: which commands there are, the gateway's own and the state machine's.
+
+use super::{OWN, SYNTAX, is, matches};
+use crate::reply::Context;
+use bytes::Bytes;
+use ionian_machines::kv;
+
+const HELP: &[&str] = &[
+    "COMMAND <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "(no subcommand) -- Return details about all commands.",
+    "COUNT -- Return the total number of commands.",
+    "DOCS [<command-name> ...] -- Return documentation about commands.",
+    "GETKEYS <full-command> -- Return the keys from a full command.",
+    "INFO [<command-name> ...] -- Return details about commands.",
+    "LIST [FILTERBY (PATTERN <pattern>|MODULE <name>|ACLCAT <category>)] -- Return command names.",
+];
+
+/// What is told about a command, whoever answers it.
+#[derive(Clone, Copy)]
+struct Entry {
+    name: &'static str,
+    arity: i32,
+    flags: &'static [&'static str],
+    keys: [i32; 3],
+}
+
+pub(super) fn command(context: &mut Context<'_>, words: &[Bytes]) {
+    let Some(sub) = words.get(1) else {
+        context.array(entries().count());
+        return entries().for_each(|entry| describe(context, entry));
+    };
+    let rest = &words[2..];
+    match &*sub.to_ascii_lowercase() {
+        b"count" if rest.is_empty() => context.integer(entries().count() as i64),
+        b"count" => context.wrong_number("command|count"),
+        b"docs" => docs(context, rest),
+        b"getkeys" if rest.len() < 2 => context.wrong_number("command|getkeys"),
+        b"getkeys" => get_keys(context, rest),
+        b"help" => context.help(HELP),
+        b"info" if rest.is_empty() => command(context, &words[..1]),
+        b"info" => {
+            context.array(rest.len());
+            for name in rest {
+                match find(name) {
+                    Some(entry) => describe(context, entry),
+                    None => context.null(),
+                }
+            }
+        }
+        b"list" => list(context, rest),
+        _ => context.unknown_subcommand("COMMAND", sub),
+    }
+}
+
+fn entries() -> impl Iterator<Item = Entry> {
+    let own = OWN.iter().map(|own| Entry { name: own.name, arity: own.arity, flags: own.flags, keys: own.keys });
+    own.chain(kv::command_table().iter().map(|info| Entry {
+        name: info.name,
+        arity: info.arity,
+        flags: info.flags,
+        keys: [info.first_key, info.last_key, info.step],
+    }))
+}
+
+fn find(name: &[u8]) -> Option<Entry> {
+    entries().find(|entry| is(name, entry.name))
+}
+
+/// The ten elements of Redis 7; the last four (categories, tips, key specifications, subcommands) are
+/// left empty.
+fn describe(context: &mut Context<'_>, entry: Entry) {
+    context.array(10);
+    context.bulk(entry.name);
+    context.integer(i64::from(entry.arity));
+    context.set(entry.flags.len());
+    entry.flags.iter().for_each(|flag| context.simple(flag));
+    entry.keys.iter().for_each(|&key| context.integer(i64::from(key)));
+    context.set(0);
+    (0..3).for_each(|_| context.array(0));
+}
+
+fn docs(context: &mut Context<'_>, names: &[Bytes]) {
+    let found: Vec<_> =
+        if names.is_empty() { entries().collect() } else { names.iter().filter_map(|name| find(name)).collect() };
+    context.map(found.len());
+    for entry in found {
+        context.bulk(entry.name);
+        context.map(2);
+        context.bulk("summary");
+        context.bulk(if entry.name == "ionian" { "See IONIAN HELP" } else { "As in Redis 7" });
+        context.bulk("group");
+        context.bulk("generic");
+    }
+}
+
+fn list(context: &mut Context<'_>, words: &[Bytes]) {
+    let pattern = match words {
+        [] => &b"*"[..],
+        [filter, kind, pattern] if is(filter, "FILTERBY") && is(kind, "PATTERN") => pattern,
+        // There are no modules and no categories, so nothing is in one.
+        [filter, kind, _] if is(filter, "FILTERBY") && (is(kind, "MODULE") || is(kind, "ACLCAT")) => b"",
+        _ => return context.error(SYNTAX),
+    };
+    let found: Vec<_> = entries().filter(|entry| matches(pattern, entry.name)).collect();
+    context.array(found.len());
+    found.iter().for_each(|entry| context.bulk(entry.name));
+}
+
+fn get_keys(context: &mut Context<'_>, words: &[Bytes]) {
+    let Some(entry) = find(&words[0]) else {
+        return context.error("ERR Invalid command specified");
+    };
+    let [first, last, step] = entry.keys;
+    let arity = entry.arity.unsigned_abs() as usize;
+    if first == 0 {
+        return context.error("ERR The command has no key arguments");
+    }
+    if words.len() < arity || entry.arity > 0 && words.len() > arity {
+        return context.error("ERR Invalid number of arguments specified for command");
+    }
+    let end = if last < 0 { (words.len() as i64 + i64::from(last)) as usize } else { last as usize };
+    let keys: Vec<_> = (first as usize..=end).step_by(step.max(1) as usize).filter_map(|at| words.get(at)).collect();
+    context.array(keys.len());
+    keys.iter().for_each(|key| context.bulk(key));
+}

@@ -1,0 +1,160 @@
+//! What the connections of one gateway share: limits, counters, and the list of clients.
+
+use crate::info::InfoWriter;
+use crate::limits::Limits;
+use bytes::Bytes;
+use ionian_kernel::client::ReadLevel;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Instant;
+
+/// The version of Redis whose answers the gateway gives. Clients decide by it what they may ask for.
+pub(crate) const REDIS_VERSION: &str = "7.0.15";
+
+type Info = Box<dyn Fn(&mut InfoWriter)>;
+
+/// What the connections of one gateway share.
+pub struct Host {
+    pub(crate) limits: Limits,
+    pub(crate) stats: Stats,
+    pub(crate) started: Instant,
+    /// Where clients connect; empty as long as the gateway listens nowhere.
+    pub(crate) listening: RefCell<String>,
+    info: Info,
+    clients: RefCell<BTreeMap<u64, Rc<Client>>>,
+    next_id: Cell<u64>,
+}
+
+/// Counters of one gateway; they only grow.
+#[derive(Debug, Default)]
+pub(crate) struct Stats {
+    pub(crate) connections: Cell<u64>,
+    pub(crate) connections_rejected: Cell<u64>,
+    pub(crate) commands: Cell<u64>,
+    pub(crate) compounds: Cell<u64>,
+    pub(crate) compounds_refused: Cell<u64>,
+    pub(crate) deadlines_passed: Cell<u64>,
+    pub(crate) bytes_in: Cell<u64>,
+    pub(crate) bytes_out: Cell<u64>,
+    pub(crate) protocol_errors: Cell<u64>,
+}
+
+impl Stats {
+    /// Calls `each` with every counter and its name in INFO.
+    pub(crate) fn for_each(&self, mut each: impl FnMut(&'static str, u64)) {
+        each("total_connections_received", self.connections.get());
+        each("rejected_connections", self.connections_rejected.get());
+        each("total_commands_processed", self.commands.get());
+        each("total_net_input_bytes", self.bytes_in.get());
+        each("total_net_output_bytes", self.bytes_out.get());
+        each("protocol_errors", self.protocol_errors.get());
+        each("compounds", self.compounds.get());
+        each("compounds_refused", self.compounds_refused.get());
+        each("deadlines_passed", self.deadlines_passed.get());
+    }
+}
+
+/// Adds to a counter.
+pub(crate) fn count(counter: &Cell<u64>, by: u64) {
+    counter.set(counter.get().wrapping_add(by));
+}
+
+/// What is known of one connection and of how it wants to be answered.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) id: u64,
+    pub(crate) address: String,
+    pub(crate) local_address: String,
+    pub(crate) since: Instant,
+    pub(crate) name: RefCell<Bytes>,
+    pub(crate) library: RefCell<Bytes>,
+    pub(crate) library_version: RefCell<Bytes>,
+    pub(crate) resp3: Cell<bool>,
+    /// The level of the reads that are sent on their own.
+    pub(crate) level: Cell<ReadLevel>,
+    /// Commands that MULTI has queued, if it is open.
+    pub(crate) queued: Cell<Option<usize>>,
+    pub(crate) watched: Cell<usize>,
+    pub(crate) commands: Cell<u64>,
+}
+
+impl Host {
+    /// A host for connections. `info` adds the node's own sections to INFO.
+    pub fn new(limits: Limits, info: Box<dyn Fn(&mut InfoWriter)>) -> Rc<Host> {
+        Rc::new(Host {
+            limits,
+            stats: Stats::default(),
+            started: Instant::now(),
+            listening: RefCell::default(),
+            info,
+            clients: RefCell::default(),
+            next_id: Cell::new(1),
+        })
+    }
+
+    /// Enters a new connection into the list.
+    pub(crate) fn connect(&self, address: String, local_address: String) -> Rc<Client> {
+        let client = Rc::new(Client {
+            id: self.next_id.replace(self.next_id.get() + 1),
+            address,
+            local_address,
+            since: Instant::now(),
+            name: RefCell::default(),
+            library: RefCell::default(),
+            library_version: RefCell::default(),
+            resp3: Cell::new(false),
+            level: Cell::new(ReadLevel::default()),
+            queued: Cell::new(None),
+            watched: Cell::new(0),
+            commands: Cell::new(0),
+        });
+        count(&self.stats.connections, 1);
+        self.clients.borrow_mut().insert(client.id, client.clone());
+        client
+    }
+
+    pub(crate) fn disconnect(&self, client: &Client) {
+        self.clients.borrow_mut().remove(&client.id);
+    }
+
+    /// Calls `each` for every connection, the oldest first.
+    pub(crate) fn for_each_client(&self, mut each: impl FnMut(&Client)) {
+        self.clients.borrow().values().for_each(|client| each(client));
+    }
+
+    /// Writes the gateway's sections of INFO, then the node's.
+    pub(crate) fn write_info(&self, info: &mut InfoWriter) {
+        let uptime = self.started.elapsed().as_secs();
+        info.section("Server")
+            .field("redis_version", REDIS_VERSION)
+            .field("redis_mode", "standalone")
+            .field("ionian_version", env!("CARGO_PKG_VERSION"))
+            .field("os", std::env::consts::OS)
+            .field("arch_bits", usize::BITS)
+            .field("process_id", std::process::id());
+        if let Some((_, port)) = self.listening.borrow().rsplit_once(':') {
+            info.field("tcp_port", port);
+        }
+        info.field("uptime_in_seconds", uptime).field("uptime_in_days", uptime / 86_400);
+        info.section("Clients")
+            .field("connected_clients", self.clients.borrow().len())
+            .field("maxclients", self.limits.connections);
+        // What a client waits for before it sends commands.
+        info.section("Persistence").field("loading", 0);
+        info.section("Stats");
+        self.stats.for_each(|name, value| {
+            info.field(name, value);
+        });
+        (self.info)(info);
+    }
+}
+
+impl Client {
+    /// Back to how the connection began, as RESET asks for.
+    pub(crate) fn reset(&self) {
+        self.name.take();
+        self.resp3.set(false);
+        self.level.set(ReadLevel::default());
+    }
+}

@@ -1,0 +1,51 @@
+//! The text of INFO: `# Section` and lines of `key:value`.
+
+use std::fmt::{Display, Write};
+
+/// Gathers the sections that the client asked for. The fields of other sections go nowhere.
+#[derive(Debug)]
+pub struct InfoWriter {
+    text: String,
+    /// In lower case; none means all.
+    wanted: Vec<String>,
+    in_wanted: bool,
+}
+
+impl InfoWriter {
+    /// A writer for the sections named by a client; for all of them if it names none, `all`, `default`
+    /// or `everything`.
+    pub fn new<'a>(sections: impl Iterator<Item = &'a [u8]>) -> InfoWriter {
+        let mut wanted: Vec<_> = sections.map(|name| String::from_utf8_lossy(name).to_lowercase()).collect();
+        if wanted.iter().any(|name| matches!(name.as_str(), "all" | "default" | "everything")) {
+            wanted.clear();
+        }
+        InfoWriter { text: String::new(), wanted, in_wanted: false }
+    }
+
+    /// Begins a section.
+    pub fn section(&mut self, name: &str) -> &mut Self {
+        self.in_wanted = self.wanted.is_empty() || self.wanted.iter().any(|wanted| wanted.eq_ignore_ascii_case(name));
+        if self.in_wanted {
+            let gap = if self.text.is_empty() { "" } else { "\r\n" };
+            self.push(format_args!("{gap}# {name}\r\n"));
+        }
+        self
+    }
+
+    /// Adds a line to the section that was begun last.
+    pub fn field(&mut self, key: &str, value: impl Display) -> &mut Self {
+        if self.in_wanted {
+            self.push(format_args!("{key}:{value}\r\n"));
+        }
+        self
+    }
+
+    /// All that was written.
+    pub fn finish(self) -> String {
+        self.text
+    }
+
+    fn push(&mut self, text: std::fmt::Arguments<'_>) {
+        self.text.write_fmt(text).expect("a string takes any text");
+    }
+}

@@ -1,0 +1,60 @@
+//! What a connection may use, and what happens at each limit.
+
+use std::time::Duration;
+
+/// Limits of the gateway. Whatever a client sends, its connection keeps no more than these allow.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Open connections; one more is told `max number of clients reached` and closed.
+    pub connections: usize,
+    /// Words of one command, its name included; more are a protocol error.
+    pub args: usize,
+    /// Bytes of one word, and of all words of one command together; more are a protocol error. Keep it
+    /// at `payload_bytes` of the kernel's `LaneLimits` or below: nothing larger can be carried.
+    pub bulk_bytes: usize,
+    /// Bytes of one line: of an inline command, or of the head of an array or a bulk string.
+    pub inline_bytes: usize,
+    /// Commands that travel as one compound.
+    pub compound_commands: usize,
+    /// Bytes that travel as one compound, unless one command alone is larger.
+    pub compound_bytes: usize,
+    /// Commands that MULTI queues; one more is refused and makes EXEC fail.
+    pub transaction_commands: usize,
+    /// Bytes of the commands that MULTI queues, and of the replies that the gateway keeps for EXEC.
+    pub transaction_bytes: usize,
+    /// Keys that a connection watches at once.
+    pub watched_keys: usize,
+    /// Bytes of replies waiting for a slow reader at which the gateway stops reading its commands.
+    pub output_bytes_soft: usize,
+    /// Bytes of replies waiting for a slow reader at which its connection is closed.
+    pub output_bytes_hard: usize,
+    /// How long to wait for the answer to a compound. It is a safety net: the client lane answers
+    /// within its own patience, which is to be shorter.
+    pub deadline: Duration,
+    /// What WAIT answers: on how many machines besides one a write is safe when it is acknowledged.
+    /// For majorities this is `f`.
+    pub copies: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            connections: 10_000,
+            args: 65_536,
+            bulk_bytes: 8 << 20,
+            inline_bytes: 64 << 10,
+            // More gain nothing: at 16 commands to a compound its fixed cost is already a small part.
+            compound_commands: 1024,
+            compound_bytes: 1 << 20,
+            transaction_commands: 65_536,
+            transaction_bytes: 8 << 20,
+            watched_keys: 65_536,
+            // Two reads' worth of large replies: enough to keep a fast reader's socket full.
+            output_bytes_soft: 1 << 20,
+            output_bytes_hard: 256 << 20,
+            // The default patience of `LaneLimits`, and a second.
+            deadline: Duration::from_secs(6),
+            copies: 1,
+        }
+    }
+}

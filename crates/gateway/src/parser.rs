@@ -1,0 +1,230 @@
+//! From bytes to the words of commands: RESP multibulk requests and inline commands.
+//!
+//! The parser keeps its place between reads, so every byte is looked at once however the bytes are cut
+//! into pieces. The crate `redis-protocol` starts over with every piece and tells nothing about what it
+//! has found so far: an MSET of 65,535 words takes it 5 ms in one piece, 295 ms in TCP segments of
+//! 1448 bytes and 6.5 s in pieces of 64. It also reserves memory by a stranger's count, accepts frames
+//! that are no requests, and has errors of its own; guarding it against all this means finding the
+//! words first. So it serves here as the second opinion of the tests.
+
+use crate::inline;
+use crate::limits::Limits;
+use bytes::{Buf, Bytes};
+use std::fmt;
+
+/// Where in a request the next byte belongs.
+#[derive(Clone, Copy, Debug)]
+enum Stage {
+    /// At the head of a request.
+    Start,
+    /// Inside of the line that announces the next word; so many words are missing.
+    Head { missing: usize },
+    /// Inside of a word of `len` bytes.
+    Word { missing: usize, len: usize },
+}
+
+/// Why a connection cannot go on. `Display` is the text of the error reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProtocolError {
+    /// A line without an end, where the head of an array is expected.
+    TooBigCount,
+    /// A line without an end, where the head of a word is expected.
+    TooBigBulkCount,
+    /// `*N` with an N that is no number or above the limit.
+    InvalidMultibulkLength,
+    /// `$N` with an N that is no number, or above the limit.
+    InvalidBulkLength,
+    /// Something other than `$N` where a word begins.
+    ExpectedDollar(u8),
+    /// An inline command without an end.
+    TooBigInline,
+    /// An inline command with a quote that is never closed.
+    UnbalancedQuotes,
+}
+
+impl fmt::Display for ProtocolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ERR Protocol error: ")?;
+        match self {
+            ProtocolError::TooBigCount => f.write_str("too big mbulk count string"),
+            ProtocolError::TooBigBulkCount => f.write_str("too big bulk count string"),
+            ProtocolError::InvalidMultibulkLength => f.write_str("invalid multibulk length"),
+            ProtocolError::InvalidBulkLength => f.write_str("invalid bulk length"),
+            // A control character must not end the error line.
+            ProtocolError::ExpectedDollar(got @ b' '..=b'~') => write!(f, "expected '$', got '{}'", *got as char),
+            ProtocolError::ExpectedDollar(_) => f.write_str("expected '$', got ' '"),
+            ProtocolError::TooBigInline => f.write_str("too big inline request"),
+            ProtocolError::UnbalancedQuotes => f.write_str("unbalanced quotes in request"),
+        }
+    }
+}
+
+/// The incremental parser of one connection.
+#[derive(Debug)]
+pub struct Parser {
+    stage: Stage,
+    /// The words of the current command, complete ones only.
+    words: Vec<Bytes>,
+    /// Bytes of all `words` and of the one that is announced.
+    bytes: usize,
+    /// The beginning of a line or word that continues in the next piece.
+    partial: Vec<u8>,
+}
+
+impl Default for Parser {
+    fn default() -> Self {
+        Parser { stage: Stage::Start, words: Vec::new(), bytes: 0, partial: Vec::new() }
+    }
+}
+
+impl Parser {
+    /// Takes from the front of `input` what belongs to the next command. True when it is complete: its
+    /// words, of which there is at least one, are in [`words`](Self::words) until the next call. False
+    /// when all input is used up.
+    ///
+    /// # Errors
+    /// The client does not speak the protocol; there is no way to find the next command.
+    pub fn next(&mut self, input: &mut Bytes, limits: &Limits) -> Result<bool, ProtocolError> {
+        if matches!(self.stage, Stage::Start) {
+            self.words.clear();
+            self.bytes = 0;
+        }
+        loop {
+            let complete = match self.stage {
+                Stage::Word { missing, len } => match self.take_word(input, len) {
+                    None => return Ok(false),
+                    Some(word) => {
+                        self.words.push(word);
+                        missing == 1 || {
+                            self.stage = Stage::Head { missing: missing - 1 };
+                            false
+                        }
+                    }
+                },
+                Stage::Start | Stage::Head { .. } => match self.on_line_end(input, limits)? {
+                    None => return Ok(false),
+                    Some(complete) => complete,
+                },
+            };
+            if complete {
+                self.stage = Stage::Start;
+                return Ok(true);
+            }
+        }
+    }
+
+    /// The words of the command that [`next`](Self::next) completed.
+    pub fn words(&self) -> &[Bytes] {
+        &self.words
+    }
+
+    /// Hands out the words and the memory of their list; [`put_words`](Self::put_words) gives it back.
+    pub(crate) fn take_words(&mut self) -> Vec<Bytes> {
+        std::mem::take(&mut self.words)
+    }
+
+    /// Takes the list back, with its words if the command has to be looked at again.
+    pub(crate) fn put_words(&mut self, words: Vec<Bytes>) {
+        // A command of very many words does not keep its memory for as long as the connection lives.
+        self.words = if words.is_empty() && words.capacity() > 1024 { Vec::new() } else { words };
+    }
+
+    /// Acts upon a whole line, its end included; true if it is a command by itself.
+    fn on_line(&mut self, line: &[u8], limits: &Limits) -> Result<bool, ProtocolError> {
+        match self.stage {
+            Stage::Head { missing } => {
+                let len = self.word_len(line, limits)?;
+                self.stage = Stage::Word { missing, len };
+                Ok(false)
+            }
+            _ if line[0] == b'*' => {
+                let count = number(line).ok_or(ProtocolError::InvalidMultibulkLength)?;
+                if count > limits.args as i64 {
+                    return Err(ProtocolError::InvalidMultibulkLength);
+                }
+                // Zero and below ask for nothing and get nothing, as in Redis.
+                if count > 0 {
+                    self.stage = Stage::Head { missing: count as usize };
+                }
+                Ok(false)
+            }
+            _ => {
+                let line = line.strip_suffix(b"\n").unwrap_or(line);
+                let line = line.strip_suffix(b"\r").unwrap_or(line);
+                inline::split(line, &mut self.words).ok_or(ProtocolError::UnbalancedQuotes)?;
+                Ok(!self.words.is_empty())
+            }
+        }
+    }
+
+    fn word_len(&mut self, line: &[u8], limits: &Limits) -> Result<usize, ProtocolError> {
+        if line[0] != b'$' {
+            return Err(ProtocolError::ExpectedDollar(line[0]));
+        }
+        let len = number(line).and_then(|len| usize::try_from(len).ok()).ok_or(ProtocolError::InvalidBulkLength)?;
+        self.bytes = self.bytes.saturating_add(len);
+        if self.bytes > limits.bulk_bytes { Err(ProtocolError::InvalidBulkLength) } else { Ok(len) }
+    }
+
+    /// The next word, which is `len` bytes and a line end. Like Redis, the line end is not looked at.
+    fn take_word(&mut self, input: &mut Bytes, len: usize) -> Option<Bytes> {
+        let whole = len + 2;
+        if self.partial.is_empty() && input.len() >= whole {
+            let word = input.split_to(len);
+            input.advance(2);
+            return Some(word);
+        }
+        // The memory grows with what has arrived, not with what was announced.
+        let take = input.len().min(whole - self.partial.len());
+        self.partial.extend_from_slice(&input[..take]);
+        input.advance(take);
+        if self.partial.len() < whole {
+            return None;
+        }
+        let mut word = std::mem::take(&mut self.partial);
+        word.truncate(len);
+        Some(Bytes::from(word))
+    }
+
+    /// Acts upon the next line; `None` if the input has no end of a line.
+    fn on_line_end(&mut self, input: &mut Bytes, limits: &Limits) -> Result<Option<bool>, ProtocolError> {
+        let end = input.iter().position(|&byte| byte == b'\n');
+        let len = end.map_or(input.len(), |end| end + 1);
+        if self.partial.len() + len > limits.inline_bytes {
+            let first = self.partial.first().or(input.first());
+            return Err(match (self.stage, first) {
+                (Stage::Head { .. }, _) => ProtocolError::TooBigBulkCount,
+                (_, Some(b'*')) => ProtocolError::TooBigCount,
+                _ => ProtocolError::TooBigInline,
+            });
+        }
+        let complete = if end.is_some() && self.partial.is_empty() {
+            Some(self.on_line(&input[..len], limits)?)
+        } else {
+            self.partial.extend_from_slice(&input[..len]);
+            let line = end.map(|_| std::mem::take(&mut self.partial));
+            line.map(|line| self.on_line(&line, limits)).transpose()?
+        };
+        input.advance(len);
+        Ok(complete)
+    }
+}
+
+/// The number after the first byte of a line that ends with `\r\n`, written as Redis accepts it: no
+/// plus sign, no zeros in front.
+fn number(line: &[u8]) -> Option<i64> {
+    let digits = line.get(1..)?.strip_suffix(b"\r\n")?;
+    let (negative, magnitude) = match digits {
+        [b'-', rest @ ..] => (true, rest),
+        rest => (false, rest),
+    };
+    match magnitude {
+        b"0" if !negative => return Some(0),
+        [b'1'..=b'9', ..] if magnitude.len() <= 18 => {}
+        _ => return None,
+    }
+    let value = magnitude
+        .iter()
+        .try_fold(0i64, |value, digit| digit.is_ascii_digit().then(|| value * 10 + i64::from(digit - b'0')))?;
+    Some(if negative { -value } else { value })
+}

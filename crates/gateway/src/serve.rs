@@ -1,0 +1,308 @@
+//! Sockets: the thin shell around [`Connection`]. All of it runs on one thread, the node's event loop.
+//!
+//! ```text
+//! task of a connection: readable -> receive -> submit(request)      (wakes the node's loop)
+//! the node's loop:      on_reply, on_reply, ... flush -> one write a connection, submit(request)
+//! ```
+//!
+//! No borrow of the slots is held while `submit` is called.
+
+use crate::connection::Connection;
+use crate::host::{Host, count};
+use crate::info::InfoWriter;
+use crate::limits::Limits;
+use crate::slots::{Open, Slots};
+use bytes::Bytes;
+use ionian_kernel::client::{Refusal, Reply, Request};
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::io::{self, Write};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::tcp::OwnedReadHalf;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+/// As much as is read at once: a pipeline of a thousand short commands, or a piece of a large value.
+const READ_BYTES: usize = 64 << 10;
+
+/// So many reads of one connection in a row; then others get their turn.
+const READS_PER_TURN: usize = 4;
+
+/// In so many steps the deadline is counted; it is met to within one of them.
+const TICKS_PER_DEADLINE: u32 = 8;
+
+/// How long to wait when no connection can be accepted, for want of file descriptors say.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// The Redis protocol front of a node. Clones are handles of the same gateway.
+#[derive(Clone)]
+pub struct Gateway {
+    inner: Rc<Inner>,
+}
+
+struct Inner {
+    host: Rc<Host>,
+    submit: Box<dyn Fn(Request)>,
+    slots: RefCell<Slots>,
+    /// Connections that have got replies since the last flush.
+    dirty: RefCell<Vec<u32>>,
+    /// Where sockets are read into, one after the other.
+    scratch: RefCell<Box<[u8]>>,
+    tick: Cell<u32>,
+    timer_runs: Cell<bool>,
+}
+
+impl Gateway {
+    /// A gateway that hands its requests to `submit`, which is to queue them and to wake the node's loop.
+    /// `info` adds the node's sections to INFO; it must not call the gateway.
+    pub fn new(limits: Limits, info: Box<dyn Fn(&mut InfoWriter)>, submit: Box<dyn Fn(Request)>) -> Gateway {
+        Gateway {
+            inner: Rc::new(Inner {
+                host: Host::new(limits, info),
+                submit,
+                slots: RefCell::default(),
+                dirty: RefCell::default(),
+                scratch: RefCell::new(vec![0; READ_BYTES].into()),
+                tick: Cell::new(0),
+                timer_runs: Cell::new(false),
+            }),
+        }
+    }
+
+    /// Accepts clients until the task is aborted. To be called inside of a tokio `LocalSet`.
+    pub fn serve(&self, listener: TcpListener) -> JoinHandle<()> {
+        if let Ok(address) = listener.local_addr() {
+            self.inner.host.listening.replace(address.to_string());
+        }
+        let inner = self.inner.clone();
+        tokio::task::spawn_local(async move {
+            loop {
+                match listener.accept().await {
+                    Ok((stream, _)) => inner.clone().accept(stream),
+                    Err(error) => {
+                        tracing::warn!(%error, "cannot accept a client");
+                        tokio::time::sleep(ACCEPT_PAUSE).await;
+                    }
+                }
+            }
+        })
+    }
+
+    /// Takes the reply to a request, in the node's loop; [`flush`](Self::flush) is to follow at the end
+    /// of the burst. A reply that nobody waits for any more is dropped. Nothing is submitted here.
+    pub fn on_reply(&self, reply: Reply) {
+        let mut slots = self.inner.slots.borrow_mut();
+        let Some((index, open)) = slots.waiting_for(reply.token) else { return };
+        open.connection.on_reply(reply.outcome);
+        if !std::mem::replace(&mut open.dirty, true) {
+            self.inner.dirty.borrow_mut().push(index);
+        }
+    }
+
+    /// Writes what the replies since the last call amount to, each connection once, and submits the
+    /// commands that have waited for them.
+    pub fn flush(&self) {
+        self.inner.clone().flush();
+    }
+
+    /// Calls `each` with every counter of the gateway and its name, for the node's metrics.
+    pub fn for_each_counter(&self, each: impl FnMut(&'static str, u64)) {
+        self.inner.host.stats.for_each(each);
+    }
+
+    /// Open connections.
+    pub fn connections(&self) -> usize {
+        self.inner.slots.borrow().len()
+    }
+}
+
+impl Inner {
+    fn accept(self: Rc<Self>, stream: TcpStream) {
+        if self.slots.borrow().len() >= self.host.limits.connections {
+            count(&self.host.stats.connections_rejected, 1);
+            // Non-blocking, and the buffer of a new socket has room.
+            let _ =
+                stream.into_std().and_then(|mut stream| stream.write_all(b"-ERR max number of clients reached\r\n"));
+            return;
+        }
+        // Replies are written whole; to hold them back for more to come would only delay them.
+        let _ = stream.set_nodelay(true);
+        let text = |address: io::Result<std::net::SocketAddr>| address.map_or(String::new(), |at| at.to_string());
+        let connection = Connection::new(&self.host, text(stream.peer_addr()), text(stream.local_addr()));
+        let (mut input, socket) = stream.into_split();
+        let index = self.slots.borrow_mut().insert(Open {
+            connection,
+            socket,
+            waker: None,
+            awaits_input: false,
+            awaits_output: false,
+            dirty: false,
+            since_tick: 0,
+        });
+        tokio::task::spawn_local(async move {
+            poll_fn(|context| self.clone().poll(index, &mut input, context)).await;
+            drop(self.slots.borrow_mut().remove(index));
+        });
+    }
+
+    /// The task of a connection: reads while input is wanted, writes what a flush could not. Ready when
+    /// the connection is to be closed.
+    fn poll(self: Rc<Self>, index: u32, input: &mut OwnedReadHalf, context: &mut Context<'_>) -> Poll<()> {
+        for _ in 0..READS_PER_TURN {
+            match self.poll_output(index, context) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(_)) => return Poll::Ready(()),
+                Poll::Pending => {}
+            }
+            let mut slots = self.slots.borrow_mut();
+            let Some(open) = slots.get(index) else { return Poll::Ready(()) };
+            if open.connection.is_closed() {
+                return Poll::Ready(());
+            }
+            open.awaits_output = !open.connection.output().is_empty();
+            open.awaits_input = open.connection.wants_input();
+            if !open.waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
+                open.waker = Some(context.waker().clone());
+            }
+            if !open.awaits_input {
+                return Poll::Pending;
+            }
+            let mut scratch = self.scratch.borrow_mut();
+            let mut buffer = ReadBuf::new(&mut scratch);
+            match Pin::new(&mut *input).poll_read(context, &mut buffer) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Err(_)) => return Poll::Ready(()),
+                Poll::Ready(Ok(())) if buffer.filled().is_empty() => open.connection.end_input(),
+                // Copied into memory of its exact size: an idle connection holds no buffer, and words
+                // that are kept for longer keep no more alive than came with them.
+                Poll::Ready(Ok(())) => open.connection.receive(Bytes::copy_from_slice(buffer.filled())),
+            }
+            drop((scratch, slots));
+            self.clone().settle(index);
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Writes until everything is written, and asks to be woken when the socket takes more.
+    fn poll_output(self: &Rc<Self>, index: u32, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            let mut slots = self.slots.borrow_mut();
+            let Some(open) = slots.get(index) else { return Poll::Ready(Ok(())) };
+            if open.connection.output().is_empty() {
+                return Poll::Ready(Ok(()));
+            }
+            let sent = match Pin::new(&mut open.socket).poll_write(context, open.connection.output()) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(sent) => sent?,
+            };
+            open.connection.on_sent(sent);
+            drop(slots);
+            // Input may have waited for the output to be taken.
+            self.clone().settle(index);
+        }
+    }
+
+    /// After input or replies: lets the connection go on, writes its output and submits its request.
+    fn settle(self: Rc<Self>, index: u32) {
+        let request = {
+            let mut slots = self.slots.borrow_mut();
+            let Some(open) = slots.get(index) else { return };
+            open.dirty = false;
+            open.go_on();
+            let request = open.connection.take_request();
+            if request.is_some() {
+                open.since_tick = self.tick.get();
+            }
+            request.map(|(operation, payload)| Request { token: slots.next_token(index), operation, payload })
+        };
+        if let Some(request) = request {
+            self.clone().start_timer();
+            (self.submit)(request);
+        }
+    }
+
+    fn flush(self: Rc<Self>) {
+        loop {
+            let mut dirty = std::mem::take(&mut *self.dirty.borrow_mut());
+            if dirty.is_empty() {
+                return;
+            }
+            dirty.drain(..).for_each(|index| self.clone().settle(index));
+            // Back for the next burst, unless `submit` answered at once and made a new list.
+            let mut list = self.dirty.borrow_mut();
+            if list.is_empty() {
+                *list = dirty;
+                return;
+            }
+        }
+    }
+
+    /// The deadlines of all connections: one coarse timer, which runs only while something is in flight.
+    fn start_timer(self: Rc<Self>) {
+        if self.timer_runs.replace(true) {
+            return;
+        }
+        tokio::task::spawn_local(async move {
+            let period = self.host.limits.deadline / TICKS_PER_DEADLINE;
+            while self.timer_runs.get() {
+                tokio::time::sleep(period.max(Duration::from_millis(1))).await;
+                self.clone().on_tick();
+            }
+        });
+    }
+
+    fn on_tick(self: Rc<Self>) {
+        let now = self.tick.get().wrapping_add(1);
+        self.tick.set(now);
+        let mut any_in_flight = false;
+        {
+            let mut slots = self.slots.borrow_mut();
+            let indices: Vec<u32> = slots.open().collect();
+            for index in indices {
+                let Some(open) = slots.get(index).filter(|open| open.connection.is_in_flight()) else { continue };
+                any_in_flight = true;
+                if now.wrapping_sub(open.since_tick) > TICKS_PER_DEADLINE {
+                    count(&self.host.stats.deadlines_passed, 1);
+                    open.connection.on_reply(Err(Refusal::Unknown));
+                    if !std::mem::replace(&mut open.dirty, true) {
+                        self.dirty.borrow_mut().push(index);
+                    }
+                }
+            }
+        }
+        self.timer_runs.set(any_in_flight);
+        self.flush();
+    }
+}
+
+impl Open {
+    /// Does what can be done and writes once; more often only if the client's slowness was what held
+    /// the connection up. Wakes the task if something is left for it that it does not wait for.
+    fn go_on(&mut self) {
+        loop {
+            self.connection.advance();
+            let was_full = self.connection.output_is_full();
+            if !self.connection.output().is_empty()
+                && let Ok(sent) = self.socket.try_write(self.connection.output())
+            {
+                // An error is met again, and acted upon, by the task.
+                self.connection.on_sent(sent);
+            }
+            if !was_full || self.connection.output_is_full() {
+                break;
+            }
+        }
+        let output = !self.connection.output().is_empty() && !self.awaits_output;
+        let input = self.connection.wants_input() && !self.awaits_input;
+        if (output || input || self.connection.is_closed())
+            && let Some(waker) = &self.waker
+        {
+            waker.wake_by_ref();
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! The open connections, each in a slot whose number is part of its requests' tokens: a reply finds its
+//! connection without a search.
+
+use crate::connection::Connection;
+use std::task::Waker;
+use tokio::net::tcp::OwnedWriteHalf;
+
+/// An open connection and its socket.
+pub(crate) struct Open {
+    pub(crate) connection: Connection,
+    pub(crate) socket: OwnedWriteHalf,
+    /// Wakes the connection's task.
+    pub(crate) waker: Option<Waker>,
+    /// What the task waits for, besides being woken.
+    pub(crate) awaits_input: bool,
+    pub(crate) awaits_output: bool,
+    /// It is in the list of connections that the next flush goes through.
+    pub(crate) dirty: bool,
+    /// When the compound in flight was submitted.
+    pub(crate) since_tick: u32,
+}
+
+/// A place for a connection.
+#[derive(Default)]
+struct Slot {
+    /// Goes up with every request and stays when the connection goes: a late reply to a connection that
+    /// was here before, or to a request that was given up, does not have the stamp of the present one.
+    stamp: u32,
+    open: Option<Box<Open>>,
+}
+
+/// All connections of a gateway.
+#[derive(Default)]
+pub(crate) struct Slots {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+}
+
+impl Slots {
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    pub(crate) fn insert(&mut self, open: Open) -> u32 {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::default());
+            u32::try_from(self.slots.len() - 1).expect("fewer connections than that")
+        });
+        self.slots[index as usize].open = Some(Box::new(open));
+        index
+    }
+
+    pub(crate) fn remove(&mut self, index: u32) -> Option<Box<Open>> {
+        let open = self.slots[index as usize].open.take();
+        if open.is_some() {
+            self.free.push(index);
+        }
+        open
+    }
+
+    pub(crate) fn get(&mut self, index: u32) -> Option<&mut Open> {
+        self.slots.get_mut(index as usize)?.open.as_deref_mut()
+    }
+
+    /// The token of the next request of the connection at `index`.
+    pub(crate) fn next_token(&mut self, index: u32) -> u64 {
+        let slot = &mut self.slots[index as usize];
+        slot.stamp = slot.stamp.wrapping_add(1);
+        u64::from(index) << 32 | u64::from(slot.stamp)
+    }
+
+    /// The connection whose latest request has this token, if it is still in flight.
+    pub(crate) fn waiting_for(&mut self, token: u64) -> Option<(u32, &mut Open)> {
+        let (index, stamp) = ((token >> 32) as u32, token as u32);
+        let slot = self.slots.get_mut(index as usize).filter(|slot| slot.stamp == stamp)?;
+        let open = slot.open.as_deref_mut().filter(|open| open.connection.is_in_flight())?;
+        Some((index, open))
+    }
+
+    /// Numbers of the slots in use.
+    pub(crate) fn open(&self) -> impl Iterator<Item = u32> {
+        self.slots.iter().zip(0..).filter(|(slot, _)| slot.open.is_some()).map(|(_, index)| index)
+    }
+}

@@ -1,0 +1,270 @@
+//! MULTI, EXEC, DISCARD, WATCH, UNWATCH.
+//!
+//! ```text
+//! WATCH a b      -> Versions(a, b), a linearizable read; its reply says which versions EXEC has to find
+//! MULTI, ...     -> nothing leaves the gateway
+//! EXEC           -> Transaction { watched, commands }: checked and executed as one
+//! ```
+//!
+//! Own commands such as PING may stand between MULTI and EXEC too. They are executed when the state
+//! machine's reply has come, and their replies are put in their places.
+
+use crate::commands::{self, Control, Run};
+use crate::host::Client;
+use crate::limits::Limits;
+use crate::reply::Context;
+use crate::resp3;
+use bytes::Bytes;
+use ionian_machines::kv::{Command, Compound};
+
+const ABORTED: &str = "EXECABORT Transaction discarded because of previous errors.";
+
+/// What a connection knows about its transaction.
+#[derive(Debug, Default)]
+pub(crate) struct Transaction {
+    /// Between MULTI and EXEC.
+    queue: Option<Queue>,
+    /// Keys with the versions at which they were watched.
+    watched: Vec<(Bytes, u64)>,
+    /// A WATCH was not answered: a transaction that relies on it must not be executed.
+    watch_failed: bool,
+}
+
+/// What MULTI has queued.
+#[derive(Debug, Default)]
+struct Queue {
+    commands: Vec<Command>,
+    own: Vec<OwnInQueue>,
+    bytes: usize,
+    /// A command could not be queued: EXEC will refuse.
+    failed: bool,
+}
+
+/// One of the gateway's own commands in a transaction.
+#[derive(Debug)]
+pub(crate) struct OwnInQueue {
+    /// How many commands stand before it.
+    place: usize,
+    words: Vec<Bytes>,
+}
+
+/// What comes of a control command.
+pub(crate) enum Step {
+    /// The reply is written.
+    Answered,
+    /// The reply comes from the state machine.
+    Submit(Compound, Expected),
+}
+
+/// How the reply to a compound is to be understood.
+#[derive(Debug)]
+pub(crate) enum Expected {
+    /// The replies of so many commands.
+    Pipeline(usize),
+    /// The replies of all commands in an array, or null; some are still to be put in.
+    Transaction(Vec<OwnInQueue>),
+    /// The versions of these keys.
+    Versions(Vec<Bytes>),
+}
+
+impl Queue {
+    fn len(&self) -> usize {
+        self.commands.len() + self.own.len()
+    }
+
+    /// Nothing of it will be executed, so its memory can go.
+    fn fail(&mut self) {
+        *self = Queue { failed: true, ..Queue::default() };
+    }
+}
+
+impl Transaction {
+    /// Whether commands are queued at present.
+    pub(crate) fn is_open(&self) -> bool {
+        self.queue.is_some()
+    }
+
+    /// Queues a command, or says why it cannot be queued. The transaction must be open.
+    pub(crate) fn queue(&mut self, words: &[Bytes], context: &mut Context<'_>) {
+        let queue = self.queue.as_mut().expect("commands are queued between MULTI and EXEC");
+        if let Err(text) = queue.push(words, &context.host.limits) {
+            queue.fail();
+            context.error(text);
+        } else {
+            context.simple("QUEUED");
+        }
+        context.client.queued.set(Some(queue.len()));
+    }
+
+    /// Executes a control command that concerns transactions.
+    pub(crate) fn control(&mut self, control: Control, words: &[Bytes], context: &mut Context<'_>) -> Step {
+        match control {
+            Control::Multi if self.is_open() => context.error("ERR MULTI calls can not be nested"),
+            Control::Multi => {
+                self.queue = Some(Queue::default());
+                context.client.queued.set(Some(0));
+                context.ok();
+            }
+            Control::Discard if !self.is_open() => context.error("ERR DISCARD without MULTI"),
+            Control::Discard => {
+                self.reset(context.client);
+                context.ok();
+            }
+            Control::Exec => return self.exec(context),
+            Control::Watch if self.is_open() => context.error("ERR WATCH inside MULTI is not allowed"),
+            Control::Watch => return self.watch(&words[1..], context),
+            Control::Unwatch => {
+                self.unwatch(context.client);
+                context.ok();
+            }
+            Control::Quit | Control::Reset => unreachable!("the connection executes QUIT and RESET"),
+        }
+        Step::Answered
+    }
+
+    /// Forgets everything.
+    pub(crate) fn reset(&mut self, client: &Client) {
+        *self = Transaction::default();
+        client.queued.set(None);
+        client.watched.set(0);
+    }
+
+    fn unwatch(&mut self, client: &Client) {
+        self.watched = Vec::new();
+        self.watch_failed = false;
+        client.watched.set(0);
+    }
+
+    fn watch(&mut self, keys: &[Bytes], context: &mut Context<'_>) -> Step {
+        let limits = &context.host.limits;
+        let bytes: usize = self.watched.iter().map(|(key, _)| key).chain(keys).map(Bytes::len).sum();
+        if self.watched.len() + keys.len() > limits.watched_keys || bytes > limits.transaction_bytes {
+            // The client may not notice: a transaction without this watch must not be executed.
+            self.watch_failed = true;
+            context.error("ERR too many watched keys");
+            return Step::Answered;
+        }
+        let keys = compact(keys);
+        Step::Submit(Compound::Versions(keys.clone()), Expected::Versions(keys))
+    }
+
+    fn exec(&mut self, context: &mut Context<'_>) -> Step {
+        let Some(queue) = self.queue.take() else {
+            context.error("ERR EXEC without MULTI");
+            return Step::Answered;
+        };
+        let watched = std::mem::take(&mut self.watched);
+        let failed = queue.failed || self.watch_failed;
+        self.reset(context.client);
+        if failed {
+            context.error(ABORTED);
+        } else if watched.is_empty() && queue.commands.is_empty() {
+            let own = queue.own;
+            write_executed(b"*0\r\n", &own, context);
+        } else {
+            let compound = Compound::Transaction { watched, commands: queue.commands };
+            return Step::Submit(compound, Expected::Transaction(queue.own));
+        }
+        Step::Answered
+    }
+
+    /// The state machine has answered a WATCH.
+    pub(crate) fn on_versions(&mut self, keys: Vec<Bytes>, reply: &[u8], context: &mut Context<'_>) {
+        match resp3::integers(reply) {
+            Some(versions) if versions.len() == keys.len() => {
+                self.watched.extend(keys.into_iter().zip(versions.into_iter().map(|version| version as u64)));
+                context.client.watched.set(self.watched.len());
+                context.ok();
+            }
+            _ => {
+                self.watch_failed = true;
+                context.error("ERR the versions of the watched keys cannot be read");
+            }
+        }
+    }
+
+    /// A WATCH was not answered.
+    pub(crate) fn on_versions_refused(&mut self) {
+        self.watch_failed = true;
+    }
+}
+
+impl Queue {
+    fn push(&mut self, words: &[Bytes], limits: &Limits) -> Result<(), String> {
+        let own = commands::find(&words[0]);
+        if let Some(own) = own
+            && !own.takes(words.len())
+        {
+            return Err(format!("ERR wrong number of arguments for '{}' command", own.name));
+        }
+        if self.failed {
+            // It is not to be executed; all that is wanted is the error that Redis would give.
+            return if own.is_some() { Ok(()) } else { Command::parse_queued(words).map(drop) };
+        }
+        // Queued words may stay for long, so they do not keep the input alive that they came with.
+        let words = compact(words);
+        if own.is_some() {
+            self.bytes += words.iter().map(Bytes::len).sum::<usize>();
+            self.own.push(OwnInQueue { place: self.len(), words });
+        } else {
+            let command = Command::parse_queued(&words)?;
+            self.bytes += command.encoded_len();
+            self.commands.push(command);
+        }
+        if self.len() > limits.transaction_commands || self.bytes > limits.transaction_bytes {
+            return Err("ERR the transaction is too large".into());
+        }
+        Ok(())
+    }
+}
+
+/// Writes the reply of EXEC: that of the state machine, with the replies of own commands put in.
+pub(crate) fn write_executed(reply: &[u8], own: &[OwnInQueue], context: &mut Context<'_>) {
+    let len = reply.strip_prefix(b"*").and_then(|rest| Some(rest.split_at(rest.iter().position(|&b| b == b'\r')?)));
+    let len = len.and_then(|(digits, rest)| Some((std::str::from_utf8(digits).ok()?.parse::<usize>().ok()?, rest)));
+    let Some((len, mut rest)) = len.filter(|_| !own.is_empty()) else {
+        // Nothing to put in, or null because a watched key has changed.
+        return write_replies(reply, context);
+    };
+    rest = &rest[2..];
+    context.array(len + own.len());
+    let mut own = own.iter().peekable();
+    for place in 0..len + own.len() {
+        if context.out.len() > context.host.limits.output_bytes_hard {
+            // The connection is about to be closed for it.
+            return;
+        }
+        if let Some(own) = own.next_if(|own| own.place == place) {
+            run(&own.words, context);
+        } else if let Some((first, after)) = resp3::split_reply(rest) {
+            write_replies(first, context);
+            rest = after;
+        }
+    }
+}
+
+/// Writes replies of the state machine in the client's protocol.
+pub(crate) fn write_replies(replies: &[u8], context: &mut Context<'_>) {
+    if context.client.resp3.get() {
+        resp3::convert(replies, context.out);
+    } else {
+        context.out.extend_from_slice(replies);
+    }
+}
+
+/// Executes an own command of a transaction.
+fn run(words: &[Bytes], context: &mut Context<'_>) {
+    match commands::find(&words[0]).map(|own| own.run) {
+        Some(Run::Plain(run)) => run(context, words),
+        // Of the control commands only UNWATCH is queued, and EXEC has just unwatched everything.
+        _ => context.ok(),
+    }
+}
+
+/// The same words in memory of their own.
+fn compact(words: &[Bytes]) -> Vec<Bytes> {
+    let mut all = Vec::with_capacity(words.iter().map(Bytes::len).sum());
+    words.iter().for_each(|word| all.extend_from_slice(word));
+    let mut all = Bytes::from(all);
+    words.iter().map(|word| all.split_to(word.len())).collect()
+}

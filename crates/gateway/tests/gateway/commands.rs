@@ -1,0 +1,211 @@
+//! What the gateway answers itself, in both protocols.
+
+use crate::common::{Client, Cluster, client, host};
+use bytes::Bytes;
+use ionian_gateway::Limits;
+
+/// Every command of `lines` gets the reply below it.
+fn check(pairs: &[(&str, &str)]) {
+    let (mut client, mut cluster) = (client(), Cluster::default());
+    for (line, reply) in pairs {
+        assert_eq!(client.ask(&mut cluster, line), *reply, "{line}");
+    }
+}
+
+#[test]
+fn simple_ones() {
+    check(&[
+        ("PING", "+PONG\n"),
+        ("ping x", "$1\nx\n"),
+        ("PING a b", "-ERR wrong number of arguments for 'ping' command\n"),
+        ("ECHO x", "$1\nx\n"),
+        ("ECHO", "-ERR wrong number of arguments for 'echo' command\n"),
+        ("SELECT 0", "+OK\n"),
+        ("SELECT 1", "-ERR DB index is out of range\n"),
+        ("SELECT a", "-ERR value is not an integer or out of range\n"),
+        (
+            "AUTH x",
+            "-ERR AUTH <password> called without any password configured for the default user. \
+             Are you sure your configuration is correct?\n",
+        ),
+        ("AUTH a b c", "-ERR syntax error\n"),
+        ("TIME a", "-ERR wrong number of arguments for 'time' command\n"),
+        ("WAIT 1 10", ":1\n"),
+        ("WAIT a 1", "-ERR value is not an integer or out of range\n"),
+        ("WAIT 1 a", "-ERR timeout is not an integer or out of range\n"),
+        ("WAIT 1 -1", "-ERR timeout is negative\n"),
+        ("SUBSCRIBE a", "-ERR unknown command 'SUBSCRIBE', with args beginning with: 'a' \n"),
+        ("DEBUG SLEEP 1", "-ERR unknown command 'DEBUG', with args beginning with: 'SLEEP' '1' \n"),
+        ("IONIAN", "-ERR wrong number of arguments for 'ionian' command\n"),
+        ("IONIAN x", "-ERR unknown subcommand 'x'. Try IONIAN HELP.\n"),
+        ("IONIAN CONSISTENCY", "$12\nlinearizable\n"),
+        ("IONIAN CONSISTENCY strong", "-ERR the consistency is one of linearizable, sequential, eventual\n"),
+        ("ionian consistency Eventual\nionian consistency", "+OK\n$8\neventual\n"),
+    ]);
+    let (mut client, mut cluster) = (client(), Cluster::default());
+    assert!(client.ask(&mut cluster, "TIME").starts_with("*2\n$10\n"));
+    assert!(client.ask(&mut cluster, "IONIAN HELP").starts_with("*6\n+IONIAN <sub"));
+}
+
+#[test]
+fn client_commands() {
+    check(&[
+        ("CLIENT", "-ERR wrong number of arguments for 'client' command\n"),
+        ("CLIENT FOO", "-ERR unknown subcommand 'FOO'. Try CLIENT HELP.\n"),
+        ("CLIENT ID", ":1\n"),
+        ("CLIENT ID x", "-ERR wrong number of arguments for 'client|id' command\n"),
+        ("CLIENT GETNAME", "$-1\n"),
+        ("CLIENT SETNAME 'a b'", "-ERR Client names cannot contain spaces, newlines or special characters.\n"),
+        ("CLIENT SETNAME", "-ERR wrong number of arguments for 'client|setname' command\n"),
+        ("CLIENT SETNAME me\nCLIENT GETNAME", "+OK\n$2\nme\n"),
+        ("CLIENT SETNAME ''\nCLIENT GETNAME", "+OK\n$-1\n"),
+        ("CLIENT SETINFO LIB-NAME lib\nCLIENT SETINFO lib-ver 1.0", "+OK\n+OK\n"),
+        ("CLIENT SETINFO x y", "-ERR Unrecognized option 'x'\n"),
+        ("CLIENT SETINFO LIB-VER 'a b'", "-ERR lib-ver cannot contain spaces, newlines or special characters.\n"),
+        ("CLIENT NO-EVICT on", "+OK\n"),
+        ("CLIENT NO-TOUCH x", "-ERR syntax error\n"),
+        ("CLIENT REPLY on", "+OK\n"),
+        ("CLIENT REPLY off", "-ERR CLIENT REPLY OFF and SKIP are not supported\n"),
+        ("CLIENT TRACKING off", "+OK\n"),
+        ("CLIENT TRACKING on", "-ERR CLIENT TRACKING ON is not supported\n"),
+        ("CLIENT GETREDIR", ":-1\n"),
+        ("CLIENT LIST ID a", "-ERR Invalid client ID\n"),
+        ("CLIENT LIST TYPE foo", "-ERR Unknown client type 'foo'\n"),
+        ("CLIENT LIST TYPE pubsub", "$0\n\n"),
+        ("CLIENT LIST ID 7", "$0\n\n"),
+        ("CLIENT LIST x", "-ERR syntax error\n"),
+    ]);
+}
+
+#[test]
+fn client_list_shows_who_is_there() {
+    let host = host(Limits::default());
+    let mut cluster = Cluster::default();
+    let (mut a, b) = (Client::new(&host), Client::new(&host));
+    a.ask(&mut cluster, "CLIENT SETNAME me\nIONIAN CONSISTENCY eventual\nWATCH k l");
+    let list = a.ask(&mut cluster, "CLIENT LIST");
+    assert!(list.contains("id=1 addr=1.2.3.4:5 laddr=6.7.8.9:10 name=me age=0"), "{list}");
+    assert!(list.contains(" watch=2 ") && list.contains("consistency=eventual\nid=2 "), "{list}");
+    drop(b);
+    assert!(!a.ask(&mut cluster, "CLIENT LIST").contains("id=2"));
+    assert!(a.ask(&mut cluster, "MULTI\nGET a\nCLIENT INFO\nEXEC").contains("id=1 "));
+    assert!(a.ask(&mut cluster, "CLIENT LIST ID 1 5").contains("id=1 "));
+}
+
+#[test]
+fn hello() {
+    let (mut client, mut cluster) = (client(), Cluster::default());
+    let mut ask = |line: &str| client.ask(&mut cluster, line);
+    let tail = "$2\nid\n:1\n$4\nmode\n$10\nstandalone\n$4\nrole\n$6\nmaster\n$7\nmodules\n*0\n";
+    let head = "$6\nserver\n$5\nredis\n$7\nversion\n$6\n7.0.15\n$5\nproto\n";
+    assert_eq!(ask("HELLO"), format!("*14\n{head}:2\n{tail}"));
+    assert_eq!(ask("HELLO 4"), "-NOPROTO unsupported protocol version\n");
+    assert_eq!(ask("HELLO a"), "-ERR Protocol version is not an integer or out of range\n");
+    assert_eq!(ask("HELLO 3 foo"), "-ERR Syntax error in HELLO option 'foo'\n");
+    assert!(ask("HELLO 3 AUTH a b").starts_with("-ERR HELLO AUTH is not supported"));
+    assert_eq!(
+        ask("HELLO 3 SETNAME 'a b'"),
+        "-ERR Client names cannot contain spaces, newlines or special characters.\n"
+    );
+    // What failed has changed nothing.
+    assert_eq!(ask("CLIENT GETNAME"), "$-1\n");
+    assert_eq!(ask("HELLO 3 SETNAME me\nCLIENT GETNAME"), format!("%7\n{head}:3\n{tail}$2\nme\n"));
+    assert_eq!(ask("RESET\nCLIENT GETNAME"), "+RESET\n$-1\n");
+    assert_eq!(ask("HELLO 3\nCLIENT GETNAME").lines().last(), Some("_"));
+    assert!(ask("INFO replication").starts_with("=53\ntxt:# Replication\nrole:master\n"));
+    assert_eq!(ask("CONFIG GET save"), "%1\n$4\nsave\n$0\n\n");
+}
+
+#[test]
+fn info_and_config() {
+    let (mut client, mut cluster) = (client(), Cluster::default());
+    let mut ask = |line: &str| client.ask(&mut cluster, line);
+    let all = ask("INFO");
+    for part in [
+        "# Server\nredis_version:7.0.15\n",
+        "\n\n# Clients\nconnected_clients:1\nmaxclients:10000\n",
+        "loading:0\n",
+        "\n\n# Stats\n",
+        "\n\n# Replication\nrole:master\nprotocol:multipaxos\n",
+    ] {
+        assert!(all.contains(part), "{part}: {all}");
+    }
+    assert_eq!(ask("INFO everything").lines().count(), all.lines().count());
+    assert_eq!(ask("INFO replication"), "$49\n# Replication\nrole:master\nprotocol:multipaxos\n\n");
+    assert_eq!(ask("INFO nothing"), "$0\n\n");
+    assert_eq!(ask("CONFIG GET save"), "*2\n$4\nsave\n$0\n\n");
+    assert_eq!(ask("CONFIG GET APPEND*"), "*2\n$10\nappendonly\n$2\nno\n");
+    assert!(ask("CONFIG GET max*y save").starts_with("*6\n$9\nmaxmemory\n$1\n0\n$16\n"));
+    assert_eq!(ask("CONFIG GET"), "-ERR wrong number of arguments for 'config|get' command\n");
+    assert_eq!(ask("CONFIG FOO"), "-ERR unknown subcommand 'FOO'. Try CONFIG HELP.\n");
+    for line in ["SET a b", "RESETSTAT", "REWRITE"] {
+        assert!(ask(&format!("CONFIG {line}")).ends_with("Ionian is configured by its deployment file and flags\n"));
+    }
+}
+
+#[test]
+fn command() {
+    let (mut client, mut cluster) = (client(), Cluster::default());
+    let mut ask = |line: &str| client.ask(&mut cluster, line);
+    let count = ask("COMMAND COUNT");
+    let count = count.trim_start_matches(':').trim_end();
+    assert!(ask("COMMAND").starts_with(&format!("*{count}\n*10\n")));
+    assert!(ask("COMMAND LIST").starts_with(&format!("*{count}\n")));
+    assert_eq!(
+        ask("COMMAND INFO get nope"),
+        "*2\n*10\n$3\nget\n:2\n*2\n+readonly\n+fast\n:1\n:1\n:1\n*0\n*0\n*0\n*0\n$-1\n"
+    );
+    assert_eq!(ask("COMMAND GETKEYS GET a"), "*1\n$1\na\n");
+    assert_eq!(ask("COMMAND GETKEYS MSET a 1 b 2"), "*2\n$1\na\n$1\nb\n");
+    assert_eq!(ask("COMMAND GETKEYS WATCH a b"), "*2\n$1\na\n$1\nb\n");
+    assert_eq!(ask("COMMAND GETKEYS MSET a"), "-ERR Invalid number of arguments specified for command\n");
+    assert_eq!(ask("COMMAND GETKEYS PING x"), "-ERR The command has no key arguments\n");
+    assert_eq!(ask("COMMAND GETKEYS foo a"), "-ERR Invalid command specified\n");
+    assert_eq!(ask("COMMAND LIST FILTERBY PATTERN ech*"), "*1\n$4\necho\n");
+    assert_eq!(ask("COMMAND LIST FILTERBY MODULE x"), "*0\n");
+    assert!(ask("COMMAND DOCS get").starts_with("*2\n$3\nget\n*4\n$7\nsummary\n"));
+    assert_eq!(ask("COMMAND FOO"), "-ERR unknown subcommand 'FOO'. Try COMMAND HELP.\n");
+}
+
+/// Every reply is one whole frame of its protocol, as an independent decoder sees it.
+#[test]
+fn replies_are_well_formed() {
+    let lines = [
+        "PING",
+        "ECHO x",
+        "COMMAND",
+        "COMMAND DOCS",
+        "COMMAND LIST",
+        "COMMAND HELP",
+        "CLIENT LIST",
+        "CLIENT INFO",
+        "CLIENT HELP",
+        "CLIENT GETNAME",
+        "INFO",
+        "CONFIG GET *",
+        "CONFIG HELP",
+        "TIME",
+        "HELLO",
+        "IONIAN HELP",
+        "\"\\r\\n\" \"\\r\\n\"",
+        "CLIENT \"\\r\\n\"",
+        "MGET a b",
+        "COMMAND INFO a get",
+        "SELECT x",
+        "WATCH a",
+    ];
+    let (mut client, mut cluster) = (client(), Cluster::default());
+    for line in lines {
+        client.send(format!("{line}\r\n"));
+        let reply = Bytes::from(client.finish(&mut cluster));
+        let (_, len) = redis_protocol::resp2::decode::decode_bytes(&reply).unwrap().unwrap();
+        assert_eq!(len, reply.len(), "{line}");
+    }
+    client.ask(&mut cluster, "HELLO 3");
+    for line in lines {
+        client.send(format!("{line}\r\n"));
+        let reply = Bytes::from(client.finish(&mut cluster));
+        let (_, len) = redis_protocol::resp3::decode::complete::decode_bytes(&reply).unwrap().unwrap();
+        assert_eq!(len, reply.len(), "{line}");
+    }
+}

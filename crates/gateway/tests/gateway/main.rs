@@ -1,0 +1,9 @@
+//! The gateway as its clients see it. One binary, so that it is linked once.
+
+mod commands;
+mod common;
+mod connection;
+mod model;
+mod parsing;
+mod socket;
+mod transactions;

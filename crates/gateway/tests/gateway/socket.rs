@@ -1,0 +1,201 @@
+//! The gateway on loopback sockets, with a node's loop that answers as it is told.
+
+use crate::common::{Cluster, request};
+use bytes::Bytes;
+use ionian_gateway::{Gateway, Limits};
+use ionian_kernel::client::{Reply, Request};
+use std::cell::RefCell;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::task::LocalSet;
+
+/// How the node's loop treats requests; they come in the order of submission.
+type Node = Box<dyn FnMut(&mut Cluster, Vec<Request>) -> Vec<Reply>>;
+
+fn execute(cluster: &mut Cluster, request: &Request) -> Reply {
+    Reply { token: request.token, outcome: cluster.execute(request.operation, &request.payload) }
+}
+
+fn answer_all() -> Node {
+    Box::new(|cluster, requests| requests.iter().map(|request| execute(cluster, request)).collect())
+}
+
+/// Runs `client` on a thread of its own against a gateway, until it returns.
+fn run(limits: Limits, mut node: Node, client: impl FnOnce(SocketAddr) + Send + 'static) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    LocalSet::new().block_on(&runtime, async move {
+        let queue = Rc::new(RefCell::new(Vec::new()));
+        let wake = Rc::new(Notify::new());
+        let submit = {
+            let (queue, wake) = (queue.clone(), wake.clone());
+            move |request| {
+                queue.borrow_mut().push(request);
+                wake.notify_one();
+            }
+        };
+        let gateway = Gateway::new(limits, Box::new(|_| {}), Box::new(submit));
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        gateway.serve(listener);
+        let node = tokio::task::spawn_local({
+            let gateway = gateway.clone();
+            async move {
+                let mut cluster = Cluster::default();
+                loop {
+                    wake.notified().await;
+                    let requests = queue.take();
+                    for reply in node(&mut cluster, requests) {
+                        gateway.on_reply(reply);
+                    }
+                    gateway.flush();
+                }
+            }
+        });
+        let client = tokio::task::spawn_blocking(move || client(address));
+        tokio::time::timeout(Duration::from_secs(60), client).await.expect("it ends").expect("it does not panic");
+        // All clients are gone, which the gateway notices.
+        while gateway.connections() > 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        node.abort();
+    });
+}
+
+fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_nodelay(true).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    stream
+}
+
+fn expect(stream: &mut TcpStream, expected: &[u8]) {
+    let mut got = vec![0; expected.len()];
+    stream.read_exact(&mut got).unwrap();
+    assert_eq!(String::from_utf8_lossy(&got), String::from_utf8_lossy(expected));
+}
+
+#[test]
+fn clients_talk_to_the_cluster() {
+    run(Limits::default(), answer_all(), |address| {
+        let (mut a, mut b) = (connect(address), connect(address));
+        for turn in 0..100 {
+            a.write_all(&request(&[b"INCR", b"n"])).unwrap();
+            expect(&mut a, format!(":{}\r\n", 2 * turn + 1).as_bytes());
+            b.write_all(&request(&[b"INCR", b"n"])).unwrap();
+            expect(&mut b, format!(":{}\r\n", 2 * turn + 2).as_bytes());
+        }
+        a.write_all(&[request(&[b"GET", b"n"]), b"PING\r\nQUIT\r\n".to_vec()].concat()).unwrap();
+        expect(&mut a, b"$3\r\n200\r\n+PONG\r\n+OK\r\n");
+        assert_eq!(a.read(&mut [0]).unwrap(), 0);
+        // What was sent before the end of the input is answered.
+        b.write_all(b"GET n\r\nINCR n\r\n").unwrap();
+        b.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut rest = Vec::new();
+        b.read_to_end(&mut rest).unwrap();
+        assert_eq!(rest, b"$3\r\n200\r\n:201\r\n");
+    });
+}
+
+#[test]
+fn a_reader_slower_than_its_replies_gets_them_all() {
+    let limits = Limits { output_bytes_soft: 100_000, ..Limits::default() };
+    run(limits, answer_all(), |address| {
+        let mut stream = connect(address);
+        let value = vec![b'x'; 1_000_000];
+        stream.write_all(&request(&[b"SET", b"k", &value])).unwrap();
+        expect(&mut stream, b"+OK\r\n");
+        let mut writer = stream.try_clone().unwrap();
+        let commands = [request(&[b"GET", b"k"]), request(&[b"PING"])].concat();
+        let writing = std::thread::spawn(move || (0..100).for_each(|_| writer.write_all(&commands).unwrap()));
+        std::thread::sleep(Duration::from_millis(50));
+        let expected = [&b"$1000000\r\n"[..], &value, b"\r\n+PONG\r\n"].concat();
+        let mut got = vec![0; expected.len()];
+        for _ in 0..100 {
+            stream.read_exact(&mut got).unwrap();
+            assert!(got == expected);
+        }
+        writing.join().unwrap();
+    });
+}
+
+#[test]
+fn there_is_a_limit_to_connections() {
+    let limits = Limits { connections: 2, ..Limits::default() };
+    run(limits, answer_all(), |address| {
+        let mut streams = [connect(address), connect(address)];
+        for stream in &mut streams {
+            stream.write_all(b"PING\r\n").unwrap();
+            expect(stream, b"+PONG\r\n");
+        }
+        let mut rest = Vec::new();
+        connect(address).read_to_end(&mut rest).unwrap();
+        assert_eq!(rest, b"-ERR max number of clients reached\r\n");
+    });
+}
+
+/// A node whose first request is answered together with the second one: late.
+fn first_is_late() -> Node {
+    let mut late = None;
+    let mut seen = 0;
+    Box::new(move |cluster, requests| {
+        let mut replies = Vec::new();
+        for request in requests {
+            seen += 1;
+            if seen == 1 {
+                let reply = execute(cluster, &request);
+                late = Some(Reply { outcome: Ok(Bytes::from_static(b"+LATE\r\n")), ..reply });
+            } else {
+                replies.extend(late.clone());
+                replies.push(execute(cluster, &request));
+                // And once more, and for a connection that never was.
+                replies.extend(late.clone());
+                replies.push(Reply { token: u64::MAX, ..replies[0].clone() });
+            }
+        }
+        replies
+    })
+}
+
+#[test]
+fn a_request_without_a_reply_is_given_up_and_its_late_reply_ignored() {
+    let limits = Limits { deadline: Duration::from_millis(80), ..Limits::default() };
+    run(limits, first_is_late(), |address| {
+        let mut stream = connect(address);
+        stream.write_all(b"SET a 1\r\nGET a\r\n").unwrap();
+        let error = b"-TRYAGAIN the cluster did not answer in time, the command may or may not have been executed\r\n";
+        expect(&mut stream, &error.repeat(2));
+        stream.write_all(b"GET a\r\n").unwrap();
+        expect(&mut stream, b"$1\r\n1\r\n");
+    });
+}
+
+#[test]
+fn a_late_reply_does_not_reach_the_next_client_in_the_same_slot() {
+    run(Limits::default(), first_is_late(), |address| {
+        let mut gone = connect(address);
+        gone.write_all(b"PING\r\n").unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+        gone.write_all(b"SET a 1\r\n").unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+        // With a reply unread this is a reset, upon which the slot is free at once.
+        drop(gone);
+        std::thread::sleep(Duration::from_millis(50));
+        let mut stream = connect(address);
+        stream.write_all(b"GET a\r\n").unwrap();
+        expect(&mut stream, b"$1\r\n1\r\n");
+    });
+}
+
+#[test]
+fn a_client_that_breaks_the_protocol_is_told_and_closed() {
+    run(Limits::default(), answer_all(), |address| {
+        let mut stream = connect(address);
+        stream.write_all(b"PING\r\n*1\r\n!\r\n").unwrap();
+        let mut rest = Vec::new();
+        stream.read_to_end(&mut rest).unwrap();
+        assert_eq!(rest, b"+PONG\r\n-ERR Protocol error: expected '$', got '!'\r\n");
+    });
+}

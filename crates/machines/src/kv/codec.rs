@@ -1,0 +1,536 @@
+//! The encoding of a compound in the log. All numbers are little endian; a length comes before what it
+//! counts; the first byte is the version of the format. What is decoded may be any bytes: every field
+//! is checked, and nothing is allocated beyond a small multiple of the input.
+
+use super::command::{Command, Compound, Condition, Expiry, Only, Op, SetForm, When};
+use super::long_double::LongDouble;
+
+const FORMAT: u8 = 1;
+
+const PIPELINE: u8 = 0;
+const TRANSACTION: u8 = 1;
+const VERSIONS: u8 = 2;
+
+/// A compound as it lies in the log.
+#[derive(Debug, PartialEq)]
+pub(super) enum Decoded<'a> {
+    Pipeline(Vec<Op<&'a [u8]>>),
+    Transaction { watched: Vec<(&'a [u8], u64)>, commands: Vec<Op<&'a [u8]>> },
+    Versions(Vec<&'a [u8]>),
+}
+
+impl Decoded<'_> {
+    pub(super) fn is_read(&self) -> bool {
+        match self {
+            Decoded::Pipeline(commands) | Decoded::Transaction { commands, .. } => commands.iter().all(Op::is_read),
+            Decoded::Versions(_) => true,
+        }
+    }
+}
+
+pub(super) fn encode(compound: &Compound) -> Vec<u8> {
+    let len = match compound {
+        Compound::Pipeline(commands) | Compound::Transaction { commands, .. } => {
+            commands.iter().map(Command::encoded_len).sum()
+        }
+        Compound::Versions(_) => 0,
+    };
+    let mut out = Vec::with_capacity(len + 16);
+    out.push(FORMAT);
+    match compound {
+        Compound::Pipeline(commands) => {
+            out.push(PIPELINE);
+            list(&mut out, commands, |out, command| op(out, &command.0));
+        }
+        Compound::Transaction { watched, commands } => {
+            out.push(TRANSACTION);
+            list(&mut out, watched, |out, (key, version)| {
+                bytes(out, key);
+                out.put(&version.to_le_bytes());
+            });
+            list(&mut out, commands, |out, command| op(out, &command.0));
+        }
+        Compound::Versions(keys) => {
+            out.push(VERSIONS);
+            list(&mut out, keys, |out, key| bytes(out, key));
+        }
+    }
+    out
+}
+
+pub(super) fn encoded_len<B: AsRef<[u8]>>(command: &Op<B>) -> usize {
+    let mut len = Len(0);
+    op(&mut len, command);
+    len.0
+}
+
+/// Takes the encoding: a buffer, or what only counts its length.
+trait Sink {
+    fn put(&mut self, bytes: &[u8]);
+}
+
+impl Sink for Vec<u8> {
+    fn put(&mut self, bytes: &[u8]) {
+        self.extend_from_slice(bytes);
+    }
+}
+
+struct Len(usize);
+
+impl Sink for Len {
+    fn put(&mut self, bytes: &[u8]) {
+        self.0 += bytes.len();
+    }
+}
+
+fn bytes(out: &mut impl Sink, bytes: &[u8]) {
+    out.put(&(bytes.len() as u32).to_le_bytes());
+    out.put(bytes);
+}
+
+fn list<S: Sink, T>(out: &mut S, items: &[T], item: impl Fn(&mut S, &T)) {
+    out.put(&(items.len() as u32).to_le_bytes());
+    items.iter().for_each(|each| item(out, each));
+}
+
+fn when(out: &mut impl Sink, when: When) {
+    out.put(&when.amount.to_le_bytes());
+    out.put(&[u8::from(when.seconds) | u8::from(when.relative) << 1]);
+}
+
+fn expiry(out: &mut impl Sink, expiry: Expiry) {
+    match expiry {
+        Expiry::Clear => out.put(&[0]),
+        Expiry::Keep => out.put(&[1]),
+        Expiry::At(time) => {
+            out.put(&[2]);
+            when(out, time);
+        }
+    }
+}
+
+/// The number of a kind of command in the log; it never changes its meaning.
+fn tag<B>(command: &Op<B>) -> u8 {
+    match command {
+        Op::Fail(_) => 0,
+        Op::Get(_) => 1,
+        Op::MGet(_) => 2,
+        Op::Exists(_) => 3,
+        Op::StrLen(_) => 4,
+        Op::GetRange { .. } => 5,
+        Op::Ttl { .. } => 6,
+        Op::Type(_) => 7,
+        Op::DbSize => 8,
+        Op::Keys(_) => 9,
+        Op::Scan { .. } => 10,
+        Op::RandomKey => 11,
+        Op::Set { .. } => 32,
+        Op::MSet(_) => 33,
+        Op::MSetNx(_) => 34,
+        Op::GetDel(_) => 35,
+        Op::GetEx { .. } => 36,
+        Op::Del(_) => 37,
+        Op::IncrBy { .. } => 38,
+        Op::IncrByFloat { .. } => 39,
+        Op::Append { .. } => 40,
+        Op::SetRange { .. } => 41,
+        Op::Expire { .. } => 42,
+        Op::Persist(_) => 43,
+        Op::Rename { .. } => 44,
+        Op::Copy { .. } => 45,
+        Op::FlushAll => 46,
+    }
+}
+
+fn op<S: Sink, B: AsRef<[u8]>>(out: &mut S, command: &Op<B>) {
+    out.put(&[tag(command)]);
+    match command {
+        Op::DbSize | Op::RandomKey | Op::FlushAll => {}
+        Op::Fail(one)
+        | Op::Get(one)
+        | Op::StrLen(one)
+        | Op::Type(one)
+        | Op::Keys(one)
+        | Op::GetDel(one)
+        | Op::Persist(one) => bytes(out, one.as_ref()),
+        Op::MGet(keys) | Op::Exists(keys) | Op::Del(keys) => {
+            list(out, keys, |out, key| bytes(out, key.as_ref()));
+        }
+        Op::MSet(pairs) | Op::MSetNx(pairs) => list(out, pairs, |out, (key, value)| {
+            bytes(out, key.as_ref());
+            bytes(out, value.as_ref());
+        }),
+        Op::Rename { from, to, only_new: flag } | Op::Copy { from, to, replace: flag } => {
+            bytes(out, from.as_ref());
+            bytes(out, to.as_ref());
+            out.put(&[u8::from(*flag)]);
+        }
+        Op::Scan { cursor, count, strings, pattern } => {
+            out.put(&cursor.to_le_bytes());
+            out.put(&count.to_le_bytes());
+            out.put(&[u8::from(*strings), u8::from(pattern.is_some())]);
+            pattern.iter().for_each(|pattern| bytes(out, pattern.as_ref()));
+        }
+        Op::GetRange { key, .. }
+        | Op::Ttl { key, .. }
+        | Op::Set { key, .. }
+        | Op::GetEx { key, .. }
+        | Op::IncrBy { key, .. }
+        | Op::IncrByFloat { key, .. }
+        | Op::Append { key, .. }
+        | Op::SetRange { key, .. }
+        | Op::Expire { key, .. } => {
+            bytes(out, key.as_ref());
+            fields(out, command);
+        }
+    }
+}
+
+/// What follows the key of the commands on one key.
+fn fields<S: Sink, B: AsRef<[u8]>>(out: &mut S, command: &Op<B>) {
+    match command {
+        Op::GetRange { start, end, .. } => {
+            out.put(&start.to_le_bytes());
+            out.put(&end.to_le_bytes());
+        }
+        Op::Ttl { seconds, relative, .. } => out.put(&[u8::from(*seconds), u8::from(*relative)]),
+        Op::Set { value, form, condition, expiry: deadline, .. } => {
+            bytes(out, value.as_ref());
+            out.put(&[*form as u8, *condition as u8]);
+            expiry(out, *deadline);
+        }
+        Op::GetEx { expiry: deadline, .. } => expiry(out, *deadline),
+        Op::IncrBy { by, .. } => out.put(&by.to_le_bytes()),
+        Op::IncrByFloat { by, .. } => {
+            let (negative, mantissa, exponent) = by.parts();
+            out.put(&[u8::from(negative)]);
+            out.put(&mantissa.to_le_bytes());
+            out.put(&exponent.to_le_bytes());
+        }
+        Op::Append { value, .. } => bytes(out, value.as_ref()),
+        Op::SetRange { offset, value, .. } => {
+            out.put(&offset.to_le_bytes());
+            bytes(out, value.as_ref());
+        }
+        Op::Expire { when: time, only, .. } => {
+            when(out, *time);
+            let flags = [only.missing, only.present, only.greater, only.less];
+            out.put(&flags.map(u8::from));
+        }
+        _ => {}
+    }
+}
+
+/// The compound that `input` encodes, borrowed from it; `None` if it encodes none.
+pub(super) fn decode(input: &[u8]) -> Option<Decoded<'_>> {
+    let mut input = Input(input);
+    if input.byte()? != FORMAT {
+        return None;
+    }
+    let decoded = match input.byte()? {
+        PIPELINE => Decoded::Pipeline(input.list(Input::op)?),
+        TRANSACTION => Decoded::Transaction {
+            watched: input.list(|input| Some((input.bytes()?, input.u64()?)))?,
+            commands: input.list(Input::op)?,
+        },
+        VERSIONS => Decoded::Versions(input.list(Input::bytes)?),
+        _ => return None,
+    };
+    input.0.is_empty().then_some(decoded)
+}
+
+struct Input<'a>(&'a [u8]);
+
+impl<'a> Input<'a> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (head, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*head)
+    }
+
+    fn byte(&mut self) -> Option<u8> {
+        self.take::<1>().map(|[byte]| byte)
+    }
+
+    fn flag(&mut self) -> Option<bool> {
+        match self.byte()? {
+            0 => Some(false),
+            1 => Some(true),
+            _ => None,
+        }
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.take().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.take().map(u64::from_le_bytes)
+    }
+
+    fn i64(&mut self) -> Option<i64> {
+        self.take().map(i64::from_le_bytes)
+    }
+
+    fn bytes(&mut self) -> Option<&'a [u8]> {
+        let len = self.u32()?;
+        let (head, rest) = self.0.split_at_checked(len as usize)?;
+        self.0 = rest;
+        Some(head)
+    }
+
+    /// The count is not trusted with memory: most lists are short, and a long one grows as its items,
+    /// each of one byte at least, turn out to be there.
+    fn list<T>(&mut self, item: impl Fn(&mut Self) -> Option<T>) -> Option<Vec<T>> {
+        let count = self.u32()?;
+        let mut items = Vec::with_capacity(count.min(16) as usize);
+        for _ in 0..count {
+            items.push(item(self)?);
+        }
+        Some(items)
+    }
+
+    fn keys(&mut self) -> Option<Vec<&'a [u8]>> {
+        self.list(Input::bytes)
+    }
+
+    fn pairs(&mut self) -> Option<Vec<(&'a [u8], &'a [u8])>> {
+        self.list(|input| Some((input.bytes()?, input.bytes()?)))
+    }
+
+    fn when(&mut self) -> Option<When> {
+        let amount = self.i64()?;
+        let flags = self.byte()?;
+        (flags < 4).then_some(When { amount, seconds: flags & 1 == 1, relative: flags & 2 == 2 })
+    }
+
+    fn expiry(&mut self) -> Option<Expiry> {
+        match self.byte()? {
+            0 => Some(Expiry::Clear),
+            1 => Some(Expiry::Keep),
+            2 => self.when().map(Expiry::At),
+            _ => None,
+        }
+    }
+
+    fn set_form(&mut self) -> Option<SetForm> {
+        const FORMS: [SetForm; 5] = [SetForm::Set, SetForm::SetGet, SetForm::SetNx, SetForm::SetEx, SetForm::PSetEx];
+        FORMS.get(usize::from(self.byte()?)).copied()
+    }
+
+    fn condition(&mut self) -> Option<Condition> {
+        const CONDITIONS: [Condition; 3] = [Condition::Always, Condition::IfMissing, Condition::IfPresent];
+        CONDITIONS.get(usize::from(self.byte()?)).copied()
+    }
+
+    fn long_double(&mut self) -> Option<LongDouble> {
+        let (negative, mantissa) = (self.flag()?, self.u64()?);
+        LongDouble::from_parts(negative, mantissa, self.take().map(i32::from_le_bytes)?)
+    }
+
+    fn only(&mut self) -> Option<Only> {
+        Some(Only { missing: self.flag()?, present: self.flag()?, greater: self.flag()?, less: self.flag()? })
+    }
+
+    fn scan(&mut self) -> Option<Op<&'a [u8]>> {
+        let (cursor, count, strings) = (self.u64()?, self.u64()?, self.flag()?);
+        let pattern = if self.flag()? { Some(self.bytes()?) } else { None };
+        (count > 0).then_some(Op::Scan { cursor, count, strings, pattern })
+    }
+
+    /// The fields are decoded in the order in which they are written here.
+    fn op(&mut self) -> Option<Op<&'a [u8]>> {
+        Some(match self.byte()? {
+            0 => Op::Fail(self.bytes()?),
+            1 => Op::Get(self.bytes()?),
+            2 => Op::MGet(self.keys()?),
+            3 => Op::Exists(self.keys()?),
+            4 => Op::StrLen(self.bytes()?),
+            5 => Op::GetRange { key: self.bytes()?, start: self.i64()?, end: self.i64()? },
+            6 => Op::Ttl { key: self.bytes()?, seconds: self.flag()?, relative: self.flag()? },
+            7 => Op::Type(self.bytes()?),
+            8 => Op::DbSize,
+            9 => Op::Keys(self.bytes()?),
+            10 => self.scan()?,
+            11 => Op::RandomKey,
+            32 => Op::Set {
+                key: self.bytes()?,
+                value: self.bytes()?,
+                form: self.set_form()?,
+                condition: self.condition()?,
+                expiry: self.expiry()?,
+            },
+            33 => Op::MSet(self.pairs()?),
+            34 => Op::MSetNx(self.pairs()?),
+            35 => Op::GetDel(self.bytes()?),
+            36 => Op::GetEx { key: self.bytes()?, expiry: self.expiry()? },
+            37 => Op::Del(self.keys()?),
+            38 => Op::IncrBy { key: self.bytes()?, by: self.i64()? },
+            39 => Op::IncrByFloat { key: self.bytes()?, by: self.long_double()? },
+            40 => Op::Append { key: self.bytes()?, value: self.bytes()? },
+            41 => Op::SetRange { key: self.bytes()?, offset: self.u64()?, value: self.bytes()? },
+            42 => Op::Expire { key: self.bytes()?, when: self.when()?, only: self.only()? },
+            43 => Op::Persist(self.bytes()?),
+            44 => Op::Rename { from: self.bytes()?, to: self.bytes()?, only_new: self.flag()? },
+            45 => Op::Copy { from: self.bytes()?, to: self.bytes()?, replace: self.flag()? },
+            46 => Op::FlushAll,
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    const LINES: &[&str] = &[
+        "get k",
+        "mget k l",
+        "exists k",
+        "touch k l",
+        "strlen k",
+        "getrange k -1 5",
+        "ttl k",
+        "pttl k",
+        "expiretime k",
+        "pexpiretime k",
+        "type k",
+        "dbsize",
+        "keys *",
+        "scan 7",
+        "randomkey",
+        "scan 1 match x count 3 type list",
+        "set k v",
+        "set k v nx get",
+        "set k v xx keepttl",
+        "set k v ex 5",
+        "set k v px 5",
+        "set k v exat 5",
+        "set k v pxat 5",
+        "setnx k v",
+        "setex k 1 v",
+        "psetex k 1 v",
+        "getset k v",
+        "mset k v l w",
+        "msetnx k v",
+        "getdel k",
+        "getex k",
+        "getex k persist",
+        "getex k px -1",
+        "del k l",
+        "incr k",
+        "decrby k 7",
+        "incrbyfloat k -1.5",
+        "incrbyfloat k 0",
+        "append k v",
+        "setrange k 3 v",
+        "expire k 1",
+        "pexpire k -1 nx",
+        "expireat k 1 xx gt",
+        "pexpireat k 1 lt",
+        "persist k",
+        "rename k l",
+        "renamenx k l",
+        "copy k l",
+        "copy k l replace",
+        "flushall",
+        "set k v nonsense",
+    ];
+
+    fn command(line: &str) -> Command {
+        let argv: Vec<_> = line.split(' ').map(|word| Bytes::from(word.to_owned())).collect();
+        Command::parse_queued(&argv).expect(line)
+    }
+
+    fn compound() -> impl Strategy<Value = Compound> {
+        let commands = || vec((0..LINES.len()).prop_map(|i| command(LINES[i])), 0..20);
+        let key = || vec(any::<u8>(), 0..5).prop_map(Bytes::from);
+        prop_oneof![
+            commands().prop_map(Compound::Pipeline),
+            (vec((key(), any::<u64>()), 0..4), commands())
+                .prop_map(|(watched, commands)| Compound::Transaction { watched, commands }),
+            vec(key(), 0..4).prop_map(Compound::Versions),
+        ]
+    }
+
+    fn key(bytes: &&[u8]) -> Bytes {
+        Bytes::copy_from_slice(bytes)
+    }
+
+    /// The decoded commands with bytes of their own, to be compared with what was encoded.
+    fn owned(ops: &[Op<&[u8]>]) -> Vec<Command> {
+        let pair = |(a, b): &(&[u8], &[u8])| (key(a), key(b));
+        let all = |keys: &[&[u8]]| keys.iter().map(key).collect();
+        let own = |op: &Op<&[u8]>| match op {
+            Op::Fail(text) => Op::Fail(key(text)),
+            Op::Get(k) => Op::Get(key(k)),
+            Op::MGet(keys) => Op::MGet(all(keys)),
+            Op::Exists(keys) => Op::Exists(all(keys)),
+            Op::StrLen(k) => Op::StrLen(key(k)),
+            Op::GetRange { key: k, start, end } => Op::GetRange { key: key(k), start: *start, end: *end },
+            Op::Ttl { key: k, seconds, relative } => Op::Ttl { key: key(k), seconds: *seconds, relative: *relative },
+            Op::Type(k) => Op::Type(key(k)),
+            Op::DbSize => Op::DbSize,
+            Op::Keys(pattern) => Op::Keys(key(pattern)),
+            Op::Scan { cursor, count, strings, pattern } => {
+                Op::Scan { cursor: *cursor, count: *count, strings: *strings, pattern: pattern.as_ref().map(key) }
+            }
+            Op::RandomKey => Op::RandomKey,
+            Op::Set { key: k, value, form, condition, expiry } => {
+                Op::Set { key: key(k), value: key(value), form: *form, condition: *condition, expiry: *expiry }
+            }
+            Op::MSet(pairs) => Op::MSet(pairs.iter().map(pair).collect()),
+            Op::MSetNx(pairs) => Op::MSetNx(pairs.iter().map(pair).collect()),
+            Op::GetDel(k) => Op::GetDel(key(k)),
+            Op::GetEx { key: k, expiry } => Op::GetEx { key: key(k), expiry: *expiry },
+            Op::Del(keys) => Op::Del(all(keys)),
+            Op::IncrBy { key: k, by } => Op::IncrBy { key: key(k), by: *by },
+            Op::IncrByFloat { key: k, by } => Op::IncrByFloat { key: key(k), by: *by },
+            Op::Append { key: k, value } => Op::Append { key: key(k), value: key(value) },
+            Op::SetRange { key: k, offset, value } => Op::SetRange { key: key(k), offset: *offset, value: key(value) },
+            Op::Expire { key: k, when, only } => Op::Expire { key: key(k), when: *when, only: *only },
+            Op::Persist(k) => Op::Persist(key(k)),
+            Op::Rename { from, to, only_new } => Op::Rename { from: key(from), to: key(to), only_new: *only_new },
+            Op::Copy { from, to, replace } => Op::Copy { from: key(from), to: key(to), replace: *replace },
+            Op::FlushAll => Op::FlushAll,
+        };
+        ops.iter().map(|op| Command(own(op))).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_encoded_is_decoded(compound in compound()) {
+            let encoded = compound.encode();
+            let decoded = match decode(&encoded).expect("it was encoded") {
+                Decoded::Pipeline(ops) => Compound::Pipeline(owned(&ops)),
+                Decoded::Transaction { watched, commands } => Compound::Transaction {
+                    watched: watched.iter().map(|(name, version)| (key(name), *version)).collect(),
+                    commands: owned(&commands),
+                },
+                Decoded::Versions(keys) => Compound::Versions(keys.iter().map(key).collect()),
+            };
+            prop_assert_eq!(&decoded, &compound);
+            prop_assert_eq!(decoded.is_read(), decode(&encoded).unwrap().is_read());
+            let more = [&encoded[..], &[0]].concat();
+            prop_assert_eq!(decode(&more), None);
+            for len in 0..encoded.len() {
+                prop_assert_eq!(decode(&encoded[..len]), None);
+            }
+        }
+    }
+
+    #[test]
+    fn every_kind_of_command_is_tried() {
+        let tags: std::collections::BTreeSet<u8> = LINES.iter().map(|line| tag(&command(line).0)).collect();
+        assert!(tags.into_iter().eq((0..=11).chain(32..=46)));
+    }
+
+    #[test]
+    fn a_count_is_not_believed() {
+        assert_eq!(decode(&[FORMAT, PIPELINE, 255, 255, 255, 255, 8, 8]), None);
+        assert_eq!(decode(&[FORMAT, VERSIONS, 2, 0, 0, 0, 0, 0, 0, 0]), None);
+    }
+}

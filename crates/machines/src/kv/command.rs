@@ -1,0 +1,270 @@
+//! The commands, typed: what a client asked for, validated as far as that needs no state.
+
+use super::codec;
+use super::long_double::LongDouble;
+use super::parse;
+use bytes::Bytes;
+
+/// No value grows beyond this: the counterpart of Redis's `proto-max-bulk-len`. Values live in
+/// memory on every replica and travel through the log, which half a gigabyte would stall for seconds.
+pub const MAX_VALUE_LEN: usize = 64 << 20;
+
+/// One parsed, validated command.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Command(pub(super) Op<Bytes>);
+
+impl Command {
+    /// The command that `argv` spells; `argv[0]` is the name, in any case.
+    ///
+    /// # Errors
+    /// The text of Redis's error reply, without the leading `-` and without the line end.
+    pub fn parse(argv: &[Bytes]) -> Result<Command, String> {
+        match parse::parse(argv) {
+            Ok(op) => Ok(Command(op)),
+            Err(parse::Refused::AtOnce(text) | parse::Refused::WhenExecuted(text)) => Err(text),
+        }
+    }
+
+    /// Parses a command that MULTI queues. Redis refuses there only commands that it does not know or
+    /// that have the wrong number of arguments; other mistakes are answered by EXEC, in their place,
+    /// and the commands around them are executed. Such a command is parsed to one that is a read and
+    /// answers the error.
+    ///
+    /// # Errors
+    /// The text of Redis's error reply, upon which EXEC has to be refused.
+    pub fn parse_queued(argv: &[Bytes]) -> Result<Command, String> {
+        match parse::parse(argv) {
+            Ok(op) => Ok(Command(op)),
+            Err(parse::Refused::AtOnce(text)) => Err(text),
+            Err(parse::Refused::WhenExecuted(text)) => Ok(Command(Op::Fail(text.into()))),
+        }
+    }
+
+    /// Whether the command leaves the state as it is.
+    pub fn is_read(&self) -> bool {
+        self.0.is_read()
+    }
+
+    /// The bytes that the command takes in the log.
+    pub fn encoded_len(&self) -> usize {
+        codec::encoded_len(&self.0)
+    }
+}
+
+/// What is executed as one: nothing happens between its parts.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Compound {
+    /// Commands each for itself; the reply is that of the first, then that of the second, and so on.
+    Pipeline(Vec<Command>),
+    /// MULTI ... EXEC: all commands, if the watched keys still have the given versions, else none.
+    Transaction {
+        /// Keys and the versions that they had when they were watched.
+        watched: Vec<(Bytes, u64)>,
+        /// What is executed, each command for itself: the error of one does not undo another.
+        commands: Vec<Command>,
+    },
+    /// The versions of keys, for WATCH: an array of integers, zero for a missing key.
+    Versions(Vec<Bytes>),
+}
+
+impl Compound {
+    /// Whether the state is left as it is, so that the compound may be sent as a read.
+    pub fn is_read(&self) -> bool {
+        match self {
+            Compound::Pipeline(commands) | Compound::Transaction { commands, .. } => {
+                commands.iter().all(Command::is_read)
+            }
+            Compound::Versions(_) => true,
+        }
+    }
+
+    /// The bytes of the state machine command, or of the query if it is a read.
+    pub fn encode(&self) -> Vec<u8> {
+        codec::encode(self)
+    }
+}
+
+/// A command over bytes of either kind: shared ones when it comes from a client, borrowed ones when it
+/// comes from the log, so that executing it copies nothing but what the map keeps.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Op<B> {
+    // Reads.
+    /// Answers an error: see `Command::parse_queued`.
+    Fail(B),
+    Get(B),
+    MGet(Vec<B>),
+    /// EXISTS and TOUCH.
+    Exists(Vec<B>),
+    StrLen(B),
+    /// GETRANGE and SUBSTR.
+    GetRange {
+        key: B,
+        start: i64,
+        end: i64,
+    },
+    /// TTL, PTTL, EXPIRETIME, PEXPIRETIME.
+    Ttl {
+        key: B,
+        seconds: bool,
+        relative: bool,
+    },
+    Type(B),
+    DbSize,
+    Keys(B),
+    Scan {
+        cursor: u64,
+        count: u64,
+        strings: bool,
+        pattern: Option<B>,
+    },
+    RandomKey,
+    // Writes.
+    Set {
+        key: B,
+        value: B,
+        form: SetForm,
+        condition: Condition,
+        expiry: Expiry,
+    },
+    MSet(Vec<(B, B)>),
+    MSetNx(Vec<(B, B)>),
+    GetDel(B),
+    GetEx {
+        key: B,
+        expiry: Expiry,
+    },
+    /// DEL and UNLINK.
+    Del(Vec<B>),
+    /// INCR, DECR, INCRBY, DECRBY.
+    IncrBy {
+        key: B,
+        by: i64,
+    },
+    IncrByFloat {
+        key: B,
+        by: LongDouble,
+    },
+    Append {
+        key: B,
+        value: B,
+    },
+    SetRange {
+        key: B,
+        offset: u64,
+        value: B,
+    },
+    /// EXPIRE, PEXPIRE, EXPIREAT, PEXPIREAT.
+    Expire {
+        key: B,
+        when: When,
+        only: Only,
+    },
+    Persist(B),
+    /// RENAME, and RENAMENX if `only_new`.
+    Rename {
+        from: B,
+        to: B,
+        only_new: bool,
+    },
+    Copy {
+        from: B,
+        to: B,
+        replace: bool,
+    },
+    /// FLUSHALL and FLUSHDB: there is one database.
+    FlushAll,
+}
+
+/// Which command sets the value: this decides on the reply, and on the name in an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SetForm {
+    Set,
+    /// SET with GET, and GETSET: answers the old value.
+    SetGet,
+    SetNx,
+    SetEx,
+    PSetEx,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Condition {
+    Always,
+    IfMissing,
+    IfPresent,
+}
+
+/// What becomes of the deadline of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Expiry {
+    Clear,
+    Keep,
+    At(When),
+}
+
+/// A point in time as a client gives it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct When {
+    pub(super) amount: i64,
+    pub(super) seconds: bool,
+    /// Counted from now, not from 1970.
+    pub(super) relative: bool,
+}
+
+impl When {
+    /// Whether SET and its relatives may accept it at some time.
+    pub(super) fn is_possible(self) -> bool {
+        self.amount > 0 && !(self.seconds && self.amount > i64::MAX / 1000)
+    }
+
+    /// The time in milliseconds since 1970; `None` if it is too large or too small to be said.
+    pub(super) fn deadline(self, now: u64) -> Option<i64> {
+        let amount = if self.seconds { self.amount.checked_mul(1000)? } else { self.amount };
+        if !self.relative {
+            return Some(amount);
+        }
+        amount.checked_add(i64::try_from(now).ok()?)
+    }
+}
+
+/// The options of EXPIRE: with any of them set, the deadline is changed only if it is met.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Only {
+    pub(super) missing: bool,
+    pub(super) present: bool,
+    pub(super) greater: bool,
+    pub(super) less: bool,
+}
+
+impl<B> Op<B> {
+    pub(super) fn is_read(&self) -> bool {
+        match self {
+            Op::Fail(_)
+            | Op::Get(_)
+            | Op::MGet(_)
+            | Op::Exists(_)
+            | Op::StrLen(_)
+            | Op::GetRange { .. }
+            | Op::Ttl { .. }
+            | Op::Type(_)
+            | Op::DbSize
+            | Op::Keys(_)
+            | Op::Scan { .. }
+            | Op::RandomKey => true,
+            Op::Set { .. }
+            | Op::MSet(_)
+            | Op::MSetNx(_)
+            | Op::GetDel(_)
+            | Op::GetEx { .. }
+            | Op::Del(_)
+            | Op::IncrBy { .. }
+            | Op::IncrByFloat { .. }
+            | Op::Append { .. }
+            | Op::SetRange { .. }
+            | Op::Expire { .. }
+            | Op::Persist(_)
+            | Op::Rename { .. }
+            | Op::Copy { .. }
+            | Op::FlushAll => false,
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Which keys a command touches.
+
+use super::codec::Decoded;
+use super::command::Op;
+use super::hash::position;
+use ionian_kernel::machine::Footprint;
+
+pub(super) fn of_compound(compound: &Decoded, footprint: &mut Footprint) {
+    match compound {
+        Decoded::Pipeline(commands) => {
+            commands.iter().for_each(|op| of_command(op, footprint));
+        }
+        Decoded::Transaction { watched, commands } => {
+            footprint.reads.extend(watched.iter().map(|(key, _)| position(key)));
+            commands.iter().for_each(|op| of_command(op, footprint));
+        }
+        Decoded::Versions(keys) => reads(footprint, keys),
+    }
+}
+
+/// A key that is written is named as written only: this conflicts with whatever reading it does.
+fn of_command(op: &Op<&[u8]>, footprint: &mut Footprint) {
+    match op {
+        Op::Fail(_) => {}
+        Op::Get(key) | Op::StrLen(key) | Op::GetRange { key, .. } | Op::Ttl { key, .. } | Op::Type(key) => {
+            footprint.reads.push(position(key))
+        }
+        Op::MGet(keys) | Op::Exists(keys) => reads(footprint, keys),
+        Op::DbSize | Op::Keys(_) | Op::Scan { .. } | Op::RandomKey | Op::FlushAll => {
+            footprint.everything = true;
+        }
+        Op::Set { key, .. }
+        | Op::GetDel(key)
+        | Op::GetEx { key, .. }
+        | Op::IncrBy { key, .. }
+        | Op::IncrByFloat { key, .. }
+        | Op::Append { key, .. }
+        | Op::SetRange { key, .. }
+        | Op::Expire { key, .. }
+        | Op::Persist(key) => footprint.writes.push(position(key)),
+        Op::Del(keys) => footprint.writes.extend(keys.iter().map(|key| position(key))),
+        Op::MSet(pairs) | Op::MSetNx(pairs) => {
+            footprint.writes.extend(pairs.iter().map(|(key, _)| position(key)));
+        }
+        Op::Rename { from, to, .. } => footprint.writes.extend([position(from), position(to)]),
+        Op::Copy { from, to, .. } => {
+            footprint.reads.push(position(from));
+            footprint.writes.push(position(to));
+        }
+    }
+}
+
+fn reads(footprint: &mut Footprint, keys: &[&[u8]]) {
+    footprint.reads.extend(keys.iter().map(|key| position(key)));
+}

@@ -1,0 +1,82 @@
+//! The commands that leave the state as it is.
+
+use super::command::Op;
+use super::glob;
+use super::hash;
+use super::reply;
+use super::store::{Entry, Key, Store};
+
+/// Answers a command that is a read. A write is never given to it.
+pub(super) fn answer(store: &Store, now: u64, op: &Op<&[u8]>, out: &mut Vec<u8>) {
+    let find = |key: &[u8]| store.get(Key::new(key), now);
+    match op {
+        Op::Fail(text) => reply::error(out, text),
+        Op::Get(key) => reply::bulk_or_null(out, find(key).map(Entry::value)),
+        Op::MGet(keys) => {
+            reply::array(out, keys.len());
+            keys.iter().for_each(|key| reply::bulk_or_null(out, find(key).map(Entry::value)));
+        }
+        Op::Exists(keys) => {
+            let count = keys.iter().filter(|key| find(key).is_some()).count();
+            reply::integer(out, count as i64);
+        }
+        Op::StrLen(key) => {
+            reply::integer(out, find(key).map_or(0, |entry| entry.value().len() as i64));
+        }
+        Op::GetRange { key, start, end } => {
+            reply::bulk(out, find(key).map_or(&[], |entry| range(entry.value(), *start, *end)));
+        }
+        Op::Ttl { key, seconds, relative } => {
+            let from = if *relative { now } else { 0 };
+            reply::integer(out, time_left(find(key), from, *seconds));
+        }
+        Op::Type(key) => reply::simple(out, if find(key).is_some() { "string" } else { "none" }),
+        Op::DbSize => reply::integer(out, store.live_len(now) as i64),
+        Op::Keys(pattern) => {
+            let entries = store.in_order(now).filter(|entry| glob::matches(pattern, entry.key()));
+            let keys: Vec<_> = entries.map(Entry::key).collect();
+            reply::array(out, keys.len());
+            keys.iter().for_each(|key| reply::bulk(out, key));
+        }
+        Op::Scan { cursor, count, strings, pattern } => {
+            let limit = usize::try_from(*count).unwrap_or(usize::MAX);
+            let (page, next) = store.page(*cursor, limit, now);
+            let pattern = pattern.unwrap_or(b"*");
+            let matching = page.iter().filter(|entry| *strings && glob::matches(pattern, entry.key()));
+            let keys: Vec<_> = matching.map(|entry| entry.key()).collect();
+            reply::array(out, 2);
+            reply::bulk(out, next.to_string().as_bytes());
+            reply::array(out, keys.len());
+            keys.iter().for_each(|key| reply::bulk(out, key));
+        }
+        Op::RandomKey => reply::bulk_or_null(out, random_key(store, now)),
+        _ => debug_assert!(false, "a write was given to be answered as a read"),
+    }
+}
+
+/// The answer of TTL and its relatives: -2 for no key, -1 for no deadline. Seconds are rounded.
+fn time_left(entry: Option<&Entry>, from: u64, seconds: bool) -> i64 {
+    let Some(entry) = entry else { return -2 };
+    let Some(deadline) = entry.deadline() else { return -1 };
+    let left = deadline.saturating_sub(from);
+    if seconds { ((left + 500) / 1000) as i64 } else { left as i64 }
+}
+
+/// The part of `value` from `start` to `end`, both included; negative ones count from the end.
+fn range(value: &[u8], start: i64, end: i64) -> &[u8] {
+    let len = value.len() as i64;
+    let index = |at: i64| if at < 0 { at.saturating_add(len).max(0) } else { at };
+    // Both before the beginning would both become zero, and then mean one byte.
+    if start < 0 && end < 0 && start > end {
+        return &[];
+    }
+    let (start, end) = (index(start), index(end).min(len - 1));
+    if start > end { &[] } else { &value[start as usize..=end as usize] }
+}
+
+/// Some key, the same on every replica in this state; another one after the next change.
+fn random_key(store: &Store, now: u64) -> Option<&[u8]> {
+    let from = hash::sip13(store.modifications(), now, b"randomkey");
+    let first = |from| store.page(from, 1, now).0.first().map(|entry| entry.key());
+    first(from).or_else(|| first(0))
+}

@@ -1,0 +1,390 @@
+//! The map from keys to values, with expiry.
+//!
+//! Entries lie in a fixed number of segments, chosen by the highest bits of the key's position, a hash
+//! that all replicas agree on. So the segments in their order, each sorted, give all keys in the order
+//! of positions: this is what SCAN, KEYS, RANDOMKEY and snapshots walk, and it costs GET and SET
+//! nothing. Each segment is a hash table that grows by itself; a million keys need a thousand growths
+//! of a thousand entries instead of one that stops the replica.
+//!
+//! Within a segment entries are found by the position mixed with a seed of this process. Anyone can
+//! compute positions, and could find keys whose positions have many bits in common; with the seed
+//! this does not tell where they collide. The order inside a segment differs between replicas for
+//! that reason, and nothing that leaves this file depends on it.
+//!
+//! An expired key is missing for every method that is given the time. It is removed when it is next
+//! written, or by `purge`, a bounded number at a time.
+
+use super::hash;
+use hashbrown::HashTable;
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
+
+/// The number of segments is two to this power. Enough that a million keys leave a thousand a segment,
+/// which one page of SCAN looks through; few enough that an empty store is small.
+const SEGMENT_BITS: u32 = 10;
+/// The deadline of what never expires.
+const NEVER: u64 = u64::MAX;
+
+/// A key and its position, which is computed once for all that a command does with the key.
+#[derive(Clone, Copy)]
+pub(super) struct Key<'a> {
+    position: u64,
+    bytes: &'a [u8],
+}
+
+impl<'a> Key<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Key<'a> {
+        Key { position: hash::position(bytes), bytes }
+    }
+}
+
+/// One key with what is known about it.
+#[derive(Debug)]
+pub(super) struct Entry {
+    position: u64,
+    version: u64,
+    deadline: u64,
+    key_len: u32,
+    /// The key and then the value: one allocation, and one place in memory that GET has to fetch.
+    data: Box<[u8]>,
+}
+
+impl Entry {
+    pub(super) fn new(key: Key, value: &[u8], version: u64, deadline: Option<u64>) -> Entry {
+        Entry {
+            position: key.position,
+            version,
+            deadline: deadline.unwrap_or(NEVER),
+            key_len: key.bytes.len() as u32,
+            data: [key.bytes, value].concat().into_boxed_slice(),
+        }
+    }
+
+    pub(super) fn key(&self) -> &[u8] {
+        &self.data[..self.key_len as usize]
+    }
+
+    pub(super) fn value(&self) -> &[u8] {
+        &self.data[self.key_len as usize..]
+    }
+
+    /// What the entry's position in the order of all entries is.
+    pub(super) fn order(&self) -> (u64, &[u8]) {
+        (self.position, self.key())
+    }
+
+    pub(super) fn version(&self) -> u64 {
+        self.version
+    }
+
+    pub(super) fn deadline(&self) -> Option<u64> {
+        (self.deadline != NEVER).then_some(self.deadline)
+    }
+
+    fn is_live(&self, now: u64) -> bool {
+        now < self.deadline
+    }
+
+    fn set_value(&mut self, value: &[u8]) {
+        let key_len = self.key_len as usize;
+        if self.data.len() == key_len + value.len() {
+            self.data[key_len..].copy_from_slice(value);
+        } else {
+            self.data = [self.key(), value].concat().into_boxed_slice();
+        }
+    }
+
+    /// Writes `bytes` at `offset` of the value, which grows with zeros as far as needed.
+    fn edit(&mut self, offset: usize, bytes: &[u8]) {
+        let start = self.key_len as usize + offset;
+        let len = self.data.len().max(start + bytes.len());
+        if len > self.data.len() {
+            // Without room to spare, so that the box takes the allocation over as it is.
+            let mut data = std::mem::take(&mut self.data).into_vec();
+            data.reserve_exact(len - data.len());
+            data.resize(len, 0);
+            self.data = data.into_boxed_slice();
+        }
+        self.data[start..start + bytes.len()].copy_from_slice(bytes);
+    }
+}
+
+/// The ways to modify an entry; each makes another version of the same arguments.
+#[derive(Clone, Copy)]
+enum Change {
+    Value = 1,
+    Edit = 2,
+    Deadline = 3,
+}
+
+/// The version of an entry after a change. It is a hash of the versions before, that is of all that
+/// happened to the key since it was created, and not a count of all changes of the machine: commands
+/// that touch nothing in common may be executed in either order, and a count would then differ
+/// between replicas. It is never zero, and fits into a RESP integer.
+fn version(before: u64, change: Change, number: u64, bytes: &[u8]) -> u64 {
+    let hash = hash::sip13(before ^ (change as u64) << 61, number, bytes);
+    (hash >> 1).max(1)
+}
+
+type Deadlines = BTreeMap<(u64, u64), u32>;
+
+/// The map. All times are milliseconds of log time.
+pub(super) struct Store {
+    segments: Box<[HashTable<Entry>]>,
+    seeds: [u64; 2],
+    len: usize,
+    /// How many keys have a deadline and a position; more than one only if positions collide.
+    deadlines: Deadlines,
+    modifications: u64,
+}
+
+impl Default for Store {
+    fn default() -> Store {
+        let state = RandomState::new();
+        Store {
+            segments: (0..1 << SEGMENT_BITS).map(|_| HashTable::new()).collect(),
+            seeds: [state.hash_one(0), state.hash_one(1) | 1],
+            len: 0,
+            deadlines: BTreeMap::new(),
+            modifications: 0,
+        }
+    }
+}
+
+fn segment(position: u64) -> usize {
+    (position >> (64 - SEGMENT_BITS)) as usize
+}
+
+/// Where the tables of this process look for a position.
+fn mix(seeds: [u64; 2], position: u64) -> u64 {
+    let product = u128::from(position ^ seeds[0]) * u128::from(seeds[1]);
+    (product >> 64) as u64 ^ product as u64
+}
+
+impl Store {
+    /// The number of changes made so far; the same on every replica that made the same ones.
+    pub(super) fn modifications(&self) -> u64 {
+        self.modifications
+    }
+
+    pub(super) fn set_modifications(&mut self, modifications: u64) {
+        self.modifications = modifications;
+    }
+
+    pub(super) fn get(&self, key: Key, now: u64) -> Option<&Entry> {
+        self.segments[segment(key.position)]
+            .find(mix(self.seeds, key.position), |entry| entry.order() == (key.position, key.bytes))
+            .filter(|entry| entry.is_live(now))
+    }
+
+    pub(super) fn contains(&self, key: Key, now: u64) -> bool {
+        self.get(key, now).is_some()
+    }
+
+    /// The version of a key; zero if it is missing.
+    pub(super) fn version(&self, key: Key, now: u64) -> u64 {
+        self.get(key, now).map_or(0, Entry::version)
+    }
+
+    /// Gives a key a value, and `deadline` instead of the one that it may have.
+    pub(super) fn set(&mut self, key: Key, value: &[u8], deadline: Option<u64>, now: u64) {
+        self.modifications += 1;
+        let number = deadline.unwrap_or(NEVER);
+        let Some((entry, deadlines)) = self.live_mut(key, now) else {
+            let version = version(0, Change::Value, number, value);
+            return self.insert(Entry::new(key, value, version, deadline));
+        };
+        entry.version = version(entry.version, Change::Value, number, value);
+        entry.set_value(value);
+        reschedule(deadlines, entry, number);
+    }
+
+    /// Writes `bytes` at `offset` of the value of a key, which is created and grows as needed.
+    pub(super) fn edit(&mut self, key: Key, offset: usize, bytes: &[u8], now: u64) {
+        let Some((entry, _)) = self.live_mut(key, now) else {
+            let value = [&vec![0; offset], bytes].concat();
+            return self.set(key, &value, None, now);
+        };
+        entry.version = version(entry.version, Change::Edit, offset as u64, bytes);
+        entry.edit(offset, bytes);
+        self.modifications += 1;
+    }
+
+    /// Changes the deadline of a key, if the key exists.
+    pub(super) fn set_deadline(&mut self, key: Key, deadline: Option<u64>, now: u64) {
+        let Some((entry, deadlines)) = self.live_mut(key, now) else { return };
+        let number = deadline.unwrap_or(NEVER);
+        entry.version = version(entry.version, Change::Deadline, number, &[]);
+        reschedule(deadlines, entry, number);
+        self.modifications += 1;
+    }
+
+    /// Removes a key and returns what it was, if it existed.
+    pub(super) fn remove(&mut self, key: Key, now: u64) -> Option<Entry> {
+        let entry = self.take(key).filter(|entry| entry.is_live(now))?;
+        self.modifications += 1;
+        Some(entry)
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.segments.iter_mut().for_each(|segment| *segment = HashTable::new());
+        self.deadlines.clear();
+        self.len = 0;
+        self.modifications += 1;
+    }
+
+    /// Adds an entry whose key is not there.
+    pub(super) fn insert(&mut self, entry: Entry) {
+        if entry.deadline != NEVER {
+            *self.deadlines.entry((entry.deadline, entry.position)).or_default() += 1;
+        }
+        let (seeds, position) = (self.seeds, entry.position);
+        let rehash = |entry: &Entry| mix(seeds, entry.position);
+        self.segments[segment(position)].insert_unique(mix(seeds, position), entry, rehash);
+        self.len += 1;
+    }
+
+    /// The entry of a key, and the index that must follow its deadline. One that has expired is
+    /// removed, so that what is written now does not inherit anything from it.
+    fn live_mut(&mut self, key: Key, now: u64) -> Option<(&mut Entry, &mut Deadlines)> {
+        if self.deadlines.first_key_value().is_some_and(|((first, _), _)| *first <= now) && self.get(key, now).is_none()
+        {
+            self.take(key);
+            return None;
+        }
+        let entry = self.segments[segment(key.position)]
+            .find_mut(mix(self.seeds, key.position), |entry| entry.order() == (key.position, key.bytes))?;
+        Some((entry, &mut self.deadlines))
+    }
+
+    /// Removes the entry of a key, expired or not.
+    fn take(&mut self, key: Key) -> Option<Entry> {
+        let found = self.segments[segment(key.position)]
+            .find_entry(mix(self.seeds, key.position), |entry| entry.order() == (key.position, key.bytes));
+        let (mut entry, _) = found.ok()?.remove();
+        let deadline = entry.deadline;
+        reschedule(&mut self.deadlines, &mut entry, NEVER);
+        entry.deadline = deadline;
+        self.len -= 1;
+        Some(entry)
+    }
+
+    /// Removes what has expired, at most about `limit` keys: the rest waits for the next call.
+    pub(super) fn purge(&mut self, now: u64, limit: usize) {
+        for _ in 0..limit {
+            match self.deadlines.first_key_value() {
+                Some(((deadline, _), _)) if *deadline <= now => {}
+                _ => return,
+            }
+            let Some((at, count)) = self.deadlines.pop_first() else { return };
+            self.segments[segment(at.1)].retain(|entry| (entry.deadline, entry.position) != at);
+            self.len -= count as usize;
+        }
+    }
+
+    /// The number of keys that have not expired. Walks over those that have, but were not removed.
+    pub(super) fn live_len(&self, now: u64) -> usize {
+        let expired = self.deadlines.range(..=(now, u64::MAX)).map(|(_, count)| *count as usize);
+        self.len - expired.sum::<usize>()
+    }
+
+    /// The first deadline after `now`.
+    pub(super) fn next_deadline(&self, now: u64) -> Option<u64> {
+        let (deadline, _) = self.deadlines.range((now.checked_add(1)?, 0)..).next()?.0;
+        Some(*deadline)
+    }
+
+    /// All entries that have not expired, in the order of their positions and keys.
+    pub(super) fn in_order(&self, now: u64) -> impl Iterator<Item = &Entry> {
+        self.segments.iter().flat_map(move |segment| {
+            let mut entries: Vec<_> = segment.iter().filter(|entry| entry.is_live(now)).collect();
+            entries.sort_unstable_by(|a, b| a.order().cmp(&b.order()));
+            entries
+        })
+    }
+
+    /// The entries from position `from` on, at least `limit` of them if there are as many, and the
+    /// position where the next page begins; zero if there is nothing left. Entries of one position
+    /// are never torn apart, for a position is all that the next call knows.
+    pub(super) fn page(&self, from: u64, limit: usize, now: u64) -> (Vec<&Entry>, u64) {
+        let mut page: Vec<&Entry> = Vec::new();
+        for (i, table) in self.segments.iter().enumerate().skip(segment(from)) {
+            let wanted = limit - page.len();
+            let is_in = |entry: &&Entry| entry.position >= from && entry.is_live(now);
+            let mut entries: Vec<_> = table.iter().filter(is_in).collect();
+            let next = match wanted {
+                _ if entries.len() <= wanted => None,
+                0 => return (page, (i as u64) << (64 - SEGMENT_BITS)),
+                _ => {
+                    let last = entries.select_nth_unstable_by_key(wanted - 1, |e| e.position).1;
+                    let last = last.position;
+                    entries.retain(|entry| entry.position <= last);
+                    Some(last.wrapping_add(1))
+                }
+            };
+            entries.sort_unstable_by(|a, b| a.order().cmp(&b.order()));
+            page.append(&mut entries);
+            if let Some(next) = next {
+                return (page, next);
+            }
+        }
+        (page, 0)
+    }
+}
+
+/// Gives an entry of the map another deadline.
+fn reschedule(deadlines: &mut Deadlines, entry: &mut Entry, deadline: u64) {
+    if entry.deadline == deadline {
+        return;
+    }
+    if entry.deadline != NEVER {
+        let at = (entry.deadline, entry.position);
+        match deadlines.get_mut(&at) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => drop(deadlines.remove(&at)),
+        }
+    }
+    entry.deadline = deadline;
+    if deadline != NEVER {
+        *deadlines.entry((deadline, entry.position)).or_default() += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_expired_is_removed_a_few_at_a_time() {
+        let mut store = Store::default();
+        for i in 0..100 {
+            store.set(Key::new(format!("k{i}").as_bytes()), b"v", Some(5 + i / 50), 0);
+        }
+        store.set(Key::new(b"stays"), b"v", None, 0);
+        for (now, left) in [(4, 101), (5, 81), (5, 61), (5, 51), (5, 51), (6, 31), (7, 11), (7, 1)] {
+            store.purge(now, 20);
+            let entries: usize = store.segments.iter().map(HashTable::len).sum();
+            assert_eq!((store.len, entries, store.deadlines.len()), (left, left, left - 1));
+        }
+    }
+
+    /// Positions collide once in billions of keys, or when someone makes an effort.
+    #[test]
+    fn keys_of_one_position_are_kept_apart() {
+        let mut store = Store::default();
+        let key = |bytes| Key { position: 7, bytes };
+        for (bytes, deadline) in [(b"b", Some(5)), (b"a", Some(5)), (b"c", None), (b"d", Some(6))] {
+            store.set(key(bytes), bytes, deadline, 0);
+        }
+        let keys =
+            |(page, next): (Vec<&Entry>, u64)| (page.iter().map(|entry| entry.key()[0]).collect::<Vec<_>>(), next);
+        assert_eq!(keys(store.page(0, 1, 0)), (b"abcd".to_vec(), 8));
+        assert_eq!(keys(store.page(0, 1, 5)), (b"cd".to_vec(), 8));
+        store.set_deadline(key(b"a"), None, 0);
+        assert_eq!((store.live_len(5), store.next_deadline(0)), (3, Some(5)));
+        store.remove(key(b"d"), 0);
+        store.purge(6, 10);
+        assert_eq!(keys(store.page(7, 10, 6)), (b"ac".to_vec(), 0));
+        assert_eq!((store.len, store.deadlines.len()), (2, 0));
+    }
+}
