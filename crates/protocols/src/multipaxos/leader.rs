@@ -19,7 +19,7 @@ use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
 use ionian_kernel::role::{Out, Role};
-use ionian_kernel::suspicion::{Presence, Suspicion};
+use ionian_kernel::suspicion::Presence;
 use ionian_kernel::time::{Duration, Instant, Timestamp, earliest};
 use ionian_kernel::window::SlotWindow;
 use ionian_kernel::wire_struct;
@@ -48,7 +48,7 @@ messages! {
             /// The highest round that it had heard of when it said so.
             round: Round,
         },
-        /// A proxy leader is at work.
+        /// A proxy leader lives.
         2 => ProxyAlive {
             /// The proxy leader.
             from: ProxyLeaderId,
@@ -124,14 +124,19 @@ const MAX_QUEUED_BYTES: usize = 256 << 20;
 /// (`window_slots`), for a predecessor may have left votes further on.
 const MAX_WINDOW: usize = 1 << 22;
 
-/// How many resend times a proposed slot may stay unexecuted before it is handed over again.
+/// How many resend times a proposed slot may stay unexecuted before it is handed over again, though its
+/// proxy leader lives: a message was lost.
 const HAND_OVER_AFTER: u32 = 5;
+
+/// Only so many of the lowest unexecuted slots are taken for stuck: those behind them wait for them.
+const STUCK_SLOTS: usize = 16;
 
 /// How many slots are handed over again at a time.
 const HAND_OVER_SLOTS: usize = 256;
 
-/// A replica not heard of for this long is not named to answer clients.
-const REPLICA_PRESENCE: Duration = Duration::from_millis(1000);
+/// A proxy leader not heard of for this long is given no slots, and those it has go to others; a replica
+/// not heard of for this long is not named to answer clients.
+pub const PRESENCE: Duration = Duration::from_millis(800);
 
 /// A leader.
 pub struct Leader {
@@ -159,7 +164,7 @@ pub struct Leader {
     /// As `kept`, but only what was said since the acceptors that ask to rejoin lost their memory.
     kept_since: Vec<Slot>,
     present: Presence<ReplicaId>,
-    suspicion: Suspicion<ProxyLeaderId>,
+    present_proxies: Presence<ProxyLeaderId>,
     turn: u64,
     /// Phase 1 for single slots that were chosen before this leader's window begins (l2).
     repairs: BTreeMap<Slot, Phase1>,
@@ -220,8 +225,8 @@ impl Leader {
             executed: alloc::vec![Slot::ZERO; replicas],
             kept: alloc::vec![Slot::ZERO; replicas],
             kept_since: alloc::vec![Slot::ZERO; replicas],
-            present: Presence::new(replicas, REPLICA_PRESENCE),
-            suspicion: Suspicion::default(),
+            present: Presence::new(replicas, PRESENCE),
+            present_proxies: Presence::new(config.layout().count(kind::ProxyLeader), PRESENCE),
             turn: random.any() >> 1,
             repairs: BTreeMap::new(),
             rejoining: BTreeMap::new(),
@@ -325,25 +330,23 @@ impl Leader {
         near: Set<ReplicaId>,
         out: &mut Out<'_, Self>,
     ) {
-        let proxy = self.pick_proxy();
+        let proxy = self.pick_proxy(now);
         let proposed = Proposed { value, proposer, near, proxy, proposed_at: now, attempts: 0 };
         self.window.insert(slot, proposed);
-        self.check_at = earliest(self.check_at, Some(now + self.resend_after() * HAND_OVER_AFTER));
+        self.check_at = earliest(self.check_at, Some(now + self.resend_after()));
         self.hand_over(now, slot, out);
     }
 
-    fn pick_proxy(&mut self) -> ProxyLeaderId {
+    fn pick_proxy(&mut self, now: Instant) -> ProxyLeaderId {
         self.turn += 1;
-        let near = self.proxies.without(self.suspicion.suspects());
-        let trusted = if near.is_empty() { self.suspicion.trusted(self.config.all(kind::ProxyLeader)) } else { near };
-        trusted.pick(self.turn).expect("a deployment has proxy leaders")
+        let present = self.present_proxies.present(now);
+        let near = self.proxies.and(present);
+        if near.is_empty() { present } else { near }.pick(self.turn).expect("a deployment has proxy leaders")
     }
 
-    /// Sends the slot to its proxy leader, and to silent ones now and then: the work that shows that
-    /// they live again is done by another as well.
+    /// Sends the slot to its proxy leader.
     fn hand_over(&mut self, now: Instant, slot: Slot, out: &mut Out<'_, Self>) {
         let present = self.present.present(now);
-        let probe = self.suspicion.probe(now);
         let proposed = self.window.get(slot).expect("handed over from the window");
         let near = proposed.near.and(present);
         let repliers = if near.is_empty() { present } else { near };
@@ -354,7 +357,7 @@ impl Leader {
             proposer: proposed.proposer,
             replier: repliers.pick(slot.0).expect("a deployment has replicas"),
         };
-        out.send(Envelope::ToProxyLeaders(probe.or(Set::one(proposed.proxy)), message));
+        out.send(Envelope::ToProxyLeaders(Set::one(proposed.proxy), message));
     }
 
     fn turn_away(&self, proposer: Proposer, out: &mut Out<'_, Self>) {
@@ -393,33 +396,28 @@ impl Leader {
         self.admit_rejoining(out);
     }
 
-    /// The lowest slot has waited long enough: its proxy leader is taken for dead, and whatever it holds
-    /// goes to others. Only the lowest is evidence, for nothing behind it can be executed before it.
+    /// Hands over again what a dead proxy leader had, and the lowest slots when they have waited too long.
     fn check_window(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        self.check_at = None;
-        let Some((_, lowest)) = self.window.iter().next() else { return };
-        let patience = |proposed: &Proposed, resend_after: Duration| {
-            proposed.proposed_at + resend_after * HAND_OVER_AFTER * (1 << proposed.attempts.min(4))
-        };
         let resend_after = self.resend_after();
-        let due = patience(lowest, resend_after);
-        if due > now {
-            self.check_at = Some(due);
-            return;
-        }
-        let silent = lowest.proxy;
-        self.suspicion.silent(Set::one(silent), now);
-        let overdue = |proposed: &Proposed| proposed.proxy == silent && patience(proposed, resend_after) <= now;
-        let slots: Vec<Slot> =
-            self.window.iter().filter(|(_, proposed)| overdue(proposed)).map(|(slot, _)| slot).collect();
-        for slot in slots.into_iter().take(HAND_OVER_SLOTS) {
+        self.check_at = (!self.window.is_empty()).then(|| now + resend_after);
+        let present = self.present_proxies.present(now);
+        let waited = |proposed: &Proposed| now.since(proposed.proposed_at);
+        let orphaned = |proposed: &Proposed| !present.contains(proposed.proxy) && waited(proposed) >= resend_after;
+        let stuck =
+            |proposed: &Proposed| waited(proposed) >= resend_after * HAND_OVER_AFTER * (1 << proposed.attempts.min(3));
+        let overdue = self
+            .window
+            .iter()
+            .enumerate()
+            .filter(|(place, (_, proposed))| orphaned(proposed) || (*place < STUCK_SLOTS && stuck(proposed)));
+        let slots: Vec<Slot> = overdue.map(|(_, (slot, _))| slot).take(HAND_OVER_SLOTS).collect();
+        for slot in slots {
             self.hand_over_again(now, slot, out);
         }
-        self.check_at = Some(now + resend_after);
     }
 
     fn hand_over_again(&mut self, now: Instant, slot: Slot, out: &mut Out<'_, Self>) {
-        let proxy = self.pick_proxy();
+        let proxy = self.pick_proxy(now);
         let proposed = self.window.get_mut(slot).expect("in the window");
         (proposed.proxy, proposed.proposed_at) = (proxy, now);
         proposed.attempts += 1;
@@ -482,7 +480,7 @@ impl Leader {
         } else if repair.is_complete() {
             let repair = self.repairs.remove(&slot).expect("just found");
             if let Some(value) = repair.value(slot) {
-                let proxy = self.pick_proxy();
+                let proxy = self.pick_proxy(now);
                 let replier = self.present.present(now).pick(slot.0).expect("a deployment has replicas");
                 let (round, value, proposer) = (self.round, value.clone(), Proposer::Nobody {});
                 let message = proxy_leader::In::Phase2a { slot, round, value, proposer, replier };
@@ -682,6 +680,7 @@ impl Role for Leader {
 
     fn on_start(&mut self, now: Instant, _: &mut Out<'_, Self>) {
         self.present.start(now);
+        self.present_proxies.start(now);
         self.timer.restart(now);
         if self.id == LeaderId(0) {
             // A new cluster should not wait for a timeout to have its first leader. In an old one the
@@ -694,7 +693,7 @@ impl Role for Leader {
         match message {
             In::Propose { proposer, near, batch } => self.on_propose(now, proposer, near, batch, out),
             In::Executed { from, executed, kept, round } => self.on_executed(now, from, (executed, kept), round, out),
-            In::ProxyAlive { from } => self.suspicion.heard(from),
+            In::ProxyAlive { from } => self.present_proxies.heard(from, now),
             In::Phase1b { from, round, votes } => self.on_phase1b(now, from, round, votes, out),
             In::Nack { round } if round > self.round => self.on_higher_round(now, round, out),
             In::Nack { .. } => {}
@@ -772,6 +771,5 @@ impl Role for Leader {
         report("handed_over_again", self.handed_over);
         report("repaired", self.repaired);
         report("dropped", self.dropped);
-        report("suspected_proxy_leaders", self.suspicion.suspects().len() as u64);
     }
 }

@@ -59,8 +59,9 @@ messages! {
     }
 }
 
-/// How often a proxy leader that is at work says so to the leader, which avoids silent ones.
-pub const ALIVE_EVERY: Duration = Duration::from_millis(100);
+/// How often a proxy leader says that it lives. A leader that has not heard of it for
+/// [`super::leader::PRESENCE`] hands its slots to others.
+pub const ALIVE_EVERY: Duration = Duration::from_millis(250);
 
 /// A proxy leader.
 pub struct ProxyLeader {
@@ -151,7 +152,7 @@ impl ProxyLeader {
         out.send(Envelope::ToAcceptors(asked, message));
     }
 
-    fn on_phase2b(&mut self, now: Instant, from: AcceptorId, slot: Slot, round: Round, out: &mut Out<'_, Self>) {
+    fn on_phase2b(&mut self, from: AcceptorId, slot: Slot, round: Round, out: &mut Out<'_, Self>) {
         self.suspicion.heard(from);
         if round != self.round {
             return;
@@ -160,22 +161,33 @@ impl ProxyLeader {
         pending.voted.insert(from);
         if self.config.quorums.is_write_quorum(pending.voted) {
             let pending = self.pending.remove(&slot).expect("just found");
-            self.announce(now, slot, pending, out);
+            self.announce(slot, pending, out);
         }
     }
 
+    /// What the acceptors asked left unanswered is asked of others.
+    fn ask_again(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        let overdue: Vec<Slot> =
+            self.pending.iter().filter(|(_, pending)| pending.ask_at <= now).map(|(slot, _)| *slot).collect();
+        for slot in &overdue {
+            let pending = self.pending.get_mut(slot).expect("just found");
+            self.suspicion.silent(pending.asked.without(pending.voted), now);
+            pending.attempts += 1;
+        }
+        self.retries += overdue.len() as u64;
+        for slot in overdue {
+            self.ask(now, slot, out);
+        }
+        self.check_at = self.pending.values().map(|pending| pending.ask_at).min();
+    }
+
     /// The value is chosen: all replicas are told, and one of them is named to answer the clients.
-    fn announce(&mut self, now: Instant, slot: Slot, pending: Pending, out: &mut Out<'_, Self>) {
+    fn announce(&mut self, slot: Slot, pending: Pending, out: &mut Out<'_, Self>) {
         self.chosen += 1;
         let Pending { value, proposer, replier, .. } = pending;
         out.send(Envelope::ToReplicas(self.config.replicas(), replica::In::Chosen { slot, value, replier }));
         if let Proposer::Batcher { id, number } = proposer {
             self.chosen_batches.entry(id).or_default().push(number);
-        }
-        if self.alive_at <= now {
-            self.alive_at = now + ALIVE_EVERY;
-            let leader = self.round.leader(self.config.leaders().len());
-            out.send(Envelope::ToLeaders(Set::one(leader), leader::In::ProxyAlive { from: self.id }));
         }
     }
 }
@@ -198,7 +210,7 @@ impl Role for ProxyLeader {
                     self.on_phase2a(now, slot, pending, out);
                 }
             }
-            In::Phase2b { from, slot, round } => self.on_phase2b(now, from, slot, round, out),
+            In::Phase2b { from, slot, round } => self.on_phase2b(from, slot, round, out),
             In::Nack { round } => {
                 self.enter(round);
             }
@@ -207,25 +219,17 @@ impl Role for ProxyLeader {
     }
 
     fn on_timer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        if self.check_at.is_none_or(|at| at > now) {
-            return;
+        if self.alive_at <= now {
+            self.alive_at = now + ALIVE_EVERY;
+            out.send(Envelope::ToLeaders(self.config.leaders(), leader::In::ProxyAlive { from: self.id }));
         }
-        let overdue: Vec<Slot> =
-            self.pending.iter().filter(|(_, pending)| pending.ask_at <= now).map(|(slot, _)| *slot).collect();
-        for slot in &overdue {
-            let pending = self.pending.get_mut(slot).expect("just found");
-            self.suspicion.silent(pending.asked.without(pending.voted), now);
-            pending.attempts += 1;
+        if self.check_at.is_some_and(|at| at <= now) {
+            self.ask_again(now, out);
         }
-        self.retries += overdue.len() as u64;
-        for slot in overdue {
-            self.ask(now, slot, out);
-        }
-        self.check_at = self.pending.values().map(|pending| pending.ask_at).min();
     }
 
     fn next_timer(&self) -> Option<Instant> {
-        self.check_at
+        earliest(self.check_at, Some(self.alive_at))
     }
 
     fn on_burst_end(&mut self, _: Instant, out: &mut Out<'_, Self>) {
