@@ -207,7 +207,7 @@ impl Acceptor {
     }
 
     fn on_phase2a(&mut self, from: ProxyLeaderId, slot: Slot, round: Round, value: Value, out: &mut Out<'_, Self>) {
-        if round < self.promise {
+        if round < self.promise && !self.config.has(Canary::ForgetsPromise) {
             let nack = proxy_leader::In::Nack { round: self.promise };
             out.send(Envelope::ToProxyLeaders(Set::one(from), nack));
             return self.refuse(round, out);
@@ -220,9 +220,7 @@ impl Acceptor {
             self.refused += 1;
             return;
         }
-        if !self.config.has(Canary::ForgetsPromise) {
-            self.promise(round, out);
-        }
+        self.promise(round, out);
         self.cast(slot, Vote { round, value }, out);
         let message = proxy_leader::In::Phase2b { from: self.id, slot, round };
         let envelope = Envelope::ToProxyLeaders(Set::one(from), message);

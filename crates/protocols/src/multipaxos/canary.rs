@@ -18,7 +18,7 @@ pub enum Canary {
     S8WatermarkLost,
     /// An acceptor answers before its vote is on disk.
     UnfencedVote,
-    /// An acceptor forgets the round that it promised when it votes in an older one.
+    /// An acceptor forgets what it promised and votes in older rounds.
     ForgetsPromise,
     /// The timer that recovers holes fires once and is never armed again.
     L1HoleTimerOnce,

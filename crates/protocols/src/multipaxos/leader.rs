@@ -5,11 +5,18 @@
 //! has used; the rest it learns from a read quorum in phase 1. In the steady state it takes in one
 //! message a batch and sends one; replicas tell it now and then how far they have executed.
 
+mod admission;
+mod phase1;
+mod progress;
+mod repair;
+mod window;
+
+use super::canary::Canary;
 use super::config::Config;
 use super::message::{Proposer, Votes};
-use super::phase1::Phase1;
-use super::{Envelope, acceptor, batcher, client, kind, proxy_leader, replica};
-use alloc::collections::{BTreeMap, VecDeque};
+use super::{Envelope, acceptor, batcher, client, kind, replica};
+use admission::Admission;
+use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use ionian_kernel::batch::{Batch, Value};
@@ -19,10 +26,12 @@ use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
 use ionian_kernel::role::{Out, Role};
-use ionian_kernel::suspicion::Presence;
 use ionian_kernel::time::{Duration, Instant, Timestamp, earliest};
-use ionian_kernel::window::SlotWindow;
 use ionian_kernel::wire_struct;
+use phase1::Phase1;
+use progress::Progress;
+use repair::Repairs;
+use window::Window;
 
 messages! {
     /// What a leader is told.
@@ -120,58 +129,24 @@ wire_struct! { Record { round } }
 const MAX_QUEUED: usize = 1 << 14;
 const MAX_QUEUED_BYTES: usize = 256 << 20;
 
-/// How far beyond what is executed a leader's window can reach: more than its own flow control lets it
-/// (`window_slots`), for a predecessor may have left votes further on.
-const MAX_WINDOW: usize = 1 << 22;
-
-/// How many resend times a proposed slot may stay unexecuted before it is handed over again, though its
-/// proxy leader lives: a message was lost.
-const HAND_OVER_AFTER: u32 = 5;
-
-/// Only so many of the lowest unexecuted slots are taken for stuck: those behind them wait for them.
-const STUCK_SLOTS: usize = 16;
-
-/// How many slots are handed over again at a time.
-const HAND_OVER_SLOTS: usize = 256;
-
-/// A proxy leader not heard of for this long is given no slots, and those it has go to others; a replica
-/// not heard of for this long is not named to answer clients.
-pub const PRESENCE: Duration = Duration::from_millis(800);
-
 /// A leader.
 pub struct Leader {
     id: LeaderId,
     config: Arc<Config>,
-    proxies: Set<ProxyLeaderId>,
     /// The highest round known; its own while it leads or tries to.
     round: Round,
     state: State,
     timer: ElectionTimer,
     heartbeat_at: Instant,
-
-    next_slot: Slot,
-    /// Proposed and not known executed by any replica.
-    window: SlotWindow<Proposed>,
+    window: Window,
+    progress: Progress,
+    repairs: Repairs,
+    admission: Admission,
+    /// Batches that wait for phase 1 to end or for the window to open.
     queue: VecDeque<(Proposer, Set<ReplicaId>, Batch)>,
     queued_bytes: usize,
     last_stamp: Timestamp,
-    check_at: Option<Instant>,
-
-    /// How far each replica has executed.
-    executed: Vec<Slot>,
-    /// What each replica keeps through a crash.
-    kept: Vec<Slot>,
-    /// As `kept`, but only what was said since the acceptors that ask to rejoin lost their memory.
-    kept_since: Vec<Slot>,
-    present: Presence<ReplicaId>,
-    present_proxies: Presence<ProxyLeaderId>,
-    turn: u64,
-    /// Phase 1 for single slots that were chosen before this leader's window begins (l2).
-    repairs: BTreeMap<Slot, Phase1>,
-    rejoining: BTreeMap<AcceptorId, Rejoining>,
-
     elections: u64,
-    handed_over: u64,
     repaired: u64,
     dropped: u64,
 }
@@ -188,50 +163,24 @@ enum State {
     Leading,
 }
 
-struct Proposed {
-    value: Value,
-    proposer: Proposer,
-    near: Set<ReplicaId>,
-    proxy: ProxyLeaderId,
-    proposed_at: Instant,
-    attempts: u32,
-}
-
-/// An acceptor that lost its memory and asks to be let in again.
-struct Rejoining {
-    nonce: u64,
-    /// Once this leader has won a round without it: what f+1 replicas must keep first.
-    frontier: Option<Slot>,
-}
-
 impl Leader {
     /// The leader of this birth.
     pub fn new(config: Arc<Config>, birth: &Birth<'_>) -> Self {
         let mut random = Random::new(birth.seed);
-        let replicas = config.replicas().len();
         Leader {
             id: LeaderId(birth.address.index),
-            proxies: config.preferred(kind::ProxyLeader, birth.node),
             round: Round(0),
             state: State::Standby,
-            timer: ElectionTimer::new(config.options().election_timeout, Random::new(random.any())),
+            window: Window::new(config.clone(), birth, random.any()),
+            timer: ElectionTimer::new(config.options().election_timeout, random),
             heartbeat_at: Instant::ZERO,
-            next_slot: Slot::ZERO,
-            window: SlotWindow::new(Slot::ZERO, MAX_WINDOW),
+            progress: Progress::new(config.replicas().len(), config.f()),
+            repairs: Repairs::new(config.clone()),
+            admission: Admission::default(),
             queue: VecDeque::new(),
             queued_bytes: 0,
             last_stamp: Timestamp(0),
-            check_at: None,
-            executed: alloc::vec![Slot::ZERO; replicas],
-            kept: alloc::vec![Slot::ZERO; replicas],
-            kept_since: alloc::vec![Slot::ZERO; replicas],
-            present: Presence::new(replicas, PRESENCE),
-            present_proxies: Presence::new(config.layout().count(kind::ProxyLeader), PRESENCE),
-            turn: random.any() >> 1,
-            repairs: BTreeMap::new(),
-            rejoining: BTreeMap::new(),
             elections: 0,
-            handed_over: 0,
             repaired: 0,
             dropped: 0,
             config,
@@ -250,18 +199,6 @@ impl Leader {
 
     fn resend_after(&self) -> Duration {
         self.config.options().resend_after
-    }
-
-    /// The slots below this one are executed by some replica.
-    fn executed_by_one(&self) -> Slot {
-        self.executed.iter().copied().max().unwrap_or_default()
-    }
-
-    /// The slots below this one are kept by f+1 of the replicas.
-    fn kept_by_enough(&self, kept: &[Slot]) -> Slot {
-        let mut kept = kept.to_vec();
-        kept.sort_unstable_by(|a, b| b.cmp(a));
-        kept.get(self.config.f()).copied().unwrap_or_default()
     }
 
     // Proposing.
@@ -292,8 +229,7 @@ impl Leader {
     }
 
     fn may_propose(&self) -> bool {
-        self.next_slot.distance(self.executed_by_one()) < self.config.options().window_slots as u64
-            && self.window.admits(self.next_slot)
+        self.window.is_open(self.progress.executed())
     }
 
     fn propose_queued(&mut self, now: Instant, out: &mut Out<'_, Self>) {
@@ -315,49 +251,13 @@ impl Leader {
         // Time in the log never falls, though this leader's clock may be behind its predecessor's.
         self.last_stamp = self.last_stamp.max(now.timestamp());
         let value = Value { stamp: self.last_stamp, batch };
-        let slot = self.next_slot;
-        self.next_slot = slot.next();
-        self.put(now, slot, value, proposer, near, out);
+        let slot = self.window.next_slot;
+        self.window.next_slot = slot.next();
+        self.window.propose(now, self.round, slot, value, proposer, near, out);
     }
 
-    /// Puts a value into the window at `slot` and hands it to a proxy leader.
-    fn put(
-        &mut self,
-        now: Instant,
-        slot: Slot,
-        value: Value,
-        proposer: Proposer,
-        near: Set<ReplicaId>,
-        out: &mut Out<'_, Self>,
-    ) {
-        let proxy = self.pick_proxy(now);
-        let proposed = Proposed { value, proposer, near, proxy, proposed_at: now, attempts: 0 };
-        self.window.insert(slot, proposed);
-        self.check_at = earliest(self.check_at, Some(now + self.resend_after()));
-        self.hand_over(now, slot, out);
-    }
-
-    fn pick_proxy(&mut self, now: Instant) -> ProxyLeaderId {
-        self.turn += 1;
-        let present = self.present_proxies.present(now);
-        let near = self.proxies.and(present);
-        if near.is_empty() { present } else { near }.pick(self.turn).expect("a deployment has proxy leaders")
-    }
-
-    /// Sends the slot to its proxy leader.
-    fn hand_over(&mut self, now: Instant, slot: Slot, out: &mut Out<'_, Self>) {
-        let present = self.present.present(now);
-        let proposed = self.window.get(slot).expect("handed over from the window");
-        let near = proposed.near.and(present);
-        let repliers = if near.is_empty() { present } else { near };
-        let message = proxy_leader::In::Phase2a {
-            slot,
-            round: self.round,
-            value: proposed.value.clone(),
-            proposer: proposed.proposer,
-            replier: repliers.pick(slot.0).expect("a deployment has replicas"),
-        };
-        out.send(Envelope::ToProxyLeaders(Set::one(proposed.proxy), message));
+    fn propose_noop(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        self.propose(now, Proposer::Nobody {}, Set::EMPTY, Batch::default(), out);
     }
 
     fn turn_away(&self, proposer: Proposer, out: &mut Out<'_, Self>) {
@@ -371,7 +271,7 @@ impl Leader {
         }
     }
 
-    // Learning what is executed, and handing over again what is not.
+    // What replicas say.
 
     fn on_executed(
         &mut self,
@@ -381,48 +281,11 @@ impl Leader {
         round: Round,
         out: &mut Out<'_, Self>,
     ) {
-        let index = usize::from(from.0);
-        if index >= self.executed.len() {
-            return;
-        }
-        self.present.heard(from, now);
-        self.executed[index] = self.executed[index].max(executed);
-        self.kept[index] = self.kept[index].max(kept);
-        if round >= self.round {
-            self.kept_since[index] = self.kept_since[index].max(kept);
-        }
-        self.window.advance_to(self.executed_by_one().min(self.window.end()));
+        self.window.heard_replica(from, now);
+        self.progress.report(from, executed, kept, round >= self.round);
+        self.window.advance_to(self.progress.executed());
         self.propose_queued(now, out);
-        self.admit_rejoining(out);
-    }
-
-    /// Hands over again what a dead proxy leader had, and the lowest slots when they have waited too long.
-    fn check_window(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        let resend_after = self.resend_after();
-        self.check_at = (!self.window.is_empty()).then(|| now + resend_after);
-        let present = self.present_proxies.present(now);
-        let waited = |proposed: &Proposed| now.since(proposed.proposed_at);
-        let orphaned = |proposed: &Proposed| !present.contains(proposed.proxy) && waited(proposed) >= resend_after;
-        let stuck =
-            |proposed: &Proposed| waited(proposed) >= resend_after * HAND_OVER_AFTER * (1 << proposed.attempts.min(3));
-        let overdue = self
-            .window
-            .iter()
-            .enumerate()
-            .filter(|(place, (_, proposed))| orphaned(proposed) || (*place < STUCK_SLOTS && stuck(proposed)));
-        let slots: Vec<Slot> = overdue.map(|(_, (slot, _))| slot).take(HAND_OVER_SLOTS).collect();
-        for slot in slots {
-            self.hand_over_again(now, slot, out);
-        }
-    }
-
-    fn hand_over_again(&mut self, now: Instant, slot: Slot, out: &mut Out<'_, Self>) {
-        let proxy = self.pick_proxy(now);
-        let proposed = self.window.get_mut(slot).expect("in the window");
-        (proposed.proxy, proposed.proposed_at) = (proxy, now);
-        proposed.attempts += 1;
-        self.handed_over += 1;
-        self.hand_over(now, slot, out);
+        self.admit(out);
     }
 
     /// A replica misses slots that its peers do not have. Each is mended alone: a hole never causes a
@@ -432,14 +295,12 @@ impl Leader {
             return;
         }
         for slot in slots.iter().copied() {
-            if slot >= self.next_slot {
+            if slot >= self.window.next_slot {
                 self.fill_up_to(now, slot, out);
-            } else if let Some(proposed) = self.window.get(slot) {
-                if now.since(proposed.proposed_at) >= self.resend_after() {
-                    self.hand_over_again(now, slot, out);
-                }
-            } else {
-                self.repair(now, slot, out);
+            } else if !self.window.recover(now, self.round, slot, out)
+                && let Some(repair) = self.repairs.begin(now, self.round, slot)
+            {
+                ask_votes(self.id, repair, out);
             }
         }
     }
@@ -449,51 +310,16 @@ impl Leader {
     /// somebody must finish it (l5); whatever is chosen there, the read sees it.
     fn fill_up_to(&mut self, now: Instant, slot: Slot, out: &mut Out<'_, Self>) {
         let reach = self.config.options().window_slots as u64;
-        if slot.distance(self.executed_by_one()) >= reach || self.config.has(super::canary::Canary::L5VotedNeverChosen)
-        {
-            return;
-        }
-        while self.next_slot <= slot && self.window.admits(self.next_slot) {
-            self.propose(now, Proposer::Nobody {}, Set::EMPTY, Batch::default(), out);
-        }
-    }
-
-    /// A slot below the window: this leader has forgotten it, or never knew it. It is chosen, so the vote
-    /// of the highest round in any read quorum is its value.
-    fn repair(&mut self, now: Instant, slot: Slot, out: &mut Out<'_, Self>) {
-        if self.repairs.len() >= HAND_OVER_SLOTS || self.repairs.contains_key(&slot) {
-            return;
-        }
-        let ask_at = now + self.resend_after();
-        let repair = Phase1::new(self.config.clone(), self.round, slot, slot.next(), ask_at);
-        self.ask_votes(&repair, out);
-        self.repairs.insert(slot, repair);
-    }
-
-    fn on_repair_votes(&mut self, now: Instant, from: AcceptorId, votes: Votes, out: &mut Out<'_, Self>) {
-        let slot = votes.start;
-        let Some(repair) = self.repairs.get_mut(&slot) else { return };
-        repair.on_votes(from, votes);
-        if repair.is_forgotten(slot) {
-            // f+1 replicas keep it, so a peer will give it, or a snapshot.
-            self.repairs.remove(&slot);
-        } else if repair.is_complete() {
-            let repair = self.repairs.remove(&slot).expect("just found");
-            if let Some(value) = repair.value(slot) {
-                let proxy = self.pick_proxy(now);
-                let replier = self.present.present(now).pick(slot.0).expect("a deployment has replicas");
-                let (round, value, proposer) = (self.round, value.clone(), Proposer::Nobody {});
-                let message = proxy_leader::In::Phase2a { slot, round, value, proposer, replier };
-                out.send(Envelope::ToProxyLeaders(Set::one(proxy), message));
-                self.repaired += 1;
-            }
+        let near = slot.distance(self.progress.executed()) < reach;
+        while near && self.window.next_slot <= slot && !self.config.has(Canary::L5VotedNeverChosen) {
+            self.propose_noop(now, out);
         }
     }
 
     fn on_advance_clock(&mut self, now: Instant, deadline: Timestamp, out: &mut Out<'_, Self>) {
-        let reached = now.timestamp() >= deadline;
-        if self.is_leading() && reached && self.last_stamp < deadline && self.queue.is_empty() && self.may_propose() {
-            self.propose(now, Proposer::Nobody {}, Set::EMPTY, Batch::default(), out);
+        let reached = now.timestamp() >= deadline && self.last_stamp < deadline;
+        if reached && self.is_leading() && self.queue.is_empty() && self.may_propose() {
+            self.propose_noop(now, out);
         }
     }
 
@@ -523,10 +349,10 @@ impl Leader {
     ) {
         let State::Candidate { gone: testimonies, promise, .. } = &mut self.state else { return };
         *promise = (*promise).max(promised);
-        match gone {
-            true => testimonies.insert(from),
-            false => return,
-        };
+        if !gone {
+            return;
+        }
+        testimonies.insert(from);
         if self.config.quorums.is_read_quorum(*testimonies) {
             let above = *promise;
             self.begin_phase1(now, above, out);
@@ -539,25 +365,12 @@ impl Leader {
         out.persist_vital(Record { round: self.round });
         self.elections += 1;
         self.repairs.clear();
-        self.kept_since.fill(Slot::ZERO);
+        self.progress.begin_round();
         let ask_at = now + self.resend_after();
-        let phase1 = Phase1::new(self.config.clone(), self.round, self.executed_by_one(), Slot::MAX, ask_at);
-        self.ask_votes(&phase1, out);
+        let phase1 = Phase1::new(self.config.clone(), self.round, self.progress.executed(), Slot::MAX, ask_at);
+        ask_votes(self.id, &phase1, out);
         self.state = State::Phase1(phase1);
         self.timer.restart(now);
-    }
-
-    /// Asks every acceptor that has not told everything for its next stretch.
-    fn ask_votes(&self, phase1: &Phase1, out: &mut Out<'_, Self>) {
-        for acceptor in phase1.missing().iter() {
-            self.ask_stretch(phase1, acceptor, out);
-        }
-    }
-
-    fn ask_stretch(&self, phase1: &Phase1, acceptor: AcceptorId, out: &mut Out<'_, Self>) {
-        let (start, end) = (phase1.next_of(acceptor), phase1.end);
-        let message = acceptor::In::Phase1a { from: self.id, round: phase1.round, start, end };
-        out.send(Envelope::ToAcceptors(Set::one(acceptor), message));
     }
 
     fn on_phase1b(&mut self, now: Instant, from: AcceptorId, round: Round, votes: Votes, out: &mut Out<'_, Self>) {
@@ -566,14 +379,19 @@ impl Leader {
         }
         match &mut self.state {
             State::Standby | State::Candidate { .. } => {}
-            State::Leading => self.on_repair_votes(now, from, votes, out),
+            State::Leading => {
+                if let Some((slot, value)) = self.repairs.on_votes(from, votes) {
+                    self.repaired += 1;
+                    self.window.hand_over_mended(now, self.round, slot, value, out);
+                }
+            }
             State::Phase1(phase1) => {
                 let more = phase1.on_votes(from, votes);
                 if phase1.is_complete() {
                     let State::Phase1(phase1) = core::mem::replace(&mut self.state, State::Leading) else { return };
                     self.lead(now, phase1, out);
-                } else if more && let State::Phase1(phase1) = &self.state {
-                    self.ask_stretch(phase1, from, out);
+                } else if more {
+                    ask_stretch(self.id, phase1, from, out);
                 }
             }
         }
@@ -584,33 +402,27 @@ impl Leader {
     fn lead(&mut self, now: Instant, phase1: Phase1, out: &mut Out<'_, Self>) {
         let mut outcome = phase1.finish();
         self.last_stamp = self.last_stamp.max(outcome.stamp);
-        self.next_slot = outcome.next_slot;
-        self.window.reset(outcome.start);
-        self.present.start(now);
+        self.window.reset(outcome.start, outcome.next_slot);
+        self.window.start(now);
         self.send_heartbeat(now, out);
         for slot in outcome.start.until(outcome.next_slot) {
             let noop = Value { stamp: self.last_stamp, batch: Batch::default() };
             let value = outcome.values.remove(&slot).unwrap_or(noop);
-            self.put(now, slot, value, Proposer::Nobody {}, Set::EMPTY, out);
+            self.window.propose(now, self.round, slot, value, Proposer::Nobody {}, Set::EMPTY, out);
         }
         let round = self.round;
         out.send(Envelope::ToClients(self.config.all(kind::Client), client::In::NewLeader { round }));
         out.send(Envelope::ToBatchers(self.config.all(kind::Batcher), batcher::In::NewLeader { round }));
-        for rejoining in self.rejoining.values_mut() {
-            rejoining.frontier = Some(self.next_slot);
-        }
+        self.admission.won(outcome.next_slot);
         self.propose_queued(now, out);
     }
 
     fn send_heartbeat(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         self.heartbeat_at = now + self.config.options().heartbeat;
-        let round = self.round;
+        let (round, executed, kept) = (self.round, self.progress.executed(), self.progress.kept());
         let others = self.config.leaders().without(Set::one(self.id));
         out.send(Envelope::ToLeaders(others, In::Heartbeat { round }));
-        let kept = self.kept_by_enough(&self.kept);
-        let acceptors = self.config.quorums.members();
-        out.send(Envelope::ToAcceptors(acceptors, acceptor::In::Heartbeat { round, kept }));
-        let executed = self.executed_by_one();
+        out.send(Envelope::ToAcceptors(self.config.quorums.members(), acceptor::In::Heartbeat { round, kept }));
         out.send(Envelope::ToReplicas(self.config.replicas(), replica::In::Heartbeat { round, executed }));
     }
 
@@ -621,12 +433,12 @@ impl Leader {
         self.timer.restart(now);
         self.state = State::Standby;
         self.repairs.clear();
-        self.rejoining.clear();
-        self.check_at = None;
-        self.window.reset(self.executed_by_one());
+        self.admission.clear();
+        let executed = self.progress.executed();
+        self.window.reset(executed, executed);
         self.queued_bytes = 0;
         for (proposer, _, _) in core::mem::take(&mut self.queue) {
-            if !self.config.has(super::canary::Canary::L10DeposedLeaderDrops) {
+            if !self.config.has(Canary::L10DeposedLeaderDrops) {
                 self.turn_away(proposer, out);
             }
         }
@@ -641,32 +453,38 @@ impl Leader {
         }
     }
 
-    // Acceptors that lost their memory.
+    // Acceptors that lost their votes.
 
-    /// An acceptor without its votes may take part again after a round that was won without it; see
-    /// `docs/protocols/multipaxos.md`, "Admission".
     fn on_rejoin(&mut self, now: Instant, from: AcceptorId, nonce: u64, promise: Round, out: &mut Out<'_, Self>) {
-        let known = self.rejoining.get(&from).is_some_and(|rejoining| rejoining.nonce == nonce);
-        if !self.is_leading() || (known && self.round > promise) {
-            return self.admit_rejoining(out);
-        }
-        self.rejoining.insert(from, Rejoining { nonce, frontier: None });
-        self.begin_phase1(now, promise, out);
-    }
-
-    fn admit_rejoining(&mut self, out: &mut Out<'_, Self>) {
-        if self.rejoining.is_empty() || !self.is_leading() {
+        if !self.is_leading() {
             return;
         }
-        let kept = self.kept_by_enough(&self.kept_since);
-        let round = self.round;
-        for (acceptor, rejoining) in &self.rejoining {
-            if let Some(frontier) = rejoining.frontier.filter(|frontier| *frontier <= kept) {
-                let message = acceptor::In::Admit { nonce: rejoining.nonce, round, frontier };
-                out.send(Envelope::ToAcceptors(Set::one(*acceptor), message));
+        match self.admission.ask(from, nonce, self.round > promise) {
+            true => self.begin_phase1(now, promise, out),
+            false => self.admit(out),
+        }
+    }
+
+    fn admit(&self, out: &mut Out<'_, Self>) {
+        if self.is_leading() {
+            for (acceptor, message) in self.admission.admitted(self.round, self.progress.kept_since()) {
+                out.send(Envelope::ToAcceptors(Set::one(acceptor), message));
             }
         }
     }
+}
+
+/// Asks every acceptor that has not told everything for its next stretch.
+fn ask_votes(me: LeaderId, phase1: &Phase1, out: &mut Out<'_, Leader>) {
+    for acceptor in phase1.missing().iter() {
+        ask_stretch(me, phase1, acceptor, out);
+    }
+}
+
+fn ask_stretch(from: LeaderId, phase1: &Phase1, acceptor: AcceptorId, out: &mut Out<'_, Leader>) {
+    let (start, end) = (phase1.next_of(acceptor), phase1.end);
+    let message = acceptor::In::Phase1a { from, round: phase1.round, start, end };
+    out.send(Envelope::ToAcceptors(Set::one(acceptor), message));
 }
 
 impl Role for Leader {
@@ -679,8 +497,7 @@ impl Role for Leader {
     }
 
     fn on_start(&mut self, now: Instant, _: &mut Out<'_, Self>) {
-        self.present.start(now);
-        self.present_proxies.start(now);
+        self.window.start(now);
         self.timer.restart(now);
         if self.id == LeaderId(0) {
             // A new cluster should not wait for a timeout to have its first leader. In an old one the
@@ -693,7 +510,7 @@ impl Role for Leader {
         match message {
             In::Propose { proposer, near, batch } => self.on_propose(now, proposer, near, batch, out),
             In::Executed { from, executed, kept, round } => self.on_executed(now, from, (executed, kept), round, out),
-            In::ProxyAlive { from } => self.present_proxies.heard(from, now),
+            In::ProxyAlive { from } => self.window.heard_proxy(from, now),
             In::Phase1b { from, round, votes } => self.on_phase1b(now, from, round, votes, out),
             In::Nack { round } if round > self.round => self.on_higher_round(now, round, out),
             In::Nack { .. } => {}
@@ -712,14 +529,9 @@ impl Role for Leader {
                 if self.heartbeat_at <= now {
                     self.send_heartbeat(now, out);
                 }
-                if self.check_at.is_some_and(|at| at <= now) {
-                    self.check_window(now, out);
-                }
-                for repair in self.repairs.values_mut().filter(|repair| repair.ask_at <= now) {
-                    repair.ask_at = resend_at;
-                }
-                for repair in self.repairs.values().filter(|repair| repair.ask_at == resend_at) {
-                    self.ask_votes(repair, out);
+                self.window.check(now, self.round, out);
+                for repair in self.repairs.overdue(now) {
+                    ask_votes(self.id, repair, out);
                 }
             }
             _ if self.timer.deadline() <= now => self.stand(now, out),
@@ -729,9 +541,7 @@ impl Role for Leader {
             }
             State::Phase1(phase1) if phase1.ask_at <= now => {
                 phase1.ask_at = resend_at;
-                if let State::Phase1(phase1) = &self.state {
-                    self.ask_votes(phase1, out);
-                }
+                ask_votes(self.id, phase1, out);
             }
             _ => {}
         }
@@ -740,8 +550,7 @@ impl Role for Leader {
     fn next_timer(&self) -> Option<Instant> {
         match &self.state {
             State::Leading => {
-                let repairs = self.repairs.values().map(|repair| repair.ask_at).min();
-                earliest(earliest(Some(self.heartbeat_at), self.check_at), repairs)
+                earliest(earliest(Some(self.heartbeat_at), self.window.next_timer()), self.repairs.next_timer())
             }
             State::Standby => Some(self.timer.deadline()),
             State::Candidate { ask_at, .. } => Some(self.timer.deadline().min(*ask_at)),
@@ -750,12 +559,10 @@ impl Role for Leader {
     }
 
     fn invariants(&self) {
-        assert!(
-            !self.is_leading() || self.round.leader(self.config.leaders().len()) == self.id,
-            "leads another's round"
-        );
-        assert!(!self.is_leading() || self.window.end() <= self.next_slot.max(self.window.base()));
-        assert!(!self.is_leading() || self.window.is_empty() || self.check_at.is_some(), "nobody watches the window");
+        if self.is_leading() {
+            assert!(self.round.leader(self.config.leaders().len()) == self.id, "leads in another's round");
+            self.window.invariants();
+        }
         let bytes: usize = self.queue.iter().map(|(_, _, batch)| batch.byte_len()).sum();
         assert_eq!(bytes, self.queued_bytes, "a leader lost count of its queue");
     }
@@ -763,12 +570,12 @@ impl Role for Leader {
     fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
         report("leading", u64::from(self.is_leading()));
         report("round", self.round.0);
-        report("next_slot", self.next_slot.0);
-        report("executed", self.executed_by_one().0);
+        report("next_slot", self.window.next_slot.0);
+        report("executed", self.progress.executed().0);
         report("window", self.window.len() as u64);
         report("queued", self.queue.len() as u64);
         report("elections", self.elections);
-        report("handed_over_again", self.handed_over);
+        report("handed_over_again", self.window.handed_over);
         report("repaired", self.repaired);
         report("dropped", self.dropped);
     }

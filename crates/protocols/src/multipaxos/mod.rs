@@ -56,13 +56,11 @@ pub mod client;
 pub mod batcher;
 
 pub mod leader;
-mod phase1;
 
 pub mod proxy_leader;
 
 pub mod acceptor;
 
-mod catch_up;
 pub mod replica;
 
 pub mod unbatcher;

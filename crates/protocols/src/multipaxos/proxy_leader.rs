@@ -60,7 +60,7 @@ messages! {
 }
 
 /// How often a proxy leader says that it lives. A leader that has not heard of it for
-/// [`super::leader::PRESENCE`] hands its slots to others.
+/// that long hands its slots to others.
 pub const ALIVE_EVERY: Duration = Duration::from_millis(250);
 
 /// A proxy leader.

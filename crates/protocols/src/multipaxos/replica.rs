@@ -3,7 +3,9 @@
 //!
 //! Stands between proxy leader and client (or unbatcher), and between readers and client.
 
-use super::catch_up::{Ask, CatchUp, Chunk, Offer, Progress, SNAPSHOT_KEPT};
+mod catch_up;
+
+use self::catch_up::{Ask, CatchUp, Chunk, Offer, Progress, SNAPSHOT_KEPT};
 use super::config::Config;
 use super::message::ChosenSlots;
 use super::{Envelope, client, kind, leader, read_batcher, unbatcher};

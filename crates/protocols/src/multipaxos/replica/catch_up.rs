@@ -1,8 +1,8 @@
 //! How a replica gets what it missed: single slots from a peer or, failing that, from the leader; a
 //! snapshot when it is so far behind that peers have forgotten the slots.
 
-use super::canary::Canary;
-use super::config::Config;
+use super::super::canary::Canary;
+use super::super::config::Config;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use bytes::Bytes;

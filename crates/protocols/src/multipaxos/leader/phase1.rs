@@ -1,8 +1,8 @@
 //! What a leader gathers in phase 1: the votes of a read quorum, a stretch at a time.
 
-use super::canary::Canary;
-use super::config::Config;
-use super::message::{Vote, Votes};
+use super::super::canary::Canary;
+use super::super::config::Config;
+use super::super::message::{Vote, Votes};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use ionian_kernel::batch::Value;

@@ -1,0 +1,219 @@
+//! The slots that a leader has proposed and that no replica is known to have executed, and the proxy
+//! leaders that have them.
+
+use super::super::config::Config;
+use super::super::message::Proposer;
+use super::super::{Envelope, kind, proxy_leader};
+use super::Leader;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use ionian_kernel::batch::Value;
+use ionian_kernel::id::*;
+use ionian_kernel::protocol::Birth;
+use ionian_kernel::role::Out;
+use ionian_kernel::suspicion::Presence;
+use ionian_kernel::time::{Duration, Instant, earliest};
+use ionian_kernel::window::SlotWindow;
+
+/// How far beyond what is executed a leader's window can reach: more than its own flow control lets it
+/// (`window_slots`), for a predecessor may have left votes further on.
+const MAX_WINDOW: usize = 1 << 22;
+
+/// How many resend times a proposed slot may stay unexecuted before it is handed over again, though its
+/// proxy leader lives: a message was lost.
+const HAND_OVER_AFTER: u32 = 5;
+
+/// Only so many of the lowest unexecuted slots are taken for stuck: those behind them wait for them.
+const STUCK_SLOTS: usize = 16;
+
+/// How many slots are handed over again at a time.
+const HAND_OVER_SLOTS: usize = 256;
+
+/// A proxy leader not heard of for this long is given no slots, and those it has go to others; a replica
+/// not heard of for this long is not named to answer clients.
+pub(super) const PRESENCE: Duration = Duration::from_millis(800);
+
+/// The window.
+pub(super) struct Window {
+    config: Arc<Config>,
+    near: Set<ProxyLeaderId>,
+    slots: SlotWindow<Proposed>,
+    /// The slot of the next proposal.
+    pub(super) next_slot: Slot,
+    check_at: Option<Instant>,
+    replicas: Presence<ReplicaId>,
+    proxies: Presence<ProxyLeaderId>,
+    turn: u64,
+    pub(super) handed_over: u64,
+}
+
+/// A value on its way, and who waits for it.
+pub(super) struct Proposed {
+    value: Value,
+    proposer: Proposer,
+    /// Replicas from which an answer has the shortest way.
+    near: Set<ReplicaId>,
+    proxy: ProxyLeaderId,
+    proposed_at: Instant,
+    attempts: u32,
+}
+
+impl Window {
+    pub(super) fn new(config: Arc<Config>, birth: &Birth<'_>, turn: u64) -> Self {
+        Window {
+            near: config.near(kind::ProxyLeader, birth.node),
+            slots: SlotWindow::new(Slot::ZERO, MAX_WINDOW),
+            next_slot: Slot::ZERO,
+            check_at: None,
+            replicas: Presence::new(config.replicas().len(), PRESENCE),
+            proxies: Presence::new(config.layout().count(kind::ProxyLeader), PRESENCE),
+            turn: turn >> 1,
+            handed_over: 0,
+            config,
+        }
+    }
+
+    /// Everybody is given the time to be heard of.
+    pub(super) fn start(&mut self, now: Instant) {
+        self.replicas.start(now);
+        self.proxies.start(now);
+    }
+
+    pub(super) fn heard_replica(&mut self, from: ReplicaId, now: Instant) {
+        self.replicas.heard(from, now);
+    }
+
+    pub(super) fn heard_proxy(&mut self, from: ProxyLeaderId, now: Instant) {
+        self.proxies.heard(from, now);
+    }
+
+    /// Begins anew at `base`, with nothing proposed.
+    pub(super) fn reset(&mut self, base: Slot, next_slot: Slot) {
+        self.slots.reset(base);
+        self.next_slot = next_slot;
+        self.check_at = None;
+    }
+
+    /// Some replica has executed every slot below `executed`.
+    pub(super) fn advance_to(&mut self, executed: Slot) {
+        self.slots.advance_to(executed.min(self.slots.end()));
+    }
+
+    /// Whether the next slot is within `window_slots` of what is executed.
+    pub(super) fn is_open(&self, executed: Slot) -> bool {
+        self.next_slot.distance(executed) < self.config.options().window_slots as u64
+            && self.slots.admits(self.next_slot)
+    }
+
+    /// How many slots are on their way.
+    pub(super) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Proposes `value` in `slot`.
+    #[allow(clippy::too_many_arguments)] // A value and everything that is known of it.
+    pub(super) fn propose(
+        &mut self,
+        now: Instant,
+        round: Round,
+        slot: Slot,
+        value: Value,
+        proposer: Proposer,
+        near: Set<ReplicaId>,
+        out: &mut Out<'_, Leader>,
+    ) {
+        let proxy = self.pick_proxy(now);
+        let proposed = Proposed { value, proposer, near, proxy, proposed_at: now, attempts: 0 };
+        self.hand_over(now, round, slot, &proposed, out);
+        self.slots.insert(slot, proposed);
+        self.check_at = earliest(self.check_at, Some(now + self.config.options().resend_after));
+    }
+
+    fn pick_proxy(&mut self, now: Instant) -> ProxyLeaderId {
+        self.turn += 1;
+        let present = self.proxies.present(now);
+        let near = self.near.and(present);
+        if near.is_empty() { present } else { near }.pick(self.turn).expect("a deployment has proxy leaders")
+    }
+
+    fn hand_over(&self, now: Instant, round: Round, slot: Slot, proposed: &Proposed, out: &mut Out<'_, Leader>) {
+        let Proposed { value, proposer, near, proxy, .. } = proposed;
+        let present = self.replicas.present(now);
+        let near = near.and(present);
+        let repliers = if near.is_empty() { present } else { near };
+        let replier = repliers.pick(slot.0).expect("a deployment has replicas");
+        let (value, proposer) = (value.clone(), *proposer);
+        let message = proxy_leader::In::Phase2a { slot, round, value, proposer, replier };
+        out.send(Envelope::ToProxyLeaders(Set::one(*proxy), message));
+    }
+
+    /// Hands a slot that is not in the window to a proxy leader: a mended one.
+    pub(super) fn hand_over_mended(
+        &mut self,
+        now: Instant,
+        round: Round,
+        slot: Slot,
+        value: Value,
+        out: &mut Out<'_, Leader>,
+    ) {
+        let (proposer, near, proxy) = (Proposer::Nobody {}, Set::EMPTY, self.pick_proxy(now));
+        self.hand_over(
+            now,
+            round,
+            slot,
+            &Proposed { value, proposer, near, proxy, proposed_at: now, attempts: 0 },
+            out,
+        );
+    }
+
+    /// A replica misses this slot of the window; false when it is not in the window.
+    pub(super) fn recover(&mut self, now: Instant, round: Round, slot: Slot, out: &mut Out<'_, Leader>) -> bool {
+        let Some(proposed) = self.slots.get(slot) else { return false };
+        if now.since(proposed.proposed_at) >= self.config.options().resend_after {
+            self.hand_over_again(now, round, slot, out);
+        }
+        true
+    }
+
+    fn hand_over_again(&mut self, now: Instant, round: Round, slot: Slot, out: &mut Out<'_, Leader>) {
+        let proxy = self.pick_proxy(now);
+        let proposed = self.slots.get_mut(slot).expect("in the window");
+        (proposed.proxy, proposed.proposed_at) = (proxy, now);
+        proposed.attempts += 1;
+        self.handed_over += 1;
+        let proposed = self.slots.get(slot).expect("in the window");
+        self.hand_over(now, round, slot, proposed, out);
+    }
+
+    /// Hands over again what a dead proxy leader had, and the lowest slots when they have waited too long.
+    pub(super) fn check(&mut self, now: Instant, round: Round, out: &mut Out<'_, Leader>) {
+        if self.check_at.is_none_or(|at| at > now) {
+            return;
+        }
+        let resend_after = self.config.options().resend_after;
+        self.check_at = (!self.slots.is_empty()).then(|| now + resend_after);
+        let present = self.proxies.present(now);
+        let waited = |proposed: &Proposed| now.since(proposed.proposed_at);
+        let orphaned = |proposed: &Proposed| !present.contains(proposed.proxy) && waited(proposed) >= resend_after;
+        let stuck =
+            |proposed: &Proposed| waited(proposed) >= resend_after * HAND_OVER_AFTER * (1 << proposed.attempts.min(3));
+        let overdue = self
+            .slots
+            .iter()
+            .enumerate()
+            .filter(|(place, (_, proposed))| orphaned(proposed) || (*place < STUCK_SLOTS && stuck(proposed)));
+        let slots: Vec<Slot> = overdue.map(|(_, (slot, _))| slot).take(HAND_OVER_SLOTS).collect();
+        for slot in slots {
+            self.hand_over_again(now, round, slot, out);
+        }
+    }
+
+    pub(super) fn next_timer(&self) -> Option<Instant> {
+        self.check_at
+    }
+
+    pub(super) fn invariants(&self) {
+        assert!(self.slots.end() <= self.next_slot.max(self.slots.base()), "proposed beyond the next slot");
+        assert!(self.slots.is_empty() || self.check_at.is_some(), "nobody watches the window");
+    }
+}
