@@ -1,1 +1,91 @@
-//! Under construction.
+//! State machine replication in which every bottleneck can be scaled on its own: the library.
+//!
+//! Implement [`StateMachine`] for your service, choose a deployment, and get linearizable writes and
+//! reads from any number of threads:
+//!
+//! ```
+//! use ionian::{NotARead, ReadLevel, RestoreError, StateMachine, Timestamp};
+//!
+//! /// Remembers the longest word it was told.
+//! #[derive(Default)]
+//! struct Longest(Vec<u8>);
+//!
+//! impl StateMachine for Longest {
+//!     fn apply(&mut self, _: Timestamp, command: &[u8], reply: &mut Vec<u8>) {
+//!         if command.len() > self.0.len() {
+//!             self.0 = command.to_vec();
+//!         }
+//!         reply.extend_from_slice(&self.0);
+//!     }
+//!     fn read(&self, _: Timestamp, query: &[u8], reply: &mut Vec<u8>) -> Result<(), NotARead> {
+//!         if !query.is_empty() {
+//!             return Err(NotARead);
+//!         }
+//!         reply.extend_from_slice(&self.0);
+//!         Ok(())
+//!     }
+//!     fn snapshot(&self, out: &mut Vec<u8>) {
+//!         out.extend_from_slice(&self.0);
+//!     }
+//!     fn restore(&mut self, snapshot: &[u8]) -> Result<(), RestoreError> {
+//!         self.0 = snapshot.to_vec();
+//!         Ok(())
+//!     }
+//! }
+//!
+//! let cluster = ionian::start::<Longest>("colocated")?;
+//! let client = cluster.client();
+//! client.write_blocking("short")?;
+//! client.write_blocking("longer")?;
+//! assert_eq!(client.read_blocking("", ReadLevel::Linearizable)?, "longer");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! `examples/counter.rs` is a complete program. The deployments are those of the `ionian` command; see
+//! `docs/` in the repository for what each role does and what can be tuned.
+#![forbid(unsafe_code)]
+
+pub use ionian_deployment::{Deployment, DeploymentError, PRESETS, PresetOptions};
+pub use ionian_kernel::client::{ReadLevel, Refusal};
+pub use ionian_kernel::machine::{Footprint, NotARead, RestoreError, StateMachine};
+pub use ionian_kernel::protocol::Protocol;
+pub use ionian_kernel::time::Timestamp;
+pub use ionian_protocols::multipaxos::MultiPaxos;
+pub use ionian_protocols::unreplicated::Unreplicated;
+pub use ionian_runtime::cluster::ClusterError;
+pub use ionian_runtime::{Client, Cluster, ClusterOptions};
+
+/// Why there is no cluster.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The deployment is not well formed.
+    #[error(transparent)]
+    Deployment(#[from] DeploymentError),
+    /// It does not run.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
+}
+
+/// Starts a cluster of the MultiPaxos deployment `preset` in this process, each node on a thread of its
+/// own, all replicating machines of type `M`. What it is told is kept in memory and gone with it.
+///
+/// # Errors
+/// When there is no such preset, when it is one of another protocol (see [`start_deployment`]), or when
+/// the operating system gives no thread or port.
+pub fn start<M: StateMachine + Default + 'static>(preset: &str) -> Result<Cluster<MultiPaxos>, StartError> {
+    let deployment = Deployment::preset(preset, &PresetOptions::default())?;
+    start_deployment(&deployment, || Box::new(M::default()))
+}
+
+/// As [`start`], for any deployment and protocol: `start_deployment::<Unreplicated>(..)`, for one. The
+/// addresses in the deployment are not used; nodes speak over ports that are free.
+///
+/// # Errors
+/// When the deployment is not one of the protocol, or the operating system gives no thread or port.
+pub fn start_deployment<P: Protocol>(
+    deployment: &Deployment,
+    machine: impl Fn() -> Box<dyn StateMachine> + Send + Sync + 'static,
+) -> Result<Cluster<P>, StartError> {
+    let layout = deployment.layout(P::KINDS)?;
+    Ok(Cluster::start(layout, machine)?)
+}

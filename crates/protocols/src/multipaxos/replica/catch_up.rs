@@ -82,7 +82,7 @@ impl CatchUp {
             return None;
         }
         self.asked += 1;
-        let after = self.config.options().resend_after * (1 << self.attempts.min(4));
+        let after = self.config.options().resend_after * (1 << self.attempts.min(3));
         self.ask_at = (!self.config.has(Canary::L1HoleTimerOnce)).then(|| now + self.random.duration(after, 2 * after));
         self.attempts += 1;
         // A peer that goes silent in the middle of its snapshot is left after a few times of asking.
@@ -92,7 +92,8 @@ impl CatchUp {
         if let Some(install) = &self.install {
             return Some(Ask::Snapshot(install.from, install.executed, install.received.len() as u64));
         }
-        match self.peers.pick(self.random.any()) {
+        // Peers in turn, not at random: the one that is dead must not be asked twice before another.
+        match self.peers.pick(self.asked / 2) {
             Some(peer) if self.attempts % 2 == 1 => Some(Ask::Peer(peer)),
             _ => Some(Ask::Leader),
         }
