@@ -1,2 +1,77 @@
-//! One-command gates.
-fn main() {}
+//! The project's gates, one command each: `cargo xtask verify` only reads, `cargo xtask fix` mends what a
+//! machine can mend.
+
+use std::env;
+use std::process::{Command, ExitCode};
+use std::time::Instant;
+
+/// A step of a gate: what it is for, and the cargo command that does it.
+struct Step {
+    what: &'static str,
+    arguments: &'static [&'static str],
+    environment: &'static [(&'static str, &'static str)],
+}
+
+const fn step(what: &'static str, arguments: &'static [&'static str]) -> Step {
+    Step { what, arguments, environment: &[] }
+}
+
+/// What must hold at every commit. The tests come last, so that theirs is the closing line.
+const VERIFY: &[Step] = &[
+    step("the code is formatted", &["fmt", "--all", "--check"]),
+    step("no lint is broken", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
+    Step {
+        what: "the documentation builds, every link in it leads somewhere",
+        arguments: &["doc", "--workspace", "--no-deps", "--document-private-items"],
+        environment: &[("RUSTDOCFLAGS", "-D warnings")],
+    },
+    step("the tests pass", &["test", "--workspace", "--no-fail-fast"]),
+];
+
+const FIX: &[Step] = &[
+    step("mend lints", &["clippy", "--workspace", "--all-targets", "--fix", "--allow-dirty", "--allow-staged"]),
+    step("format", &["fmt", "--all"]),
+];
+
+fn main() -> ExitCode {
+    let steps = match env::args().nth(1).as_deref() {
+        Some("verify") => VERIFY,
+        Some("fix") => FIX,
+        _ => {
+            eprintln!("usage: cargo xtask verify|fix");
+            for (name, steps) in [("verify", VERIFY), ("fix", FIX)] {
+                for step in steps {
+                    eprintln!("  {name}: {} (cargo {})", step.what, step.arguments.join(" "));
+                }
+            }
+            return ExitCode::from(2);
+        }
+    };
+    match steps.iter().all(run) {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
+}
+
+/// Runs one step; says which one failed, and how to run it alone.
+fn run(step: &Step) -> bool {
+    eprintln!("==> {}", step.what);
+    let began = Instant::now();
+    let cargo = env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(step.arguments).envs(step.environment.iter().copied());
+    match command.status() {
+        Ok(status) if status.success() => {
+            eprintln!("==> done in {:.0} s", began.elapsed().as_secs_f64());
+            true
+        }
+        Ok(status) => {
+            eprintln!("==> failed ({status}): {}; run it alone with: cargo {}", step.what, step.arguments.join(" "));
+            false
+        }
+        Err(error) => {
+            eprintln!("==> cannot run cargo: {error}");
+            false
+        }
+    }
+}
