@@ -1,1 +1,43 @@
-//! Under construction.
+//! The deterministic simulator: the same roles that run in production, on an event heap with a seeded
+//! network, seeded disks and seeded clients.
+//!
+//! [`run_seed`] runs one seed of a [`Scenario`]: while there are faults, clients work on few keys; then
+//! the faults stop, and the cluster must finish everything. What is checked: the roles' invariants and
+//! every [`Oracle`] after each event; that all copies of the machine execute the same, each command
+//! once; that answers are linearizable, or what the weaker read levels promise; that refused commands
+//! have no effect and acknowledged ones are never lost. The same seed gives the same trace.
+//!
+//! A [play] is the opposite of a seed: a text that says step by step what happens.
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod clock;
+mod disk;
+mod event;
+mod faults;
+mod history;
+mod journal;
+mod levels;
+pub mod linearizability;
+pub mod machine;
+pub mod model;
+mod network;
+mod node;
+mod oracle;
+pub mod play;
+mod report;
+mod run;
+mod scenario;
+mod swarm;
+mod trace;
+mod workload;
+mod world;
+
+pub use event::Micros;
+pub use journal::Order;
+pub use oracle::{Oracle, View};
+pub use report::{Failure, FailureKind, Report};
+pub use run::{Outcome, Summary, Watch, run_seed, run_seed_watched, run_seed_with, run_seeds};
+pub use scenario::{Canary, Durability, Faults, Scenario};
+pub use trace::Sink;

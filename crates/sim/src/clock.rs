@@ -1,0 +1,53 @@
+//! A node's own clock: off by a constant, and running a little fast or slow.
+
+use crate::event::Micros;
+use ionian_kernel::time::Instant;
+
+/// What every clock would show at the start of a run if it were right: some time in 2026.
+const START: u64 = 1_767_225_600_000_000;
+
+/// Turns simulated time into what one node sees, and back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    /// Ahead of the right time by this much.
+    pub(crate) ahead: Micros,
+    /// Runs fast by this many millionths; never slower than -500,000.
+    pub(crate) drift_ppm: i64,
+}
+
+impl Clock {
+    /// What the node sees at `now`.
+    pub(crate) fn read(&self, now: Micros) -> Instant {
+        let drift = i128::from(now) * i128::from(self.drift_ppm) / 1_000_000;
+        Instant(START + self.ahead + (i128::from(now) + drift) as u64)
+    }
+
+    /// When the node first sees `local` or more.
+    pub(crate) fn when(&self, local: Instant) -> Micros {
+        let elapsed = local.0.saturating_sub(START + self.ahead);
+        let estimate = i128::from(elapsed) * 1_000_000 / i128::from(1_000_000 + self.drift_ppm);
+        let mut at = (estimate as u64).saturating_sub(1);
+        while self.read(at) < local {
+            at += 1;
+        }
+        at
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timer_is_due_when_its_clock_says_so_and_not_before() {
+        for (ahead, drift_ppm) in [(0, 0), (7_000_000, 900), (5, -900), (0, 40_000), (0, -40_000)] {
+            let clock = Clock { ahead, drift_ppm };
+            for now in [0, 1, 17, 999_999, 1_000_000, 77_777_777] {
+                let local = clock.read(now);
+                let at = clock.when(local);
+                assert!(at <= now && clock.read(at) >= local, "{clock:?} at {now}");
+                assert!(at == 0 || clock.read(at - 1) < local);
+            }
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! The event heap: what will happen, by time and, at one time, in the order in which it was planned.
+//! The order is total, so nothing about a run depends on how a heap breaks ties.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+/// Simulated time since the start of the run, in microseconds. Every node's own clock is made from it.
+pub type Micros = u64;
+
+/// Planned events.
+pub(crate) struct Heap<E> {
+    items: BinaryHeap<Item<E>>,
+    planned: u64,
+    now: Micros,
+}
+
+struct Item<E> {
+    at: Micros,
+    sequence: u64,
+    event: E,
+}
+
+impl<E> Heap<E> {
+    pub(crate) fn new() -> Self {
+        Heap { items: BinaryHeap::new(), planned: 0, now: 0 }
+    }
+
+    /// The time of the last event taken out.
+    pub(crate) fn now(&self) -> Micros {
+        self.now
+    }
+
+    /// Plans `event`; what lies in the past happens now.
+    pub(crate) fn plan(&mut self, at: Micros, event: E) {
+        self.items.push(Item { at: at.max(self.now), sequence: self.planned, event });
+        self.planned += 1;
+    }
+
+    /// Takes out the next event and moves time to it.
+    pub(crate) fn pop(&mut self) -> Option<E> {
+        let item = self.items.pop()?;
+        self.now = item.at;
+        Some(item.event)
+    }
+}
+
+impl<E> Item<E> {
+    fn rank(&self) -> (Micros, u64) {
+        (self.at, self.sequence)
+    }
+}
+
+// The standard heap gives the greatest first: the order is turned around.
+impl<E> Ord for Item<E> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.rank().cmp(&self.rank())
+    }
+}
+
+impl<E> PartialOrd for Item<E> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<E> PartialEq for Item<E> {
+    fn eq(&self, other: &Self) -> bool {
+        self.rank() == other.rank()
+    }
+}
+
+impl<E> Eq for Item<E> {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_come_by_time_and_then_in_the_order_planned() {
+        let mut heap = Heap::new();
+        for (at, event) in [(5, 'c'), (1, 'a'), (5, 'd'), (1, 'b')] {
+            heap.plan(at, event);
+        }
+        assert_eq!(heap.pop(), Some('a'));
+        heap.plan(0, 'x');
+        let order: String = std::iter::from_fn(|| heap.pop()).collect();
+        assert_eq!((order.as_str(), heap.now()), ("bxcd", 5));
+    }
+}

@@ -1,0 +1,247 @@
+//! What breaks in a run, and how it is mended in the end.
+
+use crate::event::Micros;
+use crate::model::Model;
+use crate::scenario::{Canary, Durability};
+use crate::swarm::{Knobs, Range, Recurring};
+use crate::world::{Event, Simulation, Step};
+use ionian_kernel::id::ClientId;
+use ionian_kernel::protocol::{Instance, Protocol};
+use std::collections::BTreeSet;
+
+/// Something that breaks, or is mended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fault {
+    /// One node crashes.
+    Crash,
+    /// This node crashes, if it still lives the same life.
+    CrashInSync { node: usize, life: u32 },
+    /// Every node crashes.
+    Blackout,
+    /// A crashed node comes back, if it was not back before.
+    Restart { node: usize, life: u32 },
+    /// One node stands still.
+    Pause,
+    /// It goes on.
+    Resume { node: usize },
+    /// The nodes are parted.
+    Part,
+    /// They find together again, unless parted anew since.
+    Rejoin { turn: u64 },
+    /// A link becomes slow.
+    SlowLink,
+    /// It is quick again.
+    QuickLink { from: usize, to: usize },
+}
+
+/// What the faults of a run have to remember.
+#[derive(Default)]
+pub(crate) struct Outages {
+    partitions: u64,
+    /// Nodes that have crashed at least once.
+    crashed: BTreeSet<usize>,
+}
+
+impl<P: Protocol, M: Model> Simulation<P, M> {
+    /// Plans the first fault of each kind.
+    pub(crate) fn plan_faults(&mut self) {
+        for fault in [Fault::Crash, Fault::Blackout, Fault::Pause, Fault::Part, Fault::SlowLink] {
+            self.plan_next(fault);
+        }
+    }
+
+    fn recurring(&self, fault: Fault) -> Option<Recurring> {
+        match fault {
+            Fault::Crash => self.knobs.crash,
+            Fault::Blackout => self.knobs.blackout,
+            Fault::Pause => self.knobs.pause,
+            Fault::Part => self.knobs.partition,
+            Fault::SlowLink => self.knobs.slow_link,
+            _ => None,
+        }
+    }
+
+    /// Plans the next fault of this kind; says how long the one at hand lasts.
+    fn plan_next(&mut self, fault: Fault) -> Micros {
+        let Some(Recurring { every, lasts }) = self.recurring(fault) else { return 0 };
+        let after = self.random.between(1, 2 * every);
+        self.heap.plan(self.now() + after, Event::Fault(fault));
+        self.random.between(lasts.0, lasts.1)
+    }
+
+    pub(crate) fn strike(&mut self, fault: Fault) -> Step {
+        match fault {
+            Fault::Restart { node, life } if self.nodes[node].life == life => return self.restart(node),
+            Fault::Resume { node } => self.resume(node),
+            _ if self.deadline.is_some() || self.knobs.duration <= self.now() => {}
+            Fault::Crash => {
+                let lasts = self.plan_next(fault);
+                if let Some(node) = self.random_node() {
+                    self.crash(node, lasts, false);
+                }
+            }
+            Fault::CrashInSync { node, life } if self.nodes[node].life == life => {
+                let lasts = self.random.between(1000, 300_000);
+                self.crash(node, lasts, false);
+            }
+            Fault::Blackout => {
+                let lasts = self.plan_next(fault);
+                for node in 0..self.nodes.len() {
+                    let lasts = self.random.between(1000, lasts.max(1000));
+                    self.crash(node, lasts, true);
+                }
+            }
+            Fault::Pause => {
+                let lasts = self.plan_next(fault);
+                self.pause(lasts);
+            }
+            Fault::Part => {
+                let lasts = self.plan_next(fault);
+                self.part(lasts);
+            }
+            Fault::Rejoin { turn } if turn == self.outages.partitions => {
+                self.network.rejoin();
+                self.trace.note(self.heap.now(), 0, "rejoin", turn, String::new);
+            }
+            Fault::SlowLink => {
+                let lasts = self.plan_next(fault);
+                self.slow_link(lasts);
+            }
+            Fault::QuickLink { from, to } => self.network.slow_down(from, to, 0),
+            Fault::CrashInSync { .. } | Fault::Restart { .. } | Fault::Rejoin { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn random_node(&mut self) -> Option<usize> {
+        let up: Vec<usize> = (0..self.nodes.len()).filter(|node| self.nodes[*node].host.is_some()).collect();
+        let turn = self.random.below(up.len().max(1) as u64) as usize;
+        up.get(turn).copied()
+    }
+
+    fn stays_down(&self) -> bool {
+        self.scenario.durability == (Durability::Memory { returns: false })
+    }
+
+    /// Whether the scenario allows that `node` crashes now.
+    fn may_crash(&self, node: usize, blackout: bool) -> bool {
+        let down = self.nodes.iter().filter(|node| node.host.is_none()).count();
+        if self.nodes[node].host.is_none() || (down >= self.knobs.most_down && !blackout) {
+            return false;
+        }
+        if self.scenario.durability == Durability::Disk {
+            return true;
+        }
+        // What only memory holds survives f crashes and no more.
+        let known = self.outages.crashed.contains(&node);
+        let lanes: Vec<ClientId> = self.nodes[node].lanes().collect();
+        let lanes_left = !self.stays_down() || self.workload.has_lane_besides(&lanes);
+        lanes_left && (known || self.outages.crashed.len() < self.scenario.layout.f)
+    }
+
+    fn crash(&mut self, node: usize, lasts: Micros, blackout: bool) {
+        if !self.may_crash(node, blackout) {
+            return;
+        }
+        self.collect_figures(node);
+        let id = self.nodes[node].id;
+        self.oracles.iter_mut().for_each(|oracle| oracle.on_crash(id));
+        let lanes: Vec<ClientId> = self.nodes[node].lanes().collect();
+        for lane in lanes {
+            self.workload.lane_down(lane, &mut self.report);
+        }
+        let forgetful = self.scenario.canary == Canary::ForgetDisk;
+        let torn = self.nodes[node].disk.crash(&mut self.random, forgetful);
+        self.nodes[node].die();
+        self.outages.crashed.insert(node);
+        self.report.crashes += 1;
+        self.report.torn_records += torn;
+        self.trace.note(self.heap.now(), node, "crash", torn, || format!("{torn} records torn, back in {lasts} us"));
+        if !self.stays_down() {
+            let life = self.nodes[node].life;
+            self.heap.plan(self.now() + lasts, Event::Fault(Fault::Restart { node, life }));
+        }
+    }
+
+    fn restart(&mut self, node: usize) -> Step {
+        if self.nodes[node].host.is_some() {
+            return Ok(());
+        }
+        self.report.restarts += 1;
+        // A machine that was off may come back with a clock further ahead, never behind.
+        self.nodes[node].clock.ahead += self.random.between(0, self.knobs.clock_ahead / 10);
+        self.trace.note(self.heap.now(), node, "restart", 0, String::new);
+        self.boot(node)
+    }
+
+    fn pause(&mut self, lasts: Micros) {
+        let Some(node) = self.random_node().filter(|node| !self.nodes[*node].paused) else { return };
+        self.nodes[node].paused = true;
+        self.report.pauses += 1;
+        self.trace.note(self.heap.now(), node, "pause", lasts, || format!("for {lasts} us"));
+        self.heap.plan(self.now() + lasts, Event::Fault(Fault::Resume { node }));
+    }
+
+    fn resume(&mut self, node: usize) {
+        if std::mem::take(&mut self.nodes[node].paused) {
+            self.trace.note(self.heap.now(), node, "resume", 0, String::new);
+            self.rouse(node, self.now());
+        }
+    }
+
+    fn part(&mut self, lasts: Micros) {
+        let shape = self.network.partition(&mut self.random);
+        self.outages.partitions += 1;
+        self.report.partitions += 1;
+        let turn = self.outages.partitions;
+        self.trace.note(self.heap.now(), 0, "part", turn, || shape.clone());
+        self.heap.plan(self.now() + lasts, Event::Fault(Fault::Rejoin { turn }));
+    }
+
+    fn slow_link(&mut self, lasts: Micros) {
+        let nodes = self.nodes.len() as u64;
+        let (from, to) = (self.random.below(nodes) as usize, self.random.below(nodes) as usize);
+        let extra = self.random.between(1000, 200_000);
+        self.network.slow_down(from, to, extra);
+        self.report.slow_links += 1;
+        self.trace.note(self.heap.now(), from, "slow", extra, || format!("to n{to} by {extra} us"));
+        self.heap.plan(self.now() + lasts, Event::Fault(Fault::QuickLink { from, to }));
+    }
+
+    /// Ends all faults and asks every lane for a last proof of life.
+    pub(crate) fn heal(&mut self) -> Step {
+        self.trace.note(self.heap.now(), 0, "heal", 0, String::new);
+        self.deadline = Some(self.now() + self.scenario.liveness_bound.as_micros() as Micros);
+        self.network.heal();
+        heal_disks(&mut self.knobs);
+        for node in 0..self.nodes.len() {
+            self.resume(node);
+            if !self.stays_down() {
+                self.restart_if_down(node)?;
+            }
+        }
+        let plans = self.workload.finish();
+        self.plan_threads(&plans);
+        Ok(())
+    }
+
+    fn restart_if_down(&mut self, node: usize) -> Step {
+        if self.nodes[node].host.is_none() { self.restart(node) } else { Ok(()) }
+    }
+
+    /// Adds the figures of a node's roles to the report.
+    pub(crate) fn collect_figures(&mut self, node: usize) {
+        let report = &mut self.report;
+        for (_, instance) in self.nodes[node].host.iter().flat_map(|host| host.instances()) {
+            instance.status(&mut |name, value| report.figure(name, value));
+        }
+    }
+}
+
+fn heal_disks(knobs: &mut Knobs) {
+    let quick: Range = (100, 3000);
+    knobs.sync = (knobs.sync.0.min(quick.0), knobs.sync.1.min(quick.1));
+    knobs.stall = None;
+    knobs.crash_in_sync = 0.0;
+    knobs.step = (knobs.step.0, knobs.step.1.min(200));
+}

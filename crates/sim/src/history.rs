@@ -1,0 +1,94 @@
+//! What the simulated clients asked and were told, in the order in which it happened.
+
+use crate::event::Micros;
+use crate::linearizability::Interval;
+use crate::model::Specification;
+use ionian_kernel::client::{Operation, ReadLevel, Refusal};
+use std::collections::BTreeMap;
+
+/// A moment in the history: its place in the order of all moments, and the time for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Moment {
+    pub(crate) order: u64,
+    pub(crate) at: Micros,
+}
+
+/// What became of a request.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Fate<R> {
+    /// No reply yet.
+    Open,
+    /// Answered by the service.
+    Done(R),
+    /// Refused. After [`Refusal::Unknown`] it may take effect at any time or never.
+    Refused(Refusal),
+    /// The client's own node crashed: as unknown.
+    Lost,
+}
+
+/// One request.
+pub(crate) struct Entry<S: Specification> {
+    pub(crate) lane: u8,
+    /// How often the lane's node had crashed: a lane that starts again remembers nothing.
+    pub(crate) life: u32,
+    pub(crate) operation: Operation,
+    pub(crate) action: S::Action,
+    /// How the journal knows the command.
+    pub(crate) command: u64,
+    pub(crate) invoked: Moment,
+    pub(crate) completed: Option<Moment>,
+    pub(crate) fate: Fate<S::Answer>,
+    /// How many commands some replica had executed when the reply came.
+    pub(crate) executed: u64,
+}
+
+/// All requests of a run.
+pub(crate) struct History<S: Specification> {
+    pub(crate) entries: Vec<Entry<S>>,
+    moments: u64,
+}
+
+impl<S: Specification> History<S> {
+    pub(crate) fn new() -> Self {
+        History { entries: Vec::new(), moments: 0 }
+    }
+
+    /// The next moment.
+    pub(crate) fn moment(&mut self, at: Micros) -> Moment {
+        self.moments += 1;
+        Moment { order: self.moments, at }
+    }
+
+    /// For each key the operations that must be linearizable: everything that was or may have been
+    /// executed, reads of weaker levels left out. What has no answer and, as `executed` knows, was
+    /// executed by no replica has no effect that anybody may see, and need not be tried at every place.
+    pub(crate) fn linearizable_parts(&self, executed: impl Fn(u64) -> bool) -> BTreeMap<u64, Vec<Interval<S>>> {
+        let mut parts: BTreeMap<u64, Vec<Interval<S>>> = BTreeMap::new();
+        for entry in &self.entries {
+            let interval = entry.interval();
+            if let Some(interval) = interval.filter(|interval| interval.result.is_some() || executed(entry.command)) {
+                parts.entry(S::key(&entry.action)).or_default().push(interval);
+            }
+        }
+        parts
+    }
+}
+
+impl<S: Specification> Entry<S> {
+    fn interval(&self) -> Option<Interval<S>> {
+        let weak = matches!(self.operation, Operation::Read(level) if level != ReadLevel::Linearizable);
+        let answer = match &self.fate {
+            Fate::Done(answer) => Some(answer.clone()),
+            // Without an answer, what changes nothing constrains nothing.
+            _ if S::is_read(&self.action) || self.operation != Operation::Write => return None,
+            Fate::Open | Fate::Lost | Fate::Refused(Refusal::Unknown) => None,
+            Fate::Refused(_) => return None,
+        };
+        (!weak).then(|| Interval {
+            client: format!("c{}", self.lane),
+            action: self.action.clone(),
+            invoked: self.invoked.order,
+            result: answer.zip(self.completed).map(|(answer, completed)| (completed.order, answer)),
+        })
+    }
+}

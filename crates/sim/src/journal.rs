@@ -1,0 +1,358 @@
+//! What every copy of the replicated machine executed, in one place: each copy is wrapped so that it
+//! reports every command, and must not execute another one where some copy has gone before it.
+
+use crate::model::Model;
+use crate::trace::{hash_bytes, mix};
+use bytes::Bytes;
+use ionian_kernel::machine::{Footprint, NotARead, RestoreError, StateMachine};
+use ionian_kernel::time::Timestamp;
+use ionian_kernel::wire::{Reader, Wire, WireError};
+use ionian_kernel::wire_struct;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// In which order a protocol's replicas execute.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// All commands in one order, the same everywhere.
+    #[default]
+    Total,
+    /// The same order everywhere for commands on the same key (EPaxos, P-SMR).
+    PerKey,
+}
+
+/// The stream that takes all commands of [`Order::Total`].
+const ALL: u64 = 0;
+
+/// One executed command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Executed {
+    pub(crate) command: u64,
+    reply: u64,
+    now: Timestamp,
+    /// Of this and all before it.
+    chain: u64,
+    /// Which copy was the first here.
+    by: usize,
+}
+
+/// How far one copy has come in one stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Mark {
+    stream: u64,
+    length: u64,
+    chain: u64,
+}
+
+wire_struct! { Mark { stream, length, chain } }
+
+#[derive(Default)]
+struct MachineCopy {
+    name: String,
+    marks: BTreeMap<u64, Mark>,
+    alive: bool,
+}
+
+/// The record of all copies.
+pub(crate) struct Journal {
+    order: Order,
+    /// Whether what one copy has executed stays executed for ever. True of a replicated log; not of a
+    /// single server, which may execute first and write to disk afterwards.
+    stable: bool,
+    streams: BTreeMap<u64, Vec<Executed>>,
+    seen: BTreeSet<u64>,
+    copies: Vec<MachineCopy>,
+    fault: Option<Fault>,
+}
+
+/// What went wrong, with the commands it is about by hash: the journal does not know their names.
+pub(crate) struct Fault {
+    pub(crate) twice: bool,
+    what: String,
+    command: Option<u64>,
+    other: Option<u64>,
+}
+
+impl Fault {
+    /// The fault in words; `name` knows what a command is called.
+    pub(crate) fn explain(&self, name: impl Fn(u64) -> Option<String>) -> String {
+        let call = |command: &u64| name(*command).unwrap_or_else(|| format!("command {command:016x}"));
+        let command = self.command.as_ref().map_or(String::new(), call);
+        let other = self.other.as_ref().map_or(String::new(), call);
+        self.what.replace("{command}", &command).replace("{other}", &other)
+    }
+}
+
+/// The journal as the wrapped copies hold it.
+pub(crate) type SharedJournal = Arc<Mutex<Journal>>;
+
+/// Opens a shared journal, also after a copy panicked while it held it.
+pub(crate) fn open(journal: &SharedJournal) -> MutexGuard<'_, Journal> {
+    journal.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+impl Journal {
+    pub(crate) fn shared(order: Order, stable: bool) -> SharedJournal {
+        let (streams, seen, copies) = (BTreeMap::new(), BTreeSet::new(), Vec::new());
+        Arc::new(Mutex::new(Journal { order, stable, streams, seen, copies, fault: None }))
+    }
+
+    /// The first thing that went wrong, once.
+    pub(crate) fn take_fault(&mut self) -> Option<Fault> {
+        self.fault.take()
+    }
+
+    /// How many commands were executed by the copy that is ahead.
+    pub(crate) fn length(&self) -> u64 {
+        self.streams.values().map(|stream| stream.len() as u64).sum()
+    }
+
+    /// Whether some copy executed this command.
+    pub(crate) fn knows(&self, command: u64) -> bool {
+        self.seen.contains(&command)
+    }
+
+    /// The commands of each stream, in order.
+    pub(crate) fn streams(&self) -> impl Iterator<Item = &[Executed]> {
+        self.streams.values().map(|stream| &stream[..])
+    }
+
+    /// Living copies that have not executed everything yet.
+    pub(crate) fn behind(&self) -> impl Iterator<Item = String> {
+        let length = self.length();
+        self.copies.iter().filter(|copy| copy.alive).filter_map(move |copy| {
+            let reached: u64 = copy.marks.values().map(|mark| mark.length).sum();
+            (reached < length).then(|| format!("{} has executed {reached} of {length} commands", copy.name))
+        })
+    }
+
+    fn fail(&mut self, fault: Fault) {
+        self.fault.get_or_insert(fault);
+    }
+
+    fn executed(&mut self, copy: usize, stream: u64, now: Timestamp, command: u64, reply: &[u8]) {
+        let now = if self.order == Order::Total { now } else { Timestamp(0) };
+        let mark = self.copies[copy].marks.entry(stream).or_insert(Mark { stream, ..Mark::default() });
+        let chain = mix(mark.chain, command);
+        let entry = Executed { command, reply: hash_bytes(reply), now, chain, by: copy };
+        let at = mark.length as usize;
+        *mark = Mark { stream, length: mark.length + 1, chain };
+        let entries = self.streams.entry(stream).or_default();
+        match entries.get(at).copied() {
+            None => {
+                entries.push(entry);
+                if !self.seen.insert(command) {
+                    let what = format!("{} executed {{command}} a second time, as number {at}", self.copies[copy].name);
+                    self.fail(Fault { twice: true, what, command: Some(command), other: None });
+                }
+            }
+            Some(before) if before == (Executed { by: before.by, ..entry }) => {}
+            Some(before) => {
+                let (one, other) = (&self.copies[copy].name, &self.copies[before.by].name);
+                let what = match (before.command == command, before.now == now) {
+                    (false, _) => "{other}",
+                    (true, false) => "the same at a different log time",
+                    (true, true) => "the same with a different result",
+                };
+                let what = format!("as number {at}, {one} executed {{command}}, where {other} had executed {what}");
+                let fault = Fault { twice: false, what, command: Some(command), other: Some(before.command) };
+                self.fail(fault);
+            }
+        }
+    }
+
+    fn restored(&mut self, copy: usize, marks: Vec<Mark>) {
+        for mark in &marks {
+            let entries = self.streams.get(&mark.stream).map_or(&[][..], |entries| &entries[..]);
+            let at = (mark.length as usize).checked_sub(1);
+            if at.is_some_and(|at| entries.get(at).is_none_or(|entry| entry.chain != mark.chain)) {
+                let name = &self.copies[copy].name;
+                let what = format!("{name} restored a snapshot of {} commands that no copy executed", mark.length);
+                self.fail(Fault { twice: false, what, command: None, other: None });
+            }
+        }
+        self.copies[copy].marks = marks.into_iter().map(|mark| (mark.stream, mark)).collect();
+    }
+
+    fn gone(&mut self, copy: usize) {
+        self.copies[copy].alive = false;
+        if self.stable {
+            return;
+        }
+        // What only dead copies executed may never have been written down: the order is open again.
+        for (stream, entries) in &mut self.streams {
+            let alive = self.copies.iter().filter(|copy| copy.alive);
+            let kept = alive.filter_map(|copy| copy.marks.get(stream)).map(|mark| mark.length).max().unwrap_or(0);
+            for entry in entries.drain((kept as usize).min(entries.len())..) {
+                self.seen.remove(&entry.command);
+            }
+        }
+    }
+}
+
+/// A copy of the replicated machine that reports to the journal.
+pub(crate) struct Recorded {
+    journal: SharedJournal,
+    copy: usize,
+    order: Order,
+    machine: Box<dyn StateMachine>,
+}
+
+impl Recorded {
+    /// A new, empty copy of the model's machine.
+    pub(crate) fn new(journal: &SharedJournal, name: String, model: &impl Model) -> Self {
+        let mut opened = open(journal);
+        opened.copies.push(MachineCopy { name, marks: BTreeMap::new(), alive: true });
+        let (copy, order) = (opened.copies.len() - 1, opened.order);
+        Recorded { journal: Arc::clone(journal), copy, order, machine: model.machine() }
+    }
+
+    fn stream(&self, command: &[u8]) -> u64 {
+        if self.order == Order::Total {
+            return ALL;
+        }
+        let mut footprint = Footprint::default();
+        self.machine.footprint(command, &mut footprint);
+        footprint.writes.first().or(footprint.reads.first()).copied().unwrap_or(u64::MAX)
+    }
+}
+
+impl StateMachine for Recorded {
+    fn apply(&mut self, now: Timestamp, command: &[u8], reply: &mut Vec<u8>) {
+        let before = reply.len();
+        self.machine.apply(now, command, reply);
+        let stream = self.stream(command);
+        open(&self.journal).executed(self.copy, stream, now, hash_bytes(command), &reply[before..]);
+    }
+
+    fn read(&self, now: Timestamp, query: &[u8], reply: &mut Vec<u8>) -> Result<(), NotARead> {
+        self.machine.read(now, query, reply)
+    }
+
+    fn snapshot(&self, out: &mut Vec<u8>) {
+        let marks: Vec<Mark> = open(&self.journal).copies[self.copy].marks.values().copied().collect();
+        marks.encode(out);
+        self.machine.snapshot(out);
+    }
+
+    fn restore(&mut self, snapshot: &[u8]) -> Result<(), RestoreError> {
+        let snapshot = Bytes::copy_from_slice(snapshot);
+        let mut reader = Reader::new(&snapshot);
+        let explain = |error: WireError| RestoreError(error.to_string());
+        let marks = Vec::decode(&mut reader).map_err(explain)?;
+        let rest = reader.remaining();
+        self.machine.restore(reader.take(rest).map_err(explain)?)?;
+        open(&self.journal).restored(self.copy, marks);
+        Ok(())
+    }
+
+    fn footprint(&self, command: &[u8], footprint: &mut Footprint) {
+        self.machine.footprint(command, footprint);
+    }
+
+    fn next_deadline(&self, now: Timestamp) -> Option<Timestamp> {
+        self.machine.next_deadline(now)
+    }
+}
+
+impl Drop for Recorded {
+    fn drop(&mut self) {
+        open(&self.journal).gone(self.copy);
+    }
+}
+
+/// How a command is known in the journal.
+pub(crate) fn command_hash(payload: &[u8]) -> u64 {
+    hash_bytes(payload)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::{Command, Deed, Lists};
+    use ionian_kernel::wire::encode_all;
+
+    fn command(id: u64, key: u64) -> Vec<u8> {
+        encode_all(&Command { id, key, deed: Deed::Append { token: id } })
+    }
+
+    fn apply(copy: &mut Recorded, id: u64) {
+        copy.apply(Timestamp(1), &command(id, id % 2), &mut Vec::new());
+    }
+
+    fn fault(journal: &SharedJournal) -> Option<String> {
+        Some(open(journal).take_fault()?.explain(|_| Some("it".into())))
+    }
+
+    fn pair(order: Order, stable: bool) -> (SharedJournal, Recorded, Recorded) {
+        let journal = Journal::shared(order, stable);
+        let lists = Lists::new(2);
+        let one = Recorded::new(&journal, "one".into(), &lists);
+        let two = Recorded::new(&journal, "two".into(), &lists);
+        (journal, one, two)
+    }
+
+    #[test]
+    fn copies_must_be_prefixes_of_one_another() {
+        let (journal, mut one, mut two) = pair(Order::Total, true);
+        apply(&mut one, 1);
+        apply(&mut one, 2);
+        apply(&mut two, 1);
+        assert_eq!(fault(&journal), None);
+        assert_eq!(open(&journal).behind().collect::<Vec<_>>(), ["two has executed 1 of 2 commands"]);
+        apply(&mut two, 3);
+        assert!(fault(&journal).unwrap().contains("as number 1, two executed it, where one had executed it"));
+    }
+
+    #[test]
+    fn with_an_order_by_key_other_keys_may_change_places() {
+        let (journal, mut one, mut two) = pair(Order::PerKey, true);
+        for (a, b) in [(1, 2), (2, 1), (3, 3)] {
+            apply(&mut one, a);
+            apply(&mut two, b);
+        }
+        assert_eq!(fault(&journal), None);
+        apply(&mut one, 5);
+        apply(&mut two, 7);
+        assert!(fault(&journal).is_some());
+    }
+
+    #[test]
+    fn a_second_execution_and_another_log_time_are_seen() {
+        let (journal, mut one, mut two) = pair(Order::Total, true);
+        apply(&mut one, 1);
+        apply(&mut one, 1);
+        assert!(fault(&journal).unwrap().contains("second time"));
+        two.apply(Timestamp(2), &command(1, 1), &mut Vec::new());
+        assert!(fault(&journal).unwrap().contains("different log time"));
+    }
+
+    #[test]
+    fn a_snapshot_carries_its_place_in_the_journal() {
+        let (journal, mut one, mut two) = pair(Order::Total, true);
+        apply(&mut one, 1);
+        apply(&mut one, 2);
+        let mut snapshot = Vec::new();
+        one.snapshot(&mut snapshot);
+        two.restore(&snapshot).unwrap();
+        apply(&mut two, 3);
+        apply(&mut one, 3);
+        assert_eq!(fault(&journal), None);
+        assert_eq!(open(&journal).behind().count(), 0);
+        apply(&mut two, 4);
+        apply(&mut one, 5);
+        assert!(fault(&journal).is_some());
+    }
+
+    #[test]
+    fn a_single_server_may_lose_what_it_had_not_written_down() {
+        for stable in [true, false] {
+            let (journal, mut one, two) = pair(Order::Total, stable);
+            apply(&mut one, 1);
+            drop((one, two));
+            let mut three = Recorded::new(&journal, "three".into(), &Lists::new(2));
+            apply(&mut three, 2);
+            assert_eq!(fault(&journal).is_some(), stable);
+        }
+    }
+}

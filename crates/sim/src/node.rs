@@ -1,0 +1,205 @@
+//! A simulated node: the kernel's node with a disk, a clock and a queue of arrived messages around it.
+
+use crate::clock::Clock;
+use crate::disk::Disk;
+use crate::event::Micros;
+use crate::trace::mix;
+use bytes::Bytes;
+use ionian_kernel::client::Reply;
+use ionian_kernel::id::ClientId;
+use ionian_kernel::layout::{Address, NodeId};
+use ionian_kernel::machine::StateMachine;
+use ionian_kernel::node::{Node, World};
+use ionian_kernel::protocol::{Birth, Protocol};
+use ionian_kernel::role::Lsn;
+use ionian_kernel::wire::{Reader, decode_all};
+use std::collections::VecDeque;
+
+/// One node; the disk and the clock outlive its crashes.
+pub(crate) struct SimNode<P: Protocol> {
+    pub(crate) id: NodeId,
+    addresses: Vec<Address>,
+    /// The process; none while it is down.
+    pub(crate) host: Option<Node<P>>,
+    pub(crate) disk: Disk,
+    pub(crate) clock: Clock,
+    /// Messages that arrived and were not taken in yet: destinations and bytes.
+    pub(crate) arrived: VecDeque<(u64, Bytes)>,
+    pub(crate) paused: bool,
+    /// How often it has crashed.
+    pub(crate) life: u32,
+    /// When it is next woken.
+    pub(crate) wake_at: Option<Micros>,
+    burst_open: bool,
+    /// What the roles were last told of the disk.
+    told: Lsn,
+}
+
+/// What a node's roles asked for in one call.
+pub(crate) struct Effects<M> {
+    pub(crate) sends: Vec<(u8, u64, M)>,
+    pub(crate) replies: Vec<(ClientId, Reply)>,
+    /// How many records were appended, and their bytes.
+    pub(crate) records: u64,
+    pub(crate) record_bytes: u64,
+}
+
+impl<M> Effects<M> {
+    pub(crate) fn new() -> Self {
+        Effects { sends: Vec::new(), replies: Vec::new(), records: 0, record_bytes: 0 }
+    }
+}
+
+/// A node's way out while its roles are called.
+struct Port<'a, M> {
+    disk: &'a mut Disk,
+    effects: &'a mut Effects<M>,
+}
+
+impl<P: Protocol> World<P> for Port<'_, P::Message> {
+    fn send(&mut self, kind: u8, members: u64, message: P::Message) {
+        self.effects.sends.push((kind, members, message));
+    }
+
+    fn append(&mut self, from: Address, record: &[u8], _: bool) -> Lsn {
+        self.effects.records += 1;
+        self.effects.record_bytes += record.len() as u64;
+        self.disk.append(from, record)
+    }
+
+    fn durable(&self) -> Lsn {
+        self.disk.durable()
+    }
+
+    fn reply(&mut self, lane: ClientId, reply: Reply) {
+        self.effects.replies.push((lane, reply));
+    }
+}
+
+/// How much a node does at one go.
+pub(crate) struct Burst {
+    /// Arrived messages to take in.
+    pub(crate) deliver: usize,
+    /// Queued messages to hand to roles.
+    pub(crate) run: usize,
+    /// Whether the burst ends here.
+    pub(crate) ends: bool,
+}
+
+/// What a node is started with.
+pub(crate) struct Boot<'a, P: Protocol> {
+    pub(crate) config: &'a P::Config,
+    pub(crate) seed: u64,
+    /// Whether ordinary records are stored.
+    pub(crate) keeps_records: bool,
+    /// Whether a node that crashed is told that its memory is lost.
+    pub(crate) tells_amnesia: bool,
+    pub(crate) machine: &'a dyn Fn(Address, u32) -> Box<dyn StateMachine>,
+}
+
+impl<P: Protocol> SimNode<P> {
+    pub(crate) fn new(id: NodeId, addresses: Vec<Address>, disk: Disk, clock: Clock) -> Self {
+        SimNode {
+            id,
+            addresses,
+            host: None,
+            disk,
+            clock,
+            arrived: VecDeque::new(),
+            paused: false,
+            life: 0,
+            wake_at: None,
+            burst_open: false,
+            told: Lsn(0),
+        }
+    }
+
+    /// Whether the roles can be called.
+    pub(crate) fn runs(&self) -> bool {
+        self.host.is_some() && !self.paused
+    }
+
+    /// The client lanes that live here.
+    pub(crate) fn lanes(&self) -> impl Iterator<Item = ClientId> {
+        self.addresses.iter().filter(|address| address.kind == 0).map(|address| ClientId(address.index))
+    }
+
+    /// Starts the node's process: builds its roles, gives them back their records, and starts them.
+    pub(crate) fn boot(
+        &mut self,
+        now: Micros,
+        boot: &Boot<'_, P>,
+        effects: &mut Effects<P::Message>,
+    ) -> Result<(), String> {
+        let mut host = Node::new(boot.keeps_records);
+        for address in &self.addresses {
+            let who = u64::from(address.kind) << 32 | u64::from(address.index) << 24 | u64::from(self.life);
+            let birth = Birth {
+                address: *address,
+                node: self.id,
+                seed: mix(boot.seed, who),
+                keeps_records: boot.keeps_records,
+                amnesiac: !boot.keeps_records && self.life > 0 && boot.tells_amnesia,
+                machine: &|| (boot.machine)(*address, self.life),
+            };
+            host.host(*address, P::instantiate(boot.config, birth));
+        }
+        for (from, lsn, record) in self.disk.recovered() {
+            let mut reader = Reader::new(record);
+            host.recover(from, lsn, &mut reader)
+                .and_then(|()| reader.finish())
+                .map_err(|error| format!("record {} of {from:?}, {record:02x?}: {error}", lsn.0))?;
+        }
+        self.told = self.disk.durable();
+        host.start(self.clock.read(now), &mut Port { disk: &mut self.disk, effects });
+        self.burst_open = true;
+        self.host = Some(host);
+        Ok(())
+    }
+
+    /// The process is gone, with everything in its memory.
+    pub(crate) fn die(&mut self) {
+        self.host = None;
+        self.arrived.clear();
+        self.paused = false;
+        self.burst_open = false;
+        self.wake_at = None;
+        self.life += 1;
+    }
+
+    /// Lets the roles work.
+    pub(crate) fn step(&mut self, now: Micros, burst: &Burst, effects: &mut Effects<P::Message>) -> Result<(), String> {
+        let local = self.clock.read(now);
+        let Some(host) = &mut self.host else { return Ok(()) };
+        let mut port = Port { disk: &mut self.disk, effects };
+        let durable = port.disk.durable();
+        if durable > self.told {
+            self.told = durable;
+            host.on_durable(&mut port);
+        }
+        for _ in 0..burst.deliver {
+            let Some((members, bytes)) = self.arrived.pop_front() else { break };
+            let message = decode_all(&bytes).map_err(|error| format!("{bytes:02x?} does not decode: {error}"))?;
+            host.deliver(members, message);
+        }
+        host.run(local, burst.run, &mut port);
+        if host.next_timer().is_some_and(|timer| timer <= local) {
+            host.fire_timers(local, &mut port);
+        }
+        self.burst_open = !burst.ends;
+        if burst.ends {
+            host.end_burst(local, &mut port);
+        }
+        Ok(())
+    }
+
+    /// Whether there is something to do at once.
+    pub(crate) fn busy(&self) -> bool {
+        self.burst_open || !self.arrived.is_empty() || self.host.as_ref().is_some_and(|host| host.queued() > 0)
+    }
+
+    /// When the roles next want to be called.
+    pub(crate) fn next_timer(&self) -> Option<Micros> {
+        Some(self.clock.when(self.host.as_ref()?.next_timer()?))
+    }
+}

@@ -1,0 +1,186 @@
+//! What a run, or many of them, came to.
+
+use crate::event::Micros;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// What was wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FailureKind {
+    /// The layout is no deployment of the protocol.
+    Layout,
+    /// A role panicked: an assertion, most likely.
+    Panic,
+    /// An invariant of the protocol did not hold.
+    Invariant,
+    /// Two replicas executed different things.
+    Divergence,
+    /// A command was executed twice, or never sent.
+    ExactlyOnce,
+    /// An acknowledged write was never executed.
+    LostWrite,
+    /// A refused command had an effect.
+    Refused,
+    /// Answers that no order of the operations explains.
+    Linearizability,
+    /// A lane saw the log go backwards.
+    Sequential,
+    /// A read of something that was never the state.
+    Eventual,
+    /// A request was answered twice, or by an answer that is none.
+    Reply,
+    /// A message that does not survive the codec, or goes to an instance that is not there.
+    Message,
+    /// A record that cannot be recovered.
+    Recovery,
+    /// The healed cluster did not finish its work.
+    Liveness,
+    /// Nothing was acknowledged in the whole run.
+    Idle,
+}
+
+/// A failed run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// What was wrong.
+    pub kind: FailureKind,
+    /// Told to people.
+    pub message: String,
+    /// When, in simulated time.
+    pub at: Micros,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} at {:.3} s: {}", self.kind, self.at as f64 / 1e6, self.message)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        /// What happened, counted.
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        pub struct Report {
+            $($(#[$doc])* pub $name: u64,)*
+            /// The roles' own figures by name: added up over instances and runs, and the largest.
+            pub figures: BTreeMap<&'static str, (u64, u64)>,
+        }
+
+        impl Report {
+            /// Adds another run's.
+            pub fn merge(&mut self, other: &Report) {
+                $(self.$name += other.$name;)*
+                for (name, (sum, largest)) in &other.figures {
+                    let figure = self.figures.entry(name).or_default();
+                    *figure = (figure.0.saturating_add(*sum), figure.1.max(*largest));
+                }
+            }
+
+            fn counters(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name)),*]
+            }
+        }
+    };
+}
+
+counters! {
+    /// Runs.
+    runs,
+    /// Runs without faults.
+    calm_runs,
+    /// Runs that failed.
+    failed_runs,
+    /// Requests that clients made.
+    requests,
+    /// Requests that the service answered.
+    acknowledged,
+    /// Of these, while there were faults.
+    acknowledged_under_faults,
+    /// Requests refused because too many were in flight.
+    refused_busy,
+    /// Requests refused without effect.
+    refused_unavailable,
+    /// Requests given up with unknown effect.
+    refused_unknown,
+    /// Writes sent as reads and refused.
+    refused_not_a_read,
+    /// Requests refused for their size.
+    refused_too_large,
+    /// Requests whose own node crashed.
+    lost_with_lane,
+    /// Messages between nodes, each destination node counted.
+    messages_sent,
+    /// Bytes of these.
+    bytes_sent,
+    /// Messages lost, for whatever reason.
+    messages_dropped,
+    /// Messages that arrived twice.
+    messages_duplicated,
+    /// Crashes of one node.
+    crashes,
+    /// Crashed nodes that came back.
+    restarts,
+    /// Nodes stopped for a while.
+    pauses,
+    /// Partitions.
+    partitions,
+    /// Links made slow.
+    slow_links,
+    /// Records appended.
+    records,
+    /// Syncs of a disk.
+    fsyncs,
+    /// Records that a crash took with it.
+    torn_records,
+    /// Keys whose history was too long to check.
+    unchecked_keys,
+    /// Events.
+    events,
+    /// Simulated time in microseconds.
+    simulated_us,
+}
+
+impl Report {
+    /// Notes a figure of one role instance.
+    pub(crate) fn figure(&mut self, name: &'static str, value: u64) {
+        let figure = self.figures.entry(name).or_default();
+        *figure = (figure.0.saturating_add(value), figure.1.max(value));
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for pair in self.counters().chunks(2) {
+            for (name, value) in pair {
+                write!(f, "  {:<26}{value:>12}  ", name.replace('_', " "))?;
+            }
+            writeln!(f)?;
+        }
+        if !self.figures.is_empty() {
+            writeln!(f, "  {:<36}{:>14}{:>14}", "figures of the roles", "sum", "largest")?;
+        }
+        for (name, (sum, largest)) in &self.figures {
+            writeln!(f, "  {name:<36}{sum:>14}{largest:>14}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_add_up_and_can_be_read() {
+        let mut one = Report { runs: 1, crashes: 2, ..Report::default() };
+        one.figure("leader changes", 3);
+        one.figure("leader changes", 1);
+        let mut both = one.clone();
+        both.merge(&one);
+        assert_eq!((both.runs, both.crashes, both.figures["leader changes"]), (2, 4, (8, 3)));
+        let text = both.to_string();
+        assert!(text.contains("acknowledged under faults") && text.contains("leader changes"), "{text}");
+    }
+}

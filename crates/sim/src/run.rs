@@ -1,0 +1,190 @@
+//! Runs: one seed, or many.
+
+use crate::journal::{self, Journal};
+use crate::levels;
+use crate::linearizability::{self, Verdict};
+use crate::machine::Lists;
+use crate::model::Model;
+use crate::oracle::Oracle;
+use crate::report::{Failure, FailureKind, Report};
+use crate::scenario::Scenario;
+use crate::swarm::Knobs;
+use crate::trace::Sink;
+use crate::workload::Workload;
+use crate::world::{Simulation, Step};
+use ionian_kernel::protocol::Protocol;
+use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
+use std::sync::Once;
+
+/// What came of a run.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The seed.
+    pub seed: u64,
+    /// The kinds of fault that the seed switched on, and the options that it changed.
+    pub knobs: String,
+    /// Whether everything held.
+    pub result: Result<(), Failure>,
+    /// What happened.
+    pub report: Report,
+    /// Of the whole trace: two runs of one seed have the same.
+    pub trace_hash: u64,
+}
+
+/// What watches a run.
+pub struct Watch<P: Protocol> {
+    /// Watchers of all nodes; new ones for each run.
+    pub oracles: Vec<Box<dyn Oracle<P>>>,
+    /// Where the trace goes, a line an event.
+    pub trace: Option<Sink>,
+}
+
+impl<P: Protocol> Default for Watch<P> {
+    fn default() -> Self {
+        Watch { oracles: Vec::new(), trace: None }
+    }
+}
+
+/// Runs one seed with the simulator's own machine and no oracle but the general ones.
+pub fn run_seed<P: Protocol>(scenario: &Scenario, seed: u64) -> Outcome {
+    run_seed_watched::<P>(scenario, seed, Watch::default())
+}
+
+/// Runs one seed with the simulator's own machine.
+pub fn run_seed_watched<P: Protocol>(scenario: &Scenario, seed: u64, watch: Watch<P>) -> Outcome {
+    // The number of keys is the swarm's to choose: drawn here once more, for the model comes first.
+    let keys = Knobs::draw(seed, scenario).keys;
+    run_seed_with(scenario, seed, Lists::new(keys), watch)
+}
+
+/// Runs one seed with any model.
+pub fn run_seed_with<P: Protocol, M: Model>(scenario: &Scenario, seed: u64, model: M, watch: Watch<P>) -> Outcome {
+    let knobs = Knobs::draw(seed, scenario).summary(scenario);
+    let failed = |failure| {
+        let report = Report { runs: 1, failed_runs: 1, ..Report::default() };
+        Outcome { seed, knobs: knobs.clone(), result: Err(failure), report, trace_hash: 0 }
+    };
+    let created = catching(|| Simulation::new(scenario, seed, model, watch.oracles, watch.trace));
+    let mut simulation = match created {
+        Ok(Ok(simulation)) => simulation,
+        Ok(Err(failure)) => return failed(failure),
+        Err(message) => return failed(Failure { kind: FailureKind::Panic, message, at: 0 }),
+    };
+    let driven = catching(|| simulation.drive());
+    let panicked = |message| Err(simulation.fail(FailureKind::Panic, message));
+    let driven = driven.unwrap_or_else(panicked);
+    let result = conclude(&mut simulation, driven);
+    for node in 0..simulation.nodes.len() {
+        // A role that panicked may be in a state in which even this panics.
+        let _ = catching(|| simulation.collect_figures(node));
+    }
+    simulation.trace.finish();
+    simulation.report.simulated_us = simulation.now();
+    simulation.report.failed_runs = u64::from(result.is_err());
+    Outcome { seed, knobs, result, trace_hash: simulation.trace.hash(), report: simulation.report.clone() }
+}
+
+/// Judges the run as a whole. A cluster that got stuck is judged as well: what it answered before may
+/// be wrong, which is worse.
+fn conclude<P: Protocol, M: Model>(simulation: &mut Simulation<P, M>, driven: Step) -> Step {
+    match &driven {
+        Err(failure) if failure.kind != FailureKind::Liveness => return driven,
+        _ => {}
+    }
+    let Simulation { workload, journal, scenario, .. } = &*simulation;
+    let journal = journal::open(journal);
+    let streams: Vec<_> = journal.streams().collect();
+    let mut unchecked = 0;
+    let found = levels::audit(&workload.history, &streams)
+        .and_then(|()| linearizable(workload, &journal, scenario.check_limit, &mut unchecked))
+        .and_then(|()| levels::check(&workload.history, &streams, scenario.order));
+    let idle = simulation.report.acknowledged == 0;
+    drop(journal);
+    simulation.report.unchecked_keys += unchecked;
+    found.map_err(|(kind, what)| simulation.fail(kind, what))?;
+    driven?;
+    if idle {
+        return Err(simulation.fail(FailureKind::Idle, "nothing was acknowledged in the whole run".into()));
+    }
+    Ok(())
+}
+
+fn linearizable<M: Model>(
+    workload: &Workload<M>,
+    journal: &Journal,
+    limit: u64,
+    unchecked: &mut u64,
+) -> Result<(), (FailureKind, String)> {
+    for intervals in workload.history.linearizable_parts(|command| journal.knows(command)).values() {
+        match linearizability::check(intervals, limit) {
+            Verdict::Linearizable => {}
+            Verdict::Violation(table) => return Err((FailureKind::Linearizability, table)),
+            Verdict::Unknown(_) => *unchecked += 1,
+        }
+    }
+    Ok(())
+}
+
+/// Many runs.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    /// All runs together.
+    pub report: Report,
+    /// Those that failed.
+    pub failures: Vec<Outcome>,
+}
+
+/// Runs every seed; with `stop_at_first`, only until one fails. `watch` makes what watches each run,
+/// `progress` is told of each outcome.
+pub fn run_seeds<P: Protocol>(
+    scenario: &Scenario,
+    seeds: impl IntoIterator<Item = u64>,
+    stop_at_first: bool,
+    mut watch: impl FnMut(u64) -> Watch<P>,
+    mut progress: impl FnMut(&Outcome),
+) -> Summary {
+    let mut summary = Summary::default();
+    for seed in seeds {
+        let outcome = run_seed_watched(scenario, seed, watch(seed));
+        summary.report.merge(&outcome.report);
+        progress(&outcome);
+        if outcome.result.is_err() {
+            summary.failures.push(outcome);
+            if stop_at_first {
+                break;
+            }
+        }
+    }
+    summary
+}
+
+thread_local! {
+    static CATCHING: Cell<bool> = const { Cell::new(false) };
+    static PANICKED_AT: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// Runs `work`; a panic in it becomes an error with its message and place. Nothing is printed: a
+/// tester's canaries panic by the dozen.
+pub(crate) fn catching<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let usual = take_hook();
+        set_hook(Box::new(move |info| {
+            if CATCHING.get() {
+                let place = info.location().map(|place| format!(" ({}:{})", place.file(), place.line()));
+                PANICKED_AT.set(place.unwrap_or_default());
+            } else {
+                usual(info);
+            }
+        }));
+    });
+    CATCHING.set(true);
+    let done = catch_unwind(AssertUnwindSafe(work));
+    CATCHING.set(false);
+    done.map_err(|payload| {
+        let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
+        format!("{}{}", text.unwrap_or_else(|| "a panic without words".into()), PANICKED_AT.take())
+    })
+}

@@ -1,0 +1,136 @@
+//! What to simulate: everything about a run that the seed does not decide.
+
+use crate::journal::Order;
+use ionian_kernel::client::ReadLevel;
+use ionian_kernel::layout::Layout;
+use std::time::Duration;
+
+/// A deployment and how to try it.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// For reports.
+    pub name: String,
+    /// The deployment.
+    pub layout: Layout,
+    /// What survives a crash.
+    pub durability: Durability,
+    /// Reads are of these levels; each seed uses one or all of them.
+    pub read_levels: Vec<ReadLevel>,
+    /// About how many requests clients make while there are faults.
+    pub operations: u64,
+    /// At most this many keys.
+    pub keys: u64,
+    /// At most this many requests of one lane at a time.
+    pub threads_per_lane: u64,
+    /// Which kinds of fault a seed may switch on.
+    pub faults: Faults,
+    /// A defect built in on purpose, to see that it is caught.
+    pub canary: Canary,
+    /// In which order replicas execute.
+    pub order: Order,
+    /// Whether what a replica has executed stays executed though it crashes. False for a single
+    /// server, which may execute before it writes to disk.
+    pub stable_log: bool,
+    /// Whether in the end every living copy of the machine must have executed everything.
+    pub all_catch_up: bool,
+    /// Whether seeds vary the layout's options: small windows and batches, odd timeouts.
+    pub vary_options: bool,
+    /// How much simulated time the healed cluster has to finish all work.
+    pub liveness_bound: Duration,
+    /// How many steps the linearizability checker may take for one key.
+    pub check_limit: u64,
+    /// A run with more events than this is taken for one that never ends.
+    pub max_events: u64,
+}
+
+impl Scenario {
+    /// A deployment with records on disk, all faults, all read levels, and little work a seed.
+    pub fn new(name: impl Into<String>, layout: Layout) -> Self {
+        Scenario {
+            name: name.into(),
+            layout,
+            durability: Durability::Disk,
+            read_levels: vec![ReadLevel::Linearizable, ReadLevel::Sequential, ReadLevel::Eventual],
+            operations: 60,
+            keys: 3,
+            threads_per_lane: 4,
+            faults: Faults::ALL,
+            canary: Canary::None,
+            order: Order::Total,
+            stable_log: true,
+            all_catch_up: true,
+            vary_options: true,
+            liveness_bound: Duration::from_secs(60),
+            check_limit: 500_000,
+            max_events: 2_000_000,
+        }
+    }
+
+    /// How many nodes the layout has.
+    pub(crate) fn nodes(&self) -> usize {
+        let places = self.layout.instances.iter().flatten();
+        places.map(|node| node.0 as usize + 1).max().unwrap_or(0)
+    }
+}
+
+/// What survives a crash of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// Every record that was synced, and perhaps some that were not.
+    Disk,
+    /// Vital records only.
+    Memory {
+        /// Whether crashed nodes come back, without their memory, or stay down. Either way no more
+        /// than `f` different nodes crash in a run.
+        returns: bool,
+    },
+}
+
+/// Kinds of fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Faults {
+    /// Messages get lost.
+    pub drop: bool,
+    /// Messages arrive twice.
+    pub duplicate: bool,
+    /// Messages overtake each other, some by far, and links become slow.
+    pub delay: bool,
+    /// Nodes are parted.
+    pub partition: bool,
+    /// Nodes stand still for a while.
+    pub pause: bool,
+    /// Nodes crash.
+    pub crash: bool,
+    /// Syncs take long.
+    pub slow_disk: bool,
+    /// Clocks differ and drift.
+    pub clock: bool,
+}
+
+impl Faults {
+    /// Every kind.
+    pub const ALL: Faults = Faults::of(true);
+    /// No kind.
+    pub const NONE: Faults = Faults::of(false);
+
+    const fn of(on: bool) -> Faults {
+        Faults { drop: on, duplicate: on, delay: on, partition: on, pause: on, crash: on, slow_disk: on, clock: on }
+    }
+}
+
+/// Defects that the simulator builds in on purpose, into any protocol: a tester that does not catch
+/// them is no tester.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Canary {
+    /// None.
+    #[default]
+    None,
+    /// Every send leaves at once, as if all of them were unfenced.
+    NoFence,
+    /// A crash loses records that were on disk.
+    ForgetDisk,
+    /// A node whose memory is lost is not told so.
+    HideAmnesia,
+    /// The protocol's own defect of this name.
+    Named(&'static str),
+}

@@ -1,0 +1,295 @@
+//! The knobs of a run, all drawn from its seed. Each seed switches a random subset of the fault kinds
+//! on, at random rates: bugs that need one kind without another are found that way, which a mix of
+//! everything at once would hide. Some seeds are calm.
+
+use crate::event::Micros;
+use crate::scenario::{Durability, Scenario};
+use ionian_kernel::client::ReadLevel;
+use ionian_kernel::layout::Options;
+use ionian_kernel::random::Random;
+use std::time::Duration;
+
+const MS: Micros = 1000;
+
+/// From and up to.
+pub(crate) type Range = (Micros, Micros);
+
+/// How the network behaves until it is healed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct NetworkKnobs {
+    pub(crate) delay: Range,
+    /// Whether messages of one link arrive in order.
+    pub(crate) ordered: bool,
+    pub(crate) straggle: f64,
+    pub(crate) straggle_delay: Micros,
+    pub(crate) drop: f64,
+    pub(crate) duplicate: f64,
+    /// Kinds of message whose name's hash leaves this remainder are lost more often.
+    pub(crate) hated: Option<(u64, f64)>,
+}
+
+impl NetworkKnobs {
+    pub(crate) fn healed(&self) -> Self {
+        NetworkKnobs {
+            delay: (self.delay.0.min(MS), self.delay.1.min(5 * MS)),
+            ordered: self.ordered,
+            ..Self::default()
+        }
+    }
+}
+
+/// A fault that strikes again and again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Recurring {
+    /// On average.
+    pub(crate) every: Micros,
+    pub(crate) lasts: Range,
+}
+
+/// Everything that a seed decides, but for the course of the run.
+#[derive(Clone, Debug)]
+pub(crate) struct Knobs {
+    pub(crate) calm: bool,
+    /// How long there are faults and requests.
+    pub(crate) duration: Micros,
+    pub(crate) network: NetworkKnobs,
+    pub(crate) sync: Range,
+    /// Now and then (once in so many) a sync takes this long.
+    pub(crate) stall: Option<(u64, Micros)>,
+    pub(crate) crash: Option<Recurring>,
+    /// The chance that a sync is interrupted by a crash of its node.
+    pub(crate) crash_in_sync: f64,
+    /// All nodes at once.
+    pub(crate) blackout: Option<Recurring>,
+    /// At most this many nodes are down at a time, blackouts aside.
+    pub(crate) most_down: usize,
+    pub(crate) pause: Option<Recurring>,
+    pub(crate) partition: Option<Recurring>,
+    pub(crate) slow_link: Option<Recurring>,
+    pub(crate) clock_ahead: Micros,
+    pub(crate) clock_drift_ppm: i64,
+    /// How many messages a node takes in at a time.
+    pub(crate) burst: u64,
+    /// The chance that a node goes on without ending its burst.
+    pub(crate) burst_goes_on: f64,
+    /// How long a node takes from one burst to the next.
+    pub(crate) step: Range,
+    pub(crate) read_levels: Vec<ReadLevel>,
+    pub(crate) keys: u64,
+    pub(crate) threads: u64,
+    pub(crate) options: Options,
+}
+
+fn pick<T: Copy>(random: &mut Random, from: &[T]) -> T {
+    from[random.below(from.len() as u64) as usize]
+}
+
+/// Draws switches and rates for one seed.
+struct Swarm {
+    random: Random,
+    calm: bool,
+}
+
+impl Swarm {
+    fn on(&mut self, allowed: bool) -> bool {
+        // Drawn in any case, so that forbidding one kind leaves the other draws as they are.
+        self.random.once_in(2) && allowed && !self.calm
+    }
+
+    fn chance(&mut self, allowed: bool, rates: &[f64]) -> f64 {
+        let rate = pick(&mut self.random, rates);
+        if self.on(allowed) { rate } else { 0.0 }
+    }
+
+    fn recurring(&mut self, allowed: bool, every: &[Micros], lasts: &[Micros]) -> Option<Recurring> {
+        let (every, lasts) = (pick(&mut self.random, every), pick(&mut self.random, lasts));
+        self.on(allowed).then_some(Recurring { every, lasts: (lasts / 20, lasts) })
+    }
+
+    fn network(&mut self, scenario: &Scenario) -> NetworkKnobs {
+        let faults = scenario.faults;
+        let delays = [(20, 200), (50, 2 * MS), (300, 15 * MS), (4 * MS, 50 * MS)];
+        let delay = if self.on(faults.delay) { pick(&mut self.random, &delays) } else { (50, 400) };
+        let hated = (self.random.below(8), self.chance(faults.drop, &[0.2, 0.5, 0.9]));
+        NetworkKnobs {
+            delay,
+            ordered: !faults.delay || self.random.once_in(3),
+            straggle: self.chance(faults.delay, &[0.002, 0.02, 0.1]),
+            straggle_delay: pick(&mut self.random, &[20 * MS, 200 * MS, 1500 * MS]),
+            drop: self.chance(faults.drop, &[0.001, 0.01, 0.05, 0.2]),
+            duplicate: self.chance(faults.duplicate, &[0.005, 0.05, 0.3]),
+            hated: (hated.1 > 0.0 && self.random.once_in(2)).then_some(hated),
+        }
+    }
+}
+
+impl Knobs {
+    /// The knobs of `seed`.
+    pub(crate) fn draw(seed: u64, scenario: &Scenario) -> Knobs {
+        let mut random = Random::new(seed ^ 0x05ea_50a1_d001);
+        let calm = random.once_in(8);
+        let mut swarm = Swarm { random, calm };
+        let network = swarm.network(scenario);
+        let faults = scenario.faults;
+        let (disk, nodes) = (scenario.durability == Durability::Disk, scenario.nodes());
+        let f = scenario.layout.f;
+        let most_down = match scenario.durability {
+            Durability::Disk if swarm.random.once_in(4) => nodes,
+            Durability::Disk => f.max(1),
+            Durability::Memory { .. } => f,
+        };
+        let slow_disk = swarm.on(faults.slow_disk);
+        let slow_syncs = [(MS, 10 * MS), (5 * MS, 60 * MS)];
+        let sync = if slow_disk { pick(&mut swarm.random, &slow_syncs) } else { (100, 3 * MS) };
+        let stall = (pick(&mut swarm.random, &[10, 50]), pick(&mut swarm.random, &[50 * MS, 600 * MS]));
+        let levels =
+            if scenario.read_levels.is_empty() { &[ReadLevel::Linearizable] } else { &scenario.read_levels[..] };
+        let one_level = pick(&mut swarm.random, levels);
+        let read_levels = if swarm.random.once_in(2) { levels.to_vec() } else { vec![one_level] };
+        Knobs {
+            calm,
+            duration: pick(&mut swarm.random, &[300, 800, 2000, 4000]) * MS,
+            network,
+            sync,
+            stall: swarm.on(faults.slow_disk).then_some(stall),
+            crash: swarm.recurring(faults.crash, &[80 * MS, 300 * MS, 1200 * MS], &[20 * MS, 300 * MS, 2000 * MS]),
+            crash_in_sync: swarm.chance(faults.crash, &[0.002, 0.01, 0.05]),
+            blackout: swarm.recurring(faults.crash && disk, &[500 * MS, 2000 * MS], &[10 * MS, 300 * MS]),
+            most_down,
+            pause: swarm.recurring(faults.pause, &[80 * MS, 400 * MS], &[30 * MS, 500 * MS, 3000 * MS]),
+            partition: swarm.recurring(faults.partition, &[150 * MS, 600 * MS], &[60 * MS, 500 * MS, 2000 * MS]),
+            slow_link: swarm.recurring(faults.delay, &[100 * MS, 500 * MS], &[100 * MS, 1000 * MS]),
+            clock_ahead: if swarm.on(faults.clock) { 5000 * MS } else { 0 },
+            clock_drift_ppm: if swarm.on(faults.clock) { 20_000 } else { 0 },
+            burst: pick(&mut swarm.random, &[1, 3, 10, 1000]),
+            burst_goes_on: pick(&mut swarm.random, &[0.0, 0.1, 0.5]),
+            step: pick(&mut swarm.random, &[(1, 10), (1, 200), (20, 2 * MS)]),
+            read_levels,
+            keys: swarm.random.between(1, scenario.keys.max(1)),
+            threads: swarm.random.between(1, scenario.threads_per_lane.max(1)),
+            options: options(&mut swarm.random, scenario),
+        }
+    }
+
+    /// The kinds of fault that are on and the options that differ from the scenario's, for reports.
+    pub(crate) fn summary(&self, scenario: &Scenario) -> String {
+        let mut words = self.switches();
+        let (ours, theirs) = (listed(&self.options), listed(&scenario.layout.options));
+        let changed = ours.into_iter().zip(theirs).filter(|(our, their)| our != their);
+        words.extend(changed.map(|((name, value), _)| format!("{name}={value}")));
+        words.join(" ")
+    }
+
+    fn switches(&self) -> Vec<String> {
+        let network = &self.network;
+        let switches = [
+            ("calm", self.calm),
+            ("lose", network.drop > 0.0),
+            ("hate", network.hated.is_some()),
+            ("duplicate", network.duplicate > 0.0),
+            ("straggle", network.straggle > 0.0),
+            ("ordered", network.ordered),
+            ("slow-links", self.slow_link.is_some()),
+            ("partition", self.partition.is_some()),
+            ("pause", self.pause.is_some()),
+            ("crash", self.crash.is_some()),
+            ("crash-in-sync", self.crash_in_sync > 0.0),
+            ("blackout", self.blackout.is_some()),
+            ("slow-disk", self.sync.1 > 3 * MS || self.stall.is_some()),
+            ("clocks", self.clock_ahead > 0 || self.clock_drift_ppm > 0),
+        ];
+        switches.iter().filter(|(_, on)| *on).map(|(name, _)| (*name).to_owned()).collect()
+    }
+}
+
+/// The options that seeds vary.
+fn listed(options: &Options) -> [(&'static str, String); 11] {
+    let times = |duration: Duration| format!("{duration:?}");
+    [
+        ("batch_commands", options.batch_commands.to_string()),
+        ("batch_bytes", options.batch_bytes.to_string()),
+        ("batch_delay", times(options.batch_delay)),
+        ("batches_in_flight", options.batches_in_flight.to_string()),
+        ("window_slots", options.window_slots.to_string()),
+        ("retained_slots", options.retained_slots.to_string()),
+        ("resend_after", times(options.resend_after)),
+        ("lane.in_flight", options.lane.in_flight.to_string()),
+        ("lane.payload_bytes", options.lane.payload_bytes.to_string()),
+        ("lane.retry_after", times(options.lane.retry_after)),
+        ("lane.patience", times(options.lane.patience)),
+    ]
+}
+
+/// The layout's options, in some seeds much smaller than anybody would have them: limits that are never
+/// reached are never tested.
+fn options(random: &mut Random, scenario: &Scenario) -> Options {
+    let mut options = scenario.layout.options.clone();
+    // Drawn in any case, as above.
+    let small =
+        |random: &mut Random, to: &[usize]| (random.once_in(3) && scenario.vary_options).then(|| pick(random, to));
+    let shrink = |value: &mut usize, to: Option<usize>| *value = to.map_or(*value, |to| to.min(*value));
+    shrink(&mut options.batch_commands, small(random, &[1, 2, 5]));
+    shrink(&mut options.batch_bytes, small(random, &[100, 400]));
+    shrink(&mut options.batches_in_flight, small(random, &[1, 2]));
+    shrink(&mut options.window_slots, small(random, &[4, 8, 32]));
+    shrink(&mut options.retained_slots, small(random, &[4, 8, 32]));
+    shrink(&mut options.lane.in_flight, small(random, &[1, 2]));
+    shrink(&mut options.lane.payload_bytes, small(random, &[200, 400]));
+    if let Some(ms) = small(random, &[0, 5, 20]) {
+        options.batch_delay = Duration::from_millis(ms as u64);
+    }
+    if let Some(ms) = small(random, &[10, 100, 300]) {
+        options.resend_after = Duration::from_millis(ms as u64);
+    }
+    if let Some(ms) = small(random, &[100, 800]) {
+        options.lane.retry_after = Duration::from_millis(ms as u64);
+    }
+    if let Some(ms) = small(random, &[300, 1500]) {
+        options.lane.patience = Duration::from_millis(ms as u64).max(options.lane.retry_after * 2);
+    }
+    options
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Faults;
+    use ionian_kernel::layout::{Layout, NodeId};
+
+    fn scenario() -> Scenario {
+        let layout = Layout { f: 1, instances: vec![vec![NodeId(0), NodeId(2)]], ..Layout::default() };
+        Scenario::new("test", layout)
+    }
+
+    #[test]
+    fn every_switch_is_on_in_some_seeds_and_off_in_others() {
+        let summaries: Vec<String> = (0..300).map(|seed| Knobs::draw(seed, &scenario()).summary(&scenario())).collect();
+        for switch in "calm lose hate duplicate straggle ordered slow-links partition pause crash crash-in-sync \
+                       blackout slow-disk clocks"
+            .split_whitespace()
+        {
+            let on = summaries.iter().filter(|summary| summary.split(' ').any(|word| word == switch)).count();
+            assert!((10..290).contains(&on), "{switch} is on in {on} of 300 seeds");
+        }
+    }
+
+    #[test]
+    fn what_a_scenario_forbids_stays_off() {
+        let calm = Scenario { faults: Faults::NONE, ..scenario() };
+        for seed in 0..100 {
+            let knobs = Knobs::draw(seed, &calm);
+            let switches = knobs.switches().join(" ");
+            assert!(["ordered", "calm ordered"].contains(&switches.as_str()), "{switches}");
+            assert_eq!(format!("{knobs:?}"), format!("{:?}", Knobs::draw(seed, &calm)));
+        }
+    }
+
+    #[test]
+    fn memory_crashes_at_most_f_nodes_and_has_no_blackouts() {
+        let memory = Scenario { durability: Durability::Memory { returns: false }, ..scenario() };
+        for seed in 0..100 {
+            let knobs = Knobs::draw(seed, &memory);
+            assert!(knobs.most_down <= 1 && knobs.blackout.is_none());
+        }
+    }
+}

@@ -1,0 +1,453 @@
+//! The simulated world: nodes, network and clients on one event heap.
+
+use crate::clock::Clock;
+use crate::disk::Disk;
+use crate::event::{Heap, Micros};
+use crate::faults::{Fault, Outages};
+use crate::journal::{self, Journal, Recorded, SharedJournal};
+use crate::model::Model;
+use crate::network::{Network, Passage};
+use crate::node::{Boot, Burst, Effects, SimNode};
+use crate::oracle::{Oracle, View};
+use crate::report::{Failure, FailureKind, Report};
+use crate::scenario::{Canary, Durability, Scenario};
+use crate::swarm::Knobs;
+use crate::trace::{Sink, Trace, hash_bytes, mix};
+use crate::workload::{Plan, Turn, Workload};
+use bytes::Bytes;
+use ionian_kernel::client::Reply;
+use ionian_kernel::id::ClientId;
+use ionian_kernel::layout::{Address, NodeId};
+use ionian_kernel::protocol::{Instance, Message, Protocol};
+use ionian_kernel::random::Random;
+use ionian_kernel::wire::{decode_all, encode_all};
+
+/// What can happen.
+pub(crate) enum Event {
+    /// A message reaches a node.
+    Arrive(Parcel),
+    /// A node looks whether there is something to do.
+    Wake(usize),
+    /// A sync of a node's disk is done, if the node still lives the same life.
+    Synced { node: usize, life: u32 },
+    /// A client thread goes on.
+    Ready { thread: usize, turn: u64 },
+    /// Something breaks, or is mended.
+    Fault(Fault),
+    /// The faults are over.
+    Heal,
+    /// The run is over.
+    Over,
+}
+
+/// A message under way.
+pub(crate) struct Parcel {
+    from: usize,
+    to: usize,
+    members: u64,
+    bytes: Bytes,
+    name: &'static str,
+    digest: u64,
+}
+
+/// Whether the run goes on.
+pub(crate) type Step = Result<(), Failure>;
+
+/// One run.
+pub(crate) struct Simulation<P: Protocol, M: Model> {
+    pub(crate) scenario: Scenario,
+    pub(crate) knobs: Knobs,
+    seed: u64,
+    config: P::Config,
+    pub(crate) random: Random,
+    pub(crate) heap: Heap<Event>,
+    pub(crate) nodes: Vec<SimNode<P>>,
+    pub(crate) network: Network,
+    pub(crate) outages: Outages,
+    pub(crate) workload: Workload<M>,
+    pub(crate) journal: SharedJournal,
+    pub(crate) oracles: Vec<Box<dyn Oracle<P>>>,
+    pub(crate) trace: Trace,
+    pub(crate) report: Report,
+    effects: Effects<P::Message>,
+    /// The faults are over and the cluster must finish by this time.
+    pub(crate) deadline: Option<Micros>,
+    /// The work is done; the run goes on for a little, for what may still be under way.
+    ending: bool,
+    over: bool,
+}
+
+/// How long the run goes on after the work is done: a straggler may still do harm.
+const GRACE: Micros = 1_500_000;
+
+impl<P: Protocol, M: Model> Simulation<P, M> {
+    pub(crate) fn new(
+        scenario: &Scenario,
+        seed: u64,
+        model: M,
+        oracles: Vec<Box<dyn Oracle<P>>>,
+        sink: Option<Sink>,
+    ) -> Result<Self, Failure> {
+        let mut scenario = scenario.clone();
+        let knobs = Knobs::draw(seed, &scenario);
+        scenario.layout.options = knobs.options.clone();
+        if let Canary::Named(name) = scenario.canary {
+            scenario.layout.canary = Some(name);
+        }
+        let explain = |error| Failure { kind: FailureKind::Layout, message: format!("{error}"), at: 0 };
+        let config = P::configure(scenario.layout.clone()).map_err(explain)?;
+        let mut random = Random::new(seed);
+        let nodes: Vec<SimNode<P>> = (0..scenario.nodes())
+            .map(|index| {
+                let id = NodeId(index as u16);
+                let drift = random.between(0, 2 * knobs.clock_drift_ppm as u64) as i64 - knobs.clock_drift_ppm;
+                let clock = Clock { ahead: random.between(0, knobs.clock_ahead), drift_ppm: drift };
+                SimNode::new(id, scenario.layout.on_node(id), Disk::new(scenario.canary == Canary::NoFence), clock)
+            })
+            .collect();
+        let lanes = scenario.layout.count(0);
+        Ok(Simulation {
+            seed,
+            config,
+            random,
+            heap: Heap::new(),
+            network: Network::new(nodes.len(), knobs.network.clone()),
+            nodes,
+            outages: Outages::default(),
+            workload: Workload::new(model, mix(seed, 1), lanes, scenario.operations, &knobs),
+            journal: Journal::shared(scenario.order, scenario.stable_log),
+            oracles,
+            trace: Trace::new(sink),
+            report: Report { runs: 1, calm_runs: u64::from(knobs.calm), ..Report::default() },
+            effects: Effects::new(),
+            deadline: None,
+            ending: false,
+            over: false,
+            scenario,
+            knobs,
+        })
+    }
+
+    pub(crate) fn now(&self) -> Micros {
+        self.heap.now()
+    }
+
+    pub(crate) fn fail(&self, kind: FailureKind, message: String) -> Failure {
+        Failure { kind, message, at: self.now() }
+    }
+
+    /// Runs to the end.
+    pub(crate) fn drive(&mut self) -> Step {
+        for node in 0..self.nodes.len() {
+            self.boot(node)?;
+        }
+        self.plan_faults();
+        self.heap.plan(self.knobs.duration, Event::Heal);
+        while !self.over {
+            let Some(event) = self.heap.pop() else { return Err(self.stuck("does nothing any more")) };
+            self.report.events += 1;
+            if self.deadline.is_some_and(|deadline| self.now() > deadline) {
+                return Err(self.stuck("did not finish in time"));
+            }
+            if self.report.events > self.scenario.max_events {
+                return Err(self.stuck("keeps busy without an end"));
+            }
+            self.handle(event)?;
+            self.look_for_the_end();
+        }
+        let view = View { nodes: &self.nodes, changed: 0 };
+        let found = self.oracles.iter_mut().try_for_each(|oracle| oracle.at_end(&view));
+        found.map_err(|what| self.fail(FailureKind::Invariant, what))
+    }
+
+    fn handle(&mut self, event: Event) -> Step {
+        match event {
+            Event::Arrive(parcel) => {
+                self.arrive(parcel);
+                Ok(())
+            }
+            Event::Wake(node) => self.wake(node),
+            Event::Synced { node, life } => {
+                if self.nodes[node].life == life {
+                    self.nodes[node].disk.complete_sync();
+                    let durable = self.nodes[node].disk.durable().0;
+                    self.trace.note(self.heap.now(), node, "synced", durable, || format!("up to {durable}"));
+                    self.rouse(node, self.now());
+                    // What came in meanwhile goes with the next one.
+                    self.sync(node);
+                }
+                Ok(())
+            }
+            Event::Ready { thread, turn } => {
+                self.submit(thread, turn);
+                Ok(())
+            }
+            Event::Fault(fault) => self.strike(fault),
+            Event::Heal => self.heal(),
+            Event::Over => {
+                self.over = true;
+                Ok(())
+            }
+        }
+    }
+
+    fn look_for_the_end(&mut self) {
+        if self.ending || self.deadline.is_none() || !self.workload.done() {
+            return;
+        }
+        if self.scenario.all_catch_up && journal::open(&self.journal).behind().next().is_some() {
+            return;
+        }
+        self.ending = true;
+        self.deadline = None;
+        self.heap.plan(self.now() + GRACE, Event::Over);
+    }
+
+    /// A liveness failure, with everything that may tell why.
+    fn stuck(&self, what: &str) -> Failure {
+        let mut message = format!("the healed cluster {what}; {}", self.workload.unfinished());
+        for behind in journal::open(&self.journal).behind() {
+            message += &format!("; {behind}");
+        }
+        for node in &self.nodes {
+            message += &format!("\n  n{}:{}", node.id.0, if node.runs() { "" } else { " down" });
+            for (address, instance) in node.host.iter().flat_map(|host| host.instances()) {
+                message += &format!(" {}{}(", P::KINDS[address.kind as usize], address.index);
+                instance.status(&mut |name, value| message += &format!(" {name}={value}"));
+                message += " )";
+            }
+        }
+        self.fail(FailureKind::Liveness, message)
+    }
+
+    /// Starts a node's process.
+    pub(crate) fn boot(&mut self, node: usize) -> Step {
+        let (journal, model) = (&self.journal, &self.workload.model);
+        let boot = Boot {
+            config: &self.config,
+            seed: mix(self.seed, 2),
+            keeps_records: self.scenario.durability == Durability::Disk,
+            tells_amnesia: self.scenario.canary != Canary::HideAmnesia,
+            machine: &|address: Address, life| {
+                let name = format!("{}{} of n{node}, life {life},", P::KINDS[address.kind as usize], address.index);
+                Box::new(Recorded::new(journal, name, model))
+            },
+        };
+        let booted = self.nodes[node].boot(self.heap.now(), &boot, &mut self.effects);
+        booted.map_err(|what| self.fail(FailureKind::Recovery, what))?;
+        let lanes: Vec<ClientId> = self.nodes[node].lanes().collect();
+        for lane in lanes {
+            let plans = self.workload.lane_up(lane);
+            self.plan_threads(&plans);
+        }
+        self.carry_out(node)
+    }
+
+    pub(crate) fn plan_threads(&mut self, plans: &[Plan]) {
+        for Plan { thread, turn, after } in plans {
+            self.heap.plan(self.now() + after, Event::Ready { thread: *thread, turn: *turn });
+        }
+    }
+
+    fn submit(&mut self, thread: usize, turn: u64) {
+        let now = self.now();
+        let (lane, request) = match self.workload.ready(thread, turn, now) {
+            Turn::Ask(lane, request) => (lane, request),
+            Turn::Later(plan) => return self.plan_threads(&[plan]),
+            Turn::Nothing => return,
+        };
+        let node = self.scenario.layout.instances[0][lane.0 as usize].0 as usize;
+        self.report.requests += 1;
+        let digest = mix(request.token, hash_bytes(&request.payload));
+        let (workload, token, operation) = (&self.workload, request.token, request.operation);
+        self.trace.note(now, node, "submit", digest, || {
+            format!("c{} #{token} {operation:?} {}", lane.0, workload.describe(token))
+        });
+        let host = self.nodes[node].host.as_mut().expect("a lane that is down makes no requests");
+        host.submit(lane, request);
+        self.rouse_soon(node);
+    }
+
+    fn arrive(&mut self, parcel: Parcel) {
+        let Parcel { from, to, members, bytes, name, digest } = parcel;
+        let up = self.nodes[to].host.is_some();
+        let what = if up { "deliver" } else { "to-dead" };
+        self.trace.note(self.heap.now(), to, what, digest, || format!("{name} from n{from} to {members:#b}"));
+        if up {
+            self.nodes[to].arrived.push_back((members, bytes));
+            self.rouse_soon(to);
+        } else {
+            self.report.messages_dropped += 1;
+        }
+    }
+
+    /// Wakes a node at the latest at `at`.
+    pub(crate) fn rouse(&mut self, node: usize, at: Micros) {
+        let wake_at = &mut self.nodes[node].wake_at;
+        if wake_at.is_none_or(|planned| planned > at) {
+            *wake_at = Some(at);
+            self.heap.plan(at, Event::Wake(node));
+        }
+    }
+
+    fn rouse_soon(&mut self, node: usize) {
+        let after = self.random.between(self.knobs.step.0, self.knobs.step.1);
+        self.rouse(node, self.now() + after);
+    }
+
+    fn wake(&mut self, node: usize) -> Step {
+        if self.nodes[node].wake_at != Some(self.now()) {
+            return Ok(());
+        }
+        self.nodes[node].wake_at = None;
+        if !self.nodes[node].runs() {
+            return Ok(());
+        }
+        let most = self.knobs.burst;
+        let burst = Burst {
+            deliver: self.random.between(1, most) as usize,
+            run: self.random.between(1, most * 2) as usize,
+            ends: !self.random.chance(self.knobs.burst_goes_on),
+        };
+        let stepped = self.nodes[node].step(self.heap.now(), &burst, &mut self.effects);
+        stepped.map_err(|what| self.fail(FailureKind::Message, what))?;
+        self.carry_out(node)
+    }
+
+    /// Does what the roles of `node` asked for, then looks at what they have become.
+    fn carry_out(&mut self, node: usize) -> Step {
+        if self.effects.records > 0 {
+            let (records, bytes) = (self.effects.records, self.effects.record_bytes);
+            self.trace
+                .note(self.heap.now(), node, "append", mix(records, bytes), || format!("{records}, {bytes} bytes"));
+            self.report.records += records;
+            (self.effects.records, self.effects.record_bytes) = (0, 0);
+            self.sync(node);
+        }
+        let mut sends = std::mem::take(&mut self.effects.sends);
+        for (kind, members, message) in sends.drain(..) {
+            self.send(node, kind, members, &message)?;
+        }
+        self.effects.sends = sends;
+        let mut replies = std::mem::take(&mut self.effects.replies);
+        for (lane, reply) in replies.drain(..) {
+            self.answer(node, lane, &reply)?;
+        }
+        self.effects.replies = replies;
+        if self.nodes[node].busy() {
+            self.rouse_soon(node);
+        } else if let Some(at) = self.nodes[node].next_timer() {
+            self.rouse(node, at.max(self.now() + 1));
+        }
+        self.inspect(node)
+    }
+
+    fn sync(&mut self, node: usize) {
+        if !self.nodes[node].disk.begin_sync() {
+            return;
+        }
+        self.report.fsyncs += 1;
+        let mut after = self.random.between(self.knobs.sync.0, self.knobs.sync.1);
+        if let Some((once_in, stall)) = self.knobs.stall
+            && self.random.once_in(once_in)
+        {
+            after += stall;
+        }
+        let life = self.nodes[node].life;
+        if self.knobs.crash_in_sync > 0.0 && self.random.chance(self.knobs.crash_in_sync) {
+            let at = self.now() + self.random.below(after + after / 4 + 1);
+            self.heap.plan(at, Event::Fault(Fault::CrashInSync { node, life }));
+        }
+        self.heap.plan(self.now() + after, Event::Synced { node, life });
+    }
+
+    fn send(&mut self, from: usize, kind: u8, members: u64, message: &P::Message) -> Step {
+        let id = self.nodes[from].id;
+        self.oracles.iter_mut().for_each(|oracle| oracle.on_send(id, message));
+        let (bytes, name) = (Bytes::from(encode_all(message)), message.name());
+        if self.random.once_in(16) {
+            let again = decode_all::<P::Message>(&bytes).map(|message| encode_all(&message));
+            if again.as_deref() != Ok(&bytes[..]) {
+                return Err(
+                    self.fail(FailureKind::Message, format!("{message:?} does not survive the codec: {again:?}"))
+                );
+            }
+        }
+        let digest = mix(hash_bytes(&bytes), members);
+        // A node gets one copy, whichever of its instances are meant.
+        let mut left = members;
+        while left != 0 {
+            let index = left.trailing_zeros() as usize;
+            let places = &self.scenario.layout.instances[kind as usize];
+            let Some(to) = places.get(index).copied() else {
+                return Err(self.fail(
+                    FailureKind::Message,
+                    format!("{message:?} is sent to instance {index}, of {}", places.len()),
+                ));
+            };
+            let there =
+                (0..).zip(places).filter(|(_, place)| **place == to).fold(0, |set, (index, _)| set | 1u64 << index);
+            let parcel = Parcel { from, to: to.0 as usize, members: left & there, bytes: bytes.clone(), name, digest };
+            left &= !there;
+            self.post(parcel);
+        }
+        Ok(())
+    }
+
+    fn post(&mut self, parcel: Parcel) {
+        self.report.messages_sent += 1;
+        self.report.bytes_sent += parcel.bytes.len() as u64;
+        let now = self.now();
+        match self.network.pass(&mut self.random, now, parcel.from, parcel.to, parcel.name) {
+            Passage::Lost(why) => {
+                self.report.messages_dropped += 1;
+                let Parcel { from, to, name, digest, .. } = parcel;
+                self.trace.note(now, from, "drop", digest, || format!("{name} to n{to}: {why}"));
+            }
+            Passage::Arrives { at, again } => {
+                if let Some(again) = again {
+                    self.report.messages_duplicated += 1;
+                    let copy = Parcel { bytes: parcel.bytes.clone(), ..parcel };
+                    self.heap.plan(again, Event::Arrive(copy));
+                }
+                self.heap.plan(at, Event::Arrive(parcel));
+            }
+        }
+    }
+
+    fn answer(&mut self, node: usize, lane: ClientId, reply: &Reply) -> Step {
+        let now = self.now();
+        let digest = match &reply.outcome {
+            Ok(bytes) => mix(reply.token, hash_bytes(bytes)),
+            Err(refusal) => mix(reply.token, 1 << 32 | *refusal as u64),
+        };
+        let workload = &self.workload;
+        self.trace.note(now, node, "reply", digest, || {
+            let outcome = reply.outcome.as_ref().map(|bytes| format!("{bytes:02x?}"));
+            format!("c{} #{} {}: {outcome:?}", lane.0, reply.token, workload.describe(reply.token))
+        });
+        // A server that may lose and redo work has at no time executed a known number of commands.
+        let stable = self.scenario.stable_log;
+        let executed = if stable { journal::open(&self.journal).length() } else { u64::MAX };
+        let plan = self.workload.reply(lane, reply, now, executed, &mut self.report);
+        let plan = plan.map_err(|(kind, what)| self.fail(kind, what))?;
+        self.plan_threads(&[plan]);
+        Ok(())
+    }
+
+    /// Checks everything that must hold at all times.
+    fn inspect(&mut self, node: usize) -> Step {
+        if let Some(host) = &self.nodes[node].host {
+            host.invariants();
+        }
+        let fault = journal::open(&self.journal).take_fault();
+        if let Some(fault) = fault {
+            let kind = if fault.twice { FailureKind::ExactlyOnce } else { FailureKind::Divergence };
+            let what = fault.explain(|command| self.workload.name(command));
+            return Err(self.fail(kind, what));
+        }
+        let view = View { nodes: &self.nodes, changed: node };
+        let found = self.oracles.iter_mut().try_for_each(|oracle| oracle.after_event(&view));
+        found.map_err(|what| self.fail(FailureKind::Invariant, what))
+    }
+}

@@ -1,0 +1,108 @@
+//! Plays: what they can say, what they expect, and how they complain.
+#![allow(unreachable_pub, missing_docs, dead_code)]
+
+extern crate alloc;
+
+mod toy;
+
+use ionian_sim::machine::Lists;
+use ionian_sim::play::Play;
+use toy::{Toy, scenario};
+
+fn play<const DEFECT: u8>(text: &str) -> Result<(), String> {
+    let play = Play::parse(text).map_err(|error| error.to_string())?;
+    play.run::<Toy<DEFECT>>(&scenario(), Lists::new(3)).map_err(|error| error.to_string())
+}
+
+const LOST_ANSWER: &str = "
+# The answer is lost: the lane asks again and is told the same.
+submit c0 append x 7
+> c0 asks append x 7
+> n1 sends server::Execute to n0
+deliver server::Execute n1->n0
+> n0 gets server::Execute from n1
+> n0 appends 1
+expect no reply c0
+sync n0
+> n0 synced 1
+> n0 sends client::Answer to n1
+drop client::Answer
+timer n1
+> n1 timer
+> n1 sends server::Execute to n0
+run until quiet
+expect reply c0 length 1
+submit c1 read x
+run until quiet
+expect reply c1 [7]
+";
+
+const CRASH: &str = "
+# Without its record on disk, the server must not have answered.
+submit c0 append x 7
+deliver all
+> n0 gets server::Execute from n1
+> n0 appends 1
+crash n0
+> n0 crashes, 1 records lost
+restart n0
+expect no reply c0
+submit c1 read x
+run until quiet
+expect reply c1 nothing
+run for 1s
+expect reply c0 length 1
+# With it, the server remembers, and executes nothing twice.
+submit c0 append x 8
+repeat server::Execute
+crash n0 keeping all
+restart n0
+run until quiet
+expect reply c0 length 2
+";
+
+#[test]
+fn plays_pass_on_the_correct_protocol() {
+    play::<0>(LOST_ANSWER).unwrap();
+    play::<0>(CRASH).unwrap();
+}
+
+#[test]
+fn and_fail_on_broken_ones() {
+    let error = play::<1>(LOST_ANSWER).unwrap_err();
+    assert!(error.starts_with("line 17") && error.contains("a second time"), "{error}");
+    let error = play::<3>(CRASH).unwrap_err();
+    assert!(error.starts_with("line 4: expected") && error.contains("n0 sends client::Answer to n1"), "{error}");
+}
+
+#[test]
+fn a_recorded_play_expects_what_happened() {
+    let recorded = Play::parse(CRASH).unwrap().record::<Toy<0>>(&scenario(), Lists::new(3)).unwrap();
+    assert!(recorded.contains("deliver all\n> n0 gets server::Execute from n1\n> n0 appends 1\n"), "{recorded}");
+    play::<0>(&recorded).unwrap();
+}
+
+#[test]
+fn mistakes_are_explained() {
+    for (text, complaint) in [
+        ("jump", "line 1: \"jump\" is no command; known are submit"),
+        ("\n> what", "line 2: there is no command above"),
+        ("deliver a b", "line 1: \"b\" is no link such as n0->n1"),
+        ("wait soon", "line 1: \"soon\" is no time such as 20ms"),
+        ("sync 0", "line 1: \"0\" is no node such as n0"),
+        ("sync n9", "line 1: there is no n9: there are 3 nodes"),
+        ("submit c7 get x", "line 1: there is no lane c7"),
+        ("submit c0 frob x", "line 1: \"frob x\" is no command; known are: get K"),
+        (
+            "submit c0 get x\ndrop client::Answer",
+            "line 2: no such message is under way; there are: server::Execute n1->n0",
+        ),
+        ("expect reply c0 ok", "line 1: c0 was told nothing"),
+        ("restart n0", "line 1: n0 is up already"),
+        ("timer n0", "line 1: n0 waits for no timer"),
+        ("submit c0 get x\nrun until quiet\nexpect reply c0 ok", "line 3: c0 was told \"nothing\" and not \"ok\""),
+    ] {
+        let error = play::<0>(text).unwrap_err();
+        assert!(error.starts_with(complaint), "{error}");
+    }
+}

@@ -1,0 +1,126 @@
+//! Real protocols under the simulator, and the defects that the simulator can build into any of them.
+
+use ionian_kernel::layout::{Address, Layout, NodeId};
+use ionian_kernel::protocol::{Instance, Protocol};
+use ionian_protocols::multipaxos::{MultiPaxos, kind};
+use ionian_protocols::unreplicated::Unreplicated;
+use ionian_sim::{
+    Canary, Durability, FailureKind, Oracle, Scenario, View, Watch, run_seed, run_seed_watched, run_seeds,
+};
+use std::collections::BTreeMap;
+
+fn nodes(count: u16) -> Vec<NodeId> {
+    (0..count).map(NodeId).collect()
+}
+
+/// Three nodes with every role that is not optional.
+fn colocated() -> Scenario {
+    let instances = vec![nodes(3), vec![], vec![], nodes(3), nodes(3), nodes(3), nodes(3), vec![]];
+    Scenario::new("colocated", Layout { f: 1, instances, ..Layout::default() })
+}
+
+fn passes<P: Protocol>(scenario: &Scenario, seeds: u64) {
+    let summary = run_seeds::<P>(scenario, 0..seeds, true, |_| Watch::default(), |_| {});
+    let failures: Vec<_> = summary.failures.iter().map(|outcome| (outcome.seed, &outcome.result)).collect();
+    assert!(failures.is_empty(), "{failures:?}");
+    assert!(summary.report.acknowledged_under_faults > seeds * 10, "{}", summary.report);
+}
+
+fn catches(scenario: &Scenario) {
+    let summary = run_seeds::<MultiPaxos>(scenario, 0..300, true, |_| Watch::default(), |_| {});
+    let failure = summary.failures.first().expect("caught").result.clone().unwrap_err();
+    // The replicas' own assertions count too.
+    let caught = [
+        FailureKind::Panic,
+        FailureKind::Divergence,
+        FailureKind::Linearizability,
+        FailureKind::LostWrite,
+        FailureKind::ExactlyOnce,
+    ];
+    assert!(caught.contains(&failure.kind), "{failure}");
+}
+
+#[test]
+fn multipaxos_passes() {
+    passes::<MultiPaxos>(&colocated(), 150);
+    for returns in [true, false] {
+        passes::<MultiPaxos>(&Scenario { durability: Durability::Memory { returns }, ..colocated() }, 60);
+    }
+}
+
+#[test]
+fn the_unreplicated_server_passes() {
+    let instances = vec![vec![NodeId(1), NodeId(2)], vec![], nodes(1), vec![]];
+    let scenario = Scenario::new("unreplicated", Layout { instances, ..Layout::default() });
+    passes::<Unreplicated>(&Scenario { stable_log: false, ..scenario }, 150);
+}
+
+#[test]
+fn canaries_of_the_driver_are_caught() {
+    for canary in [Canary::NoFence, Canary::ForgetDisk] {
+        catches(&Scenario { canary, ..colocated() });
+    }
+    let durability = Durability::Memory { returns: true };
+    catches(&Scenario { canary: Canary::HideAmnesia, durability, ..colocated() });
+}
+
+#[test]
+fn canaries_of_the_protocol_are_named_in_the_layout() {
+    let unknown = run_seed::<MultiPaxos>(&Scenario { canary: Canary::Named("none such"), ..colocated() }, 1);
+    assert_eq!(unknown.result.unwrap_err().kind, FailureKind::Layout);
+    catches(&Scenario { canary: Canary::Named("unfenced"), ..colocated() });
+}
+
+/// Says that no acceptor's promise may ever fall, and that none may be above `limit`.
+struct Promises {
+    limit: u64,
+    highest: BTreeMap<Address, u64>,
+    sent: u64,
+}
+
+impl Oracle<MultiPaxos> for Promises {
+    fn after_event(&mut self, view: &View<'_, MultiPaxos>) -> Result<(), String> {
+        for (address, instance) in view.on_node(view.changed()) {
+            let mut promise = None;
+            instance.status(&mut |name, value| promise = if name == "promise" { Some(value) } else { promise });
+            let (Some(promise), kind::Acceptor) = (promise, address.kind) else { continue };
+            let highest = self.highest.entry(address).or_default();
+            if promise < *highest || promise > self.limit {
+                return Err(format!("{address:?} promised {promise} after {highest}"));
+            }
+            *highest = promise;
+        }
+        Ok(())
+    }
+
+    fn on_send(&mut self, _: NodeId, _: &<MultiPaxos as Protocol>::Message) {
+        self.sent += 1;
+    }
+
+    fn on_crash(&mut self, node: NodeId) {
+        // A promise that was not on disk yet was told to nobody and may be forgotten.
+        self.highest.remove(&Address { kind: kind::Acceptor, index: node.0 as u8 });
+    }
+
+    fn at_end(&mut self, view: &View<'_, MultiPaxos>) -> Result<(), String> {
+        let acceptors = view.instances().filter(|(address, _)| address.kind == kind::Acceptor).count();
+        let fine = acceptors == 3 && self.sent > 0;
+        if fine { Ok(()) } else { Err(format!("{acceptors} acceptors, {} messages", self.sent)) }
+    }
+}
+
+#[test]
+fn oracles_see_every_role_and_end_the_run() {
+    for (limit, fails) in [(u64::MAX, false), (0, true)] {
+        for seed in 0..20 {
+            let oracle = Promises { limit, highest: BTreeMap::new(), sent: 0 };
+            let watch = Watch { oracles: vec![Box::new(oracle)], trace: None };
+            let result = run_seed_watched::<MultiPaxos>(&colocated(), seed, watch).result;
+            assert_eq!(
+                result.as_ref().err().map(|failure| failure.kind),
+                fails.then_some(FailureKind::Invariant),
+                "{result:?}"
+            );
+        }
+    }
+}
