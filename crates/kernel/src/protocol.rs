@@ -10,6 +10,7 @@ use crate::role::{Lsn, Outbox};
 use crate::time::Instant;
 use crate::wire::{Reader, Wire, WireError};
 use alloc::boxed::Box;
+use alloc::string::String;
 use core::fmt::Debug;
 
 /// A replication protocol, made of roles.
@@ -27,6 +28,8 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     type Instance: Instance<Message = Self::Message, Envelope = Self::Envelope> + Send;
     /// A checked layout.
     type Config: Clone + Send + Sync;
+    /// What must hold over all instances at once; [`NoInvariants`] where nothing is said.
+    type Invariants: Invariants<Self>;
 
     /// Checks that `layout` is a deployment of this protocol.
     ///
@@ -36,6 +39,34 @@ pub trait Protocol: Sized + Send + Sync + 'static {
 
     /// Builds one instance.
     fn instantiate(config: &Self::Config, birth: Birth<'_>) -> Self::Instance;
+}
+
+/// What must hold over all instances of a cluster at once: checked by the simulator, which sees them all.
+pub trait Invariants<P: Protocol> {
+    /// For a run of its own.
+    fn new(config: &P::Config) -> Self;
+
+    /// Looks at an instance that was just called.
+    ///
+    /// # Errors
+    /// Says what does not hold.
+    fn check(&mut self, address: Address, instance: &P::Instance) -> Result<(), String>;
+
+    /// An instance crashed: what it held in memory is gone.
+    fn crashed(&mut self, address: Address);
+}
+
+/// Nothing is said over all instances at once.
+pub struct NoInvariants;
+
+impl<P: Protocol> Invariants<P> for NoInvariants {
+    fn new(_: &P::Config) -> Self {
+        NoInvariants
+    }
+    fn check(&mut self, _: Address, _: &P::Instance) -> Result<(), String> {
+        Ok(())
+    }
+    fn crashed(&mut self, _: Address) {}
 }
 
 /// What an instance is born with.

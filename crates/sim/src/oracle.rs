@@ -2,8 +2,9 @@
 //! could know.
 
 use crate::node::SimNode;
+use ionian_kernel::layout::Layout;
 use ionian_kernel::layout::{Address, NodeId};
-use ionian_kernel::protocol::Protocol;
+use ionian_kernel::protocol::{Invariants, Protocol};
 
 /// Watches one run of a protocol. Each run gets its own.
 pub trait Oracle<P: Protocol> {
@@ -30,6 +31,28 @@ pub trait Oracle<P: Protocol> {
     fn at_end(&mut self, view: &View<'_, P>) -> Result<(), String> {
         let _ = view;
         Ok(())
+    }
+}
+
+/// The protocol's own [`Invariants`]: the oracle of every run.
+pub(crate) struct OwnInvariants<P: Protocol> {
+    invariants: P::Invariants,
+    layout: Layout,
+}
+
+impl<P: Protocol> OwnInvariants<P> {
+    pub(crate) fn new(config: &P::Config, layout: &Layout) -> Self {
+        OwnInvariants { invariants: P::Invariants::new(config), layout: layout.clone() }
+    }
+}
+
+impl<P: Protocol> Oracle<P> for OwnInvariants<P> {
+    fn after_event(&mut self, view: &View<'_, P>) -> Result<(), String> {
+        view.on_node(view.changed()).try_for_each(|(address, instance)| self.invariants.check(address, instance))
+    }
+
+    fn on_crash(&mut self, node: NodeId) {
+        self.layout.on_node(node).into_iter().for_each(|address| self.invariants.crashed(address));
     }
 }
 

@@ -8,7 +8,7 @@ use crate::journal::{self, Journal, Recorded, SharedJournal};
 use crate::model::Model;
 use crate::network::{Network, Passage};
 use crate::node::{Boot, Burst, Effects, SimNode};
-use crate::oracle::{Oracle, View};
+use crate::oracle::{Oracle, OwnInvariants, View};
 use crate::report::{Failure, FailureKind, Report};
 use crate::scenario::{Canary, Durability, Scenario};
 use crate::swarm::Knobs;
@@ -85,7 +85,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         scenario: &Scenario,
         seed: u64,
         model: M,
-        oracles: Vec<Box<dyn Oracle<P>>>,
+        mut oracles: Vec<Box<dyn Oracle<P>>>,
         sink: Option<Sink>,
     ) -> Result<Self, Failure> {
         let mut scenario = scenario.clone();
@@ -96,6 +96,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         }
         let explain = |error| Failure { kind: FailureKind::Layout, message: format!("{error}"), at: 0 };
         let config = P::configure(scenario.layout.clone()).map_err(explain)?;
+        oracles.push(Box::new(OwnInvariants::<P>::new(&config, &scenario.layout)));
         let mut random = Random::new(seed);
         let nodes: Vec<SimNode<P>> = (0..scenario.nodes())
             .map(|index| {

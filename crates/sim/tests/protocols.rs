@@ -33,6 +33,7 @@ fn catches(scenario: &Scenario) {
     let caught = [
         FailureKind::Panic,
         FailureKind::Divergence,
+        FailureKind::Invariant,
         FailureKind::Linearizability,
         FailureKind::LostWrite,
         FailureKind::ExactlyOnce,

@@ -124,6 +124,7 @@ pub struct Acceptor {
     witness: Witness,
     /// Set while it may not take part, because what an earlier process voted is lost.
     rejoin: Option<Rejoin>,
+    cast: u64,
     refused: u64,
 }
 
@@ -144,14 +145,15 @@ impl Acceptor {
             watermark: Slot::ZERO,
             witness: Witness::default(),
             rejoin: amnesiac.then_some(Rejoin { nonce, ask_at: Instant::ZERO }),
+            cast: 0,
             refused: 0,
             config,
         }
     }
 
-    /// Its last vote in `slot`.
-    pub fn vote(&self, slot: Slot) -> Option<&Vote> {
-        self.votes.get(slot)
+    /// How many votes it has cast in this life.
+    pub fn votes_cast(&self) -> u64 {
+        self.cast
     }
 
     /// The slots in which it has a vote.
@@ -242,6 +244,7 @@ impl Acceptor {
         out.persist(Record::Voted { slot, vote: vote.clone() });
         self.votes.insert(slot, vote);
         self.watermark = self.watermark.max(slot.next());
+        self.cast += 1;
     }
 
     fn on_pre_read(&self, from: ReaderId, inquiry: u64, out: &mut Out<'_, Self>) {
@@ -357,6 +360,7 @@ impl Role for Acceptor {
         report("watermark", self.watermark.0);
         report("forgotten", self.votes.base().0);
         report("votes", self.votes.len() as u64);
+        report("votes_cast", self.cast);
         report("refused", self.refused);
         report("amnesiac", u64::from(self.rejoin.is_some()));
     }

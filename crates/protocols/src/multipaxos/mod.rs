@@ -70,6 +70,7 @@ pub mod read_batcher;
 
 pub mod canary;
 pub mod config;
+pub mod invariants;
 
 use alloc::sync::Arc;
 use ionian_kernel::id::*;
@@ -97,6 +98,7 @@ impl Protocol for MultiPaxos {
     type Envelope = Envelope;
     type Instance = Instance;
     type Config = Arc<config::Config>;
+    type Invariants = invariants::Invariants;
 
     fn configure(layout: Layout) -> Result<Self::Config, LayoutError> {
         config::Config::new(layout).map(Arc::new)

@@ -20,7 +20,7 @@ use alloc::format;
 use alloc::sync::Arc;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::{Layout, LayoutError};
-use ionian_kernel::protocol::{Birth, Protocol};
+use ionian_kernel::protocol::{Birth, NoInvariants, Protocol};
 
 ionian_kernel::protocol! {
     0 Client "client" ToClients(ClientId) client::ClientLane,
@@ -42,6 +42,7 @@ impl Protocol for Unreplicated {
     type Envelope = Envelope;
     type Instance = Instance;
     type Config = Arc<Layout>;
+    type Invariants = NoInvariants;
 
     fn configure(layout: Layout) -> Result<Self::Config, LayoutError> {
         let problem = match (layout.f, layout.count(kind::Server), layout.count(kind::Client)) {

@@ -279,6 +279,7 @@ impl<const DEFECT: u8> Protocol for Toy<DEFECT> {
     type Envelope = Envelope;
     type Instance = Instance;
     type Config = Layout;
+    type Invariants = ionian_kernel::protocol::NoInvariants;
 
     fn configure(layout: Layout) -> Result<Layout, LayoutError> {
         match layout.count(kind::Server) {

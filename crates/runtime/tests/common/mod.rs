@@ -1,0 +1,428 @@
+//! A protocol for tests of the driver: a client lane asks a set of echo instances and replies when
+//! all of them have answered.
+//!
+//! ```text
+//! application --Submit--> client --Ask--> echo (each one meant)
+//!                         client <-Told-- echo
+//! ```
+//!
+//! The first byte of a payload says what is to be done, see [`Client::on_message`] and [`Echo`].
+#![allow(dead_code, unreachable_pub, missing_docs)]
+
+use bytes::Bytes;
+use ionian_kernel::id::ServerId;
+use ionian_kernel::layout::{Layout, LayoutError, NodeId};
+use ionian_kernel::machine::{NotARead, RestoreError, StateMachine};
+use ionian_kernel::protocol::{Birth, Protocol};
+use ionian_kernel::time::Timestamp;
+use ionian_runtime::node::NodeError;
+use ionian_runtime::{
+    Application, Identity, LaneHandle, NodeSettings, NodeStatus, StatusError, query_status, run_node_blocking,
+};
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Once};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+pub mod client {
+    use super::{Envelope, Never};
+    use bytes::Bytes;
+    use ionian_kernel::client::{Reply, Request};
+    use ionian_kernel::id::{ClientId, ServerId, Set};
+    use ionian_kernel::messages;
+    use ionian_kernel::role::{Out, Role};
+    use ionian_kernel::time::{Duration, Instant};
+    use std::collections::BTreeMap;
+
+    messages! {
+        /// What arrives at a client lane.
+        "client" In {
+            0 => Submit { request: Request },
+            1 => Told { token: u64, by: ServerId, payload: Bytes },
+        }
+    }
+
+    pub struct Client {
+        pub id: ClientId,
+        pub servers: usize,
+        pub resend_after: Duration,
+        pub open: BTreeMap<u64, Open>,
+    }
+
+    pub struct Open {
+        payload: Bytes,
+        missing: Set<ServerId>,
+        /// What each has said, by instance.
+        told: BTreeMap<u8, Bytes>,
+        asked: Instant,
+    }
+
+    impl Client {
+        fn ask(&self, token: u64, open: &Open, out: &mut Out<'_, Self>) {
+            let ask = super::echo::In::Ask { client: self.id, token, payload: open.payload.clone() };
+            out.send(Envelope::ToEcho(open.missing, ask));
+        }
+    }
+
+    impl Role for Client {
+        type In = In;
+        type Send = Envelope;
+        type Record = Never;
+
+        fn recover(&mut self, record: Never) {
+            match record {}
+        }
+
+        /// A payload `@x..` asks instance x only, any other asks all.
+        fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
+            match message {
+                In::Submit { request } => {
+                    let payload = request.payload;
+                    let missing = match payload.get(..2) {
+                        Some([b'@', index]) => Set::one(ServerId(index - b'0')),
+                        _ => Set::first(self.servers),
+                    };
+                    let open = Open { payload, missing, told: BTreeMap::new(), asked: now };
+                    self.ask(request.token, &open, out);
+                    self.open.insert(request.token, open);
+                }
+                In::Told { token, by, payload } => {
+                    let Some(open) = self.open.get_mut(&token) else { return };
+                    open.missing.remove(by);
+                    open.told.insert(by.0, payload);
+                    if open.missing.is_empty() {
+                        let open = self.open.remove(&token).unwrap();
+                        let all = open.told.values().flatten().copied().collect::<Vec<u8>>();
+                        let reply = Reply { token, outcome: Ok(all.into()) };
+                        out.send(Envelope::ToApplication(self.id, reply));
+                    }
+                }
+            }
+        }
+
+        fn on_timer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+            let mut open = std::mem::take(&mut self.open);
+            for (token, open) in &mut open {
+                if open.asked + self.resend_after <= now {
+                    open.asked = now;
+                    self.ask(*token, open, out);
+                }
+            }
+            self.open = open;
+        }
+
+        fn next_timer(&self) -> Option<Instant> {
+            self.open.values().map(|open| open.asked + self.resend_after).min()
+        }
+
+        fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
+            report("open", self.open.len() as u64);
+        }
+    }
+}
+
+pub mod echo {
+    use super::Envelope;
+    use bytes::Bytes;
+    use ionian_kernel::id::{ClientId, ServerId, Set};
+    use ionian_kernel::messages;
+    use ionian_kernel::role::{Lsn, Out, Role};
+    use ionian_kernel::time::Instant;
+
+    messages! {
+        /// What arrives at an echo instance.
+        "echo" In {
+            0 => Ask { client: ClientId, token: u64, payload: Bytes },
+        }
+    }
+
+    pub struct Echo {
+        pub id: ServerId,
+        pub amnesiac: bool,
+        pub asked: u64,
+        /// How many vital records it has written, in all its lives.
+        pub kept: u64,
+        pub durable: u64,
+    }
+
+    impl Role for Echo {
+        type In = In;
+        type Send = Envelope;
+        type Record = u64;
+
+        fn recover(&mut self, record: u64) {
+            assert_eq!(record, self.kept, "records come back in order, none missing");
+            self.kept += 1;
+        }
+
+        /// `k..` keeps a vital record first and answers with their number; any other payload is
+        /// answered by `index:payload;`.
+        fn on_message(&mut self, _: Instant, message: In, out: &mut Out<'_, Self>) {
+            let In::Ask { client, token, payload } = message;
+            self.asked += 1;
+            let told = if payload.first() == Some(&b'k') {
+                out.persist_vital(self.kept);
+                self.kept += 1;
+                format!("{}:{};", self.id.0, self.kept).into_bytes()
+            } else {
+                [format!("{}:", self.id.0).as_bytes(), &payload, b";"].concat()
+            };
+            let told = super::client::In::Told { token, by: self.id, payload: told.into() };
+            out.send(Envelope::ToClient(Set::one(client), told));
+        }
+
+        fn on_durable(&mut self, lsn: Lsn, _: &mut Out<'_, Self>) {
+            self.durable = lsn.0;
+        }
+
+        fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
+            report("asked", self.asked);
+            report("kept", self.kept);
+            report("amnesiac", u64::from(self.amnesiac));
+            report("durable", self.durable);
+        }
+    }
+}
+
+pub use ionian_kernel::wire::Never;
+
+ionian_kernel::protocol! {
+    0 Client "client" ToClient(ionian_kernel::id::ClientId) client::Client,
+    1 Echo "echo" ToEcho(ServerId) echo::Echo,
+}
+
+pub struct Toy;
+
+impl Protocol for Toy {
+    const NAME: &'static str = "toy";
+    const KINDS: &'static [&'static str] = KINDS;
+    type Message = Message;
+    type Envelope = Envelope;
+    type Instance = Instance_;
+    type Config = Layout;
+    type Invariants = ionian_kernel::protocol::NoInvariants;
+
+    fn configure(layout: Layout) -> Result<Layout, LayoutError> {
+        match layout.instances.len() {
+            2 => Ok(layout),
+            count => Err(LayoutError(format!("a toy has 2 kinds of roles, not {count}"))),
+        }
+    }
+
+    fn instantiate(layout: &Layout, birth: Birth<'_>) -> Instance_ {
+        let index = birth.address.index;
+        match birth.address.kind {
+            kind::Client => Instance_::Client(client::Client {
+                id: ionian_kernel::id::ClientId(index),
+                servers: layout.count(kind::Echo),
+                resend_after: layout.options.resend_after,
+                open: Default::default(),
+            }),
+            _ => {
+                let (amnesiac, asked, kept, durable) = (birth.amnesiac, 0, 0, 0);
+                Instance_::Echo(echo::Echo { id: ServerId(index), amnesiac, asked, kept, durable })
+            }
+        }
+    }
+}
+
+// `Instance` is also a name of the tests' clock.
+use self::Instance as Instance_;
+
+/// A machine for a protocol that has none.
+pub struct NoMachine;
+
+impl StateMachine for NoMachine {
+    fn apply(&mut self, _: Timestamp, _: &[u8], _: &mut Vec<u8>) {}
+    fn read(&self, _: Timestamp, _: &[u8], _: &mut Vec<u8>) -> Result<(), NotARead> {
+        Ok(())
+    }
+    fn snapshot(&self, _: &mut Vec<u8>) {}
+    fn restore(&mut self, _: &[u8]) -> Result<(), RestoreError> {
+        Ok(())
+    }
+}
+
+pub fn no_machine() -> Box<dyn StateMachine> {
+    Box::new(NoMachine)
+}
+
+/// A lane on each of the first nodes and echo instances on the given nodes. Nothing is ever sent
+/// again: a message that is lost shows.
+pub fn layout(lanes: &[u16], echoes: &[u16]) -> Layout {
+    watch();
+    let place = |nodes: &[u16]| nodes.iter().map(|node| NodeId(*node)).collect();
+    let mut layout = Layout { instances: vec![place(lanes), place(echoes)], ..Layout::default() };
+    layout.options.resend_after = Duration::from_secs(3600);
+    layout
+}
+
+pub fn identity() -> Identity {
+    Identity { cluster: "blue".into(), deployment: 0xd1, protocol: "toy".into() }
+}
+
+pub fn settings(node: u16, listener: TcpListener, peers: &[SocketAddr], layout: &Layout) -> NodeSettings {
+    NodeSettings {
+        identity: identity(),
+        node: NodeId(node),
+        name: format!("n{node}"),
+        address: listener.local_addr().unwrap(),
+        listener: Some(listener),
+        peers: peers.to_vec(),
+        layout: layout.clone(),
+        durability: Default::default(),
+        data: None,
+        seed: 1,
+    }
+}
+
+pub fn bind() -> TcpListener {
+    watch();
+    TcpListener::bind("127.0.0.1:0").unwrap()
+}
+
+/// How long a test waits for what must come. Only a failing test waits so long.
+pub const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Ends the tests of this file when one of them hangs: calls into a cluster have no deadline.
+fn watch() {
+    static WATCH: Once = Once::new();
+    WATCH.call_once(|| {
+        std::thread::spawn(|| {
+            std::thread::sleep(6 * DEADLINE);
+            eprintln!("a test hangs");
+            std::process::exit(101);
+        });
+    });
+}
+
+/// Waits until `condition` holds.
+pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !condition() {
+        assert!(began.elapsed() < DEADLINE, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// A directory of its own, gone with the test.
+pub struct Directory(pub PathBuf);
+
+impl Directory {
+    pub fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let name = format!("ionian-runtime-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        Directory(path)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+pub fn text(bytes: Bytes) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// A node on a thread of its own, with what it logs.
+pub struct Running {
+    pub address: SocketAddr,
+    pub log: Arc<Mutex<Vec<String>>>,
+    stop: Option<tokio::sync::oneshot::Sender<()>>,
+    thread: Option<JoinHandle<Result<(), NodeError>>>,
+}
+
+/// Starts a node whose lanes nobody uses.
+pub fn start(settings: NodeSettings) -> Running {
+    start_with(settings, |_| Box::new(()))
+}
+
+pub fn start_with(
+    settings: NodeSettings,
+    application: impl FnOnce(LaneHandle) -> Box<dyn Application> + Send + 'static,
+) -> Running {
+    let address = settings.address;
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let (stop, stopped) = tokio::sync::oneshot::channel();
+    let capture = Capture(log.clone());
+    let thread = std::thread::spawn(move || {
+        let shutdown = async move {
+            let _ = stopped.await;
+        };
+        let config = settings.layout.clone();
+        tracing::subscriber::with_default(capture, || {
+            run_node_blocking::<Toy>(settings, config, no_machine, application, shutdown)
+        })
+    });
+    Running { address, log, stop: Some(stop), thread: Some(thread) }
+}
+
+impl Running {
+    pub fn status(&self) -> NodeStatus {
+        status(self.address).unwrap()
+    }
+
+    /// Stops the node in order.
+    pub fn stop(mut self) -> Result<(), NodeError> {
+        self.stop.take();
+        self.thread.take().unwrap().join().unwrap()
+    }
+
+    /// Waits for a node that ends by itself.
+    pub fn join(mut self) -> Result<(), NodeError> {
+        self.thread.take().unwrap().join().unwrap()
+    }
+
+    /// How many lines of the log contain all the words.
+    pub fn logged(&self, words: &[&str]) -> usize {
+        let log = self.log.lock().unwrap();
+        log.iter().filter(|line| words.iter().all(|word| line.contains(word))).count()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.take();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+pub fn status(address: SocketAddr) -> Result<NodeStatus, StatusError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(query_status(address, DEADLINE))
+}
+
+/// Keeps what is logged, as `LEVEL text`.
+struct Capture(Arc<Mutex<Vec<String>>>);
+
+impl tracing::Subscriber for Capture {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        metadata.target().starts_with("ionian")
+    }
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn event(&self, event: &tracing::Event<'_>) {
+        struct Text(String);
+        impl tracing::field::Visit for Text {
+            fn record_debug(&mut self, _: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+                self.0 += &format!(" {value:?}");
+            }
+        }
+        let mut text = Text(event.metadata().level().to_string());
+        event.record(&mut text);
+        self.0.lock().unwrap().push(text.0);
+    }
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
