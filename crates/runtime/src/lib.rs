@@ -1,1 +1,52 @@
-//! Under construction.
+//! The real driver: it puts sockets, clocks, files and threads around the roles of one node.
+//!
+//! A node is one event loop on one thread ([`run_node`]). The loop takes in everything that has
+//! arrived, runs the roles until nothing is queued, makes their records durable, lets the
+//! [`Application`] finish its burst, and then writes once to every connection that something was said
+//! to. Each file has one job, in the order in which data flows:
+//!
+//! | file | job |
+//! |---|---|
+//! | `settings` | what a node is told before it starts |
+//! | `node` | assembles a node, starts it, runs it, stops it |
+//! | `connection` | dials, accepts, and reads connections |
+//! | `handshake` | who may talk to whom, and the words for why not |
+//! | `frame` | cuts the byte stream into messages |
+//! | `event_loop` | the pump: from messages taken in to messages written |
+//! | `world` | what roles ask of the outside: sends, records, replies |
+//! | `peer`, `outgoing` | the other nodes and the bytes that wait for them |
+//! | `log`, `vital`, `directory` | what survives the process |
+//! | `application` | the border to whoever uses client lanes |
+//! | `status` | figures for people and tools |
+//! | `cluster` | a whole cluster inside one process |
+//!
+//! Everything is written for several loops in one node though there is one now: a loop owns its node
+//! state, peers, counters and timers, and shares nothing with another thread.
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod application;
+mod clock;
+pub mod cluster;
+mod connection;
+mod directory;
+mod event_loop;
+pub mod frame;
+mod handshake;
+mod log;
+pub mod node;
+mod outgoing;
+mod peer;
+pub mod settings;
+pub mod status;
+mod tasks;
+mod vital;
+mod world;
+
+pub use application::{Application, LaneHandle};
+pub use cluster::{Client, Cluster, ClusterOptions};
+pub use log::LogError;
+pub use node::{NodeError, run_node, run_node_blocking};
+pub use settings::{Durability, Identity, NodeSettings};
+pub use status::{NodeStatus, StatusError, query_status};

@@ -1,0 +1,59 @@
+//! The time that roles are given.
+
+use ionian_kernel::time::Instant;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Unix time at the start of the node, carried on by the monotonic clock: it never falls, whatever
+/// is done to the wall clock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    started: std::time::Instant,
+    started_us: u64,
+}
+
+impl Clock {
+    pub(crate) fn start() -> Self {
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Clock { started: std::time::Instant::now(), started_us: unix.as_micros() as u64 }
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        Instant(self.started_us + self.uptime().as_micros() as u64)
+    }
+
+    pub(crate) fn uptime(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// When the monotonic clock will show `time`. A time too far away to be named is cut to a day:
+    /// the sleeper then wakes once for nothing.
+    pub(crate) fn at(&self, time: Instant) -> std::time::Instant {
+        let ahead = time.since(self.now()).min(Duration::from_secs(86_400));
+        match ahead.is_zero() {
+            true => std::time::Instant::now(),
+            false => {
+                let offset = Duration::from_micros(time.0.saturating_sub(self.started_us));
+                self.started.checked_add(offset).unwrap_or_else(|| std::time::Instant::now() + ahead)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_named_by_the_clock_has_come_when_the_clock_says_so() {
+        let clock = Clock::start();
+        let target = clock.now() + Duration::from_millis(3);
+        let wake = clock.at(target);
+        while std::time::Instant::now() < wake {
+            std::hint::spin_loop();
+        }
+        assert!(clock.now() >= target, "woken before its time, a sleeper would spin");
+        assert!(clock.now() < target + Duration::from_secs(5));
+        assert!(clock.at(Instant(0)) <= std::time::Instant::now());
+        clock.at(Instant(u64::MAX));
+    }
+}

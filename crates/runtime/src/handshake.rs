@@ -1,0 +1,245 @@
+//! The first words on a connection: who is there, what for, and whether that can be.
+//!
+//! The dialler says [`Hello`]; the other side answers that it accepts, or why not. The beginning of
+//! both is the same in every version of the program, so that even nodes of different versions can
+//! tell each other what is wrong.
+
+use crate::settings::Identity;
+use bytes::Bytes;
+use ionian_kernel::layout::NodeId;
+use ionian_kernel::wire::{Reader, WIRE_VERSION, Wire, WireError, decode_all, encode_all};
+use ionian_kernel::wire_struct;
+use std::io;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// Whoever has not finished the handshake by then is dropped. A peer needs a millisecond; this leaves
+/// room for a machine that swaps or a packet that is lost twice.
+pub(crate) const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
+
+/// No other protocol begins like this; the first byte is not ASCII, so no text protocol does.
+const MAGIC: [u8; 8] = *b"\x96ionian\n";
+
+/// The longest body of a hello or an answer. Names are short; this only bounds what a stranger makes
+/// us hold.
+const MAX_BODY: usize = 8 << 10;
+
+const FOR_PEER: u8 = 0;
+const FOR_STATUS: u8 = 1;
+
+const ACCEPTED: u8 = 0;
+const REFUSED: u8 = 1;
+
+/// What a dialler wants.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Hello {
+    /// To be the connection between two nodes.
+    Peer(Introduction),
+    /// A status report.
+    Status,
+}
+
+/// Who the dialler is and whom it believes to have reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Introduction {
+    pub(crate) cluster: Text,
+    pub(crate) protocol: Text,
+    pub(crate) deployment: u64,
+    pub(crate) sender: u16,
+    pub(crate) sender_name: Text,
+    pub(crate) target: u16,
+}
+
+wire_struct! { Introduction { cluster, protocol, deployment, sender, sender_name, target } }
+
+/// A string on the wire.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Text(pub(crate) String);
+
+impl Wire for Text {
+    fn encode(&self, out: &mut Vec<u8>) {
+        (self.0.len() as u32).encode(out);
+        out.extend_from_slice(self.0.as_bytes());
+    }
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        let length = u32::decode(reader)? as usize;
+        Ok(Text(printable(reader.take(length)?)))
+    }
+}
+
+/// A stranger's words end up in logs: whatever could break or forge a line is replaced.
+fn printable(bytes: &[u8]) -> String {
+    let harmless = |letter: char| if letter.is_control() { char::REPLACEMENT_CHARACTER } else { letter };
+    String::from_utf8_lossy(bytes).chars().map(harmless).collect()
+}
+
+impl From<&str> for Text {
+    fn from(text: &str) -> Self {
+        Text(text.to_owned())
+    }
+}
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum HandshakeError {
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error("no answer within {} s", HANDSHAKE_LIMIT.as_secs())]
+    TimedOut,
+    /// A port scanner, or somebody who wanted to know whether anybody listens.
+    #[error("it was closed without a word")]
+    Silent,
+    #[error("whoever is there does not speak Ionian's protocol")]
+    Stranger,
+    #[error("a malformed greeting: {0}")]
+    Malformed(#[from] WireError),
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// The node that takes the call, as far as the handshake is concerned.
+pub(crate) struct Gatekeeper<'a> {
+    pub(crate) identity: &'a Identity,
+    pub(crate) node: NodeId,
+    pub(crate) name: &'a str,
+    /// How many nodes the deployment has.
+    pub(crate) nodes: usize,
+}
+
+impl Gatekeeper<'_> {
+    /// Whether the connection can be, and if not why, in words for the one who dialled.
+    pub(crate) fn check(&self, caller: &Introduction) -> Result<(), String> {
+        let Identity { cluster, deployment, protocol } = self.identity;
+        let Introduction { cluster: Text(theirs), protocol: Text(spoken), sender, target, .. } = caller;
+        let (node, name, nodes) = (self.node.0, self.name, self.nodes);
+        if theirs != cluster {
+            Err(format!("this is cluster '{cluster}', you are of cluster '{theirs}'"))
+        } else if spoken != protocol {
+            Err(format!("this cluster runs protocol '{protocol}', you run '{spoken}'"))
+        } else if caller.deployment != *deployment {
+            Err(format!(
+                "this node's deployment has the digest {deployment:016x}, yours {:016x}: the two nodes were \
+                 started from different deployment files",
+                caller.deployment
+            ))
+        } else if *target != node {
+            Err(format!("this is node {node} ('{name}'), you look for node {target}: an address is wrong"))
+        } else if *sender as usize >= nodes {
+            Err(format!("the deployment has {nodes} nodes, there is no node {sender}"))
+        } else if *sender == node {
+            Err(format!("you say that you are node {node}, which is this node"))
+        } else if *sender < node {
+            Err(format!("node {sender} waits for node {node} to dial, and does not dial it"))
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// Reads what a caller wants.
+///
+/// # Errors
+/// [`HandshakeError::Refused`] when the caller speaks another version; it has been told so.
+pub(crate) async fn receive_hello(stream: &mut TcpStream) -> Result<Hello, HandshakeError> {
+    let (version, purpose, body) = receive_part(stream).await?;
+    match purpose {
+        // A status query carries nothing that could have changed with the version.
+        FOR_STATUS => Ok(Hello::Status),
+        _ if version != WIRE_VERSION => {
+            let reason = format!("this node speaks wire version {WIRE_VERSION}, you speak version {version}");
+            refuse(stream, &reason).await?;
+            Err(HandshakeError::Refused(reason))
+        }
+        FOR_PEER => Ok(Hello::Peer(decode_all(&body)?)),
+        tag => Err(WireError::UnknownTag { what: "purpose of a connection", tag }.into()),
+    }
+}
+
+/// Says what this side wants.
+pub(crate) async fn send_hello(stream: &mut TcpStream, hello: &Hello) -> Result<(), HandshakeError> {
+    let (purpose, body) = match hello {
+        Hello::Peer(introduction) => (FOR_PEER, encode_all(introduction)),
+        Hello::Status => (FOR_STATUS, Vec::new()),
+    };
+    send_part(stream, WIRE_VERSION, purpose, &body).await
+}
+
+/// Tells the caller that the connection stands, and who this is.
+pub(crate) async fn accept(stream: &mut TcpStream, name: &str) -> Result<(), HandshakeError> {
+    send_part(stream, WIRE_VERSION, ACCEPTED, name.as_bytes()).await
+}
+
+/// Tells the caller why there is no connection.
+pub(crate) async fn refuse(stream: &mut TcpStream, reason: &str) -> Result<(), HandshakeError> {
+    send_part(stream, WIRE_VERSION, REFUSED, reason.as_bytes()).await?;
+    // Until the caller has closed its side too: bytes it sent that we never read would otherwise turn
+    // our closing into a reset, which can overtake the reason.
+    stream.shutdown().await?;
+    let mut rest = [0; 512];
+    while stream.read(&mut rest).await? > 0 {}
+    Ok(())
+}
+
+/// Reads the answer to a hello: the name of the node that accepted.
+pub(crate) async fn receive_answer(stream: &mut TcpStream) -> Result<String, HandshakeError> {
+    let (_, verdict, body) = receive_part(stream).await?;
+    let text = printable(&body);
+    match verdict {
+        ACCEPTED => Ok(text),
+        REFUSED => Err(HandshakeError::Refused(text)),
+        tag => Err(WireError::UnknownTag { what: "answer to a greeting", tag }.into()),
+    }
+}
+
+/// Magic, version, tag, length of the body, body: the part that never changes its form.
+async fn send_part(stream: &mut TcpStream, version: u16, tag: u8, body: &[u8]) -> Result<(), HandshakeError> {
+    let body = &body[..body.len().min(MAX_BODY)];
+    let mut part = Vec::with_capacity(MAGIC.len() + 5 + body.len());
+    part.extend_from_slice(&MAGIC);
+    (version, (tag, body.len() as u16)).encode(&mut part);
+    part.extend_from_slice(body);
+    Ok(stream.write_all(&part).await?)
+}
+
+async fn receive_part(stream: &mut TcpStream) -> Result<(u16, u8, Bytes), HandshakeError> {
+    let mut magic = [0; MAGIC.len()];
+    match stream.read(&mut magic).await? {
+        0 => return Err(HandshakeError::Silent),
+        count => stream.read_exact(&mut magic[count..]).await?,
+    };
+    if magic != MAGIC {
+        return Err(HandshakeError::Stranger);
+    }
+    let version = stream.read_u16_le().await?;
+    let tag = stream.read_u8().await?;
+    let length = stream.read_u16_le().await? as usize;
+    if length > MAX_BODY {
+        return Err(WireError::OutOfRange { what: "greeting's length", value: length as u64 }.into());
+    }
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).await?;
+    Ok((version, tag, body.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_higher_number_dials() {
+        let identity = Identity { cluster: "blue".into(), deployment: 1, protocol: "toy".into() };
+        let caller = |sender| Introduction {
+            cluster: "blue".into(),
+            protocol: "toy".into(),
+            deployment: 1,
+            sender,
+            sender_name: "x".into(),
+            target: 1,
+        };
+        let gatekeeper = Gatekeeper { identity: &identity, node: NodeId(1), name: "n1", nodes: 3 };
+        assert_eq!(gatekeeper.check(&caller(2)), Ok(()));
+        let reason = "node 0 waits for node 1 to dial, and does not dial it";
+        assert_eq!(gatekeeper.check(&caller(0)), Err(reason.into()));
+    }
+}

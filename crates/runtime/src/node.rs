@@ -1,0 +1,239 @@
+//! Assembles a node from its settings, runs it, and stops it.
+
+use crate::application::{Application, LaneHandle, Submissions};
+use crate::connection::Transport;
+use crate::event_loop::{About, EventLoop};
+use crate::log::{LogError, MemoryLog, Recovered};
+use crate::peer::Peers;
+use crate::settings::{Durability, NodeSettings};
+use crate::tasks::Tasks;
+use crate::vital::Stamp;
+use crate::world::Outside;
+use ionian_kernel::id::ClientId;
+use ionian_kernel::layout::{Address, NodeId};
+use ionian_kernel::machine::StateMachine;
+use ionian_kernel::node::Node;
+use ionian_kernel::protocol::{Birth, Protocol};
+use ionian_kernel::random::Random;
+use ionian_kernel::role::Lsn;
+use ionian_kernel::wire::{Reader, WireError};
+use std::future::Future;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::task::LocalSet;
+
+/// How long a node that stops waits for its peers to take what was written to them.
+const FAREWELL_LIMIT: Duration = Duration::from_secs(1);
+
+/// Why a node does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum NodeError {
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// Something is wrong with the data directory, at the start or later.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// A record is not one of the role instance that wrote it.
+    #[error(
+        "a record of {role} {index} in the data directory cannot be read: {source}. Has the deployment been changed \
+         since it was written?"
+    )]
+    Record {
+        /// The role that wrote it.
+        role: String,
+        /// The instance that wrote it.
+        index: u8,
+        /// What is wrong.
+        source: WireError,
+    },
+    /// The durability is not there yet.
+    #[error("durability \"disk\" comes with the write-ahead log, which is not built yet; use durability \"memory\"")]
+    NoDisk,
+    /// The settings contradict each other.
+    #[error("{0}")]
+    Settings(String),
+    /// The operating system gives no event queue or thread.
+    #[error("cannot start the event loop: {0}")]
+    Start(std::io::Error),
+}
+
+/// Runs one node until `shutdown` completes; then everything that waits is written out and the node
+/// stops. Must be called within a [`LocalSet`], whose thread becomes the node's event loop.
+///
+/// `application` is called on the loop before any role is started, and may start tasks of its own
+/// with [`tokio::task::spawn_local`].
+///
+/// # Errors
+/// When the node cannot start, or when its disk fails.
+pub async fn run_node<P: Protocol>(
+    settings: NodeSettings,
+    config: P::Config,
+    machine: impl Fn() -> Box<dyn StateMachine> + 'static,
+    application: impl FnOnce(LaneHandle) -> Box<dyn Application>,
+    shutdown: impl Future<Output = ()> + 'static,
+) -> Result<(), NodeError> {
+    check::<P>(&settings)?;
+    let stamp = Stamp {
+        cluster: settings.identity.cluster.clone(),
+        protocol: settings.identity.protocol.clone(),
+        node: settings.name.clone(),
+    };
+    let (log, recovered) = MemoryLog::open(settings.data.as_deref(), &stamp)?;
+    let node = build::<P>(&settings, &config, &machine, &recovered)?;
+    let listener = listen(settings.listener, settings.address)?;
+
+    let lanes = settings.layout.near::<ClientId>(0, settings.node).iter().collect();
+    let submissions = Submissions::new(lanes);
+    let tasks = Rc::new(Tasks::default());
+    let guard = Guard { tasks: tasks.clone(), submissions: submissions.clone() };
+    let peers = Rc::new(Peers::new(settings.node, &settings.peers, tasks.clone()));
+    let application = application(LaneHandle::new(submissions.clone()));
+    let outside = Outside::new(&settings.layout, peers.clone(), log, application);
+    let NodeSettings { identity, node: id, name, seed, .. } = settings;
+    let about = About { identity: identity.clone(), node: id, name: name.clone(), amnesiac: recovered.existed };
+    let event_loop = Rc::new(EventLoop::new(node, outside, submissions, about));
+    let host = event_loop.clone();
+    let transport =
+        Rc::new(Transport { identity, node: id, name, peers: peers.clone(), host, tasks: tasks.clone(), seed });
+    let listening = transport.start(listener);
+
+    let result = run_as_task(event_loop.clone(), shutdown).await;
+    event_loop.close();
+    listening.abort();
+    if result.is_ok() {
+        let farewell = tokio::time::timeout(FAREWELL_LIMIT, peers.close_gracefully()).await;
+        if farewell.is_err() {
+            tracing::info!("stopped before every peer had taken what was written to it");
+        }
+    }
+    tasks.finish().await;
+    drop(guard);
+    Ok(result?)
+}
+
+/// Runs the loop as a task of its own: the system's event queue then puts it behind the readers that
+/// became ready in the same moment, where the future that a `LocalSet` is entered with comes first.
+async fn run_as_task<P: Protocol>(
+    event_loop: Rc<EventLoop<P>>,
+    shutdown: impl Future<Output = ()> + 'static,
+) -> Result<(), LogError> {
+    let mut task = AbortOnDrop(tokio::task::spawn_local(async move { event_loop.run(shutdown).await }));
+    match (&mut task.0).await {
+        Ok(result) => result,
+        // A role's assertion failed: this process must not go on without it.
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(_) => unreachable!("nobody else can stop the task"),
+        },
+    }
+}
+
+struct AbortOnDrop<T>(tokio::task::JoinHandle<T>);
+
+impl<T> Drop for AbortOnDrop<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Whatever becomes of the node, its tasks end with it and its handles know.
+struct Guard {
+    tasks: Rc<Tasks>,
+    submissions: Rc<Submissions>,
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.submissions.close();
+        self.tasks.stop();
+    }
+}
+
+/// Runs one node on the calling thread; see [`run_node`].
+///
+/// # Errors
+/// As [`run_node`].
+pub fn run_node_blocking<P: Protocol>(
+    settings: NodeSettings,
+    config: P::Config,
+    machine: impl Fn() -> Box<dyn StateMachine> + 'static,
+    application: impl FnOnce(LaneHandle) -> Box<dyn Application>,
+    shutdown: impl Future<Output = ()> + 'static,
+) -> Result<(), NodeError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(NodeError::Start)?;
+    LocalSet::new().block_on(&runtime, run_node::<P>(settings, config, machine, application, shutdown))
+}
+
+fn check<P: Protocol>(settings: &NodeSettings) -> Result<(), NodeError> {
+    let NodeSettings { layout, peers, node, durability, .. } = settings;
+    let highest = layout.instances.iter().flatten().max();
+    if *durability == Durability::Disk {
+        return Err(NodeError::NoDisk);
+    }
+    if node.0 as usize >= peers.len() || highest.is_some_and(|highest| highest.0 as usize >= peers.len()) {
+        let text = format!("{} addresses are given, too few for every node that the layout names", peers.len());
+        return Err(NodeError::Settings(text));
+    }
+    if layout.instances.len() > P::KINDS.len() {
+        let text = format!("the layout has more kinds of roles than the protocol '{}' has", P::NAME);
+        return Err(NodeError::Settings(text));
+    }
+    Ok(())
+}
+
+/// Makes the instances of this node and gives each what it wrote before.
+fn build<P: Protocol>(
+    settings: &NodeSettings,
+    config: &P::Config,
+    machine: &dyn Fn() -> Box<dyn StateMachine>,
+    recovered: &Recovered,
+) -> Result<Node<P>, NodeError> {
+    let mut node = Node::new(settings.durability == Durability::Disk);
+    for address in settings.layout.on_node(settings.node) {
+        let seed = seed_of(settings.seed, address);
+        let birth =
+            Birth { address, node: settings.node, seed, amnesiac: recovered.existed, keeps_records: false, machine };
+        node.host(address, P::instantiate(config, birth));
+    }
+    for (position, record) in (1..).zip(&recovered.records) {
+        let mut reader = Reader::new(&record.record);
+        let read = node.recover(record.from, Lsn(position), &mut reader).and_then(|()| reader.finish());
+        read.map_err(|source| NodeError::Record {
+            role: P::KINDS.get(record.from.kind as usize).map_or("an unknown role", |name| name).to_owned(),
+            index: record.from.index,
+            source,
+        })?;
+    }
+    Ok(node)
+}
+
+/// Different instances draw different numbers.
+fn seed_of(seed: u64, address: Address) -> u64 {
+    Random::new(seed ^ (u64::from(address.kind) << 8 | u64::from(address.index)) << 48).any()
+}
+
+fn listen(bound: Option<std::net::TcpListener>, address: SocketAddr) -> Result<TcpListener, NodeError> {
+    let listen = || {
+        // Like tokio's own, this lets a restarted node take its port back at once.
+        let listener = match bound {
+            Some(listener) => listener,
+            None => std::net::TcpListener::bind(address)?,
+        };
+        listener.set_nonblocking(true)?;
+        TcpListener::from_std(listener)
+    };
+    listen().map_err(|source| NodeError::Listen { address, source })
+}
+
+/// How many nodes a layout has.
+pub(crate) fn node_count(layout: &ionian_kernel::layout::Layout) -> usize {
+    layout.instances.iter().flatten().max().map_or(0, |NodeId(highest)| *highest as usize + 1)
+}

@@ -1,0 +1,194 @@
+//! What a node says of itself: one JSON document, asked for on the port where it listens.
+
+use crate::handshake::{self, HANDSHAKE_LIMIT, HandshakeError, Hello};
+use nix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// The largest document that a query takes in.
+const MAX_DOCUMENT: u64 = 16 << 20;
+
+/// A node at one moment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NodeStatus {
+    /// The cluster's name.
+    pub cluster: String,
+    /// The protocol's name.
+    pub protocol: String,
+    /// The digest of the node's deployment, in hexadecimal.
+    pub deployment: String,
+    /// The node's number.
+    pub node: u16,
+    /// The node's name.
+    pub name: String,
+    /// The version of messages and records that it speaks.
+    pub wire_version: u16,
+    /// Its process.
+    pub pid: u32,
+    /// For how long it has run.
+    pub uptime_us: u64,
+    /// Whether an earlier process of this node took part in the cluster.
+    pub amnesiac: bool,
+    /// Processor time of the whole process.
+    pub process_cpu_us: u64,
+    /// Processor time of the event loop's thread.
+    pub loop_cpu_us: u64,
+    /// What the event loop did.
+    pub event_loop: LoopStatus,
+    /// The role instances that live here.
+    pub roles: Vec<RoleStatus>,
+    /// The other nodes.
+    pub peers: Vec<PeerStatus>,
+}
+
+/// What an event loop did since its start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoopStatus {
+    /// How often it ran: each time it takes in everything that has arrived.
+    pub pumps: u64,
+    /// How many messages came from other nodes.
+    pub messages_in: u64,
+    /// How many messages went to other nodes, one to several instances on a node counted once.
+    pub messages_out: u64,
+    /// How many requests applications submitted.
+    pub requests: u64,
+    /// How many replies applications were given.
+    pub replies: u64,
+    /// How many records the roles persisted.
+    pub records: u64,
+    /// How often the log was forced to disk.
+    pub syncs: u64,
+}
+
+/// One role instance.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RoleStatus {
+    /// The role's name in deployment files.
+    pub role: String,
+    /// The instance among its kind.
+    pub index: u8,
+    /// What the role reports of itself.
+    pub figures: BTreeMap<String, u64>,
+}
+
+/// How a node stands with another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PeerState {
+    /// A connection stands.
+    Connected,
+    /// None stands.
+    Disconnected,
+    /// None stands, because the other node refuses this one.
+    Refused,
+}
+
+/// One other node as this one sees it. Counters run since the start of this node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeerStatus {
+    /// Its number.
+    pub node: u16,
+    /// Its name, once it has been connected.
+    pub name: Option<String>,
+    /// Where it listens.
+    pub address: String,
+    /// How this node stands with it.
+    pub state: PeerState,
+    /// Why it refuses this node.
+    pub refusal: Option<String>,
+    /// How often a connection was made.
+    pub connections: u64,
+    /// Bytes received.
+    pub bytes_in: u64,
+    /// Bytes sent.
+    pub bytes_out: u64,
+    /// Messages received.
+    pub frames_in: u64,
+    /// Messages said to it, those that were dropped later included.
+    pub frames_out: u64,
+    /// Write calls that took something; `frames_out` divided by this is how well messages coalesce.
+    pub writes: u64,
+    /// Messages dropped for lack of a connection or of room.
+    pub dropped: u64,
+    /// Bytes that wait to be sent.
+    pub backlog_bytes: u64,
+}
+
+/// Why there is no status.
+#[derive(Debug, thiserror::Error)]
+pub enum StatusError {
+    /// Nobody listens there, or the connection broke.
+    #[error("{address}: {source}")]
+    Io {
+        /// Who was asked.
+        address: SocketAddr,
+        /// What went wrong.
+        source: std::io::Error,
+    },
+    /// The node did not answer in time.
+    #[error("{address}: no answer within {limit:?}")]
+    TimedOut {
+        /// Who was asked.
+        address: SocketAddr,
+        /// The time limit.
+        limit: Duration,
+    },
+    /// Something answered that is no node of Ionian.
+    #[error("{address}: {text}")]
+    NoNode {
+        /// Who was asked.
+        address: SocketAddr,
+        /// What was wrong with the answer.
+        text: String,
+    },
+}
+
+/// Asks the node that listens at `address` for its status.
+///
+/// # Errors
+/// When nobody listens, nobody answers within `limit`, or the answer is no status.
+pub async fn query_status(address: SocketAddr, limit: Duration) -> Result<NodeStatus, StatusError> {
+    let document = tokio::time::timeout(limit, query_document(address))
+        .await
+        .map_err(|_| StatusError::TimedOut { address, limit })?
+        .map_err(|error| match error {
+            HandshakeError::Io(source) => StatusError::Io { address, source },
+            other => StatusError::NoNode { address, text: other.to_string() },
+        })?;
+    serde_json::from_slice(&document)
+        .map_err(|error| StatusError::NoNode { address, text: format!("an answer that is no status: {error}") })
+}
+
+async fn query_document(address: SocketAddr) -> Result<Vec<u8>, HandshakeError> {
+    let mut stream = TcpStream::connect(address).await?;
+    handshake::send_hello(&mut stream, &Hello::Status).await?;
+    handshake::receive_answer(&mut stream).await?;
+    let mut document = Vec::new();
+    stream.take(MAX_DOCUMENT).read_to_end(&mut document).await?;
+    Ok(document)
+}
+
+/// Answers a query. Time limit: that of the handshake.
+pub(crate) async fn send_status(stream: &mut TcpStream, status: &NodeStatus) -> Result<(), HandshakeError> {
+    let document = serde_json::to_vec(status).expect("a status is made of numbers, strings and lists");
+    let answer = async {
+        handshake::accept(stream, &status.name).await?;
+        stream.write_all(&document).await?;
+        Ok(stream.shutdown().await?)
+    };
+    tokio::time::timeout(HANDSHAKE_LIMIT, answer).await.map_err(|_| HandshakeError::TimedOut)?
+}
+
+/// Processor time of this process and of this thread, in microseconds.
+pub(crate) fn cpu_time_us() -> (u64, u64) {
+    let read = |clock| {
+        // These clocks exist on every system that the program runs on; zero says "not known".
+        let time = clock_gettime(clock).map_or(Duration::ZERO, Duration::from);
+        time.as_micros() as u64
+    };
+    (read(ClockId::CLOCK_PROCESS_CPUTIME_ID), read(ClockId::CLOCK_THREAD_CPUTIME_ID))
+}

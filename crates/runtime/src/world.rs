@@ -1,0 +1,83 @@
+//! What lies outside a node's roles: peers, log, application.
+
+use crate::application::Application;
+use crate::frame::encode_frame;
+use crate::log::MemoryLog;
+use crate::peer::Peers;
+use crate::status::LoopStatus;
+use ionian_kernel::client::Reply;
+use ionian_kernel::id::ClientId;
+use ionian_kernel::layout::{Address, Layout, NodeId};
+use ionian_kernel::node::World;
+use ionian_kernel::protocol::Protocol;
+use ionian_kernel::role::Lsn;
+use ionian_kernel::time::Instant;
+use std::rc::Rc;
+
+/// Carries out what roles ask for.
+pub(crate) struct Outside {
+    /// For each kind, the nodes that have instances of it and which ones.
+    places: Vec<Vec<(NodeId, u64)>>,
+    pub(crate) peers: Rc<Peers>,
+    pub(crate) log: MemoryLog,
+    pub(crate) application: Box<dyn Application>,
+    /// When the burst under way began.
+    pub(crate) now: Instant,
+    pub(crate) counts: LoopStatus,
+    /// A frame that goes to several nodes: encoded here once. Reused.
+    scratch: Vec<u8>,
+}
+
+impl Outside {
+    pub(crate) fn new(layout: &Layout, peers: Rc<Peers>, log: MemoryLog, application: Box<dyn Application>) -> Self {
+        let places = layout.instances.iter().map(|nodes| places(nodes)).collect();
+        let (now, counts, scratch) = Default::default();
+        Outside { places, peers, log, application, now, counts, scratch }
+    }
+}
+
+/// Gathers the instances of one kind by node.
+fn places(nodes: &[NodeId]) -> Vec<(NodeId, u64)> {
+    let mut places: Vec<(NodeId, u64)> = Vec::new();
+    for (index, node) in nodes.iter().enumerate() {
+        match places.iter_mut().find(|(place, _)| place == node) {
+            Some((_, members)) => *members |= 1 << index,
+            None => places.push((*node, 1 << index)),
+        }
+    }
+    places
+}
+
+impl<P: Protocol> World<P> for Outside {
+    fn send(&mut self, kind: u8, members: u64, message: P::Message) {
+        let places = self.places.get(kind as usize).map_or(&[][..], Vec::as_slice);
+        let mut meant = places.iter().filter(|(_, here)| here & members != 0);
+        let Some(&(first, here)) = meant.next() else { return };
+        let Some(&(second, there)) = meant.next() else {
+            self.counts.messages_out += 1;
+            return self.peers.send(first, here & members, &message, self.now);
+        };
+        self.scratch.clear();
+        if let Err(error) = encode_frame(&mut self.scratch, 0, &message) {
+            return tracing::error!("a message to several nodes is dropped: {error}");
+        }
+        for (node, here) in [(first, here), (second, there)].into_iter().chain(meant.copied()) {
+            self.counts.messages_out += 1;
+            self.peers.send_copy(node, here & members, &self.scratch, self.now);
+        }
+    }
+
+    fn append(&mut self, from: Address, record: &[u8], vital: bool) -> Lsn {
+        self.counts.records += 1;
+        self.log.append(from, record, vital)
+    }
+
+    fn durable(&self) -> Lsn {
+        self.log.durable()
+    }
+
+    fn reply(&mut self, lane: ClientId, reply: Reply) {
+        self.counts.replies += 1;
+        self.application.on_reply(lane, reply);
+    }
+}

@@ -1,0 +1,223 @@
+//! What survives a process: the vital file, its mark, and the lock.
+
+extern crate alloc;
+
+mod common;
+
+use bytes::Bytes;
+use common::{Directory, bind, layout, settings, start_with};
+use ionian_kernel::client::{Operation, Request};
+use ionian_kernel::id::ClientId;
+use ionian_runtime::node::NodeError;
+use ionian_runtime::{Durability, NodeSettings, NodeStatus};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+fn node(data: &Path) -> NodeSettings {
+    let listener = bind();
+    let peers = [listener.local_addr().unwrap()];
+    let mut settings = settings(0, listener, &peers, &layout(&[0], &[0]));
+    settings.data = Some(data.to_owned());
+    settings
+}
+
+/// Lives a life in which the echo instance keeps `more` records, one after the other. Its status at
+/// the end.
+fn live(settings: NodeSettings, more: u64) -> Result<NodeStatus, NodeError> {
+    let node = start_with(settings, move |handle| Box::new(Keeper { handle, more }));
+    if common::status(node.address).is_err() {
+        return Err(node.join().unwrap_err());
+    }
+    common::eventually("the records are kept", || node.status().roles[1].figures["asked"] == more);
+    let status = node.status();
+    node.stop()?;
+    Ok(status)
+}
+
+/// Has one record kept after the other.
+struct Keeper {
+    handle: ionian_runtime::LaneHandle,
+    more: u64,
+}
+
+impl ionian_runtime::Application for Keeper {
+    fn on_reply(&mut self, _: ClientId, _: ionian_kernel::client::Reply) {}
+
+    fn on_burst_end(&mut self) {
+        if self.more > 0 {
+            let request = Request { token: self.more, operation: Operation::Write, payload: Bytes::from_static(b"k") };
+            self.more -= 1;
+            self.handle.submit(ClientId(0), request);
+        }
+    }
+}
+
+fn kept(status: &NodeStatus) -> u64 {
+    status.roles[1].figures["kept"]
+}
+
+fn vital(data: &Directory) -> PathBuf {
+    data.0.join("vital")
+}
+
+#[test]
+fn vital_records_and_the_mark_survive() {
+    let data = Directory::new();
+    let first = live(node(&data.0), 3).unwrap();
+    assert_eq!((first.amnesiac, kept(&first)), (false, 3));
+    assert_eq!(first.event_loop.syncs, 3);
+    let second = live(node(&data.0), 2).unwrap();
+    assert_eq!((second.amnesiac, kept(&second)), (true, 5));
+    let third = live(node(&data.0), 0).unwrap();
+    assert_eq!((third.amnesiac, kept(&third)), (true, 5));
+    assert_eq!(third.event_loop.syncs, 0);
+}
+
+#[test]
+fn the_mere_mark_is_enough_to_know() {
+    let data = Directory::new();
+    assert!(!live(node(&data.0), 0).unwrap().amnesiac);
+    assert!(live(node(&data.0), 0).unwrap().amnesiac);
+}
+
+#[test]
+fn without_a_directory_nothing_survives() {
+    let data = Directory::new();
+    let mut settings = node(&data.0);
+    settings.data = None;
+    let status = live(settings, 2).unwrap();
+    assert_eq!((status.amnesiac, kept(&status), status.event_loop.syncs), (false, 2, 0));
+    assert!(std::fs::read_dir(&data.0).unwrap().next().is_none());
+}
+
+#[test]
+fn a_torn_tail_is_cut_off_at_whatever_byte() {
+    let data = Directory::new();
+    live(node(&data.0), 2).unwrap();
+    let two = std::fs::read(vital(&data)).unwrap();
+    live(node(&data.0), 1).unwrap();
+    let three = std::fs::read(vital(&data)).unwrap();
+    assert_eq!(three[..two.len()], two);
+    for cut in two.len()..three.len() {
+        // What a file system may leave of an interrupted write: nothing, or zeros.
+        for zeros in [0, three.len() - cut] {
+            let torn = [&three[..cut], &vec![0; zeros]].concat();
+            if torn == three {
+                // The record ends in zeros of its own.
+                continue;
+            }
+            std::fs::write(vital(&data), torn).unwrap();
+            let status = live(node(&data.0), 0).unwrap();
+            assert_eq!(kept(&status), 2, "cut at {cut}, {zeros} zeros");
+            assert_eq!(std::fs::read(vital(&data)).unwrap(), two);
+        }
+    }
+    // And what comes after it is written behind the last good record.
+    std::fs::write(vital(&data), &three[..three.len() - 1]).unwrap();
+    assert_eq!(kept(&live(node(&data.0), 4).unwrap()), 6);
+    assert_eq!(kept(&live(node(&data.0), 0).unwrap()), 6);
+}
+
+#[test]
+fn a_damaged_middle_stops_the_node_at_whatever_byte() {
+    let data = Directory::new();
+    live(node(&data.0), 3).unwrap();
+    let good = std::fs::read(vital(&data)).unwrap();
+    let group = 12 + 6 + 8;
+    for at in 0..good.len() - group {
+        for flip in [0x01, 0x80] {
+            let mut bad = good.clone();
+            bad[at] ^= flip;
+            std::fs::write(vital(&data), &bad).unwrap();
+            let error = live(node(&data.0), 0).unwrap_err().to_string();
+            assert!(error.contains("vital"), "{error}");
+            let refused = ["is damaged at byte", "is not a file of this node"];
+            assert!(refused.iter().any(|text| error.contains(text)), "byte {at}: {error}");
+            assert_eq!(std::fs::read(vital(&data)).unwrap(), bad, "the evidence was changed");
+        }
+    }
+    std::fs::write(vital(&data), good).unwrap();
+    assert_eq!(kept(&live(node(&data.0), 0).unwrap()), 3);
+}
+
+#[test]
+fn a_directory_of_another_node_or_cluster_is_refused() {
+    let data = Directory::new();
+    live(node(&data.0), 1).unwrap();
+    let refused = |change: fn(&mut NodeSettings)| {
+        let mut settings = node(&data.0);
+        change(&mut settings);
+        live(settings, 0).unwrap_err().to_string()
+    };
+    let owner = "it belongs to node 'n0' of cluster 'blue' under protocol 'toy'";
+    for (error, own) in [
+        (refused(|it| it.name = "n7".into()), "this is node 'n7' of cluster 'blue' under protocol 'toy'"),
+        (refused(|it| it.identity.cluster = "red".into()), "this is node 'n0' of cluster 'red' under protocol 'toy'"),
+        (refused(|it| it.identity.protocol = "tot".into()), "this is node 'n0' of cluster 'blue' under protocol 'tot'"),
+    ] {
+        assert!(error.contains(owner) && error.ends_with(own), "{error}");
+    }
+    std::fs::write(vital(&data), "").unwrap();
+    assert!(live(node(&data.0), 0).unwrap_err().to_string().contains("its header is cut off"));
+}
+
+#[test]
+fn a_record_of_a_role_that_moved_away_is_an_error() {
+    let data = Directory::new();
+    live(node(&data.0), 1).unwrap();
+    let mut settings = node(&data.0);
+    settings.layout = layout(&[0], &[]);
+    let error = common::start(settings).join().unwrap_err().to_string();
+    assert!(error.contains("a record of echo 0 in the data directory cannot be read"), "{error}");
+}
+
+/// Not a test of its own: the second process of the test below.
+#[test]
+fn helper_that_holds_a_directory() {
+    let Ok(path) = std::env::var("IONIAN_TEST_HOLD") else { return };
+    let node = common::start(node(Path::new(&path)));
+    node.status();
+    println!("\nholding");
+    // Until the parent closes the pipe.
+    let _ = std::io::stdin().read_line(&mut String::new());
+}
+
+#[test]
+fn a_directory_serves_one_process_at_a_time() {
+    let data = Directory::new();
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "helper_that_holds_a_directory", "--nocapture"])
+        .env("IONIAN_TEST_HOLD", &data.0)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap() == "holding"), "the other process did not start");
+    let error = live(node(&data.0), 0).unwrap_err().to_string();
+    assert_eq!(error, format!("the data directory {} is in use by another process", data.0.display()));
+    child.stdin.take().unwrap().write_all(b"go\n").unwrap();
+    assert!(child.wait().unwrap().success());
+    assert!(live(node(&data.0), 0).unwrap().amnesiac, "the lock went with the process");
+}
+
+#[test]
+fn what_cannot_be_is_said_clearly() {
+    let data = Directory::new();
+    let refused = |change: fn(&mut NodeSettings)| {
+        let mut settings = node(&data.0);
+        change(&mut settings);
+        common::start(settings).join().unwrap_err().to_string()
+    };
+    let disk = refused(|it| it.durability = Durability::Disk);
+    assert!(disk.contains("write-ahead log") && disk.contains("use durability \"memory\""), "{disk}");
+    let few = refused(|it| it.peers.clear());
+    assert_eq!(few, "0 addresses are given, too few for every node that the layout names");
+    let occupied = bind();
+    let mut settings = node(&data.0);
+    settings.address = occupied.local_addr().unwrap();
+    settings.listener = None;
+    let taken = common::start(settings).join().unwrap_err().to_string();
+    assert!(taken.starts_with(&format!("cannot listen on {}", occupied.local_addr().unwrap())), "{taken}");
+}

@@ -1,0 +1,132 @@
+//! Cutting a byte stream into frames, however the bytes come.
+
+use bytes::Bytes;
+use ionian_runtime::frame::{Frame, FrameError, FrameReader, MAX_FRAME_BYTES, encode_frame};
+use proptest::prelude::*;
+
+/// Bytes that encode as themselves.
+struct Raw(Vec<u8>);
+
+impl ionian_kernel::wire::Wire for Raw {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.0);
+    }
+    fn decode(_: &mut ionian_kernel::wire::Reader<'_>) -> Result<Self, ionian_kernel::wire::WireError> {
+        unreachable!("only written")
+    }
+}
+
+/// Feeds `stream` in pieces of the given sizes, in turn.
+fn read(stream: &[u8], pieces: &[usize]) -> Result<(Vec<Frame>, FrameReader), FrameError> {
+    let (mut reader, mut frames, mut at) = (FrameReader::default(), Vec::new(), 0);
+    for size in pieces.iter().cycle() {
+        let end = stream.len().min(at + size);
+        reader.space().extend_from_slice(&stream[at..end]);
+        at = end;
+        while let Some(frame) = reader.next_frame()? {
+            frames.push(frame);
+        }
+        let held = reader.capacity();
+        assert!(held <= 4 * reader.pending() + (256 << 10), "{held} bytes for {} received", reader.pending());
+        if at == stream.len() {
+            return Ok((frames, reader));
+        }
+    }
+    unreachable!("there are pieces")
+}
+
+fn messages() -> impl Strategy<Value = Vec<(u64, Vec<u8>)>> {
+    // Around the size from which a frame keeps its memory as well.
+    let size = prop_oneof![8 => 1..200usize, 2 => 32_700..32_800usize, 1 => 60_000..200_000usize];
+    let message = (any::<u64>(), size, any::<u8>()).prop_map(|(members, size, fill)| (members, vec![fill; size]));
+    prop::collection::vec(message, 0..12)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
+
+    #[test]
+    fn frames_come_out_as_they_went_in(messages in messages(), pieces in prop::collection::vec(1..70_000usize, 1..5)) {
+        let mut stream = Vec::new();
+        for (members, message) in &messages {
+            encode_frame(&mut stream, *members, &Raw(message.clone())).unwrap();
+        }
+        let (frames, reader) = read(&stream, &pieces).unwrap();
+        prop_assert_eq!(reader.pending(), 0);
+        let expected: Vec<_> =
+            messages.into_iter().map(|(members, message)| Frame { members, message: Bytes::from(message) }).collect();
+        prop_assert!(frames == expected);
+    }
+
+    #[test]
+    fn garbage_is_an_error_or_waits_for_more(stream in prop::collection::vec(any::<u8>(), 0..4000), piece in 1..500usize) {
+        if let Ok((frames, reader)) = read(&stream, &[piece]) {
+            let taken: usize = frames.iter().map(|frame| 12 + frame.message.len()).sum();
+            prop_assert_eq!(taken + reader.pending(), stream.len());
+        }
+    }
+
+    #[test]
+    fn a_stream_that_is_cut_gives_its_whole_frames(count in 1..20usize, size in 1..300usize, cut in any::<prop::sample::Index>()) {
+        let mut stream = Vec::new();
+        for index in 0..count {
+            encode_frame(&mut stream, index as u64, &Raw(vec![1; size])).unwrap();
+        }
+        let cut = cut.index(stream.len());
+        let (frames, reader) = read(&stream[..cut], &[64]).unwrap();
+        prop_assert_eq!(frames.len(), cut / (12 + size));
+        prop_assert_eq!(reader.pending(), cut % (12 + size));
+    }
+}
+
+#[test]
+fn lengths_out_of_range_are_errors_at_once() {
+    let announce = |length: usize| {
+        let mut reader = FrameReader::default();
+        reader.space().extend_from_slice(&(length as u32).to_le_bytes());
+        let frame = reader.next_frame();
+        reader.space();
+        (frame, reader.capacity())
+    };
+    for length in [MAX_FRAME_BYTES + 1, u32::MAX as usize] {
+        assert_eq!(announce(length).0, Err(FrameError::TooLarge { length }));
+    }
+    for length in 0..=8 {
+        assert_eq!(announce(length).0, Err(FrameError::TooShort { length }));
+    }
+    let (frame, capacity) = announce(MAX_FRAME_BYTES);
+    assert_eq!(frame, Ok(None));
+    assert!(capacity <= 128 << 10, "{capacity} bytes for an announcement");
+}
+
+#[test]
+fn a_frame_beyond_the_limit_is_not_written() {
+    let mut out = vec![7];
+    let limit = MAX_FRAME_BYTES - 8;
+    let length = MAX_FRAME_BYTES + 1;
+    assert_eq!(encode_frame(&mut out, 1, &Raw(vec![0; limit + 1])), Err(FrameError::TooLarge { length }));
+    assert_eq!(out, [7]);
+    encode_frame(&mut out, 1, &Raw(vec![0; limit])).unwrap();
+    assert_eq!(out.len(), 1 + 4 + MAX_FRAME_BYTES);
+}
+
+#[test]
+fn a_small_message_does_not_keep_the_read_buffer_and_a_large_one_is_not_copied() {
+    let mut small = Vec::new();
+    encode_frame(&mut small, 1, &Raw(vec![1; 60])).unwrap();
+    let mut reader = FrameReader::default();
+    reader.space().extend_from_slice(&small);
+    let buffer = reader.space().as_ptr();
+    let message = reader.next_frame().unwrap().unwrap().message;
+    assert!(!(buffer..buffer.wrapping_add(small.len())).contains(&message.as_ptr()));
+    assert!(message.is_unique(), "something else holds the memory of a copy");
+
+    let mut large = Vec::new();
+    encode_frame(&mut large, 1, &Raw(vec![1; 100_000])).unwrap();
+    let mut reader = FrameReader::default();
+    reader.space().extend_from_slice(&large);
+    let buffer = reader.space().as_ptr();
+    let message = reader.next_frame().unwrap().unwrap().message;
+    assert_eq!(message.as_ptr(), buffer.wrapping_add(12));
+    assert!(message.is_unique(), "the reader holds on to the memory of a frame it gave out");
+}

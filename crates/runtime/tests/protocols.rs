@@ -1,0 +1,79 @@
+//! The protocols of the papers on the real driver.
+
+use ionian_kernel::client::{ReadLevel, Refusal};
+use ionian_kernel::id::ClientId;
+use ionian_kernel::layout::{Layout, NodeId};
+use ionian_kernel::machine::StateMachine;
+use ionian_kernel::protocol::Protocol;
+use ionian_machines::register::{self, Register};
+use ionian_protocols::multipaxos::MultiPaxos;
+use ionian_protocols::unreplicated::Unreplicated;
+use ionian_runtime::cluster::ClusterOptions;
+use ionian_runtime::{Client, Cluster};
+use std::time::{Duration, Instant};
+
+fn machine() -> Box<dyn StateMachine> {
+    Box::new(Register::default())
+}
+
+fn write(client: &Client, value: &str) -> Result<(), Refusal> {
+    client.write_blocking(register::write(value.as_bytes())).map(|_| ())
+}
+
+fn read(client: &Client) -> Result<String, Refusal> {
+    let content = client.read_blocking(register::read(), ReadLevel::Linearizable)?;
+    Ok(String::from_utf8(content.to_vec()).unwrap())
+}
+
+/// Tries until the cluster answers.
+fn at_last<T>(mut attempt: impl FnMut() -> Result<T, Refusal>) -> T {
+    let began = Instant::now();
+    loop {
+        match attempt() {
+            Ok(value) => return value,
+            Err(refusal) => assert!(began.elapsed() < Duration::from_secs(60), "waited in vain: {refusal}"),
+        }
+    }
+}
+
+/// One instance of every role on each of the nodes.
+fn everything_on<P: Protocol>(nodes: u16) -> Vec<Vec<NodeId>> {
+    P::KINDS.iter().map(|_| (0..nodes).map(NodeId).collect()).collect()
+}
+
+#[test]
+fn an_unreplicated_server_serves_lanes_elsewhere() {
+    let mut instances = everything_on::<Unreplicated>(2);
+    instances[2].pop();
+    let cluster = Cluster::<Unreplicated>::start(Layout { instances, ..Layout::default() }, machine).unwrap();
+    write(&cluster.client_on(ClientId(1)), "here").unwrap();
+    assert_eq!(read(&cluster.client_on(ClientId(0))).unwrap(), "here");
+}
+
+#[test]
+fn multipaxos_elects_a_leader_and_survives_the_loss_and_return_of_each_node() {
+    let data = std::env::temp_dir().join(format!("ionian-runtime-multipaxos-{}", std::process::id()));
+    let layout = Layout { f: 1, instances: everything_on::<MultiPaxos>(3), ..Layout::default() };
+    let options = ClusterOptions { data: Some(data.clone()), seed: 1 };
+    let mut cluster = Cluster::<MultiPaxos>::start_with(layout, machine, options).unwrap();
+    let began = Instant::now();
+    at_last(|| write(&cluster.client_on(ClientId(0)), "first"));
+    let election = began.elapsed();
+    for down in 0..3 {
+        let others: Vec<_> =
+            (0..3).filter(|lane| *lane != down).map(|lane| cluster.client_on(ClientId(lane))).collect();
+        cluster.kill(NodeId(u16::from(down))).unwrap();
+        let value = format!("without {down}");
+        at_last(|| write(&others[0], &value));
+        assert_eq!(at_last(|| read(&others[1])), value);
+        cluster.restart(NodeId(u16::from(down))).unwrap();
+        let back = cluster.client_on(ClientId(down));
+        assert_eq!(at_last(|| read(&back)), value);
+        let value = format!("with {down}");
+        at_last(|| write(&back, &value));
+        assert_eq!(at_last(|| read(&others[0])), value);
+    }
+    drop(cluster);
+    let _ = std::fs::remove_dir_all(data);
+    println!("the first write took {election:?}");
+}
