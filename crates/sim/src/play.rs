@@ -5,7 +5,7 @@
 //! ```text
 //! # Comments and empty lines are for people.
 //! submit c0 append x 1              a request on client lane 0
-//! deliver server::Execute n1->n0    the oldest such message; the link can be left out, `*` is any name
+//! deliver server::Execute n1->n0    the oldest such message; the link can be left out, `*` is any name or node
 //! deliver all client::Answer        all of them that are under way now
 //! drop server::Execute              as deliver: it is lost
 //! repeat server::Execute            as deliver, and it stays under way as well
@@ -83,8 +83,11 @@ enum How {
 #[derive(Clone, Debug)]
 struct Which {
     name: String,
-    link: Option<(usize, usize)>,
+    link: Option<Link>,
 }
+
+/// From and to which node; `None` for any.
+type Link = (Option<usize>, Option<usize>);
 
 /// What is wrong with a play, or with what it plays.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -204,9 +207,10 @@ fn parse_move(how: How, words: &[&str]) -> Result<Command, String> {
     Ok(Command::Move { how, all, which: Which { name: name.to_owned(), link } })
 }
 
-fn parse_link(text: &str) -> Result<(usize, usize), String> {
+fn parse_link(text: &str) -> Result<Link, String> {
     let (from, to) = text.split_once("->").ok_or_else(|| format!("{text:?} is no link such as n0->n1"))?;
-    Ok((parse_node(from)?, parse_node(to)?))
+    let end = |node| if node == "*" { Ok(None) } else { parse_node(node).map(Some) };
+    Ok((end(from)?, end(to)?))
 }
 
 fn parse_node(text: &str) -> Result<usize, String> {
@@ -354,7 +358,8 @@ impl<P: Protocol, M: Model> Stage<P, M> {
     fn find(&self, which: &Which) -> Option<usize> {
         self.under_way.iter().position(|parcel| {
             let named = which.name == "*" || which.name == parcel.name;
-            named && which.link.is_none_or(|link| link == (parcel.from, parcel.to))
+            let (from, to) = which.link.unwrap_or_default();
+            named && from.is_none_or(|from| from == parcel.from) && to.is_none_or(|to| to == parcel.to)
         })
     }
 

@@ -86,7 +86,7 @@ impl CatchUp {
         self.ask_at = (!self.config.has(Canary::L1HoleTimerOnce)).then(|| now + self.random.duration(after, 2 * after));
         self.attempts += 1;
         // A peer that goes silent in the middle of its snapshot is left after a few times of asking.
-        if self.attempts % 4 == 0 {
+        if self.attempts.is_multiple_of(4) {
             self.install = None;
         }
         if let Some(install) = &self.install {

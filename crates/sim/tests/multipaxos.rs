@@ -1,0 +1,187 @@
+//! MultiPaxos in every shape of deployment under every kind of fault, and the proof that the tests would
+//! notice: each canary is a mistake of a published implementation, built in on purpose.
+
+use ionian_deployment::{Deployment, PresetOptions};
+use ionian_kernel::client::ReadLevel;
+use ionian_kernel::layout::{Layout, NodeId};
+use ionian_kernel::protocol::Protocol;
+use ionian_kernel::quorum::QuorumSpec;
+use ionian_protocols::multipaxos::MultiPaxos;
+use ionian_protocols::unreplicated::Unreplicated;
+use ionian_sim::machine::Lists;
+use ionian_sim::play::Play;
+use ionian_sim::{Canary, Durability, Scenario, Watch, run_seeds};
+
+/// Seeds for each shape and durability. `ionian sim` runs as many as one likes.
+const SEEDS: u64 = 100;
+
+const MEMORY: Durability = Durability::Memory { returns: false };
+const AMNESIA: Durability = Durability::Memory { returns: true };
+
+fn preset<P: Protocol>(name: &str) -> Scenario {
+    let deployment = Deployment::preset(name, &PresetOptions::default()).expect("a preset");
+    Scenario::new(name, deployment.layout(P::KINDS).expect("a layout"))
+}
+
+/// Each instance on a node of its own.
+fn apart(name: &str, f: usize, counts: [u16; 8], quorums: QuorumSpec) -> Scenario {
+    let mut next = (0..).map(NodeId);
+    let instances = counts.iter().map(|count| next.by_ref().take(usize::from(*count)).collect()).collect();
+    Scenario::new(name, Layout { f, quorums, instances, ..Layout::default() })
+}
+
+/// 2f+1 nodes with every role on each.
+fn together(name: &str, f: usize) -> Scenario {
+    let nodes: Vec<NodeId> = (0..2 * f as u16 + 1).map(NodeId).collect();
+    Scenario::new(name, Layout { f, instances: vec![nodes; 8], ..Layout::default() })
+}
+
+fn grid() -> Scenario {
+    apart("grid", 1, [2, 2, 2, 2, 2, 6, 3, 2], QuorumSpec::Grid { rows: 2, columns: 3 })
+}
+
+fn passes<P: Protocol>(scenario: Scenario) {
+    for durability in [Durability::Disk, MEMORY, AMNESIA] {
+        let scenario = Scenario { durability, ..scenario.clone() };
+        let summary = run_seeds::<P>(&scenario, 0..SEEDS, true, |_| Watch::default(), |_| {});
+        if let Some(failed) = summary.failures.first() {
+            panic!("{} {durability:?}: seed {} [{}]: {:?}", scenario.name, failed.seed, failed.knobs, failed.result);
+        }
+        assert!(summary.report.acknowledged_under_faults > SEEDS * 5, "an idle run: {}", summary.report);
+    }
+}
+
+#[test]
+fn colocated_passes() {
+    passes::<MultiPaxos>(preset::<MultiPaxos>("colocated"));
+}
+
+#[test]
+fn baseline_passes() {
+    passes::<MultiPaxos>(preset::<MultiPaxos>("baseline"));
+}
+
+#[test]
+fn compartmentalized_passes() {
+    passes::<MultiPaxos>(preset::<MultiPaxos>("compartmentalized"));
+}
+
+#[test]
+fn batched_passes() {
+    passes::<MultiPaxos>(preset::<MultiPaxos>("batched"));
+}
+
+#[test]
+fn a_batched_grid_passes() {
+    passes::<MultiPaxos>(grid());
+}
+
+#[test]
+fn acceptor_groups_pass() {
+    passes::<MultiPaxos>(apart("groups", 1, [2, 0, 0, 2, 2, 6, 2, 0], QuorumSpec::Groups { groups: 2 }));
+}
+
+#[test]
+fn two_failures_pass() {
+    passes::<MultiPaxos>(together("five", 2));
+}
+
+#[test]
+fn one_node_passes() {
+    passes::<MultiPaxos>(together("one", 0));
+}
+
+#[test]
+fn each_read_level_passes_alone() {
+    for level in [ReadLevel::Linearizable, ReadLevel::Sequential, ReadLevel::Eventual] {
+        passes::<MultiPaxos>(Scenario { read_levels: vec![level], ..together("three", 1) });
+    }
+}
+
+#[test]
+fn unreplicated_servers_pass() {
+    for name in ["unreplicated", "unreplicated-batched"] {
+        passes::<Unreplicated>(Scenario { stable_log: false, ..preset::<Unreplicated>(name) });
+    }
+}
+
+/// The defect must be found within `seeds` seeds, and the sound protocol pass the one that found it.
+fn catches(canary: &'static str, scenario: Scenario, durability: Durability, seeds: u64) {
+    let sound = Scenario { durability, ..scenario };
+    let broken = Scenario { canary: Canary::Named(canary), ..sound.clone() };
+    let found = run_seeds::<MultiPaxos>(&broken, 0..seeds, true, |_| Watch::default(), |_| {}).failures;
+    let seed = found.first().unwrap_or_else(|| panic!("{canary} was not caught in {seeds} seeds")).seed;
+    let summary = run_seeds::<MultiPaxos>(&sound, [seed], true, |_| Watch::default(), |_| {});
+    assert!(summary.failures.is_empty(), "{canary}: the sound protocol fails seed {seed} as well");
+}
+
+#[test]
+fn s1_grid_leader_change() {
+    catches("s1", grid(), MEMORY, 400);
+    catches("s1", together("three", 1), Durability::Disk, 200);
+}
+
+#[test]
+fn s2_next_slot_falls_back() {
+    catches("s2", together("three", 1), AMNESIA, 200);
+}
+
+#[test]
+fn s7_reads_on_a_grid() {
+    catches("s7", grid(), Durability::Disk, 400);
+}
+
+#[test]
+fn s8_watermark_lost() {
+    catches("s8", together("three", 1), Durability::Disk, 200);
+}
+
+#[test]
+fn unfenced_votes() {
+    catches("unfenced", together("three", 1), Durability::Disk, 400);
+}
+
+#[test]
+fn forgotten_promises() {
+    catches("promise", together("three", 1), Durability::Disk, 400);
+}
+
+#[test]
+fn acceptors_without_memory() {
+    catches("amnesia", together("three", 1), AMNESIA, 400);
+}
+
+#[test]
+fn l1_hole_timer_fires_once() {
+    catches("l1", together("three", 1), MEMORY, 200);
+}
+
+#[test]
+fn l8_always_thrifty() {
+    catches("l8", together("three", 1), MEMORY, 200);
+}
+
+#[test]
+fn l9_part_batch_waits() {
+    catches("l9", preset::<MultiPaxos>("batched"), Durability::Disk, 200);
+}
+
+#[test]
+fn l10_deposed_leader_drops() {
+    catches("l10", preset::<MultiPaxos>("batched"), Durability::Disk, 200);
+}
+
+/// What a play says happens, and with the canary does not.
+fn play(text: &str, scenario: &Scenario, canary: &'static str) {
+    let play = Play::parse(text).expect("a play");
+    play.run::<MultiPaxos>(scenario, Lists::new(3)).expect("the sound protocol does as the play says");
+    let mut broken = scenario.clone();
+    broken.layout.canary = Some(canary);
+    play.run::<MultiPaxos>(&broken, Lists::new(3)).expect_err("the play catches the canary");
+}
+
+#[test]
+fn l5_voted_never_chosen() {
+    let scenario = apart("apart", 1, [2, 0, 0, 2, 2, 3, 2, 0], QuorumSpec::Majority);
+    play(include_str!("plays/l5_voted_never_chosen.play"), &scenario, "l5");
+}
