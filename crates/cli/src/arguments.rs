@@ -1,0 +1,295 @@
+//! What can be typed, and the help texts.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Where data goes when nobody says otherwise.
+const DATA: &str = "./ionian-data";
+
+/// State machine replication made of small roles: a linearizable key-value store behind any Redis client.
+#[derive(Debug, Parser)]
+#[command(
+    name = "ionian",
+    version,
+    arg_required_else_help = true,
+    after_help = "A first cluster:\n  \
+        ionian up                      three nodes on this machine, clients at 127.0.0.1:7379\n  \
+        redis-cli -p 7379              any Redis client talks to it\n  \
+        ionian status                  who leads, who is behind, who is down\n\n\
+        Exit codes: 0 done, 1 a job that failed, 2 bad usage."
+)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Start every node of a deployment on this machine, and keep them running
+    Up(Up),
+    /// Run one node in the foreground, as a service manager would
+    Node(Node),
+    /// Write and check deployment files
+    Config(Config),
+    /// Show every node and role: up or down, leader, how far, how far behind
+    Status(Status),
+    /// Send one command to the cluster and print the reply
+    Exec(Exec),
+    /// Try a protocol in the simulator, under faults
+    Sim(Sim),
+}
+
+/// Starts every node of a deployment as a process of its own on this machine, and keeps them running.
+///
+/// Prints one line that begins with `ready` and holds the client addresses as soon as clients are served.
+/// A node that ends is started again after a short delay. Ctrl-C stops all of them in order, a second
+/// Ctrl-C at once.
+///
+/// What was started is written to DIR/deployment.toml, with DIR/run/NODE.pid and DIR/logs/NODE.log for
+/// each node. Started again with the same DIR, the same deployment runs again.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    ionian up                                       three nodes, every role on each\n  \
+    ionian up --preset compartmentalized            every role apart, 22 processes\n  \
+    ionian up my.toml --data /var/lib/ionian        a deployment of your own\n  \
+    ionian up --data b --listen 127.0.0.1:8379 --node-port 18400\n                                                  \
+    a second cluster beside the first\n  \
+    ionian up --set options.batch_commands=10       see `ionian config init -` for all settings")]
+pub(crate) struct Up {
+    /// A deployment file, as `ionian config init` writes it
+    #[arg(conflicts_with_all = ["preset", "node_port"])]
+    pub(crate) file: Option<PathBuf>,
+    /// A deployment that comes with Ionian; `ionian config presets` lists them [default: colocated]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) preset: Option<String>,
+    /// Where deployment, logs and the nodes' data go
+    #[arg(long, value_name = "DIR", default_value = DATA)]
+    pub(crate) data: PathBuf,
+    /// Where the first gateway serves clients; the others follow on the next ports [default: 127.0.0.1:7379]
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) listen: Option<SocketAddr>,
+    /// The port where the first node of a preset is found by the others; they follow on the next ports
+    /// [default: 17400]
+    #[arg(long, value_name = "PORT")]
+    pub(crate) node_port: Option<u16>,
+    /// What survives the end of a process: `memory` is lost with it, `disk` is not
+    #[arg(long, value_enum)]
+    pub(crate) durability: Option<Durability>,
+    /// Only report nodes that end; do not start them again
+    #[arg(long)]
+    pub(crate) no_restart: bool,
+    /// Change a setting of the deployment, such as f=2 or node.n0.roles=leader,acceptor*2; can be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub(crate) overrides: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Durability {
+    Disk,
+    Memory,
+}
+
+/// Runs one node in the foreground until SIGTERM or SIGINT.
+///
+/// Every node of a cluster is started with the same deployment file. Exits with code 1 and one line that
+/// says why when the node cannot run.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  ionian node n0 --config /etc/ionian.toml --data /var/lib/ionian")]
+pub(crate) struct Node {
+    /// The node's name in the deployment file
+    pub(crate) name: String,
+    /// The deployment file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: PathBuf,
+    /// The data directory; the node's own is DIR/nodes/NAME
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: PathBuf,
+    /// Change a setting of the deployment for this node; can be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub(crate) overrides: Vec<String>,
+    /// Stop when standard input ends: whoever started this node holds the other end
+    #[arg(long, hide = true)]
+    pub(crate) supervised: bool,
+}
+
+/// Writes and checks deployment files.
+#[derive(Debug, Args)]
+#[command(arg_required_else_help = true)]
+pub(crate) struct Config {
+    #[command(subcommand)]
+    pub(crate) command: ConfigCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Write a deployment file with every setting explained
+    #[command(after_help = "Examples:\n  ionian config init\n  ionian config init --preset batched batched.toml\n  \
+        ionian config init -                            to standard output")]
+    Init {
+        /// The deployment to begin with; `ionian config presets` lists them
+        #[arg(long, value_name = "NAME", default_value = ionian_deployment::DEFAULT_PRESET)]
+        preset: String,
+        /// Where the first gateway serves clients; the others follow on the next ports [default: 127.0.0.1:7379]
+        #[arg(long, value_name = "ADDR")]
+        listen: Option<SocketAddr>,
+        /// The port where the first node is found by the others; they follow on the next ports
+        #[arg(long, value_name = "PORT", default_value_t = 17400)]
+        node_port: u16,
+        /// Change a setting, such as options.batch_commands=10; can be repeated
+        #[arg(long = "set", value_name = "KEY=VALUE")]
+        overrides: Vec<String>,
+        /// Overwrite the file if there is one
+        #[arg(long)]
+        force: bool,
+        /// The file to write; `-` is standard output
+        #[arg(default_value = "ionian.toml")]
+        file: PathBuf,
+    },
+    /// Say what is wrong with a deployment file, or what it amounts to
+    Check {
+        /// The file
+        file: PathBuf,
+        /// Change a setting before checking; can be repeated
+        #[arg(long = "set", value_name = "KEY=VALUE")]
+        overrides: Vec<String>,
+    },
+    /// List the deployments that come with Ionian
+    Presets,
+}
+
+/// Asks every node for its status and shows it.
+///
+/// Exits with code 0 when every node is up, with 1 when some are not.
+#[derive(Debug, Args)]
+pub(crate) struct Status {
+    /// Print one JSON document instead of tables
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) whereabouts: Whereabouts,
+}
+
+/// Which cluster is meant.
+#[derive(Debug, Args)]
+pub(crate) struct Whereabouts {
+    /// The data directory of `ionian up`
+    #[arg(long, value_name = "DIR", default_value = DATA)]
+    pub(crate) data: PathBuf,
+    /// A deployment file, in place of the data directory's
+    #[arg(long, value_name = "FILE", conflicts_with = "data")]
+    pub(crate) config: Option<PathBuf>,
+}
+
+/// Sends one command to the cluster and prints the reply as redis-cli does.
+///
+/// Exits with code 1 when the reply is an error.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  ionian exec SET name Ionian\n  ionian exec GET name\n  \
+    ionian exec --at 127.0.0.1:7380 --consistency eventual GET name")]
+pub(crate) struct Exec {
+    /// Whom to ask [default: the first gateway of the data directory's deployment that can be reached, or
+    /// 127.0.0.1:7379]
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) at: Option<String>,
+    /// The data directory of `ionian up`
+    #[arg(long, value_name = "DIR", default_value = DATA)]
+    pub(crate) data: PathBuf,
+    /// What a read must have seen
+    #[arg(long, value_enum, value_name = "LEVEL")]
+    pub(crate) consistency: Option<Level>,
+    /// The command and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD ARG")]
+    pub(crate) words: Vec<std::ffi::OsString>,
+}
+
+/// How fresh reads are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Level {
+    /// Every write acknowledged before the read began
+    Linearizable,
+    /// Everything that went through the same node before
+    Sequential,
+    /// Some earlier state
+    Eventual,
+}
+
+/// Runs a protocol in the deterministic simulator: messages are lost, repeated and delayed, nodes pause,
+/// part and crash, and clients' histories are checked for linearizability.
+///
+/// Each seed is one run, and the same seed gives the same run. A failing seed is printed with the command
+/// that replays it.
+#[derive(Debug, Args)]
+#[command(after_help = format!("Examples:\n  \
+    ionian sim                                          500 seeds of MultiPaxos on three nodes\n  \
+    ionian sim --preset batched --seeds 0..10000\n  \
+    ionian sim --durability amnesia                     nodes come back without their memory\n  \
+    ionian sim --canary unfenced                        a defect on purpose: is it caught?\n  \
+    ionian sim --seed 17 --trace 17.trace               one run, every event of it\n\n\
+    Canaries of any protocol: no-fence, forget-disk, hide-amnesia.\n\
+    Canaries of multipaxos: {}.", crate::sim::canary_names()))]
+pub(crate) struct Sim {
+    /// The protocol [default: that of the deployment, or multipaxos]
+    #[arg(long, value_name = "NAME", value_parser = clap::builder::PossibleValuesParser::new(ionian_deployment::PROTOCOLS))]
+    pub(crate) protocol: Option<String>,
+    /// The deployment to simulate [default: the protocol's smallest]
+    #[arg(long, value_name = "NAME", conflicts_with = "config")]
+    pub(crate) preset: Option<String>,
+    /// A deployment file to simulate
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Change a setting of the deployment; can be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub(crate) overrides: Vec<String>,
+    /// Which seeds to run; the last is not one of them
+    #[arg(long, value_name = "A..B", default_value = "0..500", value_parser = seeds)]
+    pub(crate) seeds: core::ops::Range<u64>,
+    /// Run this seed alone
+    #[arg(long, value_name = "N", conflicts_with = "seeds")]
+    pub(crate) seed: Option<u64>,
+    /// What a crash leaves: everything on disk; nothing, and the node stays away; or nothing, and it
+    /// comes back [default: disk, or what the canary needs]
+    #[arg(long, value_enum)]
+    pub(crate) durability: Option<Survives>,
+    /// The level of all reads [default: all levels, mixed]
+    #[arg(long, value_enum, value_name = "LEVEL")]
+    pub(crate) reads: Option<Level>,
+    /// About how many requests clients make in a run
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pub(crate) operations: u64,
+    /// Build this defect in on purpose; the exit code is 0 when it is caught and 1 when it is not
+    #[arg(long, value_name = "NAME")]
+    pub(crate) canary: Option<String>,
+    /// Write every event of the run to FILE; of many seeds, those of the first that fails
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
+    /// Run all seeds, whatever fails
+    #[arg(long)]
+    pub(crate) keep_going: bool,
+}
+
+/// What of a node outlives a crash in the simulator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Survives {
+    Disk,
+    Memory,
+    Amnesia,
+}
+
+fn seeds(text: &str) -> Result<core::ops::Range<u64>, String> {
+    let number = |text: &str| text.trim().parse::<u64>().map_err(|_| format!("{text:?} is not a whole number"));
+    let (first, end) = text.split_once("..").ok_or("must be A..B, such as 0..1000")?;
+    let range = number(first)?..number(end)?;
+    if range.is_empty() { Err("the first seed must be below the end".to_owned()) } else { Ok(range) }
+}
+
+impl Level {
+    /// Its name in `IONIAN CONSISTENCY`.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Level::Linearizable => "linearizable",
+            Level::Sequential => "sequential",
+            Level::Eventual => "eventual",
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! `ionian config`: writing and checking deployment files.
+
+use crate::arguments::{self, ConfigCommand};
+use crate::family;
+use crate::source;
+use anyhow::{Context, Result, bail};
+use ionian_deployment::{Deployment, PRESETS};
+use ionian_kernel::quorum::QuorumSpec;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::ExitCode;
+
+pub(crate) fn run(arguments: &arguments::Config) -> Result<ExitCode> {
+    match &arguments.command {
+        ConfigCommand::Init { preset, listen, node_port, overrides, force, file } => {
+            init(preset, *listen, *node_port, overrides, *force, file)?;
+        }
+        ConfigCommand::Check { file, overrides } => check(file, overrides)?,
+        ConfigCommand::Presets => {
+            let width = PRESETS.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+            for (name, about) in PRESETS {
+                println!("{name:<width$}  {about}");
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn init(
+    preset: &str,
+    listen: Option<SocketAddr>,
+    node_port: u16,
+    overrides: &[String],
+    force: bool,
+    file: &Path,
+) -> Result<()> {
+    let deployment = source::preset(preset, listen, Some(node_port))?.with_overrides(overrides)?;
+    family::check(&deployment)?;
+    let text = deployment.to_toml();
+    if file == Path::new("-") {
+        return std::io::stdout().write_all(text.as_bytes()).context("cannot write to standard output");
+    }
+    let mut options = File::options();
+    options.write(true).truncate(true);
+    // In one step: nothing that appears meanwhile is overwritten either.
+    let opened = if force { options.create(true).open(file) } else { options.create_new(true).open(file) };
+    let mut out = match opened {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+            bail!("{} exists already: name another file, or overwrite it with --force", file.display())
+        }
+        opened => opened.with_context(|| format!("cannot write {}", file.display()))?,
+    };
+    out.write_all(text.as_bytes()).with_context(|| format!("cannot write {}", file.display()))?;
+    println!("{} is written: `ionian up {}` starts it", file.display(), file.display());
+    Ok(())
+}
+
+fn check(file: &Path, overrides: &[String]) -> Result<()> {
+    let deployment = Deployment::load(file)?.with_overrides(overrides)?;
+    family::check(&deployment).with_context(|| file.display().to_string())?;
+    print!("{}", summary(&deployment));
+    Ok(())
+}
+
+/// What a deployment amounts to.
+fn summary(deployment: &Deployment) -> String {
+    let Deployment { cluster, protocol, machine, f, nodes, durability, .. } = deployment;
+    let mut text = format!("cluster {cluster}: {protocol} replicating {machine}, {} nodes\n", nodes.len());
+    text += &match f {
+        0 => "f = 0: no node may fail\n".to_owned(),
+        1 => "f = 1: any one node may fail\n".to_owned(),
+        f => format!("f = {f}: any {f} nodes may fail\n"),
+    };
+    let mut places: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for node in nodes {
+        for (role, count) in node.instances() {
+            let times = if count == 1 { String::new() } else { format!("*{count}") };
+            places.entry(role).or_default().push(format!("{}{times}", node.name));
+            *counts.entry(role).or_default() += count;
+        }
+    }
+    if let Some(acceptors) = counts.get("acceptor") {
+        text += &format!("quorums: {}\n", quorums(deployment.quorums, *acceptors));
+    }
+    text += &format!("durability = {}\n", durability.name());
+    for (role, places) in places {
+        text += &format!("{:>3} {role:<13} on {}\n", counts[role], places.join(" "));
+    }
+    let gateways: Vec<&str> = nodes.iter().filter_map(|node| node.gateway.as_deref()).collect();
+    text += &format!("clients connect to {}\n", if gateways.is_empty() { "none".into() } else { gateways.join(" ") });
+    text
+}
+
+/// A quorum system in words.
+pub(crate) fn quorums(spec: QuorumSpec, acceptors: usize) -> String {
+    match spec {
+        QuorumSpec::Majority => format!("any {} of {acceptors} acceptors", acceptors / 2 + 1),
+        QuorumSpec::Grid { rows, columns } => format!(
+            "{acceptors} acceptors in a {rows}x{columns} grid: a row reads ({columns} acceptors), a column writes ({rows})"
+        ),
+        QuorumSpec::Groups { groups } => {
+            let size = acceptors / groups.max(1);
+            let most = size / 2 + 1;
+            format!("{groups} groups of {size} acceptors: {most} of any one group write, {most} of every group read")
+        }
+    }
+}

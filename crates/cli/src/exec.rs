@@ -1,0 +1,142 @@
+//! `ionian exec`: one command over the Redis protocol.
+
+use crate::arguments;
+use crate::node::resolve;
+use crate::resp::Connection;
+use crate::source;
+use anyhow::{Context, Result, bail};
+use redis_protocol::resp2::types::BytesFrame;
+use std::io::{IsTerminal, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::process::ExitCode;
+
+/// Whom to ask when nobody says and no directory knows.
+const DEFAULT_GATEWAY: &str = "127.0.0.1:7379";
+
+pub(crate) fn run(arguments: &arguments::Exec) -> Result<ExitCode> {
+    let mut connection = connect(arguments)?;
+    if let Some(level) = arguments.consistency {
+        let reply = connection.call(&[b"IONIAN", b"CONSISTENCY", level.name().as_bytes()])?;
+        if let BytesFrame::Error(error) = reply {
+            bail!("the level is refused: {error}");
+        }
+    }
+    let words: Vec<&[u8]> = arguments.words.iter().map(|word| word.as_bytes()).collect();
+    let reply = connection.call(&words)?;
+    let mut out = std::io::stdout().lock();
+    let mut text = Vec::new();
+    if out.is_terminal() {
+        write_for_people(&reply, "", &mut text);
+    } else {
+        write_raw(&reply, &mut text);
+    }
+    text.push(b'\n');
+    out.write_all(&text).and_then(|()| out.flush()).context("cannot print the reply")?;
+    Ok(if matches!(reply, BytesFrame::Error(_)) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Connects to the gateway that was named, or to the first that can be reached.
+fn connect(arguments: &arguments::Exec) -> Result<Connection> {
+    let gateways: Vec<String> = match &arguments.at {
+        Some(at) => vec![at.clone()],
+        None => match source::in_directory(&arguments.data)? {
+            Some(deployment) => deployment.nodes.into_iter().filter_map(|node| node.gateway).collect(),
+            None => vec![DEFAULT_GATEWAY.to_owned()],
+        },
+    };
+    let mut failures = Vec::new();
+    for gateway in &gateways {
+        match resolve("--at", gateway).and_then(|address| Ok(Connection::open(address)?)) {
+            Ok(connection) => return Ok(connection),
+            Err(error) => failures.push(format!("{gateway}: {error:#}")),
+        }
+    }
+    bail!("no gateway can be reached: {}. Is the cluster running? `ionian up` starts one", failures.join("; "))
+}
+
+/// Bytes as they are, a line for each element.
+fn write_raw(reply: &BytesFrame, out: &mut Vec<u8>) {
+    match reply {
+        BytesFrame::SimpleString(bytes) | BytesFrame::BulkString(bytes) => out.extend_from_slice(bytes),
+        BytesFrame::Error(text) => out.extend_from_slice(text.as_bytes()),
+        BytesFrame::Integer(number) => out.extend_from_slice(number.to_string().as_bytes()),
+        BytesFrame::Null => {}
+        BytesFrame::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                if index > 0 {
+                    out.push(b'\n');
+                }
+                write_raw(item, out);
+            }
+        }
+    }
+}
+
+/// As redis-cli shows it on a terminal; the lines after the first begin with `indent`.
+fn write_for_people(reply: &BytesFrame, indent: &str, out: &mut Vec<u8>) {
+    match reply {
+        BytesFrame::SimpleString(bytes) => out.extend_from_slice(bytes),
+        BytesFrame::BulkString(bytes) => out.extend_from_slice(quoted(bytes).as_bytes()),
+        BytesFrame::Error(text) => out.extend_from_slice(format!("(error) {text}").as_bytes()),
+        BytesFrame::Integer(number) => out.extend_from_slice(format!("(integer) {number}").as_bytes()),
+        BytesFrame::Null => out.extend_from_slice(b"(nil)"),
+        BytesFrame::Array(items) if items.is_empty() => out.extend_from_slice(b"(empty array)"),
+        BytesFrame::Array(items) => {
+            let width = items.len().to_string().len();
+            let deeper = format!("{indent}{}", " ".repeat(width + 2));
+            for (index, item) in items.iter().enumerate() {
+                let lead = if index == 0 { String::new() } else { format!("\n{indent}") };
+                out.extend_from_slice(format!("{lead}{:>width$}) ", index + 1).as_bytes());
+                write_for_people(item, &deeper, out);
+            }
+        }
+    }
+}
+
+/// In double quotes, with everything that is not plain ASCII escaped.
+fn quoted(bytes: &[u8]) -> String {
+    let mut text = String::from("\"");
+    for byte in bytes {
+        match byte {
+            b'"' => text.push_str("\\\""),
+            b'\\' => text.push_str("\\\\"),
+            b'\n' => text.push_str("\\n"),
+            b'\r' => text.push_str("\\r"),
+            b'\t' => text.push_str("\\t"),
+            0x07 => text.push_str("\\a"),
+            0x08 => text.push_str("\\b"),
+            b' '..=b'~' => text.push(char::from(*byte)),
+            other => text.push_str(&format!("\\x{other:02x}")),
+        }
+    }
+    text.push('"');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn people(reply: &BytesFrame) -> String {
+        let mut out = Vec::new();
+        write_for_people(reply, "", &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn replies_look_as_in_redis_cli() {
+        let bulk = |bytes: &'static [u8]| BytesFrame::BulkString(bytes.into());
+        assert_eq!(people(&bulk(b"a\"\n\xff")), r#""a\"\n\xff""#);
+        assert_eq!(people(&BytesFrame::Error("ERR no".into())), "(error) ERR no");
+        assert_eq!(people(&BytesFrame::Array(vec![])), "(empty array)");
+        let nested = BytesFrame::Array(vec![
+            BytesFrame::Integer(7),
+            BytesFrame::Array(vec![bulk(b"x"), BytesFrame::Null]),
+            BytesFrame::SimpleString("OK".into()),
+        ]);
+        assert_eq!(people(&nested), "1) (integer) 7\n2) 1) \"x\"\n   2) (nil)\n3) OK");
+        let mut raw = Vec::new();
+        write_raw(&nested, &mut raw);
+        assert_eq!(raw, b"7\nx\n\nOK");
+    }
+}

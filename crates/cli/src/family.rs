@@ -1,0 +1,46 @@
+//! From a protocol's name to its type: the one place to add a protocol to.
+
+use anyhow::{Context, Result, bail};
+use ionian_deployment::Deployment;
+use ionian_kernel::layout::Layout;
+use ionian_kernel::protocol::Protocol;
+use ionian_protocols::multipaxos::MultiPaxos;
+use ionian_protocols::unreplicated::Unreplicated;
+
+/// The state machines that this binary can make.
+pub(crate) const MACHINES: &[&str] = ionian_deployment::MACHINES;
+
+/// Work that is done alike for every protocol.
+pub(crate) trait Work {
+    type Output;
+    fn run<P: Protocol>(self) -> Self::Output;
+}
+
+/// Does `work` for the protocol of this name.
+pub(crate) fn with_protocol<W: Work>(name: &str, work: W) -> Result<W::Output> {
+    match name {
+        MultiPaxos::NAME => Ok(work.run::<MultiPaxos>()),
+        Unreplicated::NAME => Ok(work.run::<Unreplicated>()),
+        _ => bail!("protocol = {name:?}: must be {}", ionian_deployment::PROTOCOLS.join(" or ")),
+    }
+}
+
+/// Checks a deployment in terms of its protocol.
+pub(crate) fn configure<P: Protocol>(deployment: &Deployment) -> Result<(Layout, P::Config)> {
+    deployment.check_machine(MACHINES)?;
+    let layout = deployment.layout(P::KINDS)?;
+    let config = P::configure(layout.clone()).with_context(|| format!("this is no deployment of {}", P::NAME))?;
+    Ok((layout, config))
+}
+
+/// Checks a deployment as a node would, without running it.
+pub(crate) fn check(deployment: &Deployment) -> Result<()> {
+    struct Check<'a>(&'a Deployment);
+    impl Work for Check<'_> {
+        type Output = Result<()>;
+        fn run<P: Protocol>(self) -> Result<()> {
+            configure::<P>(self.0).map(drop)
+        }
+    }
+    with_protocol(&deployment.protocol, Check(deployment))?
+}

@@ -1,0 +1,82 @@
+//! Puts a node's gateway and its client lane together.
+//!
+//! ```text
+//! Redis client -> Gateway -> LaneHandle::submit -> client lane -> the protocol
+//! Redis client <- Gateway <- Application::on_reply <- client lane <-
+//! ```
+
+use ionian_deployment::Deployment;
+use ionian_gateway::{Gateway, InfoWriter, Limits};
+use ionian_kernel::client::Reply;
+use ionian_kernel::id::ClientId;
+use ionian_runtime::{Application, LaneHandle};
+use std::net::TcpListener;
+use std::time::Duration;
+
+/// How much longer the gateway waits than the lane, which answers by itself when its patience ends.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// A gateway as the application of a node.
+struct GatewayApplication {
+    gateway: Gateway,
+}
+
+impl Application for GatewayApplication {
+    fn on_reply(&mut self, _: ClientId, reply: Reply) {
+        self.gateway.on_reply(reply);
+    }
+
+    fn on_burst_end(&mut self) {
+        self.gateway.flush();
+    }
+}
+
+/// Starts the gateway on a listening socket. To be called on the node's event loop.
+///
+/// All connections share the node's first lane: what "this node has seen" means for sequential reads is
+/// then the same for all of them.
+pub(crate) fn start(
+    deployment: &Deployment,
+    name: &str,
+    listener: TcpListener,
+    handle: LaneHandle,
+) -> Box<dyn Application> {
+    let lane = *handle.lanes().first().expect("a node with a gateway has a client lane");
+    let submit = move |request| handle.submit(lane, request);
+    let gateway = Gateway::new(limits(deployment), info(deployment, name), Box::new(submit));
+    // The socket listens and does not block: tokio refuses no such socket, unless it is out of memory.
+    let listener = tokio::net::TcpListener::from_std(listener).expect("the event queue takes a listening socket");
+    gateway.serve(listener);
+    Box::new(GatewayApplication { gateway })
+}
+
+/// What follows for clients from what the deployment says of lanes.
+fn limits(deployment: &Deployment) -> Limits {
+    let lane = deployment.options.options().lane;
+    let defaults = Limits::default();
+    Limits {
+        bulk_bytes: defaults.bulk_bytes.min(lane.payload_bytes),
+        compound_bytes: defaults.compound_bytes.min(lane.payload_bytes),
+        transaction_bytes: defaults.transaction_bytes.min(lane.payload_bytes),
+        deadline: lane.patience + GRACE,
+        copies: deployment.f as u32,
+        ..defaults
+    }
+}
+
+/// The node's own sections of INFO.
+fn info(deployment: &Deployment, name: &str) -> Box<dyn Fn(&mut InfoWriter)> {
+    let Deployment { cluster, protocol, f, nodes, durability, .. } = deployment.clone();
+    let name = name.to_owned();
+    Box::new(move |info| {
+        // What clients look for that ask whether they may write here: every gateway takes writes.
+        info.section("Replication").field("role", "master").field("connected_slaves", 0);
+        info.section("Ionian")
+            .field("cluster", &cluster)
+            .field("node", &name)
+            .field("nodes", nodes.len())
+            .field("protocol", &protocol)
+            .field("f", f)
+            .field("durability", durability.name());
+    })
+}

@@ -1,0 +1,169 @@
+//! From flags to a scenario, and back to the flags that repeat it.
+
+use crate::arguments::{self, Level, Survives};
+use crate::family;
+use crate::source;
+use anyhow::{Result, bail, ensure};
+use clap::ValueEnum;
+use ionian_deployment::{DEFAULT_PRESET, Deployment, Node};
+use ionian_kernel::client::ReadLevel;
+use ionian_kernel::protocol::Protocol;
+use ionian_kernel::quorum::QuorumSpec;
+use ionian_protocols::multipaxos::{self, MultiPaxos};
+use ionian_protocols::unreplicated::Unreplicated;
+use ionian_sim::{Canary, Durability, Scenario};
+
+/// Defects that the simulator builds into any protocol.
+const DRIVER_CANARIES: [(&str, Canary); 3] =
+    [("no-fence", Canary::NoFence), ("forget-disk", Canary::ForgetDisk), ("hide-amnesia", Canary::HideAmnesia)];
+
+/// What is simulated.
+pub(crate) struct Choice {
+    pub(crate) deployment: Deployment,
+    pub(crate) canary_name: Option<String>,
+    canary: Canary,
+    durability: Survives,
+}
+
+/// The names of multipaxos's own canaries, for the help text.
+pub(crate) fn canary_names() -> String {
+    let names: Vec<&str> = multipaxos::canary::Canary::ALL.iter().map(|(name, _)| *name).collect();
+    names.join(", ")
+}
+
+impl Choice {
+    pub(crate) fn of(arguments: &arguments::Sim) -> Result<Self> {
+        let deployment = deployment(arguments)?;
+        if let Some(wanted) = &arguments.protocol {
+            let found = &deployment.protocol;
+            ensure!(wanted == found, "--protocol {wanted}: the deployment runs {found}");
+        }
+        let canary_name = arguments.canary.clone();
+        let canary = canary_name.as_deref().map_or(Ok(Canary::None), |name| canary(&deployment.protocol, name))?;
+        let needs_amnesia = matches!(canary, Canary::HideAmnesia | Canary::Named("amnesia"));
+        let durability = arguments.durability.unwrap_or(if needs_amnesia { Survives::Amnesia } else { Survives::Disk });
+        Ok(Choice { deployment, canary_name, canary, durability })
+    }
+
+    pub(crate) fn scenario<P: Protocol>(&self, arguments: &arguments::Sim) -> Result<Scenario> {
+        let (layout, _) = family::configure::<P>(&self.deployment)?;
+        let base = Scenario::new(self.name(arguments), layout);
+        Ok(Scenario {
+            durability: match self.durability {
+                Survives::Disk => Durability::Disk,
+                Survives::Memory => Durability::Memory { returns: false },
+                Survives::Amnesia => Durability::Memory { returns: true },
+            },
+            read_levels: arguments.reads.map_or(base.read_levels.clone(), |level| vec![read_level(level)]),
+            operations: arguments.operations,
+            canary: self.canary,
+            // A single server may execute what it has not on disk yet: it forgets it together with the
+            // replies that it held back.
+            stable_log: P::NAME != Unreplicated::NAME,
+            ..base
+        })
+    }
+
+    fn name(&self, arguments: &arguments::Sim) -> String {
+        match (&arguments.config, &arguments.preset) {
+            (Some(file), _) => format!("{} of {}", self.deployment.protocol, file.display()),
+            (None, Some(preset)) => preset.clone(),
+            (None, None) => self.deployment.protocol.clone(),
+        }
+    }
+
+    /// The command that runs this seed again and writes its trace.
+    pub(crate) fn replay(&self, seed: u64, arguments: &arguments::Sim) -> String {
+        let mut words = vec!["ionian sim".to_owned(), format!("--protocol {}", self.deployment.protocol)];
+        let mut say = |flag: &str, value: Option<String>| {
+            words.extend(value.map(|value| format!("--{flag} {}", quoted(&value))));
+        };
+        say("preset", arguments.preset.clone());
+        say("config", arguments.config.as_ref().map(|file| file.display().to_string()));
+        for change in &arguments.overrides {
+            say("set", Some(change.clone()));
+        }
+        say("seed", Some(seed.to_string()));
+        say("durability", self.durability.to_possible_value().map(|value| value.get_name().to_owned()));
+        say("reads", arguments.reads.map(|level| level.name().to_owned()));
+        say("operations", Some(arguments.operations.to_string()));
+        say("canary", self.canary_name.clone());
+        say("trace", Some(format!("seed-{seed}.trace")));
+        words.join(" ")
+    }
+}
+
+/// The deployment of the flags, or the smallest one in which the protocol, or the canary, shows.
+fn deployment(arguments: &arguments::Sim) -> Result<Deployment> {
+    let base = match (&arguments.config, &arguments.preset, arguments.protocol.as_deref()) {
+        (Some(file), _, _) => Deployment::load(file)?,
+        (None, Some(preset), _) => source::preset(preset, None, None)?,
+        (None, None, Some(Unreplicated::NAME)) => source::preset("unreplicated", None, None)?,
+        (None, None, _) => {
+            let preset = source::preset(DEFAULT_PRESET, None, None)?;
+            if matches!(arguments.canary.as_deref(), Some("s1" | "s7")) { grid(preset) } else { preset }
+        }
+    };
+    Ok(base.with_overrides(&arguments.overrides)?)
+}
+
+/// Acceptors in rows longer than f+1, for defects that only such a grid shows: the nodes of `base` twice,
+/// in a 2x3 grid.
+fn grid(base: Deployment) -> Deployment {
+    let again = base.nodes.iter().map(|node| Node {
+        name: format!("{}-again", node.name),
+        // Nobody listens in a simulation; it is only to differ.
+        address: node.address.replace("127.0.0.1", "127.0.0.2"),
+        gateway: None,
+        roles: node.roles.clone(),
+    });
+    let nodes = base.nodes.iter().cloned().chain(again).collect();
+    Deployment { quorums: QuorumSpec::Grid { rows: 2, columns: 3 }, nodes, ..base }
+}
+
+fn canary(protocol: &str, name: &str) -> Result<Canary> {
+    if let Some((_, canary)) = DRIVER_CANARIES.iter().find(|(known, _)| *known == name) {
+        return Ok(*canary);
+    }
+    let own = if protocol == MultiPaxos::NAME { multipaxos::canary::Canary::ALL } else { &[] };
+    if let Some((known, _)) = own.iter().find(|(known, _)| *known == name) {
+        return Ok(Canary::Named(known));
+    }
+    let known: Vec<&str> =
+        DRIVER_CANARIES.iter().map(|(name, _)| *name).chain(own.iter().map(|(name, _)| *name)).collect();
+    bail!("there is no canary {name:?} for {protocol}: there are {}", known.join(", "))
+}
+
+fn read_level(level: Level) -> ReadLevel {
+    match level {
+        Level::Linearizable => ReadLevel::Linearizable,
+        Level::Sequential => ReadLevel::Sequential,
+        Level::Eventual => ReadLevel::Eventual,
+    }
+}
+
+/// As a shell takes it.
+fn quoted(word: &str) -> String {
+    let plain = word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_./=,:@+".contains(&byte));
+    if plain && !word.is_empty() { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_canary_of_the_help_text_is_known() {
+        for (name, _) in multipaxos::canary::Canary::ALL {
+            assert_eq!(canary(MultiPaxos::NAME, name).unwrap(), Canary::Named(name));
+        }
+        let error = canary(Unreplicated::NAME, "s1").unwrap_err().to_string();
+        assert!(error.ends_with("there are no-fence, forget-disk, hide-amnesia"), "{error}");
+    }
+
+    #[test]
+    fn words_are_quoted_for_a_shell() {
+        assert_eq!(quoted("node.n0.roles=a,b"), "node.n0.roles=a,b");
+        assert_eq!(quoted("it's"), r"'it'\''s'");
+    }
+}

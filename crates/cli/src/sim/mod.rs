@@ -1,0 +1,128 @@
+//! `ionian sim`: a protocol under the deterministic simulator.
+//!
+//! | file | job |
+//! |---|---|
+//! | `choice` | from flags to a scenario, and back to the flags that repeat it |
+//! | `parallel` | many seeds on several threads, told in order |
+
+mod choice;
+mod parallel;
+
+use crate::arguments;
+use crate::family::{self, Work};
+use anyhow::{Context, Result, bail};
+use choice::Choice;
+pub(crate) use choice::canary_names;
+use indicatif::{ProgressBar, ProgressStyle};
+use ionian_kernel::protocol::Protocol;
+use ionian_sim::{Failure, Outcome, Scenario, Sink, Summary, Watch, run_seed_watched};
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Instant;
+
+pub(crate) fn run(arguments: &arguments::Sim) -> Result<ExitCode> {
+    let choice = Choice::of(arguments)?;
+    let protocol = choice.deployment.protocol.clone();
+    family::with_protocol(&protocol, Simulate { arguments, choice })?
+}
+
+struct Simulate<'a> {
+    arguments: &'a arguments::Sim,
+    choice: Choice,
+}
+
+impl Work for Simulate<'_> {
+    type Output = Result<ExitCode>;
+
+    fn run<P: Protocol>(self) -> Result<ExitCode> {
+        let Simulate { arguments, choice } = self;
+        let scenario = choice.scenario::<P>(arguments)?;
+        // A file that cannot be written is to be told now, not after the work.
+        let trace = arguments.trace.as_deref().map(|path| Ok::<_, anyhow::Error>((path, open(path)?))).transpose()?;
+        let begun = Instant::now();
+        let summary = simulate::<P>(&scenario, arguments);
+        let seconds = begun.elapsed().as_secs_f64();
+        print!("{}", summary.report);
+        let runs = summary.report.runs;
+        println!(
+            "{}: {runs} {} in {seconds:.1} s ({:.0} a second), {} failed",
+            scenario.name,
+            if runs == 1 { "run" } else { "runs" },
+            runs as f64 / seconds.max(1e-9),
+            summary.failures.len()
+        );
+        let first = summary.failures.first();
+        if let Some((path, file)) = trace {
+            let seed = first.map(|outcome| outcome.seed).or(arguments.seed);
+            write_trace::<P>(&scenario, seed, path, file)?;
+        }
+        for outcome in &summary.failures {
+            tell(outcome, arguments, &choice);
+        }
+        judge(first, &choice)
+    }
+}
+
+/// The exit code; for a canary, failing is what is asked for.
+fn judge(first: Option<&Outcome>, choice: &Choice) -> Result<ExitCode> {
+    match (&choice.canary_name, first) {
+        (Some(canary), Some(outcome)) => {
+            println!("canary {canary} was caught by seed {}", outcome.seed);
+            Ok(ExitCode::SUCCESS)
+        }
+        (Some(canary), None) => bail!("canary {canary} was NOT caught: try more --seeds, or another deployment"),
+        (None, Some(_)) => Ok(ExitCode::FAILURE),
+        (None, None) => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Runs the seeds with a bar that shows how far they are.
+fn simulate<P: Protocol>(scenario: &Scenario, arguments: &arguments::Sim) -> Summary {
+    let seeds = match arguments.seed {
+        Some(seed) => seed..seed + 1,
+        None => arguments.seeds.clone(),
+    };
+    let bar = ProgressBar::new(seeds.end - seeds.start);
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} seeds, {per_sec}, {eta} left {msg}");
+    bar.set_style(style.expect("the template is well formed"));
+    let mut failed = 0;
+    let summary = parallel::run_seeds::<P>(scenario, seeds, !arguments.keep_going, |outcome| {
+        bar.inc(1);
+        if outcome.result.is_err() {
+            failed += 1;
+            bar.set_message(format!("({failed} failed)"));
+        }
+    });
+    bar.finish_and_clear();
+    summary
+}
+
+/// Which seed failed, how, and the command that shows it again.
+fn tell(outcome: &Outcome, arguments: &arguments::Sim, choice: &Choice) {
+    let Err(failure) = &outcome.result else { return };
+    let Failure { kind, message, at } = failure;
+    println!("seed {} failed after {:.3} simulated seconds: {kind:?}", outcome.seed, *at as f64 / 1e6);
+    for line in message.lines() {
+        println!("    {line}");
+    }
+    println!("  what the seed switched on: {}", outcome.knobs);
+    println!("  replay: {}", choice.replay(outcome.seed, arguments));
+}
+
+fn open(path: &Path) -> Result<File> {
+    File::create(path).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Runs a seed once more, every event of it into `file`: the same seed is the same run.
+fn write_trace<P: Protocol>(scenario: &Scenario, seed: Option<u64>, path: &Path, file: File) -> Result<()> {
+    let Some(seed) = seed else {
+        println!("{} stays empty: no seed failed (a trace of one that passes: --seed N)", path.display());
+        return Ok(());
+    };
+    let sink: Sink = Box::new(BufWriter::new(file));
+    run_seed_watched::<P>(scenario, seed, Watch { trace: Some(sink), ..Watch::default() });
+    println!("the trace of seed {seed} is in {}", path.display());
+    std::io::stdout().flush().context("cannot print the result")
+}

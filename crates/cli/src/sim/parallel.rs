@@ -1,0 +1,63 @@
+//! Many seeds on several threads, told in order. Each run is a world of its own, so what comes of a seed
+//! does not depend on the thread; and because outcomes are gathered in the order of the seeds, neither
+//! does what is printed.
+
+use core::ops::Range;
+use ionian_kernel::protocol::Protocol;
+use ionian_sim::{Outcome, Scenario, Summary, run_seed};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc;
+
+/// More gain nothing on the machines that this was measured on.
+const MAX_THREADS: usize = 8;
+
+/// Runs every seed; with `stop_at_first`, the runs up to and with the lowest that fails. `progress` is
+/// told of each outcome in the order of the seeds.
+pub(crate) fn run_seeds<P: Protocol>(
+    scenario: &Scenario,
+    seeds: Range<u64>,
+    stop_at_first: bool,
+    mut progress: impl FnMut(&Outcome),
+) -> Summary {
+    let threads = std::thread::available_parallelism().map_or(1, |count| count.get()).min(MAX_THREADS);
+    let next = AtomicU64::new(seeds.start);
+    let enough = AtomicBool::new(false);
+    // Bounded, so that one slow seed does not let the others run far ahead of what can be told.
+    let (done, outcomes) = mpsc::sync_channel(64);
+    let mut summary = Summary::default();
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            let (next, enough, done, end) = (&next, &enough, done.clone(), seeds.end);
+            scope.spawn(move || {
+                // Seeds are handed out in order: when one fails, all before it are done or under way.
+                while !enough.load(Ordering::Relaxed) {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    // The receiver is gone when it has heard enough.
+                    if seed >= end || done.send(run_seed::<P>(scenario, seed)).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(done);
+        let mut early = BTreeMap::new();
+        let mut expected = seeds.start;
+        for outcome in outcomes {
+            early.insert(outcome.seed, outcome);
+            while let Some(outcome) = early.remove(&expected) {
+                expected += 1;
+                summary.report.merge(&outcome.report);
+                progress(&outcome);
+                if outcome.result.is_err() {
+                    summary.failures.push(outcome);
+                    if stop_at_first {
+                        enough.store(true, Ordering::Relaxed);
+                        return;
+                    }
+                }
+            }
+        }
+    });
+    summary
+}

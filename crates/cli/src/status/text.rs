@@ -1,0 +1,212 @@
+//! The status of a cluster for people.
+
+use super::{Answer, ClusterStatus};
+use crate::config;
+use ionian_deployment::Deployment;
+use ionian_runtime::status::{PeerState, RoleStatus};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// All of it. What needs attention comes last, where the eye is when the command has ended.
+pub(crate) fn show(deployment: &Deployment, cluster: &ClusterStatus) -> String {
+    let mut text = head(deployment, cluster);
+    text += &leaders(cluster);
+    text.push('\n');
+    text += &nodes(cluster);
+    text.push('\n');
+    text += &roles(cluster);
+    let troubles = troubles(cluster);
+    if !troubles.is_empty() {
+        text.push('\n');
+    }
+    for trouble in troubles {
+        let _ = writeln!(text, "! {trouble}");
+    }
+    text
+}
+
+fn head(deployment: &Deployment, cluster: &ClusterStatus) -> String {
+    let ClusterStatus { cluster: name, protocol, f, durability, nodes_up, nodes, .. } = cluster;
+    let acceptors: usize = deployment.nodes.iter().filter_map(|node| node.instances().get("acceptor").copied()).sum();
+    let quorums = match acceptors {
+        0 => String::new(),
+        acceptors => format!(", {}", config::quorums(deployment.quorums, acceptors)),
+    };
+    format!(
+        "cluster {name}: {protocol}, f = {f}{quorums}, durability {durability}; {nodes_up} of {} nodes are up\n",
+        nodes.len()
+    )
+}
+
+/// Every role instance that answered, with the node it is on.
+fn instances(cluster: &ClusterStatus) -> impl Iterator<Item = (&Answer, &RoleStatus)> {
+    let up = cluster.nodes.iter().filter_map(|node| Some((node, node.status.as_ref()?)));
+    up.flat_map(|(node, status)| status.roles.iter().map(move |role| (node, role)))
+}
+
+fn figure(role: &RoleStatus, name: &str) -> Option<u64> {
+    role.figures.get(name).copied()
+}
+
+/// Who leads. After a change the old leader may believe in itself for a moment: the highest round counts.
+fn leaders(cluster: &ClusterStatus) -> String {
+    let all: Vec<_> = instances(cluster).filter(|(_, role)| role.figures.contains_key("leading")).collect();
+    if all.is_empty() {
+        return String::new();
+    }
+    let leading = all.iter().filter(|(_, role)| figure(role, "leading") == Some(1));
+    match leading.max_by_key(|(_, role)| figure(role, "round")) {
+        Some((node, role)) => {
+            let round = figure(role, "round").unwrap_or(0);
+            format!("leader: {} {} on {}, round {round}\n", role.role, role.index, node.name)
+        }
+        None => "leader: none that can be reached\n".to_owned(),
+    }
+}
+
+/// How many slots behind the furthest executor a node's slowest executor is.
+fn lags(cluster: &ClusterStatus) -> BTreeMap<&str, u64> {
+    // Leaders report a replica's figure of the same name: only those count that execute themselves.
+    let executors = || instances(cluster).filter(|(_, role)| matches!(role.role.as_str(), "replica" | "server"));
+    let executed = |role: &RoleStatus| figure(role, "executed").unwrap_or(0);
+    let furthest = executors().map(|(_, role)| executed(role)).max().unwrap_or(0);
+    let mut lags = BTreeMap::new();
+    for (node, role) in executors() {
+        let lag: &mut u64 = lags.entry(node.name.as_str()).or_default();
+        *lag = (*lag).max(furthest - executed(role));
+    }
+    lags
+}
+
+fn nodes(cluster: &ClusterStatus) -> String {
+    let lags = lags(cluster);
+    let mut table =
+        vec![["node", "state", "pid", "up for", "cpu", "load", "lag", "peers", "address", "gateway"].map(String::from)];
+    for node in &cluster.nodes {
+        let lag = lags.get(node.name.as_str()).map_or("-".to_owned(), u64::to_string);
+        let gateway = node.gateway.clone().unwrap_or_else(|| "-".to_owned());
+        let [name, address] = [&node.name, &node.address].map(String::clone);
+        table.push(match &node.status {
+            None => {
+                let none = || "-".to_owned();
+                [name, "DOWN".into(), none(), none(), none(), none(), lag, none(), address, gateway]
+            }
+            Some(status) => {
+                let connected = status.peers.iter().filter(|peer| peer.state == PeerState::Connected).count();
+                let load = 100.0 * status.process_cpu_us as f64 / status.uptime_us.max(1) as f64;
+                [
+                    name,
+                    "up".into(),
+                    status.pid.to_string(),
+                    duration(status.uptime_us),
+                    format!("{:.1} s", status.process_cpu_us as f64 / 1e6),
+                    format!("{load:.1} %"),
+                    lag,
+                    format!("{connected}/{}", status.peers.len()),
+                    address,
+                    gateway,
+                ]
+            }
+        });
+    }
+    aligned(&table)
+}
+
+fn duration(us: u64) -> String {
+    let s = us / 1_000_000;
+    match s {
+        0..60 => format!("{:.1} s", us as f64 / 1e6),
+        60..3600 => format!("{} min {} s", s / 60, s % 60),
+        _ => format!("{} h {} min", s / 3600, s / 60 % 60),
+    }
+}
+
+/// One line for each role instance with the figures it reports. Those of one kind are neighbours, so that
+/// watermarks can be compared at a glance.
+fn roles(cluster: &ClusterStatus) -> String {
+    let mut order: Vec<&str> = Vec::new();
+    for (_, role) in instances(cluster) {
+        if !order.contains(&role.role.as_str()) {
+            order.push(&role.role);
+        }
+    }
+    let mut table = vec![["role", "node", "figures"].map(String::from)];
+    for kind in order {
+        let mut of_kind: Vec<_> = instances(cluster).filter(|(_, role)| role.role == kind).collect();
+        of_kind.sort_by_key(|(_, role)| role.index);
+        for (node, role) in of_kind {
+            let figures: Vec<String> = role.figures.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            table.push([format!("{} {}", role.role, role.index), node.name.clone(), figures.join(" ")]);
+        }
+    }
+    aligned(&table)
+}
+
+/// What needs attention, in words.
+fn troubles(cluster: &ClusterStatus) -> Vec<String> {
+    let mut found = Vec::new();
+    for node in &cluster.nodes {
+        if let Some(error) = &node.error {
+            found.push(format!("node {} is down: {error}", node.name));
+        }
+        let Some(status) = &node.status else { continue };
+        if status.deployment != cluster.deployment {
+            found.push(format!(
+                "node {} was started from another deployment file: its digest is {}, that of this file {}",
+                node.name, status.deployment, cluster.deployment
+            ));
+        }
+        for peer in &status.peers {
+            if let Some(refusal) = &peer.refusal {
+                let name = cluster.nodes.get(usize::from(peer.node)).map_or("?", |node| &node.name);
+                found.push(format!("node {name} refuses node {}: {refusal}", node.name));
+            }
+        }
+    }
+    let waiting = instances(cluster).filter(|(_, role)| figure(role, "amnesiac") == Some(1));
+    found.extend(waiting.map(|(node, role)| {
+        format!(
+            "{} {} on {} has lost its memory with an earlier process. It must not vote before the leader has let it in \
+             again, which takes a leader, and a read quorum of acceptors that remember",
+            role.role, role.index, node.name
+        )
+    }));
+    let closed = instances(cluster).filter(|(_, role)| figure(role, "session_open") == Some(0));
+    found.extend(closed.map(|(node, role)| {
+        format!(
+            "{} {} on {} has no session: clients of {} are not served yet",
+            role.role, role.index, node.name, node.name
+        )
+    }));
+    found
+}
+
+/// Columns two spaces apart; the last is not padded.
+fn aligned<const N: usize>(table: &[[String; N]]) -> String {
+    let width = |column: usize| table.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..N).map(width).collect();
+    let mut text = String::new();
+    for row in table {
+        let cells: Vec<String> =
+            row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}", width = *width)).collect();
+        text += cells.join("  ").trim_end();
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up() {
+        let table = [["a", "bb", "c"], ["aaa", "b", ""]].map(|row| row.map(String::from));
+        assert_eq!(aligned(&table), "a    bb  c\naaa  b\n");
+    }
+
+    #[test]
+    fn durations_are_told_in_two_units() {
+        assert_eq!([1_500_000, 61_000_000, 7_320_000_000].map(duration), ["1.5 s", "1 min 1 s", "2 h 2 min"]);
+    }
+}

@@ -1,0 +1,242 @@
+//! The data directory: whose it is, which deployment it holds, and what starts empty.
+
+use crate::arguments;
+use crate::places::Places;
+use crate::source;
+use anyhow::{Context, Result, bail};
+use ionian_deployment::{DEFAULT_PRESET, Deployment, Durability, SETTINGS};
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
+use std::fs::{self, File};
+use std::io::{Read, Seek, Write};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Nodes whose `up` was killed notice it at once; this leaves room for one that writes its farewell.
+const EARLIER_NODES_LIMIT: Duration = Duration::from_secs(5);
+
+/// A data directory in which no other `ionian up` runs as long as this lives.
+pub(crate) struct Claimed {
+    places: Places,
+    _lock: Flock<File>,
+}
+
+impl Claimed {
+    pub(crate) fn places(&self) -> &Places {
+        &self.places
+    }
+}
+
+/// Makes the directory where needed and takes it for this process.
+pub(crate) fn claim(places: &Places) -> Result<Claimed> {
+    for directory in [places.run(), places.logs()] {
+        fs::create_dir_all(&directory).with_context(|| format!("cannot create {}", directory.display()))?;
+    }
+    let path = places.lock();
+    let context = || format!("cannot open {}", path.display());
+    let mut file =
+        File::options().create(true).truncate(false).read(true).write(true).open(&path).with_context(context)?;
+    let mut owner = String::new();
+    file.read_to_string(&mut owner).with_context(context)?;
+    let mut lock = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+        Ok(lock) => lock,
+        Err((_, Errno::EWOULDBLOCK)) => bail!(
+            "another `ionian up` runs in {} already (process {}): stop it, or use another directory with --data DIR",
+            places.root().display(),
+            owner.trim()
+        ),
+        Err((_, errno)) => bail!("cannot lock {}: {errno}", path.display()),
+    };
+    let write = |file: &mut File| {
+        file.set_len(0)?;
+        file.rewind()?;
+        writeln!(file, "{}", std::process::id())
+    };
+    write(&mut lock).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(Claimed { places: places.clone(), _lock: lock })
+}
+
+/// The deployment to run: that of the flags, that of the directory, or both when they agree.
+pub(crate) fn deployment(places: &Places, arguments: &arguments::Up) -> Result<Deployment> {
+    let earlier = source::in_directory(places.root())?;
+    let chosen = arguments.file.is_some() || arguments.preset.is_some();
+    let base = match (&arguments.file, &earlier) {
+        (Some(file), _) => Deployment::load(file)?,
+        (None, Some(earlier)) if !chosen => with_node_port(earlier.clone(), arguments.node_port)?,
+        _ => {
+            let preset = arguments.preset.as_deref().unwrap_or(DEFAULT_PRESET);
+            source::preset(preset, arguments.listen, arguments.node_port)?
+        }
+    };
+    let durability = arguments.durability.map(|durability| {
+        format!(
+            "durability={}",
+            match durability {
+                arguments::Durability::Disk => "disk",
+                arguments::Durability::Memory => "memory",
+            }
+        )
+    });
+    let overrides: Vec<&String> = durability.iter().chain(&arguments.overrides).collect();
+    let mut wanted = base.with_overrides(&overrides)?;
+    if let Some(listen) = arguments.listen {
+        wanted = source::move_gateways(wanted, listen)?;
+    }
+    let Some(earlier) = earlier else { return Ok(wanted) };
+    if wanted.digest() != earlier.digest() {
+        bail!(
+            "{} holds another deployment: {}. Use another directory with --data DIR, leave out what differs, or \
+             delete {} to begin anew",
+            places.root().display(),
+            differences(&earlier, &wanted).join("; "),
+            places.root().display(),
+        );
+    }
+    if arguments.preset.is_some() {
+        // A preset says nothing of addresses that flags do not say: they stay where they were.
+        keep_addresses(&mut wanted, &earlier, arguments);
+    }
+    for change in differences(&earlier, &wanted) {
+        eprintln!("changed since the last run: {change}");
+    }
+    wanted.check()?;
+    Ok(wanted)
+}
+
+/// Moves the nodes' own addresses, port by port.
+fn with_node_port(deployment: Deployment, first: Option<u16>) -> Result<Deployment> {
+    let Some(first) = first else { return Ok(deployment) };
+    let moves: Vec<String> = (u32::from(first)..)
+        .zip(&deployment.nodes)
+        .filter_map(|(port, node)| {
+            let (host, _) = node.address.rsplit_once(':')?;
+            Some(format!("node.{}.address={host}:{port}", node.name))
+        })
+        .collect();
+    Ok(deployment.with_overrides(&moves)?)
+}
+
+fn keep_addresses(wanted: &mut Deployment, earlier: &Deployment, arguments: &arguments::Up) {
+    let set = |key: String| arguments.overrides.iter().any(|text| text.trim_start().starts_with(&key));
+    for (node, before) in wanted.nodes.iter_mut().zip(&earlier.nodes) {
+        if arguments.node_port.is_none() && !set(format!("node.{}.address=", node.name)) {
+            node.address.clone_from(&before.address);
+        }
+        if arguments.listen.is_none() && !set(format!("node.{}.gateway=", node.name)) {
+            node.gateway.clone_from(&before.gateway);
+        }
+    }
+}
+
+/// What differs, each in words: `key was this, is to be that`.
+fn differences(earlier: &Deployment, wanted: &Deployment) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut compare = |key: &str, before: String, after: String| {
+        if before != after {
+            found.push(format!("{key} was {before}, is to be {after}"));
+        }
+    };
+    compare("cluster", earlier.cluster.clone(), wanted.cluster.clone());
+    compare("protocol", earlier.protocol.clone(), wanted.protocol.clone());
+    compare("machine", earlier.machine.clone(), wanted.machine.clone());
+    compare("f", earlier.f.to_string(), wanted.f.to_string());
+    compare("quorums", format!("{:?}", earlier.quorums), format!("{:?}", wanted.quorums));
+    compare("durability", earlier.durability.name().into(), wanted.durability.name().into());
+    for setting in SETTINGS {
+        let value = |deployment: &Deployment| deployment.options.value(setting).to_string();
+        compare(&format!("options.{}", setting.key), value(earlier), value(wanted));
+    }
+    let names = |deployment: &Deployment| {
+        let names: Vec<_> = deployment.nodes.iter().map(|node| node.name.as_str()).collect();
+        format!("{} ({})", names.len(), names.join(", "))
+    };
+    if names(earlier) != names(wanted) {
+        compare("the list of nodes", names(earlier), names(wanted));
+        return found;
+    }
+    for (before, after) in earlier.nodes.iter().zip(&wanted.nodes) {
+        let key = |what| format!("node.{}.{what}", after.name);
+        let gateway = |text: &Option<String>| text.clone().unwrap_or_else(|| "none".into());
+        compare(&key("address"), before.address.clone(), after.address.clone());
+        compare(&key("gateway"), gateway(&before.gateway), gateway(&after.gateway));
+        compare(&key("roles"), format!("{:?}", before.instances()), format!("{:?}", after.instances()));
+    }
+    found
+}
+
+/// Nodes of an `up` that was killed stop by themselves; waits until they have.
+pub(crate) fn wait_for_earlier_nodes(claimed: &Claimed, deployment: &Deployment) -> Result<()> {
+    let deadline = Instant::now() + EARLIER_NODES_LIMIT;
+    for node in &deployment.nodes {
+        let path = claimed.places.node(&node.name).join("lock");
+        while is_locked(&path)? {
+            if Instant::now() >= deadline {
+                let pid = fs::read_to_string(claimed.places.pid(&node.name)).unwrap_or_default();
+                let pid = if pid.is_empty() { String::new() } else { format!(" (process {})", pid.trim()) };
+                bail!(
+                    "node {}{pid} runs in {} already, without an `ionian up`: stop it first",
+                    node.name,
+                    claimed.places.root().display()
+                );
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        // Left behind by an `up` that was killed.
+        let _ = fs::remove_file(claimed.places.pid(&node.name));
+    }
+    Ok(())
+}
+
+fn is_locked(path: &Path) -> Result<bool> {
+    let file = match File::options().write(true).open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(error).with_context(|| format!("cannot open {}", path.display())),
+    };
+    match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+        Ok(_) => Ok(false),
+        Err((_, Errno::EWOULDBLOCK)) => Ok(true),
+        Err((_, errno)) => bail!("cannot lock {}: {errno}", path.display()),
+    }
+}
+
+/// What a node leaves behind with durability "memory".
+const MARKS: [&str; 3] = ["lock", "vital", "vital.new"];
+
+/// Starts a memory cluster with no past: every node is new, so no acceptor waits for others to remember
+/// what it has forgotten, which nobody does. Only for a start of *all* nodes. Tells whether there was a
+/// past.
+///
+/// # Errors
+/// When a node's directory holds more than the marks of a memory node, which is not ours to delete.
+pub(crate) fn forget(claimed: &Claimed, deployment: &Deployment) -> Result<bool> {
+    assert_eq!(deployment.durability, Durability::Memory, "only what is lost anyway may be deleted");
+    let mut earlier = false;
+    for node in &deployment.nodes {
+        let path = claimed.places.node(&node.name);
+        let context = || format!("cannot empty {}", path.display());
+        let entries = match fs::read_dir(&path) {
+            Ok(entries) => entries.collect::<Result<Vec<_>, _>>().with_context(context)?,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error).with_context(context),
+        };
+        if let Some(other) = entries.iter().find(|entry| !MARKS.iter().any(|mark| entry.file_name() == *mark)) {
+            bail!(
+                "{} is not of a cluster with durability \"memory\": it may hold data. Use another directory with \
+                 --data DIR",
+                other.path().display()
+            );
+        }
+        fs::remove_dir_all(&path).with_context(context)?;
+        earlier = true;
+    }
+    Ok(earlier)
+}
+
+/// Writes the deployment that all nodes are started with, whole or not at all.
+pub(crate) fn write(claimed: &Claimed, deployment: &Deployment) -> Result<()> {
+    let path = claimed.places.deployment();
+    let draft = path.with_extension("toml.new");
+    let written = fs::write(&draft, deployment.to_toml()).and_then(|()| fs::rename(&draft, &path));
+    written.with_context(|| format!("cannot write {}", path.display()))
+}

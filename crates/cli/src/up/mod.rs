@@ -1,0 +1,137 @@
+//! `ionian up`: every node of a deployment as a process of its own on this machine, supervised.
+//!
+//! | file | job |
+//! |---|---|
+//! | `directory` | the data directory: whose it is, which deployment it holds, what starts empty |
+//! | `ports` | whether the addresses are free |
+//! | `supervisor` | the processes: start, watch, start again, stop |
+//! | `backoff` | how long to wait before a node is started again |
+//! | `ready` | when clients are served |
+
+mod backoff;
+mod directory;
+mod ports;
+mod ready;
+mod supervisor;
+
+use crate::arguments;
+use crate::family;
+use crate::places::Places;
+use anyhow::{Context, Result, anyhow};
+use directory::Claimed;
+use ionian_deployment::{Deployment, Durability};
+use std::future::Future;
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::Duration;
+use supervisor::{Ended, Supervisor};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// How long a start may take before the user is told what it waits for.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+pub(crate) fn run(arguments: &arguments::Up) -> Result<ExitCode> {
+    let places = Places::new(&arguments.data);
+    let claimed = directory::claim(&places)?;
+    let deployment = directory::deployment(&places, arguments)?;
+    family::check(&deployment)?;
+    directory::wait_for_earlier_nodes(&claimed, &deployment)?;
+    ports::check(&deployment)?;
+    if deployment.durability == Durability::Memory {
+        say_what_memory_means(directory::forget(&claimed, &deployment)?);
+    }
+    directory::write(&claimed, &deployment)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(supervise(&claimed, deployment, !arguments.no_restart))
+}
+
+fn say_what_memory_means(earlier: bool) {
+    eprintln!(
+        "durability = memory: nothing is stored, and a process that ends has forgotten everything. The others \
+         carry on without it as long as no more than f nodes are lost at a time."
+    );
+    if earlier {
+        eprintln!("This is a new and empty cluster: what the earlier one in this directory held is gone.");
+    }
+}
+
+async fn supervise(claimed: &Claimed, deployment: Deployment, restart: bool) -> Result<ExitCode> {
+    let mut signals = Signals::listen()?;
+    let mut supervisor = Supervisor::start(claimed.places(), &deployment, restart)?;
+    let ready = tokio::select! {
+        biased;
+        () = signals.stop() => None,
+        ended = supervisor.run_until_ready(serving(&deployment)) => Some(ended),
+    };
+    let result = match ready {
+        None => Ok(()),
+        Some(Err(ended)) => Err(ended),
+        Some(Ok(())) => {
+            announce(&deployment);
+            tokio::select! {
+                biased;
+                () = signals.stop() => Ok(()),
+                ended = supervisor.run() => Err(ended),
+            }
+        }
+    };
+    if result.is_ok() {
+        eprintln!("stopping; Ctrl-C again to stop at once");
+    }
+    supervisor.stop(signals.stop()).await;
+    match result {
+        Ok(()) => Ok(ExitCode::SUCCESS),
+        Err(Ended::AtStart { node, how }) => Err(anyhow!("node {node} does not start: {how}")),
+        Err(Ended::All) => Err(anyhow!("no node is left")),
+    }
+}
+
+/// Completes when every gateway serves; says so when that takes long.
+async fn serving(deployment: &Deployment) {
+    let ready = ready::all_lanes_open(deployment);
+    tokio::pin!(ready);
+    if tokio::time::timeout(PATIENCE, &mut ready).await.is_err() {
+        eprintln!(
+            "not ready after {} s: `ionian status` and the logs of the nodes say more. Waiting on.",
+            PATIENCE.as_secs()
+        );
+        ready.await;
+    }
+}
+
+/// The line that scripts wait for, and one for people.
+fn announce(deployment: &Deployment) {
+    let gateways: Vec<&str> = deployment.nodes.iter().filter_map(|node| node.gateway.as_deref()).collect();
+    let mut text = format!("ready {}\n", gateways.join(" "));
+    if let Some((host, port)) = gateways.first().and_then(|first| first.rsplit_once(':')) {
+        let host = match host.trim_matches(['[', ']']) {
+            "127.0.0.1" | "localhost" | "0.0.0.0" | "::" => String::new(),
+            host => format!(" -h {host}"),
+        };
+        text.push_str(&format!("connect with any Redis client, to any of these: redis-cli{host} -p {port}\n"));
+    }
+    // Nobody may be listening any more, which is no reason to stop.
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+/// What tells `up` to stop: Ctrl-C, SIGTERM, the end of the terminal.
+struct Signals([Signal; 3]);
+
+impl Signals {
+    fn listen() -> Result<Self> {
+        let listen = |kind| signal(kind).context("signals cannot be waited for");
+        Ok(Signals([listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?, listen(SignalKind::hangup())?]))
+    }
+
+    fn stop(&mut self) -> impl Future<Output = ()> {
+        let [interrupt, terminate, hangup] = &mut self.0;
+        async move {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+                _ = hangup.recv() => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! Whether the addresses of a deployment can be listened on, asked before any process is started: one
+//! clear sentence is worth more than as many failing nodes.
+
+use crate::node::{listen, resolve};
+use anyhow::{Result, bail};
+use ionian_deployment::Deployment;
+use std::io::ErrorKind;
+
+/// Binds every address once.
+///
+/// # Errors
+/// Names the first that cannot be had.
+pub(crate) fn check(deployment: &Deployment) -> Result<()> {
+    let mut taken = Vec::new();
+    for node in &deployment.nodes {
+        check_one(&mut taken, &format!("node.{}.address", node.name), &node.address, "--node-port PORT")?;
+        if let Some(gateway) = &node.gateway {
+            check_one(&mut taken, &format!("node.{}.gateway", node.name), gateway, "--listen ADDR")?;
+        }
+    }
+    Ok(())
+}
+
+fn check_one(taken: &mut Vec<std::net::TcpListener>, key: &str, text: &str, flag: &str) -> Result<()> {
+    let address = resolve(key, text)?;
+    match listen(address) {
+        Ok(listener) => taken.push(listener),
+        Err(error) if error.kind() == ErrorKind::AddrInUse => bail!(
+            "port {} is in use ({key} = {text:?}): stop what uses it, or choose another with {flag} or --set {key}=HOST:PORT",
+            address.port()
+        ),
+        Err(error) if error.kind() == ErrorKind::AddrNotAvailable => bail!(
+            "{key} = {text:?} is no address of this machine, and `ionian up` starts every node on this machine; \
+             across machines, start each with `ionian node`"
+        ),
+        Err(error) => bail!("cannot listen on {key} = {text:?}: {error}"),
+    }
+    Ok(())
+}

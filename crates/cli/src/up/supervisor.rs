@@ -1,0 +1,299 @@
+//! The processes: start, watch, start again, stop.
+//!
+//! Every node has a task of its own, which owns the process. Tasks are told to stop by a shared word and
+//! tell what became of their node through a channel.
+
+use super::backoff::Backoff;
+use crate::places::Places;
+use anyhow::{Context, Result};
+use ionian_deployment::Deployment;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::fs::{self, File};
+use std::future::Future;
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+use tokio::process::{Child, Command};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+/// A node that was asked to stop and has not after this long is killed.
+const STOP_LIMIT: Duration = Duration::from_secs(5);
+
+/// How much of the end of a log is looked at for its last line.
+const LAST_LINE_BYTES: u64 = 4096;
+
+/// Why there is nothing left to supervise.
+pub(crate) enum Ended {
+    /// A node refused to run at its very first start.
+    AtStart { node: String, how: String },
+    /// Every node has ended and none is started again.
+    All,
+}
+
+/// How far the stop has got. Only ever grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Stop {
+    No,
+    /// Nodes with a gateway stop.
+    Gateways,
+    /// All nodes stop.
+    All,
+    /// All nodes are killed.
+    Kill,
+}
+
+/// The running nodes of a deployment.
+pub(crate) struct Supervisor {
+    tasks: JoinSet<()>,
+    /// Nodes that failed at their first start.
+    refusals: mpsc::UnboundedReceiver<Ended>,
+    stop: watch::Sender<Stop>,
+    gateways: watch::Receiver<usize>,
+}
+
+/// One node and all that is needed to run it.
+struct Watched {
+    name: String,
+    places: Places,
+    program: PathBuf,
+    restart: bool,
+    /// With which word this node stops.
+    stops_at: Stop,
+    stop: watch::Receiver<Stop>,
+    refusals: mpsc::UnboundedSender<Ended>,
+    /// How many nodes with a gateway run, if this is one.
+    gateways: Option<watch::Sender<usize>>,
+}
+
+/// What became of a process.
+enum End {
+    Stopped,
+    ByItself(ExitStatus),
+}
+
+impl Supervisor {
+    /// Starts every node.
+    ///
+    /// # Errors
+    /// When a process cannot be started; those that were are killed.
+    pub(crate) fn start(places: &Places, deployment: &Deployment, restart: bool) -> Result<Self> {
+        let program = std::env::current_exe().context("cannot find the program that is to run the nodes")?;
+        let (stop, stop_told) = watch::channel(Stop::No);
+        let (refused, refusals) = mpsc::unbounded_channel();
+        let (gateway_count, gateways) = watch::channel(0);
+        let mut tasks = JoinSet::new();
+        for node in &deployment.nodes {
+            let gateway = node.gateway.is_some();
+            let watched = Watched {
+                name: node.name.clone(),
+                places: places.clone(),
+                program: program.clone(),
+                restart,
+                stops_at: if gateway { Stop::Gateways } else { Stop::All },
+                stop: stop_told.clone(),
+                refusals: refused.clone(),
+                gateways: gateway.then(|| gateway_count.clone()),
+            };
+            let child = watched.spawn()?;
+            tasks.spawn(watched.run(child));
+        }
+        Ok(Supervisor { tasks, refusals, stop, gateways })
+    }
+
+    /// Runs until `ready` completes.
+    ///
+    /// # Errors
+    /// When a node does not start, or none is left.
+    pub(crate) async fn run_until_ready(&mut self, ready: impl Future<Output = ()>) -> Result<(), Ended> {
+        tokio::select! {
+            biased;
+            Some(refusal) = self.refusals.recv() => return Err(refusal),
+            () = ready => {}
+            ended = Self::all_ended(&mut self.tasks) => return Err(ended),
+        }
+        // From here on a node that refuses is no reason to stop those that serve. One that was not
+        // waited for may have done so in this very moment.
+        self.refusals.close();
+        self.refusals.try_recv().map_or(Ok(()), Err)
+    }
+
+    /// Runs until every node has ended for good.
+    pub(crate) async fn run(&mut self) -> Ended {
+        Self::all_ended(&mut self.tasks).await
+    }
+
+    async fn all_ended(tasks: &mut JoinSet<()>) -> Ended {
+        while let Some(ended) = tasks.join_next().await {
+            ended.expect("the task of a node does not panic");
+        }
+        Ended::All
+    }
+
+    /// Stops in order: first those that serve clients, who then learn at once that they must go
+    /// elsewhere, then the others. When `hurry` completes all are killed.
+    pub(crate) async fn stop(mut self, hurry: impl Future<Output = ()>) {
+        let in_order = async {
+            self.stop.send_replace(Stop::Gateways);
+            // It fails when no node has a gateway.
+            let _ = self.gateways.wait_for(|running| *running == 0).await;
+            self.stop.send_replace(Stop::All);
+            Self::all_ended(&mut self.tasks).await
+        };
+        tokio::select! {
+            _ = in_order => return,
+            () = hurry => {}
+        }
+        self.stop.send_replace(Stop::Kill);
+        Self::all_ended(&mut self.tasks).await;
+    }
+}
+
+impl Watched {
+    fn spawn(&self) -> Result<Child> {
+        let path = self.places.log(&self.name);
+        let open = || File::options().create(true).append(true).open(&path);
+        let log = open().with_context(|| format!("cannot open {}", path.display()))?;
+        let both = log.try_clone().context("cannot open the log twice")?;
+        let child = Command::new(&self.program)
+            .args(["node", &self.name, "--supervised", "--config"])
+            .arg(self.places.deployment())
+            .arg("--data")
+            .arg(self.places.root())
+            // Never written to: its end tells the node that this process is gone, however that went.
+            .stdin(Stdio::piped())
+            .stdout(log)
+            .stderr(both)
+            // A group of its own: Ctrl-C is for this process, which stops the nodes in order.
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()
+            .with_context(|| format!("cannot start node {}", self.name))?;
+        if let Some(pid) = child.id() {
+            let path = self.places.pid(&self.name);
+            fs::write(&path, format!("{pid}\n")).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        if let Some(gateways) = &self.gateways {
+            gateways.send_modify(|running| *running += 1);
+        }
+        Ok(child)
+    }
+
+    /// The node is not running any more.
+    fn ended(&self) {
+        let _ = fs::remove_file(self.places.pid(&self.name));
+        if let Some(gateways) = &self.gateways {
+            gateways.send_modify(|running| *running -= 1);
+        }
+    }
+
+    async fn run(mut self, first: Child) {
+        let mut backoff = Backoff::default();
+        let mut child = Some(first);
+        let mut is_first = true;
+        loop {
+            let started = Instant::now();
+            match child.take() {
+                Some(child) => {
+                    let end = self.watch(child).await;
+                    self.ended();
+                    let End::ByItself(status) = end else { return };
+                    let how = self.describe(status);
+                    let refusal = || Ended::AtStart { node: self.name.clone(), how: how.clone() };
+                    // Heard only while the cluster starts, and then the reason to give up.
+                    if is_first && status.code() == Some(1) && self.refusals.send(refusal()).is_ok() {
+                        return;
+                    }
+                    is_first = false;
+                    if !self.restart {
+                        return eprintln!("node {} {how}", self.name);
+                    }
+                    if !self.pause(backoff.after(started.elapsed()), &how).await {
+                        return;
+                    }
+                }
+                None => match self.spawn() {
+                    Ok(next) => child = Some(next),
+                    Err(error) => {
+                        if !self.pause(backoff.after(Duration::ZERO), &format!("{error:#}")).await {
+                            return;
+                        }
+                    }
+                },
+            }
+        }
+    }
+
+    /// Reports and waits; false when there is to be no further start.
+    async fn pause(&mut self, delay: Duration, how: &str) -> bool {
+        if *self.stop.borrow() != Stop::No {
+            return false;
+        }
+        eprintln!("node {} {how}; started again in {:.1} s", self.name, delay.as_secs_f64());
+        let stopped = self.stop.wait_for(|stop| *stop != Stop::No);
+        tokio::time::timeout(delay, stopped).await.is_err()
+    }
+
+    /// Waits until the process ends, by itself or because it is told to.
+    async fn watch(&mut self, mut child: Child) -> End {
+        // To wait for a process closes its input, if it is still there: too early for a line of life.
+        let _life_line = child.stdin.take();
+        let stops_at = self.stops_at;
+        tokio::select! {
+            biased;
+            _ = self.stop.wait_for(|stop| *stop >= stops_at) => {}
+            status = child.wait() => return End::ByItself(status.unwrap_or_default()),
+        }
+        if *self.stop.borrow() < Stop::Kill {
+            terminate(&child);
+            let hurry = self.stop.wait_for(|stop| *stop == Stop::Kill);
+            tokio::select! {
+                _ = child.wait() => return End::Stopped,
+                _ = hurry => {}
+                () = tokio::time::sleep(STOP_LIMIT) => {
+                    eprintln!("node {} does not stop within {} s and is killed", self.name, STOP_LIMIT.as_secs());
+                }
+            }
+        }
+        // It fails when the process is gone, and then there is nothing to kill.
+        let _ = child.kill().await;
+        End::Stopped
+    }
+
+    fn describe(&self, status: ExitStatus) -> String {
+        match (status.code(), status.signal()) {
+            (Some(0), _) => "has stopped by itself".to_owned(),
+            (Some(code), _) => {
+                let last = last_line(&self.places.log(&self.name)).unwrap_or_default();
+                format!("has ended with exit code {code}: {last}")
+            }
+            (None, Some(number)) => {
+                let name = Signal::try_from(number).map_or("a signal without a name", Signal::as_str);
+                format!("was killed by signal {number} ({name})")
+            }
+            (None, None) => "has ended, nobody knows how".to_owned(),
+        }
+    }
+}
+
+/// Asks the process to stop.
+fn terminate(child: &Child) {
+    // Without an id it has ended and was waited for.
+    if let Some(pid) = child.id().and_then(|id| i32::try_from(id).ok()) {
+        let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
+    }
+}
+
+/// The last line of a log that says anything.
+fn last_line(path: &Path) -> Option<String> {
+    let mut file = File::open(path).ok()?;
+    let length = file.metadata().ok()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(LAST_LINE_BYTES))).ok()?;
+    let mut end = Vec::new();
+    file.read_to_end(&mut end).ok()?;
+    let text = String::from_utf8_lossy(&end);
+    text.lines().rev().find(|line| !line.trim().is_empty()).map(|line| line.trim().to_owned())
+}

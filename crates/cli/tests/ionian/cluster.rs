@@ -1,0 +1,264 @@
+//! `ionian up` under test, on ports and in a directory of its own.
+
+use crate::resp::Client;
+use ionian_deployment::{Deployment, PresetOptions};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver};
+use std::time::{Duration, Instant};
+
+/// Generous: the machine may be busy with other things. Nothing waits this long when all is well.
+pub(crate) const LIMIT: Duration = Duration::from_secs(40);
+
+static COUNTER: AtomicU64 = AtomicU64::new(0);
+
+pub(crate) fn ionian() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_ionian"))
+}
+
+pub(crate) fn run(arguments: &[&str]) -> Output {
+    ionian().args(arguments).output().unwrap()
+}
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Waits until `condition` gives something.
+pub(crate) fn eventually<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + LIMIT;
+    loop {
+        if let Some(found) = condition() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "not within {LIMIT:?}: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A directory that goes with the test.
+pub(crate) struct Directory(PathBuf);
+
+impl Directory {
+    pub(crate) fn new() -> Directory {
+        let number = COUNTER.fetch_add(1, Ordering::Relaxed);
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("ionian-{}-{number}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Directory(path)
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        // What a failed test leaves behind is worth reading.
+        if !std::thread::panicking() {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+}
+
+/// A port that is free now, outside the range from which the system takes those of outgoing
+/// connections: such a connection could otherwise take it before the node does.
+pub(crate) fn free_port() -> u16 {
+    loop {
+        let turn = COUNTER.fetch_add(1, Ordering::Relaxed) + u64::from(std::process::id()) * 997;
+        let port = 20_000 + (turn % 12_000) as u16;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
+
+/// A preset on free ports.
+pub(crate) fn deployment(preset: &str, overrides: &[&str]) -> Deployment {
+    let mut deployment = Deployment::preset(preset, &PresetOptions::default()).unwrap();
+    for node in &mut deployment.nodes {
+        node.address = format!("127.0.0.1:{}", free_port());
+        if let Some(gateway) = &mut node.gateway {
+            *gateway = format!("127.0.0.1:{}", free_port());
+        }
+    }
+    deployment.with_overrides(overrides).unwrap()
+}
+
+pub(crate) struct Cluster {
+    pub(crate) directory: Directory,
+    pub(crate) deployment: Deployment,
+    up: Child,
+    stdout: Receiver<String>,
+}
+
+impl Cluster {
+    /// Starts a preset and waits until it is ready.
+    pub(crate) fn start(preset: &str, overrides: &[&str], flags: &[&str]) -> Cluster {
+        let directory = Directory::new();
+        let deployment = deployment(preset, overrides);
+        let file = directory.path("given.toml");
+        fs::write(&file, deployment.to_toml()).unwrap();
+        let mut arguments = vec![file.to_str().unwrap()];
+        arguments.extend(flags);
+        let (up, stdout) = spawn(&directory, &arguments);
+        let cluster = Cluster { directory, deployment, up, stdout };
+        cluster.wait_until_ready();
+        cluster
+    }
+
+    /// Starts `ionian up` once more in the same directory.
+    pub(crate) fn start_again(&mut self, flags: &[&str]) {
+        (self.up, self.stdout) = spawn(&self.directory, flags);
+        self.wait_until_ready();
+    }
+
+    fn wait_until_ready(&self) {
+        let ready = self.stdout.recv_timeout(LIMIT).unwrap_or_else(|_| panic!("not ready: {}", self.stderr()));
+        let gateways: Vec<_> = self.deployment.nodes.iter().filter_map(|node| node.gateway.clone()).collect();
+        assert_eq!(ready, format!("ready {}", gateways.join(" ")));
+    }
+
+    pub(crate) fn data(&self) -> String {
+        self.directory.path("data").to_str().unwrap().to_owned()
+    }
+
+    pub(crate) fn stderr(&self) -> String {
+        fs::read_to_string(self.directory.path("stderr")).unwrap()
+    }
+
+    /// The gateway ports, node by node.
+    pub(crate) fn gateways(&self) -> Vec<u16> {
+        let gateways = self.deployment.nodes.iter().filter_map(|node| node.gateway.as_ref());
+        gateways.map(|text| text.rsplit_once(':').unwrap().1.parse().unwrap()).collect()
+    }
+
+    pub(crate) fn client(&self, gateway: usize) -> Client {
+        Client::connect(self.gateways()[gateway])
+    }
+
+    /// The process of the node, unless it is down.
+    pub(crate) fn pid(&self, node: usize) -> Option<Pid> {
+        let name = &self.deployment.nodes[node].name;
+        let text = fs::read_to_string(self.directory.path(&format!("data/run/{name}.pid"))).ok()?;
+        text.trim().parse().ok().map(Pid::from_raw)
+    }
+
+    pub(crate) fn pids(&self) -> Vec<Pid> {
+        (0..self.deployment.nodes.len()).filter_map(|node| self.pid(node)).collect()
+    }
+
+    pub(crate) fn signal(&self, node: usize, signal: Signal) {
+        kill(self.pid(node).expect("the node runs"), signal).unwrap();
+    }
+
+    pub(crate) fn status(&self) -> Value {
+        let output = run(&["status", "--json", "--data", &self.data()]);
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output.stderr)))
+    }
+
+    /// The place of the node whose leader leads, by the highest round.
+    pub(crate) fn leader(&self) -> usize {
+        eventually("somebody leads", || {
+            let status = self.status();
+            let nodes = status["nodes"].as_array().unwrap().clone();
+            let leading = nodes.iter().enumerate().flat_map(|(place, node)| {
+                let roles = node["status"]["roles"].as_array().cloned().unwrap_or_default();
+                let figures = roles.into_iter().map(|role| role["figures"].clone());
+                figures.filter(|f| f["leading"] == 1).map(move |f| (f["round"].as_u64(), place)).collect::<Vec<_>>()
+            });
+            leading.max().map(|(_, place)| place)
+        })
+    }
+
+    /// Waits until every node is up, remembers, and has executed as much as the others.
+    pub(crate) fn wait_until_whole(&self) {
+        self.wait_until_back(0);
+    }
+
+    /// The same while clients write: replicas are asked one after the other and never quite agree.
+    pub(crate) fn wait_until_whole_under_load(&self) {
+        self.wait_until_back(100_000);
+    }
+
+    fn wait_until_back(&self, lag: u64) {
+        eventually("all nodes are back and have caught up", || {
+            let status = self.status();
+            let nodes = status["nodes"].as_array().unwrap().clone();
+            let mut executed = Vec::new();
+            for node in &nodes {
+                for role in node["status"]["roles"].as_array()? {
+                    let figures = &role["figures"];
+                    if figures["amnesiac"] == 1 || figures["session_open"] == 0 {
+                        return None;
+                    }
+                    if role["role"] == "replica" {
+                        executed.push(figures["executed"].as_u64()?);
+                    }
+                }
+            }
+            let furthest = executed.iter().max().copied().unwrap_or(0);
+            executed.iter().all(|executed| furthest - executed <= lag).then_some(())
+        });
+    }
+
+    pub(crate) fn up_pid(&self) -> Pid {
+        Pid::from_raw(self.up.id() as i32)
+    }
+
+    pub(crate) fn wait_for_up(&mut self) -> ExitStatus {
+        let up = &mut self.up;
+        eventually("`ionian up` ends", || up.try_wait().unwrap())
+    }
+
+    /// Stops in order and makes sure that nothing is left.
+    pub(crate) fn stop(&mut self, signal: Signal) {
+        let pids = self.pids();
+        kill(self.up_pid(), signal).unwrap();
+        let status = self.wait_for_up();
+        assert_eq!(status.code(), Some(0), "{}", self.stderr());
+        assert!(pids.iter().all(|pid| !is_alive(*pid)), "a process is left");
+        assert!(self.pids().is_empty(), "a pid file is left");
+        assert!(!self.stderr().contains("and is killed"), "{}", self.stderr());
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        let pids = self.pids();
+        let _ = self.up.kill();
+        let _ = self.up.wait();
+        for pid in pids {
+            let _ = kill(pid, Signal::SIGKILL);
+        }
+    }
+}
+
+/// Whether there is a process of this id that has not ended.
+pub(crate) fn is_alive(pid: Pid) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+}
+
+fn spawn(directory: &Directory, flags: &[&str]) -> (Child, Receiver<String>) {
+    let stderr = fs::File::create(directory.path("stderr")).unwrap();
+    let mut up = ionian()
+        .arg("up")
+        .args(flags)
+        .args(["--data", directory.path("data").to_str().unwrap()])
+        .stdout(Stdio::piped())
+        .stderr(stderr)
+        .spawn()
+        .unwrap();
+    let (line, lines) = mpsc::channel();
+    let stdout = BufReader::new(up.stdout.take().unwrap());
+    std::thread::spawn(move || stdout.lines().map_while(Result::ok).try_for_each(|text| line.send(text)));
+    (up, lines)
+}

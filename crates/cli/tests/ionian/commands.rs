@@ -1,0 +1,124 @@
+//! The commands that start nothing, and those that ask a cluster.
+
+use crate::cluster::{Cluster, Directory, run, text};
+use std::fs;
+
+fn fails(arguments: &[&str], code: i32, says: &str) {
+    let output = run(arguments);
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {error}");
+    assert!(error.contains(says), "{arguments:?}: {error}");
+}
+
+fn works(arguments: &[&str]) -> String {
+    let output = run(arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+#[test]
+fn config_init_writes_what_config_check_accepts() {
+    let directory = Directory::new();
+    let file = directory.path("ionian.toml");
+    let path = file.to_str().unwrap();
+    for line in works(&["config", "presets"]).lines() {
+        let preset = line.split_whitespace().next().unwrap();
+        works(&["config", "init", "--preset", preset, "--force", path]);
+        let summary = works(&["config", "check", path]);
+        assert!(summary.contains("clients connect to 127.0.0.1:7379"), "{summary}");
+    }
+    works(&["config", "init", "--preset", "compartmentalized", "--force", path]);
+    let summary = works(&["config", "check", path]);
+    assert!(summary.contains("4 acceptors in a 2x2 grid: a row reads (2 acceptors), a column writes (2)"), "{summary}");
+    assert!(summary.contains("10 proxy_leader  on proxy-leader-0 proxy-leader-1"), "{summary}");
+
+    fails(&["config", "init", path], 1, "--force");
+    assert_eq!(works(&["config", "init", "-"]), works(&["config", "init", "--preset", "colocated", "-"]));
+    fails(&["config", "init", "--preset", "none", "-"], 1, "there are colocated");
+}
+
+#[test]
+fn config_check_explains_what_is_wrong() {
+    let directory = Directory::new();
+    let file = directory.path("wrong.toml");
+    let path = file.to_str().unwrap();
+    let good = works(&["config", "init", "-"]);
+    let grid = "quorums = \"grid 1x3\"";
+    for (from, to, says) in [
+        ("f = 1", "f = 2", "wrong.toml: this is no deployment of multipaxos: 3 acceptors in majorities tolerate f=1"),
+        (
+            "quorums = \"majority\"",
+            grid,
+            "a 1x3 grid tolerates f=0, not f=1: rows and columns must be at least f+1 = 2",
+        ),
+        ("machine = \"kv\"", "machine = \"queue\"", "machine = \"queue\": must be \"kv\""),
+        ("\"replica\"", "\"replika\"", "\"replika\": must be roles of multipaxos"),
+        ("f = 1", "g = 1", "unknown key g"),
+        ("[options]", "[options]\nbatch_commands = 0", "options.batch_commands = 0"),
+    ] {
+        fs::write(&file, good.replace(from, to)).unwrap();
+        let output = run(&["config", "check", path]);
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{to}: {error}");
+        assert!(error.contains(says), "{to}: {error}");
+    }
+    fails(&["config", "check", "/nowhere.toml"], 1, "cannot be read");
+    fails(&["node", "n7", "--config", path, "--data", "/nowhere"], 1, "");
+}
+
+#[test]
+fn bad_usage_has_an_exit_code_of_its_own() {
+    for arguments in [&["frobnicate"][..], &["up", "--durability", "paper"], &["sim", "--seeds", "5..5"], &["exec"]] {
+        fails(arguments, 2, "--help");
+    }
+    assert!(works(&["--version"]).starts_with("ionian "));
+    assert!(works(&["up", "--help"]).contains("Examples:"));
+    fails(&["status", "--data", "/nowhere"], 1, "holds no deployment");
+    fails(&["exec", "--at", "127.0.0.1:1", "GET", "k"], 1, "no gateway can be reached");
+}
+
+#[test]
+fn exec_and_status_ask_a_cluster() {
+    let cluster = Cluster::start("unreplicated", &[], &[]);
+    let data = cluster.data();
+    let exec = |words: &[&str]| run(&[&["exec", "--data", &data], words].concat());
+    assert_eq!(text(&exec(&["SET", "k", "a\nb"]).stdout), "OK\n");
+    assert_eq!(text(&exec(&["GET", "k"]).stdout), "a\nb\n");
+    assert_eq!(text(&exec(&["--consistency", "eventual", "STRLEN", "k"]).stdout), "3\n");
+    assert_eq!(text(&exec(&["MGET", "k", "none"]).stdout), "a\nb\n\n");
+    let refused = exec(&["INCR", "k"]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(text(&refused.stdout).starts_with("ERR value is not an integer"), "{refused:?}");
+    let shown = works(&["status", "--data", &data]);
+    assert!(shown.contains("1 of 1 nodes are up") && shown.contains("server 0  server-0"), "{shown}");
+    let status = cluster.status();
+    assert_eq!(status["nodes"][0]["status"]["protocol"], "unreplicated");
+    assert_eq!(status["nodes"][0]["up"], true);
+}
+
+#[test]
+fn sim_runs_seeds_and_catches_canaries() {
+    let directory = Directory::new();
+    let printed = works(&["sim", "--seeds", "0..6"]);
+    assert!(printed.contains("multipaxos: 6 runs in") && printed.contains("0 failed"), "{printed}");
+    works(&["sim", "--protocol", "unreplicated", "--seeds", "0..6", "--durability", "memory"]);
+    works(&["sim", "--preset", "batched", "--seeds", "0..3", "--reads", "sequential", "--operations", "20"]);
+
+    let trace = directory.path("trace");
+    let caught = works(&["sim", "--canary", "s8", "--trace", trace.to_str().unwrap()]);
+    assert!(caught.contains("canary s8 was caught by seed"), "{caught}");
+    assert!(fs::metadata(&trace).unwrap().len() > 1000);
+    let replay = caught.lines().find_map(|line| line.trim().strip_prefix("replay: ionian ")).unwrap();
+    let again: Vec<String> =
+        replay.split(' ').map(|word| word.replace("seed-", directory.path("seed-").to_str().unwrap())).collect();
+    works(&again.iter().map(String::as_str).collect::<Vec<_>>());
+    // The same seed is the same run, byte for byte.
+    let replayed = fs::read(again.last().unwrap()).unwrap();
+    assert!(replayed == fs::read(&trace).unwrap());
+
+    // With a disk every acceptor comes back, and a proxy leader that never asks another quorum gets away.
+    fails(&["sim", "--canary", "l8", "--seeds", "0..5"], 1, "NOT caught");
+    works(&["sim", "--canary", "s7"]);
+    fails(&["sim", "--canary", "none"], 1, "there is no canary");
+    fails(&["sim", "--protocol", "unreplicated", "--preset", "batched"], 1, "the deployment runs multipaxos");
+}

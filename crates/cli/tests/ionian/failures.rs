@@ -1,0 +1,127 @@
+//! Nodes that die, and nodes that stand still, under clients.
+
+use crate::cluster::{Cluster, eventually};
+use crate::resp::{Client, Reply};
+use nix::sys::signal::Signal;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Writes `PREFIX0`, `PREFIX1`, ... one after the other until it is stopped.
+struct Writer {
+    acknowledged: Arc<AtomicU64>,
+    stop: Arc<AtomicBool>,
+    /// Gives the keys of all writes that were acknowledged.
+    thread: JoinHandle<Vec<String>>,
+}
+
+impl Writer {
+    fn start(port: u16, prefix: &'static str) -> Writer {
+        let acknowledged = Arc::new(AtomicU64::new(0));
+        let stop = Arc::new(AtomicBool::new(false));
+        let (count, stopped) = (acknowledged.clone(), stop.clone());
+        let thread = std::thread::spawn(move || {
+            let mut keys = Vec::new();
+            let mut client = Client::connect(port);
+            for number in 0.. {
+                if stopped.load(Ordering::Relaxed) {
+                    break;
+                }
+                let key = format!("{prefix}{number}");
+                match client.call(&["SET", &key, &key]).expect("the gateway lives") {
+                    Reply::Status(_) => {
+                        keys.push(key);
+                        count.fetch_add(1, Ordering::Relaxed);
+                    }
+                    Reply::Error(error) => assert!(error.starts_with("TRYAGAIN"), "{error}"),
+                    other => panic!("{other:?}"),
+                }
+            }
+            keys
+        });
+        Writer { acknowledged, stop, thread }
+    }
+
+    /// Waits for `more` acknowledged writes.
+    fn go_on(&self, more: u64) {
+        let goal = self.acknowledged.load(Ordering::Relaxed) + more;
+        eventually("writes are acknowledged", || (self.acknowledged.load(Ordering::Relaxed) >= goal).then_some(()));
+    }
+
+    fn finish(self) -> Vec<String> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap()
+    }
+}
+
+#[test]
+fn acknowledged_writes_outlive_one_node_after_another() {
+    let cluster = Cluster::start("colocated", &[], &[]);
+    let mut keys = Vec::new();
+    // The leader's node, then, when that one is back, whichever leads then, and at last a follower's.
+    for (prefix, kills_leader) in [("a", true), ("b", true), ("c", false)] {
+        let leader = cluster.leader();
+        let victim = if kills_leader { leader } else { (leader + 1) % 3 };
+        let writer = Writer::start(cluster.gateways()[(victim + 1) % 3], prefix);
+        writer.go_on(50);
+        let before = cluster.pid(victim);
+        cluster.signal(victim, Signal::SIGKILL);
+        writer.go_on(50);
+        eventually("the node is started again", || cluster.pid(victim).filter(|pid| Some(*pid) != before));
+        cluster.wait_until_whole_under_load();
+        writer.go_on(50);
+        keys.extend(writer.finish());
+        cluster.wait_until_whole();
+        assert!(cluster.stderr().contains("was killed by signal 9 (SIGKILL); started again in"));
+        // Through the node that was gone.
+        let mut client = cluster.client(victim);
+        for key in &keys {
+            assert_eq!(client.get(key).as_ref(), Some(key));
+        }
+    }
+}
+
+#[test]
+fn without_a_majority_clients_are_told_within_bounded_time() {
+    let cluster = Cluster::start("colocated", &["options.patience_ms=1500"], &["--no-restart"]);
+    cluster.client(0).set("k", "v");
+    cluster.signal(1, Signal::SIGKILL);
+    cluster.signal(2, Signal::SIGKILL);
+    let mut client = cluster.client(0);
+    for command in [&["SET", "k", "w"][..], &["GET", "k"]] {
+        let begun = Instant::now();
+        let reply = client.call(command).unwrap();
+        assert!(matches!(&reply, Reply::Error(error) if error.starts_with("TRYAGAIN")), "{command:?}: {reply:?}");
+        assert!(begun.elapsed() < Duration::from_secs(10), "{command:?}: {:?}", begun.elapsed());
+    }
+    // What is not promised to be fresh is served all the same.
+    client.call(&["IONIAN", "CONSISTENCY", "EVENTUAL"]).unwrap();
+    assert_eq!(client.get("k"), Some("v".into()));
+}
+
+#[test]
+fn service_resumes_when_a_majority_moves_again() {
+    let cluster = Cluster::start("colocated", &["options.patience_ms=1500"], &[]);
+    cluster.client(0).set("k", "v");
+    let leader = cluster.leader();
+    let (asleep, other) = ((leader + 1) % 3, (leader + 2) % 3);
+    // The leader and another stand still; then the other one alone moves again.
+    cluster.signal(leader, Signal::SIGSTOP);
+    cluster.signal(asleep, Signal::SIGSTOP);
+    let mut client = cluster.client(other);
+    assert!(matches!(client.call(&["SET", "k", "w"]).unwrap(), Reply::Error(_)));
+    cluster.signal(asleep, Signal::SIGCONT);
+    eventually("writes are taken again", || {
+        matches!(client.call(&["SET", "k", "x"]).unwrap(), Reply::Status(_)).then_some(())
+    });
+    // The leader that was must find out that it is none.
+    cluster.signal(leader, Signal::SIGCONT);
+    let mut late = cluster.client(leader);
+    let seen = eventually("the late one serves", || match late.call(&["GET", "k"]).unwrap() {
+        Reply::Bulk(value) => value,
+        _ => None,
+    });
+    assert_eq!(seen, "x");
+    cluster.wait_until_whole();
+}

@@ -1,0 +1,7 @@
+//! The binary as its users meet it: real processes on loopback ports.
+
+mod cluster;
+mod commands;
+mod failures;
+mod resp;
+mod up;

@@ -1,0 +1,163 @@
+//! Starting and stopping whole clusters.
+
+use crate::cluster::{Cluster, deployment, eventually, ionian, is_alive, run, text};
+use crate::resp::Reply;
+use ionian_deployment::PRESETS;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::net::TcpListener;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+#[test]
+fn every_preset_serves_clients_and_stops_in_order() {
+    for (preset, _) in PRESETS {
+        let mut cluster = Cluster::start(preset, &[], &[]);
+        let last = cluster.gateways().len() - 1;
+        let (mut one, mut other) = (cluster.client(0), cluster.client(last));
+        one.set("k", "v");
+        assert_eq!(other.get("k"), Some("v".into()), "{preset}");
+        assert_eq!(other.call(&["INCR", "n"]).unwrap(), Reply::Integer(1));
+        assert_eq!(one.call(&["INCR", "n"]).unwrap(), Reply::Integer(2));
+        let status = cluster.status();
+        assert_eq!(status["nodes_up"], cluster.deployment.nodes.len(), "{preset}");
+        cluster.stop(Signal::SIGTERM);
+    }
+}
+
+#[test]
+fn a_directory_is_used_by_one_and_used_again_as_it_is() {
+    let mut cluster = Cluster::start("colocated", &[], &[]);
+    cluster.client(0).set("k", "v");
+    let data = cluster.data();
+
+    // By one at a time.
+    let second = run(&["up", "--data", &data]);
+    assert_eq!(second.status.code(), Some(1));
+    let error = text(&second.stderr);
+    assert!(error.contains("another `ionian up` runs in") && error.contains(&cluster.up_pid().to_string()), "{error}");
+    assert_eq!(cluster.client(1).get("k"), Some("v".into()));
+
+    // Again without being told anything: the same deployment, and a new cluster. Ctrl-C as a terminal
+    // sends it.
+    cluster.stop(Signal::SIGINT);
+    cluster.start_again(&[]);
+    assert!(cluster.stderr().contains("a new and empty cluster"), "{}", cluster.stderr());
+    assert_eq!(cluster.client(2).get("k"), None);
+    cluster.client(2).set("k", "w");
+
+    // Killed outright, it leaves no node behind, and its successor waits for them.
+    let pids = cluster.pids();
+    assert_eq!(pids.len(), 3);
+    kill(cluster.up_pid(), Signal::SIGKILL).unwrap();
+    cluster.wait_for_up();
+    cluster.start_again(&["--set", "options.batch_commands=100"]);
+    assert!(pids.iter().all(|pid| !is_alive(*pid)));
+    let said = cluster.stderr();
+    assert!(said.contains("options.batch_commands was 256, is to be 100"), "{said}");
+    cluster.stop(Signal::SIGTERM);
+
+    // For another deployment it is not used.
+    for (flags, difference) in [
+        (["--preset", "baseline"], "node.n0.roles was"),
+        (["--preset", "unreplicated"], "protocol was multipaxos, is to be unreplicated"),
+        (["--set", "options.heartbeat_ms=50"], "options.heartbeat_ms was 100, is to be 50"),
+        (["--durability", "disk"], "durability was memory, is to be disk"),
+    ] {
+        let refused = ionian().arg("up").args(flags).args(["--data", &data]).output().unwrap();
+        let error = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(1));
+        assert!(error.contains("holds another deployment") && error.contains(difference), "{error}");
+    }
+}
+
+#[test]
+fn a_port_in_use_is_named() {
+    let deployment = deployment("colocated", &[]);
+    for text_of in [&deployment.nodes[1].address, deployment.nodes[2].gateway.as_ref().unwrap()] {
+        let directory = crate::cluster::Directory::new();
+        let file = directory.path("given.toml");
+        std::fs::write(&file, deployment.to_toml()).unwrap();
+        let _taken = TcpListener::bind(text_of).unwrap();
+        let data = directory.path("data");
+        let refused = run(&["up", file.to_str().unwrap(), "--data", data.to_str().unwrap()]);
+        assert_eq!(refused.status.code(), Some(1));
+        let error = text(&refused.stderr);
+        let port = text_of.rsplit_once(':').unwrap().1;
+        assert!(error.contains(&format!("port {port} is in use")), "{error}");
+    }
+}
+
+#[test]
+fn a_node_that_ends_is_only_reported_when_told_so() {
+    let mut cluster = Cluster::start("colocated", &[], &["--no-restart"]);
+    let pid = cluster.pid(1).unwrap();
+    cluster.signal(1, Signal::SIGKILL);
+    let said = eventually("the end is reported", || Some(cluster.stderr()).filter(|text| text.contains("node n1")));
+    assert!(said.contains("node n1 was killed by signal 9 (SIGKILL)\n"), "{said}");
+    assert!(!is_alive(pid) && cluster.pid(1).is_none());
+    let shown = run(&["status", "--data", &cluster.data()]);
+    assert_eq!(shown.status.code(), Some(1));
+    let shown = text(&shown.stdout);
+    assert!(shown.contains("2 of 3 nodes are up") && shown.contains("! node n1 is down"), "{shown}");
+    // The others go on.
+    cluster.client(0).set("k", "v");
+    // It can be started by hand, and is let in again.
+    let config = cluster.directory.path("data/deployment.toml");
+    let flags = ["node", "n1", "--data", &cluster.data(), "--config", config.to_str().unwrap()];
+    let mut by_hand = ionian().args(flags).stderr(Stdio::null()).spawn().unwrap();
+    cluster.wait_until_whole();
+    assert_eq!(cluster.client(1).get("k"), Some("v".into()));
+    kill(Pid::from_raw(by_hand.id() as i32), Signal::SIGTERM).unwrap();
+    assert_eq!(by_hand.wait().unwrap().code(), Some(0));
+    // With the last one the command has nothing left to do.
+    cluster.signal(0, Signal::SIGKILL);
+    cluster.signal(2, Signal::SIGKILL);
+    assert_eq!(cluster.wait_for_up().code(), Some(1));
+    assert!(cluster.stderr().contains("no node is left"), "{}", cluster.stderr());
+}
+
+#[test]
+fn a_node_that_refuses_to_run_is_tried_again_ever_more_slowly() {
+    let mut cluster = Cluster::start("colocated", &[], &[]);
+    std::fs::write(cluster.directory.path("data/nodes/n2/vital"), "nothing that a node wrote").unwrap();
+    cluster.signal(2, Signal::SIGKILL);
+    let said =
+        eventually("three attempts", || Some(cluster.stderr()).filter(|text| text.contains("started again in 0.8 s")));
+    assert!(said.contains("node n2 was killed by signal 9 (SIGKILL); started again in 0.1 s"), "{said}");
+    let refusal = "node n2 has ended with exit code 1: ionian: ";
+    assert!(said.contains(refusal) && said.contains("vital is not a file of this node"), "{said}");
+    cluster.client(0).set("k", "v");
+    cluster.stop(Signal::SIGTERM);
+}
+
+#[test]
+fn a_cluster_that_cannot_start_says_why_and_gives_up() {
+    let directory = crate::cluster::Directory::new();
+    let deployment = deployment("colocated", &["durability=disk"]);
+    let (file, data) = (directory.path("given.toml"), directory.path("data"));
+    std::fs::write(&file, deployment.to_toml()).unwrap();
+    std::fs::create_dir_all(directory.path("data/nodes/n1")).unwrap();
+    std::fs::write(directory.path("data/nodes/n1/vital"), "nothing that a node wrote").unwrap();
+    let refused = run(&["up", file.to_str().unwrap(), "--data", data.to_str().unwrap()]);
+    assert_eq!(refused.status.code(), Some(1));
+    let error = text(&refused.stderr);
+    assert!(error.contains("does not start: has ended with exit code 1: ionian: "), "{error}");
+    assert!(!error.contains("started again"), "{error}");
+    // Even what lies there of a node that could not start is somebody's data.
+    assert!(directory.path("data/nodes/n1/vital").exists());
+}
+
+#[test]
+fn a_second_signal_does_not_wait_for_a_node_that_stands_still() {
+    let mut cluster = Cluster::start("colocated", &[], &[]);
+    cluster.signal(0, Signal::SIGSTOP);
+    let pids = cluster.pids();
+    let begun = Instant::now();
+    kill(cluster.up_pid(), Signal::SIGINT).unwrap();
+    eventually("the first is heard", || cluster.stderr().contains("Ctrl-C again").then_some(()));
+    kill(cluster.up_pid(), Signal::SIGINT).unwrap();
+    assert_eq!(cluster.wait_for_up().code(), Some(0));
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    assert!(pids.iter().all(|pid| !is_alive(*pid)));
+}
