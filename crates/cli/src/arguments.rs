@@ -26,21 +26,15 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Start every node of a deployment on this machine, and keep them running
     Up(Up),
-    /// Run one node in the foreground, as a service manager would
     Node(Node),
-    /// Write and check deployment files
     Config(Config),
-    /// Show every node and role: up or down, leader, how far, how far behind
     Status(Status),
-    /// Send one command to the cluster and print the reply
     Exec(Exec),
-    /// Try a protocol in the simulator, under faults
     Sim(Sim),
 }
 
-/// Starts every node of a deployment as a process of its own on this machine, and keeps them running.
+/// Start every node of a deployment on this machine, each as a process, and keep them running
 ///
 /// Prints one line that begins with `ready` and holds the client addresses as soon as clients are served.
 /// A node that ends is started again after a short delay. Ctrl-C stops all of them in order, a second
@@ -90,9 +84,9 @@ pub(crate) enum Durability {
     Memory,
 }
 
-/// Runs one node in the foreground until SIGTERM or SIGINT.
+/// Run one node in the foreground, as a service manager would
 ///
-/// Every node of a cluster is started with the same deployment file. Exits with code 1 and one line that
+/// It runs until SIGTERM or SIGINT. Every node of a cluster is started with the same deployment file. Exits with code 1 and one line that
 /// says why when the node cannot run.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  ionian node n0 --config /etc/ionian.toml --data /var/lib/ionian")]
@@ -113,7 +107,7 @@ pub(crate) struct Node {
     pub(crate) supervised: bool,
 }
 
-/// Writes and checks deployment files.
+/// Write and check deployment files
 #[derive(Debug, Args)]
 #[command(arg_required_else_help = true)]
 pub(crate) struct Config {
@@ -158,7 +152,7 @@ pub(crate) enum ConfigCommand {
     Presets,
 }
 
-/// Asks every node for its status and shows it.
+/// Show every node and role: up or down, leader, how far, how far behind
 ///
 /// Exits with code 0 when every node is up, with 1 when some are not.
 #[derive(Debug, Args)]
@@ -181,7 +175,7 @@ pub(crate) struct Whereabouts {
     pub(crate) config: Option<PathBuf>,
 }
 
-/// Sends one command to the cluster and prints the reply as redis-cli does.
+/// Send one command to the cluster and print the reply as redis-cli does
 ///
 /// Exits with code 1 when the reply is an error.
 #[derive(Debug, Args)]
@@ -214,8 +208,10 @@ pub(crate) enum Level {
     Eventual,
 }
 
-/// Runs a protocol in the deterministic simulator: messages are lost, repeated and delayed, nodes pause,
-/// part and crash, and clients' histories are checked for linearizability.
+/// Try a protocol in the deterministic simulator, under faults
+///
+/// Messages are lost, repeated and delayed, nodes pause, part and crash, and clients' histories are checked
+/// for linearizability.
 ///
 /// Each seed is one run, and the same seed gives the same run. A failing seed is printed with the command
 /// that replays it.
