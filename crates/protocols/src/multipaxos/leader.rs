@@ -138,6 +138,8 @@ pub struct Leader {
     state: State,
     timer: ElectionTimer,
     heartbeat_at: Instant,
+    /// Whether it is the one to lead a new cluster. One that has lived before holds back.
+    founder: bool,
     window: Window,
     progress: Progress,
     repairs: Repairs,
@@ -174,6 +176,7 @@ impl Leader {
             window: Window::new(config.clone(), birth, random.any()),
             timer: ElectionTimer::new(config.options().election_timeout, random),
             heartbeat_at: Instant::ZERO,
+            founder: birth.address.index == 0 && !birth.amnesiac,
             progress: Progress::new(config.replicas().len(), config.f()),
             repairs: Repairs::new(config.clone()),
             admission: Admission::default(),
@@ -494,14 +497,14 @@ impl Role for Leader {
 
     fn recover(&mut self, record: Record) {
         self.round = self.round.max(record.round);
+        self.founder = false;
     }
 
     fn on_start(&mut self, now: Instant, _: &mut Out<'_, Self>) {
         self.window.start(now);
         self.timer.restart(now);
-        if self.id == LeaderId(0) {
-            // A new cluster should not wait for a timeout to have its first leader. In an old one the
-            // acceptors will testify that there is a leader already.
+        if self.founder {
+            // A new cluster should not wait for a timeout to have its first leader.
             self.timer.hasten(now, Duration::ZERO);
         }
     }
