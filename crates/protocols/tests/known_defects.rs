@@ -1,0 +1,243 @@
+//! Mistakes of published implementations that one role alone can make, each a test by its name. Those
+//! that take a whole cluster are in the simulator's tests.
+
+use bytes::Bytes;
+use ionian_kernel::batch::{Batch, BatchBuilder, Command, SessionId, Value};
+use ionian_kernel::id::*;
+use ionian_kernel::layout::{Address, Layout, NodeId};
+use ionian_kernel::machine::{NotARead, RestoreError, StateMachine};
+use ionian_kernel::protocol::{Birth, Protocol};
+use ionian_kernel::role::{Out, Outbox, Role};
+use ionian_kernel::time::{Instant, Timestamp};
+use ionian_protocols::multipaxos::acceptor::Acceptor;
+use ionian_protocols::multipaxos::leader::Leader;
+use ionian_protocols::multipaxos::message::{Proposer, Vote, Votes};
+use ionian_protocols::multipaxos::read_batcher::ReadBatcher;
+use ionian_protocols::multipaxos::replica::Replica;
+use ionian_protocols::multipaxos::{Envelope, MultiPaxos, acceptor, kind, leader, proxy_leader, read_batcher, replica};
+
+type Config = <MultiPaxos as Protocol>::Config;
+
+struct Nothing;
+
+impl StateMachine for Nothing {
+    fn apply(&mut self, _: Timestamp, _: &[u8], _: &mut Vec<u8>) {}
+    fn read(&self, _: Timestamp, _: &[u8], _: &mut Vec<u8>) -> Result<(), NotARead> {
+        Ok(())
+    }
+    fn snapshot(&self, _: &mut Vec<u8>) {}
+    fn restore(&mut self, _: &[u8]) -> Result<(), RestoreError> {
+        Ok(())
+    }
+}
+
+/// Three acceptors, two of each other role, each on a node of its own.
+fn config() -> Config {
+    let mut next = (0..).map(NodeId);
+    let instances = [1, 0, 2, 2, 2, 3, 2, 0].map(|count| next.by_ref().take(count).collect()).to_vec();
+    MultiPaxos::configure(Layout { f: 1, instances, ..Layout::default() }).expect("a deployment")
+}
+
+/// One role with its outbox.
+struct Stage<R: Role<Send = Envelope>> {
+    role: R,
+    outbox: Outbox<Envelope>,
+    now: Instant,
+}
+
+impl<R: Role<Send = Envelope>> Stage<R> {
+    fn new(kind: u8, make: impl FnOnce(Config, &Birth<'_>) -> R) -> Self {
+        let machine = || Box::new(Nothing) as Box<dyn StateMachine>;
+        let address = Address { kind, index: 0 };
+        let birth =
+            Birth { address, node: NodeId(99), seed: 7, amnesiac: false, keeps_records: true, machine: &machine };
+        let mut stage = Stage { role: make(config(), &birth), outbox: Outbox::new(true), now: Instant(1_000_000) };
+        stage.call(|role, now, out| role.on_start(now, out));
+        stage
+    }
+
+    fn call(&mut self, call: impl FnOnce(&mut R, Instant, &mut Out<'_, R>)) -> Vec<Envelope> {
+        call(&mut self.role, self.now, &mut Out::new(&mut self.outbox));
+        self.role.on_burst_end(self.now, &mut Out::new(&mut self.outbox));
+        self.role.invariants();
+        self.outbox.take_sends()
+    }
+
+    fn tell(&mut self, message: R::In) -> Vec<Envelope> {
+        self.call(|role, now, out| role.on_message(now, message, out))
+    }
+
+    /// Lets time pass to the next timer.
+    fn timer(&mut self) -> Vec<Envelope> {
+        self.now = self.now.max(self.role.next_timer().expect("a timer is set"));
+        self.call(|role, now, out| role.on_timer(now, out))
+    }
+
+    fn figure(&self, wanted: &str) -> u64 {
+        let mut found = None;
+        self.role.status(&mut |name, value| found = if name == wanted { Some(value) } else { found });
+        found.expect("a figure of that name")
+    }
+}
+
+fn batch(payload: &'static [u8]) -> Batch {
+    let (client, session, payload) = (ClientId(0), SessionId(1), Bytes::from_static(payload));
+    let mut builder = BatchBuilder::default();
+    builder.push(&Command { client, session, number: 0, floor: 0, payload });
+    builder.take()
+}
+
+fn propose(payload: &'static [u8]) -> leader::In {
+    leader::In::Propose { proposer: Proposer::Client { id: ClientId(0) }, near: Set::EMPTY, batch: batch(payload) }
+}
+
+fn votes(start: u64, votes: Vec<(Slot, Vote)>, watermark: u64) -> Votes {
+    Votes { start: Slot(start), next: Slot::MAX, votes, forgotten: Slot::ZERO, watermark: Slot(watermark) }
+}
+
+/// What a leader hands to proxy leaders: slots and payloads.
+fn proposals(sent: &[Envelope]) -> Vec<(Slot, Vec<Bytes>)> {
+    let mut proposals = Vec::new();
+    for envelope in sent {
+        if let Envelope::ToProxyLeaders(_, proxy_leader::In::Phase2a { slot, value, .. }) = envelope {
+            proposals.push((*slot, value.batch.commands().map(|command| command.payload).collect()));
+        }
+    }
+    proposals
+}
+
+fn phase1as(sent: &[Envelope]) -> Vec<(Round, Slot, Slot)> {
+    let mut asked = Vec::new();
+    for envelope in sent {
+        if let Envelope::ToAcceptors(_, acceptor::In::Phase1a { round, start, end, .. }) = envelope {
+            asked.push((*round, *start, *end));
+        }
+    }
+    asked
+}
+
+/// A leader in phase 1, and its round.
+fn in_phase1() -> (Stage<Leader>, Round) {
+    let mut leader = Stage::new(kind::Leader, Leader::new);
+    leader.timer();
+    let mut sent = Vec::new();
+    for from in [AcceptorId(0), AcceptorId(1)] {
+        sent = leader.tell(leader::In::PreVoteReply { from, gone: true, promise: Round(0) });
+    }
+    let round = phase1as(&sent)[0].0;
+    (leader, round)
+}
+
+/// A leader that leads a log whose first `watermark` slots were voted for.
+fn leading(watermark: u64, voted: &[(Slot, Vote)]) -> (Stage<Leader>, Round, Vec<Envelope>) {
+    let (mut leader, round) = in_phase1();
+    let mut sent = Vec::new();
+    for from in [AcceptorId(0), AcceptorId(1)] {
+        sent = leader.tell(leader::In::Phase1b { from, round, votes: votes(0, voted.to_vec(), watermark) });
+    }
+    assert_eq!(leader.figure("leading"), 1);
+    (leader, round, sent)
+}
+
+fn vote(round: u64, payload: &'static [u8]) -> Vote {
+    Vote { round: Round(round), value: Value { stamp: Timestamp(1), batch: batch(payload) } }
+}
+
+#[test]
+fn l2_a_slot_below_the_leaders_window_is_mended() {
+    let (mut leader, round, _) = leading(3, &[(Slot(1), vote(0, b"kept"))]);
+    leader.tell(leader::In::Executed { from: ReplicaId(0), executed: Slot(3), kept: Slot(0), round });
+    assert_eq!(leader.figure("window"), 0, "the leader has forgotten the slot");
+    let asked = phase1as(&leader.tell(leader::In::Recover { slots: vec![Slot(1)] }));
+    assert_eq!(asked[0], (round, Slot(1), Slot(2)), "one slot, in the same round");
+    leader.tell(leader::In::Phase1b { from: AcceptorId(2), round, votes: votes(1, vec![], 3) });
+    let known = votes(1, vec![(Slot(1), vote(0, b"kept"))], 3);
+    let sent = leader.tell(leader::In::Phase1b { from: AcceptorId(0), round, votes: known });
+    assert_eq!(proposals(&sent), [(Slot(1), vec![Bytes::from_static(b"kept")])]);
+    assert_eq!(leader.role.round(), round, "a hole causes no leader change");
+}
+
+#[test]
+fn l3_a_request_for_recovery_in_phase_1_restarts_nothing_and_drops_nothing() {
+    let (mut leader, round) = in_phase1();
+    leader.tell(propose(b"waits"));
+    let sent = leader.tell(leader::In::Recover { slots: vec![Slot(0), Slot(1)] });
+    assert!(sent.is_empty() && leader.role.round() == round, "{sent:?}");
+    leader.tell(leader::In::Phase1b { from: AcceptorId(0), round, votes: votes(0, vec![], 0) });
+    let sent = leader.tell(leader::In::Phase1b { from: AcceptorId(1), round, votes: votes(0, vec![], 0) });
+    assert_eq!(proposals(&sent), [(Slot(0), vec![Bytes::from_static(b"waits")])]);
+}
+
+#[test]
+fn l4_a_rejected_leader_waits_its_turn() {
+    let (mut leader, round) = in_phase1();
+    let higher = Round(round.0 + 1);
+    let sent = leader.tell(leader::In::Nack { round: higher });
+    assert!(phase1as(&sent).is_empty(), "it does not jump above");
+    let wait = leader.role.next_timer().expect("it stands again").since(leader.now);
+    let timeout = config().options().election_timeout;
+    assert!(wait >= timeout, "after {wait:?} only");
+    // And before that it asks whether the winner is gone.
+    let sent = leader.timer();
+    assert!(phase1as(&sent).is_empty() && !sent.is_empty(), "{sent:?}");
+}
+
+#[test]
+fn s2_the_leader_continues_above_all_votes_and_fills_holes_with_noops() {
+    let (mut leader, _, sent) = leading(3, &[(Slot(1), vote(0, b"found"))]);
+    let found = vec![Bytes::from_static(b"found")];
+    assert_eq!(proposals(&sent), [(Slot(0), vec![]), (Slot(1), found), (Slot(2), vec![])]);
+    assert_eq!(proposals(&leader.tell(propose(b"new"))), [(Slot(3), vec![Bytes::from_static(b"new")])]);
+}
+
+#[test]
+fn l10_a_deposed_leader_sends_queued_work_back() {
+    let (mut leader, round) = in_phase1();
+    leader.tell(propose(b"queued"));
+    let sent = leader.tell(leader::In::Heartbeat { round: Round(round.0 + 1) });
+    assert!(matches!(sent[..], [Envelope::ToClients(..)]), "{sent:?}");
+    assert_eq!(leader.figure("queued"), 0);
+}
+
+#[test]
+fn l7_a_lost_answer_stalls_no_read_batch() {
+    let mut batcher = Stage::new(kind::ReadBatcher, ReadBatcher::new);
+    let asked = |sent: &[Envelope]| -> AcceptorSet {
+        let asked = sent.iter().filter_map(|envelope| match envelope {
+            Envelope::ToAcceptors(to, acceptor::In::PreRead { .. }) => Some(*to),
+            _ => None,
+        });
+        asked.fold(Set::EMPTY, Set::or)
+    };
+    let first = asked(&batcher.tell(read_batcher::In::Reads { reads: batch(b"?") }));
+    assert_eq!(first.len(), 2, "thrifty at first");
+    assert_eq!(asked(&batcher.timer()), Set::first(3), "then all that have not answered");
+}
+
+#[test]
+fn b4_a_read_at_a_huge_slot_costs_nothing() {
+    let mut replica = Stage::new(kind::Replica, Replica::new);
+    replica.tell(replica::In::Read { reads: batch(b"?"), executed: Slot::MAX });
+    assert_eq!(replica.figure("deferred_reads"), 1);
+    assert!(replica.figure("known_log_end") <= 1 << 16);
+    // It asks for what it believes to miss, a bounded piece at a time.
+    for envelope in (0..4).flat_map(|_| replica.timer()) {
+        if let Envelope::ToLeaders(_, leader::In::Recover { slots }) = envelope {
+            assert!(slots.len() <= 32);
+        }
+    }
+    // And forgets the read when nobody can be waiting for it any more.
+    for _ in 0..200 {
+        replica.timer();
+    }
+    assert_eq!(replica.figure("deferred_reads"), 0);
+}
+
+#[test]
+fn b4_a_vote_in_a_huge_slot_costs_nothing() {
+    let mut acceptor = Stage::new(kind::Acceptor, Acceptor::new);
+    let value = Value::default();
+    let phase2a = acceptor::In::Phase2a { from: ProxyLeaderId(0), slot: Slot::MAX, round: Round(1), value };
+    assert!(acceptor.tell(phase2a).is_empty());
+    assert_eq!((acceptor.figure("votes"), acceptor.figure("refused")), (0, 1));
+}

@@ -1,0 +1,244 @@
+//! Every message of every protocol survives the wire, and no bytes of a stranger do harm.
+
+use bytes::Bytes;
+use ionian_kernel::batch::{Answer, Answers, AnswersByClient, Batch, BatchBuilder, Command, Outcome, SessionId, Value};
+use ionian_kernel::client::{Operation, ReadLevel, Request};
+use ionian_kernel::id::*;
+use ionian_kernel::random::Random;
+use ionian_kernel::time::Timestamp;
+use ionian_kernel::wire::{Wire, decode_all, encode_all};
+use ionian_protocols::multipaxos::message::{Proposer, ReaderId, Vote, Votes};
+use ionian_protocols::multipaxos::{
+    self, acceptor, batcher, client, leader, proxy_leader, read_batcher, replica, unbatcher,
+};
+use ionian_protocols::unreplicated;
+use proptest::prelude::*;
+
+/// Draws the parts of messages.
+struct Draw(Random);
+
+impl Draw {
+    fn number(&mut self) -> u64 {
+        // Small numbers and the largest are where mistakes live.
+        match self.0.below(4) {
+            0 => self.0.below(3),
+            1 => u64::MAX - self.0.below(3),
+            _ => self.0.any(),
+        }
+    }
+    fn slot(&mut self) -> Slot {
+        Slot(self.number())
+    }
+    fn round(&mut self) -> Round {
+        Round(self.number())
+    }
+    fn id<I: Id>(&mut self) -> I {
+        I::at(self.0.below(MAX_INSTANCES as u64) as u8)
+    }
+    fn bytes(&mut self) -> Bytes {
+        let length = self.0.below(20);
+        (0..length).map(|_| self.0.any() as u8).collect()
+    }
+    fn flag(&mut self) -> bool {
+        self.0.once_in(2)
+    }
+    fn command(&mut self) -> Command {
+        let (session, payload) = (SessionId(self.number()), self.bytes());
+        Command { client: self.id(), session, number: self.number(), floor: self.number(), payload }
+    }
+    fn batch(&mut self) -> Batch {
+        let mut builder = BatchBuilder::default();
+        (0..self.0.below(4)).for_each(|_| builder.push(&self.command()));
+        builder.take()
+    }
+    fn value(&mut self) -> Value {
+        Value { stamp: Timestamp(self.number()), batch: self.batch() }
+    }
+    fn answers(&mut self) -> Answers {
+        let mut answers = AnswersByClient::default();
+        for _ in 0..self.0.below(4) {
+            let outcome = match self.0.below(4) {
+                0 => Outcome::Done(self.bytes()),
+                1 => Outcome::Opened(SessionId(self.number())),
+                2 => Outcome::NoSession,
+                _ => Outcome::NotARead,
+            };
+            answers.push(&Answer { client: self.id(), session: SessionId(1), number: self.number(), outcome });
+        }
+        answers.take_all(self.0.any() as u8, self.slot())
+    }
+    fn many<T>(&mut self, mut one: impl FnMut(&mut Self) -> T) -> Vec<T> {
+        (0..self.0.below(4)).map(|_| one(self)).collect()
+    }
+    fn request(&mut self) -> Request {
+        let operation = match self.0.below(4) {
+            0 => Operation::Write,
+            1 => Operation::Read(ReadLevel::Linearizable),
+            2 => Operation::Read(ReadLevel::Sequential),
+            _ => Operation::Read(ReadLevel::Eventual),
+        };
+        Request { token: self.number(), operation, payload: self.bytes() }
+    }
+    fn proposer(&mut self) -> Proposer {
+        match self.0.below(3) {
+            0 => Proposer::Client { id: self.id() },
+            1 => Proposer::Batcher { id: self.id(), number: self.number() },
+            _ => Proposer::Nobody {},
+        }
+    }
+    fn reader(&mut self) -> ReaderId {
+        match self.flag() {
+            true => ReaderId::Client { id: self.id() },
+            false => ReaderId::ReadBatcher { id: self.id() },
+        }
+    }
+    fn votes(&mut self) -> Votes {
+        let votes = self.many(|draw| (draw.slot(), Vote { round: draw.round(), value: draw.value() }));
+        Votes { start: self.slot(), next: self.slot(), votes, forgotten: self.slot(), watermark: self.slot() }
+    }
+}
+
+/// One message of each kind.
+fn multipaxos_messages(seed: u64) -> Vec<multipaxos::Message> {
+    use multipaxos::Message::{Acceptor, Batcher, Client, Leader, ProxyLeader, ReadBatcher, Replica, Unbatcher};
+    let mut d = Draw(Random::new(seed));
+    let d = &mut d;
+    vec![
+        Client(client::In::Submit { request: d.request() }),
+        Client(client::In::Answers { answers: d.answers() }),
+        Client(client::In::PreReadAck { from: d.id(), inquiry: d.number(), watermark: d.slot() }),
+        Client(client::In::NewLeader { round: d.round() }),
+        Client(client::In::NotLeader { round: d.round() }),
+        Batcher(batcher::In::Commands { commands: d.batch() }),
+        Batcher(batcher::In::BatchesChosen { numbers: d.many(Draw::number) }),
+        Batcher(batcher::In::NewLeader { round: d.round() }),
+        Batcher(batcher::In::NotLeader { round: d.round() }),
+        ReadBatcher(read_batcher::In::Reads { reads: d.batch() }),
+        ReadBatcher(read_batcher::In::PreReadAck { from: d.id(), inquiry: d.number(), watermark: d.slot() }),
+        ReadBatcher(read_batcher::In::ReplicaAlive { from: d.id() }),
+        Leader(leader::In::Propose { proposer: d.proposer(), near: Set::from_bits(d.number()), batch: d.batch() }),
+        Leader(leader::In::Executed { from: d.id(), executed: d.slot(), kept: d.slot(), round: d.round() }),
+        Leader(leader::In::ProxyAlive { from: d.id() }),
+        Leader(leader::In::Phase1b { from: d.id(), round: d.round(), votes: d.votes() }),
+        Leader(leader::In::Nack { round: d.round() }),
+        Leader(leader::In::Heartbeat { round: d.round() }),
+        Leader(leader::In::PreVoteReply { from: d.id(), gone: d.flag(), promise: d.round() }),
+        Leader(leader::In::Recover { slots: d.many(Draw::slot) }),
+        Leader(leader::In::AdvanceClock { deadline: Timestamp(d.number()) }),
+        Leader(leader::In::Rejoin { from: d.id(), nonce: d.number(), promise: d.round() }),
+        ProxyLeader(proxy_leader::In::Phase2a {
+            slot: d.slot(),
+            round: d.round(),
+            value: d.value(),
+            proposer: d.proposer(),
+            replier: d.id(),
+        }),
+        ProxyLeader(proxy_leader::In::Phase2b { from: d.id(), slot: d.slot(), round: d.round() }),
+        ProxyLeader(proxy_leader::In::Nack { round: d.round() }),
+        ProxyLeader(proxy_leader::In::Forgotten { below: d.slot() }),
+        Acceptor(acceptor::In::Phase1a { from: d.id(), round: d.round(), start: d.slot(), end: d.slot() }),
+        Acceptor(acceptor::In::Phase2a { from: d.id(), slot: d.slot(), round: d.round(), value: d.value() }),
+        Acceptor(acceptor::In::PreRead { from: d.reader(), inquiry: d.number() }),
+        Acceptor(acceptor::In::Heartbeat { round: d.round(), kept: d.slot() }),
+        Acceptor(acceptor::In::PreVote { from: d.id() }),
+        Acceptor(acceptor::In::Admit { nonce: d.number(), round: d.round(), frontier: d.slot() }),
+        Replica(replica::In::Chosen { slot: d.slot(), value: d.value(), replier: d.id() }),
+        Replica(replica::In::Read { reads: d.batch(), executed: d.slot() }),
+        Replica(replica::In::Heartbeat { round: d.round(), executed: d.slot() }),
+        Replica(replica::In::Fetch { from: d.id(), start: d.slot(), end: d.slot() }),
+        Replica(replica::In::Fetched { slots: d.many(|draw| (draw.slot(), draw.value())) }),
+        Replica(replica::In::FetchSnapshot { from: d.id(), executed: d.slot(), offset: d.number() }),
+        Replica(replica::In::SnapshotChunk {
+            from: d.id(),
+            executed: d.slot(),
+            offset: d.number(),
+            total: d.number(),
+            bytes: d.bytes(),
+        }),
+        Replica(replica::In::UnbatcherAlive { from: d.id() }),
+        Unbatcher(unbatcher::In::Results { answers: d.answers() }),
+    ]
+}
+
+fn unreplicated_messages(seed: u64) -> Vec<unreplicated::Message> {
+    use unreplicated::Message::{Batcher, Client, Server, Unbatcher};
+    let mut d = Draw(Random::new(seed));
+    let d = &mut d;
+    vec![
+        Client(unreplicated::client::In::Submit { request: d.request() }),
+        Client(unreplicated::client::In::Answers { answers: d.answers() }),
+        Batcher(unreplicated::batcher::In::Commands { commands: d.batch() }),
+        Batcher(unreplicated::batcher::In::BatchesDone { numbers: d.many(Draw::number) }),
+        Server(unreplicated::server::In::Execute { from: Some((d.id(), d.number())), batch: d.batch() }),
+        Server(unreplicated::server::In::Execute { from: None, batch: d.batch() }),
+        Server(unreplicated::server::In::Read { reads: d.batch() }),
+        Unbatcher(unreplicated::unbatcher::In::Results { answers: d.answers() }),
+    ]
+}
+
+/// The message comes back the same, which its text shows: messages have no equality of their own.
+fn survives<M: Wire + std::fmt::Debug>(message: &M) {
+    let bytes = Bytes::from(encode_all(message));
+    let back: M = decode_all(&bytes).expect("what was encoded decodes");
+    assert_eq!(format!("{back:?}"), format!("{message:?}"));
+    for length in 0..bytes.len() {
+        decode_all::<M>(&bytes.slice(..length)).expect_err("a message cut short is an error");
+    }
+}
+
+/// Damaged bytes are an error, or a message that encodes as those very bytes: nothing is read past.
+fn harmless<M: Wire>(bytes: Vec<u8>) {
+    let bytes = Bytes::from(bytes);
+    if let Ok(message) = decode_all::<M>(&bytes) {
+        assert_eq!(encode_all(&message), bytes);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn every_message_survives_the_wire(seed: u64) {
+        multipaxos_messages(seed).iter().for_each(survives);
+        unreplicated_messages(seed).iter().for_each(survives);
+    }
+
+    /// b1: an empty or unknown message is an error, and nothing more.
+    #[test]
+    fn b1_garbage_is_harmless(bytes: Vec<u8>) {
+        harmless::<multipaxos::Message>(bytes.clone());
+        harmless::<unreplicated::Message>(bytes.clone());
+        harmless::<acceptor::Record>(bytes.clone());
+        harmless::<leader::Record>(bytes.clone());
+        harmless::<unreplicated::server::Record>(bytes);
+    }
+
+    #[test]
+    fn b1_damaged_messages_are_harmless(seed: u64, at: prop::sample::Index, damage: u8) {
+        for message in multipaxos_messages(seed) {
+            let mut bytes = encode_all(&message);
+            let at = at.index(bytes.len());
+            bytes[at] ^= damage;
+            harmless::<multipaxos::Message>(bytes);
+        }
+    }
+
+    /// What is inside a batch is a stranger's too: it is looked at by replicas only, and all of them
+    /// must read the same.
+    #[test]
+    fn b2_damaged_batches_are_read_alike_and_end(seed: u64, at: prop::sample::Index, damage: u8) {
+        let mut bytes = encode_all(&Draw(Random::new(seed)).batch());
+        let at = at.index(bytes.len());
+        bytes[at] ^= damage;
+        if let Ok(batch) = decode_all::<Batch>(&Bytes::from(bytes)) {
+            let read: Vec<Command> = batch.commands().collect();
+            assert_eq!(read, batch.commands().collect::<Vec<_>>());
+        }
+    }
+}
+
+#[test]
+fn b1_an_empty_message_is_an_error() {
+    assert!(decode_all::<multipaxos::Message>(&Bytes::new()).is_err());
+    assert!(decode_all::<unreplicated::Message>(&Bytes::new()).is_err());
+}
