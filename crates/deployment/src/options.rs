@@ -73,6 +73,8 @@ settings! {
         "slots a leader may run ahead of what a replica has executed";
     "retained_slots" count retained_slots, 1..=1 << 20, true,
         "executed slots a replica keeps for peers that missed them";
+    "snapshot_slots" count snapshot_slots, 1..=1 << 24, false,
+        "a replica of a deployment with disks stores a snapshot after so many slots";
     "heartbeat_ms" ms heartbeat, 1..=60_000, true,
         "how often a leader says that it lives";
     "election_timeout_ms" ms election_timeout, 2..=600_000, true,
@@ -211,13 +213,14 @@ mod tests {
             batches_in_flight: _,
             window_slots: _,
             retained_slots: _,
+            snapshot_slots: _,
             heartbeat: _,
             election_timeout: _,
             resend_after: _,
             session_expiry: _,
             lane: ionian_kernel::client::LaneLimits { in_flight: _, payload_bytes: _, patience: _, retry_after: _ },
         } = options;
-        assert_eq!(SETTINGS.len(), 14);
+        assert_eq!(SETTINGS.len(), 15);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The state machine together with its sessions: what a replica executes the log on.
 
 use crate::batch::{Answer, AnswersByClient, Batch, Command, Outcome, SessionId, Value};
-use crate::machine::{NotARead, RestoreError, StateMachine};
+use crate::machine::{Frozen, NotARead, RestoreError, StateMachine};
 use crate::session::{Sessions, Standing};
 use crate::time::Timestamp;
 use crate::wire::{Reader, Wire};
@@ -88,13 +88,24 @@ impl Executor {
         }
     }
 
-    /// A picture of machine, sessions and time, the same bytes on every replica in this state.
+    /// A snapshot of machine, sessions and time, the same bytes on every replica in this state.
     pub fn snapshot(&self) -> Bytes {
+        let mut out = self.head();
+        self.machine.snapshot(&mut out);
+        Bytes::from(out)
+    }
+
+    /// A picture of the state that can be written out while commands go on.
+    pub fn freeze(&self) -> Box<dyn Frozen> {
+        Box::new(Picture { head: Some(self.head()), machine: self.machine.freeze() })
+    }
+
+    /// What comes before the machine's state in a snapshot.
+    fn head(&self) -> Vec<u8> {
         let mut out = Vec::new();
         self.now.encode(&mut out);
         self.sessions.snapshot(&mut out);
-        self.machine.snapshot(&mut out);
-        Bytes::from(out)
+        out
     }
 
     /// Replaces everything by a snapshot's.
@@ -110,6 +121,24 @@ impl Executor {
         self.machine.restore(reader.take(rest).expect("the rest"))?;
         (self.now, self.sessions) = (now, sessions);
         Ok(())
+    }
+}
+
+/// The picture of an executor: sessions are small and copied, the machine shares what it can.
+struct Picture {
+    head: Option<Vec<u8>>,
+    machine: Box<dyn Frozen>,
+}
+
+impl Frozen for Picture {
+    fn write_some(&mut self, out: &mut Vec<u8>) -> bool {
+        match self.head.take() {
+            Some(mut head) => {
+                out.append(&mut head);
+                true
+            }
+            None => self.machine.write_some(out),
+        }
     }
 }
 
@@ -198,6 +227,9 @@ mod tests {
         let mut two = executor();
         two.restore(&one.snapshot()).unwrap();
         assert_eq!(two.snapshot(), one.snapshot());
+        let (mut frozen, mut pieces) = (one.freeze(), Vec::new());
+        while frozen.write_some(&mut pieces) {}
+        assert_eq!(pieces, one.snapshot());
         // The duplicate is known to the restored replica as well.
         assert_eq!(outcomes(&mut two, &value(&[(1, 0, b"a")])), [Outcome::Done(Bytes::from_static(b"a"))]);
         assert!(two.restore(&Bytes::from_static(b"short")).is_err());

@@ -86,6 +86,8 @@ pub struct Options {
     pub window_slots: usize,
     /// How many executed slots a replica keeps for peers that missed them.
     pub retained_slots: usize,
+    /// A replica of a deployment with disks stores a snapshot after so many slots.
+    pub snapshot_slots: usize,
     /// How often a leader says that it lives.
     pub heartbeat: Duration,
     /// A leader not heard of for this long, up to twice as long, is suspected.
@@ -107,6 +109,7 @@ impl Default for Options {
             batches_in_flight: 4,
             window_slots: 8192,
             retained_slots: 8192,
+            snapshot_slots: 1 << 16,
             heartbeat: Duration::from_millis(100),
             election_timeout: Duration::from_millis(400),
             resend_after: Duration::from_millis(40),

@@ -1,6 +1,7 @@
 //! The replicated service: what a user of the library implements.
 
 use crate::time::Timestamp;
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -25,6 +26,16 @@ pub trait StateMachine: Send {
     /// Appends a picture of the whole state to `out`, the same bytes on every replica in that state.
     fn snapshot(&self, out: &mut Vec<u8>);
 
+    /// A picture of the present state that can be written out piece by piece while commands go on: the
+    /// pieces together are what [`snapshot`](StateMachine::snapshot) would have appended now. The default
+    /// takes the whole snapshot at once; a large machine shares its state with the picture instead and
+    /// copies what changes, so that taking it stalls nobody.
+    fn freeze(&self) -> Box<dyn Frozen> {
+        let mut whole = Vec::new();
+        self.snapshot(&mut whole);
+        Box::new(Whole(Some(whole)))
+    }
+
     /// Replaces the whole state by that of `snapshot`.
     ///
     /// # Errors
@@ -43,6 +54,29 @@ pub trait StateMachine: Send {
     fn next_deadline(&self, now: Timestamp) -> Option<Timestamp> {
         let _ = now;
         None
+    }
+}
+
+/// A picture of a state machine's state, independent of what the machine does later. It may be written
+/// on another thread.
+pub trait Frozen: Send {
+    /// Appends the next piece, of a size that does not stall its writer (tens of kilobytes up to a
+    /// megabyte); false when nothing is left and nothing was appended.
+    fn write_some(&mut self, out: &mut Vec<u8>) -> bool;
+}
+
+/// A picture that was taken in one piece.
+pub(crate) struct Whole(pub(crate) Option<Vec<u8>>);
+
+impl Frozen for Whole {
+    fn write_some(&mut self, out: &mut Vec<u8>) -> bool {
+        match self.0.take() {
+            Some(mut whole) => {
+                out.append(&mut whole);
+                true
+            }
+            None => false,
+        }
     }
 }
 

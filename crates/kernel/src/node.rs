@@ -4,13 +4,16 @@
 use crate::client::{Reply, Request};
 use crate::id::{ClientId, MAX_INSTANCES};
 use crate::layout::Address;
+use crate::machine::{Frozen, RestoreError};
 use crate::protocol::{Instance, Message, Protocol, Routed};
-use crate::role::{Lsn, Outbox};
+use crate::role::{Lsn, Outbox, RecordEnd};
 use crate::time::{Instant, earliest};
 use crate::wire::{Reader, WireError};
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
+use bytes::Bytes;
 
 /// What lies outside a node.
 pub trait World<P: Protocol> {
@@ -24,6 +27,10 @@ pub trait World<P: Protocol> {
 
     /// The position up to which everything is on disk.
     fn durable(&self) -> Lsn;
+
+    /// Begins to store a snapshot of a role, in place of its last one. When it would be found again
+    /// after a crash, [`Node::on_snapshot`] is to be called. Only nodes that keep records are asked.
+    fn store_snapshot(&mut self, from: Address, stamp: u64, frozen: Box<dyn Frozen>);
 
     /// Hands a reply to the application of `lane`.
     fn reply(&mut self, lane: ClientId, reply: Reply);
@@ -51,6 +58,18 @@ struct Hosted<P: Protocol> {
     told: Lsn,
     /// Whether it was called since the last end of a burst.
     touched: bool,
+    /// Its records with keys that it may still need, in the order of the log.
+    keyed: VecDeque<(Lsn, u64)>,
+    /// It needs no records with keys below this one.
+    released: u64,
+}
+
+impl<P: Protocol> Hosted<P> {
+    fn release(&mut self) {
+        while self.keyed.front().is_some_and(|(_, key)| *key < self.released) {
+            self.keyed.pop_front();
+        }
+    }
 }
 
 impl<P: Protocol> Node<P> {
@@ -75,7 +94,15 @@ impl<P: Protocol> Node<P> {
         assert!(place.is_none(), "{address:?} is hosted twice");
         *place = Some(self.hosted.len() as u16);
         self.local[address.kind as usize] |= 1 << address.index;
-        self.hosted.push(Hosted { address, instance, lsn: Lsn(0), told: Lsn(0), touched: false });
+        self.hosted.push(Hosted {
+            address,
+            instance,
+            lsn: Lsn(0),
+            told: Lsn(0),
+            touched: false,
+            keyed: VecDeque::new(),
+            released: 0,
+        });
     }
 
     fn place(&self, address: Address) -> Option<u16> {
@@ -90,9 +117,37 @@ impl<P: Protocol> Node<P> {
         let missing = WireError::OutOfRange { what: "role instance of this node", value: from.index as u64 };
         let place = self.place(from).ok_or(missing)?;
         let hosted = &mut self.hosted[place as usize];
-        hosted.instance.recover(record)?;
+        let key = hosted.instance.recover(record)?;
+        hosted.keyed.extend(key.map(|key| (lsn, key)));
         (hosted.lsn, hosted.told) = (lsn, lsn);
         Ok(())
+    }
+
+    /// Gives an instance back the snapshot that it stored last before a crash. Before any record.
+    ///
+    /// # Errors
+    /// Says what is wrong with the bytes, or that it does not live here.
+    pub fn restore(&mut self, from: Address, stamp: u64, snapshot: &Bytes) -> Result<(), RestoreError> {
+        let missing = || RestoreError("of a role that does not live here".into());
+        let place = self.place(from).ok_or_else(missing)?;
+        self.hosted[place as usize].instance.restore(stamp, snapshot)
+    }
+
+    /// A snapshot of an instance would be found again after a crash.
+    pub fn on_snapshot(&mut self, from: Address, stamp: u64, world: &mut impl World<P>) {
+        if let Some(place) = self.place(from) {
+            self.call(place as usize, world, |instance, outbox| instance.on_snapshot(stamp, outbox));
+        }
+    }
+
+    /// Has every instance persist again what it needs of its records without keys. When that is on disk,
+    /// everything before the position returned can be forgotten.
+    pub fn checkpoint(&mut self, next: Lsn, world: &mut impl World<P>) -> Lsn {
+        for place in 0..self.hosted.len() {
+            self.call(place, world, |instance, outbox| instance.checkpoint(outbox));
+        }
+        let keyed = self.hosted.iter().filter_map(|hosted| hosted.keyed.front());
+        keyed.map(|(lsn, _)| *lsn).fold(next, Lsn::min)
     }
 
     /// Starts every instance.
@@ -227,12 +282,20 @@ impl<P: Protocol> Node<P> {
         let mut start = 0;
         // Positions of this call's records: `lsns[n]` is the one that fences a send behind n of them.
         let mut lsns = Vec::new();
-        for (end, vital) in self.outbox.record_ends.drain(..) {
+        for RecordEnd { end, vital, key } in self.outbox.record_ends.drain(..) {
             hosted.lsn = world.append(hosted.address, &self.outbox.records[start..end], vital);
+            hosted.keyed.extend(key.map(|key| (hosted.lsn, key)));
             lsns.push(hosted.lsn);
             start = end;
         }
         self.outbox.records.clear();
+        if let Some(released) = self.outbox.release.take() {
+            hosted.released = hosted.released.max(released);
+            hosted.release();
+        }
+        if let Some((stamp, frozen)) = self.outbox.snapshot.take() {
+            world.store_snapshot(hosted.address, stamp, frozen);
+        }
         let durable = world.durable();
         let mut sends = core::mem::take(&mut self.outbox.sends);
         for outgoing in sends.drain(..) {

@@ -5,12 +5,13 @@
 use crate::client::{Reply, Request};
 use crate::id::ClientId;
 use crate::layout::{Address, Layout, LayoutError, NodeId};
-use crate::machine::StateMachine;
+use crate::machine::{RestoreError, StateMachine};
 use crate::role::{Lsn, Outbox};
 use crate::time::Instant;
 use crate::wire::{Reader, Wire, WireError};
 use alloc::boxed::Box;
 use alloc::string::String;
+use bytes::Bytes;
 use core::fmt::Debug;
 
 /// A replication protocol, made of roles.
@@ -126,11 +127,16 @@ pub trait Instance {
 
     /// Takes in one message. One meant for another kind of role is a peer's mistake and ignored.
     fn on_message(&mut self, now: Instant, message: Self::Message, outbox: &mut Outbox<Self::Envelope>);
-    /// See [`Role::recover`](crate::role::Role::recover).
+    /// See [`Role::recover`](crate::role::Role::recover). Returns the record's [key](crate::role::Role::key).
     ///
     /// # Errors
     /// When the bytes are not a record of this role.
-    fn recover(&mut self, record: &mut Reader<'_>) -> Result<(), WireError>;
+    fn recover(&mut self, record: &mut Reader<'_>) -> Result<Option<u64>, WireError>;
+    /// See [`Role::restore`](crate::role::Role::restore).
+    ///
+    /// # Errors
+    /// Says what is wrong with the bytes.
+    fn restore(&mut self, stamp: u64, snapshot: &Bytes) -> Result<(), RestoreError>;
     /// See [`Role::on_start`](crate::role::Role::on_start).
     fn on_start(&mut self, now: Instant, outbox: &mut Outbox<Self::Envelope>);
     /// See [`Role::on_timer`](crate::role::Role::on_timer).
@@ -141,6 +147,10 @@ pub trait Instance {
     fn on_burst_end(&mut self, now: Instant, outbox: &mut Outbox<Self::Envelope>);
     /// See [`Role::on_durable`](crate::role::Role::on_durable).
     fn on_durable(&mut self, lsn: Lsn, outbox: &mut Outbox<Self::Envelope>);
+    /// See [`Role::on_snapshot`](crate::role::Role::on_snapshot).
+    fn on_snapshot(&mut self, stamp: u64, outbox: &mut Outbox<Self::Envelope>);
+    /// See [`Role::checkpoint`](crate::role::Role::checkpoint).
+    fn checkpoint(&self, outbox: &mut Outbox<Self::Envelope>);
     /// See [`Role::invariants`](crate::role::Role::invariants).
     fn invariants(&self);
     /// See [`Role::status`](crate::role::Role::status).
@@ -237,12 +247,13 @@ macro_rules! protocol {
                     _ => {}
                 }
             }
-            fn recover(&mut self, record: &mut $crate::wire::Reader<'_>) -> Result<(), $crate::wire::WireError> {
+            fn recover(&mut self, record: &mut $crate::wire::Reader<'_>) -> Result<Option<u64>, $crate::wire::WireError> {
                 match self {
                     $(Instance::$kind(role) => {
                         let record = $crate::wire::Wire::decode(record)?;
+                        let key = <$module::$role as $crate::role::Role>::key(&record);
                         $crate::role::Role::recover(role, record);
-                        Ok(())
+                        Ok(key)
                     })*
                 }
             }
@@ -269,6 +280,21 @@ macro_rules! protocol {
             fn on_durable(&mut self, lsn: $crate::role::Lsn, outbox: &mut $crate::role::Outbox<Envelope>) {
                 match self {
                     $(Instance::$kind(role) => $crate::role::Role::on_durable(role, lsn, &mut $crate::role::Out::new(outbox)),)*
+                }
+            }
+            fn restore(&mut self, stamp: u64, snapshot: &bytes::Bytes) -> Result<(), $crate::machine::RestoreError> {
+                match self {
+                    $(Instance::$kind(role) => $crate::role::Role::restore(role, stamp, snapshot),)*
+                }
+            }
+            fn on_snapshot(&mut self, stamp: u64, outbox: &mut $crate::role::Outbox<Envelope>) {
+                match self {
+                    $(Instance::$kind(role) => $crate::role::Role::on_snapshot(role, stamp, &mut $crate::role::Out::new(outbox)),)*
+                }
+            }
+            fn checkpoint(&self, outbox: &mut $crate::role::Outbox<Envelope>) {
+                match self {
+                    $(Instance::$kind(role) => $crate::role::Role::checkpoint(role, &mut $crate::role::Out::new(outbox)),)*
                 }
             }
             fn invariants(&self) {

@@ -1,8 +1,11 @@
 //! What a role is, and how it says what it wants done.
 
+use crate::machine::{Frozen, RestoreError};
 use crate::time::Instant;
 use crate::wire::Wire;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
+use bytes::Bytes;
 
 /// A deterministic state machine with a mailbox: the unit that a deployment places on nodes.
 ///
@@ -18,8 +21,25 @@ pub trait Role {
     /// What the role must find again after a crash; [`Never`](crate::wire::Never) for a stateless one.
     type Record: Wire;
 
-    /// Takes in one record written before a crash, oldest first. Sends nothing.
+    /// Takes in one record written before a crash, oldest first. Sends nothing. Records that the role has
+    /// released or superseded may still be among them.
     fn recover(&mut self, record: Self::Record);
+
+    /// Until when a record is kept: until the role [releases](Out::release_below) keys above this one, or
+    /// (`None`) until its next [`checkpoint`](Role::checkpoint).
+    fn key(record: &Self::Record) -> Option<u64> {
+        let _ = record;
+        None
+    }
+
+    /// Takes in the snapshot that it stored last before a crash, before any record.
+    ///
+    /// # Errors
+    /// Says what is wrong with the bytes; the role is then as if it had stored none.
+    fn restore(&mut self, stamp: u64, snapshot: &Bytes) -> Result<(), RestoreError> {
+        let _ = (stamp, snapshot);
+        Err(RestoreError("a role of this kind stores no snapshots".into()))
+    }
 
     /// Called once, after every record has been recovered.
     fn on_start(&mut self, now: Instant, out: &mut Out<'_, Self>) {
@@ -49,6 +69,17 @@ pub trait Role {
         let _ = (lsn, out);
     }
 
+    /// The snapshot that this role stored with this stamp would be found again after a crash.
+    fn on_snapshot(&mut self, stamp: u64, out: &mut Out<'_, Self>) {
+        let _ = (stamp, out);
+    }
+
+    /// Persists again whatever it needs of the records that it persisted without a key: all of those
+    /// are forgotten next.
+    fn checkpoint(&self, out: &mut Out<'_, Self>) {
+        let _ = out;
+    }
+
     /// Asserts what must hold between two calls; run after every input by the simulator.
     fn invariants(&self) {}
 
@@ -67,10 +98,23 @@ pub struct Lsn(pub u64);
 pub struct Outbox<E> {
     pub(crate) sends: Vec<Outgoing<E>>,
     pub(crate) records: Vec<u8>,
-    /// Where each record ends in `records`, and whether it is stored even in memory-only nodes.
-    pub(crate) record_ends: Vec<(usize, bool)>,
+    pub(crate) record_ends: Vec<RecordEnd>,
+    /// Records with keys below this one are not needed any more.
+    pub(crate) release: Option<u64>,
+    /// A snapshot to store, with its stamp.
+    pub(crate) snapshot: Option<(u64, Box<dyn Frozen>)>,
     /// Whether the driver stores ordinary records; if not they are counted and not encoded.
     keeps_records: bool,
+}
+
+/// A record in an outbox.
+pub(crate) struct RecordEnd {
+    /// Where it ends.
+    pub(crate) end: usize,
+    /// Whether it is stored even in memory-only nodes.
+    pub(crate) vital: bool,
+    /// By what its role will release it.
+    pub(crate) key: Option<u64>,
 }
 
 pub(crate) struct Outgoing<E> {
@@ -83,18 +127,20 @@ impl<E> Outbox<E> {
     /// An empty outbox for a driver that stores every record, or (`keeps_records` false) only the
     /// vital ones.
     pub fn new(keeps_records: bool) -> Self {
-        Outbox { sends: Vec::new(), records: Vec::new(), record_ends: Vec::new(), keeps_records }
+        let (sends, records, record_ends) = (Vec::new(), Vec::new(), Vec::new());
+        Outbox { sends, records, record_ends, release: None, snapshot: None, keeps_records }
     }
 
     /// Whether nothing was asked.
     pub fn is_empty(&self) -> bool {
-        self.sends.is_empty() && self.record_ends.is_empty()
+        self.sends.is_empty() && self.record_ends.is_empty() && self.release.is_none() && self.snapshot.is_none()
     }
 
     /// Takes out what was sent, in order: for tests of a single role.
     pub fn take_sends(&mut self) -> Vec<E> {
         self.records.clear();
         self.record_ends.clear();
+        (self.release, self.snapshot) = (None, None);
         self.sends.drain(..).map(|outgoing| outgoing.envelope).collect()
     }
 }
@@ -113,17 +159,36 @@ impl<'a, R: Role + ?Sized> Out<'a, R> {
 
     /// Appends `record` to this role's log.
     pub fn persist(&mut self, record: R::Record) {
-        if self.outbox.keeps_records {
-            record.encode(&mut self.outbox.records);
-            self.outbox.record_ends.push((self.outbox.records.len(), false));
-        }
+        self.append(record, false);
     }
 
     /// As [`persist`](Out::persist), for a record so small, rare and vital that a node writes it to
     /// disk even when its durability is `memory`.
     pub fn persist_vital(&mut self, record: R::Record) {
-        record.encode(&mut self.outbox.records);
-        self.outbox.record_ends.push((self.outbox.records.len(), true));
+        self.append(record, true);
+    }
+
+    fn append(&mut self, record: R::Record, vital: bool) {
+        if self.outbox.keeps_records || vital {
+            let key = R::key(&record);
+            record.encode(&mut self.outbox.records);
+            self.outbox.record_ends.push(RecordEnd { end: self.outbox.records.len(), vital, key });
+        }
+    }
+
+    /// Records with keys below `key` are not needed any more.
+    pub fn release_below(&mut self, key: u64) {
+        if self.outbox.keeps_records {
+            self.outbox.release = self.outbox.release.max(Some(key));
+        }
+    }
+
+    /// Stores a picture of this role's state in place of the one before. It takes its time; when it is
+    /// done [`on_snapshot`](Role::on_snapshot) is called with the stamp. One at a time.
+    pub fn store_snapshot(&mut self, stamp: u64, frozen: Box<dyn Frozen>) {
+        if self.outbox.keeps_records {
+            self.outbox.snapshot = Some((stamp, frozen));
+        }
     }
 
     /// Sends when everything that this role has persisted so far is on disk, and not before.

@@ -8,6 +8,7 @@ use crate::status::LoopStatus;
 use ionian_kernel::client::Reply;
 use ionian_kernel::id::ClientId;
 use ionian_kernel::layout::{Address, Layout, NodeId};
+use ionian_kernel::machine::Frozen;
 use ionian_kernel::node::World;
 use ionian_kernel::protocol::Protocol;
 use ionian_kernel::role::Lsn;
@@ -74,6 +75,10 @@ impl<P: Protocol> World<P> for Outside {
 
     fn durable(&self) -> Lsn {
         self.log.durable()
+    }
+
+    fn store_snapshot(&mut self, from: Address, _: u64, _: Box<dyn Frozen>) {
+        unreachable!("{from:?} stores a snapshot on a node that keeps no records");
     }
 
     fn reply(&mut self, lane: ClientId, reply: Reply) {

@@ -60,6 +60,8 @@ pub(crate) struct Journal {
     /// single server, which may execute first and write to disk afterwards.
     stable: bool,
     streams: BTreeMap<u64, Vec<Executed>>,
+    /// What only copies that are dead had executed, where that may not have been written down.
+    buried: BTreeMap<u64, Vec<Executed>>,
     seen: BTreeSet<u64>,
     copies: Vec<MachineCopy>,
     fault: Option<Fault>,
@@ -94,7 +96,7 @@ pub(crate) fn open(journal: &SharedJournal) -> MutexGuard<'_, Journal> {
 impl Journal {
     pub(crate) fn shared(order: Order, stable: bool) -> SharedJournal {
         let (streams, seen, copies) = (BTreeMap::new(), BTreeSet::new(), Vec::new());
-        Arc::new(Mutex::new(Journal { order, stable, streams, seen, copies, fault: None }))
+        Arc::new(Mutex::new(Journal { order, stable, streams, buried: BTreeMap::new(), seen, copies, fault: None }))
     }
 
     /// The first thing that went wrong, once.
@@ -163,6 +165,7 @@ impl Journal {
 
     fn restored(&mut self, copy: usize, marks: Vec<Mark>) {
         for mark in &marks {
+            self.unbury(mark);
             let entries = self.streams.get(&mark.stream).map_or(&[][..], |entries| &entries[..]);
             let at = (mark.length as usize).checked_sub(1);
             if at.is_some_and(|at| entries.get(at).is_none_or(|entry| entry.chain != mark.chain)) {
@@ -183,8 +186,25 @@ impl Journal {
         for (stream, entries) in &mut self.streams {
             let alive = self.copies.iter().filter(|copy| copy.alive);
             let kept = alive.filter_map(|copy| copy.marks.get(stream)).map(|mark| mark.length).max().unwrap_or(0);
-            for entry in entries.drain((kept as usize).min(entries.len())..) {
+            let kept = (kept as usize).min(entries.len());
+            if kept < entries.len() {
+                self.buried.insert(*stream, entries.clone());
+            }
+            for entry in entries.drain(kept..) {
                 self.seen.remove(&entry.command);
+            }
+        }
+    }
+
+    /// A snapshot shows that what only dead copies executed was written down after all.
+    fn unbury(&mut self, mark: &Mark) {
+        let Some(buried) = self.buried.get(&mark.stream) else { return };
+        let entries = self.streams.entry(mark.stream).or_default();
+        let length = mark.length as usize;
+        if entries.len() < length && buried.get(length - 1).is_some_and(|entry| entry.chain == mark.chain) {
+            for entry in &buried[entries.len()..length] {
+                self.seen.insert(entry.command);
+                entries.push(*entry);
             }
         }
     }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use ionian_kernel::client::Reply;
 use ionian_kernel::id::ClientId;
 use ionian_kernel::layout::{Address, NodeId};
-use ionian_kernel::machine::StateMachine;
+use ionian_kernel::machine::{Frozen, StateMachine};
 use ionian_kernel::node::{Node, World};
 use ionian_kernel::protocol::{Birth, Protocol};
 use ionian_kernel::role::Lsn;
@@ -33,6 +33,11 @@ pub(crate) struct SimNode<P: Protocol> {
     burst_open: bool,
     /// What the roles were last told of the disk.
     told: Lsn,
+    /// Snapshots that are on disk since the roles were last called.
+    stored: Vec<(Address, u64)>,
+    /// A checkpoint under way: when everything up to the first position is on disk, everything before the
+    /// second is forgotten.
+    checkpoint: Option<(Lsn, Lsn)>,
 }
 
 /// What a node's roles asked for in one call.
@@ -42,11 +47,13 @@ pub(crate) struct Effects<M> {
     /// How many records were appended, and their bytes.
     pub(crate) records: u64,
     pub(crate) record_bytes: u64,
+    /// How many snapshots were begun.
+    pub(crate) snapshots: u64,
 }
 
 impl<M> Effects<M> {
     pub(crate) fn new() -> Self {
-        Effects { sends: Vec::new(), replies: Vec::new(), records: 0, record_bytes: 0 }
+        Effects { sends: Vec::new(), replies: Vec::new(), records: 0, record_bytes: 0, snapshots: 0 }
     }
 }
 
@@ -71,6 +78,15 @@ impl<P: Protocol> World<P> for Port<'_, P::Message> {
         self.disk.durable()
     }
 
+    fn store_snapshot(&mut self, from: Address, stamp: u64, mut frozen: Box<dyn Frozen>) {
+        let mut snapshot = Vec::new();
+        while frozen.write_some(&mut snapshot) {}
+        self.effects.records += 1;
+        self.effects.record_bytes += snapshot.len() as u64;
+        self.effects.snapshots += 1;
+        self.disk.store_snapshot(from, stamp, Bytes::from(snapshot));
+    }
+
     fn reply(&mut self, lane: ClientId, reply: Reply) {
         self.effects.replies.push((lane, reply));
     }
@@ -84,6 +100,8 @@ pub(crate) struct Burst {
     pub(crate) run: usize,
     /// Whether the burst ends here.
     pub(crate) ends: bool,
+    /// Whether the node begins a checkpoint of its log, if none is under way.
+    pub(crate) checkpoint: bool,
 }
 
 /// What a node is started with.
@@ -111,6 +129,8 @@ impl<P: Protocol> SimNode<P> {
             wake_at: None,
             burst_open: false,
             told: Lsn(0),
+            stored: Vec::new(),
+            checkpoint: None,
         }
     }
 
@@ -144,6 +164,9 @@ impl<P: Protocol> SimNode<P> {
             };
             host.host(*address, P::instantiate(boot.config, birth));
         }
+        for (from, stamp, snapshot) in self.disk.snapshots() {
+            host.restore(from, stamp, snapshot).map_err(|error| format!("{from:?}: {error}"))?;
+        }
         for (from, lsn, record) in self.disk.recovered() {
             let mut reader = Reader::new(record);
             host.recover(from, lsn, &mut reader)
@@ -164,7 +187,14 @@ impl<P: Protocol> SimNode<P> {
         self.paused = false;
         self.burst_open = false;
         self.wake_at = None;
+        self.stored.clear();
+        self.checkpoint = None;
         self.life += 1;
+    }
+
+    /// The sync under way is done; the roles hear of it when they are next called.
+    pub(crate) fn complete_sync(&mut self) {
+        self.stored.extend(self.disk.complete_sync());
     }
 
     /// Lets the roles work.
@@ -176,6 +206,21 @@ impl<P: Protocol> SimNode<P> {
         if durable > self.told {
             self.told = durable;
             host.on_durable(&mut port);
+        }
+        for (from, stamp) in self.stored.drain(..) {
+            host.on_snapshot(from, stamp, &mut port);
+        }
+        match self.checkpoint {
+            Some((written, needed)) if durable >= written => {
+                port.disk.truncate_below(needed);
+                self.checkpoint = None;
+            }
+            None if burst.checkpoint => {
+                let next = port.disk.next();
+                let needed = host.checkpoint(next, &mut port);
+                self.checkpoint = Some((Lsn(port.disk.next().0 - 1), needed));
+            }
+            _ => {}
         }
         for _ in 0..burst.deliver {
             let Some((members, bytes)) = self.arrived.pop_front() else { break };

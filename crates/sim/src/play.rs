@@ -403,7 +403,7 @@ impl<P: Protocol, M: Model> Stage<P, M> {
 
     fn sync(&mut self, node: usize) -> Result<(), String> {
         if self.nodes[node].disk.begin_sync() {
-            self.nodes[node].disk.complete_sync();
+            self.nodes[node].complete_sync();
             let durable = self.nodes[node].disk.durable().0;
             self.note(format!("n{node} synced {durable}"));
         }
@@ -421,11 +421,10 @@ impl<P: Protocol, M: Model> Stage<P, M> {
         if self.nodes[node].host.is_none() {
             return Err(format!("n{node} is down already"));
         }
-        let disk = &mut self.nodes[node].disk;
-        if keeping && disk.begin_sync() {
-            disk.complete_sync();
+        if keeping && self.nodes[node].disk.begin_sync() {
+            self.nodes[node].complete_sync();
         }
-        let torn = disk.crash_hard();
+        let torn = self.nodes[node].disk.crash_hard();
         self.nodes[node].die();
         self.note(format!("n{node} crashes, {torn} records lost"));
         Ok(())
@@ -473,7 +472,7 @@ impl<P: Protocol, M: Model> Stage<P, M> {
 
     /// Lets a node work until it has nothing left to do.
     fn settle(&mut self, node: usize) -> Result<(), String> {
-        let all = Burst { deliver: usize::MAX, run: usize::MAX, ends: true };
+        let all = Burst { deliver: usize::MAX, run: usize::MAX, ends: true, checkpoint: false };
         for _ in 0..MOST_STEPS {
             self.nodes[node].step(self.now, &all, &mut self.effects)?;
             self.carry_out(node);

@@ -132,6 +132,8 @@ counters! {
     records,
     /// Syncs of a disk.
     fsyncs,
+    /// Snapshots that roles began to store.
+    snapshots,
     /// Records that a crash took with it.
     torn_records,
     /// Keys whose history was too long to check.

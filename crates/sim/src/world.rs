@@ -80,6 +80,9 @@ pub(crate) struct Simulation<P: Protocol, M: Model> {
 /// How long the run goes on after the work is done: a straggler may still do harm.
 const GRACE: Micros = 1_500_000;
 
+/// A node begins a checkpoint of its log so often: far more than in life, where logs grow large first.
+const CHECKPOINT_ONCE_IN: u64 = 40;
+
 impl<P: Protocol, M: Model> Simulation<P, M> {
     pub(crate) fn new(
         scenario: &Scenario,
@@ -170,7 +173,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
             Event::Wake(node) => self.wake(node),
             Event::Synced { node, life } => {
                 if self.nodes[node].life == life {
-                    self.nodes[node].disk.complete_sync();
+                    self.nodes[node].complete_sync();
                     let durable = self.nodes[node].disk.durable().0;
                     self.trace.note(self.heap.now(), node, "synced", durable, || format!("up to {durable}"));
                     self.rouse(node, self.now());
@@ -309,6 +312,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
             deliver: self.random.between(1, most) as usize,
             run: self.random.between(1, most * 2) as usize,
             ends: !self.random.chance(self.knobs.burst_goes_on),
+            checkpoint: self.random.once_in(CHECKPOINT_ONCE_IN),
         };
         let stepped = self.nodes[node].step(self.heap.now(), &burst, &mut self.effects);
         stepped.map_err(|what| self.fail(FailureKind::Message, what))?;
@@ -317,6 +321,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
 
     /// Does what the roles of `node` asked for, then looks at what they have become.
     fn carry_out(&mut self, node: usize) -> Step {
+        self.report.snapshots += core::mem::take(&mut self.effects.snapshots);
         if self.effects.records > 0 {
             let (records, bytes) = (self.effects.records, self.effects.record_bytes);
             self.trace

@@ -142,6 +142,11 @@ fn unfenced_votes() {
 }
 
 #[test]
+fn log_truncated_too_far() {
+    catches("truncation", together("three", 1), Durability::Disk, 2000);
+}
+
+#[test]
 fn forgotten_promises() {
     catches("promise", together("three", 1), Durability::Disk, 400);
 }

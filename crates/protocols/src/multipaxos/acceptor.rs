@@ -7,6 +7,7 @@ use super::canary::Canary;
 use super::config::Config;
 use super::message::{ReaderId, Vote, Votes};
 use super::{Envelope, client, leader, proxy_leader, read_batcher};
+use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use ionian_kernel::batch::Value;
@@ -122,10 +123,20 @@ pub struct Acceptor {
     /// The slot after the highest in which it ever voted. Never falls.
     watermark: Slot,
     witness: Witness,
+    /// What was found again, until it starts.
+    recovered: Recovered,
     /// Set while it may not take part, because what an earlier process voted is lost.
     rejoin: Option<Rejoin>,
     cast: u64,
     refused: u64,
+}
+
+/// Records come in the order of the log, in which slots need not be in order, and some are of slots that
+/// were forgotten later.
+#[derive(Default)]
+struct Recovered {
+    votes: BTreeMap<Slot, Vote>,
+    forgotten: Slot,
 }
 
 struct Rejoin {
@@ -144,6 +155,7 @@ impl Acceptor {
             votes: SlotWindow::new(Slot::ZERO, MAX_VOTES),
             watermark: Slot::ZERO,
             witness: Witness::default(),
+            recovered: Recovered::default(),
             rejoin: amnesiac.then_some(Rejoin { nonce, ask_at: Instant::ZERO }),
             cast: 0,
             refused: 0,
@@ -267,6 +279,7 @@ impl Acceptor {
         self.witness.heard(now);
         if kept > self.votes.base() {
             out.persist(Record::Forgot { below: kept });
+            out.release_below(if self.config.has(Canary::TruncatesTooFar) { kept.0 + 1 } else { kept.0 });
             self.forget_below(kept);
         }
     }
@@ -291,6 +304,7 @@ impl Acceptor {
         self.rejoin = None;
         self.promise(round, out);
         out.persist(Record::Forgot { below: frontier });
+        out.release_below(frontier.0);
         self.votes.reset(frontier);
         self.watermark = frontier;
     }
@@ -303,21 +317,40 @@ impl Role for Acceptor {
 
     fn recover(&mut self, record: Record) {
         match record {
-            Record::Promised { round } => self.promise = round,
+            Record::Promised { round } => self.promise = self.promise.max(round),
             Record::Voted { slot, vote } => {
                 self.promise = self.promise.max(vote.round);
-                self.votes.insert(slot, vote);
-                if !self.config.has(Canary::S8WatermarkLost) {
-                    self.watermark = self.watermark.max(slot.next());
-                }
+                self.recovered.votes.insert(slot, vote);
             }
-            Record::Forgot { below } => {
-                self.votes.advance_to(below);
-                if !self.config.has(Canary::S8WatermarkLost) {
-                    self.watermark = self.watermark.max(below);
-                }
-            }
+            Record::Forgot { below } => self.recovered.forgotten = self.recovered.forgotten.max(below),
         }
+    }
+
+    /// A vote is needed until it is forgotten; all else is small and written again at a checkpoint.
+    fn key(record: &Record) -> Option<u64> {
+        match record {
+            Record::Voted { slot, .. } => Some(slot.0),
+            Record::Promised { .. } | Record::Forgot { .. } => None,
+        }
+    }
+
+    fn on_start(&mut self, _: Instant, out: &mut Out<'_, Self>) {
+        let Recovered { votes, forgotten } = core::mem::take(&mut self.recovered);
+        self.votes.reset(forgotten);
+        self.watermark = forgotten;
+        for (slot, vote) in votes.into_iter().filter(|(slot, _)| *slot >= forgotten) {
+            self.votes.insert(slot, vote);
+            self.watermark = slot.next();
+        }
+        if self.config.has(Canary::S8WatermarkLost) {
+            self.watermark = Slot::ZERO;
+        }
+        out.release_below(forgotten.0);
+    }
+
+    fn checkpoint(&self, out: &mut Out<'_, Self>) {
+        out.persist_vital(Record::Promised { round: self.promise });
+        out.persist(Record::Forgot { below: self.votes.base() });
     }
 
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
@@ -348,7 +381,8 @@ impl Role for Acceptor {
     }
 
     fn invariants(&self) {
-        assert!(self.watermark >= self.votes.end() || self.votes.is_empty() || self.config.canary.is_some());
+        let canary = self.config.canary.is_some();
+        assert!(canary || self.votes.is_empty() || self.watermark >= self.votes.end(), "a watermark below a vote");
         assert!(
             self.config.canary.is_some() || self.votes.iter().all(|(_, vote)| vote.round <= self.promise),
             "an acceptor voted in a round above its promise"

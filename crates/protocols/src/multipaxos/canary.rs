@@ -18,6 +18,8 @@ pub enum Canary {
     S8WatermarkLost,
     /// An acceptor answers before its vote is on disk.
     UnfencedVote,
+    /// An acceptor's log is truncated one slot too far.
+    TruncatesTooFar,
     /// An acceptor forgets what it promised and votes in older rounds.
     ForgetsPromise,
     /// The timer that recovers holes fires once and is never armed again.
@@ -42,6 +44,7 @@ impl Canary {
         ("s7", Canary::S7ReadsOnAGrid),
         ("s8", Canary::S8WatermarkLost),
         ("unfenced", Canary::UnfencedVote),
+        ("truncation", Canary::TruncatesTooFar),
         ("promise", Canary::ForgetsPromise),
         ("l1", Canary::L1HoleTimerOnce),
         ("l5", Canary::L5VotedNeverChosen),

@@ -500,6 +500,10 @@ impl Role for Leader {
         self.founder = false;
     }
 
+    fn checkpoint(&self, out: &mut Out<'_, Self>) {
+        out.persist_vital(Record { round: self.round });
+    }
+
     fn on_start(&mut self, now: Instant, _: &mut Out<'_, Self>) {
         self.window.start(now);
         self.timer.restart(now);

@@ -16,6 +16,7 @@ use bytes::Bytes;
 use ionian_kernel::batch::{AnswersByClient, Batch, Value};
 use ionian_kernel::executor::Executor;
 use ionian_kernel::id::*;
+use ionian_kernel::machine::RestoreError;
 use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
@@ -111,6 +112,9 @@ const MAX_AHEAD: usize = 1 << 16;
 /// Executed values kept for peers hold at most this many bytes, beside the limit of their number.
 const RETAINED_BYTES: usize = 64 << 20;
 
+/// A replica stores a snapshot after so many bytes of commands, if not before after so many slots.
+const SNAPSHOT_BYTES: usize = 64 << 20;
+
 /// Batches of reads that wait for slots; one more is dropped, and asked again by its client.
 const MAX_DEFERRED: usize = 1 << 14;
 
@@ -148,10 +152,10 @@ pub struct Replica {
     catch_up: CatchUp,
     offer: Option<Offer>,
     /// Whether this node keeps nothing through a crash. What f+1 replicas have executed then counts as
-    /// kept, for no more than f of them fail. Where acceptors keep their votes on disk a replica must
-    /// not be counted for what a power failure takes from all replicas at once; until replicas write
-    /// snapshots, acceptors there forget nothing.
+    /// kept, for no more than f of them fail. Where acceptors keep their votes on disk, what counts is
+    /// what is in a snapshot: a power failure takes the memory of all replicas at once.
     loses_state: bool,
+    snapshots: Snapshots,
     /// The highest round heard of.
     round: Round,
     reported: Slot,
@@ -162,6 +166,17 @@ pub struct Replica {
     stale: u64,
     reads: u64,
     installed: u64,
+}
+
+/// The snapshots that this replica stores.
+#[derive(Default)]
+struct Snapshots {
+    /// Every slot below this one is in the last one stored.
+    kept: Slot,
+    /// The slot of the one under way.
+    storing: Option<Slot>,
+    /// Bytes of commands executed since the last was begun.
+    bytes: usize,
 }
 
 struct Chosen {
@@ -191,6 +206,7 @@ impl Replica {
             catch_up: CatchUp::new(config.clone(), id, random),
             offer: None,
             loses_state: !birth.keeps_records,
+            snapshots: Snapshots::default(),
             round: Round(0),
             reported: Slot::ZERO,
             report_at: Instant::ZERO,
@@ -241,6 +257,7 @@ impl Replica {
         while let Some(chosen) = self.log.get(self.executed) {
             let answers = (chosen.replier == Some(self.id)).then_some(&mut self.answers);
             self.retained_bytes += chosen.value.batch.byte_len();
+            self.snapshots.bytes += chosen.value.batch.byte_len();
             self.executor.execute(&chosen.value, answers);
             self.executed = self.executed.next();
             self.forget_old();
@@ -459,12 +476,23 @@ impl Replica {
         }
     }
 
+    /// Stores a snapshot when enough was executed since the last.
+    fn store_snapshot_if_due(&mut self, out: &mut Out<'_, Self>) {
+        let since = self.executed.distance(self.snapshots.kept);
+        let due = since >= self.config.options().snapshot_slots as u64 || self.snapshots.bytes >= SNAPSHOT_BYTES;
+        if due && since > 0 && self.snapshots.storing.is_none() && !self.loses_state {
+            self.snapshots.storing = Some(self.executed);
+            self.snapshots.bytes = 0;
+            out.store_snapshot(self.executed.0, self.executor.freeze());
+        }
+    }
+
     // Telling the leaders.
 
     fn report(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         self.reported = self.executed;
         self.report_at = now + REPORT_IDLE;
-        let kept = if self.loses_state { self.executed } else { Slot::ZERO };
+        let kept = if self.loses_state { self.executed } else { self.snapshots.kept };
         let message = leader::In::Executed { from: self.id, executed: self.executed, kept, round: self.round };
         out.send(Envelope::ToLeaders(self.config.leaders(), message));
         if self.alive_at <= now {
@@ -496,6 +524,20 @@ impl Role for Replica {
 
     fn recover(&mut self, record: Never) {
         match record {}
+    }
+
+    fn restore(&mut self, stamp: u64, snapshot: &Bytes) -> Result<(), RestoreError> {
+        self.executor.restore(snapshot)?;
+        self.executed = Slot(stamp);
+        self.wanted = self.executed;
+        self.snapshots.kept = self.executed;
+        self.log.reset(self.executed);
+        Ok(())
+    }
+
+    fn on_snapshot(&mut self, stamp: u64, _: &mut Out<'_, Self>) {
+        self.snapshots.storing = None;
+        self.snapshots.kept = self.snapshots.kept.max(Slot(stamp));
     }
 
     fn on_start(&mut self, now: Instant, out: &mut Out<'_, Self>) {
@@ -542,6 +584,7 @@ impl Role for Replica {
 
     fn on_burst_end(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         self.flush_answers(now, out);
+        self.store_snapshot_if_due(out);
         if self.executed.distance(self.reported) >= REPORT_SLOTS {
             self.report(now, out);
         } else if self.executed > self.reported {
@@ -565,6 +608,7 @@ impl Role for Replica {
         report("reads", self.reads);
         report("deferred_reads", self.deferred_count as u64);
         report("holes_asked", self.catch_up.asked);
+        report("kept", if self.loses_state { self.executed.0 } else { self.snapshots.kept.0 });
         report("snapshots_installed", self.installed);
         report("stale", self.stale);
     }

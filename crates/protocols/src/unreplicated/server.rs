@@ -5,10 +5,12 @@
 use super::{Envelope, batcher, client, kind, unbatcher};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use bytes::Bytes;
 use ionian_kernel::batch::{AnswersByClient, Batch, Value};
 use ionian_kernel::executor::Executor;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::Layout;
+use ionian_kernel::machine::RestoreError;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::role::{Out, Role};
 use ionian_kernel::time::{Instant, Timestamp};
@@ -32,19 +34,26 @@ messages! {
     }
 }
 
-/// What the server must find again: everything that it executed.
+/// What the server must find again: everything that it executed since its last snapshot.
 #[derive(Clone, Debug)]
 pub struct Record {
+    /// How many batches came before.
+    pub slot: Slot,
     /// The commands and the server's time.
     pub value: Value,
 }
 
-wire_struct! { Record { value } }
+wire_struct! { Record { slot, value } }
 
 /// The server.
 pub struct Server {
     executor: Executor,
     executed: Slot,
+    /// Everything below is in the last snapshot stored.
+    kept: Slot,
+    /// Whether a snapshot is under way.
+    storing: bool,
+    snapshot_slots: u64,
     last_stamp: Timestamp,
     answers: AnswersByClient,
     unbatchers: Set<UnbatcherId>,
@@ -58,6 +67,10 @@ impl Server {
         Server {
             executor: Executor::new((birth.machine)(), layout.options.session_expiry),
             executed: Slot::ZERO,
+            kept: Slot::ZERO,
+            // A node that keeps nothing stores none, and never says that one is stored.
+            storing: !birth.keeps_records,
+            snapshot_slots: layout.options.snapshot_slots as u64,
             last_stamp: Timestamp(0),
             answers: AnswersByClient::default(),
             unbatchers: layout.preferred(kind::Unbatcher, birth.node),
@@ -69,9 +82,13 @@ impl Server {
     fn execute(&mut self, now: Instant, batch: Batch, out: &mut Out<'_, Self>) {
         self.last_stamp = self.last_stamp.max(now.timestamp());
         let value = Value { stamp: self.last_stamp, batch };
-        out.persist(Record { value: value.clone() });
+        out.persist(Record { slot: self.executed, value: value.clone() });
         self.executor.execute(&value, Some(&mut self.answers));
         self.executed = self.executed.next();
+        if self.executed.distance(self.kept) >= self.snapshot_slots && !self.storing {
+            self.storing = true;
+            out.store_snapshot(self.executed.0, self.executor.freeze());
+        }
     }
 
     fn flush_answers(&mut self, out: &mut Out<'_, Self>) {
@@ -104,9 +121,28 @@ impl Role for Server {
     type Record = Record;
 
     fn recover(&mut self, record: Record) {
-        self.executor.execute(&record.value, None);
-        self.last_stamp = record.value.stamp;
-        self.executed = self.executed.next();
+        // What is in the snapshot may still be in the log.
+        if record.slot == self.executed {
+            self.executor.execute(&record.value, None);
+            self.last_stamp = record.value.stamp;
+            self.executed = self.executed.next();
+        }
+    }
+
+    fn key(record: &Record) -> Option<u64> {
+        Some(record.slot.0)
+    }
+
+    fn restore(&mut self, stamp: u64, snapshot: &Bytes) -> Result<(), RestoreError> {
+        self.executor.restore(snapshot)?;
+        self.last_stamp = self.executor.now();
+        (self.executed, self.kept) = (Slot(stamp), Slot(stamp));
+        Ok(())
+    }
+
+    fn on_snapshot(&mut self, stamp: u64, out: &mut Out<'_, Self>) {
+        (self.kept, self.storing) = (Slot(stamp), false);
+        out.release_below(stamp);
     }
 
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
