@@ -57,7 +57,7 @@ fn unknown_keys() {
     refused(5, "quorum = \"majority\"", &format!("line 5, column 1: unknown key quorum: {known}"));
     refused(7, "[option]", &format!("line 7, column 2: unknown key option: {known}"));
     let known = "known here are batch_commands, batch_bytes, batch_delay_us, batches_in_flight, window_slots, \
-        retained_slots, heartbeat_ms, election_timeout_ms, resend_after_ms, session_expiry_s, in_flight, payload_bytes, \
+        retained_slots, snapshot_slots, heartbeat_ms, election_timeout_ms, resend_after_ms, session_expiry_s, in_flight, payload_bytes, \
         patience_ms, retry_after_ms";
     refused(8, "heartbeat = 1", &format!("line 8, column 1: unknown key options.heartbeat: {known}"));
     let known = "known here are name, address, gateway, roles";
