@@ -74,7 +74,7 @@ settings! {
     "retained_slots" count retained_slots, 1..=1 << 20, true,
         "executed slots a replica keeps for peers that missed them";
     "snapshot_slots" count snapshot_slots, 1..=1 << 24, false,
-        "a replica of a deployment with disks stores a snapshot after so many slots";
+        "slots after which a replica with a disk stores a snapshot";
     "heartbeat_ms" ms heartbeat, 1..=60_000, true,
         "how often a leader says that it lives";
     "election_timeout_ms" ms election_timeout, 2..=600_000, true,
