@@ -1,0 +1,111 @@
+//! What can go wrong, in words for the person who has to mend it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why the log, or a snapshot, cannot be opened or go on.
+#[derive(Debug, thiserror::Error)]
+pub enum WalError {
+    /// The operating system says no.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// What came of it.
+        source: io::Error,
+    },
+    /// The file was not written by this crate.
+    #[error("{} does not begin as a {what}; move it out of the directory", path.display())]
+    NotOurs {
+        /// The file.
+        path: PathBuf,
+        /// What it was taken for.
+        what: &'static str,
+    },
+    /// The file was written by another version of the program.
+    #[error("{} has format {found}, this program knows format {known}; run the version that wrote it", path.display())]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        found: u16,
+        /// The format of this program.
+        known: u16,
+    },
+    /// The file was written for another purpose, or another node.
+    #[error("{} is stamped '{found}', this is '{own}'; is it the right directory?", path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// The stamp it has, printable.
+        found: String,
+        /// The caller's stamp, printable.
+        own: String,
+    },
+    /// The file was damaged, and not by a crash in the middle of a write.
+    #[error(
+        "{} is damaged at byte {offset}: {text}. A crash cannot have done this; what was promised on the strength of \
+         it may be lost, so do not run from this directory: restore it, or replace the node by an empty one",
+        path.display()
+    )]
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+        /// Where.
+        offset: u64,
+        /// What is wrong there.
+        text: String,
+    },
+    /// A segment between two others is not there.
+    #[error(
+        "{} is missing, though {} comes behind it. A crash cannot have done this; put the file back, or replace the \
+         node by an empty one",
+        path.display(), behind.display()
+    )]
+    Missing {
+        /// The file that should be there.
+        path: PathBuf,
+        /// The file that proves it.
+        behind: PathBuf,
+    },
+    /// The caller appended more than the log was configured to take.
+    #[error("a record of {bytes} bytes exceeds the limit of {limit}")]
+    TooLarge {
+        /// The record.
+        bytes: usize,
+        /// `Options::max_record_bytes`.
+        limit: usize,
+    },
+    /// An earlier call failed. Nobody knows any more what is on disk, so nothing goes on.
+    #[error("the log has stopped at an earlier error: {first}")]
+    Poisoned {
+        /// The text of that error.
+        first: String,
+    },
+    /// A thread of the log panicked.
+    #[error("the thread that {task} has died")]
+    ThreadDied {
+        /// What it was for.
+        task: &'static str,
+    },
+}
+
+impl WalError {
+    pub(crate) fn corrupt(path: &Path, offset: u64, text: impl Into<String>) -> Self {
+        WalError::Corrupt { path: path.to_owned(), offset, text: text.into() }
+    }
+
+    /// The stamp in a file is not the caller's.
+    pub(crate) fn foreign(path: &Path, found: &[u8], own: &[u8]) -> Self {
+        let printable = |stamp: &[u8]| stamp.escape_ascii().to_string();
+        WalError::Foreign { path: path.to_owned(), found: printable(found), own: printable(own) }
+    }
+}
+
+/// For `map_err`: says what was tried on what.
+pub(crate) fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> WalError {
+    let path = path.to_owned();
+    move |source| WalError::Io { action, path, source }
+}

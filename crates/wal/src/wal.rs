@@ -1,0 +1,448 @@
+//! The log as its owner sees it.
+
+use crate::error::WalError;
+use crate::record::{self, RECORD_HEADER};
+use crate::recovery::{self, Opened, Recovery};
+use crate::segment::{HEADER_BLOCK, MAX_STAMP, SECTOR, Segment, Spare, make_spare, retire, spare_name};
+use crate::storage::{Directory, Disk, Storage};
+use crate::sync::Worker;
+use crate::writer::{Job, Outcome, Source, Writer};
+use std::collections::VecDeque;
+use std::fmt;
+use std::path::Path;
+
+/// When a group is synced by the calling thread, and when by a thread of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HandOff {
+    /// Always by the calling thread. Nothing of the log runs on another thread.
+    Never,
+    /// By the log's thread, if the group has at least so many records.
+    From(u64),
+}
+
+/// See the crate's documentation for the measurement behind it.
+pub const HAND_OFF_RECORDS: u64 = 256;
+
+/// How a log behaves.
+pub struct Options {
+    /// The size of a segment; 16 MiB. A record that is too large for it gets a segment of its own size.
+    pub segment_bytes: u64,
+    /// The largest record; 64 MiB.
+    pub max_record_bytes: usize,
+    /// How many files that are no longer needed are kept, to become segments again; 2.
+    pub spares: usize,
+    /// Which thread syncs.
+    pub hand_off: HandOff,
+    /// Called on the log's thread when a sync is done: makes the owner call
+    /// [`Wal::poll_completed`] soon. Must not block.
+    pub on_complete: Box<dyn Fn() + Send>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            segment_bytes: 16 << 20,
+            max_record_bytes: 64 << 20,
+            spares: 2,
+            hand_off: HandOff::From(HAND_OFF_RECORDS),
+            on_complete: Box::new(|| {}),
+        }
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Options { segment_bytes, max_record_bytes, spares, hand_off, .. } = self;
+        formatter.debug_tuple("Options").field(&(segment_bytes, max_record_bytes, spares, hand_off)).finish()
+    }
+}
+
+/// What [`Wal::flush`] came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Flush {
+    /// Everything that was appended is on disk.
+    Done,
+    /// A sync runs. [`Options::on_complete`] is called when it is over, and
+    /// [`Wal::poll_completed`] then does what is left to do.
+    Started,
+}
+
+/// An append-only log of records in a directory. See the crate's documentation.
+///
+/// After an error nobody knows what is on disk. So the first error stops the log for good: every later
+/// call fails with [`WalError::Poisoned`], and [`durable`](Self::durable) never moves again.
+///
+/// What was not flushed when the log is dropped is lost.
+pub struct Wal<S: Storage = Disk> {
+    directory: Directory<S>,
+    options: Options,
+    /// Away while the sync thread writes.
+    writer: Option<Writer<S>>,
+    syncer: Worker<Outcome<S>>,
+    keeper: Worker<Result<Vec<Spare>, WalError>>,
+
+    /// Records that no write has been begun for. Limited by what the owner appends between two syncs.
+    gathered: Vec<u8>,
+    /// A buffer that is not in use.
+    idle: Vec<u8>,
+    /// `durable <= begun <= written`, and `gathered` holds what is between the last two.
+    durable: u64,
+    begun: u64,
+    written: u64,
+    /// Up to where the owner wants records on disk.
+    wanted: u64,
+
+    /// Full segments, oldest first.
+    closed: VecDeque<Segment>,
+    /// The one that is written to.
+    active: Segment,
+    spares: Vec<Spare>,
+    /// Numbers the names of spare files.
+    files_made: u64,
+    /// Records below this are not needed.
+    low: u64,
+    syncs: u64,
+    /// The first error.
+    poison: Option<String>,
+}
+
+impl Wal<Disk> {
+    /// Opens the log in the existing directory `path`, or makes one there. The directory may hold other
+    /// files, but no other log, and the caller sees to it that no other process has it.
+    ///
+    /// The stamp says whose log it is; only one with the same stamp is opened again.
+    ///
+    /// # Errors
+    /// When the log is damaged, is not the caller's, or the disk fails.
+    pub fn open(path: &Path, options: Options, stamp: &[u8]) -> Result<(Self, Recovery), WalError> {
+        Self::open_in(Disk, path, options, stamp)
+    }
+}
+
+impl<S: Storage> Wal<S> {
+    /// As [`open`](Wal::open), on any file system.
+    ///
+    /// # Errors
+    /// As [`open`](Wal::open).
+    ///
+    /// # Panics
+    /// When an option makes no sense, or the stamp has more than 4044 bytes.
+    pub fn open_in(
+        storage: S,
+        path: &Path,
+        mut options: Options,
+        stamp: &[u8],
+    ) -> Result<(Self, Recovery<S>), WalError> {
+        assert!(options.segment_bytes.is_multiple_of(SECTOR), "a segment consists of sectors");
+        assert!((2 * HEADER_BLOCK..=1 << 30).contains(&options.segment_bytes), "segments of 8 KiB to 1 GiB");
+        assert!(options.max_record_bytes <= 1 << 30, "records of at most 1 GiB");
+        assert!(stamp.len() <= MAX_STAMP, "the stamp is too long");
+        let directory = Directory { storage, path: path.to_owned(), stamp: stamp.into() };
+        let opened = recovery::open(&directory)?;
+        // Nobody knows how far the making of these came.
+        for spare in directory.list()?.iter().filter(|name| name.starts_with("spare-") && name.ends_with(".wal")) {
+            directory.remove(spare)?;
+        }
+        let opened = match opened {
+            Some(opened) => opened,
+            None => {
+                let source = Source::New { name: spare_name(0), bytes: options.segment_bytes };
+                let writer = Writer::start(&directory, source, 1, 1)?;
+                let recovery = recovery::nothing(&directory);
+                Opened { writer, closed: VecDeque::new(), next_lsn: 1, recovery }
+            }
+        };
+        let notify = std::mem::replace(&mut options.on_complete, Box::new(|| {}));
+        Ok(Self::assemble(directory, options, notify, opened))
+    }
+
+    fn assemble(
+        directory: Directory<S>,
+        options: Options,
+        notify: Box<dyn Fn() + Send>,
+        opened: Opened<S>,
+    ) -> (Self, Recovery<S>) {
+        let Opened { writer, closed, next_lsn, recovery } = opened;
+        let written = next_lsn - 1;
+        let wal = Wal {
+            directory,
+            options,
+            active: writer.segment(),
+            writer: Some(writer),
+            syncer: Worker::new("syncs the log", notify),
+            // Nobody waits for what it does: it is looked at when something else has happened.
+            keeper: Worker::new("makes and drops segments", Box::new(|| {})),
+            gathered: Vec::new(),
+            idle: Vec::new(),
+            durable: written,
+            begun: written,
+            written,
+            wanted: written,
+            closed,
+            spares: Vec::new(),
+            files_made: 1,
+            low: 0,
+            syncs: 0,
+            poison: None,
+        };
+        (wal, recovery)
+    }
+
+    /// Appends a record and returns its lsn: the first record has 1, and each the next number. This
+    /// only puts it in memory; [`flush`](Self::flush) starts its way to the disk.
+    ///
+    /// Never fails, so that it can be called from deep inside the owner. A record over the limit stops
+    /// the log: the next call that can fail says so.
+    pub fn append(&mut self, kind: u8, tag: u16, record: &[u8]) -> u64 {
+        self.written += 1;
+        let limit = self.options.max_record_bytes;
+        if self.poison.is_none() && record.len() > limit {
+            let error = WalError::TooLarge { bytes: record.len(), limit };
+            self.poison = Some(error.to_string());
+        }
+        if self.poison.is_none() {
+            record::push(&mut self.gathered, self.written, kind, tag, record);
+        }
+        self.written
+    }
+
+    /// The lsn of the last record that was appended.
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Everything up to this lsn is on disk.
+    pub fn durable(&self) -> u64 {
+        self.durable
+    }
+
+    /// How many bytes were appended that no write has been begun for. An owner that appends faster than
+    /// the disk takes it should stop reading at some point.
+    pub fn gathered_bytes(&self) -> usize {
+        self.gathered.len()
+    }
+
+    /// How many syncs have made records durable: one for each group.
+    pub fn syncs(&self) -> u64 {
+        self.syncs
+    }
+
+    /// The size of all files of the log.
+    pub fn size(&self) -> u64 {
+        let segments = self.closed.iter().map(|segment| segment.bytes).sum::<u64>() + self.active.bytes;
+        segments + self.spares.iter().map(|spare| spare.bytes).sum::<u64>()
+    }
+
+    /// Starts to make everything durable that was appended. If a sync runs already, the rest is begun by
+    /// the [`poll_completed`](Self::poll_completed) that finds it done.
+    ///
+    /// # Errors
+    /// When the disk fails, now or earlier.
+    pub fn flush(&mut self) -> Result<Flush, WalError> {
+        self.check()?;
+        self.wanted = self.written;
+        let result = self.advance();
+        self.noted(result)
+    }
+
+    /// Takes note of a sync that is done. Returns whether [`durable`](Self::durable) has moved. Begins
+    /// the next sync if one was asked for meanwhile.
+    ///
+    /// # Errors
+    /// When the disk fails, now or earlier.
+    pub fn poll_completed(&mut self) -> Result<bool, WalError> {
+        self.check()?;
+        let before = self.durable;
+        let result = self.take_completed();
+        self.noted(result)?;
+        Ok(self.durable > before)
+    }
+
+    /// Makes everything durable that was appended, and waits for it.
+    ///
+    /// # Errors
+    /// When the disk fails, now or earlier.
+    pub fn sync(&mut self) -> Result<(), WalError> {
+        self.check()?;
+        let result = self.sync_here();
+        self.noted(result)
+    }
+
+    /// Says that records below `lsn` are not needed any more. Segments that hold nothing else are
+    /// dropped, now or when they are full. What replaces the records must be durable already.
+    ///
+    /// # Errors
+    /// When the disk fails, now or earlier.
+    ///
+    /// # Panics
+    /// When `lsn` was not even appended: records that were never written cannot be superfluous.
+    pub fn truncate_below(&mut self, lsn: u64) -> Result<(), WalError> {
+        assert!(lsn <= self.written + 1, "record {lsn} is not written yet");
+        self.check()?;
+        self.low = self.low.max(lsn);
+        let result = self.keep_house();
+        self.noted(result)
+    }
+
+    fn check(&self) -> Result<(), WalError> {
+        match &self.poison {
+            Some(first) => Err(WalError::Poisoned { first: first.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Stops the log at the first error.
+    fn noted<T>(&mut self, result: Result<T, WalError>) -> Result<T, WalError> {
+        if let Err(error) = &result {
+            self.poison = Some(error.to_string());
+        }
+        result
+    }
+
+    /// Begins groups as long as records are wanted on disk and the writer is at hand.
+    fn advance(&mut self) -> Result<Flush, WalError> {
+        self.take_kept()?;
+        while self.begun < self.wanted {
+            let Some(writer) = self.writer.take() else { break };
+            let job = self.next_job(writer);
+            if self.hands_off(job.last - job.first + 1) {
+                self.syncer.start(move || job.run())?;
+            } else {
+                self.take_in(job.run())?;
+            }
+        }
+        Ok(if self.durable < self.wanted { Flush::Started } else { Flush::Done })
+    }
+
+    fn hands_off(&self, records: u64) -> bool {
+        matches!(self.options.hand_off, HandOff::From(least) if records >= least)
+    }
+
+    fn sync_here(&mut self) -> Result<(), WalError> {
+        self.wanted = self.written;
+        while self.durable < self.wanted {
+            let outcome = match self.writer.take() {
+                Some(writer) => self.next_job(writer).run(),
+                None => self.syncer.wait()?,
+            };
+            self.take_in(outcome)?;
+        }
+        Ok(())
+    }
+
+    fn take_completed(&mut self) -> Result<(), WalError> {
+        if let Some(outcome) = self.syncer.poll()? {
+            self.take_in(outcome)?;
+        }
+        // Before the owner deals with what has become durable: the disk works meanwhile.
+        self.advance().map(|_| ())
+    }
+
+    /// Makes a group of what was gathered: all of it, unless that would not fit into a segment.
+    fn next_job(&mut self, writer: Writer<S>) -> Job<S> {
+        let first = self.begun + 1;
+        let limit = (self.options.segment_bytes - HEADER_BLOCK) as usize;
+        if self.gathered.len() <= limit {
+            self.begun = self.written;
+        } else {
+            let (count, end) = record::split(&self.gathered, limit);
+            self.begun += count;
+            self.idle = self.gathered.split_off(end);
+        }
+        let group = std::mem::replace(&mut self.gathered, std::mem::take(&mut self.idle));
+        let next_segment = (!writer.fits(group.len())).then(|| self.next_source(group.len()));
+        Job { writer, group, first, last: self.begun, next_segment }
+    }
+
+    fn next_source(&mut self, length: usize) -> Source {
+        let bytes = Writer::<S>::bytes_for(length).max(self.options.segment_bytes);
+        if bytes == self.options.segment_bytes
+            && let Some(spare) = self.spares.pop()
+        {
+            return Source::Spare(spare);
+        }
+        Source::New { name: self.new_name(), bytes }
+    }
+
+    fn new_name(&mut self) -> String {
+        self.files_made += 1;
+        spare_name(self.files_made)
+    }
+
+    /// Takes back the writer from a group that is done.
+    fn take_in(&mut self, outcome: Outcome<S>) -> Result<(), WalError> {
+        let Outcome { writer, group, last, result } = outcome;
+        let closed = result?;
+        self.durable = last;
+        self.syncs += 1;
+        self.active = writer.segment();
+        let half_full = writer.is_half_full();
+        self.writer = Some(writer);
+        // A rare giant must not keep its memory for ever.
+        if group.capacity() as u64 <= 2 * self.options.segment_bytes {
+            self.idle = group;
+        }
+        self.closed.extend(closed);
+        self.keep_house()?;
+        if half_full { self.prepare() } else { Ok(()) }
+    }
+
+    /// Drops segments that are not needed.
+    fn keep_house(&mut self) -> Result<(), WalError> {
+        self.take_kept()?;
+        // One job at a time: were one to fail with the next already begun, newer segments would be dropped
+        // and older ones left, and the log would have a gap. This is called again at the next group.
+        if self.keeper.is_busy() {
+            return Ok(());
+        }
+        // The records of a segment end where the next segment begins.
+        let ends = self.closed.iter().skip(1).chain([&self.active]).map(|next| next.first_lsn);
+        let count = self.closed.iter().zip(ends).take_while(|(_, end)| *end <= self.low).count();
+        if count == 0 {
+            return Ok(());
+        }
+        let segments: Vec<Segment> = self.closed.drain(..count).collect();
+        let room = self.options.spares.saturating_sub(self.spares.len());
+        let names: Vec<String> = (0..room).map(|_| self.new_name()).collect();
+        let (directory, bytes) = (self.directory.clone(), self.options.segment_bytes);
+        self.keep(move || retire(&directory, &segments, bytes, &names))
+    }
+
+    /// Gets a file ready before it is needed: to fill one with zeros takes many times longer than to
+    /// sync a group.
+    fn prepare(&mut self) -> Result<(), WalError> {
+        let idle = self.spares.is_empty() && !self.keeper.is_busy();
+        if !idle || self.options.hand_off == HandOff::Never {
+            return Ok(());
+        }
+        let (directory, name, bytes) = (self.directory.clone(), self.new_name(), self.options.segment_bytes);
+        self.keep(move || make_spare(&directory, &name, bytes).map(|spare| vec![spare]))
+    }
+
+    fn keep(&mut self, job: impl FnOnce() -> Result<Vec<Spare>, WalError> + Send + 'static) -> Result<(), WalError> {
+        if self.options.hand_off == HandOff::Never {
+            self.spares.extend(job()?);
+            return Ok(());
+        }
+        self.keeper.start(job)
+    }
+
+    fn take_kept(&mut self) -> Result<(), WalError> {
+        while let Some(spares) = self.keeper.poll()? {
+            self.spares.extend(spares?);
+        }
+        Ok(())
+    }
+}
+
+impl<S: Storage> fmt::Debug for Wal<S> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Wal { directory, durable, begun, written, .. } = self;
+        let mut debug = formatter.debug_struct("Wal");
+        debug.field("path", &directory.path).field("durable", durable).field("begun", begun);
+        debug.field("written", written).finish_non_exhaustive()
+    }
+}
+
+const _: () = assert!(RECORD_HEADER as u64 <= SECTOR, "the zeros behind a group cover a header");

@@ -1,0 +1,147 @@
+//! Damage of every kind at every place.
+
+use crate::fault::FaultDisk;
+use crate::{STAMP, directory, entries, open, options, refusal};
+use ionian_wal::{HandOff, Wal};
+use std::path::PathBuf;
+
+fn segment(sequence: u64) -> PathBuf {
+    directory().join(format!("{sequence:016x}.wal"))
+}
+
+/// A log of one segment: groups of records, 40 bytes each with their headers.
+fn written(groups: &[usize]) -> FaultDisk {
+    let disk = FaultDisk::new(7);
+    let (mut wal, _) = open(&disk).expect("makes one");
+    for group in groups {
+        for _ in 0..*group {
+            wal.append(1, 2, b"sixteen bytes ok");
+        }
+        wal.sync().expect("can sync");
+    }
+    disk
+}
+
+/// How many records can be read, having appended one more to make sure that the end is usable.
+fn count(disk: &FaultDisk) -> usize {
+    let (mut wal, recovery) = open(disk).expect("is accepted");
+    let count = entries(recovery).len();
+    wal.append(9, 9, b"behind the cut");
+    wal.sync().expect("can sync");
+    drop(wal);
+    let (_, recovery) = open(disk).expect("is accepted again");
+    assert_eq!(recovery.cut(), None, "was mended");
+    let found = entries(recovery);
+    assert_eq!(found.len(), count + 1);
+    assert_eq!(found[count].record, b"behind the cut");
+    count
+}
+
+#[test]
+fn a_log_cut_anywhere_keeps_the_whole_records_before_the_cut() {
+    let whole = written(&[1, 3, 2]).content(&segment(1));
+    // Where each record ends: groups begin on sectors.
+    let ends = [40, 552, 592, 632, 1064, 1104].map(|end| end + 4096);
+    for at in 4096..4096 + 1200 {
+        let expected = ends.iter().filter(|&&end| end <= at).count();
+        for shorter in [true, false] {
+            let disk = written(&[1]);
+            disk.edit(&segment(1), |content| {
+                content.clone_from(&whole);
+                if shorter { content.truncate(at) } else { content[at..].fill(0) }
+            });
+            assert_eq!(count(&disk), expected, "cut at {at}");
+        }
+    }
+}
+
+#[test]
+fn a_cut_is_reported() {
+    let disk = written(&[1, 1]);
+    disk.edit(&segment(1), |content| content[4096 + 512 + 39] ^= 1);
+    let (_, recovery) = open(&disk).expect("is accepted");
+    let cut = recovery.cut().expect("is reported");
+    assert_eq!((&cut.path, cut.offset, cut.bytes), (&segment(1), 4096 + 40, 512));
+    assert!(recovery.existed());
+    let (_, recovery) = open(&disk).expect("is accepted");
+    assert_eq!(recovery.cut(), None, "what was cut off is gone");
+}
+
+#[test]
+fn every_flipped_bit_before_the_last_group_is_refused_and_one_in_it_cut_off() {
+    let groups = [2, 1, 2];
+    let whole = written(&groups).content(&segment(1));
+    let stretches = [(0, 80, None), (512, 40, None), (1024, 40, Some(3)), (1064, 40, Some(4))];
+    for (start, length, left) in stretches {
+        for bit in 0..length * 8 {
+            let disk = written(&[1]);
+            disk.edit(&segment(1), |content| {
+                content.clone_from(&whole);
+                content[4096 + start + bit / 8] ^= 1 << (bit % 8);
+            });
+            match left {
+                Some(left) => assert_eq!(count(&disk), left, "bit {bit} of {start}"),
+                None => {
+                    let text = refusal(&disk);
+                    let record = start + bit / 8 / 40 * 40;
+                    // The end of the record before, where that record should be.
+                    let place = format!("byte {}", 4096 + if start == 512 { 80 } else { record });
+                    assert!(text.contains("0000000000000001.wal") && text.contains(&place), "{text}");
+                    assert!(text.contains("replace the node"), "{text}");
+                }
+            }
+        }
+    }
+}
+
+/// Three segments, the last with one record.
+fn long() -> FaultDisk {
+    let disk = FaultDisk::new(3);
+    let (mut wal, _) = open(&disk).expect("makes one");
+    for _ in 0..5 {
+        wal.append(0, 0, &[5; 1900]);
+        wal.sync().expect("can sync");
+    }
+    assert_eq!(disk.names().iter().filter(|name| name.ends_with(".wal")).count(), 3);
+    disk
+}
+
+#[test]
+fn damage_at_the_end_of_a_full_segment_is_refused() {
+    for byte in [4096, 4096 + 23, 4096 + 2048 + 1900] {
+        let disk = long();
+        disk.edit(&segment(2), |content| content[byte] ^= 0x10);
+        let text = refusal(&disk);
+        assert!(text.contains("0000000000000002.wal") && text.contains("begins with record 5"), "{text}");
+    }
+    let disk = long();
+    disk.edit(&segment(1), |content| content.truncate(7000));
+    assert!(refusal(&disk).contains("0000000000000001.wal"));
+}
+
+#[test]
+fn a_missing_segment_is_named() {
+    let disk = long();
+    disk.delete(&segment(2));
+    let text = refusal(&disk);
+    assert!(text.contains("0000000000000002.wal is missing"), "{text}");
+    assert!(text.contains("0000000000000003.wal comes behind it"), "{text}");
+}
+
+#[test]
+fn what_is_not_ours_is_refused_in_clear_words() {
+    let disk = long();
+    let other = Wal::open_in(disk.clone(), directory(), options(HandOff::Never), b"node 2");
+    let text = other.err().expect("is refused").to_string();
+    assert!(text.contains("is stamped 'cluster x, node 1', this is 'node 2'"), "{text}");
+    assert_ne!(STAMP, b"node 2");
+    disk.edit(&segment(1), |content| content[8] = 2);
+    let text = refusal(&disk);
+    assert!(text.contains("has format 2, this program knows format 1; run the version that wrote it"), "{text}");
+    disk.edit(&segment(1), |content| content[0] = b'X');
+    assert!(refusal(&disk).contains("does not begin as a log segment"));
+    let disk = long();
+    let third = disk.content(&segment(3));
+    disk.edit(&segment(2), |content| *content = third);
+    assert!(refusal(&disk).contains("its header says that it is 0000000000000003.wal"));
+}
