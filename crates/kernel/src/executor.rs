@@ -76,16 +76,25 @@ impl Executor {
         }
     }
 
-    /// Answers every read of a batch from the present state.
-    pub fn read(&self, batch: &Batch, answers: &mut AnswersByClient) {
+    /// Answers every read of a batch from the present state, `clock` being this replica's own time.
+    pub fn read(&self, clock: Timestamp, batch: &Batch, answers: &mut AnswersByClient) {
+        let now = self.reading_time(clock);
         for Command { client, session, number, payload, .. } in batch.commands() {
             let mut reply = Vec::new();
-            let outcome = match self.machine.read(self.now, &payload, &mut reply) {
+            let outcome = match self.machine.read(now, &payload, &mut reply) {
                 Ok(()) => Outcome::Done(Bytes::from(reply)),
                 Err(NotARead) => Outcome::NotARead,
             };
             answers.push(&Answer { client, session, number, outcome });
         }
+    }
+
+    /// The time that a read is told. The log's time stands still while nothing is written, and what is
+    /// left of a key's life must count down all the same; but only a stamp in the log can end it. So it
+    /// is this replica's clock, held back just before the next deadline.
+    fn reading_time(&self, clock: Timestamp) -> Timestamp {
+        let deadline = self.machine.next_deadline(self.now).unwrap_or(Timestamp(u64::MAX));
+        self.now.max(clock.min(Timestamp(deadline.0.saturating_sub(1))))
     }
 
     /// A snapshot of machine, sessions and time, the same bytes on every replica in this state.
@@ -212,9 +221,38 @@ mod tests {
     fn a_write_sent_as_a_read_is_refused() {
         let executor = executor();
         let mut answers = AnswersByClient::default();
-        executor.read(&value(&[(u64::MAX, 1, b"!"), (u64::MAX, 2, b"?")]).batch, &mut answers);
+        executor.read(Timestamp(0), &value(&[(u64::MAX, 1, b"!"), (u64::MAX, 2, b"?")]).batch, &mut answers);
         let outcomes: Vec<_> = answers.take_all(0, Slot(0)).iter().map(|answer| answer.outcome).collect();
         assert_eq!(outcomes, [Outcome::NotARead, Outcome::Done(Bytes::new())]);
+    }
+
+    #[test]
+    fn reads_see_time_pass_but_never_a_deadline() {
+        /// Its next deadline is 100.
+        struct Alarm;
+        impl StateMachine for Alarm {
+            fn apply(&mut self, _: Timestamp, _: &[u8], _: &mut Vec<u8>) {}
+            fn read(&self, now: Timestamp, _: &[u8], reply: &mut Vec<u8>) -> Result<(), NotARead> {
+                reply.push(now.0 as u8);
+                Ok(())
+            }
+            fn snapshot(&self, _: &mut Vec<u8>) {}
+            fn restore(&mut self, _: &[u8]) -> Result<(), RestoreError> {
+                Ok(())
+            }
+            fn next_deadline(&self, now: Timestamp) -> Option<Timestamp> {
+                (now.0 < 100).then_some(Timestamp(100))
+            }
+        }
+        let mut executor = Executor::new(Box::new(Alarm), Duration::from_secs(60));
+        let mut seen = |clock, stamp| {
+            executor.execute(&Value { stamp: Timestamp(stamp), ..Value::default() }, None);
+            let mut answers = AnswersByClient::default();
+            executor.read(Timestamp(clock), &value(&[(u64::MAX, 1, b"?")]).batch, &mut answers);
+            answers.take_all(0, Slot(0)).iter().next().map(|answer| answer.outcome)
+        };
+        let at = |time| Some(Outcome::Done(Bytes::from(alloc::vec![time])));
+        assert_eq!([seen(20, 10), seen(5, 10), seen(200, 10), seen(200, 100)], [at(20), at(10), at(99), at(200)]);
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub struct Lane {
 
 enum Session {
     /// Asked for with this nonce.
-    Opening { nonce: u64, ask_at: Instant },
+    Opening { nonce: u64, ask_at: Instant, asked: u32 },
     /// Open under this id.
     Open(SessionId),
 }
@@ -88,7 +88,7 @@ impl Lane {
         Lane {
             id,
             limits,
-            session: Session::Opening { nonce, ask_at: Instant::ZERO },
+            session: Session::Opening { nonce, ask_at: Instant::ZERO, asked: 0 },
             writes: InFlight::new(0),
             reads: InFlight::new(first_read),
             seen: Slot::ZERO,
@@ -224,13 +224,16 @@ impl Lane {
                 self.writes.push(pending);
             }
         }
-        self.session = Session::Opening { nonce: self.random.any(), ask_at: now };
+        self.session = Session::Opening { nonce: self.random.any(), ask_at: now, asked: 0 };
         self.ask_for_session(now, due);
     }
 
     fn ask_for_session(&mut self, now: Instant, due: &mut Due) {
-        if let Session::Opening { nonce, ask_at } = &mut self.session {
-            *ask_at = now + self.limits.retry_after;
+        if let Session::Opening { nonce, ask_at, asked } = &mut self.session {
+            // The wait doubles, up to sixteen times the first: a cluster that cannot serve for long should
+            // not find a heap of such requests when it can. (A new leader is asked at once.)
+            *ask_at = now + self.limits.retry_after * (1 << (*asked).min(4));
+            *asked += 1;
             let command =
                 Command { client: self.id, session: SessionId::OPEN, number: *nonce, floor: 0, payload: Bytes::new() };
             due.writes.push((command, None));

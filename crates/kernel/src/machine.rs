@@ -16,7 +16,8 @@ pub trait StateMachine: Send {
     /// stamped into the log; it never falls from one command to the next.
     fn apply(&mut self, now: Timestamp, command: &[u8], reply: &mut Vec<u8>);
 
-    /// Answers `query` without changing any state, `now` being the time of the last command applied.
+    /// Answers `query` without changing any state. `now` lies between the time of the last command applied
+    /// and the next deadline after it: time passes for readers too, but nothing expires by it alone.
     ///
     /// # Errors
     /// [`NotARead`] when `query` would change the state: it must go through the log instead. A write

@@ -262,7 +262,7 @@ impl Replica {
             self.executed = self.executed.next();
             self.forget_old();
             if !self.deferred.is_empty() {
-                self.answer_deferred();
+                self.answer_deferred(now);
             }
             // Answers leave with the state they were taken from; a burst may execute much more.
             if self.executed.0.is_multiple_of(REPORT_SLOTS) {
@@ -288,7 +288,7 @@ impl Replica {
     fn on_read(&mut self, now: Instant, reads: Batch, executed: Slot) {
         self.reads += reads.len() as u64;
         if self.executed >= executed {
-            return self.executor.read(&reads, &mut self.answers);
+            return self.executor.read(now.timestamp(), &reads, &mut self.answers);
         }
         if self.deferred_count >= MAX_DEFERRED {
             self.stale += 1;
@@ -302,14 +302,14 @@ impl Replica {
         self.catch_up.watch(now, self.executed, self.wanted);
     }
 
-    fn answer_deferred(&mut self) {
+    fn answer_deferred(&mut self, now: Instant) {
         while let Some(entry) = self.deferred.first_entry() {
             if *entry.key() > self.executed {
                 return;
             }
             for (_, reads) in entry.remove() {
                 self.deferred_count -= 1;
-                self.executor.read(&reads, &mut self.answers);
+                self.executor.read(now.timestamp(), &reads, &mut self.answers);
             }
         }
     }
@@ -469,7 +469,7 @@ impl Replica {
             false => self.log.reset(executed),
         }
         self.wanted = self.wanted.max(executed);
-        self.answer_deferred();
+        self.answer_deferred(now);
         self.execute_ready(now, out);
         if self.executed < self.wanted {
             self.ask_any_peer(now, out);

@@ -153,7 +153,7 @@ impl Role for Server {
                     self.done.entry(batcher).or_default().push(number);
                 }
             }
-            In::Read { reads } => self.executor.read(&reads, &mut self.answers),
+            In::Read { reads } => self.executor.read(now.timestamp(), &reads, &mut self.answers),
         }
     }
 
