@@ -114,13 +114,19 @@ impl Connection {
         }
         let mut context = Context { host: &self.host, client: &self.client, out: self.output.tail() };
         match (outcome, expected) {
-            (Ok(reply), Expected::Pipeline(_)) => transaction::write_replies(&reply, &mut context),
+            (Ok(reply), Expected::Pipeline(mut commands)) => {
+                let (done, replies) = kv::answered(&reply);
+                transaction::write_replies(&replies, &mut context);
+                // The others are sent again when there is room for their replies.
+                let done = done.unwrap_or(commands.len()).max(1);
+                commands.drain(done.min(commands.len())..).rev().for_each(|command| self.waiting.push_front(command));
+            }
             (Ok(reply), Expected::Transaction(own)) => transaction::write_executed(&reply, &own, &mut context),
             (Ok(reply), Expected::Versions(keys)) => self.transaction.on_versions(keys, &reply, &mut context),
             (Err(refusal), expected) => {
                 count(&self.host.stats.compounds_refused, 1);
                 let commands = match expected {
-                    Expected::Pipeline(commands) => commands,
+                    Expected::Pipeline(commands) => commands.len(),
                     Expected::Transaction(_) => 1,
                     Expected::Versions(_) => {
                         self.transaction.on_versions_refused();
@@ -284,7 +290,8 @@ impl Connection {
             }
             Run::Control(control) => {
                 if let Step::Submit(compound, expected) = self.transaction.control(control, words, &mut context) {
-                    self.submit(&compound, expected);
+                    self.submit(&compound);
+                    self.flight = Some(expected);
                 }
             }
         }
@@ -313,15 +320,18 @@ impl Connection {
             }
             commands += 1;
         }
-        let compound = Compound::Pipeline(self.waiting.drain(..commands).collect());
+        let commands: Vec<_> = self.waiting.drain(..commands).collect();
         if self.waiting.is_empty() {
             self.waiting_input = self.input.len();
         }
-        self.submit(&compound, Expected::Pipeline(commands));
+        let compound = Compound::Pipeline(commands);
+        self.submit(&compound);
+        let Compound::Pipeline(commands) = compound else { unreachable!("it was made a pipeline") };
+        self.flight = Some(Expected::Pipeline(commands));
         true
     }
 
-    fn submit(&mut self, compound: &Compound, expected: Expected) {
+    fn submit(&mut self, compound: &Compound) {
         assert!(self.flight.is_none(), "a connection has one compound in flight");
         let operation = match compound {
             _ if !compound.is_read() => Operation::Write,
@@ -332,7 +342,6 @@ impl Connection {
         };
         count(&self.host.stats.compounds, 1);
         self.request = Some((operation, Bytes::from(compound.encode())));
-        self.flight = Some(expected);
     }
 }
 

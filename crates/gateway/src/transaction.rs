@@ -59,8 +59,8 @@ pub(crate) enum Step {
 /// How the reply to a compound is to be understood.
 #[derive(Debug)]
 pub(crate) enum Expected {
-    /// The replies of so many commands.
-    Pipeline(usize),
+    /// The replies of these commands, or of the first of them.
+    Pipeline(Vec<Command>),
     /// The replies of all commands in an array, or null; some are still to be put in.
     Transaction(Vec<OwnInQueue>),
     /// The versions of these keys.

@@ -209,3 +209,23 @@ fn nulls_in_both_protocols() {
     assert!(replies.contains("*2\n$3\n$-1\n_\n_\n*14\n"), "{replies}");
     assert!(replies.ends_with("$-1\n"), "{replies}");
 }
+
+/// The machine stops a pipeline when its replies have become large. The rest goes as further compounds, in
+/// order, and a write behind large reads takes effect once.
+#[test]
+fn a_pipeline_with_large_replies_goes_in_several_compounds() {
+    let (mut client, mut cluster) = (client(), Cluster::default());
+    let large = vec![b'x'; 300 << 10];
+    client.send(request(&[b"SET", b"large", &large]));
+    client.finish(&mut cluster);
+    client.operations.clear();
+    let reply = [b"$307200\r\n", &large[..], b"\r\n"].concat();
+    client.send([request(&[b"GET", b"large"]).repeat(10), request(&[b"INCR", b"n"]).repeat(2)].concat());
+    let replies = client.finish(&mut cluster);
+    assert!(replies == [reply.repeat(10), b":1\r\n:2\r\n".to_vec()].concat(), "{} bytes", replies.len());
+    // Four values are above a megabyte: 4 + 4 + 2 reads, then the writes.
+    assert_eq!(client.operations, [READ, READ, READ, WRITE]);
+    client.send([request(&[b"INCR", b"n"]), request(&[b"GET", b"large"]).repeat(5)].concat());
+    let replies = client.finish(&mut cluster);
+    assert!(replies == [b":3\r\n".to_vec(), reply.repeat(5)].concat(), "{} bytes", replies.len());
+}

@@ -35,10 +35,12 @@ mod write;
 pub use command::{Command, Compound, MAX_VALUE_LEN};
 pub use table::{CommandInfo, command_table, knows};
 
+use bytes::Bytes;
 use codec::Decoded;
 use command::Op;
-use ionian_kernel::machine::{Footprint, NotARead, RestoreError, StateMachine};
+use ionian_kernel::machine::{Footprint, Frozen, NotARead, RestoreError, StateMachine};
 use ionian_kernel::time::Timestamp;
+use snapshot::Picture;
 use store::{Key, Store};
 
 /// How many expired keys one command removes besides its own work. More than one, so that a stream of
@@ -46,6 +48,13 @@ use store::{Key, Store};
 const PURGED_PER_COMMAND: usize = 32;
 
 const MALFORMED: &[u8] = b"ERR malformed command";
+
+/// A pipeline stops when its replies have reached this size.
+const PIPELINE_REPLY_BYTES: usize = 1 << 20;
+
+/// One command's reply, if it is made of several values, is at most this large, and what comes beyond is
+/// refused. A transaction's is at most this and one value.
+const MAX_REPLY_BYTES: usize = 64 << 20;
 
 /// The key-value store.
 #[derive(Default)]
@@ -63,10 +72,11 @@ impl StateMachine for Kv {
             return reply::error(reply, MALFORMED);
         };
         match &compound {
-            Decoded::Pipeline(commands) => self.execute(now.0, commands, reply),
+            Decoded::Pipeline(commands) => {
+                pipeline(commands, reply, |op, reply| self.execute(now.0, op, reply));
+            }
             Decoded::Transaction { watched, commands } if self.unchanged(now.0, watched) => {
-                reply::array(reply, commands.len());
-                self.execute(now.0, commands, reply);
+                transaction(commands, reply, |op, reply| self.execute(now.0, op, reply));
             }
             Decoded::Transaction { .. } | Decoded::Versions(_) => {
                 self.answer(now.0, &compound, reply);
@@ -84,7 +94,12 @@ impl StateMachine for Kv {
     }
 
     fn snapshot(&self, out: &mut Vec<u8>) {
-        snapshot::write(&self.store, self.now, out);
+        let mut picture = Picture::new(&self.store, self.now);
+        while picture.write_some(out) {}
+    }
+
+    fn freeze(&self) -> Box<dyn Frozen> {
+        Box::new(Picture::new(&self.store, self.now))
     }
 
     fn restore(&mut self, snapshot: &[u8]) -> Result<(), RestoreError> {
@@ -109,30 +124,23 @@ impl Kv {
         watched.iter().all(|(key, version)| self.store.version(Key::new(key), now) == *version)
     }
 
-    fn execute(&mut self, now: u64, commands: &[Op<&[u8]>], reply: &mut Vec<u8>) {
-        for op in commands {
-            if op.is_read() {
-                read::answer(&self.store, now, op, reply);
-            } else {
-                write::execute(&mut self.store, now, op, reply);
-            }
+    fn execute(&mut self, now: u64, op: &Op<&[u8]>, reply: &mut Vec<u8>) {
+        if op.is_read() {
+            read::answer(&self.store, now, op, reply);
+        } else {
+            write::execute(&mut self.store, now, op, reply);
         }
     }
 
     /// Answers a compound that is a read, or a transaction that is not executed.
     fn answer(&self, now: u64, compound: &Decoded, reply: &mut Vec<u8>) {
-        let answer_all = |commands: &[Op<&[u8]>], reply: &mut Vec<u8>| {
-            commands.iter().for_each(|op| read::answer(&self.store, now, op, reply));
-        };
+        let answer = |op: &Op<&[u8]>, reply: &mut Vec<u8>| read::answer(&self.store, now, op, reply);
         match compound {
-            Decoded::Pipeline(commands) => answer_all(commands, reply),
+            Decoded::Pipeline(commands) => pipeline(commands, reply, answer),
             Decoded::Transaction { watched, .. } if !self.unchanged(now, watched) => {
                 reply::null_array(reply);
             }
-            Decoded::Transaction { commands, .. } => {
-                reply::array(reply, commands.len());
-                answer_all(commands, reply);
-            }
+            Decoded::Transaction { commands, .. } => transaction(commands, reply, answer),
             Decoded::Versions(keys) => {
                 reply::array(reply, keys.len());
                 for key in keys {
@@ -144,9 +152,93 @@ impl Kv {
     }
 }
 
+/// Carries out commands one by one, and stops when their replies have become large: a short request can
+/// have a reply of any size, every replica keeps the replies to writes for a while, and whoever asked may
+/// be slow to take them. [`answered`] tells the sender how far it went.
+fn pipeline(commands: &[Op<&[u8]>], reply: &mut Vec<u8>, mut carry_out: impl FnMut(&Op<&[u8]>, &mut Vec<u8>)) {
+    let start = reply.len();
+    for (done, op) in (1..).zip(commands) {
+        carry_out(op, reply);
+        if reply.len() - start >= PIPELINE_REPLY_BYTES && done < commands.len() {
+            let mut mark = [STOPPED; 5];
+            mark[1..].copy_from_slice(&(done as u32).to_le_bytes());
+            reply.splice(start..start, mark);
+            return;
+        }
+    }
+}
+
+/// Carries out all commands. Reads are refused when the replies have become as large as a reply can be.
+fn transaction(commands: &[Op<&[u8]>], reply: &mut Vec<u8>, mut carry_out: impl FnMut(&Op<&[u8]>, &mut Vec<u8>)) {
+    let start = reply.len();
+    reply::array(reply, commands.len());
+    for op in commands {
+        match op.is_read() && reply.len() - start >= MAX_REPLY_BYTES {
+            true => reply::error(reply, reply::TOO_LARGE),
+            false => carry_out(op, reply),
+        }
+    }
+}
+
+/// The first byte of the reply to a pipeline that was not carried out to its end. No reply of Redis begins
+/// so.
+const STOPPED: u8 = 0;
+
+/// How many commands of a pipeline were carried out, if not all, and their replies. The sender sends the
+/// others again: none of them had any effect.
+pub fn answered(reply: &Bytes) -> (Option<usize>, Bytes) {
+    match reply.first_chunk::<5>() {
+        Some([STOPPED, count @ ..]) => (Some(u32::from_le_bytes(*count) as usize), reply.slice(5..)),
+        _ => (None, reply.clone()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn command(words: &[&[u8]]) -> Command {
+        let words: Vec<Bytes> = words.iter().map(|word| Bytes::copy_from_slice(word)).collect();
+        Command::parse(&words).expect("a command")
+    }
+
+    #[test]
+    fn a_pipeline_stops_when_its_replies_are_large() {
+        let mut kv = Kv::default();
+        let large = vec![b'x'; PIPELINE_REPLY_BYTES / 2];
+        let mut apply = |commands: Vec<Command>| {
+            let mut reply = b"kept".to_vec();
+            kv.apply(Timestamp(1), &Compound::Pipeline(commands).encode(), &mut reply);
+            answered(&Bytes::from(reply.split_off(4)))
+        };
+        assert_eq!(apply(vec![command(&[b"SET", b"k", &large])]), (None, Bytes::from_static(b"+OK\r\n")));
+        let (get, set) = (|| command(&[b"GET", b"k"]), || command(&[b"SET", b"k", b"small"]));
+        let (done, replies) = apply(vec![get(), get(), set(), get()]);
+        assert_eq!(done, Some(2), "the write behind the limit was not executed");
+        assert!(replies.starts_with(b"$524288\r\nxxx") && replies.len() > PIPELINE_REPLY_BYTES);
+        // All at the limit, but none left out.
+        assert_eq!(apply(vec![get(), get()]).0, None);
+        assert_eq!(apply(vec![set(), get()]), (None, Bytes::from_static(b"+OK\r\n$5\r\nsmall\r\n")));
+    }
+
+    #[test]
+    fn no_reply_is_larger_than_the_limit() {
+        let mut kv = Kv::default();
+        let mut apply = |compound: Compound| {
+            let mut reply = Vec::new();
+            kv.apply(Timestamp(1), &compound.encode(), &mut reply);
+            reply
+        };
+        let large = vec![b'x'; 8 << 20];
+        apply(Compound::Pipeline(vec![command(&[b"SET", b"k", &large])]));
+        let mut words: Vec<&[u8]> = vec![b"MGET"];
+        words.extend([&b"k"[..]; 9]);
+        let refusal = [b"-", reply::TOO_LARGE, b"\r\n"].concat();
+        assert_eq!(apply(Compound::Pipeline(vec![command(&words)])), refusal);
+        let gets = (0..20).map(|_| command(&[b"GET", b"k"])).collect();
+        let reply = apply(Compound::Transaction { watched: Vec::new(), commands: gets });
+        assert!(reply.len() < MAX_REPLY_BYTES + (9 << 20) && reply.ends_with(&refusal));
+    }
 
     #[test]
     fn a_command_removes_a_few_expired_keys() {

@@ -1,5 +1,6 @@
 //! The commands that leave the state as it is.
 
+use super::MAX_REPLY_BYTES;
 use super::command::Op;
 use super::glob;
 use super::hash;
@@ -12,6 +13,9 @@ pub(super) fn answer(store: &Store, now: u64, op: &Op<&[u8]>, out: &mut Vec<u8>)
     match op {
         Op::Fail(text) => reply::error(out, text),
         Op::Get(key) => reply::bulk_or_null(out, find(key).map(Entry::value)),
+        Op::MGet(keys) if is_too_large(keys.iter().map(|key| find(key).map_or(0, |entry| entry.value().len()))) => {
+            reply::error(out, reply::TOO_LARGE);
+        }
         Op::MGet(keys) => {
             reply::array(out, keys.len());
             keys.iter().for_each(|key| reply::bulk_or_null(out, find(key).map(Entry::value)));
@@ -35,6 +39,9 @@ pub(super) fn answer(store: &Store, now: u64, op: &Op<&[u8]>, out: &mut Vec<u8>)
         Op::Keys(pattern) => {
             let entries = store.in_order(now).filter(|entry| glob::matches(pattern, entry.key()));
             let keys: Vec<_> = entries.map(Entry::key).collect();
+            if is_too_large(keys.iter().map(|key| key.len())) {
+                return reply::error(out, reply::TOO_LARGE);
+            }
             reply::array(out, keys.len());
             keys.iter().for_each(|key| reply::bulk(out, key));
         }
@@ -52,6 +59,12 @@ pub(super) fn answer(store: &Store, now: u64, op: &Op<&[u8]>, out: &mut Vec<u8>)
         Op::RandomKey => reply::bulk_or_null(out, random_key(store, now)),
         _ => debug_assert!(false, "a write was given to be answered as a read"),
     }
+}
+
+/// Whether a reply of values of these lengths is larger than a reply can be.
+fn is_too_large(lengths: impl Iterator<Item = usize>) -> bool {
+    // Each value comes with its length and two line ends.
+    lengths.map(|length| length + 16).sum::<usize>() > MAX_REPLY_BYTES
 }
 
 /// The answer of TTL and its relatives: -2 for no key, -1 for no deadline. Seconds are rounded.

@@ -11,6 +11,10 @@
 //! this does not tell where they collide. The order inside a segment differs between replicas for
 //! that reason, and nothing that leaves this file depends on it.
 //!
+//! A picture of the store shares its segments, so that taking it costs a counter a segment. A segment is
+//! copied when it is written to while it is shared, but not what its keys and values are: copies of an
+//! entry share that, until one of them changes. What is not shared is written in place.
+//!
 //! An expired key is missing for every method that is given the time. It is removed when it is next
 //! written, or by `purge`, a bounded number at a time.
 
@@ -18,10 +22,13 @@ use super::hash;
 use hashbrown::HashTable;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
 
 /// The number of segments is two to this power. Enough that a million keys leave a thousand a segment,
 /// which one page of SCAN looks through; few enough that an empty store is small.
 const SEGMENT_BITS: u32 = 10;
+/// An entry that becomes longer than this gets room to grow further.
+const LONG: usize = 1024;
 /// The deadline of what never expires.
 const NEVER: u64 = u64::MAX;
 
@@ -39,14 +46,16 @@ impl<'a> Key<'a> {
 }
 
 /// One key with what is known about it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Entry {
     position: u64,
     version: u64,
     deadline: u64,
     key_len: u32,
-    /// The key and then the value: one allocation, and one place in memory that GET has to fetch.
-    data: Box<[u8]>,
+    value_len: u32,
+    /// The key, then the value, then zeros for the value to grow into: one allocation, and one place in
+    /// memory that GET has to fetch.
+    data: Arc<[u8]>,
 }
 
 impl Entry {
@@ -56,7 +65,8 @@ impl Entry {
             version,
             deadline: deadline.unwrap_or(NEVER),
             key_len: key.bytes.len() as u32,
-            data: [key.bytes, value].concat().into_boxed_slice(),
+            value_len: value.len() as u32,
+            data: joined(key.bytes, value, 0),
         }
     }
 
@@ -65,7 +75,7 @@ impl Entry {
     }
 
     pub(super) fn value(&self) -> &[u8] {
-        &self.data[self.key_len as usize..]
+        &self.data[self.key_len as usize..][..self.value_len as usize]
     }
 
     /// What the entry's position in the order of all entries is.
@@ -87,26 +97,39 @@ impl Entry {
 
     fn set_value(&mut self, value: &[u8]) {
         let key_len = self.key_len as usize;
-        if self.data.len() == key_len + value.len() {
-            self.data[key_len..].copy_from_slice(value);
+        if self.data.len() == key_len + value.len()
+            && let Some(data) = Arc::get_mut(&mut self.data)
+        {
+            data[key_len..].copy_from_slice(value);
         } else {
-            self.data = [self.key(), value].concat().into_boxed_slice();
+            self.data = joined(self.key(), value, 0);
         }
+        self.value_len = value.len() as u32;
     }
 
     /// Writes `bytes` at `offset` of the value, which grows with zeros as far as needed.
     fn edit(&mut self, offset: usize, bytes: &[u8]) {
         let start = self.key_len as usize + offset;
-        let len = self.data.len().max(start + bytes.len());
-        if len > self.data.len() {
-            // Without room to spare, so that the box takes the allocation over as it is.
-            let mut data = std::mem::take(&mut self.data).into_vec();
-            data.reserve_exact(len - data.len());
-            data.resize(len, 0);
-            self.data = data.into_boxed_slice();
+        let end = start + bytes.len();
+        if end > self.data.len() {
+            // A long value that grows by one APPEND after another is not copied by each of them.
+            let spare = if end > LONG { end / 4 } else { 0 };
+            let used = self.key_len as usize + self.value().len();
+            self.data = joined(self.key(), self.value(), end + spare - used);
         }
-        self.data[start..start + bytes.len()].copy_from_slice(bytes);
+        Arc::make_mut(&mut self.data)[start..end].copy_from_slice(bytes);
+        self.value_len = self.value_len.max((offset + bytes.len()) as u32);
     }
+}
+
+/// A key, a value and as many zeros as there is to be room.
+fn joined(key: &[u8], value: &[u8], room: usize) -> Arc<[u8]> {
+    let len = key.len() + value.len();
+    let mut data: Arc<[u8]> = std::iter::repeat_n(0, len + room).collect();
+    let bytes = Arc::make_mut(&mut data);
+    bytes[..key.len()].copy_from_slice(key);
+    bytes[key.len()..len].copy_from_slice(value);
+    data
 }
 
 /// The ways to modify an entry; each makes another version of the same arguments.
@@ -128,9 +151,13 @@ fn version(before: u64, change: Change, number: u64, bytes: &[u8]) -> u64 {
 
 type Deadlines = BTreeMap<(u64, u64), u32>;
 
+/// A part of the map.
+pub(super) type Segment = HashTable<Entry>;
+
 /// The map. All times are milliseconds of log time.
 pub(super) struct Store {
-    segments: Box<[HashTable<Entry>]>,
+    /// Never changed but through `Arc::make_mut`: there may be pictures that share them.
+    segments: Box<[Arc<Segment>]>,
     seeds: [u64; 2],
     len: usize,
     /// How many keys have a deadline and a position; more than one only if positions collide.
@@ -142,13 +169,19 @@ impl Default for Store {
     fn default() -> Store {
         let state = RandomState::new();
         Store {
-            segments: (0..1 << SEGMENT_BITS).map(|_| HashTable::new()).collect(),
+            segments: empty_segments(),
             seeds: [state.hash_one(0), state.hash_one(1) | 1],
             len: 0,
             deadlines: BTreeMap::new(),
             modifications: 0,
         }
     }
+}
+
+/// The segments of an empty store. They are not one that all share: what the segments know about their
+/// tables then lies in few pages of memory.
+fn empty_segments() -> Box<[Arc<Segment>]> {
+    (0..1 << SEGMENT_BITS).map(|_| Arc::default()).collect()
 }
 
 fn segment(position: u64) -> usize {
@@ -227,7 +260,7 @@ impl Store {
     }
 
     pub(super) fn clear(&mut self) {
-        self.segments.iter_mut().for_each(|segment| *segment = HashTable::new());
+        self.segments = empty_segments();
         self.deadlines.clear();
         self.len = 0;
         self.modifications += 1;
@@ -240,8 +273,13 @@ impl Store {
         }
         let (seeds, position) = (self.seeds, entry.position);
         let rehash = |entry: &Entry| mix(seeds, entry.position);
-        self.segments[segment(position)].insert_unique(mix(seeds, position), entry, rehash);
+        self.segment_mut(position).insert_unique(mix(seeds, position), entry, rehash);
         self.len += 1;
+    }
+
+    /// The segment of a position, to be changed: copied first if it is shared.
+    fn segment_mut(&mut self, position: u64) -> &mut Segment {
+        Arc::make_mut(&mut self.segments[segment(position)])
     }
 
     /// The entry of a key, and the index that must follow its deadline. One that has expired is
@@ -252,15 +290,15 @@ impl Store {
             self.take(key);
             return None;
         }
-        let entry = self.segments[segment(key.position)]
+        let entry = Arc::make_mut(&mut self.segments[segment(key.position)])
             .find_mut(mix(self.seeds, key.position), |entry| entry.order() == (key.position, key.bytes))?;
         Some((entry, &mut self.deadlines))
     }
 
     /// Removes the entry of a key, expired or not.
     fn take(&mut self, key: Key) -> Option<Entry> {
-        let found = self.segments[segment(key.position)]
-            .find_entry(mix(self.seeds, key.position), |entry| entry.order() == (key.position, key.bytes));
+        let hash = mix(self.seeds, key.position);
+        let found = self.segment_mut(key.position).find_entry(hash, |entry| entry.order() == (key.position, key.bytes));
         let (mut entry, _) = found.ok()?.remove();
         let deadline = entry.deadline;
         reschedule(&mut self.deadlines, &mut entry, NEVER);
@@ -269,7 +307,8 @@ impl Store {
         Some(entry)
     }
 
-    /// Removes what has expired, at most about `limit` keys: the rest waits for the next call.
+    /// Removes what has expired, at most about `limit` keys: the rest waits for the next call. So it does
+    /// after the first segment that has to be copied, or one command might have to copy many.
     pub(super) fn purge(&mut self, now: u64, limit: usize) {
         for _ in 0..limit {
             match self.deadlines.first_key_value() {
@@ -277,8 +316,12 @@ impl Store {
                 _ => return,
             }
             let Some((at, count)) = self.deadlines.pop_first() else { return };
-            self.segments[segment(at.1)].retain(|entry| (entry.deadline, entry.position) != at);
+            let is_shared = Arc::strong_count(&self.segments[segment(at.1)]) > 1;
+            self.segment_mut(at.1).retain(|entry| (entry.deadline, entry.position) != at);
             self.len -= count as usize;
+            if is_shared {
+                return;
+            }
         }
     }
 
@@ -297,10 +340,14 @@ impl Store {
     /// All entries that have not expired, in the order of their positions and keys.
     pub(super) fn in_order(&self, now: u64) -> impl Iterator<Item = &Entry> {
         self.segments.iter().flat_map(move |segment| {
-            let mut entries: Vec<_> = segment.iter().filter(|entry| entry.is_live(now)).collect();
-            entries.sort_unstable_by(|a, b| a.order().cmp(&b.order()));
-            entries
+            let indices = order(segment, now).into_iter();
+            indices.filter_map(|index| segment.get_bucket(index))
         })
+    }
+
+    /// The segments in their order as they are now, whatever happens to the store.
+    pub(super) fn share(&self) -> Vec<Arc<Segment>> {
+        self.segments.to_vec()
     }
 
     /// The entries from position `from` on, at least `limit` of them if there are as many, and the
@@ -330,6 +377,14 @@ impl Store {
         }
         (page, 0)
     }
+}
+
+/// Where in a segment the entries are that have not expired, in the order of their positions and keys.
+pub(super) fn order(segment: &Segment, now: u64) -> Vec<usize> {
+    let entries = segment.iter_buckets().filter_map(|index| Some((segment.get_bucket(index)?, index)));
+    let mut entries: Vec<_> = entries.filter(|(entry, _)| entry.is_live(now)).collect();
+    entries.sort_unstable_by(|(a, _), (b, _)| a.order().cmp(&b.order()));
+    entries.into_iter().map(|(_, index)| index).collect()
 }
 
 /// Gives an entry of the map another deadline.
@@ -363,7 +418,7 @@ mod tests {
         store.set(Key::new(b"stays"), b"v", None, 0);
         for (now, left) in [(4, 101), (5, 81), (5, 61), (5, 51), (5, 51), (6, 31), (7, 11), (7, 1)] {
             store.purge(now, 20);
-            let entries: usize = store.segments.iter().map(HashTable::len).sum();
+            let entries: usize = store.segments.iter().map(|segment| segment.len()).sum();
             assert_eq!((store.len, entries, store.deadlines.len()), (left, left, left - 1));
         }
     }

@@ -90,7 +90,10 @@ fn set(store: &mut Store, now: u64, op: &Op<&[u8]>, out: &mut Vec<u8>) -> Execut
         Expiry::At(when) => Some(positive(*when, now, name)?),
         Expiry::Clear | Expiry::Keep => None,
     };
-    let old = store.get(key, now);
+    // A plain SET looks for its key only once, when it writes.
+    let is_plain =
+        !matches!(form, SetForm::SetGet) && matches!(condition, Condition::Always) && !matches!(expiry, Expiry::Keep);
+    let old = if is_plain { None } else { store.get(key, now) };
     let deadline = match expiry {
         Expiry::Keep => old.and_then(Entry::deadline),
         Expiry::Clear | Expiry::At(_) => deadline,
