@@ -7,6 +7,18 @@ use std::path::PathBuf;
 /// Where data goes when nobody says otherwise.
 const DATA: &str = "./ionian-data";
 
+/// What was typed is wrong, in a way that only shows when it is used.
+#[derive(Debug)]
+pub(crate) struct BadUsage(pub(crate) String);
+
+impl std::fmt::Display for BadUsage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BadUsage {}
+
 /// State machine replication made of small roles: a linearizable key-value store behind any Redis client.
 #[derive(Debug, Parser)]
 #[command(
@@ -37,7 +49,7 @@ pub(crate) enum Command {
 /// Start every node of a deployment on this machine, each as a process, and keep them running
 ///
 /// Prints one line that begins with `ready` and holds the client addresses as soon as clients are served.
-/// A node that ends is started again after a short delay. Ctrl-C stops all of them in order, a second
+/// A node that ends is started again: at once at first, after up to 5 s when it keeps ending. Ctrl-C stops all of them in order, a second
 /// Ctrl-C at once.
 ///
 /// What was started is written to DIR/deployment.toml, with DIR/run/NODE.pid and DIR/logs/NODE.log for
@@ -241,7 +253,7 @@ pub(crate) struct Sim {
     #[arg(long, value_name = "A..B", default_value = "0..500", value_parser = seeds)]
     pub(crate) seeds: core::ops::Range<u64>,
     /// Run this seed alone
-    #[arg(long, value_name = "N", conflicts_with = "seeds")]
+    #[arg(long, value_name = "N", conflicts_with = "seeds", value_parser = clap::value_parser!(u64).range(..u64::MAX))]
     pub(crate) seed: Option<u64>,
     /// What a crash leaves: everything on disk; nothing, and the node stays away; or nothing, and it
     /// comes back [default: disk, or what the canary needs]

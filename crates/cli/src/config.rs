@@ -2,6 +2,7 @@
 
 use crate::arguments::{self, ConfigCommand};
 use crate::family;
+use crate::output::{self, say};
 use crate::source;
 use anyhow::{Context, Result, bail};
 use ionian_deployment::{Deployment, PRESETS};
@@ -22,7 +23,7 @@ pub(crate) fn run(arguments: &arguments::Config) -> Result<ExitCode> {
         ConfigCommand::Presets => {
             let width = PRESETS.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
             for (name, about) in PRESETS {
-                println!("{name:<width$}  {about}");
+                say!("{name:<width$}  {about}");
             }
         }
     }
@@ -54,14 +55,14 @@ fn init(
         opened => opened.with_context(|| format!("cannot write {}", file.display()))?,
     };
     out.write_all(text.as_bytes()).with_context(|| format!("cannot write {}", file.display()))?;
-    println!("{} is written: `ionian up {}` starts it", file.display(), file.display());
+    say!("{} is written: `ionian up {}` starts it", file.display(), file.display());
     Ok(())
 }
 
 fn check(file: &Path, overrides: &[String]) -> Result<()> {
     let deployment = Deployment::load(file)?.with_overrides(overrides)?;
     family::check(&deployment).with_context(|| file.display().to_string())?;
-    print!("{}", summary(&deployment));
+    output::print(format_args!("{}", summary(&deployment)));
     Ok(())
 }
 

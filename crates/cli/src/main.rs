@@ -9,6 +9,7 @@
 //! | `family` | from a protocol's name to its type |
 //! | `source` | where a command finds its deployment |
 //! | `places` | what lies where in a data directory |
+//! | `output` | printing that survives a closed pipe |
 
 #![forbid(unsafe_code)]
 
@@ -20,6 +21,7 @@ mod exec;
 mod family;
 mod gateway_app;
 mod node;
+mod output;
 mod places;
 mod resp;
 mod sim;
@@ -27,9 +29,17 @@ mod source;
 mod status;
 mod up;
 
-use arguments::{Arguments, Command};
+use arguments::{Arguments, BadUsage, Command};
 use clap::Parser;
+use ionian_deployment::DeploymentError;
 use std::process::ExitCode;
+
+/// Whether what was typed is wrong, and not a file or what came of the work: a deployment that is wrong
+/// and in no file comes from flags.
+fn is_bad_usage(error: &anyhow::Error) -> bool {
+    let typed = error.chain().next().and_then(|cause| cause.downcast_ref::<DeploymentError>());
+    typed.is_some_and(|error| error.file.is_none()) || error.is::<BadUsage>()
+}
 
 fn main() -> ExitCode {
     let done = match Arguments::parse().command {
@@ -44,7 +54,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             eprintln!("ionian: {error:#}");
-            ExitCode::FAILURE
+            if is_bad_usage(&error) { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
 }

@@ -4,12 +4,12 @@ mod text;
 
 use crate::arguments;
 use crate::node::resolve;
+use crate::output::say;
 use crate::source;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use ionian_deployment::Deployment;
 use ionian_runtime::{NodeStatus, query_status};
 use serde::Serialize;
-use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -52,8 +52,9 @@ pub(crate) fn run(arguments: &arguments::Status) -> Result<ExitCode> {
         false => text::show(&deployment, &cluster),
     };
     shown.truncate(shown.trim_end().len());
-    writeln!(std::io::stdout(), "{shown}").context("cannot print the status")?;
-    Ok(if cluster.nodes_up == cluster.nodes.len() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    say!("{shown}");
+    let well = cluster.nodes_up == cluster.nodes.len() && !text::is_lost(&deployment, &cluster);
+    Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 async fn ask_all(deployment: &Deployment) -> ClusterStatus {

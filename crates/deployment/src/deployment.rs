@@ -139,7 +139,8 @@ impl Deployment {
         if !self.nodes.iter().any(|node| node.instances().contains_key(CLIENT)) {
             return Err(Problem::NoClient { role: CLIENT.to_owned() }.into());
         }
-        Ok(Layout { f: self.f, quorums: self.quorums, instances, options: self.options.options(), canary: None })
+        let names = self.nodes.iter().map(|node| node.name.clone()).collect();
+        Ok(Layout { f: self.f, quorums: self.quorums, instances, options: self.options.options(), names, canary: None })
     }
 
     /// The node of this name.

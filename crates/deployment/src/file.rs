@@ -6,6 +6,8 @@ use crate::options::SETTINGS;
 use crate::quorums;
 use crate::set::{Given, is_name};
 use std::fmt::Write;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -22,6 +24,18 @@ const REQUIRED: &[(&str, &str)] = &[
 ];
 const REQUIRED_OF_NODE: &[(&str, &str)] =
     &[("name", "the name of the node"), ("address", "host:port where other nodes find it")];
+
+/// A deployment file is at most this large: what is larger is some other file, or no end of one.
+const MAX_FILE_BYTES: u64 = 4 << 20;
+
+fn read(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(MAX_FILE_BYTES + 1).read_to_string(&mut text)?;
+    match text.len() as u64 <= MAX_FILE_BYTES {
+        true => Ok(text),
+        false => Err(io::Error::other("it is larger than 4 MiB, which no deployment file is")),
+    }
+}
 
 impl Deployment {
     /// Reads the text of a deployment file.
@@ -60,7 +74,7 @@ impl Deployment {
     /// When it cannot be read, or as [`parse`](Deployment::parse); the error names the file.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, DeploymentError> {
         let path = path.as_ref();
-        let text = std::fs::read_to_string(path).map_err(|error| Problem::Unreadable(error.to_string()).into());
+        let text = read(path).map_err(|error| Problem::Unreadable(error.to_string()).into());
         text.and_then(|text| Deployment::parse(&text))
             .map_err(|error: DeploymentError| DeploymentError { file: Some(path.to_owned()), ..error })
     }

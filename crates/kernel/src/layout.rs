@@ -4,6 +4,7 @@
 use crate::client::LaneLimits;
 use crate::id::{Id, Set};
 use crate::quorum::QuorumSpec;
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -32,6 +33,8 @@ pub struct Layout {
     pub instances: Vec<Vec<NodeId>>,
     /// Tunables, with defaults that suit a local network.
     pub options: Options,
+    /// What people call the nodes; may be left out.
+    pub names: Vec<String>,
     /// The name of a defect to build in, by which the simulator is tested. No deployment file can set it.
     pub canary: Option<&'static str>,
 }
@@ -40,6 +43,11 @@ impl Layout {
     /// How many instances of `kind` there are.
     pub fn count(&self, kind: u8) -> usize {
         self.instances.get(kind as usize).map_or(0, Vec::len)
+    }
+
+    /// What people call a node.
+    pub fn name(&self, node: NodeId) -> String {
+        self.names.get(node.0 as usize).cloned().unwrap_or_else(|| format!("{} (counted from 0)", node.0))
     }
 
     /// All instances of `kind`.

@@ -1,6 +1,6 @@
 //! From flags to a scenario, and back to the flags that repeat it.
 
-use crate::arguments::{self, Level, Survives};
+use crate::arguments::{self, BadUsage, Level, Survives};
 use crate::family;
 use crate::source;
 use anyhow::{Result, bail, ensure};
@@ -40,8 +40,12 @@ impl Choice {
         }
         let canary_name = arguments.canary.clone();
         let canary = canary_name.as_deref().map_or(Ok(Canary::None), |name| canary(&deployment.protocol, name))?;
-        let needs_amnesia = matches!(canary, Canary::HideAmnesia | Canary::Named("amnesia"));
-        let durability = arguments.durability.unwrap_or(if needs_amnesia { Survives::Amnesia } else { Survives::Disk });
+        let durability = arguments.durability.unwrap_or(match canary {
+            Canary::HideAmnesia | Canary::Named("amnesia") => Survives::Amnesia,
+            // It takes an acceptor that stays away.
+            Canary::Named("l8") => Survives::Memory,
+            _ => Survives::Disk,
+        });
         Ok(Choice { deployment, canary_name, canary, durability })
     }
 
@@ -100,7 +104,9 @@ fn deployment(arguments: &arguments::Sim) -> Result<Deployment> {
         (None, Some(preset), _) => source::preset(preset, None, None)?,
         (None, None, Some(Unreplicated::NAME)) => source::preset("unreplicated", None, None)?,
         (None, None, _) => {
-            let preset = source::preset(DEFAULT_PRESET, None, None)?;
+            // Batchers hide the slot that l5 is about: they propose so often that it is soon filled.
+            let l5 = arguments.canary.as_deref() == Some("l5");
+            let preset = source::preset(if l5 { "baseline" } else { DEFAULT_PRESET }, None, None)?;
             if matches!(arguments.canary.as_deref(), Some("s1" | "s7")) { grid(preset) } else { preset }
         }
     };
@@ -131,7 +137,7 @@ fn canary(protocol: &str, name: &str) -> Result<Canary> {
     }
     let known: Vec<&str> =
         DRIVER_CANARIES.iter().map(|(name, _)| *name).chain(own.iter().map(|(name, _)| *name)).collect();
-    bail!("there is no canary {name:?} for {protocol}: there are {}", known.join(", "))
+    bail!(BadUsage(format!("there is no canary {name:?} for {protocol}: there are {}", known.join(", "))))
 }
 
 fn read_level(level: Level) -> ReadLevel {

@@ -3,6 +3,8 @@
 use super::{Answer, ClusterStatus};
 use crate::config;
 use ionian_deployment::Deployment;
+use ionian_kernel::id::{AcceptorId, AcceptorSet};
+use ionian_kernel::quorum::QuorumSystem;
 use ionian_runtime::status::{PeerState, RoleStatus};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -15,7 +17,7 @@ pub(crate) fn show(deployment: &Deployment, cluster: &ClusterStatus) -> String {
     text += &nodes(cluster);
     text.push('\n');
     text += &roles(cluster);
-    let troubles = troubles(cluster);
+    let troubles = troubles(deployment, cluster);
     if !troubles.is_empty() {
         text.push('\n');
     }
@@ -142,8 +144,22 @@ fn roles(cluster: &ClusterStatus) -> String {
     aligned(&table)
 }
 
+/// What is said of a cluster that cannot serve again.
+const LOST: &str = "so many acceptors have lost their memory that those which remember can hold no read quorum, even \
+                    if every node that is down came back: this cluster cannot serve again, for what was voted for may \
+                    be gone. Stop it and start anew";
+
+/// Whether too many acceptors have lost their votes for the cluster ever to elect a leader again.
+pub(super) fn is_lost(deployment: &Deployment, cluster: &ClusterStatus) -> bool {
+    let acceptors: usize = deployment.nodes.iter().filter_map(|node| node.instances().get("acceptor").copied()).sum();
+    let forgetful = instances(cluster).filter(|(_, role)| figure(role, "amnesiac") == Some(1));
+    let forgetful: AcceptorSet = forgetful.map(|(_, role)| AcceptorId(role.index)).collect();
+    let quorums = QuorumSystem::new(deployment.quorums, acceptors, deployment.f);
+    quorums.is_ok_and(|quorums| !quorums.is_read_quorum(quorums.members().without(forgetful)))
+}
+
 /// What needs attention, in words.
-fn troubles(cluster: &ClusterStatus) -> Vec<String> {
+fn troubles(deployment: &Deployment, cluster: &ClusterStatus) -> Vec<String> {
     let mut found = Vec::new();
     for node in &cluster.nodes {
         if let Some(error) = &node.error {
@@ -171,6 +187,9 @@ fn troubles(cluster: &ClusterStatus) -> Vec<String> {
             role.role, role.index, node.name
         )
     }));
+    if is_lost(deployment, cluster) {
+        found.push(LOST.to_owned());
+    }
     let closed = instances(cluster).filter(|(_, role)| figure(role, "session_open") == Some(0));
     found.extend(closed.map(|(node, role)| {
         format!(

@@ -34,7 +34,8 @@ fn config_init_writes_what_config_check_accepts() {
 
     fails(&["config", "init", path], 1, "--force");
     assert_eq!(works(&["config", "init", "-"]), works(&["config", "init", "--preset", "colocated", "-"]));
-    fails(&["config", "init", "--preset", "none", "-"], 1, "there are colocated");
+    fails(&["config", "init", "--preset", "none", "-"], 2, "there are colocated");
+    fails(&["config", "init", "--set", "nonsense", "-"], 2, "must be key=value");
 }
 
 #[test]
@@ -117,8 +118,11 @@ fn sim_runs_seeds_and_catches_canaries() {
     assert!(replayed == fs::read(&trace).unwrap());
 
     // With a disk every acceptor comes back, and a proxy leader that never asks another quorum gets away.
-    fails(&["sim", "--canary", "l8", "--seeds", "0..5"], 1, "NOT caught");
+    fails(&["sim", "--canary", "l8", "--durability", "disk", "--seeds", "0..5"], 1, "NOT caught");
+    // Without saying so it gets what shows it.
+    works(&["sim", "--canary", "l8"]);
     works(&["sim", "--canary", "s7"]);
-    fails(&["sim", "--canary", "none"], 1, "there is no canary");
+    fails(&["sim", "--canary", "none"], 2, "there is no canary");
+    fails(&["sim", "--seed", "18446744073709551615"], 2, "is not in");
     fails(&["sim", "--protocol", "unreplicated", "--preset", "batched"], 1, "the deployment runs multipaxos");
 }

@@ -16,9 +16,11 @@ const FORMAT: u8 = 1;
 /// fraction of a millisecond.
 const PIECE: usize = 256 << 10;
 
-/// The state at one moment. It shares each segment with the store until it has written it.
+/// The state at one moment, written in pieces of about `piece` bytes. It shares each segment with the
+/// store until it has written it.
 pub(super) struct Picture {
     now: u64,
+    piece: usize,
     /// What comes before the segments, until it is written.
     head: Vec<u8>,
     /// The segments that are not completely written.
@@ -32,7 +34,7 @@ pub(super) struct Picture {
 impl Picture {
     pub(super) fn new(store: &Store, now: u64) -> Picture {
         let head = [&[FORMAT][..], &store.modifications().to_le_bytes()].concat();
-        Picture { now, head, segments: store.share().into_iter(), entries: None, written: 0 }
+        Picture { now, piece: PIECE, head, segments: store.share().into_iter(), entries: None, written: 0 }
     }
 }
 
@@ -40,7 +42,7 @@ impl Frozen for Picture {
     fn write_some(&mut self, out: &mut Vec<u8>) -> bool {
         let start = out.len();
         out.append(&mut self.head);
-        while out.len() - start < PIECE
+        while out.len() - start < self.piece
             && let Some(segment) = self.segments.as_slice().first()
         {
             let entries = self.entries.get_or_insert_with(|| store::order(segment, self.now).into_iter());
@@ -57,7 +59,7 @@ impl Frozen for Picture {
                 out.extend_from_slice(&(value.len() as u32).to_le_bytes());
             }
             // A long value is parted. Some of it always follows its length, which must not come twice.
-            let room = PIECE.saturating_sub(out.len() - start).max(1);
+            let room = self.piece.saturating_sub(out.len() - start).max(1);
             let end = value.len().min(self.written + room);
             out.extend_from_slice(&value[self.written..end]);
             self.written = end;
@@ -115,4 +117,194 @@ fn take_bytes<'a>(input: &mut &'a [u8]) -> Result<&'a [u8], &'static str> {
     let (head, rest) = input.split_at_checked(len as usize).ok_or(CUT)?;
     *input = rest;
     Ok(head)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Command, Compound, Kv};
+    use super::*;
+    use bytes::Bytes;
+    use ionian_kernel::machine::StateMachine;
+    use ionian_kernel::time::Timestamp;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use std::sync::LazyLock;
+
+    /// Some keys, of which many share a segment.
+    static KEYS: LazyLock<Vec<String>> = LazyLock::new(|| {
+        let first = |key: &String| Key::new(key.as_bytes()).position() >> 54;
+        (0..).map(|i| format!("k{i}")).filter(|key| [0, 1, 1023].contains(&first(key))).take(12).collect()
+    });
+
+    /// K is a key, V a value, N a number and L a longer one.
+    const FORMS: &[&str] = &[
+        "set K V",
+        "set K V px N",
+        "set K V keepttl",
+        "mset K V K V K V",
+        "append K V",
+        "setrange K L V",
+        "setrange K L V",
+        "pexpire K N",
+        "persist K",
+        "del K K",
+        "rename K K",
+        "copy K K replace",
+        "incr K",
+        "dbsize",
+        "get K",
+        "flushall",
+    ];
+
+    fn line() -> impl Strategy<Value = Vec<String>> {
+        let numbers = (0..100u32, 0..4000u32);
+        (0..FORMS.len(), vec(0..KEYS.len(), 3), vec("[a-z]{0,6}|[0-9]", 3), numbers).prop_map(
+            |(form, keys, values, (number, long))| {
+                let (mut keys, mut values) = (keys.into_iter(), values.into_iter());
+                let word = |word: &str| match word {
+                    "K" => keys.next().map_or_else(String::new, |i| KEYS[i].clone()),
+                    "V" => values.next().unwrap_or_default(),
+                    "N" => (number + 1).to_string(),
+                    "L" => long.to_string(),
+                    _ => word.to_owned(),
+                };
+                FORMS[form].split(' ').map(word).collect()
+            },
+        )
+    }
+
+    #[derive(Clone, Debug)]
+    enum Action {
+        Execute(u64, Vec<String>),
+        /// Takes a picture that is written in pieces of so many bytes.
+        Freeze(usize),
+        /// Writes a piece of one of the pictures.
+        Write(prop::sample::Index),
+        Drop(prop::sample::Index),
+    }
+
+    fn action() -> impl Strategy<Value = Action> {
+        prop_oneof![
+            10 => (0..20u64, line()).prop_map(|(passed, line)| Action::Execute(passed, line)),
+            2 => prop_oneof![1..100usize, 100..3000usize].prop_map(Action::Freeze),
+            8 => any::<prop::sample::Index>().prop_map(Action::Write),
+            1 => any::<prop::sample::Index>().prop_map(Action::Drop),
+        ]
+    }
+
+    fn reply(kv: &mut Kv, now: u64, line: &[String]) -> String {
+        let words: Vec<_> = line.iter().map(|word| Bytes::from(word.clone())).collect();
+        let command = Command::parse_queued(&words).unwrap_or_else(|error| panic!("{line:?}: {error}"));
+        let mut reply = Vec::new();
+        kv.apply(Timestamp(now), &Compound::Pipeline(vec![command]).encode(), &mut reply);
+        String::from_utf8_lossy(&reply).into_owned()
+    }
+
+    fn whole(kv: &Kv) -> Vec<u8> {
+        let mut out = Vec::new();
+        kv.snapshot(&mut out);
+        out
+    }
+
+    /// A picture, what is written of it, and what it must be in the end.
+    struct Taken(Picture, Vec<u8>, Vec<u8>);
+
+    impl Taken {
+        fn new(kv: &Kv, piece: usize, expected: Vec<u8>) -> Taken {
+            Taken(Picture { piece, ..Picture::new(&kv.store, kv.now) }, Vec::new(), expected)
+        }
+
+        /// Whether there was another piece.
+        fn write_some(&mut self) -> bool {
+            let (before, piece) = (self.1.len(), self.0.piece);
+            let some = self.0.write_some(&mut self.1);
+            let len = self.1.len() - before;
+            assert_eq!(some, len > 0);
+            assert_eq!(self.1, self.2[..self.1.len()]);
+            // A key, two lengths, the version and the deadline may come on top.
+            assert!(len < piece + 40 && (len >= piece || self.1.len() == self.2.len() || !some));
+            some
+        }
+    }
+
+    proptest! {
+        /// Whatever happens after a picture is taken, it shows what was before; and whatever pictures
+        /// are taken, the machine goes on as one of which there are none. The latter has removed what has
+        /// expired, the former perhaps not yet: that does not show.
+        #[test]
+        fn pictures_and_the_machine_are_independent(actions in vec(action(), 0..150)) {
+            let (mut kv, mut alone, mut now) = (Kv::default(), Kv::default(), 1000);
+            let mut pictures: Vec<Taken> = Vec::new();
+            for action in &actions {
+                match action {
+                    Action::Execute(passed, line) => {
+                        now += passed;
+                        prop_assert_eq!(reply(&mut kv, now, line), reply(&mut alone, now, line), "{:?}", line);
+                    }
+                    Action::Freeze(piece) => pictures.push(Taken::new(&kv, *piece, whole(&alone))),
+                    Action::Write(_) | Action::Drop(_) if pictures.is_empty() => {}
+                    Action::Write(at) => {
+                        let at = at.index(pictures.len());
+                        if !pictures[at].write_some() {
+                            let Taken(_, written, expected) = pictures.swap_remove(at);
+                            prop_assert_eq!(written, expected);
+                        }
+                    }
+                    Action::Drop(at) => drop(pictures.swap_remove(at.index(pictures.len()))),
+                }
+            }
+            prop_assert_eq!(whole(&kv), whole(&alone));
+            for mut picture in pictures {
+                while picture.write_some() {}
+                prop_assert_eq!(picture.1, picture.2);
+            }
+            prop_assert_eq!(kv.store.shared(), (0, 0));
+            prop_assert_eq!(whole(&kv), whole(&alone));
+        }
+    }
+
+    fn filled() -> Kv {
+        let mut kv = Kv::default();
+        for i in 0..5000 {
+            kv.store.set(Key::new(format!("k{i}").as_bytes()), b"before", None, 0);
+        }
+        kv
+    }
+
+    #[test]
+    fn a_picture_shares_only_what_it_has_not_written() {
+        let mut kv = filled();
+        assert_eq!(kv.store.shared(), (0, 0));
+        let mut picture = Taken::new(&kv, 100, whole(&kv));
+        let (segments, _) = kv.store.shared();
+        assert!(segments > 900);
+        // This copies one segment; all it held is shared now, but for what was written.
+        reply(&mut kv, 0, &["set", "k1", "after"].map(str::to_owned));
+        let (left, entries) = kv.store.shared();
+        assert!(left == segments - 1 && (1..30).contains(&entries));
+        let mut last = kv.store.shared();
+        while picture.write_some() {
+            let now = kv.store.shared();
+            assert!(now <= last && last.0 - now.0 < 10, "a few segments with every piece");
+            last = now;
+        }
+        // It is complete, though not dropped.
+        assert_eq!((kv.store.shared(), picture.1 == picture.2), ((0, 0), true));
+    }
+
+    #[test]
+    fn a_picture_may_be_dropped_half_written() {
+        let mut kv = filled();
+        let mut picture = Taken::new(&kv, 100_000, whole(&kv));
+        assert!(picture.write_some());
+        for i in 0..5000 {
+            reply(&mut kv, 0, &["set".to_owned(), format!("k{i}"), "after".to_owned()]);
+        }
+        assert!(kv.store.shared() == (0, 0), "all is replaced");
+        let other = Taken::new(&kv, 100_000, whole(&kv));
+        drop(picture);
+        assert!(kv.store.shared().0 > 900);
+        drop(other);
+        assert_eq!(kv.store.shared(), (0, 0));
+    }
 }

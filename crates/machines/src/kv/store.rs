@@ -43,6 +43,11 @@ impl<'a> Key<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Key<'a> {
         Key { position: hash::position(bytes), bytes }
     }
+
+    #[cfg(test)]
+    pub(super) fn position(self) -> u64 {
+        self.position
+    }
 }
 
 /// One key with what is known about it.
@@ -350,6 +355,14 @@ impl Store {
         self.segments.to_vec()
     }
 
+    /// How many of the segments that are not empty, and of the entries' data, are shared.
+    #[cfg(test)]
+    pub(super) fn shared(&self) -> (usize, usize) {
+        let segments = self.segments.iter().filter(|segment| !segment.is_empty() && Arc::strong_count(segment) > 1);
+        let entries = self.segments.iter().flat_map(|segment| segment.iter());
+        (segments.count(), entries.filter(|entry| Arc::strong_count(&entry.data) > 1).count())
+    }
+
     /// The entries from position `from` on, at least `limit` of them if there are as many, and the
     /// position where the next page begins; zero if there is nothing left. Entries of one position
     /// are never torn apart, for a position is all that the next call knows.
@@ -420,6 +433,42 @@ mod tests {
             store.purge(now, 20);
             let entries: usize = store.segments.iter().map(|segment| segment.len()).sum();
             assert_eq!((store.len, entries, store.deadlines.len()), (left, left, left - 1));
+        }
+    }
+
+    #[test]
+    fn removal_copies_one_segment_at_a_time() {
+        let mut store = Store::default();
+        // One key a segment.
+        for position in (0..40).map(|i| i << (64 - SEGMENT_BITS)) {
+            store.set(Key { position, bytes: b"k" }, b"v", Some(5), 0);
+        }
+        let picture = store.share();
+        for left in [39, 38] {
+            store.purge(5, 20);
+            assert_eq!((store.len, store.shared().0), (left, left));
+        }
+        drop(picture);
+        store.purge(5, 20);
+        assert_eq!((store.len, store.shared()), (18, (0, 0)));
+    }
+
+    #[test]
+    fn a_value_grows_by_zeros_whoever_shares_it() {
+        let (mut store, mut model) = (Store::default(), Vec::new());
+        let mut pictures = Vec::new();
+        for (i, offset) in [0, 3, 1000, 1001, 1500, 1600, 1400, 4000, 4002].into_iter().enumerate() {
+            model.resize(model.len().max(offset + 2), 0);
+            model[offset..offset + 2].copy_from_slice(b"ab");
+            store.edit(Key::new(b"k"), offset, b"ab", 0);
+            assert_eq!(store.get(Key::new(b"k"), 0).map(Entry::value), Some(&model[..]));
+            if i % 2 == 0 {
+                pictures.push((store.share(), model.clone()));
+            }
+        }
+        for (segments, model) in pictures {
+            let values: Vec<_> = segments.iter().flat_map(|segment| segment.iter()).map(Entry::value).collect();
+            assert_eq!(values, [&model[..]]);
         }
     }
 

@@ -286,3 +286,35 @@ fn the_table_names_the_commands() {
     let set = command_table().iter().find(|info| info.name == "mset").expect("mset");
     assert_eq!((set.arity, set.first_key, set.last_key, set.step), (-3, 1, -1, 2));
 }
+
+#[test]
+fn a_picture_comes_in_pieces_and_may_be_written_elsewhere() {
+    let mut kv = Kv::default();
+    for i in 0..4000 {
+        run(&mut kv, NOW, &format!("setrange k{i} {} x", i % 500));
+    }
+    // Longer than a piece.
+    run(&mut kv, NOW, "setrange long 3000000 x");
+    run(&mut kv, NOW, "set gone x px 1");
+    run(&mut kv, NOW + 1, "get gone");
+    let (expected, mut picture) = (snapshot(&kv), kv.freeze());
+    let writer = std::thread::spawn(move || {
+        let mut pieces = vec![Vec::new()];
+        while picture.write_some(pieces.last_mut().expect("a piece")) {
+            pieces.push(Vec::new());
+        }
+        pieces
+    });
+    for i in 0..4000 {
+        run(&mut kv, NOW + 1, &format!("append k{i} y"));
+    }
+    run(&mut kv, NOW + 1, "setrange long 5 yyy");
+    let mut pieces = writer.join().expect("it does not panic");
+    assert_eq!(pieces.pop(), Some(Vec::new()), "after the end nothing is written");
+    let (last, full) = pieces.split_last().expect("some pieces");
+    assert!(full.len() > 10 && full.iter().all(|piece| (64 << 10..1 << 20).contains(&piece.len())));
+    assert!((1..1 << 20).contains(&last.len()));
+    assert!(pieces.concat() == expected);
+    assert_eq!(run(&mut kv, NOW + 1, "strlen k3999"), ":501|");
+    assert_eq!(run(&mut kv, NOW + 1, "getrange long 4 8"), "$5|\\x00yyy\\x00|");
+}

@@ -61,9 +61,9 @@ impl Config {
         // have some, and for the other roles the nodes that have all of a kind.
         for failed in combinations(&nodes, self.layout.f) {
             if let Some(lost) = self.lost_with(&failed) {
-                let failed: Vec<_> = failed.iter().map(|node| format!("{}", node.0)).collect();
+                let failed: Vec<_> = failed.iter().map(|node| self.layout.name(*node)).collect();
                 return Err(LayoutError(format!(
-                    "f={} nodes may fail, but without node {} (counted from 0) no {lost} is left",
+                    "f={} nodes may fail, but without node {} no {lost} is left",
                     self.layout.f,
                     failed.join(" and "),
                 )));
