@@ -10,7 +10,7 @@ use ionian_kernel::layout::NodeId;
 use ionian_kernel::machine::StateMachine;
 use ionian_kernel::protocol::Protocol;
 use ionian_machines::kv::Kv;
-use ionian_runtime::{Application, Identity, LaneHandle, NodeSettings, run_node_blocking};
+use ionian_runtime::{Application, DiskOptions, Identity, LaneHandle, NodeSettings, run_node_blocking};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::Read;
@@ -78,6 +78,7 @@ impl Work for Run {
                 Durability::Memory => ionian_runtime::Durability::Memory,
                 Durability::Disk => ionian_runtime::Durability::Disk,
             },
+            disk: DiskOptions::default(),
             data: Some(data),
             // The standard library's hasher is keyed by the operating system's random numbers.
             seed: RandomState::new().build_hasher().finish(),

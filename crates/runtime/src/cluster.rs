@@ -3,7 +3,7 @@
 
 use crate::application::{Application, LaneHandle};
 use crate::node::{NodeError, node_count, run_node};
-use crate::settings::{Durability, Identity, NodeSettings};
+use crate::settings::{DiskOptions, Durability, Identity, NodeSettings};
 use crate::status::{NodeStatus, StatusError, query_status};
 use bytes::Bytes;
 use ionian_kernel::client::{Operation, ReadLevel, Refusal, Reply, Request};
@@ -13,6 +13,8 @@ use ionian_kernel::machine::StateMachine;
 use ionian_kernel::protocol::Protocol;
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -29,10 +31,15 @@ const CALLS_AT_ONCE: usize = 256;
 /// What can be chosen for a cluster in one process.
 #[derive(Clone, Debug, Default)]
 pub struct ClusterOptions {
-    /// A directory under which each node keeps its vital records. Without it a node that was stopped
+    /// A directory under which each node keeps what survives it, its vital records at least. Without it a node that was stopped
     /// cannot be started again: it would have forgotten its promises.
     pub data: Option<PathBuf>,
-    /// Seeds the random numbers of all roles.
+    /// What survives a node. [`Durability::Disk`] needs a data directory.
+    pub durability: Durability,
+    /// How the disk is used, if it is.
+    pub disk: DiskOptions,
+    /// Seeds the random numbers of all roles. With a data directory the operating system adds to it: a node
+    /// that starts again must not draw the numbers of its earlier life, by which others know that one.
     pub seed: u64,
 }
 
@@ -188,9 +195,10 @@ impl<P: Protocol> Cluster<P> {
             listener: Some(listener),
             peers: self.addresses.clone(),
             layout: self.layout.clone(),
-            durability: Durability::Memory,
+            durability: self.options.durability,
+            disk: self.options.disk,
             data: self.options.data.as_ref().map(|data| data.join(&name)),
-            seed: self.options.seed ^ u64::from(node.0) << 32,
+            seed: self.options.seed ^ u64::from(node.0) << 32 ^ self.options.data.as_ref().map_or(0, |_| entropy()),
             name,
         }
     }
@@ -259,7 +267,7 @@ impl<P: Protocol> Cluster<P> {
         }
     }
 
-    /// Starts a node that was killed or stopped. It has its vital records and nothing else.
+    /// Starts a node that was killed or stopped. It has what survived by the cluster's durability.
     ///
     /// # Errors
     /// When the node runs, keeps nothing, or does not start.
@@ -292,6 +300,11 @@ impl<P: Protocol> Drop for Cluster<P> {
             }
         }
     }
+}
+
+/// The standard library's hasher is keyed by the operating system's random numbers.
+fn entropy() -> u64 {
+    RandomState::new().build_hasher().finish()
 }
 
 fn name(node: NodeId) -> String {

@@ -17,6 +17,7 @@ impl DataDirectory {
     /// Makes the directory where needed and locks it.
     pub(crate) fn open(path: &Path) -> Result<Self, LogError> {
         std::fs::create_dir_all(path).map_err(io_error("create the directory", path))?;
+        sync_parents(path);
         let lock_path = path.join("lock");
         let file = File::options()
             .create(true)
@@ -41,5 +42,13 @@ impl DataDirectory {
     pub(crate) fn sync(&self) -> Result<(), LogError> {
         let sync = File::open(&self.path).and_then(|directory| directory.sync_all());
         sync.map_err(io_error("sync the directory", &self.path))
+    }
+}
+
+/// Makes the names of the directory and of those that it is in durable, as far as this process may.
+fn sync_parents(path: &Path) {
+    for parent in path.ancestors().skip(1).take(3).filter(|parent| !parent.as_os_str().is_empty()) {
+        // Directories that belong to somebody else were not made by this process.
+        let _ = File::open(parent).and_then(|directory| directory.sync_all());
     }
 }

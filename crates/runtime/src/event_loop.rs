@@ -1,6 +1,7 @@
 //! The pump. Readers and applications put messages and requests in; the pump runs the roles until
 //! nothing is left to do, makes records durable, and writes everything that came of it, once to each
-//! connection.
+//! connection. When there is much to make durable the log does it on a thread of its own, and the loop
+//! goes on meanwhile: whatever depends on it is held back by the node's fence.
 //!
 //! Readers that became ready in the same moment are all queued, by the system's event queue, before
 //! the pump that the first of them wakes, so that one run serves all of them; and a message that comes
@@ -26,11 +27,15 @@ use std::cell::RefCell;
 use std::future::Future;
 use std::pin::pin;
 use std::rc::Rc;
+use std::sync::Arc;
+use tokio::sync::Notify;
 
 /// One event loop with the roles that live on it.
 pub(crate) struct EventLoop<P: Protocol> {
     state: RefCell<State<P>>,
     submissions: Rc<Submissions>,
+    /// Notified by the threads of the log.
+    log_wake: Arc<Notify>,
     clock: Clock,
     about: About,
 }
@@ -51,9 +56,15 @@ struct State<P: Protocol> {
 }
 
 impl<P: Protocol> EventLoop<P> {
-    pub(crate) fn new(node: Node<P>, outside: Outside, submissions: Rc<Submissions>, about: About) -> Self {
+    pub(crate) fn new(
+        node: Node<P>,
+        outside: Outside,
+        submissions: Rc<Submissions>,
+        log_wake: Arc<Notify>,
+        about: About,
+    ) -> Self {
         let state = RefCell::new(State { node, outside, requests: Vec::new() });
-        EventLoop { state, submissions, clock: Clock::start(), about }
+        EventLoop { state, submissions, log_wake, clock: Clock::start(), about }
     }
 
     /// Starts the roles and runs them until `shutdown` completes.
@@ -78,6 +89,7 @@ impl<P: Protocol> EventLoop<P> {
                 biased;
                 () = &mut shutdown => return Ok(()),
                 () = self.submissions.wake.woken() => {}
+                () = self.log_wake.notified() => {}
                 // A deadline is rounded up to the next millisecond, the grain of the runtime's timers.
                 () = &mut sleep, if alarm.is_some() => {
                     alarm = None;
@@ -102,6 +114,12 @@ impl<P: Protocol> EventLoop<P> {
         let now = self.clock.now();
         outside.now = now;
         outside.counts.pumps += 1;
+        if outside.log.poll()? {
+            node.on_durable(outside);
+        }
+        while let Some((from, stamp)) = outside.log.stored_snapshot()? {
+            node.on_snapshot(from, stamp, outside);
+        }
         self.submissions.swap(requests);
         outside.counts.requests += requests.len() as u64;
         for (lane, request) in requests.drain(..) {
@@ -114,9 +132,14 @@ impl<P: Protocol> EventLoop<P> {
             node.fire_timers(now, outside);
         }
         node.settle(now, outside);
-        while outside.log.is_behind() {
-            // One sync for everything that this burst persisted, and only then what depends on it.
-            outside.log.sync()?;
+        if let Some(next) = outside.log.checkpoint_due() {
+            let needed = node.checkpoint(next, outside);
+            outside.log.checkpoint_appended(needed);
+            node.settle(now, outside);
+        }
+        // One sync for everything that this burst persisted, and only then what depends on it. If it is
+        // done elsewhere there is nothing to wait for: the loop is woken.
+        while outside.log.is_behind() && outside.log.flush()? {
             node.on_durable(outside);
             node.settle(now, outside);
         }
@@ -162,7 +185,8 @@ impl<P: Protocol> Host for EventLoop<P> {
         });
         let (process_cpu_us, loop_cpu_us) = cpu_time_us();
         let mut event_loop = outside.counts;
-        event_loop.syncs = outside.log.syncs();
+        let log = outside.log.status();
+        event_loop.syncs = log.syncs;
         NodeStatus {
             cluster: identity.cluster.clone(),
             protocol: identity.protocol.clone(),
@@ -176,6 +200,7 @@ impl<P: Protocol> Host for EventLoop<P> {
             process_cpu_us,
             loop_cpu_us,
             event_loop,
+            log,
             roles: roles.collect(),
             peers: outside.peers.status(),
         }

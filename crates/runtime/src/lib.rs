@@ -15,7 +15,10 @@
 //! | `event_loop` | the pump: from messages taken in to messages written |
 //! | `world` | what roles ask of the outside: sends, records, replies |
 //! | `peer`, `outgoing` | the other nodes and the bytes that wait for them |
-//! | `log`, `vital`, `directory` | what survives the process |
+//! | `log` | what survives the process |
+//! | `memory_log`, `vital` | with durability "memory" |
+//! | `disk_log`, `snapshots` | with durability "disk" |
+//! | `directory` | one process at a time |
 //! | `application` | the border to whoever uses client lanes |
 //! | `status` | figures for people and tools |
 //! | `cluster` | a whole cluster inside one process |
@@ -31,14 +34,17 @@ mod clock;
 pub mod cluster;
 mod connection;
 mod directory;
+mod disk_log;
 mod event_loop;
 pub mod frame;
 mod handshake;
 mod log;
+mod memory_log;
 pub mod node;
 mod outgoing;
 mod peer;
 pub mod settings;
+mod snapshots;
 pub mod status;
 mod tasks;
 mod vital;
@@ -48,5 +54,5 @@ pub use application::{Application, LaneHandle};
 pub use cluster::{Client, Cluster, ClusterOptions};
 pub use log::LogError;
 pub use node::{NodeError, run_node, run_node_blocking};
-pub use settings::{Durability, Identity, NodeSettings};
+pub use settings::{DiskOptions, Durability, Identity, NodeSettings};
 pub use status::{NodeStatus, StatusError, query_status};

@@ -1,11 +1,14 @@
-//! Where roles' records go. The write-ahead log will stand beside [`MemoryLog`], with the same four
-//! calls: `append` while roles run, `is_behind` and `sync` when the burst is over, `durable` for the
-//! fence.
+//! Where roles' records go, whatever the durability: `append` while roles run, `flush` when the burst
+//! is over, `durable` for the fence. The two kinds of log are in files of their own, `memory_log` and
+//! `disk_log`.
 
-use crate::directory::DataDirectory;
-use crate::vital::{self, Stamp, VitalFile, VitalRecord};
+use crate::disk_log::DiskLog;
+use crate::memory_log::MemoryLog;
+use crate::status::LogStatus;
 use ionian_kernel::layout::Address;
+use ionian_kernel::machine::Frozen;
 use ionian_kernel::role::Lsn;
+use ionian_wal::WalError;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -50,6 +53,35 @@ pub enum LogError {
         /// What is wrong there.
         text: String,
     },
+    /// The directory was used with the other durability.
+    #[error(
+        "{} was used with durability \"{used}\" and cannot be used with durability \"{wanted}\": take another directory, \
+         or the durability that it had",
+        path.display()
+    )]
+    OtherDurability {
+        /// The directory.
+        path: PathBuf,
+        /// What it has files of.
+        used: &'static str,
+        /// What the node is to run with.
+        wanted: &'static str,
+    },
+    /// There was a log, and it is gone.
+    #[error(
+        "there is no log in {}, though {} was made when there was one. What this node promised is lost, so it must not run from this \
+         directory: put the log back, or replace the node by an empty one",
+        log.display(), snapshots.display()
+    )]
+    NoLog {
+        /// Where the log should be.
+        log: PathBuf,
+        /// The directory of snapshots, which proves that there was one.
+        snapshots: PathBuf,
+    },
+    /// The write-ahead log, or a snapshot, is damaged or cannot be written.
+    #[error(transparent)]
+    Wal(#[from] WalError),
 }
 
 /// For `map_err`: says what was tried on what.
@@ -58,81 +90,89 @@ pub(crate) fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Err
     move |source| LogError::Io { action, path, source }
 }
 
-/// Keeps nothing but vital records, and those only in a data directory. Ordinary records count as
-/// durable at once: with `durability = "memory"` the cluster survives as long as its processes do.
-#[derive(Debug, Default)]
-pub(crate) struct MemoryLog {
-    /// How many records were appended, by this process and those before it.
-    position: u64,
-    durable: u64,
-    vital: Option<VitalFile>,
-    /// Vital records of the burst under way, encoded.
-    group: Vec<u8>,
-    syncs: u64,
-    /// Holds the lock.
-    _directory: Option<DataDirectory>,
+/// The log of a node.
+pub(crate) enum Log {
+    Memory(MemoryLog),
+    Disk(Box<DiskLog>),
 }
 
-/// What an earlier process of the node has left behind.
-#[derive(Debug, Default)]
-pub(crate) struct Recovered {
-    pub(crate) records: Vec<VitalRecord>,
-    /// Whether there was an earlier process.
-    pub(crate) existed: bool,
-}
-
-impl MemoryLog {
-    /// Opens the log in `data`, or without a directory one that forgets everything.
-    pub(crate) fn open(data: Option<&Path>, stamp: &Stamp) -> Result<(Self, Recovered), LogError> {
-        let Some(path) = data else { return Ok(Default::default()) };
-        let directory = DataDirectory::open(path)?;
-        let (vital, recovered) = VitalFile::open(&directory, stamp)?;
-        let position = recovered.records.len() as u64;
-        let log = MemoryLog {
-            position,
-            durable: position,
-            vital: Some(vital),
-            _directory: Some(directory),
-            ..MemoryLog::default()
-        };
-        Ok((log, recovered))
-    }
-
+impl Log {
     /// Appends a record.
-    pub(crate) fn append(&mut self, from: Address, record: &[u8], is_vital: bool) -> Lsn {
-        self.position += 1;
-        if is_vital && self.vital.is_some() {
-            vital::encode_record(&mut self.group, from, record);
+    pub(crate) fn append(&mut self, from: Address, record: &[u8], vital: bool) -> Lsn {
+        match self {
+            Log::Memory(log) => log.append(from, record, vital),
+            Log::Disk(log) => log.append(from, record),
         }
-        if self.group.is_empty() {
-            self.durable = self.position;
-        }
-        Lsn(self.position)
     }
 
-    /// Whether records wait for [`sync`](Self::sync).
+    /// Whether something that was appended is not durable yet.
     pub(crate) fn is_behind(&self) -> bool {
-        self.durable < self.position
+        match self {
+            Log::Memory(log) => log.is_behind(),
+            Log::Disk(log) => log.is_behind(),
+        }
     }
 
-    /// Makes everything that was appended durable: one write and one sync for all of it.
-    pub(crate) fn sync(&mut self) -> Result<(), LogError> {
-        if let Some(vital) = &mut self.vital
-            && !self.group.is_empty()
-        {
-            vital.append_group(&self.group)?;
-            self.group.clear();
-            self.syncs += 1;
+    /// Makes everything that was appended durable, in one sync, or begins to: the loop is then woken
+    /// when it is done. Returns whether [`durable`](Self::durable) has moved.
+    pub(crate) fn flush(&mut self) -> Result<bool, LogError> {
+        match self {
+            Log::Memory(log) => log.sync().map(|()| true),
+            Log::Disk(log) => log.flush(),
         }
-        self.durable = self.position;
-        Ok(())
+    }
+
+    /// Takes note of what other threads have done. Returns whether [`durable`](Self::durable) has moved.
+    pub(crate) fn poll(&mut self) -> Result<bool, LogError> {
+        match self {
+            Log::Memory(_) => Ok(false),
+            Log::Disk(log) => log.poll(),
+        }
     }
 
     pub(crate) fn durable(&self) -> Lsn {
-        Lsn(self.durable)
+        match self {
+            Log::Memory(log) => log.durable(),
+            Log::Disk(log) => log.durable(),
+        }
     }
 
-    pub(crate) fn syncs(&self) -> u64 {
-        self.syncs
+    /// Begins to store a snapshot.
+    pub(crate) fn store_snapshot(&mut self, from: Address, stamp: u64, frozen: Box<dyn Frozen>) {
+        match self {
+            Log::Memory(_) => unreachable!("{from:?} stores a snapshot on a node that keeps no records"),
+            Log::Disk(log) => log.store_snapshot(from, stamp, frozen),
+        }
+    }
+
+    /// A snapshot that would now be found again after a crash: whose it is, and its stamp.
+    pub(crate) fn stored_snapshot(&mut self) -> Result<Option<(Address, u64)>, LogError> {
+        match self {
+            Log::Memory(_) => Ok(None),
+            Log::Disk(log) => log.stored_snapshot(),
+        }
+    }
+
+    /// The position of the next record, when it is time for a checkpoint.
+    pub(crate) fn checkpoint_due(&self) -> Option<Lsn> {
+        match self {
+            Log::Memory(_) => None,
+            Log::Disk(log) => log.checkpoint_due(),
+        }
+    }
+
+    /// The checkpoint was appended: when that is durable, nothing before `needed` is needed any more.
+    pub(crate) fn checkpoint_appended(&mut self, needed: Lsn) {
+        match self {
+            Log::Memory(_) => {}
+            Log::Disk(log) => log.checkpoint_appended(needed),
+        }
+    }
+
+    pub(crate) fn status(&self) -> LogStatus {
+        match self {
+            Log::Memory(log) => log.status(),
+            Log::Disk(log) => log.status(),
+        }
     }
 }

@@ -2,16 +2,19 @@
 
 use crate::application::{Application, LaneHandle, Submissions};
 use crate::connection::Transport;
+use crate::disk_log::{self, DiskLog, DiskPast};
 use crate::event_loop::{About, EventLoop};
-use crate::log::{LogError, MemoryLog, Recovered};
+use crate::log::{Log, LogError};
+use crate::memory_log::{MemoryLog, Recovered};
 use crate::peer::Peers;
 use crate::settings::{Durability, NodeSettings};
 use crate::tasks::Tasks;
 use crate::vital::Stamp;
 use crate::world::Outside;
+use bytes::Bytes;
 use ionian_kernel::id::ClientId;
 use ionian_kernel::layout::{Address, NodeId};
-use ionian_kernel::machine::StateMachine;
+use ionian_kernel::machine::{RestoreError, StateMachine};
 use ionian_kernel::node::Node;
 use ionian_kernel::protocol::{Birth, Protocol};
 use ionian_kernel::random::Random;
@@ -20,8 +23,10 @@ use ionian_kernel::wire::{Reader, WireError};
 use std::future::Future;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
+use tokio::sync::Notify;
 use tokio::task::LocalSet;
 
 /// How long a node that stops waits for its peers to take what was written to them.
@@ -54,9 +59,19 @@ pub enum NodeError {
         /// What is wrong.
         source: WireError,
     },
-    /// The durability is not there yet.
-    #[error("durability \"disk\" comes with the write-ahead log, which is not built yet; use durability \"memory\"")]
-    NoDisk,
+    /// A snapshot is not one of the role instance that it is named after.
+    #[error(
+        "the snapshot of {role} {index} in the data directory cannot be used: {source}. Has the deployment or the \
+         program been changed since it was written?"
+    )]
+    Snapshot {
+        /// The role that stored it.
+        role: String,
+        /// The instance that stored it.
+        index: u8,
+        /// What is wrong.
+        source: RestoreError,
+    },
     /// The settings contradict each other.
     #[error("{0}")]
     Settings(String),
@@ -86,8 +101,10 @@ pub async fn run_node<P: Protocol>(
         protocol: settings.identity.protocol.clone(),
         node: settings.name.clone(),
     };
-    let (log, recovered) = MemoryLog::open(settings.data.as_deref(), &stamp)?;
-    let node = build::<P>(&settings, &config, &machine, &recovered)?;
+    let log_wake = Arc::new(Notify::new());
+    let (log, past) = open_log::<P>(&settings, &stamp, &log_wake)?;
+    let amnesiac = past.is_lost();
+    let node = build::<P>(&settings, &config, &machine, past)?;
     let listener = listen(settings.listener, settings.address)?;
 
     let lanes = settings.layout.near::<ClientId>(0, settings.node).iter().collect();
@@ -98,8 +115,8 @@ pub async fn run_node<P: Protocol>(
     let application = application(LaneHandle::new(submissions.clone()));
     let outside = Outside::new(&settings.layout, peers.clone(), log, application);
     let NodeSettings { identity, node: id, name, seed, .. } = settings;
-    let about = About { identity: identity.clone(), node: id, name: name.clone(), amnesiac: recovered.existed };
-    let event_loop = Rc::new(EventLoop::new(node, outside, submissions, about));
+    let about = About { identity: identity.clone(), node: id, name: name.clone(), amnesiac };
+    let event_loop = Rc::new(EventLoop::new(node, outside, submissions, log_wake, about));
     let host = event_loop.clone();
     let transport =
         Rc::new(Transport { identity, node: id, name, peers: peers.clone(), host, tasks: tasks.clone(), seed });
@@ -173,10 +190,10 @@ pub fn run_node_blocking<P: Protocol>(
 }
 
 fn check<P: Protocol>(settings: &NodeSettings) -> Result<(), NodeError> {
-    let NodeSettings { layout, peers, node, durability, .. } = settings;
+    let NodeSettings { layout, peers, node, durability, data, .. } = settings;
     let highest = layout.instances.iter().flatten().max();
-    if *durability == Durability::Disk {
-        return Err(NodeError::NoDisk);
+    if *durability == Durability::Disk && data.is_none() {
+        return Err(NodeError::Settings("durability \"disk\" needs a data directory".into()));
     }
     if node.0 as usize >= peers.len() || highest.is_some_and(|highest| highest.0 as usize >= peers.len()) {
         let text = format!("{} addresses are given, too few for every node that the layout names", peers.len());
@@ -189,30 +206,81 @@ fn check<P: Protocol>(settings: &NodeSettings) -> Result<(), NodeError> {
     Ok(())
 }
 
-/// Makes the instances of this node and gives each what it wrote before.
+/// What an earlier process of the node has left behind.
+enum Past {
+    Memory(Recovered),
+    Disk(Box<DiskPast>),
+}
+
+impl Past {
+    /// Whether there was an earlier process, and most of what it knew is gone.
+    fn is_lost(&self) -> bool {
+        matches!(self, Past::Memory(recovered) if recovered.existed)
+    }
+}
+
+fn open_log<P: Protocol>(settings: &NodeSettings, stamp: &Stamp, wake: &Arc<Notify>) -> Result<(Log, Past), LogError> {
+    let NodeSettings { durability, data, disk, .. } = settings;
+    match (durability, data) {
+        (Durability::Disk, Some(data)) => {
+            let (log, past) = DiskLog::open(data, stamp, P::KINDS, *disk, wake)?;
+            Ok((Log::Disk(Box::new(log)), Past::Disk(Box::new(past))))
+        }
+        _ => {
+            let (log, recovered) = MemoryLog::open(data.as_deref(), stamp)?;
+            Ok((Log::Memory(log), Past::Memory(recovered)))
+        }
+    }
+}
+
+/// Makes the instances of this node and gives each what it stored before.
 fn build<P: Protocol>(
     settings: &NodeSettings,
     config: &P::Config,
     machine: &dyn Fn() -> Box<dyn StateMachine>,
-    recovered: &Recovered,
+    past: Past,
 ) -> Result<Node<P>, NodeError> {
-    let mut node = Node::new(settings.durability == Durability::Disk);
+    let keeps_records = settings.durability == Durability::Disk;
+    let mut node = Node::new(keeps_records);
     for address in settings.layout.on_node(settings.node) {
         let seed = seed_of(settings.seed, address);
-        let birth =
-            Birth { address, node: settings.node, seed, amnesiac: recovered.existed, keeps_records: false, machine };
+        let birth = Birth { address, node: settings.node, seed, amnesiac: past.is_lost(), keeps_records, machine };
         node.host(address, P::instantiate(config, birth));
     }
-    for (position, record) in (1..).zip(&recovered.records) {
-        let mut reader = Reader::new(&record.record);
-        let read = node.recover(record.from, Lsn(position), &mut reader).and_then(|()| reader.finish());
-        read.map_err(|source| NodeError::Record {
-            role: P::KINDS.get(record.from.kind as usize).map_or("an unknown role", |name| name).to_owned(),
-            index: record.from.index,
-            source,
-        })?;
+    match past {
+        Past::Memory(recovered) => {
+            for (position, record) in (1..).zip(recovered.records) {
+                recover(&mut node, record.from, Lsn(position), &record.record)?;
+            }
+        }
+        Past::Disk(past) => {
+            let DiskPast { snapshots, records } = *past;
+            let hosted = settings.layout.on_node(settings.node);
+            snapshots.check_owners(&hosted)?;
+            for address in hosted {
+                let Some((stamp, snapshot)) = snapshots.load(address)? else { continue };
+                let restored = node.restore(address, stamp, &snapshot);
+                let (role, index) = (role_name::<P>(address), address.index);
+                restored.map_err(|source| NodeError::Snapshot { role, index, source })?;
+            }
+            for entry in records {
+                let entry = entry.map_err(LogError::from)?;
+                let (from, lsn) = (disk_log::author(&entry), Lsn(entry.lsn));
+                recover(&mut node, from, lsn, &entry.record.into())?;
+            }
+        }
     }
     Ok(node)
+}
+
+fn recover<P: Protocol>(node: &mut Node<P>, from: Address, lsn: Lsn, record: &Bytes) -> Result<(), NodeError> {
+    let mut reader = Reader::new(record);
+    let read = node.recover(from, lsn, &mut reader).and_then(|()| reader.finish());
+    read.map_err(|source| NodeError::Record { role: role_name::<P>(from), index: from.index, source })
+}
+
+fn role_name<P: Protocol>(address: Address) -> String {
+    P::KINDS.get(address.kind as usize).map_or("an unknown role", |name| name).to_owned()
 }
 
 /// Different instances draw different numbers.

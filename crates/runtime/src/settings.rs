@@ -25,6 +25,21 @@ pub enum Durability {
     Disk,
 }
 
+/// How a node with [`Durability::Disk`] uses the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskOptions {
+    /// When the log has grown by so much, what is not needed any more is cut off.
+    pub checkpoint_bytes: u64,
+    /// The size of one file of the log: a multiple of 4096, at least 8192, at most 2^30.
+    pub segment_bytes: u64,
+}
+
+impl Default for DiskOptions {
+    fn default() -> Self {
+        DiskOptions { checkpoint_bytes: 64 << 20, segment_bytes: 16 << 20 }
+    }
+}
+
 /// Everything that a node needs to know of the world before it starts.
 #[derive(Debug)]
 pub struct NodeSettings {
@@ -45,8 +60,10 @@ pub struct NodeSettings {
     pub layout: Layout,
     /// What survives the end of the process.
     pub durability: Durability,
+    /// How the disk is used, if it is.
+    pub disk: DiskOptions,
     /// Where that is kept. Without it nothing is, and a node that is started again does not know
-    /// that it lived before.
+    /// that it lived before. [`Durability::Disk`] needs it.
     pub data: Option<PathBuf>,
     /// Seeds the random numbers of every role, each in its own way. Two starts of a node should be
     /// given different seeds, by the operating system say.

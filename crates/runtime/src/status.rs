@@ -31,7 +31,7 @@ pub struct NodeStatus {
     pub pid: u32,
     /// For how long it has run.
     pub uptime_us: u64,
-    /// Whether an earlier process of this node took part in the cluster.
+    /// Whether an earlier process of this node took part in the cluster and what it knew is lost.
     pub amnesiac: bool,
     /// Processor time of the whole process.
     pub process_cpu_us: u64,
@@ -39,6 +39,8 @@ pub struct NodeStatus {
     pub loop_cpu_us: u64,
     /// What the event loop did.
     pub event_loop: LoopStatus,
+    /// What is stored.
+    pub log: LogStatus,
     /// The role instances that live here.
     pub roles: Vec<RoleStatus>,
     /// The other nodes.
@@ -62,6 +64,25 @@ pub struct LoopStatus {
     pub records: u64,
     /// How often the log was forced to disk.
     pub syncs: u64,
+}
+
+/// What a node stores. Counters run since its start.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogStatus {
+    /// `memory` or `disk`.
+    pub durability: String,
+    /// The size of all files of the write-ahead log.
+    pub bytes: u64,
+    /// The position of the last record.
+    pub position: u64,
+    /// How many of the last records are not on disk yet.
+    pub lag: u64,
+    /// How often the log was forced to disk.
+    pub syncs: u64,
+    /// How often the beginning of the log was found to be of no more use.
+    pub checkpoints: u64,
+    /// How many snapshots were stored.
+    pub snapshots: u64,
 }
 
 /// One role instance.

@@ -13,7 +13,8 @@
 //! silently forget every promise behind it.
 
 use crate::directory::DataDirectory;
-use crate::log::{LogError, Recovered, io_error};
+use crate::log::{LogError, io_error};
+use crate::memory_log::Recovered;
 use bytes::Bytes;
 use ionian_kernel::layout::Address;
 use ionian_kernel::wire::{Reader, WIRE_VERSION, Wire, WireError};

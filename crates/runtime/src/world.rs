@@ -2,7 +2,7 @@
 
 use crate::application::Application;
 use crate::frame::encode_frame;
-use crate::log::MemoryLog;
+use crate::log::Log;
 use crate::peer::Peers;
 use crate::status::LoopStatus;
 use ionian_kernel::client::Reply;
@@ -20,7 +20,7 @@ pub(crate) struct Outside {
     /// For each kind, the nodes that have instances of it and which ones.
     places: Vec<Vec<(NodeId, u64)>>,
     pub(crate) peers: Rc<Peers>,
-    pub(crate) log: MemoryLog,
+    pub(crate) log: Log,
     pub(crate) application: Box<dyn Application>,
     /// When the burst under way began.
     pub(crate) now: Instant,
@@ -30,7 +30,7 @@ pub(crate) struct Outside {
 }
 
 impl Outside {
-    pub(crate) fn new(layout: &Layout, peers: Rc<Peers>, log: MemoryLog, application: Box<dyn Application>) -> Self {
+    pub(crate) fn new(layout: &Layout, peers: Rc<Peers>, log: Log, application: Box<dyn Application>) -> Self {
         let places = layout.instances.iter().map(|nodes| places(nodes)).collect();
         let (now, counts, scratch) = Default::default();
         Outside { places, peers, log, application, now, counts, scratch }
@@ -77,8 +77,8 @@ impl<P: Protocol> World<P> for Outside {
         self.log.durable()
     }
 
-    fn store_snapshot(&mut self, from: Address, _: u64, _: Box<dyn Frozen>) {
-        unreachable!("{from:?} stores a snapshot on a node that keeps no records");
+    fn store_snapshot(&mut self, from: Address, stamp: u64, frozen: Box<dyn Frozen>) {
+        self.log.store_snapshot(from, stamp, frozen);
     }
 
     fn reply(&mut self, lane: ClientId, reply: Reply) {

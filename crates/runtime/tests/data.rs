@@ -210,8 +210,8 @@ fn what_cannot_be_is_said_clearly() {
         change(&mut settings);
         common::start(settings).join().unwrap_err().to_string()
     };
-    let disk = refused(|it| it.durability = Durability::Disk);
-    assert!(disk.contains("write-ahead log") && disk.contains("use durability \"memory\""), "{disk}");
+    let disk = refused(|it| (it.durability, it.data) = (Durability::Disk, None));
+    assert_eq!(disk, "durability \"disk\" needs a data directory");
     let few = refused(|it| it.peers.clear());
     assert_eq!(few, "0 addresses are given, too few for every node that the layout names");
     let occupied = bind();

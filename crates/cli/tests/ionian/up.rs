@@ -72,6 +72,49 @@ fn a_directory_is_used_by_one_and_used_again_as_it_is() {
 }
 
 #[test]
+fn a_cluster_on_disk_goes_on_where_it_was() {
+    let mut cluster = Cluster::start("colocated", &["durability=disk"], &[]);
+    for life in 1..=3 {
+        let mut client = cluster.client(life % 3);
+        assert_eq!(client.call(&["INCR", "lives"]).unwrap(), Reply::Integer(life as i64));
+        (0..20).for_each(|key| client.set(&format!("{life}.{key}"), "v"));
+        let status = cluster.status();
+        assert_eq!(status["durability"], "disk");
+        assert!(status["nodes"].as_array().unwrap().iter().all(|node| node["status"]["amnesiac"] == false));
+        // Once in order, and then by the power switch: everything at once, so that no node can help
+        // another to remember.
+        if life == 1 {
+            cluster.stop(Signal::SIGTERM);
+        } else {
+            let pids = cluster.pids();
+            for pid in std::iter::once(cluster.up_pid()).chain(pids) {
+                kill(pid, Signal::SIGKILL).unwrap();
+            }
+            cluster.wait_for_up();
+        }
+        cluster.start_again(&[]);
+        assert!(!cluster.stderr().contains("new and empty"), "{}", cluster.stderr());
+        let mut client = cluster.client(0);
+        for (life, key) in (1..=life).flat_map(|life| (0..20).map(move |key| (life, key))) {
+            assert_eq!(client.get(&format!("{life}.{key}")), Some("v".into()), "{life}.{key}");
+        }
+    }
+    // A node alone comes back by itself.
+    cluster.signal(1, Signal::SIGKILL);
+    cluster.client(0).set("k", "v");
+    cluster.wait_until_whole();
+    assert_eq!(cluster.client(1).get("k"), Some("v".into()));
+    cluster.stop(Signal::SIGTERM);
+    // The durability of a directory is for good.
+    let refused = ionian().args(["up", "--durability", "memory", "--data", &cluster.data()]).output().unwrap();
+    let error = text(&refused.stderr);
+    assert!(error.contains("durability was disk, is to be memory"), "{error}");
+    cluster.start_again(&[]);
+    assert_eq!(cluster.client(2).get("lives"), Some("3".into()));
+    cluster.stop(Signal::SIGINT);
+}
+
+#[test]
 fn a_port_in_use_is_named() {
     let deployment = deployment("colocated", &[]);
     for text_of in [&deployment.nodes[1].address, deployment.nodes[2].gateway.as_ref().unwrap()] {

@@ -273,6 +273,7 @@ pub fn settings(node: u16, listener: TcpListener, peers: &[SocketAddr], layout: 
         peers: peers.to_vec(),
         layout: layout.clone(),
         durability: Default::default(),
+        disk: Default::default(),
         data: None,
         seed: 1,
     }

@@ -1,0 +1,214 @@
+//! The log of a node with `durability = "disk"`: the write-ahead log in `DIRECTORY/wal`, and beside it
+//! the snapshots of its roles in `DIRECTORY/snapshots`.
+//!
+//! The log is cut off at its beginning by checkpoints. When it has grown by enough, roles write again
+//! what they need of their records without keys, and tell by which keys they need the others; once
+//! that is on disk, everything before the oldest record that is needed goes.
+
+use crate::directory::DataDirectory;
+use crate::log::{LogError, io_error};
+use crate::settings::DiskOptions;
+use crate::snapshots::{SnapshotStore, SnapshotThread};
+use crate::status::LogStatus;
+use crate::vital::Stamp;
+use ionian_kernel::layout::Address;
+use ionian_kernel::machine::Frozen;
+use ionian_kernel::role::Lsn;
+use ionian_kernel::wire::WIRE_VERSION;
+use ionian_wal::{Entry, Flush, Options, Recovery, Wal};
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use tokio::sync::Notify;
+
+/// The directory of the log, and with it the mark of a node with durability "disk".
+pub(crate) const LOG: &str = "wal";
+const SNAPSHOTS: &str = "snapshots";
+
+/// What a record costs in the log besides its bytes, about.
+const RECORD_OVERHEAD: u64 = 24;
+
+/// When so much waits for a sync under way, the loop waits for the disk too and reads nothing more.
+const MAX_GATHERED: usize = 64 << 20;
+
+/// Larger than any command that a gateway takes: what a role persists must fit.
+const MAX_RECORD: usize = 1 << 30;
+
+/// See the top of this file.
+pub(crate) struct DiskLog {
+    wal: Wal,
+    snapshots: SnapshotThread,
+    options: DiskOptions,
+    /// By how many bytes the log has grown since the last checkpoint.
+    grown: u64,
+    checkpoint: Option<Checkpoint>,
+    checkpoints: u64,
+    snapshots_stored: u64,
+    /// Holds the lock. The last field: the threads of those above have ended when it goes.
+    _directory: DataDirectory,
+}
+
+/// One that is not on disk yet.
+struct Checkpoint {
+    /// The last of its records.
+    written: u64,
+    /// The first record that is needed when it is on disk.
+    needed: u64,
+}
+
+/// What an earlier process of the node has left behind.
+pub(crate) struct DiskPast {
+    pub(crate) snapshots: SnapshotStore,
+    pub(crate) records: Recovery,
+}
+
+impl DiskLog {
+    /// Opens the log in the directory `path`. `wake` is notified when a thread of it has done something.
+    pub(crate) fn open(
+        path: &Path,
+        stamp: &Stamp,
+        kinds: &'static [&'static str],
+        options: DiskOptions,
+        wake: &Arc<Notify>,
+    ) -> Result<(Self, DiskPast), LogError> {
+        let directory = DataDirectory::open(path)?;
+        let (log_path, snapshots_path) = (path.join(LOG), path.join(SNAPSHOTS));
+        let other = path.join("vital");
+        if fs::exists(&other).map_err(io_error("look for", &other))? {
+            return Err(LogError::OtherDurability { path: path.to_owned(), used: "memory", wanted: "disk" });
+        }
+        make(&directory, &log_path)?;
+        // The directory of snapshots is made when there is a log, so it proves that there was one.
+        if fs::exists(&snapshots_path).map_err(io_error("look for", &snapshots_path))? && !has_log(&log_path)? {
+            return Err(LogError::NoLog { log: log_path, snapshots: snapshots_path });
+        }
+        let stamp = encode(stamp);
+        let store = SnapshotStore::new(&snapshots_path, &stamp, kinds);
+        let waker = wake.clone();
+        let wal_options = Options {
+            segment_bytes: options.segment_bytes,
+            max_record_bytes: MAX_RECORD,
+            on_complete: Box::new(move || waker.notify_one()),
+            ..Options::default()
+        };
+        let (wal, records) = Wal::open(&log_path, wal_options, &stamp)?;
+        make(&directory, &snapshots_path)?;
+        if let Some(cut) = records.cut() {
+            let file = cut.path.display();
+            tracing::warn!(
+                "{file}: cut off a write that a crash interrupted, {} bytes from byte {} on; none of it had been \
+                 promised to anybody",
+                cut.bytes,
+                cut.offset
+            );
+        }
+        let snapshots = SnapshotThread::start(store.clone(), wake.clone())?;
+        let log = DiskLog {
+            // What is recovered counts as grown, so that a node that is often restarted has checkpoints.
+            grown: wal.size(),
+            wal,
+            snapshots,
+            options,
+            checkpoint: None,
+            checkpoints: 0,
+            snapshots_stored: 0,
+            _directory: directory,
+        };
+        Ok((log, DiskPast { snapshots: store, records }))
+    }
+
+    pub(crate) fn append(&mut self, from: Address, record: &[u8]) -> Lsn {
+        self.grown += record.len() as u64 + RECORD_OVERHEAD;
+        Lsn(self.wal.append(from.kind, from.index.into(), record))
+    }
+
+    pub(crate) fn is_behind(&self) -> bool {
+        self.wal.durable() < self.wal.written()
+    }
+
+    pub(crate) fn durable(&self) -> Lsn {
+        Lsn(self.wal.durable())
+    }
+
+    pub(crate) fn flush(&mut self) -> Result<bool, LogError> {
+        let before = self.wal.durable();
+        if self.wal.flush()? == Flush::Started && self.wal.gathered_bytes() > MAX_GATHERED {
+            self.wal.sync()?;
+        }
+        self.moved_since(before)
+    }
+
+    pub(crate) fn poll(&mut self) -> Result<bool, LogError> {
+        let before = self.wal.durable();
+        self.wal.poll_completed()?;
+        self.moved_since(before)
+    }
+
+    fn moved_since(&mut self, before: u64) -> Result<bool, LogError> {
+        let durable = self.wal.durable();
+        if let Some(Checkpoint { written, needed }) = self.checkpoint
+            && durable >= written
+        {
+            self.wal.truncate_below(needed)?;
+            self.checkpoint = None;
+            self.checkpoints += 1;
+        }
+        Ok(durable > before)
+    }
+
+    pub(crate) fn store_snapshot(&mut self, from: Address, stamp: u64, frozen: Box<dyn Frozen>) {
+        self.snapshots.store(from, stamp, frozen);
+    }
+
+    pub(crate) fn stored_snapshot(&mut self) -> Result<Option<(Address, u64)>, LogError> {
+        let stored = self.snapshots.poll()?;
+        self.snapshots_stored += u64::from(stored.is_some());
+        Ok(stored)
+    }
+
+    pub(crate) fn checkpoint_due(&self) -> Option<Lsn> {
+        let due = self.grown >= self.options.checkpoint_bytes && self.checkpoint.is_none();
+        due.then_some(Lsn(self.wal.written() + 1))
+    }
+
+    pub(crate) fn checkpoint_appended(&mut self, needed: Lsn) {
+        self.checkpoint = Some(Checkpoint { written: self.wal.written(), needed: needed.0 });
+        self.grown = 0;
+    }
+
+    pub(crate) fn status(&self) -> LogStatus {
+        LogStatus {
+            durability: "disk".into(),
+            bytes: self.wal.size(),
+            position: self.wal.written(),
+            lag: self.wal.written() - self.wal.durable(),
+            syncs: self.wal.syncs(),
+            checkpoints: self.checkpoints,
+            snapshots: self.snapshots_stored,
+        }
+    }
+}
+
+/// Whose record it is.
+pub(crate) fn author(entry: &Entry) -> Address {
+    // No instance has such a number, so that a record which cannot be is refused by the node.
+    Address { kind: entry.kind, index: u8::try_from(entry.tag).unwrap_or(u8::MAX) }
+}
+
+/// Readable, because it is shown when it is not the right one.
+fn encode(stamp: &Stamp) -> Vec<u8> {
+    let Stamp { cluster, protocol, node } = stamp;
+    format!("node {node} of cluster {cluster} under protocol {protocol}, version {WIRE_VERSION} of records").into()
+}
+
+/// Makes a directory below the node's, for good.
+fn make(directory: &DataDirectory, path: &Path) -> Result<(), LogError> {
+    fs::create_dir_all(path).map_err(io_error("create the directory", path))?;
+    directory.sync()
+}
+
+/// Whether there is anything but files that the log has prepared for later use.
+fn has_log(path: &Path) -> Result<bool, LogError> {
+    let entries = fs::read_dir(path).map_err(io_error("list the directory", path))?;
+    Ok(entries.flatten().any(|entry| !entry.file_name().to_string_lossy().starts_with("spare-")))
+}

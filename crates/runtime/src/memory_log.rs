@@ -1,0 +1,100 @@
+//! The log of a node with `durability = "memory"`.
+
+use crate::directory::DataDirectory;
+use crate::disk_log;
+use crate::log::{LogError, io_error};
+use crate::status::LogStatus;
+use crate::vital::{self, Stamp, VitalFile, VitalRecord};
+use ionian_kernel::layout::Address;
+use ionian_kernel::role::Lsn;
+use std::fs;
+use std::path::Path;
+
+/// Keeps nothing but vital records, and those only in a data directory. Ordinary records count as
+/// durable at once: with `durability = "memory"` the cluster survives as long as its processes do.
+#[derive(Debug, Default)]
+pub(crate) struct MemoryLog {
+    /// How many records were appended, by this process and those before it.
+    position: u64,
+    durable: u64,
+    vital: Option<VitalFile>,
+    /// Vital records of the burst under way, encoded.
+    group: Vec<u8>,
+    syncs: u64,
+    /// Holds the lock.
+    _directory: Option<DataDirectory>,
+}
+
+/// What an earlier process of the node has left behind.
+#[derive(Debug, Default)]
+pub(crate) struct Recovered {
+    pub(crate) records: Vec<VitalRecord>,
+    /// Whether there was an earlier process.
+    pub(crate) existed: bool,
+}
+
+impl MemoryLog {
+    /// Opens the log in `data`, or without a directory one that forgets everything.
+    pub(crate) fn open(data: Option<&Path>, stamp: &Stamp) -> Result<(Self, Recovered), LogError> {
+        let Some(path) = data else { return Ok(Default::default()) };
+        let directory = DataDirectory::open(path)?;
+        let other = path.join(disk_log::LOG);
+        if fs::exists(&other).map_err(io_error("look for", &other))? {
+            return Err(LogError::OtherDurability { path: path.to_owned(), used: "disk", wanted: "memory" });
+        }
+        let (vital, recovered) = VitalFile::open(&directory, stamp)?;
+        let position = recovered.records.len() as u64;
+        let log = MemoryLog {
+            position,
+            durable: position,
+            vital: Some(vital),
+            _directory: Some(directory),
+            ..MemoryLog::default()
+        };
+        Ok((log, recovered))
+    }
+
+    /// Appends a record.
+    pub(crate) fn append(&mut self, from: Address, record: &[u8], is_vital: bool) -> Lsn {
+        self.position += 1;
+        if is_vital && self.vital.is_some() {
+            vital::encode_record(&mut self.group, from, record);
+        }
+        if self.group.is_empty() {
+            self.durable = self.position;
+        }
+        Lsn(self.position)
+    }
+
+    /// Whether records wait for [`sync`](Self::sync).
+    pub(crate) fn is_behind(&self) -> bool {
+        self.durable < self.position
+    }
+
+    /// Makes everything that was appended durable: one write and one sync for all of it.
+    pub(crate) fn sync(&mut self) -> Result<(), LogError> {
+        if let Some(vital) = &mut self.vital
+            && !self.group.is_empty()
+        {
+            vital.append_group(&self.group)?;
+            self.group.clear();
+            self.syncs += 1;
+        }
+        self.durable = self.position;
+        Ok(())
+    }
+
+    pub(crate) fn durable(&self) -> Lsn {
+        Lsn(self.durable)
+    }
+
+    pub(crate) fn status(&self) -> LogStatus {
+        LogStatus {
+            durability: "memory".into(),
+            position: self.position,
+            lag: self.position - self.durable,
+            syncs: self.syncs,
+            ..LogStatus::default()
+        }
+    }
+}
