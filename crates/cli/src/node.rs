@@ -12,7 +12,6 @@ use ionian_kernel::protocol::Protocol;
 use ionian_machines::kv::Kv;
 use ionian_runtime::{Application, DiskOptions, Identity, LaneHandle, NodeSettings, run_node_blocking};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::Read;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::path::PathBuf;
@@ -80,8 +79,6 @@ impl Work for Run {
             },
             disk: DiskOptions::default(),
             data: Some(data),
-            // The standard library's hasher is keyed by the operating system's random numbers.
-            seed: RandomState::new().build_hasher().finish(),
         };
         if deployment.durability == Durability::Memory {
             tracing::info!("durability = memory: when this process ends, what it held is gone");

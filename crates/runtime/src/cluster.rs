@@ -13,8 +13,6 @@ use ionian_kernel::machine::StateMachine;
 use ionian_kernel::protocol::Protocol;
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hasher};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -39,8 +37,6 @@ pub struct ClusterOptions {
     /// How the disk is used, if it is.
     pub disk: DiskOptions,
     /// Seeds the random numbers of all roles. With a data directory the operating system adds to it: a node
-    /// that starts again must not draw the numbers of its earlier life, by which others know that one.
-    pub seed: u64,
 }
 
 /// Why there is no cluster.
@@ -198,7 +194,6 @@ impl<P: Protocol> Cluster<P> {
             durability: self.options.durability,
             disk: self.options.disk,
             data: self.options.data.as_ref().map(|data| data.join(&name)),
-            seed: self.options.seed ^ u64::from(node.0) << 32 ^ self.options.data.as_ref().map_or(0, |_| entropy()),
             name,
         }
     }
@@ -300,11 +295,6 @@ impl<P: Protocol> Drop for Cluster<P> {
             }
         }
     }
-}
-
-/// The standard library's hasher is keyed by the operating system's random numbers.
-fn entropy() -> u64 {
-    RandomState::new().build_hasher().finish()
 }
 
 fn name(node: NodeId) -> String {

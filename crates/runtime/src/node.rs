@@ -21,6 +21,7 @@ use ionian_kernel::random::Random;
 use ionian_kernel::role::Lsn;
 use ionian_kernel::wire::{Reader, WireError};
 use std::future::Future;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -104,7 +105,8 @@ pub async fn run_node<P: Protocol>(
     let log_wake = Arc::new(Notify::new());
     let (log, past) = open_log::<P>(&settings, &stamp, &log_wake)?;
     let amnesiac = past.is_lost();
-    let node = build::<P>(&settings, &config, &machine, past)?;
+    let seed = entropy();
+    let node = build::<P>(&settings, &config, &machine, past, seed)?;
     let listener = listen(settings.listener, settings.address)?;
 
     let lanes = settings.layout.near::<ClientId>(0, settings.node).iter().collect();
@@ -114,7 +116,7 @@ pub async fn run_node<P: Protocol>(
     let peers = Rc::new(Peers::new(settings.node, &settings.peers, tasks.clone()));
     let application = application(LaneHandle::new(submissions.clone()));
     let outside = Outside::new(&settings.layout, peers.clone(), log, application);
-    let NodeSettings { identity, node: id, name, seed, .. } = settings;
+    let NodeSettings { identity, node: id, name, .. } = settings;
     let about = About { identity: identity.clone(), node: id, name: name.clone(), amnesiac };
     let event_loop = Rc::new(EventLoop::new(node, outside, submissions, log_wake, about));
     let host = event_loop.clone();
@@ -233,17 +235,25 @@ fn open_log<P: Protocol>(settings: &NodeSettings, stamp: &Stamp, wake: &Arc<Noti
     }
 }
 
+/// Random numbers of the operating system, by which the standard library's hasher is keyed. No two lives of
+/// a node may draw the same: a client lane would take up the session of its earlier life, and be told that
+/// its new commands are executed already.
+fn entropy() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
 /// Makes the instances of this node and gives each what it stored before.
 fn build<P: Protocol>(
     settings: &NodeSettings,
     config: &P::Config,
     machine: &dyn Fn() -> Box<dyn StateMachine>,
     past: Past,
+    seed: u64,
 ) -> Result<Node<P>, NodeError> {
     let keeps_records = settings.durability == Durability::Disk;
     let mut node = Node::new(keeps_records);
     for address in settings.layout.on_node(settings.node) {
-        let seed = seed_of(settings.seed, address);
+        let seed = seed_of(seed, address);
         let birth = Birth { address, node: settings.node, seed, amnesiac: past.is_lost(), keeps_records, machine };
         node.host(address, P::instantiate(config, birth));
     }

@@ -65,7 +65,4 @@ pub struct NodeSettings {
     /// Where that is kept. Without it nothing is, and a node that is started again does not know
     /// that it lived before. [`Durability::Disk`] needs it.
     pub data: Option<PathBuf>,
-    /// Seeds the random numbers of every role, each in its own way. Two starts of a node should be
-    /// given different seeds, by the operating system say.
-    pub seed: u64,
 }

@@ -275,7 +275,6 @@ pub fn settings(node: u16, listener: TcpListener, peers: &[SocketAddr], layout: 
         durability: Default::default(),
         disk: Default::default(),
         data: None,
-        seed: 1,
     }
 }
 
