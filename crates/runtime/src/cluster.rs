@@ -36,7 +36,6 @@ pub struct ClusterOptions {
     pub durability: Durability,
     /// How the disk is used, if it is.
     pub disk: DiskOptions,
-    /// Seeds the random numbers of all roles. With a data directory the operating system adds to it: a node
 }
 
 /// Why there is no cluster.
