@@ -29,8 +29,8 @@ const CALLS_AT_ONCE: usize = 256;
 /// What can be chosen for a cluster in one process.
 #[derive(Clone, Debug, Default)]
 pub struct ClusterOptions {
-    /// A directory under which each node keeps what survives it, its vital records at least. Without it a node that was stopped
-    /// cannot be started again: it would have forgotten its promises.
+    /// A directory under which each node keeps what survives it, its vital records at least. Without it a
+    /// node that was stopped cannot be started again: it would have forgotten its promises.
     pub data: Option<PathBuf>,
     /// What survives a node. [`Durability::Disk`] needs a data directory.
     pub durability: Durability,
