@@ -75,14 +75,6 @@ impl<T> SlotWindow<T> {
         }
     }
 
-    /// Takes the value at `slot` out.
-    pub fn remove(&mut self, slot: Slot) -> Option<T> {
-        let index = self.index(slot)?;
-        let value = self.entries.get_mut(index)?.take()?;
-        self.occupied -= 1;
-        Some(value)
-    }
-
     /// Forgets everything below `base`; does nothing where the base is there already.
     pub fn advance_to(&mut self, base: Slot) {
         while self.base < base {
@@ -93,14 +85,6 @@ impl<T> SlotWindow<T> {
                 }
                 None => self.base = base,
             }
-        }
-    }
-
-    /// Moves the base up over empty slots to the first that holds a value, or to the end.
-    pub fn advance_over_holes(&mut self) {
-        while let Some(None) = self.entries.front() {
-            self.entries.pop_front();
-            self.base = self.base.next();
         }
     }
 
@@ -115,12 +99,6 @@ impl<T> SlotWindow<T> {
     /// All that it holds, in order.
     pub fn iter(&self) -> impl Iterator<Item = (Slot, &T)> {
         self.iter_from(self.base)
-    }
-
-    /// All that it holds, in order, to change.
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = (Slot, &mut T)> {
-        let base = self.base;
-        self.entries.iter_mut().enumerate().filter_map(move |(i, entry)| Some((base.plus(i as u64), entry.as_mut()?)))
     }
 
     /// Empties the window and moves its base to `base`, down as well.
@@ -146,8 +124,6 @@ mod tests {
         window.insert(Slot(11), 'c');
         assert_eq!(window.len(), 2);
         assert_eq!(window.iter_from(Slot(12)).collect::<Vec<_>>(), [(Slot(13), &'d')]);
-        window.advance_over_holes();
-        assert_eq!((window.base(), window.end()), (Slot(11), Slot(14)));
         window.advance_to(Slot(12));
         assert_eq!((window.get(Slot(11)), window.len()), (None, 1));
         window.advance_to(Slot(100));
