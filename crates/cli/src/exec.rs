@@ -2,6 +2,7 @@
 
 use crate::arguments;
 use crate::node::resolve;
+use crate::output;
 use crate::resp::Connection;
 use crate::source;
 use anyhow::{Context, Result, bail};
@@ -48,7 +49,7 @@ fn connect(arguments: &arguments::Exec) -> Result<Connection> {
     for gateway in &gateways {
         match resolve("--at", gateway).and_then(|address| Ok(Connection::open(address)?)) {
             Ok(connection) => return Ok(connection),
-            Err(error) => failures.push(format!("{gateway}: {error:#}")),
+            Err(error) => failures.push(format!("{gateway}: {}", output::explain(&error))),
         }
     }
     bail!("no gateway can be reached: {}. Is the cluster running? `ionian up` starts one", failures.join("; "))

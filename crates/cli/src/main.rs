@@ -53,7 +53,7 @@ fn main() -> ExitCode {
     match done {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("ionian: {error:#}");
+            eprintln!("ionian: {}", output::explain(&error));
             if is_bad_usage(&error) { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }

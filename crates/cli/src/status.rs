@@ -4,7 +4,7 @@ mod text;
 
 use crate::arguments;
 use crate::node::resolve;
-use crate::output::say;
+use crate::output::{explain, say};
 use crate::source;
 use anyhow::Result;
 use ionian_deployment::Deployment;
@@ -64,7 +64,7 @@ async fn ask_all(deployment: &Deployment) -> ClusterStatus {
         questions.spawn(async move {
             let (error, status) = match ask(&name, &address).await {
                 Ok(status) => (None, Some(status)),
-                Err(error) => (Some(format!("{error:#}")), None),
+                Err(error) => (Some(explain(&error)), None),
             };
             (place, Answer { name, address, gateway, up: status.is_some(), error, status })
         });

@@ -4,6 +4,7 @@
 //! tell what became of their node through a channel.
 
 use super::backoff::Backoff;
+use crate::output;
 use crate::places::Places;
 use anyhow::{Context, Result};
 use ionian_deployment::Deployment;
@@ -218,7 +219,7 @@ impl Watched {
                 None => match self.spawn() {
                     Ok(next) => child = Some(next),
                     Err(error) => {
-                        if !self.pause(backoff.after(Duration::ZERO), &format!("{error:#}")).await {
+                        if !self.pause(backoff.after(Duration::ZERO), &output::explain(&error)).await {
                             return;
                         }
                     }
