@@ -281,6 +281,12 @@ impl AnswersByClient {
         self.clients.is_empty()
     }
 
+    /// Divides a replica's answers by the clients they are for.
+    pub fn divide(&mut self, answers: &Answers) -> impl Iterator<Item = (ClientId, Answers)> {
+        answers.iter().for_each(|answer| self.push(&answer));
+        self.drain(answers.from, answers.executed)
+    }
+
     /// Takes out each client's answers, which replica `from` gave before it executed slot `executed`.
     pub fn drain(&mut self, from: u8, executed: Slot) -> impl Iterator<Item = (ClientId, Answers)> {
         let AnswersByClient { answers, clients } = self;

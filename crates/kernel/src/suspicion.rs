@@ -140,6 +140,14 @@ impl<I: Id> Presence<I> {
         let present: Set<I> = all.iter().filter(|id: &I| now.since(last(id.index())) <= self.within).collect();
         if present.is_empty() { all } else { present }
     }
+
+    /// One of those present, of `near` if any of them is there; `turn` deals the work out. `None` when
+    /// there are no instances at all.
+    pub fn pick(&self, near: Set<I>, now: Instant, turn: u64) -> Option<I> {
+        let present = self.present(now);
+        let near = near.and(present);
+        if near.is_empty() { present } else { near }.pick(turn)
+    }
 }
 
 #[cfg(test)]
@@ -156,6 +164,9 @@ mod tests {
         presence.heard(ReplicaId(9), Instant(5));
         assert_eq!(presence.present(Instant(12)), Set::one(ReplicaId(1)));
         assert_eq!(presence.present(Instant(99)), Set::first(2));
+        let near = Set::one(ReplicaId(0));
+        assert_eq!(presence.pick(near, Instant(12), 0), Some(ReplicaId(1)), "the near one is absent");
+        assert_eq!(presence.pick(near, Instant(99), 1), Some(ReplicaId(0)));
     }
 
     #[test]

@@ -73,9 +73,7 @@ impl ReadBatcher {
 
     fn pick_replica(&mut self, now: Instant) -> ReplicaId {
         self.turn += 1;
-        let present = self.present.present(now);
-        let near = self.near.and(present);
-        if near.is_empty() { present } else { near }.pick(self.turn).expect("a deployment has replicas")
+        self.present.pick(self.near, now, self.turn).expect("a deployment has replicas")
     }
 
     fn pre_read(&self, (acceptors, inquiry): Ask, out: &mut Out<'_, Self>) {

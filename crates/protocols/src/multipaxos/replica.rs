@@ -329,10 +329,8 @@ impl Replica {
             return;
         }
         let (from, executed) = (self.id.0, self.executed);
-        let present = self.present.present(now);
-        let near = self.unbatchers.and(present);
         self.turn += 1;
-        match if near.is_empty() { present } else { near }.pick(self.turn) {
+        match self.present.pick(self.unbatchers, now, self.turn) {
             Some(unbatcher) => {
                 let answers = self.answers.take_all(from, executed);
                 out.send(Envelope::ToUnbatchers(Set::one(unbatcher), unbatcher::In::Results { answers }));
@@ -489,11 +487,16 @@ impl Replica {
 
     // Telling the leaders.
 
+    /// It would find every slot below this one again after a crash.
+    fn kept(&self) -> Slot {
+        if self.loses_state { self.executed } else { self.snapshots.kept }
+    }
+
     fn report(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         self.reported = self.executed;
         self.report_at = now + REPORT_IDLE;
-        let kept = if self.loses_state { self.executed } else { self.snapshots.kept };
-        let message = leader::In::Executed { from: self.id, executed: self.executed, kept, round: self.round };
+        let (from, executed, kept, round) = (self.id, self.executed, self.kept(), self.round);
+        let message = leader::In::Executed { from, executed, kept, round };
         out.send(Envelope::ToLeaders(self.config.leaders(), message));
         if self.alive_at <= now {
             self.alive_at = now + REPORT_IDLE;
@@ -608,7 +611,7 @@ impl Role for Replica {
         report("reads", self.reads);
         report("deferred_reads", self.deferred_count as u64);
         report("holes_asked", self.catch_up.asked);
-        report("kept", if self.loses_state { self.executed.0 } else { self.snapshots.kept.0 });
+        report("kept", self.kept().0);
         report("snapshots_installed", self.installed);
         report("stale", self.stale);
     }

@@ -63,10 +63,7 @@ impl Role for Unbatcher {
     fn on_message(&mut self, _: Instant, message: In, out: &mut Out<'_, Self>) {
         let In::Results { answers } = message;
         self.batches += 1;
-        for answer in answers.iter() {
-            self.by_client.push(&answer);
-        }
-        for (client, answers) in self.by_client.drain(answers.from, answers.executed) {
+        for (client, answers) in self.by_client.divide(&answers) {
             out.send(Envelope::ToClients(Set::one(client), client::In::Answers { answers }));
         }
     }

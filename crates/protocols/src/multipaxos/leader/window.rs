@@ -131,17 +131,12 @@ impl Window {
 
     fn pick_proxy(&mut self, now: Instant) -> ProxyLeaderId {
         self.turn += 1;
-        let present = self.proxies.present(now);
-        let near = self.near.and(present);
-        if near.is_empty() { present } else { near }.pick(self.turn).expect("a deployment has proxy leaders")
+        self.proxies.pick(self.near, now, self.turn).expect("a deployment has proxy leaders")
     }
 
     fn hand_over(&self, now: Instant, round: Round, slot: Slot, proposed: &Proposed, out: &mut Out<'_, Leader>) {
         let Proposed { value, proposer, near, proxy, .. } = proposed;
-        let present = self.replicas.present(now);
-        let near = near.and(present);
-        let repliers = if near.is_empty() { present } else { near };
-        let replier = repliers.pick(slot.0).expect("a deployment has replicas");
+        let replier = self.replicas.pick(*near, now, slot.0).expect("a deployment has replicas");
         let (value, proposer) = (value.clone(), *proposer);
         let message = proxy_leader::In::Phase2a { slot, round, value, proposer, replier };
         out.send(Envelope::ToProxyLeaders(Set::one(*proxy), message));
