@@ -3,7 +3,7 @@
 use crate::error::{DeploymentError, Problem};
 use crate::options::Settings;
 use ionian_kernel::id::MAX_INSTANCES;
-use ionian_kernel::layout::{Layout, NodeId};
+use ionian_kernel::layout::{Layout, NodeId, numbered};
 use ionian_kernel::quorum::QuorumSpec;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -140,7 +140,8 @@ impl Deployment {
             return Err(Problem::NoClient { role: CLIENT.to_owned() }.into());
         }
         let names = self.nodes.iter().map(|node| node.name.clone()).collect();
-        Ok(Layout { f: self.f, quorums: self.quorums, instances, options: self.options.options(), names, canary: None })
+        let (instances, options) = (numbered(instances), self.options.options());
+        Ok(Layout { f: self.f, quorums: self.quorums, instances, options, names, ..Layout::default() })
     }
 
     /// The node of this name.

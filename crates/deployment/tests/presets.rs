@@ -1,7 +1,7 @@
 //! The presets: each is the deployment that it says it is, and survives being written and read.
 
 use ionian_deployment::{DEFAULT_PRESET, Deployment, Durability, PRESETS, PROTOCOLS, PresetOptions};
-use ionian_kernel::layout::{Layout, NodeId};
+use ionian_kernel::layout::{Layout, NodeId, Places};
 use ionian_kernel::quorum::{QuorumSpec, QuorumSystem};
 use std::collections::BTreeSet;
 
@@ -20,8 +20,8 @@ fn layout(deployment: &Deployment) -> Layout {
 
 /// The names of the nodes of each kind's instances, kind by kind.
 fn places(deployment: &Deployment) -> Vec<String> {
-    let name = |node: &NodeId| deployment.nodes[usize::from(node.0)].name.clone();
-    let line = |nodes: &Vec<NodeId>| nodes.iter().map(name).collect::<Vec<_>>().join(" ");
+    let name = |node: NodeId| deployment.nodes[usize::from(node.0)].name.clone();
+    let line = |places: &Places| places.iter().map(|(_, node)| name(node)).collect::<Vec<_>>().join(" ");
     layout(deployment).instances.iter().map(line).collect()
 }
 
@@ -168,7 +168,7 @@ fn the_acceptors_of_every_multipaxos_preset_make_a_quorum_system() {
         let deployment = preset(name);
         let layout = layout(&deployment);
         if deployment.protocol == "multipaxos" {
-            assert!(QuorumSystem::new(layout.quorums, layout.count(5), layout.f).is_ok(), "{name}");
+            assert!(QuorumSystem::new(layout.quorums, layout.all(5), layout.f).is_ok(), "{name}");
         }
     }
 }

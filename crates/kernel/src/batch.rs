@@ -16,6 +16,8 @@ pub struct SessionId(pub u64);
 impl SessionId {
     /// Of a command that opens a session; its number is a nonce that the answer repeats.
     pub const OPEN: SessionId = SessionId(0);
+    /// Of a change of the membership: it needs no session, for the same change twice is one.
+    pub const CHANGE: SessionId = SessionId(u64::MAX - 1);
     /// Of a read: reads need no session, for they can be repeated at will.
     pub const READ: SessionId = SessionId(u64::MAX);
 }

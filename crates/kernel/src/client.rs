@@ -23,6 +23,9 @@ pub enum ReadLevel {
 pub enum Operation {
     /// Through the log: executed exactly once, by every replica.
     Write,
+    /// Through the log, for the cluster's membership and not for the state machine: the payload is an encoded
+    /// [`Change`](crate::membership::Change), the answer a [`Verdict`](crate::membership::Verdict).
+    Change,
     /// By one replica, changing nothing.
     Read(ReadLevel),
 }
@@ -108,6 +111,7 @@ impl Wire for Request {
             Operation::Read(ReadLevel::Linearizable) => 1,
             Operation::Read(ReadLevel::Sequential) => 2,
             Operation::Read(ReadLevel::Eventual) => 3,
+            Operation::Change => 4,
         }
         .encode(out);
         self.payload.encode(out);
@@ -120,6 +124,7 @@ impl Wire for Request {
             1 => Operation::Read(ReadLevel::Linearizable),
             2 => Operation::Read(ReadLevel::Sequential),
             3 => Operation::Read(ReadLevel::Eventual),
+            4 => Operation::Change,
             tag => return Err(WireError::UnknownTag { what: "operation", tag }),
         };
         Ok(Request { token, operation, payload: Bytes::decode(reader)? })

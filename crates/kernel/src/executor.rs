@@ -2,9 +2,10 @@
 
 use crate::batch::{Answer, AnswersByClient, Batch, Command, Outcome, SessionId, Value};
 use crate::machine::{Frozen, NotARead, RestoreError, StateMachine};
+use crate::membership::Membership;
 use crate::session::{Sessions, Standing};
 use crate::time::Timestamp;
-use crate::wire::{Reader, Wire};
+use crate::wire::{Reader, Wire, WireError};
 use alloc::boxed::Box;
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -15,18 +16,25 @@ use core::time::Duration;
 pub struct Executor {
     machine: Box<dyn StateMachine>,
     sessions: Sessions,
+    membership: Membership,
     now: Timestamp,
 }
 
 impl Executor {
     /// An empty machine without sessions.
     pub fn new(machine: Box<dyn StateMachine>, session_expiry: Duration) -> Self {
-        Executor { machine, sessions: Sessions::new(session_expiry), now: Timestamp(0) }
+        let (sessions, membership) = (Sessions::new(session_expiry), Membership::default());
+        Executor { machine, sessions, membership, now: Timestamp(0) }
     }
 
     /// The time of the log: the largest stamp executed.
     pub fn now(&self) -> Timestamp {
         self.now
+    }
+
+    /// What the log has led to so far.
+    pub fn membership(&self) -> &Membership {
+        &self.membership
     }
 
     /// How many sessions are open.
@@ -61,6 +69,9 @@ impl Executor {
     fn execute_command(&mut self, command: &Command) -> Option<Outcome> {
         if command.session == SessionId::OPEN {
             return Some(Outcome::Opened(self.sessions.open(self.now)));
+        }
+        if command.session == SessionId::CHANGE {
+            return Some(Outcome::Done(self.membership.execute(&command.payload)));
         }
         match self.sessions.begin(self.now, command.session, command.number, command.floor) {
             Standing::New => {
@@ -113,6 +124,7 @@ impl Executor {
     fn head(&self) -> Vec<u8> {
         let mut out = Vec::new();
         self.now.encode(&mut out);
+        self.membership.encode(&mut out);
         self.sessions.snapshot(&mut out);
         out
     }
@@ -123,12 +135,14 @@ impl Executor {
     /// Says what is wrong with the bytes; nothing is then changed.
     pub fn restore(&mut self, snapshot: &Bytes) -> Result<(), RestoreError> {
         let mut reader = Reader::new(snapshot);
-        let now = Timestamp::decode(&mut reader).map_err(|error| RestoreError(error.to_string()))?;
+        let malformed = |error: WireError| RestoreError(error.to_string());
+        let now = Timestamp::decode(&mut reader).map_err(malformed)?;
+        let membership = Membership::decode(&mut reader).map_err(malformed)?;
         let mut sessions = self.sessions.clone();
         sessions.restore(&mut reader)?;
         let rest = reader.remaining();
         self.machine.restore(reader.take(rest).expect("the rest"))?;
-        (self.now, self.sessions) = (now, sessions);
+        (self.now, self.sessions, self.membership) = (now, sessions, membership);
         Ok(())
     }
 }

@@ -36,21 +36,74 @@ impl Slot {
     }
 }
 
-/// A Paxos round (ballot). Rounds are dealt to the leaders in turn, so each has one owner.
+/// A configuration of the cluster: how many changes of the membership came before it. The configuration
+/// that a cluster was founded with is epoch 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Epoch(pub u32);
+
+impl Epoch {
+    /// The epoch after this one.
+    pub fn next(self) -> Epoch {
+        Epoch(self.0 + 1)
+    }
+}
+
+impl Wire for Epoch {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.0.encode(out);
+    }
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        // A round has room for so many.
+        match u32::decode(reader)? {
+            epoch if epoch < 1 << EPOCH_BITS => Ok(Epoch(epoch)),
+            epoch => Err(WireError::OutOfRange { what: "epoch", value: epoch.into() }),
+        }
+    }
+}
+
+/// A Paxos round (ballot): an epoch, then a count, then the leader that owns it, in one number. So rounds of
+/// a later epoch are higher than all of an earlier one: whoever has promised one refuses every leader
+/// that does not know of the later epoch. And no two leaders ever own the same round, whatever becomes of
+/// the set of leaders.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Round(pub u64);
 
+const EPOCH_BITS: u32 = 24;
+const COUNT_BITS: u32 = 34;
+const LEADER_BITS: u32 = 6;
+
 impl Round {
-    /// The leader that owns this round, among `leaders` of them.
-    pub fn leader(self, leaders: usize) -> LeaderId {
-        LeaderId((self.0 % leaders as u64) as u8)
+    /// The round of this epoch, count and leader.
+    pub const fn new(epoch: Epoch, count: u64, leader: LeaderId) -> Round {
+        assert!(count < 1 << COUNT_BITS && (leader.0 as usize) < MAX_INSTANCES);
+        Round((epoch.0 as u64) << (COUNT_BITS + LEADER_BITS) | count << LEADER_BITS | leader.0 as u64)
     }
 
-    /// The first round after this one that `leader` owns.
-    pub fn next_of(self, leader: LeaderId, leaders: usize) -> Round {
-        let leaders = leaders as u64;
-        let ahead = (leader.0 as u64 + leaders - (self.0 + 1) % leaders) % leaders;
-        Round(self.0 + 1 + ahead)
+    /// The leader that owns this round.
+    pub fn leader(self) -> LeaderId {
+        LeaderId((self.0 % MAX_INSTANCES as u64) as u8)
+    }
+
+    /// The epoch whose quorums it uses.
+    pub fn epoch(self) -> Epoch {
+        Epoch((self.0 >> (COUNT_BITS + LEADER_BITS)) as u32)
+    }
+
+    /// How many rounds of its epoch came before it at least.
+    pub fn count(self) -> u64 {
+        (self.0 >> LEADER_BITS) & ((1 << COUNT_BITS) - 1)
+    }
+
+    /// A round of `leader` in `epoch`, which is not before this round's, that is higher than this one.
+    pub fn next_of(self, leader: LeaderId, epoch: Epoch) -> Round {
+        assert!(epoch >= self.epoch(), "a leader of {epoch:?} does not follow on {self:?}");
+        Round::new(epoch, if epoch > self.epoch() { 0 } else { self.count() + 1 }, leader)
+    }
+}
+
+impl fmt::Debug for Round {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Round({}.{}.{})", self.epoch().0, self.count(), self.leader().0)
     }
 }
 
@@ -274,16 +327,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rounds_are_dealt_to_leaders_in_turn() {
-        for leaders in 1..5usize {
-            for round in 0..20 {
-                for leader in 0..leaders as u8 {
-                    let next = Round(round).next_of(LeaderId(leader), leaders);
-                    assert!(next > Round(round) && next.0 <= round + leaders as u64);
-                    assert_eq!(next.leader(leaders), LeaderId(leader));
-                }
-            }
+    fn each_round_has_one_leader_and_later_epochs_are_higher() {
+        let mut round = Round(0);
+        for (epoch, leader) in [(0, 5), (0, 1), (0, 1), (1, 0), (1, 63), (3, 2)] {
+            let (epoch, leader) = (Epoch(epoch), LeaderId(leader));
+            let next = round.next_of(leader, epoch);
+            assert!(next > round);
+            assert_eq!((next.leader(), next.epoch()), (leader, epoch));
+            round = next;
         }
+        assert!(Round::new(Epoch(1), 0, LeaderId(0)) > Round::new(Epoch(0), (1 << COUNT_BITS) - 1, LeaderId(63)));
     }
 
     #[test]

@@ -22,6 +22,7 @@ pub struct Lane {
     limits: LaneLimits,
     session: Session,
     writes: InFlight,
+    /// Reads, and changes of the membership: what needs no session.
     reads: InFlight,
     /// The slot after the highest that an answer to this lane came from.
     seen: Slot,
@@ -49,7 +50,7 @@ struct InFlight {
 
 struct Pending {
     token: u64,
-    level: ReadLevel,
+    operation: Operation,
     payload: Bytes,
     give_up_at: Instant,
     ask_at: Instant,
@@ -110,22 +111,18 @@ impl Lane {
         let Request { token, operation, payload } = request;
         let in_flight = match operation {
             Operation::Write => &self.writes,
-            Operation::Read(_) => &self.reads,
+            Operation::Read(_) | Operation::Change => &self.reads,
         };
         if payload.len() > self.limits.payload_bytes {
             due.replies.push(Reply { token, outcome: Err(Refusal::TooLarge) });
         } else if self.writes.occupied + self.reads.occupied >= self.limits.in_flight || in_flight.is_stretched() {
             due.replies.push(Reply { token, outcome: Err(Refusal::Busy) });
         } else {
-            let level = match operation {
-                Operation::Read(level) => level,
-                Operation::Write => ReadLevel::Linearizable,
-            };
             let give_up_at = now + self.limits.patience;
-            let pending = Pending { token, level, payload, give_up_at, ask_at: now, asked: 0, via: 0 };
+            let pending = Pending { token, operation, payload, give_up_at, ask_at: now, asked: 0, via: 0 };
             match operation {
                 Operation::Write => self.begin_write(now, pending, due),
-                Operation::Read(_) => self.begin_read(now, pending, due),
+                Operation::Read(_) | Operation::Change => self.begin_sessionless(now, pending, due),
             }
         }
     }
@@ -143,12 +140,12 @@ impl Lane {
         self.keep_alive_at = now + self.keep_alive_every;
     }
 
-    fn begin_read(&mut self, now: Instant, pending: Pending, due: &mut Due) {
+    fn begin_sessionless(&mut self, now: Instant, pending: Pending, due: &mut Due) {
         let number = self.reads.push(pending);
         self.watch(now);
         let pending = self.reads.get_mut(number).expect("just pushed");
         pending.mark_asked(now, self.limits.retry_after);
-        due.reads.push((pending.level, pending.command(self.id, SessionId::READ, number, 0), None));
+        pending.send_sessionless(self.id, number, None, due);
     }
 
     fn watch(&mut self, now: Instant) {
@@ -159,7 +156,8 @@ impl Lane {
 
     /// Remembers which instance a command was sent to, so that another is asked next time.
     pub fn sent_via(&mut self, session: SessionId, number: u64, via: u8) {
-        let in_flight = if session == SessionId::READ { &mut self.reads } else { &mut self.writes };
+        let sessionless = matches!(session, SessionId::READ | SessionId::CHANGE);
+        let in_flight = if sessionless { &mut self.reads } else { &mut self.writes };
         if let Some(pending) = in_flight.get_mut(number) {
             pending.via = via;
         }
@@ -186,7 +184,8 @@ impl Lane {
                 self.writes.floor = 0;
                 self.send_writes(now, due, |_| true);
             }
-            (SessionId::READ, outcome, _) => via.reads |= self.settle_read(number, outcome, due),
+            (SessionId::READ, outcome, _) => via.reads |= self.settle_sessionless(number, outcome, due),
+            (SessionId::CHANGE, outcome, _) => via.writes |= self.settle_sessionless(number, outcome, due),
             (id, Outcome::NoSession, Session::Open(open)) if id == *open => {
                 self.lose_session(now, due);
             }
@@ -196,7 +195,7 @@ impl Lane {
         }
     }
 
-    fn settle_read(&mut self, number: u64, outcome: Outcome, due: &mut Due) -> u64 {
+    fn settle_sessionless(&mut self, number: u64, outcome: Outcome, due: &mut Due) -> u64 {
         let Some(pending) = self.reads.take(number) else { return 0 };
         let outcome = match outcome {
             Outcome::Done(reply) => Ok(reply),
@@ -264,12 +263,14 @@ impl Lane {
                 self.ask_for_session(now, due);
                 due.writes_overdue = true;
             }
-            due.writes_overdue |= self.writes.iter().any(|pending| pending.asked > 0 && pending.ask_at <= now);
+            let overdue = |pending: &Pending| pending.asked > 0 && pending.ask_at <= now;
+            let changes = self.reads.iter().filter(|pending| pending.operation == Operation::Change);
+            due.writes_overdue |= self.writes.iter().chain(changes).any(overdue);
             self.send_writes(now, due, |pending| pending.ask_at <= now);
             for (number, pending) in self.reads.iter_mut().filter(|(_, pending)| pending.ask_at <= now) {
                 let via = Some(pending.via);
                 pending.mark_asked(now, self.limits.retry_after);
-                due.reads.push((pending.level, pending.command(self.id, SessionId::READ, number, 0), via));
+                pending.send_sessionless(self.id, number, via, due);
             }
             self.check_at = self.next_check();
         }
@@ -290,7 +291,9 @@ impl Lane {
             due.replies.push(Reply { token: pending.token, outcome });
         }
         for pending in self.reads.take_if(hopeless) {
-            due.replies.push(Reply { token: pending.token, outcome: Err(Refusal::Unavailable) });
+            let changes = pending.operation == Operation::Change;
+            let refusal = if changes { Refusal::Unknown } else { Refusal::Unavailable };
+            due.replies.push(Reply { token: pending.token, outcome: Err(refusal) });
         }
     }
 
@@ -392,6 +395,15 @@ impl InFlight {
 }
 
 impl Pending {
+    /// Has a command sent that needs no session.
+    fn send_sessionless(&self, lane: ClientId, number: u64, via: Option<u8>, due: &mut Due) {
+        match self.operation {
+            Operation::Read(level) => due.reads.push((level, self.command(lane, SessionId::READ, number, 0), via)),
+            Operation::Change => due.writes.push((self.command(lane, SessionId::CHANGE, number, 0), via)),
+            Operation::Write => unreachable!("writes have a session"),
+        }
+    }
+
     /// The wait doubles with each time of asking, up to eight times the first.
     fn mark_asked(&mut self, now: Instant, retry_after: Duration) {
         self.ask_at = now + retry_after * (1 << self.asked.min(3));

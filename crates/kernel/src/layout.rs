@@ -2,8 +2,10 @@
 //! each one lives. Addresses, files and presets belong to the deployment file, not here.
 
 use crate::client::LaneLimits;
-use crate::id::{Id, Set};
+use crate::id::{Epoch, Id, Set};
 use crate::quorum::QuorumSpec;
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -22,37 +24,109 @@ pub struct Address {
     pub index: u8,
 }
 
-/// Which instances exist and where, with the options of the deployment.
+/// Where the instances of one kind live, by their numbers. A change of the membership gives new instances
+/// numbers of their own and leaves gaps where others were.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Places(BTreeMap<u8, NodeId>);
+
+impl Places {
+    /// The instances with their nodes, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (u8, NodeId)> {
+        self.0.iter().map(|(index, node)| (*index, *node))
+    }
+
+    /// Where instance `index` lives, if there is one.
+    pub fn node_of(&self, index: u8) -> Option<NodeId> {
+        self.0.get(&index).copied()
+    }
+}
+
+impl From<Vec<NodeId>> for Places {
+    /// Instances numbered from 0 without gaps.
+    fn from(nodes: Vec<NodeId>) -> Self {
+        (0..).zip(nodes).collect()
+    }
+}
+
+impl FromIterator<(u8, NodeId)> for Places {
+    fn from_iter<T: IntoIterator<Item = (u8, NodeId)>>(places: T) -> Self {
+        Places(places.into_iter().collect())
+    }
+}
+
+/// Instances of every kind numbered from 0 without gaps: for a new cluster.
+pub fn numbered(instances: Vec<Vec<NodeId>>) -> Vec<Places> {
+    instances.into_iter().map(Places::from).collect()
+}
+
+/// Which instances exist and where, with the options of the deployment: one configuration of a cluster, or,
+/// with `next`, the time between two of them.
 #[derive(Clone, Debug, Default)]
 pub struct Layout {
+    /// How many changes of the membership came before this layout.
+    pub epoch: Epoch,
+    /// Rounds of this epoch and later ones use the quorums of this layout.
+    pub since: Epoch,
     /// How many nodes may fail.
     pub f: usize,
     /// How the acceptors are arranged.
     pub quorums: QuorumSpec,
     /// For each kind of the protocol, the node of each of its instances.
-    pub instances: Vec<Vec<NodeId>>,
+    pub instances: Vec<Places>,
     /// Tunables, with defaults that suit a local network.
     pub options: Options,
     /// What people call the nodes; may be left out.
     pub names: Vec<String>,
     /// The name of a defect to build in, by which the simulator is tested. No deployment file can set it.
     pub canary: Option<&'static str>,
+    /// The layout that this one is being changed into. Until the change is finished the instances of both
+    /// exist, and quorums of both are needed.
+    pub next: Option<Box<Layout>>,
 }
 
 impl Layout {
+    /// The layout that a change leads to; this one when none is under way.
+    pub fn target(&self) -> &Layout {
+        self.next.as_deref().unwrap_or(self)
+    }
+
+    /// The instances of `kind` with their nodes, in order.
+    pub fn places(&self, kind: u8) -> Places {
+        let layouts = [Some(self), self.next.as_deref()];
+        layouts
+            .into_iter()
+            .flatten()
+            .filter_map(|layout| layout.instances.get(kind as usize))
+            .flat_map(Places::iter)
+            .collect()
+    }
+
+    /// Where an instance lives, if there is one.
+    pub fn node_of(&self, address: Address) -> Option<NodeId> {
+        let find = |layout: &Layout| layout.instances.get(address.kind as usize)?.node_of(address.index);
+        find(self).or_else(|| find(self.next.as_deref()?))
+    }
+
     /// How many instances of `kind` there are.
     pub fn count(&self, kind: u8) -> usize {
-        self.instances.get(kind as usize).map_or(0, Vec::len)
+        self.places(kind).0.len()
     }
 
     /// What people call a node.
     pub fn name(&self, node: NodeId) -> String {
-        self.names.get(node.0 as usize).cloned().unwrap_or_else(|| format!("{} (counted from 0)", node.0))
+        let name = self.names.get(node.0 as usize).filter(|name| !name.is_empty()).cloned();
+        name.unwrap_or_else(|| format!("{} (counted from 0)", node.0))
     }
 
     /// All instances of `kind`.
     pub fn all<I: Id>(&self, kind: u8) -> Set<I> {
-        Set::first(self.count(kind))
+        self.places(kind).iter().map(|(index, _)| I::at(index)).collect()
+    }
+
+    /// The instances of `kind` that live on `node`.
+    pub fn near<I: Id>(&self, kind: u8, node: NodeId) -> Set<I> {
+        let places = self.places(kind);
+        places.iter().filter(|(_, place)| *place == node).map(|(index, _)| I::at(index)).collect()
     }
 
     /// The instances of `kind` to prefer on `node`: its own if it has some, since a hop on one node is a
@@ -62,19 +136,23 @@ impl Layout {
         if near.is_empty() { self.all(kind) } else { near }
     }
 
-    /// The instances of `kind` that live on `node`.
-    pub fn near<I: Id>(&self, kind: u8, node: NodeId) -> Set<I> {
-        let instances = self.instances.get(kind as usize).map_or(&[][..], |nodes| &nodes[..]);
-        (0..).zip(instances).filter(|(_, place)| **place == node).map(|(index, _)| I::at(index)).collect()
+    /// All nodes that have an instance of anything, in order.
+    pub fn nodes(&self) -> BTreeSet<NodeId> {
+        self.addresses().map(|(_, node)| node).collect()
     }
 
     /// The addresses of all instances on `node`, kind by kind.
     pub fn on_node(&self, node: NodeId) -> Vec<Address> {
-        let kinds = (0..).zip(&self.instances);
-        kinds
-            .flat_map(|(kind, nodes)| (0..).zip(nodes).map(move |(index, place)| (Address { kind, index }, *place)))
-            .filter_map(|(address, place)| (place == node).then_some(address))
-            .collect()
+        self.addresses().filter(|(_, place)| *place == node).map(|(address, _)| address).collect()
+    }
+
+    /// The addresses of all instances with their nodes, kind by kind.
+    pub fn addresses(&self) -> impl Iterator<Item = (Address, NodeId)> {
+        let kinds = self.instances.len().max(self.target().instances.len()) as u8;
+        (0..kinds).flat_map(|kind| {
+            let places: Vec<_> = self.places(kind).iter().collect();
+            places.into_iter().map(move |(index, node)| (Address { kind, index }, node))
+        })
     }
 }
 

@@ -16,6 +16,7 @@ pub mod id;
 pub mod lane;
 pub mod layout;
 pub mod machine;
+pub mod membership;
 pub mod node;
 pub mod protocol;
 pub mod quorum;

@@ -3,8 +3,9 @@
 
 use crate::client::{Reply, Request};
 use crate::id::{ClientId, MAX_INSTANCES};
-use crate::layout::Address;
+use crate::layout::{Address, Layout, NodeId};
 use crate::machine::{Frozen, RestoreError};
+use crate::membership::Membership;
 use crate::protocol::{Instance, Message, Protocol, Routed};
 use crate::role::{Lsn, Outbox, RecordEnd};
 use crate::time::{Instant, earliest};
@@ -32,6 +33,10 @@ pub trait World<P: Protocol> {
     /// after a crash, [`Node::on_snapshot`] is to be called. Only nodes that keep records are asked.
     fn store_snapshot(&mut self, from: Address, stamp: u64, frozen: Box<dyn Frozen>);
 
+    /// The log has led to this membership. When the driver has not heard of it,
+    /// [`Node::reconfigure`] is to be called as soon as this call into the node is over.
+    fn announce(&mut self, membership: Membership);
+
     /// Hands a reply to the application of `lane`.
     fn reply(&mut self, lane: ClientId, reply: Reply);
 }
@@ -56,6 +61,8 @@ struct Hosted<P: Protocol> {
     lsn: Lsn,
     /// The position up to which it was told that its records are on disk.
     told: Lsn,
+    /// Whether it was started.
+    started: bool,
     /// Whether it was called since the last end of a burst.
     touched: bool,
     /// Its records with keys that it may still need, in the order of the log.
@@ -99,6 +106,7 @@ impl<P: Protocol> Node<P> {
             instance,
             lsn: Lsn(0),
             told: Lsn(0),
+            started: false,
             touched: false,
             keyed: VecDeque::new(),
             released: 0,
@@ -150,11 +158,53 @@ impl<P: Protocol> Node<P> {
         keyed.map(|(lsn, _)| *lsn).fold(next, Lsn::min)
     }
 
-    /// Starts every instance.
+    /// Starts every instance that is not started.
     pub fn start(&mut self, now: Instant, world: &mut impl World<P>) {
         for place in 0..self.hosted.len() {
-            self.call(place, world, |instance, outbox| instance.on_start(now, outbox));
+            if !core::mem::replace(&mut self.hosted[place].started, true) {
+                self.call(place, world, |instance, outbox| instance.on_start(now, outbox));
+            }
         }
+    }
+
+    /// The membership has changed. Instances that the layout no longer places here are gone; new ones are to
+    /// be [hosted](Node::host) and [started](Node::start) next.
+    pub fn reconfigure(
+        &mut self,
+        now: Instant,
+        (layout, config, here): (&Layout, &P::Config, NodeId),
+        world: &mut impl World<P>,
+    ) {
+        let stays = |address: Address| layout.node_of(address) == Some(here);
+        for place in 0..self.hosted.len() {
+            if stays(self.hosted[place].address) {
+                self.call(place, world, |instance, outbox| instance.on_reconfigure(now, config.clone(), outbox));
+            }
+        }
+        if self.hosted.iter().any(|hosted| !stays(hosted.address)) {
+            self.retire(stays);
+        }
+    }
+
+    fn retire(&mut self, stays: impl Fn(Address) -> bool) {
+        let places: Vec<Address> = self.hosted.iter().map(|hosted| hosted.address).collect();
+        self.hosted.retain(|hosted| stays(hosted.address));
+        self.places.fill([None; MAX_INSTANCES]);
+        self.local.fill(0);
+        for (place, Hosted { address, .. }) in self.hosted.iter().enumerate() {
+            self.places[address.kind as usize][address.index as usize] = Some(place as u16);
+            self.local[address.kind as usize] |= 1 << address.index;
+        }
+        for (place, message) in core::mem::take(&mut self.inbox) {
+            if let Some(place) = self.place(places[place as usize]) {
+                self.inbox.push_back((place, message));
+            }
+        }
+    }
+
+    /// Whether an instance lives here.
+    pub fn hosts(&self, address: Address) -> bool {
+        self.place(address).is_some()
     }
 
     /// Queues a message for each local instance of its kind whose bit is set in `members`.
@@ -295,6 +345,9 @@ impl<P: Protocol> Node<P> {
         }
         if let Some((stamp, frozen)) = self.outbox.snapshot.take() {
             world.store_snapshot(hosted.address, stamp, frozen);
+        }
+        if let Some(membership) = self.outbox.membership.take() {
+            world.announce(membership);
         }
         let durable = world.durable();
         let mut sends = core::mem::take(&mut self.outbox.sends);

@@ -26,7 +26,7 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// A message with its typed destination.
     type Envelope: Into<Routed<Self::Message>> + Send;
     /// One instance of any of its roles.
-    type Instance: Instance<Message = Self::Message, Envelope = Self::Envelope> + Send;
+    type Instance: Instance<Message = Self::Message, Envelope = Self::Envelope, Config = Self::Config> + Send;
     /// A checked layout.
     type Config: Clone + Send + Sync;
     /// What must hold over all instances at once; [`NoInvariants`] where nothing is said.
@@ -38,8 +38,24 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// Says why it is not, in terms of the protocol.
     fn configure(layout: Layout) -> Result<Self::Config, LayoutError>;
 
+    /// Whether a cluster can be changed from one layout into another, and whether there must be a time in
+    /// which both are in force.
+    ///
+    /// # Errors
+    /// Says why it cannot, in terms of the protocol.
+    fn transition(from: &Layout, to: &Layout) -> Result<Transition, LayoutError>;
+
     /// Builds one instance.
     fn instantiate(config: &Self::Config, birth: Birth<'_>) -> Self::Instance;
+}
+
+/// How one configuration is changed into another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transition {
+    /// As soon as a node hears of it.
+    AtOnce,
+    /// By way of a time in which both are in force.
+    Joint,
 }
 
 /// What must hold over all instances of a cluster at once: checked by the simulator, which sees them all.
@@ -52,6 +68,11 @@ pub trait Invariants<P: Protocol> {
     /// # Errors
     /// Says what does not hold.
     fn check(&mut self, address: Address, instance: &P::Instance) -> Result<(), String>;
+
+    /// The membership has changed, somewhere at least.
+    fn reconfigured(&mut self, config: &P::Config) {
+        let _ = config;
+    }
 
     /// An instance crashed: what it held in memory is gone.
     fn crashed(&mut self, address: Address);
@@ -124,6 +145,8 @@ pub trait Instance {
     type Message;
     /// A message with its destination.
     type Envelope;
+    /// What the protocol makes of a layout.
+    type Config;
 
     /// Takes in one message. One meant for another kind of role is a peer's mistake and ignored.
     fn on_message(&mut self, now: Instant, message: Self::Message, outbox: &mut Outbox<Self::Envelope>);
@@ -137,6 +160,8 @@ pub trait Instance {
     /// # Errors
     /// Says what is wrong with the bytes.
     fn restore(&mut self, stamp: u64, snapshot: &Bytes) -> Result<(), RestoreError>;
+    /// See [`Role::on_reconfigure`](crate::role::Role::on_reconfigure).
+    fn on_reconfigure(&mut self, now: Instant, config: Self::Config, outbox: &mut Outbox<Self::Envelope>);
     /// See [`Role::on_start`](crate::role::Role::on_start).
     fn on_start(&mut self, now: Instant, outbox: &mut Outbox<Self::Envelope>);
     /// See [`Role::on_timer`](crate::role::Role::on_timer).
@@ -161,7 +186,7 @@ pub trait Instance {
 /// tag, name of the kind, name in deployment files, envelope variant (type of id), module, role.
 #[macro_export]
 macro_rules! protocol {
-    ($($tag:literal $kind:ident $name:literal $to:ident($id:ty) $module:ident::$role:ident),* $(,)?) => {
+    (config $config:ty; $($tag:literal $kind:ident $name:literal $to:ident($id:ty) $module:ident::$role:ident),* $(,)?) => {
         /// A message of this protocol with its destinations.
         #[derive(Clone, Debug)]
         pub enum Envelope {
@@ -238,6 +263,7 @@ macro_rules! protocol {
         impl $crate::protocol::Instance for Instance {
             type Message = Message;
             type Envelope = Envelope;
+            type Config = $config;
 
             fn on_message(&mut self, now: $crate::time::Instant, message: Message, outbox: &mut $crate::role::Outbox<Envelope>) {
                 match (self, message) {
@@ -260,6 +286,11 @@ macro_rules! protocol {
             fn on_start(&mut self, now: $crate::time::Instant, outbox: &mut $crate::role::Outbox<Envelope>) {
                 match self {
                     $(Instance::$kind(role) => $crate::role::Role::on_start(role, now, &mut $crate::role::Out::new(outbox)),)*
+                }
+            }
+            fn on_reconfigure(&mut self, now: $crate::time::Instant, config: $config, outbox: &mut $crate::role::Outbox<Envelope>) {
+                match self {
+                    $(Instance::$kind(role) => $crate::role::Role::on_reconfigure(role, now, config, &mut $crate::role::Out::new(outbox)),)*
                 }
             }
             fn on_timer(&mut self, now: $crate::time::Instant, outbox: &mut $crate::role::Outbox<Envelope>) {

@@ -4,6 +4,7 @@
 use crate::id::{AcceptorId, AcceptorSet, MAX_INSTANCES};
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
 
 /// How a deployment arranges its acceptors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,21 +27,80 @@ pub enum QuorumSpec {
     },
 }
 
-/// A quorum system over the acceptors of one deployment.
+/// A quorum system over the acceptors of one configuration, or, while one configuration is changed into
+/// another, over those of both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuorumSystem {
-    spec: QuorumSpec,
-    members: usize,
+    arrangement: Arrangement,
+    /// The configuration that this one is being changed into: its quorums are needed as well.
+    next: Option<Arrangement>,
 }
 
 impl QuorumSystem {
-    /// The system of `members` acceptors arranged by `spec`, tolerating `f` failures.
+    /// The system of `members` arranged by `spec`, in the order of their numbers, tolerating `f` failures.
     ///
     /// # Errors
     /// Says, in terms of the protocol, why the arrangement is unsafe or tolerates fewer failures.
-    pub fn new(spec: QuorumSpec, members: usize, f: usize) -> Result<Self, String> {
-        if members == 0 || members > MAX_INSTANCES {
-            return Err(format!("{members} acceptors: a deployment has 1 to {MAX_INSTANCES}"));
+    pub fn new(spec: QuorumSpec, members: AcceptorSet, f: usize) -> Result<Self, String> {
+        Arrangement::new(spec, members, f).map(|arrangement| QuorumSystem { arrangement, next: None })
+    }
+
+    /// The system whose quorums are those of `self` and of `next` together. Each of its quorums meets the
+    /// quorums of either alone, so that leaders and readers of the three can be at work at the same time.
+    pub fn joint(self, next: QuorumSystem) -> QuorumSystem {
+        QuorumSystem { arrangement: self.arrangement, next: Some(next.arrangement) }
+    }
+
+    fn arrangements(&self) -> impl Iterator<Item = &Arrangement> {
+        core::iter::once(&self.arrangement).chain(&self.next)
+    }
+
+    /// All acceptors.
+    pub fn members(&self) -> AcceptorSet {
+        self.arrangements().fold(AcceptorSet::EMPTY, |all, arrangement| all.or(arrangement.all))
+    }
+
+    /// Whether promises of `set` let a leader begin phase 2, and its watermarks a reader read.
+    pub fn is_read_quorum(&self, set: AcceptorSet) -> bool {
+        self.arrangements().all(|arrangement| arrangement.is_read_quorum(set))
+    }
+
+    /// Whether votes of `set` make a value chosen.
+    pub fn is_write_quorum(&self, set: AcceptorSet) -> bool {
+        self.arrangements().all(|arrangement| arrangement.is_write_quorum(set))
+    }
+
+    /// A smallest read quorum among `alive`, preferring members of `near`; `turn` deals the load
+    /// out. `None` when `alive` holds none.
+    pub fn read_quorum(&self, alive: AcceptorSet, near: AcceptorSet, turn: u64) -> Option<AcceptorSet> {
+        self.arrangements().try_fold(AcceptorSet::EMPTY, |quorum, arrangement| {
+            Some(quorum.or(arrangement.read_quorum(alive, near.or(quorum), turn)?))
+        })
+    }
+
+    /// A smallest write quorum among `alive`, preferring members of `near`; `turn` deals the load
+    /// out. `None` when `alive` holds none.
+    pub fn write_quorum(&self, alive: AcceptorSet, near: AcceptorSet, turn: u64) -> Option<AcceptorSet> {
+        self.arrangements().try_fold(AcceptorSet::EMPTY, |quorum, arrangement| {
+            Some(quorum.or(arrangement.write_quorum(alive, near.or(quorum), turn)?))
+        })
+    }
+}
+
+/// How the acceptors of one configuration are arranged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Arrangement {
+    spec: QuorumSpec,
+    all: AcceptorSet,
+    /// All of them in order: the place of an acceptor in a grid or among groups is its place here.
+    members: Vec<AcceptorId>,
+}
+
+impl Arrangement {
+    fn new(spec: QuorumSpec, all: AcceptorSet, f: usize) -> Result<Self, String> {
+        let members = all.len();
+        if members == 0 {
+            return Err(format!("no acceptors: a deployment has 1 to {MAX_INSTANCES}"));
         }
         match spec {
             QuorumSpec::Majority if members < 2 * f + 1 => Err(format!(
@@ -67,23 +127,18 @@ impl QuorumSystem {
                 2 * f + 1
             )),
             _ => {
-                let system = QuorumSystem { spec, members };
-                assert!(system.every_read_quorum_meets_every_write_quorum());
-                Ok(system)
+                let arrangement = Arrangement { spec, all, members: all.iter().collect() };
+                assert!(arrangement.every_read_quorum_meets_every_write_quorum());
+                Ok(arrangement)
             }
         }
-    }
-
-    /// All acceptors.
-    pub fn members(&self) -> AcceptorSet {
-        AcceptorSet::first(self.members)
     }
 
     /// The blocks of acceptors that quorums are made of, and how many of a block make it count: a
     /// read quorum needs that many of *one* row or of *every* group, a write quorum of one column or
     /// one group.
     fn block(&self, start: usize, step: usize, count: usize) -> AcceptorSet {
-        (0..count).map(|i| AcceptorId((start + i * step) as u8)).collect()
+        (0..count).map(|i| self.members[start + i * step]).collect()
     }
 
     fn row(&self, row: usize, columns: usize) -> AcceptorSet {
@@ -95,39 +150,35 @@ impl QuorumSystem {
     }
 
     fn group(&self, group: usize, groups: usize) -> AcceptorSet {
-        let size = self.members / groups;
+        let size = self.members.len() / groups;
         self.block(group * size, 1, size)
     }
 
-    /// Whether promises of `set` let a leader begin phase 2, and its watermarks a reader read.
-    pub fn is_read_quorum(&self, set: AcceptorSet) -> bool {
+    fn is_read_quorum(&self, set: AcceptorSet) -> bool {
         match self.spec {
-            QuorumSpec::Majority => majority(set.and(self.members()), self.members),
+            QuorumSpec::Majority => majority(set.and(self.all), self.members.len()),
             QuorumSpec::Grid { rows, columns } => (0..rows).any(|row| set.covers(self.row(row, columns))),
             QuorumSpec::Groups { groups } => {
-                (0..groups).all(|group| majority(set.and(self.group(group, groups)), self.members / groups))
+                (0..groups).all(|group| majority(set.and(self.group(group, groups)), self.members.len() / groups))
             }
         }
     }
 
-    /// Whether votes of `set` make a value chosen.
-    pub fn is_write_quorum(&self, set: AcceptorSet) -> bool {
+    fn is_write_quorum(&self, set: AcceptorSet) -> bool {
         match self.spec {
             QuorumSpec::Majority => self.is_read_quorum(set),
             QuorumSpec::Grid { rows, columns } => {
                 (0..columns).any(|column| set.covers(self.column(column, rows, columns)))
             }
             QuorumSpec::Groups { groups } => {
-                (0..groups).any(|group| majority(set.and(self.group(group, groups)), self.members / groups))
+                (0..groups).any(|group| majority(set.and(self.group(group, groups)), self.members.len() / groups))
             }
         }
     }
 
-    /// A smallest read quorum among `alive`, preferring members of `near`; `turn` deals the load
-    /// out. `None` when `alive` holds none.
-    pub fn read_quorum(&self, alive: AcceptorSet, near: AcceptorSet, turn: u64) -> Option<AcceptorSet> {
+    fn read_quorum(&self, alive: AcceptorSet, near: AcceptorSet, turn: u64) -> Option<AcceptorSet> {
         match self.spec {
-            QuorumSpec::Majority => pick_majority(self.members(), alive, near, turn),
+            QuorumSpec::Majority => pick_majority(self.all, alive, near, turn),
             QuorumSpec::Grid { rows, columns } => {
                 turned(rows, turn).map(|row| self.row(row, columns)).find(|row| alive.covers(*row))
             }
@@ -137,9 +188,7 @@ impl QuorumSystem {
         }
     }
 
-    /// A smallest write quorum among `alive`, preferring members of `near`; `turn` deals the load
-    /// out. `None` when `alive` holds none.
-    pub fn write_quorum(&self, alive: AcceptorSet, near: AcceptorSet, turn: u64) -> Option<AcceptorSet> {
+    fn write_quorum(&self, alive: AcceptorSet, near: AcceptorSet, turn: u64) -> Option<AcceptorSet> {
         match self.spec {
             QuorumSpec::Majority => self.read_quorum(alive, near, turn),
             QuorumSpec::Grid { rows, columns } => turned(columns, turn)
@@ -154,11 +203,11 @@ impl QuorumSystem {
     /// It is enough to look at the largest such sets, which have the shape of the system itself.
     fn every_read_quorum_meets_every_write_quorum(&self) -> bool {
         match self.spec {
-            QuorumSpec::Majority => 2 * (self.members / 2 + 1) > self.members,
+            QuorumSpec::Majority => 2 * (self.members.len() / 2 + 1) > self.members.len(),
             QuorumSpec::Grid { rows, columns } => (0..rows)
                 .all(|row| (0..columns).all(|column| self.row(row, columns).meets(self.column(column, rows, columns)))),
             QuorumSpec::Groups { groups } => {
-                let size = self.members / groups;
+                let size = self.members.len() / groups;
                 2 * (size / 2 + 1) > size
             }
         }
@@ -194,7 +243,6 @@ fn pick_majority(members: AcceptorSet, alive: AcceptorSet, near: AcceptorSet, tu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec::Vec;
 
     fn systems() -> Vec<(QuorumSystem, usize)> {
         let mut systems = Vec::new();
@@ -203,7 +251,11 @@ mod tests {
                 let mut specs = Vec::from([QuorumSpec::Majority]);
                 specs.extend((1..5).map(|groups| QuorumSpec::Groups { groups }));
                 specs.extend((1..5).flat_map(|rows| (1..5).map(move |columns| QuorumSpec::Grid { rows, columns })));
-                systems.extend(specs.into_iter().filter_map(|s| Some((QuorumSystem::new(s, members, f).ok()?, f))));
+                systems.extend(
+                    specs
+                        .into_iter()
+                        .filter_map(|s| Some((QuorumSystem::new(s, AcceptorSet::first(members), f).ok()?, f))),
+                );
             }
         }
         systems
@@ -216,7 +268,7 @@ mod tests {
     #[test]
     fn every_read_quorum_meets_every_write_quorum() {
         for (system, _) in systems() {
-            for set in subsets(system.members) {
+            for set in subsets(system.members().len()) {
                 let rest = system.members().without(set);
                 assert!(!(system.is_read_quorum(set) && system.is_write_quorum(rest)), "{system:?} {set:?}");
             }
@@ -226,7 +278,7 @@ mod tests {
     #[test]
     fn f_failures_leave_a_quorum_of_each_kind_and_it_is_picked() {
         for (system, f) in systems() {
-            for dead in subsets(system.members).filter(|dead| dead.len() <= f) {
+            for dead in subsets(system.members().len()).filter(|dead| dead.len() <= f) {
                 let alive = system.members().without(dead);
                 for turn in 0..7 {
                     let near = AcceptorSet::one(AcceptorId(turn as u8 % 3));
@@ -239,9 +291,30 @@ mod tests {
         }
     }
 
+    /// Every second number: as after changes of the membership.
+    fn apart(members: usize) -> AcceptorSet {
+        (0..members).map(|index| AcceptorId(2 * index as u8)).collect()
+    }
+
+    #[test]
+    fn joint_quorums_meet_the_quorums_of_both_sides() {
+        let majority = QuorumSystem::new(QuorumSpec::Majority, AcceptorSet::first(3), 1).unwrap();
+        let grid = QuorumSystem::new(QuorumSpec::Grid { rows: 2, columns: 2 }, apart(4), 1).unwrap();
+        let joint = majority.clone().joint(grid.clone());
+        for set in subsets(7) {
+            let rest = joint.members().without(set);
+            for side in [&majority, &grid, &joint] {
+                assert!(!(joint.is_read_quorum(set) && side.is_write_quorum(rest)), "{set:?}");
+                assert!(!(joint.is_write_quorum(set) && side.is_read_quorum(rest)), "{set:?}");
+            }
+        }
+        let write = joint.write_quorum(joint.members(), AcceptorSet::EMPTY, 1).unwrap();
+        assert!(majority.is_write_quorum(write) && grid.is_write_quorum(write));
+    }
+
     #[test]
     fn refusals_speak_of_the_protocol() {
-        let refusal = |spec, members, f| QuorumSystem::new(spec, members, f).unwrap_err();
+        let refusal = |spec, members, f| QuorumSystem::new(spec, AcceptorSet::first(members), f).unwrap_err();
         assert_eq!(
             refusal(QuorumSpec::Grid { rows: 2, columns: 3 }, 6, 2),
             "a 2x3 grid tolerates f=1, not f=2: rows and columns must be at least f+1 = 3"
@@ -253,12 +326,12 @@ mod tests {
 
     #[test]
     fn load_is_dealt_out_and_near_acceptors_come_first() {
-        let grid = QuorumSystem::new(QuorumSpec::Grid { rows: 2, columns: 2 }, 4, 1).unwrap();
+        let grid = QuorumSystem::new(QuorumSpec::Grid { rows: 2, columns: 2 }, AcceptorSet::first(4), 1).unwrap();
         assert_ne!(
             grid.write_quorum(grid.members(), AcceptorSet::EMPTY, 0),
             grid.write_quorum(grid.members(), AcceptorSet::EMPTY, 1)
         );
-        let three = QuorumSystem::new(QuorumSpec::Majority, 3, 1).unwrap();
+        let three = QuorumSystem::new(QuorumSpec::Majority, AcceptorSet::first(3), 1).unwrap();
         let near = AcceptorSet::one(AcceptorId(2));
         assert!((0..9).all(|turn| three.write_quorum(three.members(), near, turn).unwrap().contains(AcceptorId(2))));
     }

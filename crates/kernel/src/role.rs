@@ -1,6 +1,7 @@
 //! What a role is, and how it says what it wants done.
 
 use crate::machine::{Frozen, RestoreError};
+use crate::membership::Membership;
 use crate::time::Instant;
 use crate::wire::Wire;
 use alloc::boxed::Box;
@@ -18,6 +19,8 @@ pub trait Role {
     type In;
     /// The protocol's envelope: typed destinations, each with the messages it accepts.
     type Send;
+    /// What the protocol makes of a layout.
+    type Config;
     /// What the role must find again after a crash; [`Never`](crate::wire::Never) for a stateless one.
     type Record: Wire;
 
@@ -44,6 +47,12 @@ pub trait Role {
     /// Called once, after every record has been recovered.
     fn on_start(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         let _ = (now, out);
+    }
+
+    /// The membership has changed: from now on `config` holds. Never called in a protocol that allows no
+    /// [transition](crate::protocol::Protocol::transition).
+    fn on_reconfigure(&mut self, now: Instant, config: Self::Config, out: &mut Out<'_, Self>) {
+        let _ = (now, config, out);
     }
 
     /// Takes in one message.
@@ -103,6 +112,8 @@ pub struct Outbox<E> {
     pub(crate) release: Option<u64>,
     /// A snapshot to store, with its stamp.
     pub(crate) snapshot: Option<(u64, Box<dyn Frozen>)>,
+    /// What the log says of the membership.
+    pub(crate) membership: Option<Membership>,
     /// Whether the driver stores ordinary records; if not they are counted and not encoded.
     keeps_records: bool,
 }
@@ -128,19 +139,20 @@ impl<E> Outbox<E> {
     /// vital ones.
     pub fn new(keeps_records: bool) -> Self {
         let (sends, records, record_ends) = (Vec::new(), Vec::new(), Vec::new());
-        Outbox { sends, records, record_ends, release: None, snapshot: None, keeps_records }
+        Outbox { sends, records, record_ends, release: None, snapshot: None, membership: None, keeps_records }
     }
 
     /// Whether nothing was asked.
     pub fn is_empty(&self) -> bool {
-        self.sends.is_empty() && self.record_ends.is_empty() && self.release.is_none() && self.snapshot.is_none()
+        let nothing_stored = self.record_ends.is_empty() && self.release.is_none() && self.snapshot.is_none();
+        self.sends.is_empty() && nothing_stored && self.membership.is_none()
     }
 
     /// Takes out what was sent, in order: for tests of a single role.
     pub fn take_sends(&mut self) -> Vec<E> {
         self.records.clear();
         self.record_ends.clear();
-        (self.release, self.snapshot) = (None, None);
+        (self.release, self.snapshot, self.membership) = (None, None, None);
         self.sends.drain(..).map(|outgoing| outgoing.envelope).collect()
     }
 }
@@ -189,6 +201,12 @@ impl<'a, R: Role + ?Sized> Out<'a, R> {
         if self.outbox.keeps_records {
             self.outbox.snapshot = Some((stamp, frozen));
         }
+    }
+
+    /// The log has led to this membership: the driver reconfigures its roles if it does not know of it yet,
+    /// and tells the other nodes.
+    pub fn announce(&mut self, membership: Membership) {
+        self.outbox.membership = Some(membership);
     }
 
     /// Sends when everything that this role has persisted so far is on disk, and not before.

@@ -1,10 +1,8 @@
 //! Who has answered lately: a failure detector fed by the traffic itself.
 
 use crate::id::{Id, Set};
-use crate::layout::{Layout, NodeId};
 use crate::time::{Duration, Instant};
-use alloc::vec;
-use alloc::vec::Vec;
+use alloc::collections::BTreeMap;
 
 /// How long a suspect is left alone before it is given one piece of work to show that it lives.
 const PROBE_EVERY: Duration = Duration::from_millis(500);
@@ -68,10 +66,20 @@ pub struct Choice<I: Id> {
 }
 
 impl<I: Id> Choice<I> {
-    /// Among the instances of `kind`, seen from `node`; the first turn is `turn`.
-    pub fn new(layout: &Layout, kind: u8, node: NodeId, turn: u64) -> Self {
-        let (preferred, all) = (layout.preferred(kind, node), layout.all(kind));
-        Choice { preferred, all, suspicion: Suspicion::default(), turn: turn >> 1 }
+    /// Among `all`, of which those in `near` are on the own node and are preferred; the first turn is `turn`.
+    pub fn new(all: Set<I>, near: Set<I>, turn: u64) -> Self {
+        let mut choice =
+            Choice { preferred: Set::EMPTY, all: Set::EMPTY, suspicion: Suspicion::default(), turn: turn >> 1 };
+        choice.reconfigure(all, near);
+        choice
+    }
+
+    /// The membership has changed.
+    pub fn reconfigure(&mut self, all: Set<I>, near: Set<I>) {
+        let near = near.and(all);
+        self.preferred = if near.is_empty() { all } else { near };
+        self.all = all;
+        self.suspicion.suspects = self.suspicion.suspects.and(all);
     }
 
     /// Whether the deployment has no such instance.
@@ -109,16 +117,16 @@ impl<I: Id> Choice<I> {
 /// The instances of one role that say regularly that they live, and when they last did.
 #[derive(Clone, Debug)]
 pub struct Presence<I: Id> {
-    heard: Vec<Option<Instant>>,
+    all: Set<I>,
+    heard: BTreeMap<I, Instant>,
     within: Duration,
     since: Instant,
-    kind: core::marker::PhantomData<I>,
 }
 
 impl<I: Id> Presence<I> {
-    /// `count` instances, each present while it was heard of `within` this long.
-    pub fn new(count: usize, within: Duration) -> Self {
-        Presence { heard: vec![None; count], within, since: Instant::ZERO, kind: core::marker::PhantomData }
+    /// Of `all`, each present while it was heard of `within` this long.
+    pub fn new(all: Set<I>, within: Duration) -> Self {
+        Presence { all, heard: BTreeMap::new(), within, since: Instant::ZERO }
     }
 
     /// Gives everybody the benefit of the doubt from `now` on: the listener has just begun.
@@ -126,19 +134,27 @@ impl<I: Id> Presence<I> {
         self.since = now;
     }
 
+    /// The membership has changed. Those who are new are absent until they are heard of.
+    pub fn reconfigure(&mut self, all: Set<I>) {
+        for new in all.without(self.all).iter() {
+            self.heard.entry(new).or_insert(Instant::ZERO);
+        }
+        self.heard.retain(|id, _| all.contains(*id));
+        self.all = all;
+    }
+
     /// `id` was heard of.
     pub fn heard(&mut self, id: I, now: Instant) {
-        if let Some(heard) = self.heard.get_mut(id.index() as usize) {
-            *heard = Some(now);
+        if self.all.contains(id) {
+            self.heard.insert(id, now);
         }
     }
 
     /// Those heard of lately; everybody when none was, since work must go somewhere.
     pub fn present(&self, now: Instant) -> Set<I> {
-        let last = |index: u8| self.heard[index as usize].unwrap_or(self.since);
-        let all = Set::first(self.heard.len());
-        let present: Set<I> = all.iter().filter(|id: &I| now.since(last(id.index())) <= self.within).collect();
-        if present.is_empty() { all } else { present }
+        let last = |id: &I| self.heard.get(id).copied().unwrap_or(self.since);
+        let present: Set<I> = self.all.iter().filter(|id| now.since(last(id)) <= self.within).collect();
+        if present.is_empty() { self.all } else { present }
     }
 
     /// One of those present, of `near` if any of them is there; `turn` deals the work out. `None` when
@@ -157,7 +173,7 @@ mod tests {
 
     #[test]
     fn whoever_was_not_heard_of_lately_is_absent() {
-        let mut presence = Presence::new(2, Duration::from_micros(10));
+        let mut presence = Presence::new(Set::first(2), Duration::from_micros(10));
         presence.start(Instant(0));
         assert_eq!(presence.present(Instant(5)), Set::first(2));
         presence.heard(ReplicaId(1), Instant(5));

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use ionian_kernel::batch::{Batch, BatchBuilder, Command, SessionId, Value};
 use ionian_kernel::id::*;
-use ionian_kernel::layout::{Address, Layout, NodeId};
+use ionian_kernel::layout::{Address, Layout, NodeId, numbered};
 use ionian_kernel::machine::{NotARead, RestoreError, StateMachine};
 use ionian_kernel::protocol::{Birth, Protocol};
 use ionian_kernel::role::{Out, Outbox, Role};
@@ -35,7 +35,7 @@ impl StateMachine for Nothing {
 fn config() -> Config {
     let mut next = (0..).map(NodeId);
     let instances = [1, 0, 2, 2, 2, 3, 2, 0].map(|count| next.by_ref().take(count).collect()).to_vec();
-    MultiPaxos::configure(Layout { f: 1, instances, ..Layout::default() }).expect("a deployment")
+    MultiPaxos::configure(Layout { f: 1, instances: numbered(instances), ..Layout::default() }).expect("a deployment")
 }
 
 /// One role with its outbox.

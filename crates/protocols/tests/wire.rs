@@ -26,6 +26,9 @@ impl Draw {
             _ => self.0.any(),
         }
     }
+    fn epoch(&mut self) -> Epoch {
+        Epoch(self.number() as u32 % (1 << 24))
+    }
     fn slot(&mut self) -> Slot {
         Slot(self.number())
     }
@@ -106,7 +109,7 @@ fn multipaxos_messages(seed: u64) -> Vec<multipaxos::Message> {
     vec![
         Client(client::In::Submit { request: d.request() }),
         Client(client::In::Answers { answers: d.answers() }),
-        Client(client::In::PreReadAck { from: d.id(), inquiry: d.number(), watermark: d.slot() }),
+        Client(client::In::PreReadAck { from: d.id(), inquiry: d.number(), watermark: d.slot(), epoch: d.epoch() }),
         Client(client::In::NewLeader { round: d.round() }),
         Client(client::In::NotLeader { round: d.round() }),
         Batcher(batcher::In::Commands { commands: d.batch() }),
@@ -114,7 +117,12 @@ fn multipaxos_messages(seed: u64) -> Vec<multipaxos::Message> {
         Batcher(batcher::In::NewLeader { round: d.round() }),
         Batcher(batcher::In::NotLeader { round: d.round() }),
         ReadBatcher(read_batcher::In::Reads { reads: d.batch() }),
-        ReadBatcher(read_batcher::In::PreReadAck { from: d.id(), inquiry: d.number(), watermark: d.slot() }),
+        ReadBatcher(read_batcher::In::PreReadAck {
+            from: d.id(),
+            inquiry: d.number(),
+            watermark: d.slot(),
+            epoch: d.epoch(),
+        }),
         ReadBatcher(read_batcher::In::ReplicaAlive { from: d.id() }),
         Leader(leader::In::Propose { proposer: d.proposer(), near: Set::from_bits(d.number()), batch: d.batch() }),
         Leader(leader::In::Executed { from: d.id(), executed: d.slot(), kept: d.slot(), round: d.round() }),
@@ -144,7 +152,7 @@ fn multipaxos_messages(seed: u64) -> Vec<multipaxos::Message> {
         Acceptor(acceptor::In::Admit { nonce: d.number(), round: d.round(), frontier: d.slot() }),
         Replica(replica::In::Chosen { slot: d.slot(), value: d.value(), replier: d.id() }),
         Replica(replica::In::Read { reads: d.batch(), executed: d.slot() }),
-        Replica(replica::In::Heartbeat { round: d.round(), executed: d.slot() }),
+        Replica(replica::In::Heartbeat { round: d.round(), executed: d.slot(), keep: d.slot() }),
         Replica(replica::In::Fetch { from: d.id(), start: d.slot(), end: d.slot() }),
         Replica(replica::In::Fetched { slots: d.many(|draw| (draw.slot(), draw.value())) }),
         Replica(replica::In::FetchSnapshot { from: d.id(), executed: d.slot(), offset: d.number() }),

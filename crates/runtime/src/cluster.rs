@@ -136,12 +136,8 @@ impl<P: Protocol> Cluster<P> {
         let listeners = (0..node_count(&layout)).map(bind).collect::<Result<Vec<_>, _>>()?;
         let addresses = listeners.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>()?;
         let nodes = listeners.iter().map(|_| None).collect();
-        let lane = |(index, node): (u8, &NodeId)| Lane {
-            id: ClientId(index),
-            node: *node,
-            calls: RwLock::new(mpsc::unbounded_channel().0),
-        };
-        let lanes = Arc::new((0..).zip(&layout.instances[0]).map(lane).collect());
+        let lane = |(index, node)| Lane { id: ClientId(index), node, calls: RwLock::new(mpsc::unbounded_channel().0) };
+        let lanes = Arc::new(layout.places(0).iter().map(lane).collect());
         let (machine, next_lane) = (Arc::new(machine), AtomicUsize::new(0));
         let mut cluster = Cluster { layout, config, machine, options, addresses, nodes, lanes, next_lane };
         for (index, listener) in (0..).zip(listeners) {

@@ -13,7 +13,7 @@ use crate::vital::Stamp;
 use crate::world::Outside;
 use bytes::Bytes;
 use ionian_kernel::id::ClientId;
-use ionian_kernel::layout::{Address, NodeId};
+use ionian_kernel::layout::Address;
 use ionian_kernel::machine::{RestoreError, StateMachine};
 use ionian_kernel::node::Node;
 use ionian_kernel::protocol::{Birth, Protocol};
@@ -193,11 +193,10 @@ pub fn run_node_blocking<P: Protocol>(
 
 fn check<P: Protocol>(settings: &NodeSettings) -> Result<(), NodeError> {
     let NodeSettings { layout, peers, node, durability, data, .. } = settings;
-    let highest = layout.instances.iter().flatten().max();
     if *durability == Durability::Disk && data.is_none() {
         return Err(NodeError::Settings("durability \"disk\" needs a data directory".into()));
     }
-    if node.0 as usize >= peers.len() || highest.is_some_and(|highest| highest.0 as usize >= peers.len()) {
+    if node.0 as usize >= peers.len() || node_count(layout) > peers.len() {
         let text = format!("{} addresses are given, too few for every node that the layout names", peers.len());
         return Err(NodeError::Settings(text));
     }
@@ -313,5 +312,5 @@ fn listen(bound: Option<std::net::TcpListener>, address: SocketAddr) -> Result<T
 
 /// How many nodes a layout has.
 pub(crate) fn node_count(layout: &ionian_kernel::layout::Layout) -> usize {
-    layout.instances.iter().flatten().max().map_or(0, |NodeId(highest)| *highest as usize + 1)
+    layout.nodes().last().map_or(0, |highest| usize::from(highest.0) + 1)
 }

@@ -7,8 +7,9 @@ use crate::peer::Peers;
 use crate::status::LoopStatus;
 use ionian_kernel::client::Reply;
 use ionian_kernel::id::ClientId;
-use ionian_kernel::layout::{Address, Layout, NodeId};
+use ionian_kernel::layout::{Address, Layout, NodeId, Places};
 use ionian_kernel::machine::Frozen;
+use ionian_kernel::membership::Membership;
 use ionian_kernel::node::World;
 use ionian_kernel::protocol::Protocol;
 use ionian_kernel::role::Lsn;
@@ -25,25 +26,27 @@ pub(crate) struct Outside {
     /// When the burst under way began.
     pub(crate) now: Instant,
     pub(crate) counts: LoopStatus,
+    /// What the log has led to, until the loop has seen to it.
+    pub(crate) announced: Option<Membership>,
     /// A frame that goes to several nodes: encoded here once. Reused.
     scratch: Vec<u8>,
 }
 
 impl Outside {
     pub(crate) fn new(layout: &Layout, peers: Rc<Peers>, log: Log, application: Box<dyn Application>) -> Self {
-        let places = layout.instances.iter().map(|nodes| places(nodes)).collect();
-        let (now, counts, scratch) = Default::default();
-        Outside { places, peers, log, application, now, counts, scratch }
+        let places = (0..layout.instances.len()).map(|kind| places(&layout.places(kind as u8))).collect();
+        let (now, counts, scratch, announced) = Default::default();
+        Outside { places, peers, log, application, now, counts, scratch, announced }
     }
 }
 
 /// Gathers the instances of one kind by node.
-fn places(nodes: &[NodeId]) -> Vec<(NodeId, u64)> {
+fn places(nodes: &Places) -> Vec<(NodeId, u64)> {
     let mut places: Vec<(NodeId, u64)> = Vec::new();
-    for (index, node) in nodes.iter().enumerate() {
-        match places.iter_mut().find(|(place, _)| place == node) {
+    for (index, node) in nodes.iter() {
+        match places.iter_mut().find(|(place, _)| *place == node) {
             Some((_, members)) => *members |= 1 << index,
-            None => places.push((*node, 1 << index)),
+            None => places.push((node, 1 << index)),
         }
     }
     places
@@ -79,6 +82,10 @@ impl<P: Protocol> World<P> for Outside {
 
     fn store_snapshot(&mut self, from: Address, stamp: u64, frozen: Box<dyn Frozen>) {
         self.log.store_snapshot(from, stamp, frozen);
+    }
+
+    fn announce(&mut self, membership: Membership) {
+        self.announced = Some(membership);
     }
 
     fn reply(&mut self, lane: ClientId, reply: Reply) {

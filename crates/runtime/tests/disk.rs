@@ -8,7 +8,7 @@ use bytes::Bytes;
 use common::{Directory, eventually};
 use ionian_kernel::client::{ReadLevel, Refusal};
 use ionian_kernel::id::ClientId;
-use ionian_kernel::layout::{Layout, NodeId};
+use ionian_kernel::layout::{Layout, NodeId, numbered};
 use ionian_kernel::machine::{NotARead, RestoreError, StateMachine};
 use ionian_kernel::protocol::Protocol;
 use ionian_kernel::time::Timestamp;
@@ -73,7 +73,7 @@ fn three() -> Layout {
     // Starts the watchdog.
     common::bind();
     let instances = MultiPaxos::KINDS.iter().map(|_| (0..3).map(NodeId).collect()).collect();
-    Layout { f: 1, instances, ..Layout::default() }
+    Layout { f: 1, instances: numbered(instances), ..Layout::default() }
 }
 
 fn command(name: u64, bytes: usize) -> Bytes {
@@ -191,7 +191,7 @@ fn a_whole_cluster_that_ended_goes_on_where_it_was() {
 #[test]
 fn a_server_without_replicas_keeps_its_word_too() {
     let (data, load) = (Directory::new(), Load::default());
-    let layout = Layout { instances: vec![vec![NodeId(0)]; Unreplicated::KINDS.len()], ..Layout::default() };
+    let layout = Layout { instances: numbered(vec![vec![NodeId(0)]; Unreplicated::KINDS.len()]), ..Layout::default() };
     let mut acknowledged = Vec::new();
     for _ in 0..3 {
         let cluster = start::<Unreplicated>(&layout, options(&data, DiskOptions::default())).unwrap();

@@ -2,7 +2,7 @@
 
 use ionian_kernel::client::{ReadLevel, Refusal};
 use ionian_kernel::id::ClientId;
-use ionian_kernel::layout::{Layout, NodeId};
+use ionian_kernel::layout::{Layout, NodeId, numbered};
 use ionian_kernel::machine::StateMachine;
 use ionian_kernel::protocol::Protocol;
 use ionian_machines::register::{self, Register};
@@ -45,7 +45,9 @@ fn everything_on<P: Protocol>(nodes: u16) -> Vec<Vec<NodeId>> {
 fn an_unreplicated_server_serves_lanes_elsewhere() {
     let mut instances = everything_on::<Unreplicated>(2);
     instances[2].pop();
-    let cluster = Cluster::<Unreplicated>::start(Layout { instances, ..Layout::default() }, machine).unwrap();
+    let cluster =
+        Cluster::<Unreplicated>::start(Layout { instances: numbered(instances), ..Layout::default() }, machine)
+            .unwrap();
     write(&cluster.client_on(ClientId(1)), "here").unwrap();
     assert_eq!(read(&cluster.client_on(ClientId(0))).unwrap(), "here");
 }
@@ -53,7 +55,7 @@ fn an_unreplicated_server_serves_lanes_elsewhere() {
 #[test]
 fn multipaxos_elects_a_leader_and_survives_the_loss_and_return_of_each_node() {
     let data = std::env::temp_dir().join(format!("ionian-runtime-multipaxos-{}", std::process::id()));
-    let layout = Layout { f: 1, instances: everything_on::<MultiPaxos>(3), ..Layout::default() };
+    let layout = Layout { f: 1, instances: numbered(everything_on::<MultiPaxos>(3)), ..Layout::default() };
     let options = ClusterOptions { data: Some(data.clone()), ..ClusterOptions::default() };
     let mut cluster = Cluster::<MultiPaxos>::start_with(layout, machine, options).unwrap();
     let began = Instant::now();

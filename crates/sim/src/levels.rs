@@ -97,7 +97,9 @@ pub(crate) fn check<S: Specification>(history: &History<S>, streams: &[&[Execute
         let low = earlier.map(|(_, place)| *place).max().unwrap_or(0);
         let high = if order == Order::Total { entry.executed.min(log.end) } else { log.end };
         let place = match entry.operation {
-            Operation::Write => log.places.get(&entry.command).copied().filter(|place| *place > low),
+            Operation::Write | Operation::Change => {
+                log.places.get(&entry.command).copied().filter(|place| *place > low)
+            }
             Operation::Read(ReadLevel::Eventual) => log.place_of_read(&entry.action, answer, 0, high),
             Operation::Read(_) => log.place_of_read(&entry.action, answer, low, high),
         };

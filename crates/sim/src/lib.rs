@@ -21,6 +21,7 @@ mod journal;
 mod levels;
 pub mod linearizability;
 pub mod machine;
+mod membership;
 pub mod model;
 mod network;
 mod node;

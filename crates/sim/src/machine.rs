@@ -321,7 +321,7 @@ mod tests {
         let call = lists.parse(text).unwrap();
         let mut reply = Vec::new();
         match call.operation {
-            Operation::Write => machine.apply(Timestamp(0), &call.payload, &mut reply),
+            Operation::Write | Operation::Change => machine.apply(Timestamp(0), &call.payload, &mut reply),
             Operation::Read(_) => machine.read(Timestamp(0), &call.payload, &mut reply).unwrap(),
         }
         lists.interpret(&call.action, &reply).unwrap().to_string()

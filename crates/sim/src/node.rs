@@ -3,22 +3,27 @@
 use crate::clock::Clock;
 use crate::disk::Disk;
 use crate::event::Micros;
+use crate::membership::Configuration;
 use crate::trace::mix;
 use bytes::Bytes;
 use ionian_kernel::client::Reply;
 use ionian_kernel::id::ClientId;
 use ionian_kernel::layout::{Address, NodeId};
 use ionian_kernel::machine::{Frozen, StateMachine};
+use ionian_kernel::membership::Membership;
 use ionian_kernel::node::{Node, World};
 use ionian_kernel::protocol::{Birth, Protocol};
 use ionian_kernel::role::Lsn;
 use ionian_kernel::wire::{Reader, decode_all};
 use std::collections::VecDeque;
+use std::rc::Rc;
 
 /// One node; the disk and the clock outlive its crashes.
 pub(crate) struct SimNode<P: Protocol> {
     pub(crate) id: NodeId,
-    addresses: Vec<Address>,
+    /// What it knows of the membership; written down, so that it outlives crashes.
+    pub(crate) membership: Membership,
+    pub(crate) configuration: Rc<Configuration<P>>,
     /// The process; none while it is down.
     pub(crate) host: Option<Node<P>>,
     pub(crate) disk: Disk,
@@ -49,11 +54,13 @@ pub(crate) struct Effects<M> {
     pub(crate) record_bytes: u64,
     /// How many snapshots were begun.
     pub(crate) snapshots: u64,
+    /// The membership that the log has led to.
+    pub(crate) announced: Option<Membership>,
 }
 
 impl<M> Effects<M> {
     pub(crate) fn new() -> Self {
-        Effects { sends: Vec::new(), replies: Vec::new(), records: 0, record_bytes: 0, snapshots: 0 }
+        Effects { sends: Vec::new(), replies: Vec::new(), records: 0, record_bytes: 0, snapshots: 0, announced: None }
     }
 }
 
@@ -87,6 +94,10 @@ impl<P: Protocol> World<P> for Port<'_, P::Message> {
         self.disk.store_snapshot(from, stamp, Bytes::from(snapshot));
     }
 
+    fn announce(&mut self, membership: Membership) {
+        self.effects.announced = Some(membership);
+    }
+
     fn reply(&mut self, lane: ClientId, reply: Reply) {
         self.effects.replies.push((lane, reply));
     }
@@ -105,8 +116,7 @@ pub(crate) struct Burst {
 }
 
 /// What a node is started with.
-pub(crate) struct Boot<'a, P: Protocol> {
-    pub(crate) config: &'a P::Config,
+pub(crate) struct Boot<'a> {
     pub(crate) seed: u64,
     /// Whether ordinary records are stored.
     pub(crate) keeps_records: bool,
@@ -116,10 +126,11 @@ pub(crate) struct Boot<'a, P: Protocol> {
 }
 
 impl<P: Protocol> SimNode<P> {
-    pub(crate) fn new(id: NodeId, addresses: Vec<Address>, disk: Disk, clock: Clock) -> Self {
+    pub(crate) fn new(id: NodeId, configuration: Rc<Configuration<P>>, disk: Disk, clock: Clock) -> Self {
         SimNode {
             id,
-            addresses,
+            membership: Membership::default(),
+            configuration,
             host: None,
             disk,
             clock,
@@ -141,33 +152,23 @@ impl<P: Protocol> SimNode<P> {
 
     /// The client lanes that live here.
     pub(crate) fn lanes(&self) -> impl Iterator<Item = ClientId> {
-        self.addresses.iter().filter(|address| address.kind == 0).map(|address| ClientId(address.index))
+        self.configuration.layout.near::<ClientId>(0, self.id).iter()
     }
 
     /// Starts the node's process: builds its roles, gives them back their records, and starts them.
     pub(crate) fn boot(
         &mut self,
         now: Micros,
-        boot: &Boot<'_, P>,
+        boot: &Boot<'_>,
         effects: &mut Effects<P::Message>,
     ) -> Result<(), String> {
         let mut host = Node::new(boot.keeps_records);
-        for address in &self.addresses {
-            let who = u64::from(address.kind) << 32 | u64::from(address.index) << 24 | u64::from(self.life);
-            let birth = Birth {
-                address: *address,
-                node: self.id,
-                seed: mix(boot.seed, who),
-                keeps_records: boot.keeps_records,
-                amnesiac: !boot.keeps_records && self.life > 0 && boot.tells_amnesia,
-                machine: &|| (boot.machine)(*address, self.life),
-            };
-            host.host(*address, P::instantiate(boot.config, birth));
-        }
-        for (from, stamp, snapshot) in self.disk.snapshots() {
+        self.host_missing(&mut host, boot, self.life > 0);
+        let hosted = self.configuration.layout.on_node(self.id);
+        for (from, stamp, snapshot) in self.disk.snapshots().filter(|(from, ..)| hosted.contains(from)) {
             host.restore(from, stamp, snapshot).map_err(|error| format!("{from:?}: {error}"))?;
         }
-        for (from, lsn, record) in self.disk.recovered() {
+        for (from, lsn, record) in self.disk.recovered().filter(|(from, ..)| hosted.contains(from)) {
             let mut reader = Reader::new(record);
             host.recover(from, lsn, &mut reader)
                 .and_then(|()| reader.finish())
@@ -178,6 +179,38 @@ impl<P: Protocol> SimNode<P> {
         self.burst_open = true;
         self.host = Some(host);
         Ok(())
+    }
+
+    /// Builds the roles that are to live here and do not.
+    fn host_missing(&self, host: &mut Node<P>, boot: &Boot<'_>, amnesiac: bool) {
+        let Configuration { layout, config } = &*self.configuration;
+        let mut missing = layout.on_node(self.id);
+        missing.retain(|address| !host.hosts(*address));
+        for address in missing {
+            let who = u64::from(address.kind) << 32 | u64::from(address.index) << 24 | u64::from(self.life);
+            let birth = Birth {
+                address,
+                node: self.id,
+                seed: mix(boot.seed, who ^ u64::from(layout.epoch.0) << 40),
+                keeps_records: boot.keeps_records,
+                amnesiac: amnesiac && !boot.keeps_records && boot.tells_amnesia,
+                machine: &|| (boot.machine)(address, self.life),
+            };
+            host.host(address, P::instantiate(config, birth));
+        }
+    }
+
+    /// The node has learned of another configuration.
+    pub(crate) fn reconfigure(&mut self, now: Micros, boot: &Boot<'_>, effects: &mut Effects<P::Message>) {
+        let local = self.clock.read(now);
+        let Some(mut host) = self.host.take() else { return };
+        let configuration = self.configuration.clone();
+        let mut port = Port { disk: &mut self.disk, effects };
+        host.reconfigure(local, (&configuration.layout, &configuration.config, self.id), &mut port);
+        self.host_missing(&mut host, boot, false);
+        host.start(local, &mut Port { disk: &mut self.disk, effects });
+        self.burst_open = true;
+        self.host = Some(host);
     }
 
     /// The process is gone, with everything in its memory.

@@ -2,9 +2,9 @@
 //! could know.
 
 use crate::node::SimNode;
-use ionian_kernel::layout::Layout;
 use ionian_kernel::layout::{Address, NodeId};
 use ionian_kernel::protocol::{Invariants, Protocol};
+use std::collections::BTreeSet;
 
 /// Watches one run of a protocol. Each run gets its own.
 pub trait Oracle<P: Protocol> {
@@ -24,6 +24,11 @@ pub trait Oracle<P: Protocol> {
         let _ = node;
     }
 
+    /// Some node has learned of this configuration.
+    fn on_reconfigure(&mut self, config: &P::Config) {
+        let _ = config;
+    }
+
     /// Called once, when the healed cluster has finished its work.
     ///
     /// # Errors
@@ -37,22 +42,44 @@ pub trait Oracle<P: Protocol> {
 /// The protocol's own [`Invariants`]: the oracle of every run.
 pub(crate) struct OwnInvariants<P: Protocol> {
     invariants: P::Invariants,
-    layout: Layout,
+    /// What lives, or has lived, on each node.
+    addresses: BTreeSet<(NodeId, Address)>,
 }
 
 impl<P: Protocol> OwnInvariants<P> {
-    pub(crate) fn new(config: &P::Config, layout: &Layout) -> Self {
-        OwnInvariants { invariants: P::Invariants::new(config), layout: layout.clone() }
+    pub(crate) fn new(config: &P::Config) -> Self {
+        OwnInvariants { invariants: P::Invariants::new(config), addresses: BTreeSet::new() }
+    }
+
+    /// What these instances held in memory is gone.
+    fn forget(&mut self, gone: impl Fn(&(NodeId, Address)) -> bool) {
+        let invariants = &mut self.invariants;
+        self.addresses.retain(|known| {
+            let gone = gone(known);
+            if gone {
+                invariants.crashed(known.1);
+            }
+            !gone
+        });
     }
 }
 
 impl<P: Protocol> Oracle<P> for OwnInvariants<P> {
     fn after_event(&mut self, view: &View<'_, P>) -> Result<(), String> {
-        view.on_node(view.changed()).try_for_each(|(address, instance)| self.invariants.check(address, instance))
+        let here = view.changed();
+        let hosted: BTreeSet<_> = view.on_node(here).map(|(address, _)| (here, address)).collect();
+        // What does not live there any more may come back one day, and know nothing.
+        self.forget(|known| known.0 == here && !hosted.contains(known));
+        self.addresses.extend(hosted);
+        view.on_node(here).try_for_each(|(address, instance)| self.invariants.check(address, instance))
+    }
+
+    fn on_reconfigure(&mut self, config: &P::Config) {
+        self.invariants.reconfigured(config);
     }
 
     fn on_crash(&mut self, node: NodeId) {
-        self.layout.on_node(node).into_iter().for_each(|address| self.invariants.crashed(address));
+        self.forget(|(place, _)| *place == node);
     }
 }
 

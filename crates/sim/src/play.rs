@@ -29,6 +29,7 @@ use crate::clock::Clock;
 use crate::disk::Disk;
 use crate::event::Micros;
 use crate::journal::{self, Journal, Recorded, SharedJournal};
+use crate::membership::Configurations;
 use crate::model::Model;
 use crate::node::{Boot, Burst, Effects, SimNode};
 use crate::run::catching;
@@ -37,6 +38,7 @@ use bytes::Bytes;
 use ionian_kernel::client::{Reply, Request};
 use ionian_kernel::id::ClientId;
 use ionian_kernel::layout::{Address, NodeId};
+use ionian_kernel::membership::Membership;
 use ionian_kernel::protocol::{Message, Protocol};
 use ionian_kernel::wire::encode_all;
 use std::collections::{BTreeMap, VecDeque};
@@ -232,7 +234,6 @@ fn parse_time(text: &str) -> Result<Micros, String> {
 /// Where a play is performed.
 struct Stage<P: Protocol, M: Model> {
     scenario: Scenario,
-    config: P::Config,
     model: M,
     now: Micros,
     nodes: Vec<SimNode<P>>,
@@ -258,13 +259,12 @@ const MOST_STEPS: usize = 100_000;
 
 impl<P: Protocol, M: Model> Stage<P, M> {
     fn new(scenario: &Scenario, model: M) -> Result<Self, String> {
-        let config = P::configure(scenario.layout.clone()).map_err(|error| error.to_string())?;
+        let configuration = Configurations::<P>::new(scenario)?.of(&Membership::default())?;
         let nodes = (0..scenario.nodes()).map(|index| {
             let id = NodeId(index as u16);
-            SimNode::new(id, scenario.layout.on_node(id), Disk::new(false), Clock { ahead: 0, drift_ppm: 0 })
+            SimNode::new(id, configuration.clone(), Disk::new(false), Clock { ahead: 0, drift_ppm: 0 })
         });
         let mut stage = Stage {
-            config,
             model,
             now: 0,
             nodes: nodes.collect(),
@@ -286,7 +286,6 @@ impl<P: Protocol, M: Model> Stage<P, M> {
     fn boot(&mut self, node: usize) -> Result<(), String> {
         let (journal, model) = (&self.journal, &self.model);
         let boot = Boot {
-            config: &self.config,
             seed: node as u64,
             keeps_records: self.scenario.durability == Durability::Disk,
             tells_amnesia: true,
@@ -343,7 +342,7 @@ impl<P: Protocol, M: Model> Stage<P, M> {
     }
 
     fn submit(&mut self, lane: ClientId, text: &str) -> Result<(), String> {
-        let place = self.scenario.layout.instances[0].get(lane.0 as usize);
+        let place = self.scenario.layout.places(0).node_of(lane.0);
         let node = place.ok_or_else(|| format!("there is no lane c{}", lane.0))?.0 as usize;
         let call = self.model.parse(text)?;
         let token = self.asked.len() as u64 + 1;
@@ -494,9 +493,11 @@ impl<P: Protocol, M: Model> Stage<P, M> {
         for (kind, members, message) in std::mem::take(&mut self.effects.sends) {
             let (name, bytes) = (message.name(), Bytes::from(encode_all(&message)));
             for to in 0..self.nodes.len() {
-                let places = (0..).zip(&self.scenario.layout.instances[kind as usize]);
-                let there =
-                    places.filter(|(_, place)| place.0 as usize == to).fold(0, |set, (index, _)| set | 1u64 << index);
+                let places = self.scenario.layout.places(kind);
+                let there = places
+                    .iter()
+                    .filter(|(_, place)| place.0 as usize == to)
+                    .fold(0, |set, (index, _)| set | 1u64 << index);
                 if members & there != 0 {
                     self.trace.push(format!("n{node} sends {name} to n{to}"));
                     let parcel = Parcel { name, from: node, to, members: members & there, bytes: bytes.clone() };

@@ -108,6 +108,10 @@ counters! {
     refused_not_a_read,
     /// Requests refused for their size.
     refused_too_large,
+    /// Changes of the membership, or their end, that an operator asked for.
+    changes_asked,
+    /// Epochs that began: each change that was begun, finished or abandoned is one.
+    epochs,
     /// Requests whose own node crashed.
     lost_with_lane,
     /// Messages between nodes, each destination node counted.

@@ -12,6 +12,9 @@ pub struct Scenario {
     pub name: String,
     /// The deployment.
     pub layout: Layout,
+    /// Other deployments of the same nodes and more: an operator changes the cluster from one of them, and the
+    /// first, into another while it runs.
+    pub changes: Vec<Layout>,
     /// What survives a crash.
     pub durability: Durability,
     /// Reads are of these levels; each seed uses one or all of them.
@@ -49,6 +52,7 @@ impl Scenario {
         Scenario {
             name: name.into(),
             layout,
+            changes: Vec::new(),
             durability: Durability::Disk,
             read_levels: vec![ReadLevel::Linearizable, ReadLevel::Sequential, ReadLevel::Eventual],
             operations: 60,
@@ -68,8 +72,12 @@ impl Scenario {
 
     /// How many nodes the layout has.
     pub(crate) fn nodes(&self) -> usize {
-        let places = self.layout.instances.iter().flatten();
-        places.map(|node| node.0 as usize + 1).max().unwrap_or(0)
+        let layouts = core::iter::once(&self.layout).chain(&self.changes);
+        layouts
+            .filter_map(|layout| layout.nodes().last().copied())
+            .map(|node| usize::from(node.0) + 1)
+            .max()
+            .unwrap_or(0)
     }
 }
 

@@ -3,6 +3,7 @@
 //! everything at once would hide. Some seeds are calm.
 
 use crate::event::Micros;
+use crate::membership::CHANGE_EVERY;
 use crate::scenario::{Durability, Scenario};
 use ionian_kernel::client::ReadLevel;
 use ionian_kernel::layout::Options;
@@ -66,6 +67,8 @@ pub(crate) struct Knobs {
     pub(crate) pause: Option<Recurring>,
     pub(crate) partition: Option<Recurring>,
     pub(crate) slow_link: Option<Recurring>,
+    /// How often an operator asks for a change of the membership.
+    pub(crate) change_every: Option<Micros>,
     pub(crate) clock_ahead: Micros,
     pub(crate) clock_drift_ppm: i64,
     /// How many messages a node takes in at a time.
@@ -168,6 +171,8 @@ impl Knobs {
             keys: swarm.random.between(1, scenario.keys.max(1)),
             threads: swarm.random.between(1, scenario.threads_per_lane.max(1)),
             options: options(&mut swarm.random, scenario),
+            // In calm seeds too. Drawn last, so that scenarios without changes keep their draws.
+            change_every: (!scenario.changes.is_empty()).then(|| pick(&mut swarm.random, &CHANGE_EVERY)),
         }
     }
 
@@ -256,10 +261,10 @@ fn options(random: &mut Random, scenario: &Scenario) -> Options {
 mod tests {
     use super::*;
     use crate::scenario::Faults;
-    use ionian_kernel::layout::{Layout, NodeId};
+    use ionian_kernel::layout::{Layout, NodeId, numbered};
 
     fn scenario() -> Scenario {
-        let layout = Layout { f: 1, instances: vec![vec![NodeId(0), NodeId(2)]], ..Layout::default() };
+        let layout = Layout { f: 1, instances: numbered(vec![vec![NodeId(0), NodeId(2)]]), ..Layout::default() };
         Scenario::new("test", layout)
     }
 

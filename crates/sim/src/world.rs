@@ -5,6 +5,7 @@ use crate::disk::Disk;
 use crate::event::{Heap, Micros};
 use crate::faults::{Fault, Outages};
 use crate::journal::{self, Journal, Recorded, SharedJournal};
+use crate::membership::{Configurations, OPERATOR};
 use crate::model::Model;
 use crate::network::{Network, Passage};
 use crate::node::{Boot, Burst, Effects, SimNode};
@@ -18,6 +19,7 @@ use bytes::Bytes;
 use ionian_kernel::client::Reply;
 use ionian_kernel::id::ClientId;
 use ionian_kernel::layout::{Address, NodeId};
+use ionian_kernel::membership::Membership;
 use ionian_kernel::protocol::{Instance, Message, Protocol};
 use ionian_kernel::random::Random;
 use ionian_kernel::wire::{decode_all, encode_all};
@@ -32,6 +34,8 @@ pub(crate) enum Event {
     Synced { node: usize, life: u32 },
     /// A client thread goes on.
     Ready { thread: usize, turn: u64 },
+    /// An operator asks for a change of the membership.
+    Operate,
     /// Something breaks, or is mended.
     Fault(Fault),
     /// The faults are over.
@@ -42,12 +46,15 @@ pub(crate) enum Event {
 
 /// A message under way.
 pub(crate) struct Parcel {
-    from: usize,
-    to: usize,
-    members: u64,
-    bytes: Bytes,
-    name: &'static str,
-    digest: u64,
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+    pub(crate) members: u64,
+    /// Nothing but the news when it is empty.
+    pub(crate) bytes: Bytes,
+    pub(crate) name: &'static str,
+    pub(crate) digest: u64,
+    /// What the sender knows of the membership.
+    pub(crate) news: Membership,
 }
 
 /// Whether the run goes on.
@@ -57,8 +64,8 @@ pub(crate) type Step = Result<(), Failure>;
 pub(crate) struct Simulation<P: Protocol, M: Model> {
     pub(crate) scenario: Scenario,
     pub(crate) knobs: Knobs,
-    seed: u64,
-    config: P::Config,
+    pub(crate) seed: u64,
+    pub(crate) configurations: Configurations<P>,
     pub(crate) random: Random,
     pub(crate) heap: Heap<Event>,
     pub(crate) nodes: Vec<SimNode<P>>,
@@ -69,7 +76,7 @@ pub(crate) struct Simulation<P: Protocol, M: Model> {
     pub(crate) oracles: Vec<Box<dyn Oracle<P>>>,
     pub(crate) trace: Trace,
     pub(crate) report: Report,
-    effects: Effects<P::Message>,
+    pub(crate) effects: Effects<P::Message>,
     /// The faults are over and the cluster must finish by this time.
     pub(crate) deadline: Option<Micros>,
     /// The work is done; the run goes on for a little, for what may still be under way.
@@ -97,22 +104,23 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         if let Canary::Named(name) = scenario.canary {
             scenario.layout.canary = Some(name);
         }
-        let explain = |error| Failure { kind: FailureKind::Layout, message: format!("{error}"), at: 0 };
-        let config = P::configure(scenario.layout.clone()).map_err(explain)?;
-        oracles.push(Box::new(OwnInvariants::<P>::new(&config, &scenario.layout)));
+        let explain = |message| Failure { kind: FailureKind::Layout, message, at: 0 };
+        let mut configurations = Configurations::<P>::new(&scenario).map_err(explain)?;
+        let founding = configurations.of(&Membership::default()).map_err(explain)?;
+        oracles.push(Box::new(OwnInvariants::<P>::new(&founding.config)));
         let mut random = Random::new(seed);
         let nodes: Vec<SimNode<P>> = (0..scenario.nodes())
             .map(|index| {
                 let id = NodeId(index as u16);
                 let drift = random.between(0, 2 * knobs.clock_drift_ppm as u64) as i64 - knobs.clock_drift_ppm;
                 let clock = Clock { ahead: random.between(0, knobs.clock_ahead), drift_ppm: drift };
-                SimNode::new(id, scenario.layout.on_node(id), Disk::new(scenario.canary == Canary::NoFence), clock)
+                SimNode::new(id, founding.clone(), Disk::new(scenario.canary == Canary::NoFence), clock)
             })
             .collect();
-        let lanes = scenario.layout.count(0);
+        let lanes = configurations.lanes();
         Ok(Simulation {
             seed,
-            config,
+            configurations,
             random,
             heap: Heap::new(),
             network: Network::new(nodes.len(), knobs.network.clone()),
@@ -146,6 +154,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
             self.boot(node)?;
         }
         self.plan_faults();
+        self.plan_change();
         self.heap.plan(self.knobs.duration, Event::Heal);
         while !self.over {
             let Some(event) = self.heap.pop() else { return Err(self.stuck("does nothing any more")) };
@@ -167,6 +176,8 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
     fn handle(&mut self, event: Event) -> Step {
         match event {
             Event::Arrive(parcel) => {
+                let (from, to, news) = (parcel.from, parcel.to, parcel.news.clone());
+                self.exchange_news(from, to, &news)?;
                 self.arrive(parcel);
                 Ok(())
             }
@@ -186,6 +197,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
                 self.submit(thread, turn);
                 Ok(())
             }
+            Event::Operate => self.operate(),
             Event::Fault(fault) => self.strike(fault),
             Event::Heal => self.heal(),
             Event::Over => {
@@ -228,7 +240,6 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
     pub(crate) fn boot(&mut self, node: usize) -> Step {
         let (journal, model) = (&self.journal, &self.workload.model);
         let boot = Boot {
-            config: &self.config,
             seed: mix(self.seed, 2),
             keeps_records: self.scenario.durability == Durability::Disk,
             tells_amnesia: self.scenario.canary != Canary::HideAmnesia,
@@ -260,7 +271,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
             Turn::Later(plan) => return self.plan_threads(&[plan]),
             Turn::Nothing => return,
         };
-        let node = self.scenario.layout.instances[0][lane.0 as usize].0 as usize;
+        let node = self.lane_node(lane);
         self.report.requests += 1;
         let digest = mix(request.token, hash_bytes(&request.payload));
         let (workload, token, operation) = (&self.workload, request.token, request.operation);
@@ -272,15 +283,21 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         self.rouse_soon(node);
     }
 
+    /// Where a lane that is up lives.
+    fn lane_node(&self, lane: ClientId) -> usize {
+        let mut nodes = self.nodes.iter();
+        nodes.position(|node| node.host.is_some() && node.lanes().any(|here| here == lane)).expect("the lane is up")
+    }
+
     fn arrive(&mut self, parcel: Parcel) {
-        let Parcel { from, to, members, bytes, name, digest } = parcel;
+        let Parcel { from, to, members, bytes, name, digest, .. } = parcel;
         let up = self.nodes[to].host.is_some();
         let what = if up { "deliver" } else { "to-dead" };
         self.trace.note(self.heap.now(), to, what, digest, || format!("{name} from n{from} to {members:#b}"));
-        if up {
+        if up && !bytes.is_empty() {
             self.nodes[to].arrived.push_back((members, bytes));
             self.rouse_soon(to);
-        } else {
+        } else if !up {
             self.report.messages_dropped += 1;
         }
     }
@@ -320,7 +337,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
     }
 
     /// Does what the roles of `node` asked for, then looks at what they have become.
-    fn carry_out(&mut self, node: usize) -> Step {
+    pub(crate) fn carry_out(&mut self, node: usize) -> Step {
         self.report.snapshots += core::mem::take(&mut self.effects.snapshots);
         if self.effects.records > 0 {
             let (records, bytes) = (self.effects.records, self.effects.record_bytes);
@@ -345,7 +362,11 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         } else if let Some(at) = self.nodes[node].next_timer() {
             self.rouse(node, at.max(self.now() + 1));
         }
-        self.inspect(node)
+        self.inspect(node)?;
+        match self.effects.announced.take() {
+            Some(membership) => self.adopt(node, &membership),
+            None => Ok(()),
+        }
     }
 
     fn sync(&mut self, node: usize) {
@@ -383,24 +404,28 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         // A node gets one copy, whichever of its instances are meant.
         let mut left = members;
         while left != 0 {
-            let index = left.trailing_zeros() as usize;
-            let places = &self.scenario.layout.instances[kind as usize];
-            let Some(to) = places.get(index).copied() else {
-                return Err(self.fail(
-                    FailureKind::Message,
-                    format!("{message:?} is sent to instance {index}, of {}", places.len()),
-                ));
+            let index = left.trailing_zeros() as u8;
+            let places = self.nodes[from].configuration.layout.places(kind);
+            let Some(to) = places.node_of(index) else {
+                // Where members come and go it may be one that this node does not know of (any more).
+                if self.scenario.changes.is_empty() {
+                    let what = format!("{message:?} is sent to instance {index}, which does not exist");
+                    return Err(self.fail(FailureKind::Message, what));
+                }
+                left &= left - 1;
+                continue;
             };
-            let there =
-                (0..).zip(places).filter(|(_, place)| **place == to).fold(0, |set, (index, _)| set | 1u64 << index);
-            let parcel = Parcel { from, to: to.0 as usize, members: left & there, bytes: bytes.clone(), name, digest };
+            let there = places.iter().filter(|(_, place)| *place == to).fold(0, |set, (index, _)| set | 1u64 << index);
+            let news = self.nodes[from].membership.clone();
+            let (to, members, bytes) = (usize::from(to.0), left & there, bytes.clone());
+            let parcel = Parcel { from, to, members, bytes, name, digest, news };
             left &= !there;
             self.post(parcel);
         }
         Ok(())
     }
 
-    fn post(&mut self, parcel: Parcel) {
+    pub(crate) fn post(&mut self, parcel: Parcel) {
         self.report.messages_sent += 1;
         self.report.bytes_sent += parcel.bytes.len() as u64;
         let now = self.now();
@@ -413,7 +438,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
             Passage::Arrives { at, again } => {
                 if let Some(again) = again {
                     self.report.messages_duplicated += 1;
-                    let copy = Parcel { bytes: parcel.bytes.clone(), ..parcel };
+                    let copy = Parcel { bytes: parcel.bytes.clone(), news: parcel.news.clone(), ..parcel };
                     self.heap.plan(again, Event::Arrive(copy));
                 }
                 self.heap.plan(at, Event::Arrive(parcel));
@@ -422,6 +447,9 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
     }
 
     fn answer(&mut self, node: usize, lane: ClientId, reply: &Reply) -> Step {
+        if reply.token >= OPERATOR {
+            return Ok(());
+        }
         let now = self.now();
         let digest = match &reply.outcome {
             Ok(bytes) => mix(reply.token, hash_bytes(bytes)),

@@ -7,7 +7,7 @@ extern crate alloc;
 mod toy;
 
 use ionian_kernel::client::ReadLevel;
-use ionian_kernel::layout::{Layout, NodeId};
+use ionian_kernel::layout::{Layout, NodeId, numbered};
 use ionian_sim::{Canary, Failure, FailureKind, Faults, Scenario, Summary, Watch, run_seed, run_seeds};
 use toy::{Toy, scenario};
 
@@ -119,14 +119,14 @@ fn answers_for_an_earlier_life() {
 
 #[test]
 fn a_layout_that_is_none() {
-    let layout = Layout { instances: vec![vec![NodeId(0)], vec![]], ..Layout::default() };
+    let layout = Layout { instances: numbered(vec![vec![NodeId(0)], vec![]]), ..Layout::default() };
     let failure = run_seed::<Toy<0>>(&Scenario::new("none", layout), 1).result.unwrap_err();
     assert_eq!((failure.kind, failure.message.as_str()), (FailureKind::Layout, "there must be 1 server, there are 0"));
 }
 
 #[test]
 fn an_idle_run() {
-    let layout = Layout { instances: vec![vec![], vec![NodeId(0)]], ..Layout::default() };
+    let layout = Layout { instances: numbered(vec![vec![], vec![NodeId(0)]]), ..Layout::default() };
     let failure = run_seed::<Toy<0>>(&Scenario::new("idle", layout), 1).result.unwrap_err();
     assert_eq!(failure.kind, FailureKind::Idle);
 }

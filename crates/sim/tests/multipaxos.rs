@@ -3,7 +3,7 @@
 
 use ionian_deployment::{Deployment, PresetOptions};
 use ionian_kernel::client::ReadLevel;
-use ionian_kernel::layout::{Layout, NodeId};
+use ionian_kernel::layout::{Layout, NodeId, numbered};
 use ionian_kernel::protocol::Protocol;
 use ionian_kernel::quorum::QuorumSpec;
 use ionian_protocols::multipaxos::MultiPaxos;
@@ -27,13 +27,13 @@ fn preset<P: Protocol>(name: &str) -> Scenario {
 fn apart(name: &str, f: usize, counts: [u16; 8], quorums: QuorumSpec) -> Scenario {
     let mut next = (0..).map(NodeId);
     let instances = counts.iter().map(|count| next.by_ref().take(usize::from(*count)).collect()).collect();
-    Scenario::new(name, Layout { f, quorums, instances, ..Layout::default() })
+    Scenario::new(name, Layout { f, quorums, instances: numbered(instances), ..Layout::default() })
 }
 
 /// 2f+1 nodes with every role on each.
 fn together(name: &str, f: usize) -> Scenario {
     let nodes: Vec<NodeId> = (0..2 * f as u16 + 1).map(NodeId).collect();
-    Scenario::new(name, Layout { f, instances: vec![nodes; 8], ..Layout::default() })
+    Scenario::new(name, Layout { f, instances: numbered(vec![nodes; 8]), ..Layout::default() })
 }
 
 fn grid() -> Scenario {

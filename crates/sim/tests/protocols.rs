@@ -1,6 +1,6 @@
 //! Real protocols under the simulator, and the defects that the simulator can build into any of them.
 
-use ionian_kernel::layout::{Address, Layout, NodeId};
+use ionian_kernel::layout::{Address, Layout, NodeId, numbered};
 use ionian_kernel::protocol::{Instance, Protocol};
 use ionian_protocols::multipaxos::{MultiPaxos, kind};
 use ionian_protocols::unreplicated::Unreplicated;
@@ -16,7 +16,7 @@ fn nodes(count: u16) -> Vec<NodeId> {
 /// Three nodes with every role that is not optional.
 fn colocated() -> Scenario {
     let instances = vec![nodes(3), vec![], vec![], nodes(3), nodes(3), nodes(3), nodes(3), vec![]];
-    Scenario::new("colocated", Layout { f: 1, instances, ..Layout::default() })
+    Scenario::new("colocated", Layout { f: 1, instances: numbered(instances), ..Layout::default() })
 }
 
 fn passes<P: Protocol>(scenario: &Scenario, seeds: u64) {
@@ -52,7 +52,7 @@ fn multipaxos_passes() {
 #[test]
 fn the_unreplicated_server_passes() {
     let instances = vec![vec![NodeId(1), NodeId(2)], vec![], nodes(1), vec![]];
-    let scenario = Scenario::new("unreplicated", Layout { instances, ..Layout::default() });
+    let scenario = Scenario::new("unreplicated", Layout { instances: numbered(instances), ..Layout::default() });
     passes::<Unreplicated>(&Scenario { stable_log: false, ..scenario }, 150);
 }
 

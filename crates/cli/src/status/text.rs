@@ -154,7 +154,7 @@ pub(super) fn is_lost(deployment: &Deployment, cluster: &ClusterStatus) -> bool 
     let acceptors: usize = deployment.nodes.iter().filter_map(|node| node.instances().get("acceptor").copied()).sum();
     let forgetful = instances(cluster).filter(|(_, role)| figure(role, "amnesiac") == Some(1));
     let forgetful: AcceptorSet = forgetful.map(|(_, role)| AcceptorId(role.index)).collect();
-    let quorums = QuorumSystem::new(deployment.quorums, acceptors, deployment.f);
+    let quorums = QuorumSystem::new(deployment.quorums, AcceptorSet::first(acceptors), deployment.f);
     quorums.is_ok_and(|quorums| !quorums.is_read_quorum(quorums.members().without(forgetful)))
 }
 

@@ -21,6 +21,7 @@ impl Cluster {
         let mut reply = Vec::new();
         match operation {
             Operation::Write => self.machine.apply(Timestamp(self.now), payload, &mut reply),
+            Operation::Change => unreachable!("the gateway changes no membership"),
             Operation::Read(_) => {
                 self.machine.read(Timestamp(self.now), payload, &mut reply).map_err(|_| Refusal::NotARead)?
             }

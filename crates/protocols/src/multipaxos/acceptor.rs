@@ -151,7 +151,7 @@ impl Acceptor {
         let amnesiac = birth.amnesiac && !config.has(Canary::AmnesiacVotes);
         Acceptor {
             id: AcceptorId(birth.address.index),
-            promise: Round(0),
+            promise: config.oldest_round(AcceptorId(birth.address.index)),
             votes: SlotWindow::new(Slot::ZERO, MAX_VOTES),
             watermark: Slot::ZERO,
             witness: Witness::default(),
@@ -216,8 +216,8 @@ impl Acceptor {
     /// The leader of an old round must step down, and its proxy leader drop what it has of that round.
     fn refuse(&mut self, round: Round, out: &mut Out<'_, Self>) {
         self.refused += 1;
-        let leader = round.leader(self.config.leaders().len());
-        out.send(Envelope::ToLeaders(Set::one(leader), leader::In::Nack { round: self.promise }));
+        let leader = Set::one(round.leader()).and(self.config.leaders());
+        out.send(Envelope::ToLeaders(leader, leader::In::Nack { round: self.promise }));
     }
 
     fn on_phase2a(&mut self, from: ProxyLeaderId, slot: Slot, round: Round, value: Value, out: &mut Out<'_, Self>) {
@@ -260,13 +260,13 @@ impl Acceptor {
     }
 
     fn on_pre_read(&self, from: ReaderId, inquiry: u64, out: &mut Out<'_, Self>) {
-        let (acceptor, watermark) = (self.id, self.watermark);
+        let (acceptor, watermark, epoch) = (self.id, self.watermark, self.promise.epoch());
         out.send(match from {
             ReaderId::Client { id } => {
-                Envelope::ToClients(Set::one(id), client::In::PreReadAck { from: acceptor, inquiry, watermark })
+                Envelope::ToClients(Set::one(id), client::In::PreReadAck { from: acceptor, inquiry, watermark, epoch })
             }
             ReaderId::ReadBatcher { id } => {
-                let message = read_batcher::In::PreReadAck { from: acceptor, inquiry, watermark };
+                let message = read_batcher::In::PreReadAck { from: acceptor, inquiry, watermark, epoch };
                 Envelope::ToReadBatchers(Set::one(id), message)
             }
         });
@@ -313,6 +313,7 @@ impl Acceptor {
 impl Role for Acceptor {
     type In = In;
     type Send = Envelope;
+    type Config = Arc<Config>;
     type Record = Record;
 
     fn recover(&mut self, record: Record) {
@@ -351,6 +352,16 @@ impl Role for Acceptor {
     fn checkpoint(&self, out: &mut Out<'_, Self>) {
         out.persist_vital(Record::Promised { round: self.promise });
         out.persist(Record::Forgot { below: self.votes.base() });
+    }
+
+    fn on_reconfigure(&mut self, _: Instant, config: Arc<Config>, _: &mut Out<'_, Self>) {
+        self.config = config;
+        // No record: it would be raised again if it were forgotten.
+        self.promise = self.promise.max(self.config.oldest_round(self.id));
+        if !self.config.leaders().contains(self.promise.leader()) {
+            // A leader that is no longer one is gone: nobody need wait until its silence is noticed.
+            self.witness = Witness::default();
+        }
     }
 
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {

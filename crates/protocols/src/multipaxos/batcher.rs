@@ -12,6 +12,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use ionian_kernel::batch::{Batch, OpenBatch};
 use ionian_kernel::id::*;
+use ionian_kernel::layout::NodeId;
 use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
@@ -57,6 +58,7 @@ const PROPOSE_AGAIN_AFTER: Duration = Duration::from_millis(250);
 pub struct Batcher {
     id: BatcherId,
     config: Arc<Config>,
+    node: NodeId,
     near: Set<ReplicaId>,
     open: OpenBatch,
     /// Proposed and not known chosen, by number.
@@ -82,6 +84,7 @@ impl Batcher {
     pub fn new(config: Arc<Config>, birth: &Birth<'_>) -> Self {
         Batcher {
             id: BatcherId(birth.address.index),
+            node: birth.node,
             near: config.near(kind::Replica, birth.node),
             open: OpenBatch::default(),
             in_flight: BTreeMap::new(),
@@ -121,7 +124,7 @@ impl Batcher {
     }
 
     fn propose(&self, number: u64, batch: Batch, out: &mut Out<'_, Self>) {
-        let leader = Round(self.round.0 + self.stray).leader(self.config.leaders().len());
+        let leader = self.config.leader(self.round, self.stray);
         let proposer = Proposer::Batcher { id: self.id, number };
         out.send(Envelope::ToLeaders(Set::one(leader), leader::In::Propose { proposer, near: self.near, batch }));
     }
@@ -159,10 +162,16 @@ impl Batcher {
 impl Role for Batcher {
     type In = In;
     type Send = Envelope;
+    type Config = Arc<Config>;
     type Record = Never;
 
     fn recover(&mut self, record: Never) {
         match record {}
+    }
+
+    fn on_reconfigure(&mut self, _: Instant, config: Arc<Config>, _: &mut Out<'_, Self>) {
+        self.near = config.near(kind::Replica, self.node);
+        self.config = config;
     }
 
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {

@@ -32,6 +32,8 @@ pub enum Canary {
     L9PartBatchWaits,
     /// A deposed leader drops queued work and says nothing, and nobody asks again.
     L10DeposedLeaderDrops,
+    /// A change of the membership takes effect at once: there is no time in which both configurations are in force.
+    AppliesAtOnce,
     /// An acceptor that lost its memory takes part as if it had not.
     AmnesiacVotes,
 }
@@ -51,6 +53,7 @@ impl Canary {
         ("l8", Canary::L8AlwaysThrifty),
         ("l9", Canary::L9PartBatchWaits),
         ("l10", Canary::L10DeposedLeaderDrops),
+        ("at-once", Canary::AppliesAtOnce),
         ("amnesia", Canary::AmnesiacVotes),
     ];
 

@@ -15,6 +15,7 @@ use ionian_kernel::batch::{Answers, Batch, BatchBuilder, Command};
 use ionian_kernel::client::{ReadLevel, Request};
 use ionian_kernel::id::*;
 use ionian_kernel::lane::{Due, Lane};
+use ionian_kernel::layout::NodeId;
 use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
@@ -44,6 +45,8 @@ messages! {
             inquiry: u64,
             /// The slot after the highest it has voted in.
             watermark: Slot,
+            /// The epoch of the highest round that it has promised.
+            epoch: Epoch,
         },
         /// A leader has finished phase 1.
         3 => NewLeader {
@@ -61,6 +64,7 @@ messages! {
 /// A client lane.
 pub struct ClientLane {
     id: ClientId,
+    node: NodeId,
     config: Arc<Config>,
     lane: Lane,
     due: Due,
@@ -90,13 +94,18 @@ impl ClientLane {
         let options = config.options();
         ClientLane {
             id,
+            node: birth.node,
             lane: Lane::new(id, options.lane, options.session_expiry, Random::new(random.any())),
             due: Due::default(),
             round: Round(0),
             stray: 0,
-            batchers: Choice::new(config.layout(), kind::Batcher, birth.node, random.any()),
-            read_batchers: Choice::new(config.layout(), kind::ReadBatcher, birth.node, random.any()),
-            replicas: Choice::new(config.layout(), kind::Replica, birth.node, random.any()),
+            batchers: Choice::new(config.all(kind::Batcher), config.near(kind::Batcher, birth.node), random.any()),
+            read_batchers: Choice::new(
+                config.all(kind::ReadBatcher),
+                config.near(kind::ReadBatcher, birth.node),
+                random.any(),
+            ),
+            replicas: Choice::new(config.serving(), config.near(kind::Replica, birth.node), random.any()),
             reader: QuorumReader::new(config.clone(), birth.node, &mut random),
             writes: BatchBuilder::default(),
             writes_via: None,
@@ -108,8 +117,7 @@ impl ClientLane {
     }
 
     fn leader(&self) -> LeaderId {
-        let leaders = self.config.leaders().len();
-        Round(self.round.0 + self.stray).leader(leaders)
+        self.config.leader(self.round, self.stray)
     }
 
     /// Carries out what the lane wants done.
@@ -234,6 +242,7 @@ impl ClientLane {
 impl Role for ClientLane {
     type In = In;
     type Send = Envelope;
+    type Config = Arc<Config>;
     type Record = Never;
 
     fn recover(&mut self, record: Never) {
@@ -243,6 +252,15 @@ impl Role for ClientLane {
     fn on_start(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         self.lane.start(now, &mut self.due);
         self.carry_out(now, out);
+    }
+
+    fn on_reconfigure(&mut self, _: Instant, config: Arc<Config>, _: &mut Out<'_, Self>) {
+        let node = self.node;
+        self.batchers.reconfigure(config.all(kind::Batcher), config.near(kind::Batcher, node));
+        self.read_batchers.reconfigure(config.all(kind::ReadBatcher), config.near(kind::ReadBatcher, node));
+        self.replicas.reconfigure(config.serving(), config.near(kind::Replica, node));
+        self.reader.reconfigure(config.clone());
+        self.config = config;
     }
 
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
@@ -258,8 +276,8 @@ impl Role for ClientLane {
                 Set::from_bits(via.reads).iter().for_each(|batcher| self.read_batchers.heard(batcher));
                 self.carry_out(now, out);
             }
-            In::PreReadAck { from, inquiry, watermark } => {
-                if let Some((reads, executed)) = self.reader.on_ack(from, inquiry, watermark) {
+            In::PreReadAck { from, inquiry, watermark, epoch } => {
+                if let Some((reads, executed)) = self.reader.on_ack(from, inquiry, (watermark, epoch)) {
                     self.quorum_reads_via = self.send_to_replica(now, reads, executed, out);
                 }
             }

@@ -7,95 +7,146 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::{Layout, LayoutError, NodeId, Options};
+use ionian_kernel::protocol::Transition;
 use ionian_kernel::quorum::QuorumSystem;
 
 /// A layout that was checked, with what follows from it.
 #[derive(Clone, Debug)]
 pub struct Config {
     layout: Layout,
-    /// The acceptors' quorum system.
+    /// The acceptors' quorum system; while the membership is changing, that of both configurations together.
     pub quorums: QuorumSystem,
+    /// While the membership is changing: the quorum system of the configuration before.
+    before: Option<QuorumSystem>,
+    /// The replicas that hold what f+1 must keep, and f: of each configuration in force.
+    pub keepers: Vec<(Set<ReplicaId>, usize)>,
     /// The defect built in on purpose, in tests of the tests.
     pub canary: Option<Canary>,
 }
 
 impl Config {
-    /// Checks a layout.
+    /// Checks a layout, and the one that it is being changed into.
     ///
     /// # Errors
     /// Says which rule of the protocol it breaks.
     pub fn new(layout: Layout) -> Result<Self, LayoutError> {
-        let f = layout.f;
-        let count = |kind| layout.count(kind);
-        if count(kind::Client) == 0 {
-            return Err(LayoutError(
-                "there is no client: give at least one node a gateway or the role \"client\"".into(),
-            ));
-        }
-        for (kind, name) in
-            [(kind::Leader, "leaders"), (kind::ProxyLeader, "proxy leaders"), (kind::Replica, "replicas")]
-        {
-            at_least(name, count(kind), f + 1)?;
-        }
-        for (kind, name) in
-            [(kind::Batcher, "batchers"), (kind::ReadBatcher, "read batchers"), (kind::Unbatcher, "unbatchers")]
-        {
-            if count(kind) > 0 {
-                at_least(name, count(kind), f + 1)?;
+        let canary = layout.canary.map(Canary::named).transpose().map_err(LayoutError)?;
+        let (now, keepers) = check(&layout)?;
+        let mut config = Config { quorums: now, before: None, keepers: Vec::from([keepers]), canary, layout };
+        if let Some(next) = &config.layout.next {
+            let (quorums, keepers) = check(next)?;
+            if config.has(Canary::AppliesAtOnce) {
+                (config.quorums, config.keepers) = (quorums, Vec::from([keepers]));
+            } else {
+                config.before = Some(config.quorums.clone());
+                config.quorums = config.quorums.joint(quorums);
+                config.keepers.push(keepers);
             }
         }
-        let quorums = QuorumSystem::new(layout.quorums, count(kind::Acceptor), f).map_err(LayoutError)?;
-        let canary = layout.canary.map(Canary::named).transpose().map_err(LayoutError)?;
-        let config = Config { layout, quorums, canary };
-        config.check_failures()?;
         Ok(config)
     }
 
-    /// Any f nodes may fail: what is left must hold quorums and one of each role. Counting instances
-    /// is not enough where a node has several.
-    fn check_failures(&self) -> Result<(), LayoutError> {
-        let mut nodes: Vec<NodeId> = self.layout.instances.iter().flatten().copied().collect();
-        nodes.sort_unstable();
-        nodes.dedup();
-        // The worst sets of f nodes take the most acceptors away: it is enough to try the nodes that
-        // have some, and for the other roles the nodes that have all of a kind.
-        for failed in combinations(&nodes, self.layout.f) {
-            if let Some(lost) = self.lost_with(&failed) {
-                let failed: Vec<_> = failed.iter().map(|node| self.layout.name(*node)).collect();
+    /// How to get from one layout to another: at once when acceptors and replicas stay what they are.
+    ///
+    /// # Errors
+    /// When either breaks a rule, or an instance would move to another node: nothing could be known of its state.
+    pub fn transition(from: &Layout, to: &Layout) -> Result<Transition, LayoutError> {
+        check(from)?;
+        check(to)?;
+        for (address, node) in to.addresses() {
+            if let Some(before) = from.node_of(address).filter(|before| *before != node) {
+                let role = super::KINDS[address.kind as usize];
                 return Err(LayoutError(format!(
-                    "f={} nodes may fail, but without node {} no {lost} is left",
-                    self.layout.f,
-                    failed.join(" and "),
+                    "{role} {} would move from node {} to node {}: give the new one a number of its own",
+                    address.index,
+                    from.name(before),
+                    to.name(node)
                 )));
             }
         }
-        Ok(())
+        let differs = |kind: u8| from.places(kind) != to.places(kind);
+        let same_quorums = from.quorums == to.quorums && from.f == to.f && !differs(kind::Acceptor);
+        Ok(match same_quorums && !differs(kind::Replica) {
+            true => Transition::AtOnce,
+            false => Transition::Joint,
+        })
     }
 
-    fn lost_with(&self, failed: &[NodeId]) -> Option<&'static str> {
-        let alive = |kind| {
-            let nodes = &self.layout.instances[kind as usize];
-            (0..).zip(nodes).filter(|(_, node)| !failed.contains(node)).map(|(index, _)| AcceptorId(index)).collect()
+    /// The epoch that the layout is of.
+    pub fn epoch(&self) -> Epoch {
+        self.layout.epoch
+    }
+
+    /// Whether the membership is changing: quorums of two configurations are needed.
+    pub fn is_joint(&self) -> bool {
+        self.before.is_some()
+    }
+
+    /// The quorums by which values are chosen in `round`, as far as this configuration knows: not those of
+    /// epochs that are over, and not of any to come.
+    pub fn quorums_of(&self, round: Round) -> Option<&QuorumSystem> {
+        let Layout { epoch, since, .. } = self.layout;
+        match &self.before {
+            _ if round.epoch() > epoch || round.epoch() < since => None,
+            Some(before) if round.epoch() < epoch => Some(before),
+            _ => Some(&self.quorums),
+        }
+    }
+
+    /// The first round in which an acceptor may take part. One that is new in the configuration to come has no
+    /// part in earlier epochs: an acceptor of its number may have promised something to somebody there.
+    pub fn oldest_round(&self, acceptor: AcceptorId) -> Round {
+        let Layout { epoch, since, .. } = self.layout;
+        let is_new = self.before.as_ref().is_some_and(|before| !before.members().contains(acceptor));
+        let epoch = if is_new { epoch } else { since };
+        if epoch == Epoch::default() { Round(0) } else { Round::new(epoch, 0, LeaderId(0)) }
+    }
+
+    /// The epoch in which a leader can begin a round, when the acceptors in `answered` can be reached and the
+    /// highest round that they have promised is `promise`. While the membership is changing it is the present
+    /// one if both configurations can be reached, else the one before as long as that is possible: nobody need
+    /// wait for nodes that are not started yet.
+    pub fn electable(&self, answered: AcceptorSet, promise: Round) -> Option<Epoch> {
+        let reachable = |quorums: &QuorumSystem| {
+            quorums.is_read_quorum(answered) && (!self.is_joint() || quorums.is_write_quorum(answered))
         };
-        let acceptors: AcceptorSet = alive(kind::Acceptor);
-        if !self.quorums.is_read_quorum(acceptors) {
-            return Some("read quorum of acceptors");
+        let Layout { epoch, since, .. } = self.layout;
+        match &self.before {
+            _ if promise.epoch() > epoch => None,
+            _ if reachable(&self.quorums) => Some(epoch),
+            Some(before) if promise.epoch() < epoch && reachable(before) => Some(since.max(promise.epoch())),
+            _ => None,
         }
-        if !self.quorums.is_write_quorum(acceptors) {
-            return Some("write quorum of acceptors");
-        }
-        let kinds = [
-            (kind::Leader, "leader"),
-            (kind::ProxyLeader, "proxy leader"),
-            (kind::Replica, "replica"),
-            (kind::Batcher, "batcher"),
-            (kind::ReadBatcher, "read batcher"),
-            (kind::Unbatcher, "unbatcher"),
-        ];
-        kinds
-            .into_iter()
-            .find(|(kind, _)| self.layout.count(*kind) > 0 && alive(*kind).is_empty())
-            .map(|(_, name)| name)
+    }
+
+    /// Whether watermarks from `answered`, of which the highest promise is of `epoch`, are enough for a
+    /// linearizable read: see `docs/protocols/multipaxos.md`, "Membership".
+    pub fn can_read(&self, answered: AcceptorSet, epoch: Epoch) -> bool {
+        let before = self.before.as_ref().filter(|_| epoch < self.epoch());
+        let enough =
+            self.quorums.is_read_quorum(answered) || before.is_some_and(|before| before.is_read_quorum(answered));
+        enough && epoch <= self.epoch()
+    }
+
+    /// The leader to ask when that of `round` was asked `stray` times for nothing.
+    pub fn leader(&self, round: Round, stray: u64) -> LeaderId {
+        let leaders = self.leaders();
+        let owner = round.leader();
+        let place = leaders.iter().take_while(|leader| *leader < owner).count() as u64;
+        leaders.pick(place + stray).expect("a deployment has leaders")
+    }
+
+    /// The replicas that clients are sent to: not those that have yet to catch up.
+    pub fn serving(&self) -> Set<ReplicaId> {
+        let (first, _) = self.keepers[0];
+        let (last, _) = self.keepers[self.keepers.len() - 1];
+        let both = first.and(last);
+        if both.is_empty() { first } else { both }
+    }
+
+    /// The replicas of the configuration that is being changed into, and the f of it.
+    pub fn next_keepers(&self) -> (Set<ReplicaId>, usize) {
+        self.keepers[self.keepers.len() - 1]
     }
 
     /// The layout as it was checked.
@@ -123,11 +174,6 @@ impl Config {
         self.layout.near(kind, node)
     }
 
-    /// The instances of a kind to prefer on `node`: its own if it has some, else all.
-    pub fn preferred<I: Id>(&self, kind: u8, node: NodeId) -> Set<I> {
-        self.layout.preferred(kind, node)
-    }
-
     /// All leaders.
     pub fn leaders(&self) -> Set<LeaderId> {
         self.all(kind::Leader)
@@ -142,6 +188,69 @@ impl Config {
     pub fn has(&self, canary: Canary) -> bool {
         self.canary == Some(canary)
     }
+}
+
+/// Checks one configuration by itself: its quorum system, and who keeps what.
+fn check(layout: &Layout) -> Result<(QuorumSystem, (Set<ReplicaId>, usize)), LayoutError> {
+    let f = layout.f;
+    let layout = &Layout { next: None, ..layout.clone() };
+    let count = |kind| layout.count(kind);
+    if count(kind::Client) == 0 {
+        return Err(LayoutError("there is no client: give at least one node a gateway or the role \"client\"".into()));
+    }
+    for (kind, name) in [(kind::Leader, "leaders"), (kind::ProxyLeader, "proxy leaders"), (kind::Replica, "replicas")] {
+        at_least(name, count(kind), f + 1)?;
+    }
+    for (kind, name) in
+        [(kind::Batcher, "batchers"), (kind::ReadBatcher, "read batchers"), (kind::Unbatcher, "unbatchers")]
+    {
+        if count(kind) > 0 {
+            at_least(name, count(kind), f + 1)?;
+        }
+    }
+    let quorums = QuorumSystem::new(layout.quorums, layout.all(kind::Acceptor), f).map_err(LayoutError)?;
+    check_failures(layout, &quorums)?;
+    Ok((quorums, (layout.all(kind::Replica), f)))
+}
+
+/// Any f nodes may fail: what is left must hold quorums and one of each role. Counting instances
+/// is not enough where a node has several.
+fn check_failures(layout: &Layout, quorums: &QuorumSystem) -> Result<(), LayoutError> {
+    let nodes: Vec<NodeId> = layout.nodes().into_iter().collect();
+    for failed in combinations(&nodes, layout.f) {
+        if let Some(lost) = lost_with(layout, quorums, &failed) {
+            let failed: Vec<_> = failed.iter().map(|node| layout.name(*node)).collect();
+            return Err(LayoutError(format!(
+                "f={} nodes may fail, but without node {} no {lost} is left",
+                layout.f,
+                failed.join(" and "),
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn lost_with(layout: &Layout, quorums: &QuorumSystem, failed: &[NodeId]) -> Option<&'static str> {
+    let alive = |kind| {
+        let places = layout.places(kind);
+        places.iter().filter(|(_, node)| !failed.contains(node)).map(|(index, _)| AcceptorId(index)).collect()
+    };
+    let acceptors: AcceptorSet = alive(kind::Acceptor);
+    if !quorums.is_read_quorum(acceptors) {
+        return Some("read quorum of acceptors");
+    }
+    if !quorums.is_write_quorum(acceptors) {
+        return Some("write quorum of acceptors");
+    }
+    let kinds = [
+        (kind::Leader, "leader"),
+        (kind::ProxyLeader, "proxy leader"),
+        (kind::Replica, "replica"),
+        (kind::Batcher, "batcher"),
+        (kind::ReadBatcher, "read batcher"),
+        (kind::Unbatcher, "unbatcher"),
+    ];
+    kinds.into_iter().find(|(kind, _)| layout.count(*kind) > 0 && alive(*kind).is_empty()).map(|(_, name)| name)
 }
 
 fn at_least(name: &str, count: usize, needed: usize) -> Result<(), LayoutError> {
@@ -170,12 +279,14 @@ fn combinations<T: Copy>(items: &[T], count: usize) -> Vec<Vec<T>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ionian_kernel::layout::numbered;
     use ionian_kernel::quorum::QuorumSpec;
 
     /// A layout of `counts` instances a kind, each on a node of its own.
     fn apart(f: usize, counts: [usize; 8], quorums: QuorumSpec) -> Layout {
         let mut next = 0..;
-        let instances = counts.iter().map(|count| next.by_ref().take(*count).map(NodeId).collect()).collect();
+        let nodes = |count: &usize| next.by_ref().take(*count).map(NodeId).collect();
+        let instances = numbered(counts.iter().map(nodes).collect());
         Layout { f, quorums, instances, ..Layout::default() }
     }
 
@@ -203,8 +314,8 @@ mod tests {
     #[test]
     fn several_instances_on_one_node_fail_together() {
         let mut layout = apart(1, [1, 0, 0, 2, 2, 3, 2, 0], QuorumSpec::Majority);
-        let shared = layout.instances[kind::Acceptor as usize][0];
-        layout.instances[kind::Acceptor as usize][1] = shared;
+        let shared = layout.instances[kind::Acceptor as usize].node_of(0).unwrap();
+        layout.instances[kind::Acceptor as usize] = Vec::from([shared, shared, NodeId(98)]).into();
         let message = refusal(layout.clone());
         assert_eq!(
             message,
@@ -213,8 +324,8 @@ mod tests {
                 shared.0
             )
         );
-        layout.instances[kind::Acceptor as usize][1] = NodeId(99);
-        layout.instances[kind::Replica as usize] = Vec::from([shared, shared]);
+        layout.instances[kind::Acceptor as usize] = Vec::from([shared, NodeId(99), NodeId(98)]).into();
+        layout.instances[kind::Replica as usize] = Vec::from([shared, shared]).into();
         assert!(refusal(layout).ends_with("no replica is left"));
     }
 }

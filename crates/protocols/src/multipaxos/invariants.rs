@@ -16,7 +16,8 @@ use ionian_kernel::protocol;
 
 /// What was seen so far in one run.
 pub struct Invariants {
-    config: Arc<Config>,
+    /// Every configuration that some node has ever had.
+    configs: BTreeMap<Epoch, Arc<Config>>,
     /// Who voted for what, by slot and round.
     votes: BTreeMap<(Slot, Round), (Value, AcceptorSet)>,
     /// What is chosen.
@@ -30,7 +31,12 @@ pub struct Invariants {
 impl protocol::Invariants<MultiPaxos> for Invariants {
     fn new(config: &Arc<Config>) -> Self {
         let (votes, chosen, seen) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Invariants { config: config.clone(), votes, chosen, seen, executed: BTreeMap::new() }
+        let configs = BTreeMap::from([(config.epoch(), config.clone())]);
+        Invariants { configs, votes, chosen, seen, executed: BTreeMap::new() }
+    }
+
+    fn reconfigured(&mut self, config: &Arc<Config>) {
+        self.configs.insert(config.epoch(), config.clone());
     }
 
     fn check(&mut self, address: Address, instance: &Instance) -> Result<(), String> {
@@ -89,6 +95,12 @@ impl Invariants {
     /// Whether a write quorum has voted for `value` in `slot`, in one round.
     fn has_quorum(&self, slot: Slot, value: &Value) -> bool {
         let mut rounds = self.votes.range((slot, Round(0))..=(slot, Round(u64::MAX)));
-        rounds.any(|(_, (voted, voters))| voted == value && self.config.quorums.is_write_quorum(*voters))
+        rounds.any(|((_, round), (voted, voters))| voted == value && self.is_write_quorum(*round, *voters))
+    }
+
+    /// Whether these are enough in the eyes of a node of any configuration that uses the round.
+    fn is_write_quorum(&self, round: Round, voters: AcceptorSet) -> bool {
+        let quorums = self.configs.values().filter_map(|config| config.quorums_of(round));
+        quorums.into_iter().any(|quorums| quorums.is_write_quorum(voters))
     }
 }

@@ -6,6 +6,7 @@
 //! message a batch and sends one; replicas tell it now and then how far they have executed.
 
 mod admission;
+mod handover;
 mod phase1;
 mod progress;
 mod repair;
@@ -19,6 +20,7 @@ use admission::Admission;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use handover::Handover;
 use ionian_kernel::batch::{Batch, Value};
 use ionian_kernel::election::ElectionTimer;
 use ionian_kernel::id::*;
@@ -144,6 +146,7 @@ pub struct Leader {
     progress: Progress,
     repairs: Repairs,
     admission: Admission,
+    handover: Handover,
     /// Batches that wait for phase 1 to end or for the window to open.
     queue: VecDeque<(Proposer, Set<ReplicaId>, Batch)>,
     queued_bytes: usize,
@@ -176,10 +179,11 @@ impl Leader {
             window: Window::new(config.clone(), birth, random.any()),
             timer: ElectionTimer::new(config.options().election_timeout, random),
             heartbeat_at: Instant::ZERO,
-            founder: birth.address.index == 0 && !birth.amnesiac,
-            progress: Progress::new(config.replicas().len(), config.f()),
+            founder: birth.address.index == 0 && !birth.amnesiac && config.epoch() == Epoch::default(),
+            progress: Progress::new(&config),
             repairs: Repairs::new(config.clone()),
             admission: Admission::default(),
+            handover: Handover::default(),
             queue: VecDeque::new(),
             queued_bytes: 0,
             last_stamp: Timestamp(0),
@@ -289,6 +293,7 @@ impl Leader {
         self.window.advance_to(self.progress.executed());
         self.propose_queued(now, out);
         self.admit(out);
+        self.finish_change(now, out);
     }
 
     /// A replica misses slots that its peers do not have. Each is mended alone: a hole never causes a
@@ -350,24 +355,28 @@ impl Leader {
         promised: Round,
         out: &mut Out<'_, Self>,
     ) {
+        if self.is_leading() && self.handover.on_answer(from, &self.config, self.round.max(promised)) {
+            return self.begin_phase1(now, promised, self.config.epoch(), out);
+        }
         let State::Candidate { gone: testimonies, promise, .. } = &mut self.state else { return };
         *promise = (*promise).max(promised);
         if !gone {
             return;
         }
         testimonies.insert(from);
-        if self.config.quorums.is_read_quorum(*testimonies) {
-            let above = *promise;
-            self.begin_phase1(now, above, out);
+        let above = *promise;
+        if let Some(epoch) = self.config.electable(*testimonies, above) {
+            self.begin_phase1(now, above, epoch, out);
         }
     }
 
-    /// Starts the first round of its own above `above`.
-    fn begin_phase1(&mut self, now: Instant, above: Round, out: &mut Out<'_, Self>) {
-        self.round = self.round.max(above).next_of(self.id, self.config.leaders().len());
+    /// Starts a round of its own in `epoch` above `above`.
+    fn begin_phase1(&mut self, now: Instant, above: Round, epoch: Epoch, out: &mut Out<'_, Self>) {
+        self.round = self.round.max(above).next_of(self.id, epoch);
         out.persist_vital(Record { round: self.round });
         self.elections += 1;
         self.repairs.clear();
+        self.handover.clear();
         self.progress.begin_round();
         let ask_at = now + self.resend_after();
         let phase1 = Phase1::new(self.config.clone(), self.round, self.progress.executed(), Slot::MAX, ask_at);
@@ -417,6 +426,11 @@ impl Leader {
         out.send(Envelope::ToClients(self.config.all(kind::Client), client::In::NewLeader { round }));
         out.send(Envelope::ToBatchers(self.config.all(kind::Batcher), batcher::In::NewLeader { round }));
         self.admission.won(outcome.next_slot);
+        if self.config.is_joint() && round.epoch() == self.config.epoch() {
+            // Something must be chosen by quorums of both before the old ones may be given up.
+            self.propose_noop(now, out);
+            self.handover.begin(self.window.next_slot);
+        }
         self.propose_queued(now, out);
     }
 
@@ -426,7 +440,11 @@ impl Leader {
         let others = self.config.leaders().without(Set::one(self.id));
         out.send(Envelope::ToLeaders(others, In::Heartbeat { round }));
         out.send(Envelope::ToAcceptors(self.config.quorums.members(), acceptor::In::Heartbeat { round, kept }));
-        out.send(Envelope::ToReplicas(self.config.replicas(), replica::In::Heartbeat { round, executed }));
+        let keep = self.handover.wanted();
+        out.send(Envelope::ToReplicas(self.config.replicas(), replica::In::Heartbeat { round, executed, keep }));
+        if Handover::is_waiting(&self.config, round) {
+            self.ask_witnesses(out);
+        }
     }
 
     /// Somebody has a higher round. A rejected leader waits its turn and does not jump above (l4); what it
@@ -437,6 +455,7 @@ impl Leader {
         self.state = State::Standby;
         self.repairs.clear();
         self.admission.clear();
+        self.handover.clear();
         let executed = self.progress.executed();
         self.window.reset(executed, executed);
         self.queued_bytes = 0;
@@ -459,12 +478,23 @@ impl Leader {
     // Acceptors that lost their votes.
 
     fn on_rejoin(&mut self, now: Instant, from: AcceptorId, nonce: u64, promise: Round, out: &mut Out<'_, Self>) {
-        if !self.is_leading() {
+        if !self.is_leading() || promise.epoch() > self.config.epoch() {
             return;
         }
         match self.admission.ask(from, nonce, self.round > promise) {
-            true => self.begin_phase1(now, promise, out),
+            true => self.begin_phase1(now, promise, self.round.max(promise).epoch(), out),
             false => self.admit(out),
+        }
+    }
+
+    // Changes of the membership.
+
+    fn finish_change(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        if self.is_leading()
+            && self.may_propose()
+            && let Some(batch) = self.handover.finish(now, &self.config, &self.progress)
+        {
+            self.propose(now, Proposer::Nobody {}, Set::EMPTY, batch, out);
         }
     }
 
@@ -493,6 +523,7 @@ fn ask_stretch(from: LeaderId, phase1: &Phase1, acceptor: AcceptorId, out: &mut 
 impl Role for Leader {
     type In = In;
     type Send = Envelope;
+    type Config = Arc<Config>;
     type Record = Record;
 
     fn recover(&mut self, record: Record) {
@@ -510,6 +541,27 @@ impl Role for Leader {
         if self.founder {
             // A new cluster should not wait for a timeout to have its first leader.
             self.timer.hasten(now, Duration::ZERO);
+        }
+    }
+
+    fn on_reconfigure(&mut self, now: Instant, config: Arc<Config>, out: &mut Out<'_, Self>) {
+        self.window.reconfigure(config.clone());
+        self.progress.reconfigure(&config);
+        self.repairs.reconfigure(config.clone());
+        self.handover.clear();
+        self.config = config;
+        let stays = self.config.leaders().contains(self.round.leader());
+        match self.state {
+            // The quorums of its round are those of an epoch that is over: it begins another at once.
+            State::Leading | State::Phase1(_) if self.config.quorums_of(self.round).is_none() => {
+                self.begin_phase1(now, self.round, self.config.epoch(), out);
+            }
+            State::Leading => self.send_heartbeat(now, out),
+            // The leader has left: the first of those that stay takes over.
+            State::Standby if !stays && self.config.leader(self.round, 0) == self.id => {
+                self.timer.hasten(now, Duration::ZERO);
+            }
+            _ => {}
         }
     }
 
@@ -535,6 +587,7 @@ impl Role for Leader {
             State::Leading => {
                 if self.heartbeat_at <= now {
                     self.send_heartbeat(now, out);
+                    self.finish_change(now, out);
                 }
                 self.window.check(now, self.round, out);
                 for repair in self.repairs.overdue(now) {
@@ -567,7 +620,7 @@ impl Role for Leader {
 
     fn invariants(&self) {
         if self.is_leading() {
-            assert!(self.round.leader(self.config.leaders().len()) == self.id, "leads in another's round");
+            assert!(self.round.leader() == self.id, "leads in another's round");
             self.window.invariants();
         }
         let bytes: usize = self.queue.iter().map(|(_, _, batch)| batch.byte_len()).sum();

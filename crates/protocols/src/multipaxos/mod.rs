@@ -75,9 +75,10 @@ pub mod invariants;
 use alloc::sync::Arc;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::{Layout, LayoutError};
-use ionian_kernel::protocol::{Birth, Protocol};
+use ionian_kernel::protocol::{Birth, Protocol, Transition};
 
 ionian_kernel::protocol! {
+    config Arc<config::Config>;
     0 Client "client" ToClients(ClientId) client::ClientLane,
     1 Batcher "batcher" ToBatchers(BatcherId) batcher::Batcher,
     2 ReadBatcher "read_batcher" ToReadBatchers(ReadBatcherId) read_batcher::ReadBatcher,
@@ -102,6 +103,10 @@ impl Protocol for MultiPaxos {
 
     fn configure(layout: Layout) -> Result<Self::Config, LayoutError> {
         config::Config::new(layout).map(Arc::new)
+    }
+
+    fn transition(from: &Layout, to: &Layout) -> Result<Transition, LayoutError> {
+        config::Config::transition(from, to)
     }
 
     fn instantiate(config: &Self::Config, birth: Birth<'_>) -> Instance {

@@ -12,6 +12,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use ionian_kernel::batch::Value;
 use ionian_kernel::id::*;
+use ionian_kernel::layout::NodeId;
 use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
@@ -67,6 +68,7 @@ pub const ALIVE_EVERY: Duration = Duration::from_millis(250);
 pub struct ProxyLeader {
     id: ProxyLeaderId,
     config: Arc<Config>,
+    node: NodeId,
     near: AcceptorSet,
     /// The highest round seen; slots of lower rounds are dropped, for their leader is deposed.
     round: Round,
@@ -96,6 +98,7 @@ impl ProxyLeader {
     pub fn new(config: Arc<Config>, birth: &Birth<'_>) -> Self {
         ProxyLeader {
             id: ProxyLeaderId(birth.address.index),
+            node: birth.node,
             near: config.near(kind::Acceptor, birth.node),
             round: Round(0),
             pending: BTreeMap::new(),
@@ -110,8 +113,11 @@ impl ProxyLeader {
         }
     }
 
-    /// Follows `round`; false when it is an old one.
+    /// Follows `round`; false when it is an old one, or of an epoch that this node knows no quorums of.
     fn enter(&mut self, round: Round) -> bool {
+        if self.config.quorums_of(round).is_none() {
+            return false;
+        }
         if round > self.round {
             self.round = round;
             self.pending.clear();
@@ -130,14 +136,16 @@ impl ProxyLeader {
     /// all (thrifty, and then not: l8).
     fn ask(&mut self, now: Instant, slot: Slot, out: &mut Out<'_, Self>) {
         self.turn += 1;
-        let all = self.config.quorums.members();
+        let config = self.config.clone();
+        let Some(quorums) = config.quorums_of(self.round) else { return };
+        let all = quorums.members();
         let trusted = self.suspicion.trusted(all);
         let probe = self.suspicion.probe(now);
         let pending = self.pending.get_mut(&slot).expect("asked for a pending slot");
         let thrifty = pending.attempts < 2 || self.config.has(Canary::L8AlwaysThrifty);
         let quorum = match self.config.has(Canary::L8AlwaysThrifty) {
-            true => self.config.quorums.write_quorum(all, self.near, slot.0),
-            false => self.config.quorums.write_quorum(trusted, self.near, self.turn),
+            true => quorums.write_quorum(all, self.near, slot.0),
+            false => quorums.write_quorum(trusted, self.near, self.turn),
         };
         let asked = match quorum {
             Some(quorum) if thrifty => quorum.or(probe),
@@ -159,7 +167,7 @@ impl ProxyLeader {
         }
         let Some(pending) = self.pending.get_mut(&slot) else { return };
         pending.voted.insert(from);
-        if self.config.quorums.is_write_quorum(pending.voted) {
+        if self.config.quorums_of(round).is_some_and(|quorums| quorums.is_write_quorum(pending.voted)) {
             let pending = self.pending.remove(&slot).expect("just found");
             self.announce(slot, pending, out);
         }
@@ -195,10 +203,20 @@ impl ProxyLeader {
 impl Role for ProxyLeader {
     type In = In;
     type Send = Envelope;
+    type Config = Arc<Config>;
     type Record = Never;
 
     fn recover(&mut self, record: Never) {
         match record {}
+    }
+
+    fn on_reconfigure(&mut self, _: Instant, config: Arc<Config>, _: &mut Out<'_, Self>) {
+        self.near = config.near(kind::Acceptor, self.node);
+        if config.quorums_of(self.round).is_none() {
+            self.pending.clear();
+            self.check_at = None;
+        }
+        self.config = config;
     }
 
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {

@@ -23,6 +23,7 @@ use ionian_kernel::time::{Instant, earliest};
 /// Reads waiting for a watermark.
 pub(super) struct QuorumReader {
     config: Arc<Config>,
+    node: NodeId,
     near: AcceptorSet,
     suspicion: Suspicion<AcceptorId>,
     open: OpenBatch,
@@ -36,6 +37,8 @@ struct Inquiry {
     asked: AcceptorSet,
     answered: AcceptorSet,
     watermark: Slot,
+    /// The highest epoch that an acceptor has promised a round of.
+    epoch: Epoch,
     ask_at: Instant,
     attempts: u32,
 }
@@ -50,6 +53,7 @@ impl QuorumReader {
     pub(super) fn new(config: Arc<Config>, node: NodeId, random: &mut Random) -> Self {
         QuorumReader {
             near: config.near(kind::Acceptor, node),
+            node,
             suspicion: Suspicion::default(),
             open: OpenBatch::default(),
             inquiries: BTreeMap::new(),
@@ -58,6 +62,12 @@ impl QuorumReader {
             turn: random.any() >> 1,
             config,
         }
+    }
+
+    /// The membership has changed.
+    pub(super) fn reconfigure(&mut self, config: Arc<Config>) {
+        self.near = config.near(kind::Acceptor, self.node);
+        self.config = config;
     }
 
     /// Adds reads to the inquiry that begins next.
@@ -80,6 +90,7 @@ impl QuorumReader {
             asked,
             answered: AcceptorSet::EMPTY,
             watermark: Slot::ZERO,
+            epoch: Epoch::default(),
             ask_at: now + self.config.options().resend_after,
             attempts: 1,
         };
@@ -99,12 +110,18 @@ impl QuorumReader {
 
     /// Takes a watermark in. When it completes a read quorum: the reads, and the slot before which a
     /// replica must have executed everything to answer them.
-    pub(super) fn on_ack(&mut self, from: AcceptorId, number: u64, watermark: Slot) -> Option<(Batch, Slot)> {
+    pub(super) fn on_ack(
+        &mut self,
+        from: AcceptorId,
+        number: u64,
+        (watermark, epoch): (Slot, Epoch),
+    ) -> Option<(Batch, Slot)> {
         self.suspicion.heard(from);
         let inquiry = self.inquiries.get_mut(&number)?;
         inquiry.answered.insert(from);
         inquiry.watermark = inquiry.watermark.max(watermark);
-        let enough = self.config.quorums.is_read_quorum(inquiry.answered)
+        inquiry.epoch = inquiry.epoch.max(epoch);
+        let enough = self.config.can_read(inquiry.answered, inquiry.epoch)
             || (self.config.has(Canary::S7ReadsOnAGrid) && inquiry.answered.len() > self.config.f());
         if !enough {
             return None;

@@ -10,6 +10,7 @@ use super::{Envelope, acceptor, kind, replica};
 use alloc::sync::Arc;
 use ionian_kernel::batch::Batch;
 use ionian_kernel::id::*;
+use ionian_kernel::layout::NodeId;
 use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
@@ -34,6 +35,8 @@ messages! {
             inquiry: u64,
             /// The slot after the highest it has voted in.
             watermark: Slot,
+            /// The epoch of the highest round that it has promised.
+            epoch: Epoch,
         },
         /// A replica lives.
         2 => ReplicaAlive {
@@ -50,6 +53,7 @@ pub const REPLICA_PRESENCE: Duration = Duration::from_millis(800);
 pub struct ReadBatcher {
     id: ReadBatcherId,
     reader: QuorumReader,
+    node: NodeId,
     /// Replicas on the own node: the way to them is the shortest.
     near: Set<ReplicaId>,
     present: Presence<ReplicaId>,
@@ -63,8 +67,9 @@ impl ReadBatcher {
         let mut random = Random::new(birth.seed);
         ReadBatcher {
             id: ReadBatcherId(birth.address.index),
+            node: birth.node,
             near: config.near(kind::Replica, birth.node),
-            present: Presence::new(config.replicas().len(), REPLICA_PRESENCE),
+            present: Presence::new(config.serving(), REPLICA_PRESENCE),
             turn: random.any() >> 1,
             batches: 0,
             reader: QuorumReader::new(config, birth.node, &mut random),
@@ -85,6 +90,7 @@ impl ReadBatcher {
 impl Role for ReadBatcher {
     type In = In;
     type Send = Envelope;
+    type Config = Arc<Config>;
     type Record = Never;
 
     fn recover(&mut self, record: Never) {
@@ -95,11 +101,17 @@ impl Role for ReadBatcher {
         self.present.start(now);
     }
 
+    fn on_reconfigure(&mut self, _: Instant, config: Arc<Config>, _: &mut Out<'_, Self>) {
+        self.near = config.near(kind::Replica, self.node);
+        self.present.reconfigure(config.serving());
+        self.reader.reconfigure(config);
+    }
+
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
         match message {
             In::Reads { reads } => self.reader.add(now, &reads),
-            In::PreReadAck { from, inquiry, watermark } => {
-                if let Some((reads, executed)) = self.reader.on_ack(from, inquiry, watermark) {
+            In::PreReadAck { from, inquiry, watermark, epoch } => {
+                if let Some((reads, executed)) = self.reader.on_ack(from, inquiry, (watermark, epoch)) {
                     self.batches += 1;
                     let replica = self.pick_replica(now);
                     out.send(Envelope::ToReplicas(Set::one(replica), replica::In::Read { reads, executed }));

@@ -16,6 +16,7 @@ use bytes::Bytes;
 use ionian_kernel::batch::{AnswersByClient, Batch, Value};
 use ionian_kernel::executor::Executor;
 use ionian_kernel::id::*;
+use ionian_kernel::layout::NodeId;
 use ionian_kernel::machine::RestoreError;
 use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
@@ -51,6 +52,8 @@ messages! {
             round: Round,
             /// How far the log is known to reach.
             executed: Slot,
+            /// What is below this slot is to be kept through a crash as soon as it is executed.
+            keep: Slot,
         },
         /// A peer misses slots.
         3 => Fetch {
@@ -132,6 +135,7 @@ const ASK_CLOCK_EVERY: Duration = Duration::from_millis(50);
 /// A replica.
 pub struct Replica {
     id: ReplicaId,
+    node: NodeId,
     config: Arc<Config>,
     executor: Executor,
     /// Chosen values: executed ones, kept for peers, and those from `executed` on.
@@ -156,6 +160,8 @@ pub struct Replica {
     /// what is in a snapshot: a power failure takes the memory of all replicas at once.
     loses_state: bool,
     snapshots: Snapshots,
+    /// The epoch of the membership that the driver was told of last.
+    announced: Epoch,
     /// The highest round heard of.
     round: Round,
     reported: Slot,
@@ -177,6 +183,8 @@ struct Snapshots {
     storing: Option<Slot>,
     /// Bytes of commands executed since the last was begun.
     bytes: usize,
+    /// The leader wants what is below this slot to be in one.
+    wanted: Slot,
 }
 
 struct Chosen {
@@ -201,12 +209,14 @@ impl Replica {
             deferred_count: 0,
             answers: AnswersByClient::default(),
             unbatchers: config.near(kind::Unbatcher, birth.node),
-            present: Presence::new(unbatchers.len(), UNBATCHER_PRESENCE),
+            present: Presence::new(unbatchers, UNBATCHER_PRESENCE),
             turn: random.any() >> 1,
             catch_up: CatchUp::new(config.clone(), id, random),
             offer: None,
             loses_state: !birth.keeps_records,
             snapshots: Snapshots::default(),
+            announced: Epoch::default(),
+            node: birth.node,
             round: Round(0),
             reported: Slot::ZERO,
             report_at: Instant::ZERO,
@@ -270,6 +280,16 @@ impl Replica {
             }
         }
         self.catch_up.watch(now, self.executed, self.wanted);
+        self.announce_membership(out);
+    }
+
+    /// What the log has led to is told to the driver, which tells it to the roles of this node and others.
+    fn announce_membership(&mut self, out: &mut Out<'_, Self>) {
+        let membership = self.executor.membership();
+        if membership.epoch > self.announced {
+            self.announced = membership.epoch;
+            out.announce(membership.clone());
+        }
     }
 
     fn forget_old(&mut self) {
@@ -477,7 +497,8 @@ impl Replica {
     /// Stores a snapshot when enough was executed since the last.
     fn store_snapshot_if_due(&mut self, out: &mut Out<'_, Self>) {
         let since = self.executed.distance(self.snapshots.kept);
-        let due = since >= self.config.options().snapshot_slots as u64 || self.snapshots.bytes >= SNAPSHOT_BYTES;
+        let enough = since >= self.config.options().snapshot_slots as u64 || self.snapshots.bytes >= SNAPSHOT_BYTES;
+        let due = enough || (self.snapshots.kept < self.snapshots.wanted && self.snapshots.wanted <= self.executed);
         if due && since > 0 && self.snapshots.storing.is_none() && !self.loses_state {
             self.snapshots.storing = Some(self.executed);
             self.snapshots.bytes = 0;
@@ -523,6 +544,7 @@ impl Replica {
 impl Role for Replica {
     type In = In;
     type Send = Envelope;
+    type Config = Arc<Config>;
     type Record = Never;
 
     fn recover(&mut self, record: Never) {
@@ -545,14 +567,24 @@ impl Role for Replica {
 
     fn on_start(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         self.present.start(now);
+        self.announce_membership(out);
         self.report(now, out);
+    }
+
+    fn on_reconfigure(&mut self, _: Instant, config: Arc<Config>, _: &mut Out<'_, Self>) {
+        self.unbatchers = config.near(kind::Unbatcher, self.node);
+        self.present.reconfigure(config.all(kind::Unbatcher));
+        self.read_batchers = config.all(kind::ReadBatcher);
+        self.catch_up.reconfigure(config.clone());
+        self.config = config;
     }
 
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
         match message {
             In::Chosen { slot, value, replier } => self.on_chosen(now, slot, value, Some(replier), out),
             In::Read { reads, executed } => self.on_read(now, reads, executed),
-            In::Heartbeat { round, executed } => {
+            In::Heartbeat { round, executed, keep } => {
+                self.snapshots.wanted = keep;
                 self.round = self.round.max(round);
                 self.wanted = self.wanted.max(executed);
                 self.catch_up.watch(now, self.executed, self.wanted);

@@ -54,10 +54,15 @@ impl Unbatcher {
 impl Role for Unbatcher {
     type In = In;
     type Send = Envelope;
+    type Config = Arc<Config>;
     type Record = Never;
 
     fn recover(&mut self, record: Never) {
         match record {}
+    }
+
+    fn on_reconfigure(&mut self, _: Instant, config: Arc<Config>, _: &mut Out<'_, Self>) {
+        self.replicas = config.replicas();
     }
 
     fn on_message(&mut self, _: Instant, message: In, out: &mut Out<'_, Self>) {

@@ -76,6 +76,7 @@ impl Batcher {
 impl Role for Batcher {
     type In = In;
     type Send = Envelope;
+    type Config = Arc<Layout>;
     type Record = Never;
 
     fn recover(&mut self, record: Never) {

@@ -4,6 +4,7 @@
 //! go to the server.
 
 use super::{Envelope, SERVER, batcher, kind, server};
+use alloc::sync::Arc;
 use ionian_kernel::batch::{Answers, Batch, BatchBuilder, Command};
 use ionian_kernel::client::Request;
 use ionian_kernel::id::*;
@@ -52,7 +53,7 @@ impl ClientLane {
         let options = &layout.options;
         ClientLane {
             id,
-            batchers: Choice::new(layout, kind::Batcher, birth.node, random.any()),
+            batchers: Choice::new(layout.all(kind::Batcher), layout.near(kind::Batcher, birth.node), random.any()),
             lane: Lane::new(id, options.lane, options.session_expiry, random),
             due: Due::default(),
             writes: BatchBuilder::default(),
@@ -108,6 +109,7 @@ impl ClientLane {
 impl Role for ClientLane {
     type In = In;
     type Send = Envelope;
+    type Config = Arc<Layout>;
     type Record = Never;
 
     fn recover(&mut self, record: Never) {

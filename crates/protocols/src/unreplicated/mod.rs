@@ -20,9 +20,10 @@ use alloc::format;
 use alloc::sync::Arc;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::{Layout, LayoutError};
-use ionian_kernel::protocol::{Birth, NoInvariants, Protocol};
+use ionian_kernel::protocol::{Birth, NoInvariants, Protocol, Transition};
 
 ionian_kernel::protocol! {
+    config Arc<Layout>;
     0 Client "client" ToClients(ClientId) client::ClientLane,
     1 Batcher "batcher" ToBatchers(BatcherId) batcher::Batcher,
     2 Server "server" ToServers(ServerId) server::Server,
@@ -52,6 +53,12 @@ impl Protocol for Unreplicated {
             _ => return Ok(Arc::new(layout)),
         };
         Err(LayoutError(problem))
+    }
+
+    fn transition(_: &Layout, _: &Layout) -> Result<Transition, LayoutError> {
+        let reason =
+            "an unreplicated cluster cannot be changed while it runs: stop it, change its file, and start it again";
+        Err(LayoutError(reason.into()))
     }
 
     fn instantiate(config: &Self::Config, birth: Birth<'_>) -> Instance {

@@ -4,6 +4,7 @@
 
 use super::{Envelope, batcher, client, kind, unbatcher};
 use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use ionian_kernel::batch::{AnswersByClient, Batch, Value};
@@ -118,6 +119,7 @@ impl Server {
 impl Role for Server {
     type In = In;
     type Send = Envelope;
+    type Config = Arc<Layout>;
     type Record = Record;
 
     fn recover(&mut self, record: Record) {

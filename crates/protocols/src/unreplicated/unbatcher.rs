@@ -3,8 +3,10 @@
 //! Stands between server and client.
 
 use super::{Envelope, client};
+use alloc::sync::Arc;
 use ionian_kernel::batch::{Answers, AnswersByClient};
 use ionian_kernel::id::*;
+use ionian_kernel::layout::Layout;
 use ionian_kernel::messages;
 use ionian_kernel::role::{Out, Role};
 use ionian_kernel::time::Instant;
@@ -31,6 +33,7 @@ pub struct Unbatcher {
 impl Role for Unbatcher {
     type In = In;
     type Send = Envelope;
+    type Config = Arc<Layout>;
     type Record = Never;
 
     fn recover(&mut self, record: Never) {

@@ -11,9 +11,9 @@
 
 use bytes::Bytes;
 use ionian_kernel::id::ServerId;
-use ionian_kernel::layout::{Layout, LayoutError, NodeId};
+use ionian_kernel::layout::{Layout, LayoutError, NodeId, numbered};
 use ionian_kernel::machine::{NotARead, RestoreError, StateMachine};
-use ionian_kernel::protocol::{Birth, Protocol};
+use ionian_kernel::protocol::{Birth, Protocol, Transition};
 use ionian_kernel::time::Timestamp;
 use ionian_runtime::node::NodeError;
 use ionian_runtime::{
@@ -69,6 +69,7 @@ pub mod client {
     impl Role for Client {
         type In = In;
         type Send = Envelope;
+        type Config = ionian_kernel::layout::Layout;
         type Record = Never;
 
         fn recover(&mut self, record: Never) {
@@ -150,6 +151,7 @@ pub mod echo {
     impl Role for Echo {
         type In = In;
         type Send = Envelope;
+        type Config = ionian_kernel::layout::Layout;
         type Record = u64;
 
         fn recover(&mut self, record: u64) {
@@ -189,6 +191,7 @@ pub mod echo {
 pub use ionian_kernel::wire::Never;
 
 ionian_kernel::protocol! {
+    config Layout;
     0 Client "client" ToClient(ionian_kernel::id::ClientId) client::Client,
     1 Echo "echo" ToEcho(ServerId) echo::Echo,
 }
@@ -209,6 +212,10 @@ impl Protocol for Toy {
             2 => Ok(layout),
             count => Err(LayoutError(format!("a toy has 2 kinds of roles, not {count}"))),
         }
+    }
+
+    fn transition(_: &Layout, _: &Layout) -> Result<Transition, LayoutError> {
+        Err(LayoutError("a toy stays as it is".into()))
     }
 
     fn instantiate(layout: &Layout, birth: Birth<'_>) -> Instance_ {
@@ -254,7 +261,7 @@ pub fn no_machine() -> Box<dyn StateMachine> {
 pub fn layout(lanes: &[u16], echoes: &[u16]) -> Layout {
     watch();
     let place = |nodes: &[u16]| nodes.iter().map(|node| NodeId(*node)).collect();
-    let mut layout = Layout { instances: vec![place(lanes), place(echoes)], ..Layout::default() };
+    let mut layout = Layout { instances: numbered(vec![place(lanes), place(echoes)]), ..Layout::default() };
     layout.options.resend_after = Duration::from_secs(3600);
     layout
 }

@@ -4,8 +4,8 @@
 use bytes::Bytes;
 use ionian_kernel::batch::Outcome;
 use ionian_kernel::id::ServerId;
-use ionian_kernel::layout::{Layout, LayoutError, NodeId};
-use ionian_kernel::protocol::{Birth, Protocol};
+use ionian_kernel::layout::{Layout, LayoutError, NodeId, numbered};
+use ionian_kernel::protocol::{Birth, Protocol, Transition};
 use ionian_sim::Scenario;
 
 /// What is wrong with the protocol.
@@ -99,6 +99,7 @@ pub mod client {
     impl Role for Client {
         type In = In;
         type Send = Envelope;
+        type Config = Layout;
         type Record = Never;
 
         fn recover(&mut self, record: Never) {
@@ -216,6 +217,7 @@ pub mod server {
     impl Role for Server {
         type In = In;
         type Send = Envelope;
+        type Config = Layout;
         type Record = Executed;
 
         fn recover(&mut self, record: Executed) {
@@ -273,6 +275,7 @@ pub mod server {
 }
 
 ionian_kernel::protocol! {
+    config Layout;
     0 Client "client" ToClient(ionian_kernel::id::ClientId) client::Client,
     1 Server "server" ToServer(ServerId) server::Server,
 }
@@ -291,6 +294,10 @@ impl<const DEFECT: u8> Protocol for Toy<DEFECT> {
             1 => Ok(layout),
             count => Err(LayoutError(format!("there must be 1 server, there are {count}"))),
         }
+    }
+
+    fn transition(_: &Layout, _: &Layout) -> Result<Transition, LayoutError> {
+        Err(LayoutError("a toy stays as it is".into()))
     }
 
     fn instantiate(config: &Layout, birth: Birth<'_>) -> Instance {
@@ -321,6 +328,6 @@ impl<const DEFECT: u8> Protocol for Toy<DEFECT> {
 
 /// A server on one node and a client lane on each of two others.
 pub fn scenario() -> Scenario {
-    let layout = Layout { instances: vec![vec![NodeId(1), NodeId(2)], vec![NodeId(0)]], ..Layout::default() };
+    let layout = Layout { instances: numbered(vec![vec![NodeId(1), NodeId(2)], vec![NodeId(0)]]), ..Layout::default() };
     Scenario { stable_log: false, ..Scenario::new("toy", layout) }
 }

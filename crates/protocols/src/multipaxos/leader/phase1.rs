@@ -7,11 +7,14 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use ionian_kernel::batch::Value;
 use ionian_kernel::id::*;
+use ionian_kernel::quorum::QuorumSystem;
 use ionian_kernel::time::{Instant, Timestamp};
 
 /// Phase 1 of one round, for the slots from `start` up to `end`.
 pub(super) struct Phase1 {
     config: Arc<Config>,
+    /// Those of the round's epoch.
+    quorums: QuorumSystem,
     pub(super) round: Round,
     pub(super) start: Slot,
     pub(super) end: Slot,
@@ -40,8 +43,10 @@ pub(super) struct Outcome {
 
 impl Phase1 {
     pub(super) fn new(config: Arc<Config>, round: Round, start: Slot, end: Slot, ask_at: Instant) -> Self {
+        let quorums = config.quorums_of(round).expect("a leader begins rounds of epochs that it knows").clone();
         Phase1 {
             config,
+            quorums,
             round,
             start,
             end,
@@ -61,7 +66,7 @@ impl Phase1 {
 
     /// The acceptors that have not told everything.
     pub(super) fn missing(&self) -> AcceptorSet {
-        self.config.quorums.members().without(self.complete)
+        self.quorums.members().without(self.complete)
     }
 
     /// Takes one stretch in; true when the acceptor must be asked for the next. A duplicate is ignored.
@@ -73,7 +78,7 @@ impl Phase1 {
         self.watermark = self.watermark.max(votes.watermark);
         for (slot, vote) in votes.votes {
             let ignored = self.config.has(Canary::S1GridLeaderChange)
-                && usize::from(from.0) % self.config.quorums.members().len() != (slot.0 as usize) % 2;
+                && usize::from(from.0) % self.quorums.members().len() != (slot.0 as usize) % 2;
             // The safe value is that of the highest round over the *whole* read quorum (s1).
             if !ignored && self.votes.get(&slot).is_none_or(|highest| highest.round < vote.round) {
                 self.votes.insert(slot, vote);
@@ -88,7 +93,7 @@ impl Phase1 {
 
     /// Whether a read quorum has told everything.
     pub(super) fn is_complete(&self) -> bool {
-        self.config.quorums.is_read_quorum(self.complete)
+        self.quorums.is_read_quorum(self.complete)
     }
 
     /// Whether a stretch that was asked for is forgotten: then it is chosen, and replicas have it.
@@ -122,14 +127,15 @@ mod tests {
     use super::*;
     use alloc::vec;
     use alloc::vec::Vec;
-    use ionian_kernel::layout::{Layout, NodeId};
+    use ionian_kernel::layout::{Layout, NodeId, numbered};
     use ionian_kernel::quorum::QuorumSpec;
 
     fn phase1(quorums: QuorumSpec, acceptors: u16, start: u64) -> Phase1 {
         let node = |count: u16| (0..count).map(NodeId).collect::<Vec<_>>();
         let instances = vec![node(1), vec![], vec![], node(2), node(2), node(acceptors), node(2), vec![]];
+        let instances = numbered(instances);
         let config = Config::new(Layout { f: 1, quorums, instances, ..Layout::default() }).unwrap();
-        Phase1::new(Arc::new(config), Round(9), Slot(start), Slot::MAX, Instant(0))
+        Phase1::new(Arc::new(config), Round::new(Epoch(0), 9, LeaderId(0)), Slot(start), Slot::MAX, Instant(0))
     }
 
     fn votes(start: u64, votes: &[(u64, u64, u64)], forgotten: u64, watermark: u64) -> Votes {

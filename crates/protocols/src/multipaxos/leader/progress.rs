@@ -1,27 +1,34 @@
 //! How far the replicas are, as they have told this leader.
 
-use alloc::vec;
+use super::super::config::Config;
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
 
 /// One entry a replica.
 pub(super) struct Progress {
-    f: usize,
+    /// Replicas of which f+1 must keep what acceptors forget, with their f: of each configuration in force.
+    keepers: Vec<(Set<ReplicaId>, usize)>,
     /// How far each has executed.
-    executed: Vec<Slot>,
+    executed: [Slot; MAX_INSTANCES],
     /// What each keeps through a crash.
-    kept: Vec<Slot>,
+    kept: [Slot; MAX_INSTANCES],
     /// As `kept`, but only what was said since this leader's round began.
-    kept_since: Vec<Slot>,
+    kept_since: [Slot; MAX_INSTANCES],
 }
 
 impl Progress {
-    pub(super) fn new(replicas: usize, f: usize) -> Self {
-        Progress {
-            f,
-            executed: vec![Slot::ZERO; replicas],
-            kept: vec![Slot::ZERO; replicas],
-            kept_since: vec![Slot::ZERO; replicas],
+    pub(super) fn new(config: &Config) -> Self {
+        let nothing = [Slot::ZERO; MAX_INSTANCES];
+        Progress { keepers: config.keepers.clone(), executed: nothing, kept: nothing, kept_since: nothing }
+    }
+
+    /// The membership has changed. Who is not a member any more has nothing to say, and a later one of the
+    /// same number begins anew.
+    pub(super) fn reconfigure(&mut self, config: &Config) {
+        self.keepers = config.keepers.clone();
+        for (index, _) in (0..).zip(self.executed).filter(|(index, _)| !config.replicas().contains(ReplicaId(*index))) {
+            let index = usize::from(index);
+            (self.kept[index], self.kept_since[index]) = (Slot::ZERO, Slot::ZERO);
         }
     }
 
@@ -33,7 +40,7 @@ impl Progress {
 
     /// Takes a report in; `current` when its sender had heard of this leader's round.
     pub(super) fn report(&mut self, from: ReplicaId, executed: Slot, kept: Slot, current: bool) {
-        let raise = |slots: &mut Vec<Slot>, slot: Slot| {
+        let raise = |slots: &mut [Slot], slot: Slot| {
             if let Some(known) = slots.get_mut(usize::from(from.0)) {
                 *known = (*known).max(slot);
             }
@@ -60,20 +67,51 @@ impl Progress {
         self.by_enough(&self.kept_since)
     }
 
-    fn by_enough(&self, slots: &[Slot]) -> Slot {
-        let mut slots = slots.to_vec();
-        slots.sort_unstable_by(|a, b| b.cmp(a));
-        slots.get(self.f).copied().unwrap_or_default()
+    /// Whether the replicas of the configuration that the cluster changes into keep everything below
+    /// `frontier`: enough of them, and each that is new, so that clients can be sent to it.
+    pub(super) fn is_handed_over(&self, frontier: Slot) -> bool {
+        let (Some(before), Some(after)) = (self.keepers.first(), self.keepers.last()) else { return false };
+        let new = after.0.without(before.0);
+        let kept = new.iter().all(|replica| self.kept_since[usize::from(replica.0)] >= frontier);
+        kept && by_enough(&self.kept_since, *after) >= frontier
     }
+
+    fn by_enough(&self, slots: &[Slot]) -> Slot {
+        self.keepers.iter().map(|keepers| by_enough(slots, *keepers)).min().unwrap_or_default()
+    }
+}
+
+/// What f+1 of `replicas` have at least.
+fn by_enough(slots: &[Slot], (replicas, f): (Set<ReplicaId>, usize)) -> Slot {
+    let mut slots: Vec<Slot> = replicas.iter().map(|replica| slots[usize::from(replica.0)]).collect();
+    slots.sort_unstable_by(|a, b| b.cmp(a));
+    slots.get(f).copied().unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn progress(keepers: &[(usize, usize)]) -> Progress {
+        let keepers = keepers.iter().map(|(count, f)| (Set::first(*count), *f)).collect();
+        let nothing = [Slot::ZERO; MAX_INSTANCES];
+        Progress { keepers, executed: nothing, kept: nothing, kept_since: nothing }
+    }
+
+    #[test]
+    fn a_change_needs_enough_of_the_new_replicas_and_every_one_that_is_added() {
+        let mut progress = progress(&[(2, 1), (3, 1)]);
+        for (replica, kept) in [(0, 9), (1, 9)] {
+            progress.report(ReplicaId(replica), Slot(9), Slot(kept), true);
+        }
+        assert!(!progress.is_handed_over(Slot(5)));
+        progress.report(ReplicaId(2), Slot(9), Slot(4), true);
+        assert!(!progress.is_handed_over(Slot(5)) && progress.is_handed_over(Slot(4)));
+    }
+
     #[test]
     fn f_plus_one_replicas_decide_what_is_kept() {
-        let mut progress = Progress::new(3, 1);
+        let mut progress = progress(&[(3, 1)]);
         progress.report(ReplicaId(0), Slot(9), Slot(9), true);
         assert_eq!((progress.executed(), progress.kept()), (Slot(9), Slot(0)));
         progress.report(ReplicaId(2), Slot(7), Slot(5), true);

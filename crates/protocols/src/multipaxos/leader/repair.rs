@@ -28,6 +28,11 @@ impl Repairs {
         Repairs { config, slots: BTreeMap::new() }
     }
 
+    /// The membership has changed.
+    pub(super) fn reconfigure(&mut self, config: Arc<Config>) {
+        self.config = config;
+    }
+
     /// Another round begins: its phase 1 comes first.
     pub(super) fn clear(&mut self) {
         self.slots.clear();

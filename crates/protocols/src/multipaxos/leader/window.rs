@@ -9,6 +9,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use ionian_kernel::batch::Value;
 use ionian_kernel::id::*;
+use ionian_kernel::layout::NodeId;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::role::Out;
 use ionian_kernel::suspicion::Presence;
@@ -36,6 +37,7 @@ pub(super) const PRESENCE: Duration = Duration::from_millis(800);
 /// The window.
 pub(super) struct Window {
     config: Arc<Config>,
+    node: NodeId,
     near: Set<ProxyLeaderId>,
     slots: SlotWindow<Proposed>,
     /// The slot of the next proposal.
@@ -61,16 +63,25 @@ pub(super) struct Proposed {
 impl Window {
     pub(super) fn new(config: Arc<Config>, birth: &Birth<'_>, turn: u64) -> Self {
         Window {
+            node: birth.node,
             near: config.near(kind::ProxyLeader, birth.node),
             slots: SlotWindow::new(Slot::ZERO, MAX_WINDOW),
             next_slot: Slot::ZERO,
             check_at: None,
-            replicas: Presence::new(config.replicas().len(), PRESENCE),
-            proxies: Presence::new(config.layout().count(kind::ProxyLeader), PRESENCE),
+            replicas: Presence::new(config.serving(), PRESENCE),
+            proxies: Presence::new(config.all(kind::ProxyLeader), PRESENCE),
             turn: turn >> 1,
             handed_over: 0,
             config,
         }
+    }
+
+    /// The membership has changed.
+    pub(super) fn reconfigure(&mut self, config: Arc<Config>) {
+        self.near = config.near(kind::ProxyLeader, self.node);
+        self.replicas.reconfigure(config.serving());
+        self.proxies.reconfigure(config.all(kind::ProxyLeader));
+        self.config = config;
     }
 
     /// Everybody is given the time to be heard of.

@@ -30,6 +30,7 @@ pub(super) enum Ask {
 /// most holes are messages that are still on their way, then with longer waits.
 pub(super) struct CatchUp {
     config: Arc<Config>,
+    me: ReplicaId,
     peers: Set<ReplicaId>,
     random: Random,
     /// The slot that could not be executed when the timer was set.
@@ -51,7 +52,13 @@ struct Install {
 impl CatchUp {
     pub(super) fn new(config: Arc<Config>, me: ReplicaId, random: Random) -> Self {
         let peers = config.replicas().without(Set::one(me));
-        CatchUp { config, peers, random, stuck_at: Slot::ZERO, ask_at: None, attempts: 0, install: None, asked: 0 }
+        CatchUp { config, me, peers, random, stuck_at: Slot::ZERO, ask_at: None, attempts: 0, install: None, asked: 0 }
+    }
+
+    /// The membership has changed.
+    pub(super) fn reconfigure(&mut self, config: Arc<Config>) {
+        self.peers = config.replicas().without(Set::one(self.me));
+        self.config = config;
     }
 
     /// Called whenever the replica has executed what it could: `executed` is where it stands, `wanted` how

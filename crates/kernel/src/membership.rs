@@ -1,0 +1,197 @@
+//! Which configuration a cluster has: decided by the log itself.
+//!
+//! A change is a command like any other, except that it goes to the [`Membership`] that every replica keeps
+//! beside its state machine. Replicas tell their drivers when it changes, drivers tell each other, and each
+//! reconfigures the roles of its node. What a configuration says (nodes, addresses, roles) is a text that only
+//! drivers read. `docs/decisions/0012-membership.md` has the argument why a change is safe at any moment.
+
+use crate::id::Epoch;
+use crate::wire::{WireError, decode_all, encode_all};
+use crate::{wire_enum, wire_struct};
+use bytes::Bytes;
+
+/// The configuration in force, or the two between which a cluster is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Membership {
+    /// How many steps came before: each change that is begun, finished or abandoned is one.
+    pub epoch: Epoch,
+    /// Rounds of this epoch and later ones use the quorums of `text` (unless there is a `next`).
+    pub since: Epoch,
+    /// The configuration; empty in epoch 0, where it is the one that the nodes were founded with.
+    pub text: Bytes,
+    /// The configuration that it is being changed into: until the change is finished or abandoned, both
+    /// are in force together.
+    pub next: Option<Bytes>,
+}
+
+wire_struct! { Membership { epoch, since, text, next } }
+
+/// A command for the membership.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Leads from one configuration to another.
+    Begin {
+        /// The epoch that the change was planned in.
+        base: Epoch,
+        /// The configuration of that epoch.
+        from: Bytes,
+        /// The new one.
+        to: Bytes,
+        /// Whether there must be a time in which both are in force: quorums or replicas differ.
+        joint: bool,
+    },
+    /// What the new configuration needs has been handed over to it.
+    Finish {
+        /// The epoch in which both were in force.
+        epoch: Epoch,
+    },
+    /// Back to the configuration before.
+    Abandon {
+        /// The epoch in which both were in force.
+        epoch: Epoch,
+    },
+}
+
+wire_enum! { Change {
+    0 => Begin { base, from, to, joint },
+    1 => Finish { epoch },
+    2 => Abandon { epoch },
+} }
+
+/// What became of a [`Change`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It led to this epoch.
+    Accepted {
+        /// The epoch.
+        epoch: Epoch,
+    },
+    /// Another change came first.
+    Outdated {
+        /// The epoch in which the cluster is.
+        epoch: Epoch,
+        /// Whether a change is under way there.
+        changing: bool,
+    },
+    /// The command cannot be read.
+    Malformed {},
+}
+
+wire_enum! { Verdict { 0 => Accepted { epoch }, 1 => Outdated { epoch, changing }, 2 => Malformed {} } }
+
+impl Membership {
+    /// Whether a change is under way.
+    pub fn is_changing(&self) -> bool {
+        self.next.is_some()
+    }
+
+    /// Executes a command of the log and returns the encoded [`Verdict`]. The same command twice is one.
+    pub fn execute(&mut self, command: &Bytes) -> Bytes {
+        let verdict = match decode_all::<Change>(command) {
+            Err(_) => Verdict::Malformed {},
+            Ok(change) if self.carry_out(&change) || self.is_done(&change) => Verdict::Accepted { epoch: self.epoch },
+            Ok(_) => Verdict::Outdated { epoch: self.epoch, changing: self.is_changing() },
+        };
+        Bytes::from(encode_all(&verdict))
+    }
+
+    /// Carries the change out, if it was meant for what there is; says whether it did.
+    fn carry_out(&mut self, change: &Change) -> bool {
+        let here = self.epoch;
+        match change {
+            Change::Begin { base, from, to, joint } if *base == here && !self.is_changing() => {
+                (self.text, self.next) = match joint {
+                    true => (from.clone(), Some(to.clone())),
+                    false => (to.clone(), None),
+                };
+            }
+            Change::Finish { epoch } if *epoch == here && self.is_changing() => {
+                self.text = self.next.take().expect("a change is under way");
+                self.since = here.next();
+            }
+            Change::Abandon { epoch } if *epoch == here && self.is_changing() => {
+                self.next = None;
+                self.since = here.next();
+            }
+            _ => return false,
+        }
+        self.epoch = here.next();
+        true
+    }
+
+    /// Whether the change is the one that led here: its sender asks again.
+    fn is_done(&self, change: &Change) -> bool {
+        match change {
+            Change::Begin { base, to, .. } => {
+                base.next() == self.epoch && self.next.as_ref().unwrap_or(&self.text) == to
+            }
+            Change::Finish { epoch } | Change::Abandon { epoch } => epoch.next() == self.epoch && !self.is_changing(),
+        }
+    }
+}
+
+/// Reads a [`Verdict`].
+///
+/// # Errors
+/// When the bytes are none.
+pub fn verdict(reply: &Bytes) -> Result<Verdict, WireError> {
+    decode_all(reply)
+}
+
+impl core::fmt::Display for Verdict {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Verdict::Accepted { epoch } => write!(f, "epoch {} begins", epoch.0),
+            Verdict::Outdated { epoch, changing: false } => {
+                write!(f, "the cluster is in epoch {} by now: another change came first", epoch.0)
+            }
+            Verdict::Outdated { epoch, changing: true } => {
+                write!(f, "another change is under way, in epoch {}: it must be finished or abandoned first", epoch.0)
+            }
+            Verdict::Malformed {} => f.write_str("the change cannot be read"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &'static str) -> Bytes {
+        Bytes::from_static(text.as_bytes())
+    }
+
+    fn begin(base: u32, to: &'static str, joint: bool) -> Change {
+        Change::Begin { base: Epoch(base), from: text("a"), to: text(to), joint }
+    }
+
+    fn execute(membership: &mut Membership, change: &Change) -> Verdict {
+        verdict(&membership.execute(&Bytes::from(encode_all(change)))).unwrap()
+    }
+
+    #[test]
+    fn one_change_at_a_time_each_once() {
+        let mut membership = Membership::default();
+        let accepted = |epoch| Verdict::Accepted { epoch: Epoch(epoch) };
+        let outdated = |epoch, changing| Verdict::Outdated { epoch: Epoch(epoch), changing };
+        assert_eq!(execute(&mut membership, &begin(0, "b", true)), accepted(1));
+        assert_eq!(execute(&mut membership, &begin(0, "b", true)), accepted(1), "the same, asked again");
+        assert_eq!(execute(&mut membership, &begin(0, "c", true)), outdated(1, true));
+        assert_eq!(execute(&mut membership, &begin(1, "c", false)), outdated(1, true));
+        assert_eq!((&membership.text, &membership.next), (&text("a"), &Some(text("b"))));
+        assert_eq!(execute(&mut membership, &Change::Finish { epoch: Epoch(1) }), accepted(2));
+        assert_eq!((membership.since, &membership.text), (Epoch(2), &text("b")));
+        assert_eq!(execute(&mut membership, &Change::Abandon { epoch: Epoch(0) }), outdated(2, false));
+        assert_eq!(execute(&mut membership, &begin(2, "d", false)), accepted(3));
+        assert_eq!((membership.since, &membership.text, &membership.next), (Epoch(2), &text("d"), &None));
+    }
+
+    #[test]
+    fn an_abandoned_change_leaves_what_was_there() {
+        let mut membership = Membership::default();
+        execute(&mut membership, &begin(0, "b", true));
+        execute(&mut membership, &Change::Abandon { epoch: Epoch(1) });
+        assert_eq!(membership, Membership { epoch: Epoch(2), since: Epoch(2), text: text("a"), next: None });
+        assert_eq!(membership.execute(&text("?")), Bytes::from(encode_all(&Verdict::Malformed {})));
+    }
+}

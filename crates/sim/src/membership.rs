@@ -1,0 +1,205 @@
+//! Changes of the membership in a run: what an operator asks for, and how nodes learn of it.
+//!
+//! The text of a configuration is one byte, its place among the scenario's layouts. As in life, every message
+//! brings the news that its sender has, whoever sends stale ones is told, and a node writes down what it
+//! has learned before it acts on it.
+
+use crate::event::Micros;
+use crate::journal::Recorded;
+use crate::model::Model;
+use crate::node::Boot;
+use crate::report::FailureKind;
+use crate::scenario::{Canary, Durability, Scenario};
+use crate::trace::mix;
+use crate::world::{Event, Parcel, Simulation, Step};
+use bytes::Bytes;
+use ionian_kernel::client::{Operation, Request};
+use ionian_kernel::id::{ClientId, Epoch};
+use ionian_kernel::layout::{Address, Layout};
+use ionian_kernel::membership::{Change, Membership};
+use ionian_kernel::protocol::{Protocol, Transition};
+use ionian_kernel::wire::encode_all;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// The operator's requests have tokens from this one on.
+pub(crate) const OPERATOR: u64 = 1 << 63;
+
+/// A configuration that some node has, ready for use.
+pub(crate) struct Configuration<P: Protocol> {
+    pub(crate) layout: Layout,
+    pub(crate) config: P::Config,
+}
+
+/// The configurations of a run.
+pub(crate) struct Configurations<P: Protocol> {
+    /// What the operator chooses from; the first is the one that the cluster was founded with.
+    layouts: Vec<Layout>,
+    /// Those in use so far: the log decides one an epoch.
+    known: BTreeMap<Epoch, (Membership, Rc<Configuration<P>>)>,
+    requests: u64,
+}
+
+impl<P: Protocol> Configurations<P> {
+    /// Those of a scenario.
+    pub(crate) fn new(scenario: &Scenario) -> Result<Self, String> {
+        let layouts: Vec<Layout> = core::iter::once(&scenario.layout)
+            .chain(&scenario.changes)
+            .map(|layout| Layout {
+                options: scenario.layout.options.clone(),
+                canary: scenario.layout.canary,
+                ..layout.clone()
+            })
+            .collect();
+        let mut configurations = Configurations { layouts, known: BTreeMap::new(), requests: 0 };
+        configurations.of(&Membership::default())?;
+        Ok(configurations)
+    }
+
+    fn layout(&self, text: &Bytes) -> Layout {
+        self.layouts[text.first().copied().map_or(0, usize::from)].clone()
+    }
+
+    /// How many of each kind of instance there can be.
+    pub(crate) fn lanes(&self) -> usize {
+        let lanes = self.layouts.iter().flat_map(|layout| layout.instances[0].iter().last());
+        lanes.map(|(index, _)| usize::from(index) + 1).max().unwrap_or(0)
+    }
+
+    /// The configuration that a membership means.
+    pub(crate) fn of(&mut self, membership: &Membership) -> Result<Rc<Configuration<P>>, String> {
+        if let Some((known, configuration)) = self.known.get(&membership.epoch) {
+            if known != membership {
+                return Err(format!("two memberships in one epoch: {known:?} and {membership:?}"));
+            }
+            return Ok(configuration.clone());
+        }
+        let Membership { epoch, since, text, next } = membership;
+        let next = next.as_ref().map(|next| Box::new(self.layout(next)));
+        let layout = Layout { epoch: *epoch, since: *since, next, ..self.layout(text) };
+        let config = P::configure(layout.clone()).map_err(|error| error.to_string())?;
+        let configuration = Rc::new(Configuration { layout, config });
+        self.known.insert(*epoch, (membership.clone(), configuration.clone()));
+        Ok(configuration)
+    }
+
+    /// What the operator asks for: now and then to abandon, else to change into one of the other layouts.
+    fn request(&mut self, membership: &Membership, turn: u64) -> Option<Request> {
+        let change = if membership.is_changing() {
+            Change::Abandon { epoch: membership.epoch }
+        } else {
+            let here = membership.text.first().copied().unwrap_or(0);
+            let to = (turn % self.layouts.len() as u64) as u8;
+            let (from, next) = (&self.layouts[usize::from(here)], &self.layouts[usize::from(to)]);
+            let joint = P::transition(from, next).ok()? == Transition::Joint;
+            Change::Begin {
+                base: membership.epoch,
+                from: Bytes::copy_from_slice(&[here]),
+                to: Bytes::copy_from_slice(&[to]),
+                joint,
+            }
+        };
+        self.requests += 1;
+        let payload = Bytes::from(encode_all(&change));
+        Some(Request { token: OPERATOR + self.requests, operation: Operation::Change, payload })
+    }
+}
+
+impl<P: Protocol, M: Model> Simulation<P, M> {
+    /// Plans the operator's next step.
+    pub(crate) fn plan_change(&mut self) {
+        if let Some(every) = self.knobs.change_every {
+            let after = self.random.between(1, 2 * every);
+            self.heap.plan(self.now() + after, Event::Operate);
+        }
+    }
+
+    /// The operator asks some node for a change, as that node sees the cluster.
+    pub(crate) fn operate(&mut self) -> Step {
+        if self.deadline.is_some() || self.knobs.duration <= self.now() {
+            return Ok(());
+        }
+        self.plan_change();
+        let node = self.random.below(self.nodes.len() as u64) as usize;
+        let (turn, abandons) = (self.random.any(), self.random.once_in(3));
+        let membership = self.nodes[node].membership.clone();
+        let lane = self.nodes[node].lanes().next();
+        if let Some(lane) = lane.filter(|_| self.nodes[node].runs() && (abandons || !membership.is_changing()))
+            && let Some(request) = self.configurations.request(&membership, turn)
+        {
+            let now = self.now();
+            self.trace.note(now, node, "operate", turn, || format!("{:?}", request.payload));
+            self.nodes[node].host.as_mut().expect("it runs").submit(lane, request);
+            self.report.changes_asked += 1;
+            self.rouse(node, now);
+        }
+        Ok(())
+    }
+
+    /// A node learns of a membership.
+    pub(crate) fn adopt(&mut self, node: usize, membership: &Membership) -> Step {
+        if membership.epoch <= self.nodes[node].membership.epoch {
+            return Ok(());
+        }
+        let found = self.configurations.of(membership);
+        let configuration = found.map_err(|what| self.fail(FailureKind::Divergence, what))?;
+        let now = self.now();
+        self.trace.note(now, node, "adopt", u64::from(membership.epoch.0), || format!("{membership:?}"));
+        self.report.epochs = self.report.epochs.max(u64::from(membership.epoch.0));
+        self.oracles.iter_mut().for_each(|oracle| oracle.on_reconfigure(&configuration.config));
+        let before: Vec<ClientId> = self.nodes[node].lanes().collect();
+        self.nodes[node].membership = membership.clone();
+        self.nodes[node].configuration = configuration;
+        if self.nodes[node].host.is_some() {
+            self.reconfigure(node);
+            let after: Vec<ClientId> = self.nodes[node].lanes().collect();
+            for lane in before.iter().filter(|lane| !after.contains(lane)) {
+                self.workload.lane_down(*lane, &mut self.report);
+            }
+            for lane in after.iter().filter(|lane| !before.contains(lane)) {
+                let plans = self.workload.lane_up(*lane);
+                self.plan_threads(&plans);
+            }
+        }
+        for to in (0..self.nodes.len()).filter(|to| *to != node) {
+            self.tell(node, to);
+        }
+        self.carry_out(node)
+    }
+
+    fn reconfigure(&mut self, node: usize) {
+        let (journal, model) = (&self.journal, &self.workload.model);
+        let boot = Boot {
+            seed: mix(self.seed, 2),
+            keeps_records: self.scenario.durability == Durability::Disk,
+            tells_amnesia: self.scenario.canary != Canary::HideAmnesia,
+            machine: &|address: Address, life| {
+                let name = format!("{}{} of n{node}, life {life},", P::KINDS[address.kind as usize], address.index);
+                Box::new(Recorded::new(journal, name, model))
+            },
+        };
+        let now = self.heap.now();
+        self.nodes[node].reconfigure(now, &boot, &mut self.effects);
+    }
+
+    /// Brings a node another's news, by way of the network.
+    pub(crate) fn tell(&mut self, from: usize, to: usize) {
+        let news = self.nodes[from].membership.clone();
+        let digest = mix(u64::from(news.epoch.0), 77);
+        self.post(Parcel { from, to, members: 0, bytes: Bytes::new(), name: "membership", digest, news });
+    }
+
+    /// The news that came with a message, and those that its sender does not have.
+    pub(crate) fn exchange_news(&mut self, from: usize, to: usize, news: &Membership) -> Step {
+        if self.nodes[to].host.is_none() {
+            return Ok(());
+        }
+        if self.nodes[to].membership.epoch > news.epoch {
+            self.tell(to, from);
+        }
+        self.adopt(to, news)
+    }
+}
+
+/// How often an operator asks for something.
+pub(crate) const CHANGE_EVERY: [Micros; 3] = [100_000, 400_000, 1_500_000];
