@@ -265,6 +265,9 @@ pub(crate) struct Sim {
     /// About how many requests clients make in a run
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub(crate) operations: u64,
+    /// Change the membership while clients work: nodes are replaced, added and removed, changes abandoned
+    #[arg(long)]
+    pub(crate) changes: bool,
     /// Build this defect in on purpose; the exit code is 0 when it is caught and 1 when it is not
     #[arg(long, value_name = "NAME")]
     pub(crate) canary: Option<String>,
