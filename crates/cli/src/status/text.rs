@@ -57,7 +57,7 @@ fn leaders(cluster: &ClusterStatus) -> String {
         return String::new();
     }
     let leading = all.iter().filter(|(_, role)| figure(role, "leading") == Some(1));
-    match leading.max_by_key(|(_, role)| figure(role, "round")) {
+    match leading.max_by_key(|(_, role)| (figure(role, "epoch"), figure(role, "round"))) {
         Some((node, role)) => {
             let round = figure(role, "round").unwrap_or(0);
             format!("leader: {} {} on {}, round {round}\n", role.role, role.index, node.name)

@@ -637,6 +637,7 @@ impl Role for Replica {
 
     fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
         report("executed", self.executed.0);
+        report("epoch", self.executor.membership().epoch.0.into());
         report("known_log_end", self.wanted.0);
         report("retained", self.executed.distance(self.log.base()));
         report("sessions", self.executor.session_count() as u64);
