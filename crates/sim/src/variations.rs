@@ -4,16 +4,19 @@ use ionian_kernel::layout::{Layout, NodeId, Places};
 use ionian_kernel::quorum::QuorumSpec;
 
 /// For [`Scenario::changes`](crate::Scenario::changes): the first and the last node replaced by new ones, one
-/// more of everything on a new node, and, where there are three acceptors in majorities, a grid of four.
+/// more of everything on a new node, one more of all but acceptors and replicas, and, where there are three
+/// acceptors in majorities, a grid of four.
 /// Instances have the same numbers wherever they occur, so that each can be changed into each.
-/// `acceptor` is the place of acceptors among the protocol's kinds.
-pub fn variations(layout: &Layout, acceptor: u8) -> Vec<Layout> {
+/// `acceptor` and `replica` are their places among the protocol's kinds.
+pub fn variations(layout: &Layout, acceptor: u8, replica: u8) -> Vec<Layout> {
     let nodes = layout.nodes();
     let (Some(first), Some(last)) = (nodes.first().copied(), nodes.last().copied()) else { return Vec::new() };
     let mut numbers = Numbers::new(layout, last);
     let mut variations = vec![numbers.replace(layout, first), numbers.replace(layout, last)];
-    let more = numbers.extend(layout, acceptor);
-    if layout.f == 1 && layout.quorums == QuorumSpec::Majority && more.count(acceptor) == 4 {
+    let arranged = layout.quorums != QuorumSpec::Majority;
+    let more = numbers.extend(layout, |kind| kind != acceptor || !arranged);
+    variations.push(numbers.extend(layout, |kind| kind != acceptor && kind != replica));
+    if layout.f == 1 && !arranged && more.count(acceptor) == 4 {
         variations.push(Layout { quorums: QuorumSpec::Grid { rows: 2, columns: 2 }, ..more.clone() });
     }
     variations.push(more);
@@ -54,14 +57,12 @@ impl Numbers {
         Layout { instances, ..layout.clone() }
     }
 
-    /// One more instance of each kind that there is, on a new node; of acceptors only where they are counted and
-    /// not arranged.
-    fn extend(&mut self, layout: &Layout, acceptor: u8) -> Layout {
+    /// One more instance of each of these kinds that there is, on a new node.
+    fn extend(&mut self, layout: &Layout, kinds: impl Fn(u8) -> bool) -> Layout {
         let new = self.node();
         let mut instances = Vec::new();
         for (kind, places) in layout.instances.iter().enumerate() {
-            let fixed = kind == usize::from(acceptor) && layout.quorums != QuorumSpec::Majority;
-            let one = (places.iter().next().is_some() && !fixed).then(|| (self.instance(kind), new));
+            let one = (places.iter().next().is_some() && kinds(kind as u8)).then(|| (self.instance(kind), new));
             instances.push(places.iter().chain(one).collect());
         }
         Layout { instances, ..layout.clone() }

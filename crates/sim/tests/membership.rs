@@ -12,7 +12,7 @@ const SEEDS: u64 = 60;
 fn preset(name: &str) -> Scenario {
     let deployment = Deployment::preset(name, &PresetOptions::default()).expect("a preset");
     let layout = deployment.layout(MultiPaxos::KINDS).expect("a layout");
-    let changes = variations(&layout, kind::Acceptor);
+    let changes = variations(&layout, kind::Acceptor, kind::Replica);
     Scenario { changes, ..Scenario::new(name, layout) }
 }
 

@@ -54,9 +54,9 @@ impl Choice {
 
     pub(crate) fn scenario<P: Protocol>(&self, arguments: &arguments::Sim) -> Result<Scenario> {
         let (layout, _) = family::configure::<P>(&self.deployment)?;
-        let acceptor = P::KINDS.iter().position(|kind| *kind == "acceptor");
-        let changes = match (self.changes, acceptor) {
-            (true, Some(acceptor)) => variations(&layout, acceptor as u8),
+        let place = |role| P::KINDS.iter().position(|kind| *kind == role).map(|place| place as u8);
+        let changes = match (self.changes, place("acceptor").zip(place("replica"))) {
+            (true, Some((acceptor, replica))) => variations(&layout, acceptor, replica),
             (true, None) => bail!(BadUsage(format!("--changes: {} cannot be changed while it runs", P::NAME))),
             (false, _) => Vec::new(),
         };
