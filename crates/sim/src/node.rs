@@ -1,7 +1,7 @@
 //! A simulated node: the kernel's node with a disk, a clock and a queue of arrived messages around it.
 
 use crate::clock::Clock;
-use crate::disk::Disk;
+use crate::disk::{Disk, Past};
 use crate::event::Micros;
 use crate::trace::mix;
 use bytes::Bytes;
@@ -144,13 +144,14 @@ impl<P: Protocol> SimNode<P> {
         self.addresses.iter().filter(|address| address.kind == 0).map(|address| ClientId(address.index))
     }
 
-    /// Starts the node's process: builds its roles, gives them back their records, and starts them.
+    /// Starts the node's process: builds its roles, gives them back their records, and starts them. Returns
+    /// how many records its last crash has lost.
     pub(crate) fn boot(
         &mut self,
         now: Micros,
         boot: &Boot<'_, P>,
         effects: &mut Effects<P::Message>,
-    ) -> Result<(), String> {
+    ) -> Result<u64, String> {
         let mut host = Node::new(boot.keeps_records);
         for address in &self.addresses {
             let who = u64::from(address.kind) << 32 | u64::from(address.index) << 24 | u64::from(self.life);
@@ -164,11 +165,13 @@ impl<P: Protocol> SimNode<P> {
             };
             host.host(*address, P::instantiate(boot.config, birth));
         }
-        for (from, stamp, snapshot) in self.disk.snapshots() {
-            host.restore(from, stamp, snapshot).map_err(|error| format!("{from:?}: {error}"))?;
+        let Past { snapshots, records, lost } = self.disk.open(&self.addresses)?;
+        for (from, stamp, snapshot) in snapshots {
+            host.restore(from, stamp, &snapshot).map_err(|error| format!("{from:?}: {error}"))?;
         }
-        for (from, lsn, record) in self.disk.recovered() {
-            let mut reader = Reader::new(record);
+        for (from, lsn, record) in records {
+            let record = Bytes::from(record);
+            let mut reader = Reader::new(&record);
             host.recover(from, lsn, &mut reader)
                 .and_then(|()| reader.finish())
                 .map_err(|error| format!("record {} of {from:?}, {record:02x?}: {error}", lsn.0))?;
@@ -177,7 +180,7 @@ impl<P: Protocol> SimNode<P> {
         host.start(self.clock.read(now), &mut Port { disk: &mut self.disk, effects });
         self.burst_open = true;
         self.host = Some(host);
-        Ok(())
+        Ok(lost)
     }
 
     /// The process is gone, with everything in its memory.

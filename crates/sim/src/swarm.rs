@@ -78,6 +78,8 @@ pub(crate) struct Knobs {
     pub(crate) keys: u64,
     pub(crate) threads: u64,
     pub(crate) options: Options,
+    /// The size of the log's segments: so small that they are made, dropped and used again all the time.
+    pub(crate) segment_bytes: u64,
 }
 
 fn pick<T: Copy>(random: &mut Random, from: &[T]) -> T {
@@ -168,6 +170,7 @@ impl Knobs {
             keys: swarm.random.between(1, scenario.keys.max(1)),
             threads: swarm.random.between(1, scenario.threads_per_lane.max(1)),
             options: options(&mut swarm.random, scenario),
+            segment_bytes: pick(&mut swarm.random, &[8 << 10, 16 << 10, 32 << 10]),
         }
     }
 

@@ -1,7 +1,7 @@
 //! The simulated world: nodes, network and clients on one event heap.
 
 use crate::clock::Clock;
-use crate::disk::Disk;
+use crate::disk::{Defect, Disk};
 use crate::event::{Heap, Micros};
 use crate::faults::{Fault, Outages};
 use crate::journal::{self, Journal, Recorded, SharedJournal};
@@ -101,12 +101,18 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         let config = P::configure(scenario.layout.clone()).map_err(explain)?;
         oracles.push(Box::new(OwnInvariants::<P>::new(&config, &scenario.layout)));
         let mut random = Random::new(seed);
+        let defect = match scenario.canary {
+            Canary::NoFence => Defect::Lies,
+            Canary::ForgetDisk => Defect::Forgets,
+            _ => Defect::None,
+        };
         let nodes: Vec<SimNode<P>> = (0..scenario.nodes())
             .map(|index| {
                 let id = NodeId(index as u16);
                 let drift = random.between(0, 2 * knobs.clock_drift_ppm as u64) as i64 - knobs.clock_drift_ppm;
                 let clock = Clock { ahead: random.between(0, knobs.clock_ahead), drift_ppm: drift };
-                SimNode::new(id, scenario.layout.on_node(id), Disk::new(scenario.canary == Canary::NoFence), clock)
+                let disk = Disk::new(mix(mix(seed, 3), index as u64), knobs.segment_bytes, defect);
+                SimNode::new(id, scenario.layout.on_node(id), disk, clock)
             })
             .collect();
         let lanes = scenario.layout.count(0);
@@ -238,7 +244,12 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
             },
         };
         let booted = self.nodes[node].boot(self.heap.now(), &boot, &mut self.effects);
-        booted.map_err(|what| self.fail(FailureKind::Recovery, what))?;
+        let torn = booted.map_err(|what| self.fail(FailureKind::Recovery, what))?;
+        self.report.torn_records += torn;
+        let durable = self.nodes[node].disk.durable().0;
+        self.trace.note(self.heap.now(), node, "start", mix(torn, durable), || {
+            format!("with {durable} records, {torn} torn off")
+        });
         let lanes: Vec<ClientId> = self.nodes[node].lanes().collect();
         for lane in lanes {
             let plans = self.workload.lane_up(lane);
