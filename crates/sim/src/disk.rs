@@ -417,6 +417,30 @@ mod tests {
         disk.open(&[A, B]).err().expect("is noticed")
     }
 
+    /// What opening says of the crash of a disk with a sync under way, over many seeds.
+    fn refusals(defect: Defect) -> BTreeSet<String> {
+        let refusal = |seed| {
+            let mut disk = new(seed, defect);
+            append(&mut disk, 0..4);
+            sync(&mut disk);
+            append(&mut disk, 4..8);
+            disk.begin_sync();
+            disk.crash();
+            disk.defect = Defect::None;
+            disk.open(&[A]).err()
+        };
+        (0..100).filter_map(refusal).collect()
+    }
+
+    #[test]
+    fn a_log_that_breaks_its_promises_is_noticed() {
+        assert_eq!(refusals(Defect::None), [].into());
+        let early = refusals(Defect::Forgets);
+        assert!(early.contains("record 1 was durable and is lost"), "{early:?}");
+        let torn = ionian_wal::testing::accepting_torn_records(|| refusals(Defect::None));
+        assert!(torn.contains("record 5 is found and is not what was appended"), "{torn:?}");
+    }
+
     #[test]
     fn a_broken_promise_is_noticed() {
         let lost = refusal(|disk| disk.storage.edit(Path::new("/wal/0000000000000001.wal"), |all| all[4096..].fill(0)));
