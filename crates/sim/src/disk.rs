@@ -76,8 +76,18 @@ struct Promised {
 pub(crate) struct Past {
     pub(crate) snapshots: Vec<(Address, u64, Bytes)>,
     pub(crate) records: Vec<(Address, Lsn, Vec<u8>)>,
+    pub(crate) loss: Loss,
+}
+
+/// What a restarted node does not find.
+#[derive(Clone, Copy)]
+pub(crate) struct Loss {
     /// How many records the crash took with it.
-    pub(crate) lost: u64,
+    pub(crate) records: u64,
+    /// Whether a torn end was cut off.
+    pub(crate) torn: bool,
+    /// Whether the oldest records were truncated.
+    pub(crate) truncated: bool,
 }
 
 impl Disk {
@@ -184,7 +194,7 @@ impl Disk {
     pub(crate) fn crash(&mut self) {
         self.die();
         self.storage.rewind(false);
-        if self.storage.random(2) == 0 {
+        if self.storage.random(4) > 0 {
             self.storage.fail_power();
         }
     }
@@ -231,13 +241,17 @@ impl Disk {
         let options = Options { segment_bytes: self.segment_bytes, hand_off: HandOff::Never, ..Options::default() };
         let (wal, recovery) = Wal::open_in(self.storage.clone(), Path::new("/wal"), options, STAMP)?;
         let end = self.promised.records.keys().next_back().copied().unwrap_or(0);
-        let lost = end.saturating_sub(wal.written());
+        let loss = Loss {
+            records: end.saturating_sub(wal.written()),
+            torn: recovery.cut().is_some(),
+            truncated: recovery.first_lsn() > 1,
+        };
         self.wal = Some(wal);
         let mut snapshots = Vec::new();
         for address in addresses {
             snapshots.extend(self.read_snapshot(*address)?);
         }
-        Ok(Past { snapshots, records: read_records(recovery)?, lost })
+        Ok(Past { snapshots, records: read_records(recovery)?, loss })
     }
 
     fn read_snapshot(&self, of: Address) -> Result<Option<(Address, u64, Bytes)>, WalError> {
@@ -344,8 +358,8 @@ mod tests {
             assert_eq!(disk.durable(), Lsn(4));
             disk.crash();
             let past = disk.open(&[A]).expect("is sound");
-            assert_eq!(found(&past), (0..7 - past.lost as u8).collect::<Vec<_>>());
-            assert_eq!((disk.durable(), disk.next()), (Lsn(7 - past.lost), Lsn(8 - past.lost)));
+            assert_eq!(found(&past), (0..7 - past.loss.records as u8).collect::<Vec<_>>());
+            assert_eq!((disk.durable(), disk.next()), (Lsn(7 - past.loss.records), Lsn(8 - past.loss.records)));
             lengths.insert(past.records.len());
         }
         assert_eq!(lengths, [4, 5, 6].into(), "nothing was begun for the last");
@@ -401,7 +415,7 @@ mod tests {
             append(&mut disk, 0..4);
             sync(&mut disk);
             disk.crash();
-            disk.open(&[A]).expect("looks sound").lost
+            disk.open(&[A]).expect("looks sound").loss.records
         };
         assert!((0..50).any(|seed| forgot(seed) > 0));
     }

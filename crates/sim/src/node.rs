@@ -1,7 +1,7 @@
 //! A simulated node: the kernel's node with a disk, a clock and a queue of arrived messages around it.
 
 use crate::clock::Clock;
-use crate::disk::{Disk, Past};
+use crate::disk::{Disk, Loss, Past};
 use crate::event::Micros;
 use crate::trace::mix;
 use bytes::Bytes;
@@ -145,13 +145,13 @@ impl<P: Protocol> SimNode<P> {
     }
 
     /// Starts the node's process: builds its roles, gives them back their records, and starts them. Returns
-    /// how many records its last crash has lost.
+    /// what is lost.
     pub(crate) fn boot(
         &mut self,
         now: Micros,
         boot: &Boot<'_, P>,
         effects: &mut Effects<P::Message>,
-    ) -> Result<u64, String> {
+    ) -> Result<Loss, String> {
         let mut host = Node::new(boot.keeps_records);
         for address in &self.addresses {
             let who = u64::from(address.kind) << 32 | u64::from(address.index) << 24 | u64::from(self.life);
@@ -165,7 +165,7 @@ impl<P: Protocol> SimNode<P> {
             };
             host.host(*address, P::instantiate(boot.config, birth));
         }
-        let Past { snapshots, records, lost } = self.disk.open(&self.addresses)?;
+        let Past { snapshots, records, loss } = self.disk.open(&self.addresses)?;
         for (from, stamp, snapshot) in snapshots {
             host.restore(from, stamp, &snapshot).map_err(|error| format!("{from:?}: {error}"))?;
         }
@@ -180,7 +180,7 @@ impl<P: Protocol> SimNode<P> {
         host.start(self.clock.read(now), &mut Port { disk: &mut self.disk, effects });
         self.burst_open = true;
         self.host = Some(host);
-        Ok(lost)
+        Ok(loss)
     }
 
     /// The process is gone, with everything in its memory.

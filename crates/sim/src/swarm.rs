@@ -155,7 +155,7 @@ impl Knobs {
             sync,
             stall: swarm.on(faults.slow_disk).then_some(stall),
             crash: swarm.recurring(faults.crash, &[80 * MS, 300 * MS, 1200 * MS], &[20 * MS, 300 * MS, 2000 * MS]),
-            crash_in_sync: swarm.chance(faults.crash, &[0.002, 0.01, 0.05]),
+            crash_in_sync: swarm.chance(faults.crash, &[0.005, 0.02, 0.1]),
             blackout: swarm.recurring(faults.crash && disk, &[500 * MS, 2000 * MS], &[10 * MS, 300 * MS]),
             most_down,
             pause: swarm.recurring(faults.pause, &[80 * MS, 400 * MS], &[30 * MS, 500 * MS, 3000 * MS]),
@@ -170,7 +170,7 @@ impl Knobs {
             keys: swarm.random.between(1, scenario.keys.max(1)),
             threads: swarm.random.between(1, scenario.threads_per_lane.max(1)),
             options: options(&mut swarm.random, scenario),
-            segment_bytes: pick(&mut swarm.random, &[8 << 10, 16 << 10, 32 << 10]),
+            segment_bytes: pick(&mut swarm.random, &[8 << 10, 16 << 10]),
         }
     }
 

@@ -1,7 +1,7 @@
 //! The simulated world: nodes, network and clients on one event heap.
 
 use crate::clock::Clock;
-use crate::disk::{Defect, Disk};
+use crate::disk::{Defect, Disk, Loss};
 use crate::event::{Heap, Micros};
 use crate::faults::{Fault, Outages};
 use crate::journal::{self, Journal, Recorded, SharedJournal};
@@ -244,11 +244,13 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
             },
         };
         let booted = self.nodes[node].boot(self.heap.now(), &boot, &mut self.effects);
-        let torn = booted.map_err(|what| self.fail(FailureKind::Recovery, what))?;
-        self.report.torn_records += torn;
+        let Loss { records, torn, truncated } = booted.map_err(|what| self.fail(FailureKind::Recovery, what))?;
+        self.report.torn_records += records;
+        self.report.torn_logs += u64::from(torn);
+        self.report.truncated_logs += u64::from(truncated);
         let durable = self.nodes[node].disk.durable().0;
-        self.trace.note(self.heap.now(), node, "start", mix(torn, durable), || {
-            format!("with {durable} records, {torn} torn off")
+        self.trace.note(self.heap.now(), node, "start", mix(records, durable), || {
+            format!("with {durable} records, {records} lost")
         });
         let lanes: Vec<ClientId> = self.nodes[node].lanes().collect();
         for lane in lanes {

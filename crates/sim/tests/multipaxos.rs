@@ -57,6 +57,13 @@ fn colocated_passes() {
 }
 
 #[test]
+fn logs_are_torn_and_truncated() {
+    let scenario = together("three", 1);
+    let report = run_seeds::<MultiPaxos>(&scenario, 0..300, true, |_| Watch::default(), |_| {}).report;
+    assert!(report.torn_logs > 0 && report.truncated_logs > 30, "{report}");
+}
+
+#[test]
 fn baseline_passes() {
     passes::<MultiPaxos>(preset::<MultiPaxos>("baseline"));
 }

@@ -19,6 +19,12 @@ pub(super) enum Operation {
     SyncNames { directory: PathBuf },
 }
 
+impl Operation {
+    pub(super) fn is_sync(&self) -> bool {
+        matches!(self, Operation::Sync { .. } | Operation::SyncNames { .. })
+    }
+}
+
 /// What became of a name.
 #[derive(Clone)]
 pub(super) struct NameChange {
@@ -146,7 +152,12 @@ impl Platter {
     /// Lets chance decide what of a file's unsynced writes gets to the disk.
     fn settle(&mut self, inode: u64) {
         let mut writes = self.unsynced.remove(&inode).unwrap_or_default();
-        let mood = [Mood::Nothing, Mood::All, Mood::Some, Mood::Shuffled][self.below(4) as usize];
+        let mood = match self.below(8) {
+            0 => Mood::Nothing,
+            1 => Mood::All,
+            2..=4 => Mood::Some,
+            _ => Mood::Shuffled,
+        };
         while !writes.is_empty() {
             let next = if mood == Mood::Shuffled { self.below(writes.len() as u64) as usize } else { 0 };
             let (mut at, bytes) = writes.remove(next);
@@ -166,7 +177,8 @@ impl Platter {
         match (mood, self.below(8)) {
             (Mood::Nothing, _) => 0,
             (Mood::All, _) | (_, 0..=3) => length,
-            (_, 4) => self.below(length as u64) as usize,
+            // Rather near the beginning: the end is often nothing but zeros.
+            (_, 4..=5) => self.below(length as u64).min(self.below(length as u64)) as usize,
             _ => 0,
         }
     }
