@@ -81,6 +81,8 @@ pub(crate) struct Knobs {
     pub(crate) keys: u64,
     pub(crate) threads: u64,
     pub(crate) options: Options,
+    /// The size of the log's segments: so small that they are made, dropped and used again all the time.
+    pub(crate) segment_bytes: u64,
 }
 
 fn pick<T: Copy>(random: &mut Random, from: &[T]) -> T {
@@ -156,7 +158,7 @@ impl Knobs {
             sync,
             stall: swarm.on(faults.slow_disk).then_some(stall),
             crash: swarm.recurring(faults.crash, &[80 * MS, 300 * MS, 1200 * MS], &[20 * MS, 300 * MS, 2000 * MS]),
-            crash_in_sync: swarm.chance(faults.crash, &[0.002, 0.01, 0.05]),
+            crash_in_sync: swarm.chance(faults.crash, &[0.005, 0.02, 0.1]),
             blackout: swarm.recurring(faults.crash && disk, &[500 * MS, 2000 * MS], &[10 * MS, 300 * MS]),
             most_down,
             pause: swarm.recurring(faults.pause, &[80 * MS, 400 * MS], &[30 * MS, 500 * MS, 3000 * MS]),
@@ -171,6 +173,7 @@ impl Knobs {
             keys: swarm.random.between(1, scenario.keys.max(1)),
             threads: swarm.random.between(1, scenario.threads_per_lane.max(1)),
             options: options(&mut swarm.random, scenario),
+            segment_bytes: pick(&mut swarm.random, &[8 << 10, 16 << 10]),
             // In calm seeds too. Drawn last, so that scenarios without changes keep their draws.
             change_every: (!scenario.changes.is_empty()).then(|| pick(&mut swarm.random, &CHANGE_EVERY)),
         }

@@ -64,6 +64,8 @@ mod segment;
 pub mod snapshot;
 pub mod storage;
 mod sync;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod wal;
 mod writer;
 

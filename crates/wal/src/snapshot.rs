@@ -77,6 +77,9 @@ impl<S: Storage> Snapshots<S> {
     /// When there are snapshots and none is sound, when they are not the caller's, or the disk fails.
     pub fn load_latest(&self) -> Result<Option<Loaded<S>>, WalError> {
         let names = self.directory.list()?;
+        // A process may have died between a rename and its sync: then the name is there now, but a power
+        // failure could still take it, and with it what the caller is about to rely on.
+        self.directory.sync()?;
         let mut rejected = None;
         for name in [self.name.clone(), self.file("previous")] {
             if !names.contains(&name) {

@@ -6,6 +6,7 @@
 mod catch_up;
 
 use self::catch_up::{Ask, CatchUp, Chunk, Offer, Progress, SNAPSHOT_KEPT};
+use super::canary::{Canary, without_sessions};
 use super::config::Config;
 use super::message::ChosenSlots;
 use super::{Envelope, client, kind, leader, read_batcher, unbatcher};
@@ -552,7 +553,10 @@ impl Role for Replica {
     }
 
     fn restore(&mut self, stamp: u64, snapshot: &Bytes) -> Result<(), RestoreError> {
-        self.executor.restore(snapshot)?;
+        match self.config.has(Canary::SnapshotWithoutSessions) {
+            false => self.executor.restore(snapshot)?,
+            true => self.executor.restore(&without_sessions(snapshot))?,
+        }
         self.executed = Slot(stamp);
         self.wanted = self.executed;
         self.snapshots.kept = self.executed;
