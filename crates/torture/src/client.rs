@@ -22,7 +22,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// What all clients share.
 pub(crate) struct Load {
     pub(crate) keys: RefCell<Keys>,
-    pub(crate) judge: Judge,
+    /// Taken away when nothing is left to be judged.
+    pub(crate) judge: RefCell<Option<Judge>>,
     pub(crate) counts: Rc<RefCell<Counts>>,
     pub(crate) gateways: Rc<RefCell<Vec<SocketAddr>>>,
     pub(crate) stop: Cell<bool>,
@@ -150,10 +151,16 @@ impl Load {
         }
     }
 
+    /// How many violations there are so far.
+    pub(crate) fn violations(&self) -> u64 {
+        self.judge.borrow().as_ref().map_or(0, Judge::found)
+    }
+
     pub(crate) fn complete(&self, ticket: &Ticket, ended: Ended, bytes: Option<&[u8]>) {
         self.counts.borrow_mut().operation(ticket.action != Action::Get, ended);
-        if let Some(retired) = self.keys.borrow_mut().complete(ticket, ended, bytes) {
-            self.judge.hand_over(retired);
+        let retired = self.keys.borrow_mut().complete(ticket, ended, bytes);
+        if let (Some(retired), Some(judge)) = (retired, &*self.judge.borrow()) {
+            judge.hand_over(retired);
         }
     }
 }

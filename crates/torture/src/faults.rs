@@ -28,7 +28,7 @@ pub(crate) struct Faults {
 }
 
 impl Faults {
-    /// Does what the schedule says until `end`; faults that are not over then are dropped, and healed.
+    /// Does what the schedule says until `end`, and waits for the last fault to be over.
     ///
     /// # Errors
     /// When a node did what no node may do.
@@ -49,8 +49,10 @@ impl Faults {
                 next = schedule.next().map(|(gap, fault)| (due + gap, fault));
             }
         }
-        running.shutdown().await;
-        self.heal()
+        while let Some(ended) = running.join_next().await {
+            ended??;
+        }
+        self.cluster.borrow_mut().check()
     }
 
     /// All nodes run, and freely.

@@ -19,6 +19,7 @@ const STEPS: u64 = 10_000_000;
 #[derive(Debug)]
 pub(crate) struct Violation {
     pub(crate) key: String,
+    /// The first line says it, more may explain it.
     pub(crate) what: String,
     /// All that was asked and told, for people.
     pub(crate) history: String,
@@ -44,8 +45,7 @@ pub(crate) struct Judgement {
 pub(crate) struct Judge {
     sender: SyncSender<Retired>,
     thread: JoinHandle<Judgement>,
-    /// How many violations it has found.
-    pub(crate) found: Arc<AtomicU64>,
+    found: Arc<AtomicU64>,
 }
 
 impl Judge {
@@ -59,6 +59,11 @@ impl Judge {
 
     pub(crate) fn hand_over(&self, retired: Retired) {
         self.sender.send(retired).expect("the judge works as long as it is handed histories");
+    }
+
+    /// How many violations it has found so far.
+    pub(crate) fn found(&self) -> u64 {
+        self.found.load(Relaxed)
     }
 
     /// Waits until everything that was handed over is judged.

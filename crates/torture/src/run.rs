@@ -17,7 +17,6 @@ use std::fs;
 use std::hash::{BuildHasher, Hasher};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use tokio::task::{JoinSet, LocalSet};
 use tokio::time::sleep;
@@ -28,7 +27,7 @@ const DEPTH: usize = 16;
 /// How often the line of progress is drawn and everything is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// How many violations are told in full; a broken cluster may have one for every key.
+/// How many violations are told; a broken cluster may have one for every key.
 const TOLD: usize = 10;
 
 /// Runs, reports, and cleans up; whether all was well.
@@ -106,8 +105,8 @@ impl Run {
     async fn whole(&mut self) -> Result<()> {
         eprintln!("seed {}, in {}", self.seed, self.root.display());
         self.faults.heal()?;
-        let gateways = self.faults.gateways.clone();
-        settle::serving(&gateways.borrow().clone()).await?;
+        let gateways = self.faults.gateways.borrow().clone();
+        settle::serving(&gateways).await?;
         let load = self.load();
         let clients = self.clients(&load);
         let begun = Instant::now();
@@ -116,27 +115,30 @@ impl Run {
         self.report.seconds = begun.elapsed().as_secs_f64();
         self.faults.counts.borrow_mut().note_time_without_write();
         load.stop.set(true);
-        // Whatever went wrong, what the histories tell is worth knowing, as far as it can be had.
         let settled = match torture {
             Ok(()) => self.settle(&load, clients).await,
             Err(error) => Err(error),
         };
-        if let Some(complaint) = load.complaint.take() {
-            self.report.failures.push(complaint);
-        }
-        let moment = load.keys.borrow().end();
-        self.report.keys = load.keys.borrow().ever();
-        let load = Rc::into_inner(load);
-        let Some(load) = load.filter(|_| settled.is_ok()) else { return settled };
-        let judgement = load.judge.finish();
+        self.report.failures.extend(load.complaint.take());
+        // Whatever went wrong, what the histories tell is worth knowing.
+        let judgement = load.judge.take().expect("nobody else takes it").finish();
         self.report.keys = (judgement.expected.len() + judgement.violations.len()) as u64;
         let open = |expected: &&Expected| matches!(expected, Expected::Open(_));
         self.report.open_keys = judgement.expected.iter().filter(open).count() as u64;
+        let moment = load.keys.borrow().end();
+        let (expected, violations) = (judgement.expected, judgement.violations);
+        self.violations = violations;
+        settled?;
+        self.compare(expected, moment).await
+    }
+
+    /// Compares what is there at the end with what must be.
+    async fn compare(&mut self, expected: Vec<Expected>, moment: u64) -> Result<()> {
         self.progress.say("reading everything back from everywhere");
         let nodes = self.faults.cluster.borrow().addresses()?;
-        let gateways = gateways.borrow().clone();
-        let (violations, replicas) = settle::compare(judgement, moment, &gateways, &nodes).await?;
-        self.violations = violations;
+        let gateways = self.faults.gateways.borrow().clone();
+        let (violations, replicas) = settle::compare(expected, moment, &gateways, &nodes).await?;
+        self.violations.extend(violations);
         self.report.replicas_compared = replicas;
         self.faults.cluster.borrow_mut().check()
     }
@@ -145,7 +147,7 @@ impl Run {
         let clients = usize::from(self.arguments.clients);
         Rc::new(Load {
             keys: RefCell::new(Keys::new(clients.div_ceil(2) * DEPTH + clients / 2)),
-            judge: Judge::start(),
+            judge: RefCell::new(Some(Judge::start())),
             counts: self.faults.counts.clone(),
             gateways: self.faults.gateways.clone(),
             stop: Cell::new(false),
@@ -185,7 +187,7 @@ impl Run {
                 counts.note_time_without_write();
                 progress.show(&counts);
                 // There is no need to go on: what is wrong is told when all is over.
-                if load.judge.found.load(Relaxed) > 0 || load.stop.get() {
+                if load.violations() > 0 || load.stop.get() {
                     return;
                 }
             }
@@ -214,8 +216,9 @@ impl Run {
         self.progress.finish();
         self.report.counts = self.faults.counts.borrow().clone();
         self.report.failures.extend(self.faults.cluster.borrow().panics()?);
+        let first_line = |text: &str| text.lines().next().unwrap_or_default().trim_end_matches(':').to_owned();
         let told = self.violations.iter().take(TOLD);
-        self.report.failures.extend(told.map(|violation| format!("key {}: {}", violation.key, violation.what)));
+        self.report.failures.extend(told.map(|Violation { key, what, .. }| format!("key {key}: {}", first_line(what))));
         if self.violations.len() > TOLD {
             self.report.failures.push(format!("and {} keys more", self.violations.len() - TOLD));
         }

@@ -1,7 +1,7 @@
 //! When the faults are over: everything that was acknowledged must be found, everywhere.
 
 use crate::client::Load;
-use crate::judge::{Expected, Judgement, Violation};
+use crate::judge::{Expected, Violation};
 use crate::keys::{Ended, Ticket, kind, name};
 use crate::model::{Answer, read};
 use crate::resp::{Connection, bulk};
@@ -117,12 +117,12 @@ async fn read_some(gateway: SocketAddr, level: Level, ids: &[u64]) -> Result<Vec
 /// Compares what every key holds with what it must, and what every replica holds with the others. Returns what is
 /// wrong, and how many views of the store were compared.
 pub(crate) async fn compare(
-    judgement: Judgement,
+    mut expected: Vec<Expected>,
     moment: u64,
     gateways: &[SocketAddr],
     nodes: &[SocketAddr],
 ) -> Result<(Vec<Violation>, usize)> {
-    let Judgement { mut expected, mut violations } = judgement;
+    let mut violations = Vec::new();
     expected.sort_by_key(Expected::id);
     let ids: Vec<u64> = expected.iter().map(Expected::id).collect();
     let values = read_all(gateways[0], Level::Linearizable, &ids).await?;
@@ -177,12 +177,12 @@ async fn compare_view(gateway: SocketAddr, ids: &[u64], values: &[Option<Bytes>]
             wrong.last().is_some_and(|(last, _)| last == id)
         });
         if wrong.is_empty() || Instant::now() > deadline {
-            let violation = |((id, found), (_, value)): (&(u64, Option<Bytes>), &(u64, &Option<Bytes>))| Violation {
-                key: name(*id),
+            let told = wrong.into_iter().zip(&differing).map(|((id, found), (_, value))| Violation {
+                key: name(id),
                 what: format!("the replica behind {gateway} holds {found:?}, and the cluster {value:?}"),
                 history: String::new(),
-            };
-            return Ok(wrong.iter().zip(&differing).map(violation).collect());
+            });
+            return Ok(told.collect());
         }
         sleep(LOOK_EVERY).await;
     }
