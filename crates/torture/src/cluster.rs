@@ -48,7 +48,8 @@ impl Cluster {
         let node = || Node { child: None, held: false, starts: 0, join: None };
         let nodes = deployment.nodes.iter().map(|_| node()).collect();
         let cluster = Cluster { ionian: ionian.to_owned(), root: root.to_owned(), deployment, nodes, starts: 0 };
-        fs::create_dir_all(cluster.root.join("logs"))?;
+        let logs = cluster.root.join("logs");
+        fs::create_dir_all(&logs).with_context(|| format!("cannot create {}", logs.display()))?;
         cluster.write_deployment()?;
         Ok(cluster)
     }

@@ -34,9 +34,7 @@ const TOLD: usize = 10;
 pub(crate) fn run(arguments: &Arguments) -> Result<bool> {
     let seed = arguments.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish() >> 32);
     let ionian = program(arguments)?;
-    let root = arguments.data.join(format!("seed-{seed}-{}", std::process::id()));
-    fs::create_dir_all(&root).with_context(|| format!("cannot create {}", root.display()))?;
-    let root = root.canonicalize()?;
+    let root = std::path::absolute(arguments.data.join(format!("seed-{seed}-{}", std::process::id())))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut run = Run::new(arguments, seed, &ionian, &root)?;
     let result = runtime.block_on(LocalSet::new().run_until(run.whole()));
@@ -105,8 +103,7 @@ impl Run {
     async fn whole(&mut self) -> Result<()> {
         eprintln!("seed {}, in {}", self.seed, self.root.display());
         self.faults.heal()?;
-        let gateways = self.faults.gateways.borrow().clone();
-        settle::serving(&gateways).await?;
+        self.serving().await?;
         let load = self.load();
         let clients = self.clients(&load);
         let begun = Instant::now();
@@ -203,12 +200,19 @@ impl Run {
     /// Waits until the cluster serves, and closes all histories.
     async fn settle(&mut self, load: &Load, clients: JoinSet<()>) -> Result<()> {
         self.progress.say("no more faults: waiting until every gateway takes writes");
-        let gateways = self.faults.gateways.borrow().clone();
-        let serving = settle::serving(&gateways).await?;
-        self.report.seconds_to_serve = Some(serving.as_secs_f64());
+        self.report.seconds_to_serve = Some(self.serving().await?.as_secs_f64());
         settle::clients_end(clients).await?;
-        self.faults.cluster.borrow_mut().check()?;
+        let gateways = self.faults.gateways.borrow().clone();
         settle::close_keys(load, &gateways).await
+    }
+
+    /// Waits until every gateway takes writes; says how long that took.
+    async fn serving(&self) -> Result<Duration> {
+        let gateways = self.faults.gateways.borrow().clone();
+        let serving = settle::serving(&gateways).await;
+        // A node that has ended says better what is wrong.
+        self.faults.cluster.borrow_mut().check()?;
+        serving
     }
 
     /// Tells what came of it and keeps what is worth keeping.
