@@ -170,12 +170,9 @@ impl Cluster {
         Ok(())
     }
 
-    /// How a process ended, and the last that it said.
+    /// How the node's latest process ended, and the last that it said.
     pub(crate) fn describe(&self, node: usize, status: ExitStatus) -> String {
-        let path = self.log(node);
-        let text = fs::read_to_string(&path).unwrap_or_default();
-        let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
-        format!("{status}: {} ({})", last.trim(), path.display())
+        describe(status, &self.log(node))
     }
 
     /// Ends every fault: all nodes run, and freely.
@@ -214,10 +211,11 @@ impl Cluster {
         let mut command = Command::new(&self.ionian);
         command.args(["member", "replace", self.name(node), name, "--address", &address]);
         command.args(gateway.iter().flat_map(|gateway| ["--gateway", gateway]));
-        let log = File::create(self.root.join("logs").join(format!("replace-{name}.log")))?;
-        command.arg("--config").arg(self.config()).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        let log = self.root.join("logs").join(format!("replace-{name}.log"));
+        let file = File::create(&log)?;
+        command.arg("--config").arg(self.config()).stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
         let child = command.spawn().context("cannot run `ionian member replace`")?;
-        Ok(Replacement { child, name: name.to_owned(), address, gateway })
+        Ok(Replacement { child, log, name: name.to_owned(), address, gateway })
     }
 
     /// The place of `node` is the new node's from now on. The process of the old one must have ended.
@@ -235,10 +233,35 @@ impl Cluster {
 
 /// A change of the cluster's members that is under way.
 pub(crate) struct Replacement {
-    pub(crate) child: Child,
+    child: Child,
+    log: PathBuf,
     name: String,
     address: String,
     gateway: Option<String>,
+}
+
+impl Replacement {
+    /// Whether the change is made.
+    ///
+    /// # Errors
+    /// When it failed.
+    pub(crate) fn is_made(&mut self) -> Result<bool> {
+        match self.child.try_wait()? {
+            None => Ok(false),
+            Some(status) if status.success() => Ok(true),
+            Some(status) => {
+                bail!("`ionian member replace` to {} failed: {}", self.name, describe(status, &self.log))
+            }
+        }
+    }
+}
+
+impl Drop for Replacement {
+    fn drop(&mut self) {
+        // It has ended, unless the run ends before it does.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 impl Drop for Cluster {
@@ -247,6 +270,13 @@ impl Drop for Cluster {
         // When even that fails there is nobody to tell.
         let _ = self.kill(&all);
     }
+}
+
+/// How a process ended, and the last that it said.
+fn describe(status: ExitStatus, log: &Path) -> String {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
+    format!("{status}: {} ({})", last.trim(), log.display())
 }
 
 fn address(text: &str) -> Result<SocketAddr> {

@@ -3,7 +3,7 @@
 use crate::cluster::Cluster;
 use crate::report::Counts;
 use crate::schedule::{Fault, Schedule};
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use nix::sys::signal::Signal;
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -195,18 +195,12 @@ impl Faults {
         let name = format!("m{}", self.counts.borrow().replacements);
         let mut replacement = self.cluster.borrow_mut().begin_replacement(node, &name)?;
         let made = async {
-            loop {
-                if let Some(status) = replacement.child.try_wait()? {
-                    return anyhow::Ok(status);
-                }
+            while !replacement.is_made()? {
                 sleep(LOOK_EVERY).await;
             }
+            anyhow::Ok(())
         };
-        match timeout(PATIENCE, made).await {
-            Ok(status) if status.as_ref().is_ok_and(ExitStatus::success) => {}
-            Ok(status) => bail!("`ionian member replace` to {name} failed: {:?}; see logs/replace-{name}.log", status?),
-            Err(_) => bail!("`ionian member replace` to {name} does not end; see logs/replace-{name}.log"),
-        }
+        timeout(PATIENCE, made).await.with_context(|| format!("`ionian member replace` to {name} does not end"))??;
         match self.end(node, PATIENCE).await? {
             Some(status) => self.expect(node, status, 0, "its replacement")?,
             None => bail!("node {} was replaced and does not end", self.cluster.borrow().name(node)),
