@@ -74,14 +74,14 @@ impl Work for Run {
             peers,
             layout,
             durability: match deployment.durability {
-                Durability::Memory => ionian_runtime::Durability::Memory,
                 Durability::Disk => ionian_runtime::Durability::Disk,
+                Durability::Memory => ionian_runtime::Durability::Memory,
             },
             disk: DiskOptions::default(),
             data: Some(data),
         };
         if deployment.durability == Durability::Memory {
-            tracing::info!("durability = memory: when this process ends, what it held is gone");
+            tracing::warn!("durability = memory: when this process ends, what it held is gone");
         }
         tracing::info!("node {name} of cluster {} starts at {}", deployment.cluster, settings.address);
         let machine = || Box::new(Kv::default()) as Box<dyn StateMachine>;

@@ -137,7 +137,7 @@ fn a_restarted_node_is_connected_again_whoever_dials() {
         let data = Directory::new();
         let mut layout = layout(&[0, 1], &[0, 1]);
         layout.options.resend_after = Duration::from_millis(20);
-        let options = ClusterOptions { data: Some(data.0.clone()), ..ClusterOptions::default() };
+        let options = ClusterOptions { data: Some(data.0.clone()), ..ClusterOptions::in_memory() };
         let mut cluster = Cluster::<Toy>::start_with(layout, no_machine, options).unwrap();
         let other = cluster.client_on(ClientId(1 - down));
         assert_eq!(text(other.write_blocking("keep").unwrap()), "0:1;1:1;");

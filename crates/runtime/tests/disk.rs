@@ -58,7 +58,7 @@ fn decode(counts: &[u8]) -> BTreeMap<u64, u64> {
 }
 
 fn options(data: &Directory, disk: DiskOptions) -> ClusterOptions {
-    ClusterOptions { data: Some(data.0.clone()), durability: Durability::Disk, disk }
+    ClusterOptions { disk, ..ClusterOptions::on_disk(&data.0) }
 }
 
 /// Files so small that a test fills many.
