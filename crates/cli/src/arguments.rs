@@ -79,7 +79,8 @@ pub(crate) struct Up {
     /// [default: 17400]
     #[arg(long, value_name = "PORT")]
     pub(crate) node_port: Option<u16>,
-    /// What survives the end of a process: `memory` is lost with it, `disk` is not
+    /// What survives the end of a process: with `disk` everything, with `memory` nothing [default: disk, or that
+    /// of the file or directory]
     #[arg(long, value_enum)]
     pub(crate) durability: Option<Durability>,
     /// Only report nodes that end; do not start them again

@@ -12,6 +12,7 @@ use ionian_kernel::protocol::Protocol;
 use ionian_machines::kv::Kv;
 use ionian_runtime::{Application, DiskOptions, Identity, LaneHandle, NodeSettings, run_node_blocking};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::signal::Signal;
 use std::io::Read;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::path::PathBuf;
@@ -31,6 +32,7 @@ pub(crate) fn run(arguments: &arguments::Node) -> Result<ExitCode> {
     // Asked for before anything else takes time, so that the starter's end is never missed.
     let starter = arguments.supervised.then(end_of_input);
     raise_file_limit();
+    take_file_sizes_for_errors();
     let protocol = deployment.protocol.clone();
     family::with_protocol(&protocol, Run { deployment, id, data, starter })??;
     Ok(ExitCode::SUCCESS)
@@ -74,14 +76,14 @@ impl Work for Run {
             peers,
             layout,
             durability: match deployment.durability {
-                Durability::Memory => ionian_runtime::Durability::Memory,
                 Durability::Disk => ionian_runtime::Durability::Disk,
+                Durability::Memory => ionian_runtime::Durability::Memory,
             },
             disk: DiskOptions::default(),
             data: Some(data),
         };
         if deployment.durability == Durability::Memory {
-            tracing::info!("durability = memory: when this process ends, what it held is gone");
+            tracing::warn!("durability = memory: when this process ends, what it held is gone");
         }
         tracing::info!("node {name} of cluster {} starts at {}", deployment.cluster, settings.address);
         let machine = || Box::new(Kv::default()) as Box<dyn StateMachine>;
@@ -175,6 +177,20 @@ fn end_of_input() -> oneshot::Receiver<()> {
         let _ = gone.send(());
     });
     told
+}
+
+/// A write beyond the limit of a file's size kills a process that does not catch the signal; one that does gets
+/// an error like any other of a disk, and can say on which file.
+fn take_file_sizes_for_errors() {
+    let catch = || -> std::io::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let _entered = runtime.enter();
+        // Once caught it stays so. Nobody needs to be told that it came.
+        signal(SignalKind::from_raw(Signal::SIGXFSZ as i32)).map(drop)
+    };
+    if let Err(error) = catch() {
+        tracing::warn!("the signal SIGXFSZ cannot be caught: {error}");
+    }
 }
 
 /// Every client is an open file, and the usual soft limit of 1024 is below the gateway's own.

@@ -5,8 +5,9 @@
 //! each other at once and need no rule for which of the two connections stays. The higher number
 //! dials because nodes are mostly started in order: the lower one listens already.
 
+use crate::admission::{Admission, Objection};
 use crate::frame::{FrameError, FrameReader};
-use crate::handshake::{self, Gatekeeper, HANDSHAKE_LIMIT, HandshakeError, Hello, Introduction};
+use crate::handshake::{self, Acceptance, Gatekeeper, HANDSHAKE_LIMIT, HandshakeError, Hello, Introduction, Text};
 use crate::peer::{Link, Peers};
 use crate::settings::Identity;
 use crate::status::{NodeStatus, send_status};
@@ -14,7 +15,7 @@ use crate::tasks::Tasks;
 use bytes::Bytes;
 use ionian_kernel::layout::NodeId;
 use ionian_kernel::random::Random;
-use ionian_kernel::wire::WireError;
+use ionian_kernel::wire::{WireError, decode_all, encode_all};
 use socket2::{SockRef, TcpKeepalive};
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -67,6 +68,7 @@ pub(crate) struct Transport {
     pub(crate) name: String,
     pub(crate) peers: Rc<Peers>,
     pub(crate) host: Rc<dyn Host>,
+    pub(crate) admission: Rc<Admission>,
     pub(crate) tasks: Rc<Tasks>,
     pub(crate) seed: u64,
 }
@@ -94,10 +96,19 @@ impl Transport {
                     }
                     reached_before = true;
                 }
+                Err(HandshakeError::Estranged { reason, .. }) => {
+                    self.estranged(peer, &reason);
+                    sleep(REFUSED_PAUSE).await;
+                    continue;
+                }
                 Err(HandshakeError::Refused(reason)) => {
-                    if self.peers.refused(peer, &reason) {
-                        let address = self.peers.address(peer);
-                        tracing::error!("node {} at {address} refuses this node: {reason}", peer.0);
+                    self.note_refusal(peer, &reason);
+                    sleep(REFUSED_PAUSE).await;
+                    continue;
+                }
+                Err(HandshakeError::Unwanted(reason)) => {
+                    if core::mem::take(&mut reached_before) {
+                        tracing::error!("node {} is refused by this node: {reason}", peer.0);
                     }
                     sleep(REFUSED_PAUSE).await;
                     continue;
@@ -115,6 +126,23 @@ impl Transport {
         }
     }
 
+    fn note_refusal(&self, peer: NodeId, reason: &str) {
+        if self.peers.refused(peer, reason) {
+            tracing::error!("node {} at {} refuses this node: {reason}", peer.0, self.peers.address(peer));
+        }
+    }
+
+    /// A peer knows this node by another data directory.
+    fn estranged(&self, peer: NodeId, reason: &str) {
+        self.note_refusal(peer, reason);
+        self.admission.refused(peer, reason);
+    }
+
+    /// Who this is, for those who dial.
+    fn acceptance(&self) -> Acceptance {
+        Acceptance { name: self.name.as_str().into(), directory: self.admission.own() }
+    }
+
     async fn dial(&self, peer: NodeId) -> Result<(TcpStream, String), HandshakeError> {
         let mut stream = TcpStream::connect(self.peers.address(peer)).await?;
         prepare(&stream)?;
@@ -125,9 +153,23 @@ impl Transport {
             sender: self.node.0,
             sender_name: self.name.as_str().into(),
             target: peer.0,
+            directory: self.admission.own(),
         };
         handshake::send_hello(&mut stream, &Hello::Peer(introduction)).await?;
-        let name = handshake::receive_answer(&mut stream).await?;
+        let answer = handshake::receive_answer(&mut stream).await;
+        if let Err(HandshakeError::Estranged { by, .. }) = &answer
+            && let Some(objection) = self.admission.objection(&by.name.0, by.directory)
+        {
+            handshake::refuse(&mut stream, &objection, &self.acceptance()).await?;
+        }
+        let Acceptance { name: Text(name), directory } = decode_all(&answer?)?;
+        if let Err(objection) = self.admission.meet(&name, directory).await {
+            handshake::refuse(&mut stream, &objection, &self.acceptance()).await?;
+            let _ = handshake::hang_up(&mut stream).await;
+            return Err(HandshakeError::Unwanted(objection.into_text()));
+        }
+        handshake::accept(&mut stream, &[]).await?;
+        self.admission.shook_hands(peer);
         Ok((stream, name))
     }
 
@@ -158,6 +200,8 @@ impl Transport {
             }
             Ok(None) => {}
             Err(HandshakeError::Refused(reason)) => tracing::warn!("refused a connection from {from}: {reason}"),
+            // It was noted already, in more words.
+            Err(HandshakeError::Estranged { .. }) => {}
             Err(HandshakeError::Silent) => tracing::debug!("{from} connected and left"),
             Err(error) => tracing::warn!("dropped a connection from {from} that was no peer's: {error}"),
         }
@@ -174,20 +218,53 @@ impl Transport {
             Hello::Peer(caller) => {
                 let (identity, node, name) = (&self.identity, self.node, self.name.as_str());
                 let gatekeeper = Gatekeeper { identity, node, name, nodes: self.peers.count() };
-                if let Err(reason) = gatekeeper.check(&caller) {
-                    handshake::refuse(stream, &reason).await?;
-                    return Err(HandshakeError::Refused(format!("node {} was told: {reason}", caller.sender)));
-                }
-                handshake::accept(stream, &self.name).await?;
+                let checked = match gatekeeper.check(&caller) {
+                    Ok(()) => self.admission.meet(&caller.sender_name.0, caller.directory).await,
+                    Err(reason) => Err(Objection::Other(reason)),
+                };
+                self.answer(stream, &caller, checked).await?;
                 Ok(Some(caller))
             }
         }
+    }
+
+    /// Tells a peer that has called whether it is accepted, and hears whether it accepts in turn.
+    async fn answer(
+        &self,
+        stream: &mut TcpStream,
+        caller: &Introduction,
+        checked: Result<(), Objection>,
+    ) -> Result<(), HandshakeError> {
+        let sender = NodeId(caller.sender);
+        match &checked {
+            Ok(()) => handshake::accept(stream, &encode_all(&self.acceptance())).await?,
+            Err(objection) => handshake::refuse(stream, objection, &self.acceptance()).await?,
+        }
+        // One that is refused for its directory may refuse this node for the same reason.
+        let theirs = match &checked {
+            Err(Objection::Other(_)) => Ok(Bytes::new()),
+            Ok(()) | Err(Objection::Estranged(_)) => handshake::receive_answer(stream).await,
+        };
+        if let Err(HandshakeError::Estranged { reason, .. }) = &theirs {
+            self.estranged(sender, reason);
+        }
+        if let Err(objection) = checked {
+            // How the conversation ends does not matter any more.
+            let _ = handshake::hang_up(stream).await;
+            let reason = objection.into_text();
+            return Err(HandshakeError::Refused(format!("node {} was told: {reason}", sender.0)));
+        }
+        theirs?;
+        self.admission.shook_hands(sender);
+        Ok(())
     }
 
     /// Carries messages until the connection ends.
     async fn serve(&self, peer: NodeId, name: String, stream: TcpStream) {
         let (reader, writer) = stream.into_split();
         let standing = Standing { peer, link: self.peers.connected(peer, name, writer), peers: &self.peers };
+        // Roles that are not started yet take nothing in: until then it waits with the sender.
+        self.admission.admitted().await;
         let end = self.read(peer, reader).await;
         match (standing.link.take_reason(), end) {
             (Some(reason), _) => tracing::info!("the connection to node {} is closed: {reason}", peer.0),

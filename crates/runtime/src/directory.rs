@@ -34,6 +34,12 @@ impl DataDirectory {
         }
     }
 
+    /// Makes a directory in it, for good.
+    pub(crate) fn make(&self, path: &Path) -> Result<(), LogError> {
+        std::fs::create_dir_all(path).map_err(io_error("create the directory", path))?;
+        self.sync()
+    }
+
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }

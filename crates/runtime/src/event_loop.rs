@@ -8,6 +8,7 @@
 //! alone is answered without any delay. Nothing here polls: the pump runs when something was put in,
 //! or when the earliest timer of a role is due.
 
+use crate::admission::Admission;
 use crate::application::Submissions;
 use crate::clock::Clock;
 use crate::connection::Host;
@@ -46,6 +47,9 @@ pub(crate) struct About {
     pub(crate) node: NodeId,
     pub(crate) name: String,
     pub(crate) amnesiac: bool,
+    pub(crate) admission: Rc<Admission>,
+    /// How long a request may wait before the roles are started.
+    pub(crate) patience: std::time::Duration,
 }
 
 struct State<P: Protocol> {
@@ -69,8 +73,14 @@ impl<P: Protocol> EventLoop<P> {
 
     /// Starts the roles and runs them until `shutdown` completes.
     pub(crate) async fn run(&self, shutdown: impl Future<Output = ()>) -> Result<(), LogError> {
-        self.start();
         let mut shutdown = pin!(shutdown);
+        tokio::select! {
+            biased;
+            () = &mut shutdown => return Ok(()),
+            () = self.about.admission.admitted() => {}
+            () = self.refuse_requests() => {}
+        }
+        self.start();
         let mut sleep = pin!(tokio::time::sleep_until(tokio::time::Instant::now()));
         let mut alarm = None;
         loop {
@@ -98,6 +108,21 @@ impl<P: Protocol> EventLoop<P> {
                     tokio::task::yield_now().await;
                 }
             }
+        }
+    }
+
+    /// While this node waits nobody who asks waits for longer than a lane would let them. Never completes.
+    async fn refuse_requests(&self) {
+        loop {
+            self.submissions.wake.woken().await;
+            tokio::time::sleep(self.about.patience).await;
+            self.submissions.wake.begin();
+            let State { outside, requests, .. } = &mut *self.state.borrow_mut();
+            self.submissions.swap(requests);
+            for (lane, request) in requests.drain(..) {
+                refuse::<P>(outside, lane, request);
+            }
+            outside.application.on_burst_end();
         }
     }
 
@@ -154,7 +179,7 @@ impl<P: Protocol> EventLoop<P> {
     }
 }
 
-/// The lane lives elsewhere, and a request must not be left without an answer.
+/// The lane lives elsewhere or does not run yet, and a request must not be left without an answer.
 fn refuse<P: Protocol>(outside: &mut Outside, lane: ClientId, request: Request) {
     let reply = Reply { token: request.token, outcome: Err(Refusal::Unavailable) };
     World::<P>::reply(outside, lane, reply);
@@ -175,7 +200,7 @@ impl<P: Protocol> Host for EventLoop<P> {
 
     fn status(&self) -> NodeStatus {
         let State { node, outside, .. } = &*self.state.borrow();
-        let About { identity, node: id, name, amnesiac } = &self.about;
+        let About { identity, node: id, name, amnesiac, admission, .. } = &self.about;
         let roles = node.instances().map(|(address, instance)| {
             let mut figures = std::collections::BTreeMap::new();
             instance.status(&mut |name, value| {
@@ -197,6 +222,8 @@ impl<P: Protocol> Host for EventLoop<P> {
             pid: std::process::id(),
             uptime_us: self.clock.uptime().as_micros() as u64,
             amnesiac: *amnesiac,
+            directory: admission.own().map(|directory| directory.to_string()),
+            takes_part: admission.is_admitted(),
             process_cpu_us,
             loop_cpu_us,
             event_loop,

@@ -1,9 +1,11 @@
 //! The first words on a connection: who is there, what for, and whether that can be.
 //!
-//! The dialler says [`Hello`]; the other side answers that it accepts, or why not. The beginning of
-//! both is the same in every version of the program, so that even nodes of different versions can
-//! tell each other what is wrong.
+//! The dialler says [`Hello`]; the other side answers that it accepts, or why not; the dialler accepts in turn,
+//! or says why not. The beginning of all three is the same in every version of the program, so that even nodes
+//! of different versions can tell each other what is wrong.
 
+use crate::admission::Objection;
+use crate::identity::DirectoryId;
 use crate::settings::Identity;
 use bytes::Bytes;
 use ionian_kernel::layout::NodeId;
@@ -30,6 +32,8 @@ const FOR_STATUS: u8 = 1;
 
 const ACCEPTED: u8 = 0;
 const REFUSED: u8 = 1;
+/// Refused because of another data directory: nothing that passes by itself.
+const ESTRANGED: u8 = 2;
 
 /// What a dialler wants.
 #[derive(Debug, PartialEq, Eq)]
@@ -49,9 +53,20 @@ pub(crate) struct Introduction {
     pub(crate) sender: u16,
     pub(crate) sender_name: Text,
     pub(crate) target: u16,
+    /// The dialler's data directory, if it has one.
+    pub(crate) directory: Option<DirectoryId>,
 }
 
-wire_struct! { Introduction { cluster, protocol, deployment, sender, sender_name, target } }
+wire_struct! { Introduction { cluster, protocol, deployment, sender, sender_name, target, directory } }
+
+/// Who has taken the call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Acceptance {
+    pub(crate) name: Text,
+    pub(crate) directory: Option<DirectoryId>,
+}
+
+wire_struct! { Acceptance { name, directory } }
 
 /// A string on the wire.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,6 +111,16 @@ pub(crate) enum HandshakeError {
     Malformed(#[from] WireError),
     #[error("{0}")]
     Refused(String),
+    /// The other side knows this node by another data directory.
+    #[error("{reason}")]
+    Estranged {
+        /// Who the other side is.
+        by: Acceptance,
+        reason: String,
+    },
+    /// This side does not want the one that it has dialled.
+    #[error("{0}")]
+    Unwanted(String),
 }
 
 /// The node that takes the call, as far as the handshake is concerned.
@@ -148,7 +173,8 @@ pub(crate) async fn receive_hello(stream: &mut TcpStream) -> Result<Hello, Hands
         FOR_STATUS => Ok(Hello::Status),
         _ if version != WIRE_VERSION => {
             let reason = format!("this node speaks wire version {WIRE_VERSION}, you speak version {version}");
-            refuse(stream, &reason).await?;
+            send_part(stream, WIRE_VERSION, REFUSED, reason.as_bytes()).await?;
+            hang_up(stream).await?;
             Err(HandshakeError::Refused(reason))
         }
         FOR_PEER => Ok(Hello::Peer(decode_all(&body)?)),
@@ -165,15 +191,31 @@ pub(crate) async fn send_hello(stream: &mut TcpStream, hello: &Hello) -> Result<
     send_part(stream, WIRE_VERSION, purpose, &body).await
 }
 
-/// Tells the caller that the connection stands, and who this is.
-pub(crate) async fn accept(stream: &mut TcpStream, name: &str) -> Result<(), HandshakeError> {
-    send_part(stream, WIRE_VERSION, ACCEPTED, name.as_bytes()).await
+/// Tells the other side that this one agrees. The body says to what.
+pub(crate) async fn accept(stream: &mut TcpStream, body: &[u8]) -> Result<(), HandshakeError> {
+    send_part(stream, WIRE_VERSION, ACCEPTED, body).await
 }
 
-/// Tells the caller why there is no connection.
-pub(crate) async fn refuse(stream: &mut TcpStream, reason: &str) -> Result<(), HandshakeError> {
-    send_part(stream, WIRE_VERSION, REFUSED, reason.as_bytes()).await?;
-    // Until the caller has closed its side too: bytes it sent that we never read would otherwise turn
+/// Tells the other side why there is no connection. `own` is who says so: the other may know something against
+/// this side too, and then it does not count for much.
+pub(crate) async fn refuse(
+    stream: &mut TcpStream,
+    objection: &Objection,
+    own: &Acceptance,
+) -> Result<(), HandshakeError> {
+    match objection {
+        Objection::Other(reason) => send_part(stream, WIRE_VERSION, REFUSED, reason.as_bytes()).await,
+        Objection::Estranged(reason) => {
+            let mut body = encode_all(own);
+            body.extend_from_slice(reason.as_bytes());
+            send_part(stream, WIRE_VERSION, ESTRANGED, &body).await
+        }
+    }
+}
+
+/// Ends a conversation with whoever is refused.
+pub(crate) async fn hang_up(stream: &mut TcpStream) -> Result<(), HandshakeError> {
+    // Until the other has closed its side too: bytes it sent that we never read would otherwise turn
     // our closing into a reset, which can overtake the reason.
     stream.shutdown().await?;
     let mut rest = [0; 512];
@@ -181,13 +223,18 @@ pub(crate) async fn refuse(stream: &mut TcpStream, reason: &str) -> Result<(), H
     Ok(())
 }
 
-/// Reads the answer to a hello: the name of the node that accepted.
-pub(crate) async fn receive_answer(stream: &mut TcpStream) -> Result<String, HandshakeError> {
+/// Reads whether the other side agrees, and the body of it.
+pub(crate) async fn receive_answer(stream: &mut TcpStream) -> Result<Bytes, HandshakeError> {
     let (_, verdict, body) = receive_part(stream).await?;
-    let text = printable(&body);
     match verdict {
-        ACCEPTED => Ok(text),
-        REFUSED => Err(HandshakeError::Refused(text)),
+        ACCEPTED => Ok(body),
+        REFUSED => Err(HandshakeError::Refused(printable(&body))),
+        ESTRANGED => {
+            let mut reader = Reader::new(&body);
+            let by = Acceptance::decode(&mut reader)?;
+            let reason = printable(reader.take(reader.remaining())?);
+            Err(HandshakeError::Estranged { by, reason })
+        }
         tag => Err(WireError::UnknownTag { what: "answer to a greeting", tag }.into()),
     }
 }
@@ -236,6 +283,7 @@ mod tests {
             sender,
             sender_name: "x".into(),
             target: 1,
+            directory: None,
         };
         let gatekeeper = Gatekeeper { identity: &identity, node: NodeId(1), name: "n1", nodes: 3 };
         assert_eq!(gatekeeper.check(&caller(2)), Ok(()));

@@ -11,6 +11,7 @@
 //! | `node` | assembles a node, starts it, runs it, stops it |
 //! | `connection` | dials, accepts, and reads connections |
 //! | `handshake` | who may talk to whom, and the words for why not |
+//! | `admission`, `identity` | a node whose data was deleted or exchanged is noticed |
 //! | `frame` | cuts the byte stream into messages |
 //! | `event_loop` | the pump: from messages taken in to messages written |
 //! | `world` | what roles ask of the outside: sends, records, replies |
@@ -29,6 +30,7 @@
 
 extern crate alloc;
 
+mod admission;
 pub mod application;
 mod clock;
 pub mod cluster;
@@ -38,6 +40,7 @@ mod disk_log;
 mod event_loop;
 pub mod frame;
 mod handshake;
+mod identity;
 mod log;
 mod memory_log;
 pub mod node;

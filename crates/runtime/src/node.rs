@@ -1,9 +1,12 @@
 //! Assembles a node from its settings, runs it, and stops it.
 
+use crate::admission::Admission;
 use crate::application::{Application, LaneHandle, Submissions};
 use crate::connection::Transport;
+use crate::directory::DataDirectory;
 use crate::disk_log::{self, DiskLog, DiskPast};
 use crate::event_loop::{About, EventLoop};
+use crate::identity::Register;
 use crate::log::{Log, LogError};
 use crate::memory_log::{MemoryLog, Recovered};
 use crate::peer::Peers;
@@ -23,6 +26,7 @@ use ionian_kernel::wire::{Reader, WireError};
 use std::future::Future;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,6 +51,14 @@ pub enum NodeError {
     /// Something is wrong with the data directory, at the start or later.
     #[error(transparent)]
     Log(#[from] LogError),
+    /// Other nodes know this one by another data directory.
+    #[error("node {} refuses this node: {reason}", by.0)]
+    Estranged {
+        /// Who said so last.
+        by: NodeId,
+        /// What it said.
+        reason: String,
+    },
     /// A record is not one of the role instance that wrote it.
     #[error(
         "a record of {role} {index} in the data directory cannot be read: {source}. Has the deployment been changed \
@@ -103,11 +115,16 @@ pub async fn run_node<P: Protocol>(
         node: settings.name.clone(),
     };
     let log_wake = Arc::new(Notify::new());
-    let (log, past) = open_log::<P>(&settings, &stamp, &log_wake)?;
+    let directory = settings.data.as_deref().map(DataDirectory::open).transpose()?.map(Rc::new);
+    let register = directory.clone().map(|directory| Register::open(directory, &stamp)).transpose()?;
+    let proof = register.as_ref().filter(|register| register.took_part()).map(Register::path);
+    let (log, past) = open_log::<P>(&settings, directory, &stamp, proof, &log_wake)?;
     let amnesiac = past.is_lost();
     let seed = entropy();
     let node = build::<P>(&settings, &config, &machine, past, seed)?;
     let listener = listen(settings.listener, settings.address)?;
+    let admission = Rc::new(Admission::new(register, settings.peers.len() - 1)?);
+    admission.say_what_it_waits_for();
 
     let lanes = settings.layout.near::<ClientId>(0, settings.node).iter().collect();
     let submissions = Submissions::new(lanes);
@@ -116,15 +133,28 @@ pub async fn run_node<P: Protocol>(
     let peers = Rc::new(Peers::new(settings.node, &settings.peers, tasks.clone()));
     let application = application(LaneHandle::new(submissions.clone()));
     let outside = Outside::new(&settings.layout, peers.clone(), log, application);
+    let patience = settings.layout.options.lane.patience;
     let NodeSettings { identity, node: id, name, .. } = settings;
-    let about = About { identity: identity.clone(), node: id, name: name.clone(), amnesiac };
+    let about = About {
+        identity: identity.clone(),
+        node: id,
+        name: name.clone(),
+        amnesiac,
+        admission: admission.clone(),
+        patience,
+    };
     let event_loop = Rc::new(EventLoop::new(node, outside, submissions, log_wake, about));
     let host = event_loop.clone();
+    let (known, own_tasks) = (admission.clone(), tasks.clone());
     let transport =
-        Rc::new(Transport { identity, node: id, name, peers: peers.clone(), host, tasks: tasks.clone(), seed });
-    let listening = transport.start(listener);
+        Transport { identity, node: id, name, peers: peers.clone(), host, admission: known, tasks: own_tasks, seed };
+    let listening = Rc::new(transport).start(listener);
 
-    let result = run_as_task(event_loop.clone(), shutdown).await;
+    let result = tokio::select! {
+        biased;
+        error = admission.end() => Err(error),
+        result = run_as_task(event_loop.clone(), shutdown) => result.map_err(NodeError::from),
+    };
     event_loop.close();
     listening.abort();
     if result.is_ok() {
@@ -135,7 +165,7 @@ pub async fn run_node<P: Protocol>(
     }
     tasks.finish().await;
     drop(guard);
-    Ok(result?)
+    result
 }
 
 /// Runs the loop as a task of its own: the system's event queue then puts it behind the readers that
@@ -220,15 +250,21 @@ impl Past {
     }
 }
 
-fn open_log<P: Protocol>(settings: &NodeSettings, stamp: &Stamp, wake: &Arc<Notify>) -> Result<(Log, Past), LogError> {
-    let NodeSettings { durability, data, disk, .. } = settings;
-    match (durability, data) {
-        (Durability::Disk, Some(data)) => {
-            let (log, past) = DiskLog::open(data, stamp, P::KINDS, *disk, wake)?;
+/// `identity` is the file that says that the node has taken part, if it has.
+fn open_log<P: Protocol>(
+    settings: &NodeSettings,
+    directory: Option<Rc<DataDirectory>>,
+    stamp: &Stamp,
+    identity: Option<PathBuf>,
+    wake: &Arc<Notify>,
+) -> Result<(Log, Past), LogError> {
+    match (settings.durability, directory) {
+        (Durability::Disk, Some(directory)) => {
+            let (log, past) = DiskLog::open(directory, stamp, identity, P::KINDS, settings.disk, wake)?;
             Ok((Log::Disk(Box::new(log)), Past::Disk(Box::new(past))))
         }
-        _ => {
-            let (log, recovered) = MemoryLog::open(data.as_deref(), stamp)?;
+        (_, directory) => {
+            let (log, recovered) = MemoryLog::open(directory, stamp, identity)?;
             Ok((Log::Memory(log), Past::Memory(recovered)))
         }
     }

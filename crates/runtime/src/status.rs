@@ -33,6 +33,10 @@ pub struct NodeStatus {
     pub uptime_us: u64,
     /// Whether an earlier process of this node took part in the cluster and what it knew is lost.
     pub amnesiac: bool,
+    /// By which number the others know its data directory, in hexadecimal; none if it has no directory.
+    pub directory: Option<String>,
+    /// Whether its roles run. One whose data directory is new waits until a majority of the others has met it.
+    pub takes_part: bool,
     /// Processor time of the whole process.
     pub process_cpu_us: u64,
     /// Processor time of the event loop's thread.
@@ -197,7 +201,7 @@ async fn query_document(address: SocketAddr) -> Result<Vec<u8>, HandshakeError> 
 pub(crate) async fn send_status(stream: &mut TcpStream, status: &NodeStatus) -> Result<(), HandshakeError> {
     let document = serde_json::to_vec(status).expect("a status is made of numbers, strings and lists");
     let answer = async {
-        handshake::accept(stream, &status.name).await?;
+        handshake::accept(stream, status.name.as_bytes()).await?;
         stream.write_all(&document).await?;
         Ok(stream.shutdown().await?)
     };

@@ -166,6 +166,12 @@ fn troubles(deployment: &Deployment, cluster: &ClusterStatus) -> Vec<String> {
             found.push(format!("node {} is down: {error}", node.name));
         }
         let Some(status) = &node.status else { continue };
+        if !status.takes_part {
+            found.push(format!(
+                "node {} has a new data directory, and does not take part before a majority of the other nodes has met it",
+                node.name
+            ));
+        }
         if status.deployment != cluster.deployment {
             found.push(format!(
                 "node {} was started from another deployment file: its digest is {}, that of this file {}",

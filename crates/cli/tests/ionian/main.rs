@@ -2,6 +2,7 @@
 
 mod cluster;
 mod commands;
+mod disks;
 mod failures;
 mod resp;
 mod up;

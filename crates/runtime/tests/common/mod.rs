@@ -17,7 +17,8 @@ use ionian_kernel::protocol::{Birth, Protocol, Transition};
 use ionian_kernel::time::Timestamp;
 use ionian_runtime::node::NodeError;
 use ionian_runtime::{
-    Application, Identity, LaneHandle, NodeSettings, NodeStatus, StatusError, query_status, run_node_blocking,
+    Application, Durability, Identity, LaneHandle, NodeSettings, NodeStatus, StatusError, query_status,
+    run_node_blocking,
 };
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -279,7 +280,7 @@ pub fn settings(node: u16, listener: TcpListener, peers: &[SocketAddr], layout: 
         listener: Some(listener),
         peers: peers.to_vec(),
         layout: layout.clone(),
-        durability: Default::default(),
+        durability: Durability::Memory,
         disk: Default::default(),
         data: None,
     }
