@@ -10,11 +10,8 @@ use ionian_kernel::id::*;
 use ionian_kernel::random::Random;
 use ionian_kernel::time::{Duration, Instant};
 
-/// Bytes of a snapshot in one message.
-pub(super) const CHUNK_BYTES: usize = 512 << 10;
-
-/// A snapshot that nobody has asked a piece of for this long is dropped.
-pub(super) const SNAPSHOT_KEPT: Duration = Duration::from_secs(10);
+/// A piece of a snapshot is larger than other messages: it is waited for so many times longer.
+const PIECE_PATIENCE: u32 = 8;
 
 /// Whom to ask next for the slots that are missing.
 pub(super) enum Ask {
@@ -44,8 +41,9 @@ pub(super) struct CatchUp {
 struct Install {
     from: ReplicaId,
     executed: Slot,
-    total: u64,
     received: Vec<u8>,
+    /// The limit of bytes a second does not let it ask for the next piece before this.
+    due: Instant,
 }
 
 impl CatchUp {
@@ -81,8 +79,13 @@ impl CatchUp {
         if self.ask_at.is_none_or(|at| at > now) {
             return None;
         }
+        if let Some(install) = self.install.as_ref().filter(|install| install.due > now) {
+            self.ask_at = Some(install.due);
+            return None;
+        }
         self.asked += 1;
-        let after = self.config.options().resend_after * (1 << self.attempts.min(3));
+        let patience = if self.install.is_some() { PIECE_PATIENCE } else { 1 << self.attempts.min(3) };
+        let after = self.config.options().resend_after * patience;
         self.ask_at = (!self.config.has(Canary::L1HoleTimerOnce)).then(|| now + self.random.duration(after, 2 * after));
         self.attempts += 1;
         // A peer that goes silent in the middle of its snapshot is left after a few times of asking.
@@ -101,26 +104,36 @@ impl CatchUp {
 
     /// Takes a piece of a snapshot in: the next piece to ask for, or the whole.
     pub(super) fn on_chunk(&mut self, now: Instant, chunk: Chunk) -> Progress {
-        let Chunk { from, executed, offset, total, bytes } = chunk;
+        let Chunk { from, executed, offset, last, bytes } = chunk;
         let continues = |install: &Install| (install.from, install.executed) == (from, executed);
         if offset == 0 && !self.install.as_ref().is_some_and(continues) {
-            // The size is a peer's word: memory grows only as pieces come.
-            self.install = Some(Install { from, executed, total, received: Vec::new() });
+            self.install = Some(Install { from, executed, received: Vec::new(), due: now });
         }
         let Some(install) = self.install.as_mut().filter(|install| continues(install)) else { return Progress::None };
-        if offset != install.received.len() as u64 || total != install.total {
+        if offset != install.received.len() as u64 {
             return Progress::None;
         }
         install.received.extend_from_slice(&bytes);
-        self.attempts = 1;
-        self.ask_at = Some(now + self.config.options().resend_after * 8);
-        let received = install.received.len() as u64;
-        if received < total {
-            return Progress::Next(from, executed, received);
+        if last {
+            let install = self.install.take().expect("just filled");
+            return Progress::Whole(executed, Bytes::from(install.received));
         }
-        let install = self.install.take().expect("just filled");
-        Progress::Whole(executed, Bytes::from(install.received))
+        // Time that a slow link has cost is not made up for: the limit holds from now on.
+        install.due = now.max(install.due + time_for(bytes.len(), self.config.options().snapshot_bytes_per_second));
+        if install.due > now {
+            self.attempts = 0;
+            self.ask_at = Some(install.due);
+            return Progress::None;
+        }
+        self.attempts = 1;
+        self.ask_at = Some(now + self.config.options().resend_after * PIECE_PATIENCE);
+        Progress::Next(from, executed, install.received.len() as u64)
     }
+}
+
+/// How long `bytes` take at a rate of so many bytes a second.
+fn time_for(bytes: usize, rate: usize) -> Duration {
+    Duration::from_micros((bytes as u64).saturating_mul(1_000_000) / rate.max(1) as u64)
 }
 
 /// A piece of a peer's snapshot.
@@ -128,32 +141,16 @@ pub(super) struct Chunk {
     pub(super) from: ReplicaId,
     pub(super) executed: Slot,
     pub(super) offset: u64,
-    pub(super) total: u64,
+    pub(super) last: bool,
     pub(super) bytes: Bytes,
 }
 
 /// What a piece led to.
 pub(super) enum Progress {
-    /// It was a duplicate, or of a snapshot that is not wanted.
+    /// It was a duplicate, or of a snapshot that is not wanted, or the next is not to be asked for yet.
     None,
     /// Ask this peer for the piece of this snapshot at this offset.
     Next(ReplicaId, Slot, u64),
     /// The snapshot of the state before this slot is here.
     Whole(Slot, Bytes),
-}
-
-/// The snapshot that a replica is handing out.
-pub(super) struct Offer {
-    pub(super) executed: Slot,
-    pub(super) bytes: Bytes,
-    pub(super) used_at: Instant,
-}
-
-impl Offer {
-    /// The piece at `offset`.
-    pub(super) fn chunk(&self, offset: u64) -> Bytes {
-        let start = (offset as usize).min(self.bytes.len());
-        let end = (start + CHUNK_BYTES).min(self.bytes.len());
-        self.bytes.slice(start..end)
-    }
 }
