@@ -5,6 +5,7 @@
 //! each other at once and need no rule for which of the two connections stays. The higher number
 //! dials because nodes are mostly started in order: the lower one listens already.
 
+use crate::backup::Backups;
 use crate::frame::{FrameError, FrameReader};
 use crate::handshake::{self, Gatekeeper, HANDSHAKE_LIMIT, HandshakeError, Hello, Introduction};
 use crate::peer::{Link, Peers};
@@ -14,6 +15,7 @@ use crate::tasks::Tasks;
 use bytes::Bytes;
 use ionian_kernel::layout::NodeId;
 use ionian_kernel::random::Random;
+use ionian_kernel::role::Picture;
 use ionian_kernel::wire::WireError;
 use socket2::{SockRef, TcpKeepalive};
 use std::cell::RefCell;
@@ -58,6 +60,9 @@ pub(crate) trait Host {
     fn ingested(&self);
 
     fn status(&self) -> NodeStatus;
+
+    /// A picture of the state with everything below the stamp `at`.
+    fn freeze(&self, at: u64) -> Picture;
 }
 
 /// What every connection of a node knows.
@@ -69,6 +74,14 @@ pub(crate) struct Transport {
     pub(crate) host: Rc<dyn Host>,
     pub(crate) tasks: Rc<Tasks>,
     pub(crate) seed: u64,
+    pub(crate) backups: Backups,
+}
+
+/// A caller whose business takes longer than a handshake.
+enum Caller {
+    Peer(Introduction),
+    /// Wants a snapshot with everything below this stamp.
+    Backup(u64),
 }
 
 impl Transport {
@@ -152,9 +165,15 @@ impl Transport {
     async fn greet(self: Rc<Self>, mut stream: TcpStream, stranger: Stranger) {
         let from = stream.peer_addr().map_or_else(|_| "an unknown address".to_owned(), |address| address.to_string());
         match within_limit(self.welcome(&mut stream)).await {
-            Ok(Some(caller)) => {
+            Ok(Some(Caller::Peer(caller))) => {
                 drop(stranger);
                 self.serve(NodeId(caller.sender), caller.sender_name.0, stream).await;
+            }
+            Ok(Some(Caller::Backup(at))) => {
+                drop(stranger);
+                if let Err(error) = self.backups.serve(&mut stream, &*self.host, &self.name, at).await {
+                    tracing::warn!("a snapshot for {from} was not finished: {error}");
+                }
             }
             Ok(None) => {}
             Err(HandshakeError::Refused(reason)) => tracing::warn!("refused a connection from {from}: {reason}"),
@@ -163,14 +182,15 @@ impl Transport {
         }
     }
 
-    /// Finds out who calls and answers; a caller is returned if it is a peer that was accepted.
-    async fn welcome(&self, stream: &mut TcpStream) -> Result<Option<Introduction>, HandshakeError> {
+    /// Finds out who calls and answers; a caller is returned if there is more to do: a peer was accepted.
+    async fn welcome(&self, stream: &mut TcpStream) -> Result<Option<Caller>, HandshakeError> {
         prepare(stream)?;
         match handshake::receive_hello(stream).await? {
             Hello::Status => {
                 send_status(stream, &self.host.status()).await?;
                 Ok(None)
             }
+            Hello::Snapshot(at) => Ok(Some(Caller::Backup(at))),
             Hello::Peer(caller) => {
                 let (identity, node, name) = (&self.identity, self.node, self.name.as_str());
                 let gatekeeper = Gatekeeper { identity, node, name, nodes: self.peers.count() };
@@ -179,7 +199,7 @@ impl Transport {
                     return Err(HandshakeError::Refused(format!("node {} was told: {reason}", caller.sender)));
                 }
                 handshake::accept(stream, &self.name).await?;
-                Ok(Some(caller))
+                Ok(Some(Caller::Peer(caller)))
             }
         }
     }

@@ -27,6 +27,7 @@ const MAX_BODY: usize = 8 << 10;
 
 const FOR_PEER: u8 = 0;
 const FOR_STATUS: u8 = 1;
+const FOR_SNAPSHOT: u8 = 2;
 
 const ACCEPTED: u8 = 0;
 const REFUSED: u8 = 1;
@@ -38,6 +39,8 @@ pub(crate) enum Hello {
     Peer(Introduction),
     /// A status report.
     Status,
+    /// A snapshot of the state, with everything below this stamp.
+    Snapshot(u64),
 }
 
 /// Who the dialler is and whom it believes to have reached.
@@ -152,6 +155,7 @@ pub(crate) async fn receive_hello(stream: &mut TcpStream) -> Result<Hello, Hands
             Err(HandshakeError::Refused(reason))
         }
         FOR_PEER => Ok(Hello::Peer(decode_all(&body)?)),
+        FOR_SNAPSHOT => Ok(Hello::Snapshot(decode_all(&body)?)),
         tag => Err(WireError::UnknownTag { what: "purpose of a connection", tag }.into()),
     }
 }
@@ -161,6 +165,7 @@ pub(crate) async fn send_hello(stream: &mut TcpStream, hello: &Hello) -> Result<
     let (purpose, body) = match hello {
         Hello::Peer(introduction) => (FOR_PEER, encode_all(introduction)),
         Hello::Status => (FOR_STATUS, Vec::new()),
+        Hello::Snapshot(at) => (FOR_SNAPSHOT, encode_all(at)),
     };
     send_part(stream, WIRE_VERSION, purpose, &body).await
 }

@@ -1,6 +1,7 @@
 //! Assembles a node from its settings, runs it, and stops it.
 
 use crate::application::{Application, LaneHandle, Submissions};
+use crate::backup::Backups;
 use crate::connection::Transport;
 use crate::disk_log::{self, DiskLog, DiskPast};
 use crate::event_loop::{About, EventLoop};
@@ -116,12 +117,21 @@ pub async fn run_node<P: Protocol>(
     let peers = Rc::new(Peers::new(settings.node, &settings.peers, tasks.clone()));
     let application = application(LaneHandle::new(submissions.clone()));
     let outside = Outside::new(&settings.layout, peers.clone(), log, application);
+    let backups = Backups::new(settings.layout.options.snapshot_bytes_per_second);
     let NodeSettings { identity, node: id, name, .. } = settings;
     let about = About { identity: identity.clone(), node: id, name: name.clone(), amnesiac };
     let event_loop = Rc::new(EventLoop::new(node, outside, submissions, log_wake, about));
     let host = event_loop.clone();
-    let transport =
-        Rc::new(Transport { identity, node: id, name, peers: peers.clone(), host, tasks: tasks.clone(), seed });
+    let transport = Rc::new(Transport {
+        identity,
+        node: id,
+        name,
+        peers: peers.clone(),
+        host,
+        tasks: tasks.clone(),
+        seed,
+        backups,
+    });
     let listening = transport.start(listener);
 
     let result = run_as_task(event_loop.clone(), shutdown).await;

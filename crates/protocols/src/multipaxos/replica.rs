@@ -24,7 +24,7 @@ use ionian_kernel::machine::RestoreError;
 use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
-use ionian_kernel::role::{Out, Role};
+use ionian_kernel::role::{Out, Picture, Role};
 use ionian_kernel::suspicion::Presence;
 use ionian_kernel::time::{Duration, Instant, Timestamp, earliest};
 use ionian_kernel::window::SlotWindow;
@@ -516,6 +516,16 @@ impl Role for Replica {
 
     fn on_snapshot(&mut self, stamp: u64, _: &mut Out<'_, Self>) {
         self.snapshots.stored(Slot(stamp));
+    }
+
+    fn freeze(&mut self, now: Instant, at: u64) -> Picture {
+        if self.executed.0 >= at {
+            return Picture::Taken(self.executed.0, self.executor.freeze());
+        }
+        // As with a read that waits: what is missing counts as a hole.
+        self.wanted = self.wanted.max(Slot(at).min(self.executed.plus(MAX_AHEAD as u64)));
+        self.catch_up.watch(now, self.executed, self.wanted);
+        Picture::NotYet(self.executed.0)
     }
 
     fn on_start(&mut self, now: Instant, out: &mut Out<'_, Self>) {

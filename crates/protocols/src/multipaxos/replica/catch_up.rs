@@ -154,3 +154,69 @@ pub(super) enum Progress {
     /// The snapshot of the state before this slot is here.
     Whole(Slot, Bytes),
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+    use ionian_kernel::layout::{Layout, NodeId, Options};
+
+    fn catch_up(rate: usize) -> CatchUp {
+        let node = |count: u16| (0..count).map(NodeId).collect::<Vec<_>>();
+        let instances = vec![node(1), vec![], vec![], node(2), node(2), node(3), node(3), vec![]];
+        let options = Options { snapshot_bytes_per_second: rate, ..Options::default() };
+        let config = Config::new(Layout { f: 1, instances, options, ..Layout::default() }).unwrap();
+        let mut catch_up = CatchUp::new(Arc::new(config), ReplicaId(0), Random::new(1));
+        catch_up.watch(Instant(0), Slot(0), Slot(100));
+        catch_up
+    }
+
+    fn piece(from: u8, offset: u64, length: usize, last: bool) -> Chunk {
+        Chunk { from: ReplicaId(from), executed: Slot(50), offset, last, bytes: vec![from; length].into() }
+    }
+
+    const MS: u64 = 1000;
+
+    #[test]
+    fn no_more_is_asked_for_than_the_limit_allows() {
+        // A piece of 1000 bytes is worth 10 ms.
+        let mut catch_up = catch_up(100_000);
+        let mut now = Instant(0);
+        for number in 0..20 {
+            assert!(matches!(catch_up.on_chunk(now, piece(1, number * 1000, 1000, false)), Progress::None));
+            assert_eq!(catch_up.next_timer(), Some(Instant((number + 1) * 10 * MS)), "whatever the link has cost");
+            // A new hole elsewhere is no reason to hurry.
+            catch_up.watch(now, Slot(number), Slot(200));
+            now = Instant((number + 1) * 10 * MS);
+            assert!(catch_up.ask(now - Duration::from_micros(1)).is_none());
+            let asked = match catch_up.next_timer() {
+                Some(at) => catch_up.ask(at.max(now)),
+                None => None,
+            };
+            assert!(
+                matches!(asked, Some(Ask::Snapshot(ReplicaId(1), Slot(50), offset)) if offset == (number + 1) * 1000)
+            );
+            now = now + Duration::from_millis(1);
+        }
+        // A link slower than the limit makes up for nothing.
+        now = Instant(10_000 * MS);
+        assert!(matches!(catch_up.on_chunk(now, piece(1, 20_000, 1000, false)), Progress::Next(_, _, 21_000)));
+        assert!(matches!(catch_up.on_chunk(now, piece(1, 21_000, 1000, false)), Progress::None));
+        assert_eq!(catch_up.next_timer(), Some(now + Duration::from_millis(10)));
+    }
+
+    #[test]
+    fn only_the_pieces_of_one_snapshot_in_turn_make_a_whole() {
+        let mut catch_up = catch_up(1 << 40);
+        let now = Instant(5);
+        assert!(matches!(catch_up.on_chunk(now, piece(1, 10, 10, true)), Progress::None), "no beginning");
+        assert!(matches!(catch_up.on_chunk(now, piece(1, 0, 10, false)), Progress::Next(ReplicaId(1), Slot(50), 10)));
+        assert!(matches!(catch_up.on_chunk(now, piece(2, 10, 10, true)), Progress::None), "of another peer");
+        assert!(matches!(catch_up.on_chunk(now, piece(1, 0, 10, false)), Progress::None), "a duplicate");
+        assert!(matches!(catch_up.on_chunk(now, piece(1, 20, 10, true)), Progress::None), "out of turn");
+        match catch_up.on_chunk(now, piece(1, 10, 3, true)) {
+            Progress::Whole(executed, bytes) => assert_eq!((executed, &bytes[..]), (Slot(50), &[1; 13][..])),
+            _ => panic!("it is whole"),
+        }
+    }
+}
