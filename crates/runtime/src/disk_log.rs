@@ -23,7 +23,7 @@ use tokio::sync::Notify;
 
 /// The directory of the log, and with it the mark of a node with durability "disk".
 pub(crate) const LOG: &str = "wal";
-const SNAPSHOTS: &str = "snapshots";
+pub(crate) const SNAPSHOTS: &str = "snapshots";
 
 /// What a record costs in the log besides its bytes, about.
 const RECORD_OVERHEAD: u64 = 24;
@@ -196,9 +196,17 @@ pub(crate) fn author(entry: &Entry) -> Address {
 }
 
 /// Readable, because it is shown when it is not the right one.
-fn encode(stamp: &Stamp) -> Vec<u8> {
+pub(crate) fn encode(stamp: &Stamp) -> Vec<u8> {
     let Stamp { cluster, protocol, node } = stamp;
     format!("node {node} of cluster {cluster} under protocol {protocol}, version {WIRE_VERSION} of records").into()
+}
+
+/// What [`encode`] was given; `None` if the bytes are not of this version. Names have no spaces.
+pub(crate) fn decode(bytes: &[u8]) -> Option<Stamp> {
+    let words: Vec<&str> = std::str::from_utf8(bytes).ok()?.split([' ', ',']).collect();
+    let ["node", node, "of", "cluster", cluster, "under", "protocol", protocol, ..] = words[..] else { return None };
+    let stamp = Stamp { cluster: cluster.into(), protocol: protocol.into(), node: node.into() };
+    (encode(&stamp) == bytes).then_some(stamp)
 }
 
 /// Makes a directory below the node's, for good.
