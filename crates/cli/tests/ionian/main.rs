@@ -4,4 +4,5 @@ mod cluster;
 mod commands;
 mod failures;
 mod resp;
+mod snapshot;
 mod up;
