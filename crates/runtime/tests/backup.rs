@@ -88,6 +88,25 @@ fn every_node_gives_a_snapshot_with_everything_below_what_is_asked_for() {
 }
 
 #[test]
+fn a_node_that_is_not_so_far_yet_answers_when_it_is() {
+    let cluster = Cluster::<MultiPaxos>::start(three(), || Box::new(Tape::default())).unwrap();
+    cluster.client().write_blocking("a").unwrap();
+    let (address, at) = (cluster.address(NodeId(1)), watermark(&cluster) + 5);
+    std::thread::scope(|scope| {
+        let asked = scope.spawn(move || {
+            wait(async {
+                let snapshot = query_snapshot(address, at).await.unwrap();
+                (snapshot.stamp(), receive(snapshot).await.unwrap())
+            })
+        });
+        // One slot each, at least.
+        (0..20).for_each(|_| drop(cluster.client().write_blocking("b").unwrap()));
+        let (stamp, snapshot) = asked.join().unwrap();
+        assert!(stamp >= at && taped(&snapshot).starts_with(b"ab"), "{stamp} instead of {at}");
+    });
+}
+
+#[test]
 fn one_at_a_time() {
     let mut layout = three();
     layout.options.snapshot_bytes_per_second = 1;

@@ -164,7 +164,9 @@ mod tests {
     fn catch_up(rate: usize) -> CatchUp {
         let node = |count: u16| (0..count).map(NodeId).collect::<Vec<_>>();
         let instances = vec![node(1), vec![], vec![], node(2), node(2), node(3), node(3), vec![]];
-        let options = Options { snapshot_bytes_per_second: rate, ..Options::default() };
+        // Impatient, so that it is the limit that holds it back.
+        let resend_after = Duration::from_millis(1);
+        let options = Options { snapshot_bytes_per_second: rate, resend_after, ..Options::default() };
         let config = Config::new(Layout { f: 1, instances, options, ..Layout::default() }).unwrap();
         let mut catch_up = CatchUp::new(Arc::new(config), ReplicaId(0), Random::new(1));
         catch_up.watch(Instant(0), Slot(0), Slot(100));
