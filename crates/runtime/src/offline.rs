@@ -47,7 +47,8 @@ impl StoppedNode {
         if !fs::exists(&log).map_err(io_error("look for", &log))? {
             return Err(none("there is no log in it. It should be one node's, such as DIR/nodes/NAME".into()));
         }
-        let (bytes, _) = read_log(&log)?.ok_or_else(|| none("its log is empty".into()))?;
+        let records = read_log(&log)?.ok_or_else(|| none("its log is empty".into()))?;
+        let bytes = records.stamp().to_vec();
         let unknown =
             || none(format!("its log is stamped '{}', which this program does not know", bytes.escape_ascii()));
         let stamp = disk_log::decode(&bytes).ok_or_else(unknown)?;
@@ -105,7 +106,7 @@ impl StoppedNode {
     pub fn records(&self) -> Result<Records, LogError> {
         let log = read_log(&self.path.join(LOG))?;
         let gone = || LogError::NoNode { path: self.path.clone(), text: "its log is empty".into() };
-        Ok(Records(log.ok_or_else(gone)?.1))
+        Ok(Records(log.ok_or_else(gone)?))
     }
 }
 

@@ -72,12 +72,12 @@ impl StorageFile for ReadOnlyFile {
     }
 }
 
-/// The stamp and the records of the log in the directory `path`, whoever's it is, without changing
+/// The records of the log in the directory `path`, whoever's it is, without changing
 /// anything; `None` if there is no log. Nobody may write to it meanwhile.
 ///
 /// # Errors
 /// When the log is damaged or cannot be read.
-pub fn read_log(path: &Path) -> Result<Option<(Vec<u8>, Recovery<ReadOnly>)>, WalError> {
+pub fn read_log(path: &Path) -> Result<Option<Recovery<ReadOnly>>, WalError> {
     let mut directory = Directory { storage: ReadOnly, path: path.to_owned(), stamp: [].into() };
     let names = directory.list()?;
     let Some(first) = names.iter().filter(|name| parse_name(name).is_some()).min() else { return Ok(None) };
@@ -87,6 +87,5 @@ pub fn read_log(path: &Path) -> Result<Option<(Vec<u8>, Recovery<ReadOnly>)>, Wa
     let read = read_full(&file, &segment, 0, &mut block)?;
     // What it says is checked when the segment is read.
     directory.stamp = stamp_of(&block[..read]).unwrap_or_default().into();
-    let opened = recovery::open(&directory)?;
-    Ok(opened.map(|opened| (directory.stamp.to_vec(), opened.recovery)))
+    Ok(recovery::open(&directory)?.map(|opened| opened.recovery))
 }

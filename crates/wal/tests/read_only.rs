@@ -20,8 +20,8 @@ fn files(path: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 fn records(path: &Path) -> Vec<Vec<u8>> {
-    let (stamp, records) = read_log(path).unwrap().unwrap();
-    assert_eq!(stamp, STAMP);
+    let records = read_log(path).unwrap().unwrap();
+    assert_eq!(records.stamp(), STAMP);
     records.map(|entry| entry.unwrap().record).collect()
 }
 
