@@ -8,7 +8,7 @@ mod offer;
 mod snapshots;
 
 use self::catch_up::{Ask, CatchUp, Chunk, Progress};
-use self::offer::{Offer, Piece};
+use self::offer::Offer;
 use self::snapshots::Snapshots;
 use super::config::Config;
 use super::message::ChosenSlots;
@@ -401,34 +401,6 @@ impl Replica {
             out.send(Envelope::ToReplicas(Set::one(peer), message));
         }
         self.catch_up.watch(now, self.executed, self.wanted);
-    }
-
-    /// Begins to hand a peer a snapshot: the one at hand if it is of use, or else a new one.
-    fn offer_snapshot(&mut self, now: Instant, to: ReplicaId, start: Slot, out: &mut Out<'_, Self>) {
-        // After an older one the peer would still miss slots that are forgotten here.
-        let oldest = self.log.base().max(start.next());
-        if self.offer.as_ref().is_none_or(|offer| offer.executed < oldest) {
-            self.offer = Some(Offer::new(&self.config, now, self.executed, self.executor.freeze()));
-        }
-        self.send_chunk(now, to, 0, out);
-    }
-
-    fn on_fetch_snapshot(&mut self, now: Instant, to: ReplicaId, executed: Slot, offset: u64, out: &mut Out<'_, Self>) {
-        match self.offer.as_ref().is_some_and(|offer| offer.executed == executed) {
-            true => self.send_chunk(now, to, offset, out),
-            // That one is gone: the peer begins again with another.
-            false => self.offer_snapshot(now, to, Slot::ZERO, out),
-        }
-    }
-
-    fn send_chunk(&mut self, now: Instant, to: ReplicaId, offset: u64, out: &mut Out<'_, Self>) {
-        let offer = self.offer.as_mut().expect("there is a snapshot at hand");
-        let Some(Piece { bytes, last }) = offer.piece(now, offset) else {
-            self.stale += 1;
-            return;
-        };
-        let message = In::SnapshotChunk { from: self.id, executed: offer.executed, offset, last, bytes };
-        out.send(Envelope::ToReplicas(Set::one(to), message));
     }
 
     fn on_chunk(&mut self, now: Instant, chunk: Chunk, out: &mut Out<'_, Self>) {

@@ -3,12 +3,15 @@
 //! It is a frozen picture, and pieces are written as they are asked for. What is written stays at hand,
 //! so that a peer can ask again from any offset: at most one whole snapshot is held, as long as it is used.
 
+use super::super::Envelope;
 use super::super::config::Config;
+use super::{In, Replica};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use bytes::Bytes;
-use ionian_kernel::id::Slot;
+use ionian_kernel::id::{ReplicaId, Set, Slot};
 use ionian_kernel::machine::Frozen;
+use ionian_kernel::role::Out;
 use ionian_kernel::time::{Duration, Instant};
 
 /// Bytes of a snapshot in one message, at most: about a millisecond of work for whoever writes it.
@@ -36,21 +39,58 @@ pub(super) struct Offer {
 }
 
 /// A piece of a snapshot.
-pub(super) struct Piece {
-    pub(super) bytes: Bytes,
+struct Piece {
+    bytes: Bytes,
     /// Whether the snapshot ends with it.
-    pub(super) last: bool,
+    last: bool,
+}
+
+impl Replica {
+    /// Begins to hand a peer a snapshot: the one at hand if it is of use, or else a new one.
+    pub(super) fn offer_snapshot(&mut self, now: Instant, to: ReplicaId, start: Slot, out: &mut Out<'_, Self>) {
+        // After an older one the peer would still miss slots that are forgotten here.
+        let oldest = self.log.base().max(start.next());
+        if self.offer.as_ref().is_none_or(|offer| offer.executed < oldest) {
+            self.offer = Some(Offer::new(&self.config, now, self.executed, self.executor.freeze()));
+        }
+        self.send_chunk(now, to, 0, out);
+    }
+
+    pub(super) fn on_fetch_snapshot(
+        &mut self,
+        now: Instant,
+        to: ReplicaId,
+        executed: Slot,
+        offset: u64,
+        out: &mut Out<'_, Self>,
+    ) {
+        match self.offer.as_ref().is_some_and(|offer| offer.executed == executed) {
+            true => self.send_chunk(now, to, offset, out),
+            // That one is gone: the peer begins again with another.
+            false => self.offer_snapshot(now, to, Slot::ZERO, out),
+        }
+    }
+
+    fn send_chunk(&mut self, now: Instant, to: ReplicaId, offset: u64, out: &mut Out<'_, Self>) {
+        let offer = self.offer.as_mut().expect("there is a snapshot at hand");
+        let Some(Piece { bytes, last }) = offer.piece(now, offset) else {
+            self.stale += 1;
+            return;
+        };
+        let message = In::SnapshotChunk { from: self.id, executed: offer.executed, offset, last, bytes };
+        out.send(Envelope::ToReplicas(Set::one(to), message));
+    }
 }
 
 impl Offer {
-    pub(super) fn new(config: &Config, now: Instant, executed: Slot, frozen: Box<dyn Frozen>) -> Self {
+    fn new(config: &Config, now: Instant, executed: Slot, frozen: Box<dyn Frozen>) -> Self {
         let rate = config.options().snapshot_bytes_per_second;
         let piece_bytes = (rate / PIECES_A_SECOND).clamp(SMALLEST_PIECE, PIECE_BYTES);
         Offer { executed, frozen: Some(frozen), pieces: Vec::new(), written: 0, piece_bytes, used_at: now }
     }
 
     /// What there is from `offset` on; `None` where nobody who takes the pieces in turn would ask.
-    pub(super) fn piece(&mut self, now: Instant, offset: u64) -> Option<Piece> {
+    fn piece(&mut self, now: Instant, offset: u64) -> Option<Piece> {
         if offset > self.written {
             return None;
         }
