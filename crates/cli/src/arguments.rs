@@ -44,6 +44,7 @@ pub(crate) enum Command {
     Status(Status),
     Exec(Exec),
     Sim(Sim),
+    Snapshot(crate::snapshot::arguments::Arguments),
 }
 
 /// Start every node of a deployment on this machine, each as a process, and keep them running

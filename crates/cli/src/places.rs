@@ -45,8 +45,13 @@ impl Places {
         self.logs().join(format!("{node}.log"))
     }
 
+    /// Where the nodes' own directories are.
+    pub(crate) fn nodes(&self) -> PathBuf {
+        self.root.join("nodes")
+    }
+
     /// What a node must find again.
     pub(crate) fn node(&self, node: &str) -> PathBuf {
-        self.root.join("nodes").join(node)
+        self.nodes().join(node)
     }
 }

@@ -57,7 +57,8 @@ pub(crate) fn run(arguments: &arguments::Status) -> Result<ExitCode> {
     Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-async fn ask_all(deployment: &Deployment) -> ClusterStatus {
+/// Asks every node of the deployment.
+pub(crate) async fn ask_all(deployment: &Deployment) -> ClusterStatus {
     let mut questions = JoinSet::new();
     for (place, node) in deployment.nodes.iter().enumerate() {
         let (name, address, gateway) = (node.name.clone(), node.address.clone(), node.gateway.clone());

@@ -57,8 +57,8 @@ fn unknown_keys() {
     refused(5, "quorum = \"majority\"", &format!("line 5, column 1: unknown key quorum: {known}"));
     refused(7, "[option]", &format!("line 7, column 2: unknown key option: {known}"));
     let known = "known here are batch_commands, batch_bytes, batch_delay_us, batches_in_flight, window_slots, \
-        retained_slots, snapshot_slots, heartbeat_ms, election_timeout_ms, resend_after_ms, session_expiry_s, in_flight, payload_bytes, \
-        patience_ms, retry_after_ms";
+        retained_slots, snapshot_slots, snapshot_mib_per_s, heartbeat_ms, election_timeout_ms, resend_after_ms, \
+        session_expiry_s, in_flight, payload_bytes, patience_ms, retry_after_ms";
     refused(8, "heartbeat = 1", &format!("line 8, column 1: unknown key options.heartbeat: {known}"));
     let known = "known here are name, address, gateway, roles";
     refused(16, "  port = 1", &format!("line 16, column 3: unknown key node.b.port: {known}"));

@@ -6,6 +6,7 @@
 //! dials because nodes are mostly started in order: the lower one listens already.
 
 use crate::admission::{Admission, Objection};
+use crate::backup::Backups;
 use crate::frame::{FrameError, FrameReader};
 use crate::handshake::{self, Acceptance, Gatekeeper, HANDSHAKE_LIMIT, HandshakeError, Hello, Introduction, Text};
 use crate::peer::{Link, Peers};
@@ -15,6 +16,7 @@ use crate::tasks::Tasks;
 use bytes::Bytes;
 use ionian_kernel::layout::NodeId;
 use ionian_kernel::random::Random;
+use ionian_kernel::role::Picture;
 use ionian_kernel::wire::{WireError, decode_all, encode_all};
 use socket2::{SockRef, TcpKeepalive};
 use std::cell::RefCell;
@@ -59,6 +61,9 @@ pub(crate) trait Host {
     fn ingested(&self);
 
     fn status(&self) -> NodeStatus;
+
+    /// A picture of the state with everything below the stamp `at`.
+    fn freeze(&self, at: u64) -> Picture;
 }
 
 /// What every connection of a node knows.
@@ -71,6 +76,14 @@ pub(crate) struct Transport {
     pub(crate) admission: Rc<Admission>,
     pub(crate) tasks: Rc<Tasks>,
     pub(crate) seed: u64,
+    pub(crate) backups: Backups,
+}
+
+/// A caller whose business takes longer than a handshake.
+enum Caller {
+    Peer(Introduction),
+    /// Wants a snapshot with everything below this stamp.
+    Backup(u64),
 }
 
 impl Transport {
@@ -194,9 +207,15 @@ impl Transport {
     async fn greet(self: Rc<Self>, mut stream: TcpStream, stranger: Stranger) {
         let from = stream.peer_addr().map_or_else(|_| "an unknown address".to_owned(), |address| address.to_string());
         match within_limit(self.welcome(&mut stream)).await {
-            Ok(Some(caller)) => {
+            Ok(Some(Caller::Peer(caller))) => {
                 drop(stranger);
                 self.serve(NodeId(caller.sender), caller.sender_name.0, stream).await;
+            }
+            Ok(Some(Caller::Backup(at))) => {
+                drop(stranger);
+                if let Err(error) = self.backups.serve(&mut stream, &*self.host, &self.name, at).await {
+                    tracing::warn!("a snapshot for {from} was not finished: {error}");
+                }
             }
             Ok(None) => {}
             Err(HandshakeError::Refused(reason)) => tracing::warn!("refused a connection from {from}: {reason}"),
@@ -207,14 +226,15 @@ impl Transport {
         }
     }
 
-    /// Finds out who calls and answers; a caller is returned if it is a peer that was accepted.
-    async fn welcome(&self, stream: &mut TcpStream) -> Result<Option<Introduction>, HandshakeError> {
+    /// Finds out who calls and answers; a caller is returned if there is more to do: a peer was accepted.
+    async fn welcome(&self, stream: &mut TcpStream) -> Result<Option<Caller>, HandshakeError> {
         prepare(stream)?;
         match handshake::receive_hello(stream).await? {
             Hello::Status => {
                 send_status(stream, &self.host.status()).await?;
                 Ok(None)
             }
+            Hello::Snapshot(at) => Ok(Some(Caller::Backup(at))),
             Hello::Peer(caller) => {
                 let (identity, node, name) = (&self.identity, self.node, self.name.as_str());
                 let gatekeeper = Gatekeeper { identity, node, name, nodes: self.peers.count() };
@@ -223,7 +243,7 @@ impl Transport {
                     Err(reason) => Err(Objection::Other(reason)),
                 };
                 self.answer(stream, &caller, checked).await?;
-                Ok(Some(caller))
+                Ok(Some(Caller::Peer(caller)))
             }
         }
     }

@@ -201,8 +201,16 @@ pub(crate) fn author(entry: &Entry) -> Address {
 }
 
 /// Readable, because it is shown when it is not the right one.
-fn encode(stamp: &Stamp) -> Vec<u8> {
+pub(crate) fn encode(stamp: &Stamp) -> Vec<u8> {
     format!("{stamp}, version {WIRE_VERSION} of records").into()
+}
+
+/// What [`encode`] was given; `None` if the bytes are not of this version. Names have no spaces and no quotes.
+pub(crate) fn decode(bytes: &[u8]) -> Option<Stamp> {
+    let names: Vec<&str> = std::str::from_utf8(bytes).ok()?.split('\'').skip(1).step_by(2).collect();
+    let [node, cluster, protocol] = names[..] else { return None };
+    let stamp = Stamp { cluster: cluster.into(), protocol: protocol.into(), node: node.into() };
+    (encode(&stamp) == bytes).then_some(stamp)
 }
 
 /// Whether there is anything but files that the log has prepared for later use.

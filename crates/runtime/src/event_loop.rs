@@ -22,6 +22,7 @@ use ionian_kernel::id::ClientId;
 use ionian_kernel::layout::NodeId;
 use ionian_kernel::node::{Node, World};
 use ionian_kernel::protocol::{Instance, Protocol};
+use ionian_kernel::role::Picture;
 use ionian_kernel::time::Instant;
 use ionian_kernel::wire::{WIRE_VERSION, WireError, decode_all};
 use std::cell::RefCell;
@@ -196,6 +197,13 @@ impl<P: Protocol> Host for EventLoop<P> {
 
     fn ingested(&self) {
         self.submissions.wake.wake();
+    }
+
+    fn freeze(&self, at: u64) -> Picture {
+        let picture = self.state.borrow_mut().node.freeze(self.clock.now(), at);
+        // What is missing may be asked for by a timer that the loop does not know of.
+        self.submissions.wake.wake();
+        picture
     }
 
     fn status(&self) -> NodeStatus {

@@ -29,6 +29,7 @@ const MAX_BODY: usize = 8 << 10;
 
 const FOR_PEER: u8 = 0;
 const FOR_STATUS: u8 = 1;
+const FOR_SNAPSHOT: u8 = 2;
 
 const ACCEPTED: u8 = 0;
 const REFUSED: u8 = 1;
@@ -42,6 +43,8 @@ pub(crate) enum Hello {
     Peer(Introduction),
     /// A status report.
     Status,
+    /// A snapshot of the state, with everything below this stamp.
+    Snapshot(u64),
 }
 
 /// Who the dialler is and whom it believes to have reached.
@@ -173,11 +176,11 @@ pub(crate) async fn receive_hello(stream: &mut TcpStream) -> Result<Hello, Hands
         FOR_STATUS => Ok(Hello::Status),
         _ if version != WIRE_VERSION => {
             let reason = format!("this node speaks wire version {WIRE_VERSION}, you speak version {version}");
-            send_part(stream, WIRE_VERSION, REFUSED, reason.as_bytes()).await?;
-            hang_up(stream).await?;
+            decline(stream, &reason).await?;
             Err(HandshakeError::Refused(reason))
         }
         FOR_PEER => Ok(Hello::Peer(decode_all(&body)?)),
+        FOR_SNAPSHOT => Ok(Hello::Snapshot(decode_all(&body)?)),
         tag => Err(WireError::UnknownTag { what: "purpose of a connection", tag }.into()),
     }
 }
@@ -187,6 +190,7 @@ pub(crate) async fn send_hello(stream: &mut TcpStream, hello: &Hello) -> Result<
     let (purpose, body) = match hello {
         Hello::Peer(introduction) => (FOR_PEER, encode_all(introduction)),
         Hello::Status => (FOR_STATUS, Vec::new()),
+        Hello::Snapshot(at) => (FOR_SNAPSHOT, encode_all(at)),
     };
     send_part(stream, WIRE_VERSION, purpose, &body).await
 }
@@ -211,6 +215,12 @@ pub(crate) async fn refuse(
             send_part(stream, WIRE_VERSION, ESTRANGED, &body).await
         }
     }
+}
+
+/// Tells a caller why it does not get what it wants, and hangs up.
+pub(crate) async fn decline(stream: &mut TcpStream, reason: &str) -> Result<(), HandshakeError> {
+    send_part(stream, WIRE_VERSION, REFUSED, reason.as_bytes()).await?;
+    hang_up(stream).await
 }
 
 /// Ends a conversation with whoever is refused.

@@ -40,6 +40,18 @@ impl DirectoryId {
         drawn.map_err(io_error("draw a number from", path))?;
         Ok(DirectoryId(u128::from_le_bytes(bytes)))
     }
+
+    /// The number of a directory that is made from something: whoever makes the directories of its peers from the
+    /// same knows it.
+    fn made_from(origin: u128, node: &str) -> Self {
+        DirectoryId(fnv(origin, node.as_bytes()))
+    }
+}
+
+/// Adds bytes to a hash by which different things are told apart (FNV-1a). It resists no malice.
+pub(crate) fn fnv(hash: u128, bytes: &[u8]) -> u128 {
+    const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
+    bytes.iter().fold(hash, |hash, byte| (hash ^ u128::from(*byte)).wrapping_mul(PRIME))
 }
 
 impl fmt::Display for DirectoryId {
@@ -119,6 +131,21 @@ impl Register {
         let mut register = Register { directory, path, content, is_ahead: true };
         register.save()?;
         Ok(register)
+    }
+
+    /// Makes the file of a node that never ran, but counts as one that has taken part: it and `peers` know each
+    /// other, for their directories are all made from `origin`, and nobody else is let in under their names.
+    pub(crate) fn found(
+        directory: Rc<DataDirectory>,
+        stamp: &Stamp,
+        origin: u128,
+        peers: &[String],
+    ) -> Result<(), LogError> {
+        let path = directory.path().join(FILE);
+        let own = DirectoryId::made_from(origin, &stamp.node);
+        let peers = peers.iter().map(|peer| (peer.clone(), DirectoryId::made_from(origin, peer))).collect();
+        let content = Content { format: FORMAT, stamp: stamp.clone(), directory: own, took_part: true, peers };
+        Register { directory, path, content, is_ahead: true }.save()
     }
 
     /// The file.

@@ -22,6 +22,8 @@
 //! | `directory` | one process at a time |
 //! | `application` | the border to whoever uses client lanes |
 //! | `status` | figures for people and tools |
+//! | `backup` | snapshots for whoever asks a running node for one |
+//! | `offline` | the data directory of a node that does not run: read, and made from a snapshot |
 //! | `cluster` | a whole cluster inside one process |
 //!
 //! Everything is written for several loops in one node though there is one now: a loop owns its node
@@ -32,6 +34,7 @@ extern crate alloc;
 
 mod admission;
 pub mod application;
+mod backup;
 mod clock;
 pub mod cluster;
 mod connection;
@@ -44,6 +47,7 @@ mod identity;
 mod log;
 mod memory_log;
 pub mod node;
+pub mod offline;
 mod outgoing;
 mod peer;
 pub mod settings;
@@ -54,6 +58,7 @@ mod vital;
 mod world;
 
 pub use application::{Application, LaneHandle};
+pub use backup::{RemoteSnapshot, query_snapshot};
 pub use cluster::{Client, Cluster, ClusterOptions};
 pub use log::LogError;
 pub use node::{NodeError, run_node, run_node_blocking};

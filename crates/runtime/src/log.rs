@@ -67,6 +67,20 @@ pub enum LogError {
         /// What the node is to run with.
         wanted: &'static str,
     },
+    /// What should be the directory of a node that does not run is none.
+    #[error("{} is no directory of a node with durability \"disk\": {text}", path.display())]
+    NoNode {
+        /// The directory.
+        path: PathBuf,
+        /// What is wrong with it.
+        text: String,
+    },
+    /// The directory is to be made, and there is something in it.
+    #[error("{} is not empty: what is in it would be lost. Take another directory", path.display())]
+    Used {
+        /// The directory.
+        path: PathBuf,
+    },
     /// A part of the directory is gone.
     #[error(
         "{} is not there, though {} says that it was. What this node promised may be lost, so it must not run from \

@@ -2,6 +2,7 @@
 
 use crate::admission::Admission;
 use crate::application::{Application, LaneHandle, Submissions};
+use crate::backup::Backups;
 use crate::connection::Transport;
 use crate::directory::DataDirectory;
 use crate::disk_log::{self, DiskLog, DiskPast};
@@ -16,7 +17,7 @@ use crate::vital::Stamp;
 use crate::world::Outside;
 use bytes::Bytes;
 use ionian_kernel::id::ClientId;
-use ionian_kernel::layout::Address;
+use ionian_kernel::layout::{Address, NodeId};
 use ionian_kernel::machine::{RestoreError, StateMachine};
 use ionian_kernel::node::Node;
 use ionian_kernel::protocol::{Birth, Protocol};
@@ -134,6 +135,7 @@ pub async fn run_node<P: Protocol>(
     let application = application(LaneHandle::new(submissions.clone()));
     let outside = Outside::new(&settings.layout, peers.clone(), log, application);
     let patience = settings.layout.options.lane.patience;
+    let backups = Backups::new(settings.layout.options.snapshot_bytes_per_second);
     let NodeSettings { identity, node: id, name, .. } = settings;
     let about = About {
         identity: identity.clone(),
@@ -146,8 +148,17 @@ pub async fn run_node<P: Protocol>(
     let event_loop = Rc::new(EventLoop::new(node, outside, submissions, log_wake, about));
     let host = event_loop.clone();
     let (known, own_tasks) = (admission.clone(), tasks.clone());
-    let transport =
-        Transport { identity, node: id, name, peers: peers.clone(), host, admission: known, tasks: own_tasks, seed };
+    let transport = Transport {
+        identity,
+        node: id,
+        name,
+        peers: peers.clone(),
+        host,
+        admission: known,
+        tasks: own_tasks,
+        seed,
+        backups,
+    };
     let listening = Rc::new(transport).start(listener);
 
     let result = tokio::select! {

@@ -143,7 +143,7 @@ pub struct PeerStatus {
     pub backlog_bytes: u64,
 }
 
-/// Why there is no status.
+/// Why there is no answer to a query.
 #[derive(Debug, thiserror::Error)]
 pub enum StatusError {
     /// Nobody listens there, or the connection broke.
@@ -162,6 +162,14 @@ pub enum StatusError {
         /// The time limit.
         limit: Duration,
     },
+    /// The node answered that it has nothing of the kind.
+    #[error("{address}: {text}")]
+    Refused {
+        /// Who was asked.
+        address: SocketAddr,
+        /// Why not.
+        text: String,
+    },
     /// Something answered that is no node of Ionian.
     #[error("{address}: {text}")]
     NoNode {
@@ -172,6 +180,16 @@ pub enum StatusError {
     },
 }
 
+impl StatusError {
+    pub(crate) fn of(address: SocketAddr, error: HandshakeError) -> Self {
+        match error {
+            HandshakeError::Io(source) => StatusError::Io { address, source },
+            HandshakeError::Refused(text) => StatusError::Refused { address, text },
+            other => StatusError::NoNode { address, text: other.to_string() },
+        }
+    }
+}
+
 /// Asks the node that listens at `address` for its status.
 ///
 /// # Errors
@@ -180,10 +198,7 @@ pub async fn query_status(address: SocketAddr, limit: Duration) -> Result<NodeSt
     let document = tokio::time::timeout(limit, query_document(address))
         .await
         .map_err(|_| StatusError::TimedOut { address, limit })?
-        .map_err(|error| match error {
-            HandshakeError::Io(source) => StatusError::Io { address, source },
-            other => StatusError::NoNode { address, text: other.to_string() },
-        })?;
+        .map_err(|error| StatusError::of(address, error))?;
     serde_json::from_slice(&document)
         .map_err(|error| StatusError::NoNode { address, text: format!("an answer that is no status: {error}") })
 }

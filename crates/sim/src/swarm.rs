@@ -211,7 +211,7 @@ impl Knobs {
 }
 
 /// The options that seeds vary.
-fn listed(options: &Options) -> [(&'static str, String); 12] {
+fn listed(options: &Options) -> [(&'static str, String); 13] {
     let times = |duration: Duration| format!("{duration:?}");
     [
         ("batch_commands", options.batch_commands.to_string()),
@@ -221,6 +221,7 @@ fn listed(options: &Options) -> [(&'static str, String); 12] {
         ("window_slots", options.window_slots.to_string()),
         ("retained_slots", options.retained_slots.to_string()),
         ("snapshot_slots", options.snapshot_slots.to_string()),
+        ("snapshot_bytes_per_second", options.snapshot_bytes_per_second.to_string()),
         ("resend_after", times(options.resend_after)),
         ("lane.in_flight", options.lane.in_flight.to_string()),
         ("lane.payload_bytes", options.lane.payload_bytes.to_string()),
@@ -243,6 +244,7 @@ fn options(random: &mut Random, scenario: &Scenario) -> Options {
     shrink(&mut options.window_slots, small(random, &[4, 8, 32]));
     shrink(&mut options.retained_slots, small(random, &[4, 8, 32]));
     shrink(&mut options.snapshot_slots, small(random, &[1, 5, 20]));
+    shrink(&mut options.snapshot_bytes_per_second, small(random, &[4 << 10, 64 << 10]));
     shrink(&mut options.lane.in_flight, small(random, &[1, 2]));
     shrink(&mut options.lane.payload_bytes, small(random, &[200, 400]));
     if let Some(ms) = small(random, &[0, 5, 20]) {

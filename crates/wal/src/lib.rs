@@ -58,6 +58,7 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod read_only;
 mod record;
 mod recovery;
 mod segment;
@@ -70,5 +71,6 @@ mod wal;
 mod writer;
 
 pub use error::WalError;
+pub use read_only::{ReadOnly, read_log};
 pub use recovery::{Cut, Entry, Recovery};
 pub use wal::{Flush, HAND_OFF_RECORDS, HandOff, Options, Wal};

@@ -2,9 +2,9 @@
 
 use super::{Answer, ClusterStatus};
 use crate::config;
+use crate::family;
 use ionian_deployment::Deployment;
 use ionian_kernel::id::{AcceptorId, AcceptorSet};
-use ionian_kernel::quorum::QuorumSystem;
 use ionian_runtime::status::{PeerState, RoleStatus};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -151,11 +151,10 @@ const LOST: &str = "so many acceptors have lost their memory that those which re
 
 /// Whether too many acceptors have lost their votes for the cluster ever to elect a leader again.
 pub(super) fn is_lost(deployment: &Deployment, cluster: &ClusterStatus) -> bool {
-    let acceptors: usize = deployment.nodes.iter().filter_map(|node| node.instances().get("acceptor").copied()).sum();
     let forgetful = instances(cluster).filter(|(_, role)| figure(role, "amnesiac") == Some(1));
     let forgetful: AcceptorSet = forgetful.map(|(_, role)| AcceptorId(role.index)).collect();
-    let quorums = QuorumSystem::new(deployment.quorums, AcceptorSet::first(acceptors), deployment.f);
-    quorums.is_ok_and(|quorums| !quorums.is_read_quorum(quorums.members().without(forgetful)))
+    let quorums = family::quorums(deployment).ok().flatten();
+    quorums.is_some_and(|quorums| !quorums.is_read_quorum(quorums.members().without(forgetful)))
 }
 
 /// What needs attention, in words.

@@ -5,4 +5,5 @@ mod commands;
 mod disks;
 mod failures;
 mod resp;
+mod snapshot;
 mod up;
