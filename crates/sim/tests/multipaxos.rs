@@ -158,7 +158,8 @@ fn log_truncated_too_far() {
 #[test]
 fn snapshots_without_sessions() {
     let failure = catches("sessions", together("three", 1), Durability::Disk, 400);
-    assert_eq!(failure.kind, FailureKind::ExactlyOnce, "{failure}");
+    // One replica executes a command again: seen as such, or by the replicas that do not.
+    assert!(matches!(failure.kind, FailureKind::ExactlyOnce | FailureKind::Divergence), "{failure}");
 }
 
 #[test]
