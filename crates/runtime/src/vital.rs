@@ -81,14 +81,19 @@ impl VitalFile {
             let lost = content.len() - end;
             tracing::warn!("{}: cut off {lost} bytes of a write that a crash interrupted", path.display());
         }
-        Ok((Self::at_end(path, torn)?, records))
+        let file = Self::at_end(path, torn)?;
+        // What was found is relied on from now on. An earlier process may have been killed before it had synced
+        // what it wrote, or the name of the file: a power failure could still take that away.
+        file.file.sync_all().map_err(io_error("sync", &file.path))?;
+        directory.sync()?;
+        Ok((file, records))
     }
 
     /// Opens an existing file for appending, cut to `length` if one is given.
     fn at_end(path: PathBuf, length: Option<u64>) -> Result<Self, LogError> {
         let mut file = File::options().write(true).open(&path).map_err(io_error("open", &path))?;
         if let Some(length) = length {
-            file.set_len(length).and_then(|()| file.sync_all()).map_err(io_error("cut off the torn end of", &path))?;
+            file.set_len(length).map_err(io_error("cut off the torn end of", &path))?;
         }
         file.seek(SeekFrom::End(0)).map_err(io_error("find the end of", &path))?;
         Ok(VitalFile { path, file })
