@@ -2,8 +2,8 @@
 //! one is made whose state begins with a snapshot.
 
 use crate::directory::DataDirectory;
-use crate::identity::{Register, fnv};
 use crate::disk_log::{self, LOG, SNAPSHOTS};
+use crate::identity::{Register, fnv};
 use crate::log::{LogError, io_error};
 use crate::snapshots::{self, SnapshotStore};
 use crate::vital::Stamp;

@@ -7,10 +7,11 @@ use crate::model::{Answer, read};
 use crate::resp::{Connection, bulk};
 use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
-use ionian_runtime::query_status;
+use ionian_runtime::{query_snapshot, query_status};
 use redis_protocol::resp2::types::BytesFrame;
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::hash::{DefaultHasher, Hasher};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
@@ -137,26 +138,33 @@ pub(crate) async fn compare(
     Ok((violations, replicas))
 }
 
-/// Makes sure that all replicas have executed as much, and, where they tell a digest of their state, hold the
-/// same; returns how many there are.
+/// Takes a snapshot of every replica and makes sure that they are of the same slot and the same bytes: machine,
+/// sessions and time. Returns how many there are.
 async fn level_replicas(nodes: &[SocketAddr]) -> Result<usize> {
-    let mut executed = BTreeMap::new();
+    let mut slots = BTreeMap::new();
     let mut digests = BTreeMap::new();
     for node in nodes {
         let status = query_status(*node, ANSWER_LIMIT).await?;
-        for role in status.roles.iter().filter(|role| role.role == "replica") {
-            let name = format!("replica {} on {}", role.index, status.name);
-            executed.insert(name.clone(), role.figures.get("executed").copied());
-            digests.insert(name, role.figures.get("state_digest").copied());
+        if status.roles.iter().any(|role| role.role == "replica") {
+            let (slot, digest) = snapshot_of(*node).await?;
+            slots.insert(status.name.clone(), slot);
+            digests.insert(status.name, digest);
         }
     }
-    let same = |figures: &BTreeMap<String, Option<u64>>| {
-        let mut values = figures.values();
-        values.next().is_none_or(|first| values.all(|value| value == first))
-    };
-    ensure!(same(&executed), "they differ in how many slots they have executed: {executed:?}");
-    ensure!(same(&digests), "they have executed the same and hold something else: {digests:?}");
-    Ok(executed.len())
+    let same = |figures: &BTreeMap<String, u64>| figures.values().all(|value| Some(value) == figures.values().next());
+    ensure!(same(&slots), "the replicas differ in how many slots they have executed: {slots:?}");
+    ensure!(same(&digests), "the replicas have executed the same and hold something else: {digests:x?}");
+    Ok(slots.len())
+}
+
+/// The slot before which a node's replica is, and a hash of its whole state.
+async fn snapshot_of(node: SocketAddr) -> Result<(u64, u64)> {
+    let mut snapshot = query_snapshot(node, 0).await?;
+    let mut hasher = DefaultHasher::new();
+    while let Some(piece) = snapshot.next().await? {
+        hasher.write(&piece);
+    }
+    Ok((snapshot.stamp(), hasher.finish()))
 }
 
 /// Reads every key from the gateway's own replica. It may be behind for a moment: what differs is looked at until it

@@ -174,7 +174,8 @@ mod tests {
         // Impatient, so that it is the limit that holds it back.
         let resend_after = Duration::from_millis(1);
         let options = Options { snapshot_bytes_per_second: rate, resend_after, ..Options::default() };
-        let config = Config::new(Layout { f: 1, instances: numbered(instances), options, ..Layout::default() }).unwrap();
+        let config =
+            Config::new(Layout { f: 1, instances: numbered(instances), options, ..Layout::default() }).unwrap();
         let mut catch_up = CatchUp::new(Arc::new(config), ReplicaId(0), Random::new(1));
         catch_up.watch(Instant(0), Slot(0), Slot(100));
         catch_up

@@ -158,7 +158,8 @@ mod tests {
         let node = |count: u16| (0..count).map(NodeId).collect::<Vec<_>>();
         let instances = vec![node(1), vec![], vec![], node(2), node(2), node(3), node(2), vec![]];
         let options = Options { snapshot_bytes_per_second: rate, ..Options::default() };
-        let config = Config::new(Layout { f: 1, instances: numbered(instances), options, ..Layout::default() }).unwrap();
+        let config =
+            Config::new(Layout { f: 1, instances: numbered(instances), options, ..Layout::default() }).unwrap();
         Offer::new(&config, Instant(0), Slot(7), Box::new(Pieces(pieces)))
     }
 
