@@ -26,7 +26,7 @@ const BACKLOG: i32 = 1024;
 pub(crate) fn run(arguments: &arguments::Node) -> Result<ExitCode> {
     begin_log();
     let deployment = Deployment::load(&arguments.config)?.with_overrides(&arguments.overrides)?;
-    let id = deployment.node(&arguments.name)?;
+    let id = NodeId(deployment.place(&arguments.name)? as u16);
     let data = Places::new(&arguments.data).node(&arguments.name);
     // Asked for before anything else takes time, so that the starter's end is never missed.
     let starter = arguments.supervised.then(end_of_input);
