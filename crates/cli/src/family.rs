@@ -25,12 +25,10 @@ pub(crate) fn with_protocol<W: Work>(name: &str, work: W) -> Result<W::Output> {
     }
 }
 
-/// Checks a deployment in terms of its protocol.
-pub(crate) fn configure<P: Protocol>(deployment: &Deployment) -> Result<(Layout, P::Config)> {
+/// Checks a deployment, or two between which a cluster is, in terms of its protocol.
+pub(crate) fn configure<P: Protocol>(deployment: &Deployment, layout: Layout) -> Result<P::Config> {
     deployment.check_machine(MACHINES)?;
-    let layout = deployment.layout(P::KINDS)?;
-    let config = P::configure(layout.clone()).with_context(|| format!("this is no deployment of {}", P::NAME))?;
-    Ok((layout, config))
+    P::configure(layout).with_context(|| format!("this is no deployment of {}", P::NAME))
 }
 
 /// Checks a deployment as a node would, without running it.
@@ -39,7 +37,7 @@ pub(crate) fn check(deployment: &Deployment) -> Result<()> {
     impl Work for Check<'_> {
         type Output = Result<()>;
         fn run<P: Protocol>(self) -> Result<()> {
-            configure::<P>(self.0).map(drop)
+            configure::<P>(self.0, self.0.layout(P::KINDS)?).map(drop)
         }
     }
     with_protocol(&deployment.protocol, Check(deployment))?

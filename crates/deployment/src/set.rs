@@ -6,6 +6,7 @@ use crate::error::{DeploymentError, Place, Problem};
 use crate::options::Setting;
 use crate::quorums;
 use ionian_kernel::id::MAX_INSTANCES;
+use std::str::FromStr;
 use toml::Spanned;
 use toml::de::DeValue;
 
@@ -83,19 +84,23 @@ impl<'a> Given<'a> {
     }
 
     fn placed(self, key: &str) -> Result<Placed, DeploymentError> {
-        let count =
-            |text: &str| digits(text).map(|count| count as usize).filter(|count| (1..=MAX_INSTANCES).contains(count));
-        let number =
-            |text: &str| digits(text).filter(|number| *number < MAX_INSTANCES as u64).map(|number| number as u8);
-        let parse = |text: &str| {
-            let (role, placed) = match (text.split_once(':'), text.split_once('*')) {
-                (Some((role, digits)), _) => (role, Placed::one(role, number(digits)?)),
-                (None, Some((role, digits))) => (role, Placed::some(role, count(digits)?)),
-                (None, None) => (text, Placed::some(text, 1)),
-            };
-            is_name(role).then_some(placed)
+        self.text().and_then(|text| text.parse().ok()).ok_or_else(|| self.wrong(key, ROLES))
+    }
+}
+
+impl FromStr for Placed {
+    /// What is allowed.
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let number = |text: &str| digits(text).filter(|number| *number < MAX_INSTANCES as u64);
+        let count = |text: &str| digits(text).filter(|count| (1..=MAX_INSTANCES as u64).contains(count));
+        let (role, placed) = match (text.split_once(':'), text.split_once('*')) {
+            (Some((role, digits)), _) => (role, number(digits).map(|number| Placed::one(role, number as u8))),
+            (None, Some((role, digits))) => (role, count(digits).map(|count| Placed::some(role, count as usize))),
+            (None, None) => (text, Some(Placed::some(text, 1))),
         };
-        self.text().and_then(parse).ok_or_else(|| self.wrong(key, ROLES))
+        placed.filter(|_| is_name(role)).ok_or(ROLES)
     }
 }
 

@@ -6,9 +6,11 @@
 
 use crate::settings::Identity;
 use bytes::Bytes;
+use ionian_kernel::id::Epoch;
 use ionian_kernel::layout::NodeId;
 use ionian_kernel::wire::{Reader, WIRE_VERSION, Wire, WireError, decode_all, encode_all};
 use ionian_kernel::wire_struct;
+use std::cmp::Ordering;
 use std::io;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -27,9 +29,14 @@ const MAX_BODY: usize = 8 << 10;
 
 const FOR_PEER: u8 = 0;
 const FOR_STATUS: u8 = 1;
+const FOR_MEMBERSHIP: u8 = 2;
+const FOR_CHANGE: u8 = 3;
 
 const ACCEPTED: u8 = 0;
 const REFUSED: u8 = 1;
+const OUTDATED: u8 = 2;
+const BEHIND: u8 = 3;
+const UNDECIDED: u8 = 4;
 
 /// What a dialler wants.
 #[derive(Debug, PartialEq, Eq)]
@@ -38,6 +45,36 @@ pub(crate) enum Hello {
     Peer(Introduction),
     /// A status report.
     Status,
+    /// The membership.
+    Membership,
+    /// To change the membership: how follows.
+    Change,
+}
+
+/// What the other side says to that.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// Welcome. The name of the node that says so.
+    Accepted(String),
+    /// No, and why.
+    Refused(String),
+    /// The caller's membership is of an earlier epoch; the present one follows.
+    Outdated,
+    /// The caller's membership is of a later epoch: it is to be told now.
+    Behind,
+    /// Neither yes nor no can be said, and why.
+    Undecided(String),
+}
+
+impl Answer {
+    /// The name of the node, if it accepts.
+    pub(crate) fn accepted(self) -> Result<String, HandshakeError> {
+        match self {
+            Answer::Accepted(name) => Ok(name),
+            Answer::Refused(reason) | Answer::Undecided(reason) => Err(HandshakeError::Refused(reason)),
+            Answer::Outdated | Answer::Behind => Err(HandshakeError::OtherEpoch),
+        }
+    }
 }
 
 /// Who the dialler is and whom it believes to have reached.
@@ -45,13 +82,14 @@ pub(crate) enum Hello {
 pub(crate) struct Introduction {
     pub(crate) cluster: Text,
     pub(crate) protocol: Text,
-    pub(crate) deployment: u64,
+    pub(crate) founding: u64,
+    pub(crate) epoch: Epoch,
     pub(crate) sender: u16,
     pub(crate) sender_name: Text,
     pub(crate) target: u16,
 }
 
-wire_struct! { Introduction { cluster, protocol, deployment, sender, sender_name, target } }
+wire_struct! { Introduction { cluster, protocol, founding, epoch, sender, sender_name, target } }
 
 /// A string on the wire.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,6 +134,9 @@ pub(crate) enum HandshakeError {
     Malformed(#[from] WireError),
     #[error("{0}")]
     Refused(String),
+    /// News were exchanged in place of a connection.
+    #[error("one of the two nodes knew of an earlier membership only")]
+    OtherEpoch,
 }
 
 /// The node that takes the call, as far as the handshake is concerned.
@@ -103,36 +144,68 @@ pub(crate) struct Gatekeeper<'a> {
     pub(crate) identity: &'a Identity,
     pub(crate) node: NodeId,
     pub(crate) name: &'a str,
-    /// How many nodes the deployment has.
-    pub(crate) nodes: usize,
+    pub(crate) epoch: Epoch,
+    /// What the node is called that the caller says it is, if there is one.
+    pub(crate) caller_name: Option<String>,
+}
+
+/// Why a caller is not welcome.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Unwelcome {
+    /// For a reason to be told.
+    Refused(String),
+    /// It knows of an earlier membership only, and is to be told.
+    Outdated,
+    /// It knows of a later membership, and is to tell.
+    Ahead,
 }
 
 impl Gatekeeper<'_> {
-    /// Whether the connection can be, and if not why, in words for the one who dialled.
-    pub(crate) fn check(&self, caller: &Introduction) -> Result<(), String> {
-        let Identity { cluster, deployment, protocol } = self.identity;
-        let Introduction { cluster: Text(theirs), protocol: Text(spoken), sender, target, .. } = caller;
-        let (node, name, nodes) = (self.node.0, self.name, self.nodes);
+    /// Whether the connection can be, and if not why. Who is who is said by the membership, so only nodes that
+    /// know of the same one can find fault with each other's numbers.
+    pub(crate) fn check(&self, caller: &Introduction) -> Result<(), Unwelcome> {
+        self.check_cluster(caller).map_err(Unwelcome::Refused)?;
+        match caller.epoch.cmp(&self.epoch) {
+            Ordering::Less => Err(Unwelcome::Outdated),
+            Ordering::Greater => Err(Unwelcome::Ahead),
+            Ordering::Equal => self.check_numbers(caller).map_err(Unwelcome::Refused),
+        }
+    }
+
+    fn check_cluster(&self, caller: &Introduction) -> Result<(), String> {
+        let Identity { cluster, founding, protocol } = self.identity;
+        let Introduction { cluster: Text(theirs), protocol: Text(spoken), .. } = caller;
         if theirs != cluster {
             Err(format!("this is cluster '{cluster}', you are of cluster '{theirs}'"))
         } else if spoken != protocol {
             Err(format!("this cluster runs protocol '{protocol}', you run '{spoken}'"))
-        } else if caller.deployment != *deployment {
+        } else if caller.founding != *founding {
             Err(format!(
-                "this node's deployment has the digest {deployment:016x}, yours {:016x}: the two nodes were \
+                "this node's deployment has the digest {founding:016x}, yours {:016x}: the two nodes were \
                  started from different deployment files",
-                caller.deployment
+                caller.founding
             ))
-        } else if *target != node {
-            Err(format!("this is node {node} ('{name}'), you look for node {target}: an address is wrong"))
-        } else if *sender as usize >= nodes {
-            Err(format!("the deployment has {nodes} nodes, there is no node {sender}"))
-        } else if *sender == node {
-            Err(format!("you say that you are node {node}, which is this node"))
-        } else if *sender < node {
-            Err(format!("node {sender} waits for node {node} to dial, and does not dial it"))
         } else {
             Ok(())
+        }
+    }
+
+    fn check_numbers(&self, caller: &Introduction) -> Result<(), String> {
+        let Introduction { sender, sender_name: Text(called), target, .. } = caller;
+        let (node, name) = (self.node.0, self.name);
+        if *target != node {
+            return Err(format!("this is node {node} ('{name}'), you look for node {target}: an address is wrong"));
+        } else if *sender == node {
+            return Err(format!("you say that you are node {node}, which is this node"));
+        } else if *sender < node {
+            return Err(format!("node {sender} waits for node {node} to dial, and does not dial it"));
+        }
+        match self.caller_name.as_deref() {
+            None => Err(format!("the deployment has no node {sender}")),
+            Some(known) if !known.is_empty() && known != called => {
+                Err(format!("you say that you are node {sender}, '{called}': that is '{known}'"))
+            }
+            Some(_) => Ok(()),
         }
     }
 }
@@ -146,12 +219,14 @@ pub(crate) async fn receive_hello(stream: &mut TcpStream) -> Result<Hello, Hands
     match purpose {
         // A status query carries nothing that could have changed with the version.
         FOR_STATUS => Ok(Hello::Status),
+        FOR_MEMBERSHIP => Ok(Hello::Membership),
         _ if version != WIRE_VERSION => {
             let reason = format!("this node speaks wire version {WIRE_VERSION}, you speak version {version}");
             refuse(stream, &reason).await?;
             Err(HandshakeError::Refused(reason))
         }
         FOR_PEER => Ok(Hello::Peer(decode_all(&body)?)),
+        FOR_CHANGE => Ok(Hello::Change),
         tag => Err(WireError::UnknownTag { what: "purpose of a connection", tag }.into()),
     }
 }
@@ -161,6 +236,8 @@ pub(crate) async fn send_hello(stream: &mut TcpStream, hello: &Hello) -> Result<
     let (purpose, body) = match hello {
         Hello::Peer(introduction) => (FOR_PEER, encode_all(introduction)),
         Hello::Status => (FOR_STATUS, Vec::new()),
+        Hello::Membership => (FOR_MEMBERSHIP, Vec::new()),
+        Hello::Change => (FOR_CHANGE, Vec::new()),
     };
     send_part(stream, WIRE_VERSION, purpose, &body).await
 }
@@ -181,13 +258,26 @@ pub(crate) async fn refuse(stream: &mut TcpStream, reason: &str) -> Result<(), H
     Ok(())
 }
 
-/// Reads the answer to a hello: the name of the node that accepted.
-pub(crate) async fn receive_answer(stream: &mut TcpStream) -> Result<String, HandshakeError> {
+/// Tells the caller whose membership is the later one: what it is comes next, from whoever knows.
+pub(crate) async fn tell_epoch(stream: &mut TcpStream, caller_is_outdated: bool) -> Result<(), HandshakeError> {
+    send_part(stream, WIRE_VERSION, if caller_is_outdated { OUTDATED } else { BEHIND }, &[]).await
+}
+
+/// Tells the caller that neither yes nor no can be said.
+pub(crate) async fn leave_undecided(stream: &mut TcpStream, reason: &str) -> Result<(), HandshakeError> {
+    send_part(stream, WIRE_VERSION, UNDECIDED, reason.as_bytes()).await
+}
+
+/// Reads the answer to a hello.
+pub(crate) async fn receive_answer(stream: &mut TcpStream) -> Result<Answer, HandshakeError> {
     let (_, verdict, body) = receive_part(stream).await?;
     let text = printable(&body);
     match verdict {
-        ACCEPTED => Ok(text),
-        REFUSED => Err(HandshakeError::Refused(text)),
+        ACCEPTED => Ok(Answer::Accepted(text)),
+        REFUSED => Ok(Answer::Refused(text)),
+        OUTDATED => Ok(Answer::Outdated),
+        BEHIND => Ok(Answer::Behind),
+        UNDECIDED => Ok(Answer::Undecided(text)),
         tag => Err(WireError::UnknownTag { what: "answer to a greeting", tag }.into()),
     }
 }
@@ -228,18 +318,36 @@ mod tests {
 
     #[test]
     fn only_the_higher_number_dials() {
-        let identity = Identity { cluster: "blue".into(), deployment: 1, protocol: "toy".into() };
-        let caller = |sender| Introduction {
+        let reason = "node 0 waits for node 1 to dial, and does not dial it";
+        assert_eq!(check(caller(0)), Err(Unwelcome::Refused(reason.into())));
+        assert_eq!(check(caller(2)), Ok(()));
+    }
+
+    #[test]
+    fn numbers_count_only_between_nodes_of_the_same_epoch() {
+        assert_eq!(check(Introduction { epoch: Epoch(2), ..caller(0) }), Err(Unwelcome::Outdated));
+        assert_eq!(check(Introduction { epoch: Epoch(4), target: 9, ..caller(2) }), Err(Unwelcome::Ahead));
+        let other = Introduction { sender_name: "y".into(), ..caller(2) };
+        let reason = "you say that you are node 2, 'y': that is 'x'";
+        assert_eq!(check(other), Err(Unwelcome::Refused(reason.into())));
+    }
+
+    fn caller(sender: u16) -> Introduction {
+        Introduction {
             cluster: "blue".into(),
             protocol: "toy".into(),
-            deployment: 1,
+            founding: 1,
+            epoch: Epoch(3),
             sender,
             sender_name: "x".into(),
             target: 1,
-        };
-        let gatekeeper = Gatekeeper { identity: &identity, node: NodeId(1), name: "n1", nodes: 3 };
-        assert_eq!(gatekeeper.check(&caller(2)), Ok(()));
-        let reason = "node 0 waits for node 1 to dial, and does not dial it";
-        assert_eq!(gatekeeper.check(&caller(0)), Err(reason.into()));
+        }
+    }
+
+    fn check(caller: Introduction) -> Result<(), Unwelcome> {
+        let identity = Identity { cluster: "blue".into(), founding: 1, protocol: "toy".into() };
+        let caller_name = (caller.sender < 3).then(|| "x".into());
+        let (node, name, epoch) = (NodeId(1), "n1", Epoch(3));
+        Gatekeeper { identity: &identity, node, name, epoch, caller_name }.check(&caller)
     }
 }

@@ -14,6 +14,8 @@
 //! | `frame` | cuts the byte stream into messages |
 //! | `event_loop` | the pump: from messages taken in to messages written |
 //! | `world` | what roles ask of the outside: sends, records, replies |
+//! | `following` | what a node does when the membership has changed |
+//! | `membership` | the membership on disk, and talk about it |
 //! | `peer`, `outgoing` | the other nodes and the bytes that wait for them |
 //! | `log` | what survives the process |
 //! | `memory_log`, `vital` | with durability "memory" |
@@ -36,9 +38,11 @@ mod connection;
 mod directory;
 mod disk_log;
 mod event_loop;
+mod following;
 pub mod frame;
 mod handshake;
 mod log;
+pub mod membership;
 mod memory_log;
 pub mod node;
 mod outgoing;
@@ -54,5 +58,5 @@ pub use application::{Application, LaneHandle};
 pub use cluster::{Client, Cluster, ClusterOptions};
 pub use log::LogError;
 pub use node::{NodeError, run_node, run_node_blocking};
-pub use settings::{DiskOptions, Durability, Identity, NodeSettings};
+pub use settings::{DiskOptions, Durability, Identity, NodeSettings, resolve};
 pub use status::{NodeStatus, StatusError, query_status};

@@ -267,7 +267,7 @@ pub fn layout(lanes: &[u16], echoes: &[u16]) -> Layout {
 }
 
 pub fn identity() -> Identity {
-    Identity { cluster: "blue".into(), deployment: 0xd1, protocol: "toy".into() }
+    Identity { cluster: "blue".into(), founding: 0xd1, protocol: "toy".into() }
 }
 
 pub fn settings(node: u16, listener: TcpListener, peers: &[SocketAddr], layout: &Layout) -> NodeSettings {
@@ -277,8 +277,9 @@ pub fn settings(node: u16, listener: TcpListener, peers: &[SocketAddr], layout: 
         name: format!("n{node}"),
         address: listener.local_addr().unwrap(),
         listener: Some(listener),
-        peers: peers.to_vec(),
+        peers: (0..).map(NodeId).zip(peers.iter().map(SocketAddr::to_string)).collect(),
         layout: layout.clone(),
+        configuration: None,
         durability: Default::default(),
         disk: Default::default(),
         data: None,
