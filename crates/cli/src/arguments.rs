@@ -42,6 +42,7 @@ pub(crate) enum Command {
     Node(Node),
     Config(Config),
     Status(Status),
+    Member(Member),
     Exec(Exec),
     Sim(Sim),
     Snapshot(crate::snapshot::arguments::Arguments),
@@ -100,16 +101,23 @@ pub(crate) enum Durability {
 
 /// Run one node in the foreground, as a service manager would
 ///
-/// It runs until SIGTERM or SIGINT. Every node of a cluster is started with the same deployment file. Exits with code 1 and one line that
-/// says why when the node cannot run.
+/// It runs until SIGTERM or SIGINT. Every node of a new cluster is started with the same deployment file. A node that is added
+/// later asks any of the others with --join. What a node has learned of changes of the membership is in its
+/// data directory, and counts when it is started again. Exits with code 1 and one line that says why when the
+/// node cannot run, with code 0 when it is told to stop or has been removed from the cluster.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  ionian node n0 --config /etc/ionian.toml --data /var/lib/ionian")]
+#[command(after_help = "Examples:\n  ionian node n0 --config /etc/ionian.toml --data /var/lib/ionian\n  \
+    ionian node n3 --join 10.0.0.1:17400 --data /var/lib/ionian")]
+#[command(group = clap::ArgGroup::new("beginning").required(true).args(["config", "join"]))]
 pub(crate) struct Node {
     /// The node's name in the deployment file
     pub(crate) name: String,
-    /// The deployment file
+    /// The deployment file that the cluster was founded with
     #[arg(long, value_name = "FILE")]
-    pub(crate) config: PathBuf,
+    pub(crate) config: Option<PathBuf>,
+    /// A node of the running cluster that this one is to join, or has joined
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) join: Option<String>,
     /// The data directory; the node's own is DIR/nodes/NAME
     #[arg(long, value_name = "DIR")]
     pub(crate) data: PathBuf,
@@ -174,6 +182,116 @@ pub(crate) struct Status {
     /// Print one JSON document instead of tables
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) whereabouts: Whereabouts,
+}
+
+/// Show and change which nodes and roles a running cluster has
+///
+/// A change goes through the cluster's log. Acceptors and replicas are changed in two steps, between which both
+/// the old and the new ones are in force; everything else changes at once. The cluster goes on serving. Each
+/// command waits until the change is finished and says what that waits for. An interrupted wait changes nothing: the
+/// cluster finishes by itself, and the same command waits for it again.
+#[derive(Debug, Args)]
+#[command(arg_required_else_help = true)]
+#[command(after_help = "Examples:\n  \
+    ionian member list\n  \
+    ionian member replace n1 n3 --address 10.0.0.4:17400       n1 is dead, n3 takes its roles\n  \
+    ionian member add n4 --address 10.0.0.5:17400 --roles proxy_leader,replica\n  \
+    ionian member remove n4\n  \
+    ionian member list --toml > next.toml                      edit it, then\n  \
+    ionian member apply next.toml")]
+pub(crate) struct Member {
+    #[command(subcommand)]
+    pub(crate) command: MemberCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum MemberCommand {
+    /// Show the nodes, their roles with their numbers, and the change under way
+    List {
+        /// Print the deployment file of the cluster as it is, or as it will be, for `member apply`
+        #[arg(long)]
+        toml: bool,
+        #[command(flatten)]
+        whereabouts: Whereabouts,
+    },
+    /// Add a node
+    Add {
+        /// Its name
+        name: String,
+        #[command(flatten)]
+        place: Place,
+        /// Its roles, such as leader,acceptor,replica
+        #[arg(long, value_name = "ROLE,ROLE", value_delimiter = ',')]
+        roles: Vec<String>,
+        #[command(flatten)]
+        shape: Shape,
+        #[command(flatten)]
+        how: How,
+    },
+    /// Remove a node with its roles
+    Remove {
+        /// Its name
+        name: String,
+        #[command(flatten)]
+        shape: Shape,
+        #[command(flatten)]
+        how: How,
+    },
+    /// Let a new node take the roles of another, dead or alive
+    Replace {
+        /// The node to be replaced
+        old: String,
+        /// The name of the new one
+        new: String,
+        #[command(flatten)]
+        place: Place,
+        #[command(flatten)]
+        how: How,
+    },
+    /// Change to the deployment that a file says; what it does not number and is there already stays what it is
+    Apply {
+        /// The file, as `ionian member list --toml` writes it
+        file: PathBuf,
+        #[command(flatten)]
+        how: How,
+    },
+    /// Go back to the deployment before the change that is under way
+    Abandon {
+        #[command(flatten)]
+        how: How,
+    },
+}
+
+/// Where a new node is.
+#[derive(Debug, Args)]
+pub(crate) struct Place {
+    /// Where the other nodes find it
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) address: String,
+    /// Where it serves Redis clients, if it does
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) gateway: Option<String>,
+}
+
+/// What else a change can change.
+#[derive(Debug, Args)]
+pub(crate) struct Shape {
+    /// How the acceptors are arranged afterwards, such as majority or "grid 2x2"
+    #[arg(long, value_name = "QUORUMS")]
+    pub(crate) quorums: Option<String>,
+    /// How many nodes may fail afterwards
+    #[arg(long, value_name = "N")]
+    pub(crate) f: Option<usize>,
+}
+
+/// Where a change goes to.
+#[derive(Debug, Args)]
+pub(crate) struct How {
+    /// Do not wait until the change is finished
+    #[arg(long)]
+    pub(crate) no_wait: bool,
     #[command(flatten)]
     pub(crate) whereabouts: Whereabouts,
 }

@@ -40,8 +40,8 @@ pub(crate) fn run(arguments: &arguments::Exec) -> Result<ExitCode> {
 fn connect(arguments: &arguments::Exec) -> Result<Connection> {
     let gateways: Vec<String> = match &arguments.at {
         Some(at) => vec![at.clone()],
-        None => match source::in_directory(&arguments.data)? {
-            Some(deployment) => deployment.nodes.into_iter().filter_map(|node| node.gateway).collect(),
+        None => match source::known_in(&arguments.data)? {
+            Some(known) => known.nodes().into_values().filter_map(|node| node.gateway.clone()).collect(),
             None => vec![DEFAULT_GATEWAY.to_owned()],
         },
     };

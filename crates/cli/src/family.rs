@@ -1,7 +1,7 @@
 //! From a protocol's name to its type: the one place to add a protocol to.
 
 use anyhow::{Context, Result, bail};
-use ionian_deployment::Deployment;
+use ionian_deployment::{Configuration, Deployment};
 use ionian_kernel::layout::Layout;
 use ionian_kernel::protocol::Protocol;
 use ionian_kernel::quorum::QuorumSystem;
@@ -26,21 +26,19 @@ pub(crate) fn with_protocol<W: Work>(name: &str, work: W) -> Result<W::Output> {
     }
 }
 
-/// Checks a deployment in terms of its protocol.
-pub(crate) fn configure<P: Protocol>(deployment: &Deployment) -> Result<(Layout, P::Config)> {
+/// Checks a deployment, or two between which a cluster is, in terms of its protocol.
+pub(crate) fn configure<P: Protocol>(deployment: &Deployment, layout: Layout) -> Result<P::Config> {
     deployment.check_machine(MACHINES)?;
-    let layout = deployment.layout(P::KINDS)?;
-    let config = P::configure(layout.clone()).with_context(|| format!("this is no deployment of {}", P::NAME))?;
-    Ok((layout, config))
+    P::configure(layout).with_context(|| format!("this is no deployment of {}", P::NAME))
 }
 
-/// The quorum system of a deployment's acceptors; none where it has no acceptors.
-pub(crate) fn quorums(deployment: &Deployment) -> Result<Option<QuorumSystem>> {
-    if deployment.protocol != MultiPaxos::NAME {
+/// The quorum system of a cluster's acceptors, while it changes that of both sides; none where it has no acceptors.
+pub(crate) fn quorums(known: &Configuration) -> Result<Option<QuorumSystem>> {
+    if known.deployment.protocol != MultiPaxos::NAME {
         return Ok(None);
     }
-    let acceptors = deployment.layout(MultiPaxos::KINDS)?.all(multipaxos::kind::Acceptor);
-    QuorumSystem::new(deployment.quorums, acceptors, deployment.f).map(Some).map_err(anyhow::Error::msg)
+    let config = multipaxos::config::Config::new(known.layout(MultiPaxos::KINDS)?)?;
+    Ok(Some(config.quorums))
 }
 
 /// Checks a deployment as a node would, without running it.
@@ -49,7 +47,7 @@ pub(crate) fn check(deployment: &Deployment) -> Result<()> {
     impl Work for Check<'_> {
         type Output = Result<()>;
         fn run<P: Protocol>(self) -> Result<()> {
-            configure::<P>(self.0).map(drop)
+            configure::<P>(self.0, self.0.layout(P::KINDS)?).map(drop)
         }
     }
     with_protocol(&deployment.protocol, Check(deployment))?

@@ -41,8 +41,9 @@ pub(crate) fn start(
     listener: TcpListener,
     handle: LaneHandle,
 ) -> Box<dyn Application> {
-    let lane = *handle.lanes().first().expect("a node with a gateway has a client lane");
-    let submit = move |request| handle.submit(lane, request);
+    let first = handle.first_lane().expect("a node with a gateway has a client lane");
+    // A change of the membership can give the node another lane. Without any, requests are refused.
+    let submit = move |request| handle.submit(handle.first_lane().unwrap_or(first), request);
     let gateway = Gateway::new(limits(deployment), info(deployment, name), Box::new(submit));
     // The socket listens and does not block: tokio refuses no such socket, unless it is out of memory.
     let listener = tokio::net::TcpListener::from_std(listener).expect("the event queue takes a listening socket");

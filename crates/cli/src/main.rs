@@ -5,7 +5,7 @@
 //! | `arguments` | what can be typed, and the help texts |
 //! | `node` | one node in the foreground; `gateway_app` puts its gateway and its client lane together |
 //! | `up` | every node of a deployment as a process of its own, supervised |
-//! | `config`, `status`, `exec`, `sim` | one command each |
+//! | `config`, `status`, `member`, `exec`, `sim` | one command each |
 //! | `snapshot` | backups: save, inspect, restore, salvage |
 //! | `family` | from a protocol's name to its type |
 //! | `source` | where a command finds its deployment |
@@ -21,6 +21,7 @@ mod config;
 mod exec;
 mod family;
 mod gateway_app;
+mod member;
 mod node;
 mod output;
 mod places;
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
         Command::Node(arguments) => node::run(&arguments),
         Command::Config(arguments) => config::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
+        Command::Member(arguments) => member::run(&arguments),
         Command::Exec(arguments) => exec::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),
         Command::Snapshot(arguments) => snapshot::run(&arguments),

@@ -1,20 +1,21 @@
 //! `ionian node`: one node in the foreground.
 
-use crate::arguments;
+mod join;
+
+use crate::arguments::{self, BadUsage};
 use crate::family::{self, Work};
 use crate::gateway_app;
 use crate::places::Places;
 use anyhow::{Context, Result};
-use ionian_deployment::{Deployment, Durability};
-use ionian_kernel::layout::NodeId;
+use ionian_deployment::{Configuration, Deployment, Durability};
 use ionian_kernel::machine::StateMachine;
 use ionian_kernel::protocol::Protocol;
 use ionian_machines::kv::Kv;
-use ionian_runtime::{Application, DiskOptions, Identity, LaneHandle, NodeSettings, run_node_blocking};
+use ionian_runtime::{Application, LaneHandle, NodeError, NodeSettings, membership, run_node_blocking};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use std::io::Read;
-use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
@@ -26,15 +27,34 @@ const BACKLOG: i32 = 1024;
 
 pub(crate) fn run(arguments: &arguments::Node) -> Result<ExitCode> {
     begin_log();
-    let deployment = Deployment::load(&arguments.config)?.with_overrides(&arguments.overrides)?;
-    let id = deployment.node(&arguments.name)?;
-    let data = Places::new(&arguments.data).node(&arguments.name);
     // Asked for before anything else takes time, so that the starter's end is never missed.
-    let starter = arguments.supervised.then(end_of_input);
+    let mut starter = arguments.supervised.then(end_of_input);
+    let (name, overrides) = (&arguments.name, &arguments.overrides);
+    let data = Places::new(&arguments.data).node(name);
+    let given = match (&arguments.config, &arguments.join) {
+        (Some(file), _) => Configuration::founded(Deployment::load(file)?.with_overrides(overrides)?),
+        (None, Some(contact)) => {
+            let known = match membership::stored(&data)? {
+                Some(known) => Some(known),
+                None => join::wait_for_membership(name, contact, &mut starter)?,
+            };
+            let Some(mut known) = known else { return Ok(ExitCode::SUCCESS) };
+            if let Some(other) = overrides.iter().find(|text| !text.trim_start().starts_with("options.")) {
+                return Err(BadUsage(format!("--set {other}: with --join, only options can be set")).into());
+            }
+            known.deployment.options = known.deployment.clone().with_overrides(overrides)?.options;
+            known
+        }
+        (None, None) => unreachable!("one of them is required"),
+    };
     raise_file_limit();
     take_file_sizes_for_errors();
-    let protocol = deployment.protocol.clone();
-    family::with_protocol(&protocol, Run { deployment, id, data, starter })??;
+    let protocol = given.deployment.protocol.clone();
+    let run = Run { given, name: name.clone(), data, starter };
+    match family::with_protocol(&protocol, run)? {
+        Err(error) if matches!(error.downcast_ref(), Some(NodeError::Removed { .. })) => tracing::info!("{error}"),
+        done => done?,
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -45,8 +65,8 @@ fn begin_log() {
 }
 
 struct Run {
-    deployment: Deployment,
-    id: NodeId,
+    given: Configuration,
+    name: String,
     data: PathBuf,
     /// Completes when whoever started this process is gone.
     starter: Option<oneshot::Receiver<()>>,
@@ -56,32 +76,14 @@ impl Work for Run {
     type Output = Result<()>;
 
     fn run<P: Protocol>(self) -> Result<()> {
-        let Run { deployment, id, data, starter } = self;
-        let (layout, config) = family::configure::<P>(&deployment)?;
-        let peers = addresses(&deployment)?;
-        let place = usize::from(id.0);
-        let name = deployment.nodes[place].name.clone();
+        let Run { given, name, data, starter } = self;
+        let settings = NodeSettings::new::<P>(given, &name, Some(&data))?;
+        let known = settings.configuration.clone().expect("it was given");
+        let deployment = known.deployment.clone();
+        let config = family::configure::<P>(&deployment, settings.layout.clone())?;
+        let member = &known.nodes()[&settings.node];
         // Here and not on the loop: an address that is taken is to be told before the node takes part.
-        let gateway = gateway_listener(&deployment, id)?;
-        let settings = NodeSettings {
-            identity: Identity {
-                cluster: deployment.cluster.clone(),
-                deployment: deployment.digest(),
-                protocol: deployment.protocol.clone(),
-            },
-            node: id,
-            name: name.clone(),
-            address: peers[place],
-            listener: None,
-            peers,
-            layout,
-            durability: match deployment.durability {
-                Durability::Disk => ionian_runtime::Durability::Disk,
-                Durability::Memory => ionian_runtime::Durability::Memory,
-            },
-            disk: DiskOptions::default(),
-            data: Some(data),
-        };
+        let gateway = gateway_listener(member)?;
         if deployment.durability == Durability::Memory {
             tracing::warn!("durability = memory: when this process ends, what it held is gone");
         }
@@ -97,22 +99,12 @@ impl Work for Run {
     }
 }
 
-/// Where every node is found, by its place in the deployment.
-fn addresses(deployment: &Deployment) -> Result<Vec<SocketAddr>> {
-    let nodes = deployment.nodes.iter();
-    nodes.map(|node| resolve(&format!("node.{}.address", node.name), &node.address)).collect()
-}
-
-/// The socket address of `host:port`. IPv4 first where a name has both: nodes listen on one address.
+/// The socket address of `host:port`.
 pub(crate) fn resolve(key: &str, text: &str) -> Result<SocketAddr> {
-    let context = || format!("{key} = {text:?} cannot be resolved");
-    let found: Vec<SocketAddr> = text.to_socket_addrs().with_context(context)?.collect();
-    let first = found.iter().find(|address| address.is_ipv4()).or(found.first());
-    first.copied().with_context(context)
+    ionian_runtime::resolve(text).with_context(|| format!("{key} = {text:?} cannot be resolved"))
 }
 
-fn gateway_listener(deployment: &Deployment, id: NodeId) -> Result<Option<TcpListener>> {
-    let node = &deployment.nodes[usize::from(id.0)];
+fn gateway_listener(node: &ionian_deployment::Node) -> Result<Option<TcpListener>> {
     let Some(text) = &node.gateway else { return Ok(None) };
     let key = format!("node.{}.gateway", node.name);
     let address = resolve(&key, text)?;
@@ -132,7 +124,11 @@ pub(crate) fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
 }
 
 /// Completes when the node is to stop.
-async fn shutdown(starter: Option<oneshot::Receiver<()>>) {
+async fn shutdown(mut starter: Option<oneshot::Receiver<()>>) {
+    told_to_stop(&mut starter).await;
+}
+
+async fn told_to_stop(starter: &mut Option<oneshot::Receiver<()>>) {
     let why = tokio::select! {
         () = signalled(SignalKind::terminate()) => "SIGTERM",
         () = signalled(SignalKind::interrupt()) => "SIGINT",
@@ -152,7 +148,7 @@ async fn signalled(kind: SignalKind) {
     }
 }
 
-async fn gone(starter: Option<oneshot::Receiver<()>>) {
+async fn gone(starter: &mut Option<oneshot::Receiver<()>>) {
     match starter {
         Some(gone) => drop(gone.await),
         None => std::future::pending().await,

@@ -1,5 +1,8 @@
 //! What lies where in a data directory.
 
+use anyhow::{Context, Result};
+use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// The data directory of `ionian up` and of its nodes.
@@ -53,5 +56,15 @@ impl Places {
     /// What a node must find again.
     pub(crate) fn node(&self, node: &str) -> PathBuf {
         self.nodes().join(node)
+    }
+
+    /// What each node that ever ran here must find again.
+    pub(crate) fn node_directories(&self) -> Result<Vec<PathBuf>> {
+        let path = self.nodes();
+        let context = || format!("cannot list {}", path.display());
+        match fs::read_dir(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+            entries => entries.with_context(context)?.map(|entry| Ok(entry.with_context(context)?.path())).collect(),
+        }
     }
 }

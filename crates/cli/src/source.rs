@@ -3,7 +3,8 @@
 use crate::arguments::Whereabouts;
 use crate::places::Places;
 use anyhow::{Context, Result};
-use ionian_deployment::{Deployment, PresetOptions};
+use ionian_deployment::{Configuration, Deployment, PresetOptions};
+use ionian_runtime::membership;
 use std::net::SocketAddr;
 use std::path::Path;
 
@@ -37,17 +38,33 @@ fn host(address: SocketAddr) -> String {
     }
 }
 
-/// The deployment of a running cluster.
-pub(crate) fn running(whereabouts: &Whereabouts) -> Result<Deployment> {
+/// What is known of a running cluster before any of its nodes is asked.
+pub(crate) fn running(whereabouts: &Whereabouts) -> Result<Configuration> {
     match &whereabouts.config {
-        Some(file) => Ok(Deployment::load(file)?),
-        None => in_directory(&whereabouts.data)?.with_context(|| {
+        Some(file) => Ok(Configuration::founded(Deployment::load(file)?)),
+        None => known_in(&whereabouts.data)?.with_context(|| {
             format!("{} holds no deployment: name one with --data DIR or --config FILE", whereabouts.data.display())
         }),
     }
 }
 
-/// The deployment that a data directory holds, if it holds one.
+/// The newest membership that a data directory holds: that of its deployment, or what one of its nodes has learned
+/// since.
+pub(crate) fn known_in(data: &Path) -> Result<Option<Configuration>> {
+    let Some(mut known) = in_directory(data)?.map(Configuration::founded) else { return Ok(None) };
+    for node in Places::new(data).node_directories()? {
+        // Whatever is the matter with a file, its node says it.
+        if let Ok(Some(theirs)) = membership::stored(&node)
+            && theirs.founding == known.founding
+            && theirs.epoch() > known.epoch()
+        {
+            known = theirs;
+        }
+    }
+    Ok(Some(known))
+}
+
+/// The deployment that the cluster in a data directory was founded with, if there is one.
 pub(crate) fn in_directory(data: &Path) -> Result<Option<Deployment>> {
     let path = Places::new(data).deployment();
     if !path.try_exists().with_context(|| format!("cannot look for {}", path.display()))? {

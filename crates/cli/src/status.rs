@@ -3,11 +3,12 @@
 mod text;
 
 use crate::arguments;
+use crate::member;
 use crate::node::resolve;
 use crate::output::{explain, say};
 use crate::source;
 use anyhow::Result;
-use ionian_deployment::Deployment;
+use ionian_deployment::Configuration;
 use ionian_runtime::{NodeStatus, query_status};
 use serde::Serialize;
 use std::process::ExitCode;
@@ -24,10 +25,14 @@ pub(crate) struct ClusterStatus {
     pub(crate) protocol: String,
     pub(crate) f: usize,
     pub(crate) durability: &'static str,
-    /// The digest that nodes compare, in hexadecimal.
-    pub(crate) deployment: String,
+    /// The digest of the deployment that the cluster was founded with, in hexadecimal.
+    pub(crate) founding: String,
+    /// How many steps of changes there were.
+    pub(crate) epoch: u32,
+    /// Whether a change of the membership is under way.
+    pub(crate) changing: bool,
     pub(crate) nodes_up: usize,
-    /// In the order of the deployment.
+    /// In the order of their numbers.
     pub(crate) nodes: Vec<Answer>,
 }
 
@@ -44,23 +49,27 @@ pub(crate) struct Answer {
 }
 
 pub(crate) fn run(arguments: &arguments::Status) -> Result<ExitCode> {
-    let deployment = source::running(&arguments.whereabouts)?;
+    let given = source::running(&arguments.whereabouts)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let cluster = runtime.block_on(ask_all(&deployment));
+    let newest =
+        runtime.block_on(member::newest(member::contacts(&given))).filter(|newest| newest.founding == given.founding);
+    let known = newest.filter(|newest| newest.epoch() > given.epoch()).unwrap_or(given);
+    let cluster = runtime.block_on(ask_all(&known));
     let mut shown = match arguments.json {
         true => serde_json::to_string_pretty(&cluster)?,
-        false => text::show(&deployment, &cluster),
+        false => text::show(&known, &cluster),
     };
     shown.truncate(shown.trim_end().len());
     say!("{shown}");
-    let well = cluster.nodes_up == cluster.nodes.len() && !text::is_lost(&deployment, &cluster);
+    let well = cluster.nodes_up == cluster.nodes.len() && !text::is_lost(&known, &cluster);
     Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Asks every node of the deployment.
-pub(crate) async fn ask_all(deployment: &Deployment) -> ClusterStatus {
+pub(crate) async fn ask_all(known: &Configuration) -> ClusterStatus {
+    let deployment = &known.deployment;
     let mut questions = JoinSet::new();
-    for (place, node) in deployment.nodes.iter().enumerate() {
+    for (place, node) in known.nodes() {
         let (name, address, gateway) = (node.name.clone(), node.address.clone(), node.gateway.clone());
         questions.spawn(async move {
             let (error, status) = match ask(&name, &address).await {
@@ -78,7 +87,9 @@ pub(crate) async fn ask_all(deployment: &Deployment) -> ClusterStatus {
         protocol: deployment.protocol.clone(),
         f: deployment.f,
         durability: deployment.durability.name(),
-        deployment: format!("{:016x}", deployment.digest()),
+        founding: format!("{:016x}", known.founding),
+        epoch: known.epoch().0,
+        changing: known.next.is_some(),
         nodes_up: nodes.iter().filter(|node| node.up).count(),
         nodes,
     }

@@ -17,6 +17,7 @@ impl Deployment {
             return Err(Problem::Value { key, value: format!("{nodes} nodes"), allowed }.into());
         }
         self.check_names()?;
+        self.check_numbers()?;
         self.check_addresses()?;
         match self.nodes.iter().find(|node| node.instances().is_empty()) {
             None => Ok(()),

@@ -3,7 +3,7 @@
 use crate::error::{DeploymentError, Problem};
 use crate::options::Settings;
 use ionian_kernel::id::MAX_INSTANCES;
-use ionian_kernel::layout::{Layout, NodeId, numbered};
+use ionian_kernel::layout::{Layout, NodeId};
 use ionian_kernel::quorum::QuorumSpec;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,6 +16,8 @@ pub const MACHINES: &[&str] = &["kv"];
 pub const CLIENT: &str = "client";
 /// The largest f: 2f+1 acceptors must fit into a set of 64.
 pub const MAX_F: usize = (MAX_INSTANCES - 1) / 2;
+/// The most bytes of a deployment's text: what is larger is some other file, or no end of one.
+pub const MAX_TEXT: usize = 4 << 20;
 /// The most nodes a deployment has.
 pub const MAX_NODES: usize = 1024;
 
@@ -36,7 +38,7 @@ pub struct Deployment {
     pub durability: Durability,
     /// What is tuned.
     pub options: Settings,
-    /// The nodes; a node's [`NodeId`] is its place here.
+    /// The nodes, in the order of the file.
     pub nodes: Vec<Node>,
 }
 
@@ -55,6 +57,9 @@ pub enum Durability {
 pub struct Node {
     /// Its name, unique in the deployment.
     pub name: String,
+    /// Its number; without one it gets the lowest that is free, in the order of the file. Numbers are
+    /// stated where a change of the membership has left gaps.
+    pub id: Option<u16>,
     /// `host:port` where other nodes find it.
     pub address: String,
     /// `host:port` where it serves Redis clients, if it does. It then has a client lane even when
@@ -64,13 +69,28 @@ pub struct Node {
     pub roles: Vec<Placed>,
 }
 
-/// A role on a node, written `acceptor`, or `acceptor*2` for two instances.
+/// A role on a node, written `acceptor`, or `acceptor*2` for two instances, or `acceptor:3` for the instance
+/// with this number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placed {
     /// The name of the role.
     pub role: String,
     /// How many instances, from 1.
     pub count: usize,
+    /// The number of the one instance; without one, each gets the lowest that is free, in the order of the file.
+    pub number: Option<u8>,
+}
+
+impl Placed {
+    /// So many instances of a role, with whatever numbers are free.
+    pub fn some(role: &str, count: usize) -> Self {
+        Placed { role: role.to_owned(), count, number: None }
+    }
+
+    /// One instance of a role, with its number.
+    pub fn one(role: &str, number: u8) -> Self {
+        Placed { role: role.to_owned(), count: 1, number: Some(number) }
+    }
 }
 
 impl Durability {
@@ -88,9 +108,10 @@ impl Durability {
 
 impl fmt::Display for Placed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.count {
-            1 => f.write_str(&self.role),
-            count => write!(f, "{}*{count}", self.role),
+        match (self.number, self.count) {
+            (Some(number), _) => write!(f, "{}:{number}", self.role),
+            (None, 1) => f.write_str(&self.role),
+            (None, count) => write!(f, "{}*{count}", self.role),
         }
     }
 }
@@ -99,7 +120,7 @@ impl Node {
     /// How many instances of each role it has, the client lane of its gateway included.
     pub fn instances(&self) -> BTreeMap<&str, usize> {
         let mut instances = BTreeMap::new();
-        for Placed { role, count } in &self.roles {
+        for Placed { role, count, .. } in &self.roles {
             *instances.entry(role.as_str()).or_default() += count;
         }
         if self.gateway.is_some() {
@@ -111,46 +132,42 @@ impl Node {
 
 impl Deployment {
     /// The deployment as a protocol with these
-    /// [`KINDS`](ionian_kernel::protocol::Protocol::KINDS) of roles takes it. Instances are numbered
-    /// in the order of the nodes they are on.
+    /// [`KINDS`](ionian_kernel::protocol::Protocol::KINDS) of roles takes it.
     ///
     /// # Errors
     /// When [`check`](Deployment::check) fails, a role is not one of `kinds`, there is no client, or
     /// there are more than 64 of a role.
     pub fn layout(&self, kinds: &[&str]) -> Result<Layout, DeploymentError> {
-        self.check()?;
-        let mut instances = vec![Vec::new(); kinds.len()];
-        for (id, node) in (0..).map(NodeId).zip(&self.nodes) {
-            let key = || format!("node.{}.roles", node.name);
-            for (role, count) in node.instances() {
-                let Some(kind) = kinds.iter().position(|kind| *kind == role) else {
+        let Deployment { nodes, .. } = self.numbered()?;
+        let mut instances: Vec<BTreeMap<u8, NodeId>> = vec![BTreeMap::new(); kinds.len()];
+        let mut names = Vec::new();
+        for node in &nodes {
+            let id = node.id.expect("it is numbered");
+            names.resize(names.len().max(usize::from(id) + 1), String::new());
+            names[usize::from(id)].clone_from(&node.name);
+            for Placed { role, number, .. } in &node.roles {
+                let Some(kind) = kinds.iter().position(|kind| kind == role) else {
+                    let (key, value) = (format!("node.{}.roles", node.name), format!("{role:?}"));
                     let allowed = format!("roles of {}, which are {}", self.protocol, kinds.join(", "));
-                    return Err(Problem::Value { key: key(), value: format!("{role:?}"), allowed }.into());
+                    return Err(Problem::Value { key, value, allowed }.into());
                 };
-                let places: &mut Vec<NodeId> = &mut instances[kind];
-                let total = places.len().saturating_add(count);
-                if total > MAX_INSTANCES {
-                    let (role, limit) = (role.to_owned(), MAX_INSTANCES);
-                    return Err(Problem::TooMany { key: key(), role, count: total, limit }.into());
-                }
-                places.resize(total, id);
+                instances[kind].insert(number.expect("it is numbered"), NodeId(id));
             }
         }
         if !self.nodes.iter().any(|node| node.instances().contains_key(CLIENT)) {
             return Err(Problem::NoClient { role: CLIENT.to_owned() }.into());
         }
-        let names = self.nodes.iter().map(|node| node.name.clone()).collect();
-        let (instances, options) = (numbered(instances), self.options.options());
+        let instances = instances.into_iter().map(|places| places.into_iter().collect()).collect();
+        let options = self.options.options();
         Ok(Layout { f: self.f, quorums: self.quorums, instances, options, names, ..Layout::default() })
     }
 
-    /// The node of this name.
+    /// The node of this name, by its place among [`nodes`](Deployment::nodes).
     ///
     /// # Errors
     /// When there is none.
-    pub fn node(&self, name: &str) -> Result<NodeId, DeploymentError> {
-        let found = (0..).map(NodeId).zip(&self.nodes).find(|(_, node)| node.name == name);
-        found.map(|(id, _)| id).ok_or_else(|| {
+    pub fn place(&self, name: &str) -> Result<usize, DeploymentError> {
+        self.nodes.iter().position(|node| node.name == name).ok_or_else(|| {
             let known = self.nodes.iter().map(|node| node.name.as_str()).collect::<Vec<_>>().join(", ");
             Problem::NoSuchNode { name: name.to_owned(), known }.into()
         })

@@ -11,7 +11,7 @@ impl Deployment {
     ///
     /// It covers the cluster's name, protocol, machine, f, quorums, durability, the
     /// [shared](crate::Setting::shared) options with their defaults, and the nodes in order with the
-    /// instances on each. Durability counts, because what an acceptor's vote is worth to the others
+    /// instances on each, and their numbers where these are not what the order says. Durability counts, because what an acceptor's vote is worth to the others
     /// depends on it.
     ///
     /// It leaves out comments and layout of the text, the order of a node's roles, the options that
@@ -39,6 +39,7 @@ impl Deployment {
             }
             text.push('\n');
         }
+        text.extend(self.unusual_numbers());
         text
     }
 }

@@ -99,6 +99,9 @@ pub enum Problem {
         /// The names there are.
         known: String,
     },
+    /// The deployment that a change would lead to is the one that there is.
+    #[error("nothing would change")]
+    NothingToChange,
     /// There is no preset of this name.
     #[error("no preset {name:?}: there are {known}")]
     NoSuchPreset {

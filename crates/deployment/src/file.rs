@@ -1,6 +1,6 @@
 //! Reading and writing the file.
 
-use crate::deployment::{CLIENT, Deployment, Node};
+use crate::deployment::{CLIENT, Deployment, MAX_TEXT, Node};
 use crate::error::{DeploymentError, Place, Problem};
 use crate::options::SETTINGS;
 use crate::quorums;
@@ -23,13 +23,10 @@ const REQUIRED: &[(&str, &str)] = &[
 const REQUIRED_OF_NODE: &[(&str, &str)] =
     &[("name", "the name of the node"), ("address", "host:port where other nodes find it")];
 
-/// A deployment file is at most this large: what is larger is some other file, or no end of one.
-const MAX_FILE_BYTES: u64 = 4 << 20;
-
 fn read(path: &Path) -> io::Result<String> {
     let mut text = String::new();
-    File::open(path)?.take(MAX_FILE_BYTES + 1).read_to_string(&mut text)?;
-    match text.len() as u64 <= MAX_FILE_BYTES {
+    File::open(path)?.take(MAX_TEXT as u64 + 1).read_to_string(&mut text)?;
+    match text.len() <= MAX_TEXT {
         true => Ok(text),
         false => Err(io::Error::other("it is larger than 4 MiB, which no deployment file is")),
     }
@@ -131,12 +128,18 @@ const NODES_HEADER: &str = "
 #   name     unique in the file; letters, digits, '-' and '_'
 #   address  host:port where other nodes find it; a host name is resolved when it is used
 #   gateway  host:port where it serves Redis clients, if it does; brings one \"CLIENT\" with it
-#   roles    what lives there; \"acceptor*2\" is two of them
-# Instances of a role are numbered in the order in which they appear: acceptors fill a grid row by row.
+#   roles    what lives there; \"acceptor*2\" is two of them, \"acceptor:3\" is the one with this number
+#   id       the node's number
+# Nodes and instances keep their numbers when the membership changes. Those not stated are the lowest that
+# are free, in the order of the file. Acceptors fill a grid row by row, in the order of their numbers.
 ";
 
 fn write_node(text: &mut String, node: &Node) {
-    let _ = writeln!(text, "\n[[node]]\nname = {}\naddress = {}", quoted(&node.name), quoted(&node.address));
+    let _ = writeln!(text, "\n[[node]]\nname = {}", quoted(&node.name));
+    if let Some(id) = node.id {
+        let _ = writeln!(text, "id = {id}");
+    }
+    let _ = writeln!(text, "address = {}", quoted(&node.address));
     if let Some(gateway) = &node.gateway {
         let _ = writeln!(text, "gateway = {}", quoted(gateway));
     }

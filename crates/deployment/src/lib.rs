@@ -7,18 +7,22 @@
 
 #![forbid(unsafe_code)]
 
+mod change;
 mod check;
+mod configuration;
 mod deployment;
 mod digest;
 mod endpoint;
 mod error;
 mod file;
+mod numbers;
 mod options;
 mod preset;
 mod quorums;
 mod set;
 
-pub use deployment::{CLIENT, Deployment, Durability, MACHINES, MAX_F, MAX_NODES, Node, PROTOCOLS, Placed};
+pub use configuration::Configuration;
+pub use deployment::{CLIENT, Deployment, Durability, MACHINES, MAX_F, MAX_NODES, MAX_TEXT, Node, PROTOCOLS, Placed};
 pub use error::{DeploymentError, Place, Problem};
 pub use options::{SETTINGS, Setting, Settings};
 pub use preset::{DEFAULT_PRESET, PRESETS, PresetOptions};

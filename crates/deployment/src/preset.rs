@@ -155,12 +155,13 @@ fn placed(nodes: Vec<(String, &'static [&'static str])>, options: &PresetOptions
     nodes
         .map(|(port, (name, roles))| Node {
             name,
+            id: None,
             address: format!("{}:{port}", options.host),
             gateway: (roles.contains(&CLIENT))
                 .then(|| gateway_ports.next())
                 .flatten()
                 .map(|port| format!("{}:{port}", options.gateway_host)),
-            roles: roles.iter().map(|role| Placed { role: (*role).to_owned(), count: 1 }).collect(),
+            roles: roles.iter().map(|role| Placed::some(role, 1)).collect(),
         })
         .collect()
 }

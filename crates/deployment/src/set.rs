@@ -1,18 +1,20 @@
 //! One way in for every setting, by key, whether a file or a flag states it.
 
-use crate::deployment::{Deployment, Durability, MAX_F, Node, PROTOCOLS, Placed};
+use crate::deployment::{Deployment, Durability, MAX_F, MAX_NODES, Node, PROTOCOLS, Placed};
 use crate::endpoint::{self, Endpoint};
 use crate::error::{DeploymentError, Place, Problem};
 use crate::options::Setting;
 use crate::quorums;
 use ionian_kernel::id::MAX_INSTANCES;
+use std::str::FromStr;
 use toml::Spanned;
 use toml::de::DeValue;
 
 pub(crate) const KEYS: &[&str] = &["cluster", "protocol", "machine", "f", "quorums", "durability", "options", "node"];
-pub(crate) const NODE_KEYS: &[&str] = &["name", "address", "gateway", "roles"];
+pub(crate) const NODE_KEYS: &[&str] = &["name", "id", "address", "gateway", "roles"];
 const NAME: &str = "1 to 64 letters, digits, '-' and '_' in quotes";
-const ROLES: &str = "a list of roles, such as [\"leader\", \"acceptor*2\"], with 1 to 64 of each";
+const ROLES: &str = "a list of roles, such as [\"leader\", \"acceptor*2\", \"replica:5\"], with 1 to 64 of each, \
+    numbered 0 to 63";
 
 /// A value as somebody gave it.
 #[derive(Clone, Copy)]
@@ -82,13 +84,23 @@ impl<'a> Given<'a> {
     }
 
     fn placed(self, key: &str) -> Result<Placed, DeploymentError> {
-        let parse = |text: &str| {
-            let (role, count) = text.split_once('*').unwrap_or((text, "1"));
-            let count =
-                digits(count).map(|count| count as usize).filter(|count| (1..=MAX_INSTANCES).contains(count))?;
-            is_name(role).then(|| Placed { role: role.to_owned(), count })
+        self.text().and_then(|text| text.parse().ok()).ok_or_else(|| self.wrong(key, ROLES))
+    }
+}
+
+impl FromStr for Placed {
+    /// What is allowed.
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let number = |text: &str| digits(text).filter(|number| *number < MAX_INSTANCES as u64);
+        let count = |text: &str| digits(text).filter(|count| (1..=MAX_INSTANCES as u64).contains(count));
+        let (role, placed) = match (text.split_once(':'), text.split_once('*')) {
+            (Some((role, digits)), _) => (role, number(digits).map(|number| Placed::one(role, number as u8))),
+            (None, Some((role, digits))) => (role, count(digits).map(|count| Placed::some(role, count as usize))),
+            (None, None) => (text, Some(Placed::some(text, 1))),
         };
-        self.text().and_then(parse).ok_or_else(|| self.wrong(key, ROLES))
+        placed.filter(|_| is_name(role)).ok_or(ROLES)
     }
 }
 
@@ -130,9 +142,9 @@ impl Deployment {
         // Names of nodes hold no dots.
         match path.strip_prefix("node.").and_then(|path| path.split_once('.')) {
             Some((name, key)) => {
-                let node = self.node(name)?;
+                let place = self.place(name)?;
                 let owner = format!("node.{name}");
-                self.nodes[usize::from(node.0)].set(&owner, key, given)
+                self.nodes[place].set(&owner, key, given)
             }
             None => self.set(path, given),
         }
@@ -180,6 +192,7 @@ impl Node {
         let path = format!("{owner}.{key}");
         match key {
             "name" => self.name = given.name(&path)?,
+            "id" => self.id = Some(given.number_up_to(&path, MAX_NODES - 1)? as u16),
             "address" => {
                 let (text, endpoint) = given.endpoint(&path)?;
                 if endpoint.is_wildcard() {

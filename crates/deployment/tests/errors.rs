@@ -60,7 +60,7 @@ fn unknown_keys() {
         retained_slots, snapshot_slots, snapshot_mib_per_s, heartbeat_ms, election_timeout_ms, resend_after_ms, \
         session_expiry_s, in_flight, payload_bytes, patience_ms, retry_after_ms";
     refused(8, "heartbeat = 1", &format!("line 8, column 1: unknown key options.heartbeat: {known}"));
-    let known = "known here are name, address, gateway, roles";
+    let known = "known here are name, id, address, gateway, roles";
     refused(16, "  port = 1", &format!("line 16, column 3: unknown key node.b.port: {known}"));
 }
 
@@ -121,7 +121,7 @@ fn wrong_values() {
         "line 11, column 11: node.a.address = \"0.0.0.0:1\": must be an address that other nodes can connect to, not a \
          wildcard",
     );
-    let roles = "must be a list of roles, such as [\"leader\", \"acceptor*2\"], with 1 to 64 of each";
+    let roles = "must be a list of roles, such as [\"leader\", \"acceptor*2\", \"replica:5\"], with 1 to 64 of each, numbered 0 to 63";
     refused(12, "roles = \"leader\"", &format!("line 12, column 9: node.a.roles = \"leader\": {roles}"));
     refused(12, "roles = [\"a\", \"b*0\"]", &format!("line 12, column 15: node.a.roles = \"b*0\": {roles}"));
     refused(12, "roles = [\"a\",\n\"b*65\"]", &format!("line 13, column 1: node.a.roles = \"b*65\": {roles}"));
@@ -187,7 +187,7 @@ fn no_layout() {
 
 #[test]
 fn names_that_do_not_exist() {
-    assert_eq!(good().node("x").unwrap_err().to_string(), "no node \"x\": the deployment has a, b");
+    assert_eq!(good().place("x").unwrap_err().to_string(), "no node \"x\": the deployment has a, b");
     let own = with_line(3, "machine = \"mine\"").unwrap();
     assert_eq!(own.check_machine(&["mine"]), Ok(()));
     assert_eq!(own.check_machine(MACHINES).unwrap_err().to_string(), "machine = \"mine\": must be \"kv\"");
@@ -235,11 +235,11 @@ fn overrides() {
         ("options.in_flight=0", "options.in_flight = 0: must be a whole number from 1 to 16384"),
         ("options=1", "options = 1: must be a table, begun with [options]"),
         ("node.x.gateway=", "no node \"x\": the deployment has a, b"),
-        ("node.a.gate=", "unknown key node.a.gate: known here are name, address, gateway, roles"),
+        ("node.a.gate=", "unknown key node.a.gate: known here are name, id, address, gateway, roles"),
         ("x=1", "unknown key x: known here are cluster, protocol, machine, f, quorums, durability, options, node"),
         (
             "node.a.roles=leader,",
-            "node.a.roles = \"\": must be a list of roles, such as [\"leader\", \"acceptor*2\"], with 1 to 64 of each",
+            "node.a.roles = \"\": must be a list of roles, such as [\"leader\", \"acceptor*2\", \"replica:5\"], with 1 to 64 of each, numbered 0 to 63",
         ),
         ("node.a.name=b", "node[1].name = \"b\": taken by node[0].name"),
     ] {

@@ -213,6 +213,6 @@ fn a_gateway_brings_one_client_and_repeated_roles_are_instances() {
     let layout = layout(&deployment);
     assert_eq!((layout.f, layout.quorums), (1, QuorumSpec::Groups { groups: 2 }));
     assert_eq!(layout.options.session_expiry, std::time::Duration::from_secs(60));
-    assert_eq!(deployment.node("b"), Ok(NodeId(1)));
+    assert_eq!(deployment.place("b"), Ok(1));
     assert_eq!(deployment.durability, Durability::Disk);
 }

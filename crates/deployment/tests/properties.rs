@@ -160,7 +160,7 @@ fn the_digest_covers_what_nodes_must_agree_on_and_nothing_else() {
 fn writing_two_instances_in_two_ways_is_the_same_deployment() {
     let mut twice = Deployment::preset("baseline", &PresetOptions::default()).unwrap();
     let mut starred = twice.clone();
-    let placed = |count| Placed { role: "acceptor".to_owned(), count };
+    let placed = |count| Placed::some("acceptor", count);
     twice.nodes[0].roles.push(placed(1));
     twice.nodes[0].roles.push(placed(1));
     starred.nodes[0].roles.push(placed(2));

@@ -56,20 +56,34 @@ impl Wake {
 pub(crate) struct Submissions {
     pub(crate) wake: Wake,
     queue: RefCell<Vec<(ClientId, Request)>>,
-    pub(crate) lanes: Vec<ClientId>,
+    /// The client lanes of this node, which the membership says.
+    pub(crate) lanes: RefCell<Vec<ClientId>>,
     closed: Cell<bool>,
 }
 
 impl Submissions {
     pub(crate) fn new(lanes: Vec<ClientId>) -> Rc<Self> {
         let (wake, queue, closed) = Default::default();
-        Rc::new(Submissions { wake, queue, lanes, closed })
+        Rc::new(Submissions { wake, queue, lanes: RefCell::new(lanes), closed })
     }
 
     /// Exchanges the queue for an empty vector.
     pub(crate) fn swap(&self, empty: &mut Vec<(ClientId, Request)>) {
         debug_assert!(empty.is_empty());
         core::mem::swap(&mut *self.queue.borrow_mut(), empty);
+    }
+
+    /// Queues a request and sees to it that the loop takes it up.
+    pub(crate) fn submit(&self, lane: ClientId, request: Request) {
+        if !self.closed.get() {
+            self.queue.borrow_mut().push((lane, request));
+            self.wake.wake();
+        }
+    }
+
+    /// The first lane of this node.
+    pub(crate) fn first_lane(&self) -> Option<ClientId> {
+        self.lanes.borrow().first().copied()
     }
 
     pub(crate) fn close(&self) {
@@ -89,21 +103,23 @@ impl LaneHandle {
         LaneHandle { submissions }
     }
 
-    /// The client lanes of this node.
-    pub fn lanes(&self) -> &[ClientId] {
-        &self.submissions.lanes
+    /// The client lanes of this node. A change of the membership can take some away and bring others.
+    pub fn lanes(&self) -> Vec<ClientId> {
+        self.submissions.lanes.borrow().clone()
+    }
+
+    /// The first of them, at this moment.
+    pub fn first_lane(&self) -> Option<ClientId> {
+        self.submissions.first_lane()
     }
 
     /// Queues a request and sees to it that the loop takes it up. Can be called from anywhere on the
     /// loop's thread, [`Application::on_reply`] included: it never enters a role. Exactly one reply
     /// follows; from a lane that is not of this node it is
-    /// [`Refusal::Unavailable`](ionian_kernel::client::Refusal::Unavailable). Only when the node stops
-    /// there are no more replies.
+    /// [`Refusal::Unavailable`](ionian_kernel::client::Refusal::Unavailable). Only when the node stops, or
+    /// the lane leaves it, there are no more replies. Tokens from 2^63 on are not for applications.
     pub fn submit(&self, lane: ClientId, request: Request) {
-        if !self.submissions.closed.get() {
-            self.submissions.queue.borrow_mut().push((lane, request));
-            self.submissions.wake.wake();
-        }
+        self.submissions.submit(lane, request);
     }
 
     /// Whether the node has stopped: nothing that is submitted is answered any more.

@@ -2,7 +2,7 @@
 //! for tests. The nodes speak to each other over loopback, as they would from machine to machine.
 
 use crate::application::{Application, LaneHandle};
-use crate::node::{NodeError, node_count, run_node};
+use crate::node::{NodeError, run_node};
 use crate::settings::{DiskOptions, Durability, Identity, NodeSettings};
 use crate::status::{NodeStatus, StatusError, query_status};
 use bytes::Bytes;
@@ -147,7 +147,8 @@ impl<P: Protocol> Cluster<P> {
         }
         // All ports first, so that every node can be told all of them.
         let bind = |_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
-        let listeners = (0..node_count(&layout)).map(bind).collect::<Result<Vec<_>, _>>()?;
+        let nodes = layout.nodes().last().map_or(0, |highest| highest.0 + 1);
+        let listeners = (0..nodes).map(bind).collect::<Result<Vec<_>, _>>()?;
         let addresses = listeners.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>()?;
         let nodes = listeners.iter().map(|_| None).collect();
         let lane = |(index, node)| Lane { id: ClientId(index), node, calls: RwLock::new(mpsc::unbounded_channel().0) };
@@ -194,12 +195,13 @@ impl<P: Protocol> Cluster<P> {
     fn settings(&self, node: NodeId, listener: TcpListener) -> NodeSettings {
         let name = name(node);
         NodeSettings {
-            identity: Identity { cluster: "in-process".into(), deployment: 0, protocol: P::NAME.into() },
+            identity: Identity { cluster: "in-process".into(), founding: 0, protocol: P::NAME.into() },
             node,
             address: self.addresses[node.0 as usize],
             listener: Some(listener),
-            peers: self.addresses.clone(),
+            peers: (0..).map(NodeId).zip(self.addresses.iter().map(SocketAddr::to_string)).collect(),
             layout: self.layout.clone(),
+            configuration: None,
             durability: self.options.durability,
             disk: self.options.disk,
             data: self.options.data.as_ref().map(|data| data.join(&name)),

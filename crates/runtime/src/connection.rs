@@ -8,13 +8,20 @@
 use crate::admission::{Admission, Objection};
 use crate::backup::Backups;
 use crate::frame::{FrameError, FrameReader};
-use crate::handshake::{self, Acceptance, Gatekeeper, HANDSHAKE_LIMIT, HandshakeError, Hello, Introduction, Text};
-use crate::peer::{Link, Peers};
+use crate::handshake::{self, Acceptance, Answer, Gatekeeper, HANDSHAKE_LIMIT, HandshakeError, Hello};
+use crate::handshake::{Introduction, Text, Unwelcome};
+use crate::membership::{Response, query_membership, receive_bytes, receive_membership};
+use crate::membership::{send_bytes, send_document, send_membership};
+use crate::peer::{Link, Peers, Shared};
 use crate::settings::Identity;
 use crate::status::{NodeStatus, send_status};
 use crate::tasks::Tasks;
 use bytes::Bytes;
+use ionian_deployment::Configuration;
+use ionian_kernel::client::Refusal;
+use ionian_kernel::id::Epoch;
 use ionian_kernel::layout::NodeId;
+use ionian_kernel::membership::{Change, Membership};
 use ionian_kernel::random::Random;
 use ionian_kernel::role::Picture;
 use ionian_kernel::wire::{WireError, decode_all, encode_all};
@@ -24,9 +31,10 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::OwnedReadHalf;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, lookup_host};
+use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
@@ -44,6 +52,9 @@ const REFUSED_PAUSE: Duration = Duration::from_secs(2);
 /// it a cut network would be noticed after a quarter of an hour, and its repair up to two minutes late.
 const UNACKNOWLEDGED_LIMIT: Duration = Duration::from_secs(10);
 
+/// How often a node that is not dialled asks whether it should be.
+const ASK_EVERY: Duration = Duration::from_secs(2);
+
 /// How many callers may be in the handshake at once. When one more comes, the one that has been there
 /// longest has to go: peers take a millisecond, strangers who say nothing stay.
 const STRANGERS_LIMIT: usize = 64;
@@ -57,8 +68,20 @@ pub(crate) trait Host {
     /// Takes in one message.
     fn ingest(&self, members: u64, message: &Bytes) -> Result<(), WireError>;
 
+    /// Takes in what somebody else knows of the membership.
+    fn learn(&self, membership: Membership);
+
+    /// What is known of it; none where the membership cannot change.
+    fn configuration(&self) -> Option<Configuration>;
+
+    /// Submits a change of the membership; the channel brings what the log says.
+    fn submit(&self, change: &Change) -> Result<oneshot::Receiver<Result<Bytes, Refusal>>, Response>;
+
     /// Everything that was readable has been taken in, as far as the caller is concerned.
     fn ingested(&self);
+
+    /// What a node is called; empty where nobody says.
+    fn name_of(&self, node: NodeId) -> String;
 
     fn status(&self) -> NodeStatus;
 
@@ -79,49 +102,79 @@ pub(crate) struct Transport {
     pub(crate) backups: Backups,
 }
 
-/// A caller whose business takes longer than a handshake.
-enum Caller {
-    Peer(Introduction),
-    /// Wants a snapshot with everything below this stamp.
-    Backup(u64),
-}
-
 impl Transport {
     /// Starts to listen and to dial. Returns the task that listens.
     pub(crate) fn start(self: Rc<Self>, listener: TcpListener) -> AbortHandle {
-        for lower in 0..self.node.0 {
-            self.tasks.spawn(self.clone().dial_for_ever(NodeId(lower)));
-        }
+        self.tasks.spawn(self.clone().look_after_peers());
         self.tasks.spawn(self.clone().accept_for_ever(listener))
     }
 
-    async fn dial_for_ever(self: Rc<Self>, peer: NodeId) {
-        let mut random = Random::new(self.seed ^ peer.0 as u64);
+    /// Gives every peer a task of its own, those too that join later.
+    async fn look_after_peers(self: Rc<Self>) {
+        let mut known: Vec<Shared> = Vec::new();
+        loop {
+            let peers = self.peers.all();
+            for peer in peers.iter().filter(|peer| !known.iter().any(|known| Rc::ptr_eq(known, peer))) {
+                match peer.borrow().node() < self.node {
+                    true => self.tasks.spawn(self.clone().dial_for_ever(peer.clone())),
+                    false => self.tasks.spawn(self.clone().ask_for_ever(peer.clone())),
+                };
+            }
+            known = peers;
+            self.peers.changed.notified().await;
+        }
+    }
+
+    /// Nobody may know this node any more, and then nobody dials it. So one that waits to be dialled asks now
+    /// and then what the membership is.
+    async fn ask_for_ever(self: Rc<Self>, peer: Shared) {
+        let mut random = Random::new(self.seed ^ u64::from(peer.borrow().node().0));
+        while !self.peers.is_stopping() && self.peers.has(&peer) {
+            sleep(random.duration(ASK_EVERY / 2, ASK_EVERY)).await;
+            if peer.borrow().is_connected() || self.host.configuration().is_none() {
+                continue;
+            }
+            let address = peer.borrow().address().to_owned();
+            let Some(found) = lookup_host(address).await.ok().and_then(|mut found| found.next()) else { continue };
+            if let Ok(theirs) = query_membership(found, HANDSHAKE_LIMIT).await
+                && theirs.founding == self.identity.founding
+                && theirs.deployment.cluster == self.identity.cluster
+            {
+                self.host.learn(theirs.membership);
+            }
+        }
+    }
+
+    async fn dial_for_ever(self: Rc<Self>, peer: Shared) {
+        let node = peer.borrow().node();
+        let address = peer.borrow().address().to_owned();
+        let mut random = Random::new(self.seed ^ u64::from(node.0));
         let mut backoff = BACKOFF.0;
         let mut reached_before = true;
-        while !self.peers.is_stopping() {
-            match within_limit(self.dial(peer)).await {
-                Ok((stream, name)) => {
+        while !self.peers.is_stopping() && self.peers.has(&peer) {
+            match within_limit(self.dial(node, &address)).await {
+                Ok((stream, name, agreed)) => {
                     let began = Instant::now();
-                    self.serve(peer, name, stream).await;
+                    self.serve(&peer, name, agreed, stream).await;
                     if began.elapsed() > STABLE {
                         backoff = BACKOFF.0;
                     }
                     reached_before = true;
                 }
+                Err(HandshakeError::OtherEpoch) => backoff = BACKOFF.0,
                 Err(HandshakeError::Estranged { reason, .. }) => {
-                    self.estranged(peer, &reason);
+                    self.estranged(&peer, &reason);
                     sleep(REFUSED_PAUSE).await;
                     continue;
                 }
                 Err(HandshakeError::Refused(reason)) => {
-                    self.note_refusal(peer, &reason);
+                    note_refusal(&peer, &reason);
                     sleep(REFUSED_PAUSE).await;
                     continue;
                 }
                 Err(HandshakeError::Unwanted(reason)) => {
                     if core::mem::take(&mut reached_before) {
-                        tracing::error!("node {} is refused by this node: {reason}", peer.0);
+                        tracing::error!("node {} is refused by this node: {reason}", node.0);
                     }
                     sleep(REFUSED_PAUSE).await;
                     continue;
@@ -129,8 +182,7 @@ impl Transport {
                 Err(error) => {
                     // Said once, not every half second.
                     if core::mem::take(&mut reached_before) {
-                        let address = self.peers.address(peer);
-                        tracing::info!("node {} at {address} cannot be reached yet: {error}", peer.0);
+                        tracing::info!("node {} at {address} cannot be reached yet: {error}", node.0);
                     }
                 }
             }
@@ -139,16 +191,10 @@ impl Transport {
         }
     }
 
-    fn note_refusal(&self, peer: NodeId, reason: &str) {
-        if self.peers.refused(peer, reason) {
-            tracing::error!("node {} at {} refuses this node: {reason}", peer.0, self.peers.address(peer));
-        }
-    }
-
     /// A peer knows this node by another data directory.
-    fn estranged(&self, peer: NodeId, reason: &str) {
-        self.note_refusal(peer, reason);
-        self.admission.refused(peer, reason);
+    fn estranged(&self, peer: &Shared, reason: &str) {
+        note_refusal(peer, reason);
+        self.admission.refused(peer.borrow().node(), reason);
     }
 
     /// Who this is, for those who dial.
@@ -156,34 +202,62 @@ impl Transport {
         Acceptance { name: self.name.as_str().into(), directory: self.admission.own() }
     }
 
-    async fn dial(&self, peer: NodeId) -> Result<(TcpStream, String), HandshakeError> {
-        let mut stream = TcpStream::connect(self.peers.address(peer)).await?;
+    async fn dial(&self, peer: NodeId, address: &str) -> Result<(TcpStream, String, Epoch), HandshakeError> {
+        let mut stream = TcpStream::connect(address).await?;
         prepare(&stream)?;
+        let epoch = self.peers.epoch();
         let introduction = Introduction {
             cluster: self.identity.cluster.as_str().into(),
             protocol: self.identity.protocol.as_str().into(),
-            deployment: self.identity.deployment,
+            founding: self.identity.founding,
+            epoch,
             sender: self.node.0,
             sender_name: self.name.as_str().into(),
             target: peer.0,
             directory: self.admission.own(),
         };
         handshake::send_hello(&mut stream, &Hello::Peer(introduction)).await?;
-        let answer = handshake::receive_answer(&mut stream).await;
-        if let Err(HandshakeError::Estranged { by, .. }) = &answer
+        let answer = handshake::receive_answer(&mut stream).await?;
+        match answer {
+            Answer::Outdated => self.host.learn(receive_membership(&mut stream).await?),
+            Answer::Behind => self.tell(&mut stream).await?,
+            answer => {
+                let name = self.accept_in_turn(&mut stream, peer, answer).await?;
+                return Ok((stream, name, epoch));
+            }
+        }
+        Err(HandshakeError::OtherEpoch)
+    }
+
+    /// Whether the one who was dialled is wanted as well; returns its name.
+    async fn accept_in_turn(
+        &self,
+        stream: &mut TcpStream,
+        peer: NodeId,
+        answer: Answer,
+    ) -> Result<String, HandshakeError> {
+        if let Answer::Estranged { by, .. } = &answer
             && let Some(objection) = self.admission.objection(&by.name.0, by.directory)
         {
-            handshake::refuse(&mut stream, &objection, &self.acceptance()).await?;
+            handshake::refuse(stream, &objection, &self.acceptance()).await?;
         }
-        let Acceptance { name: Text(name), directory } = decode_all(&answer?)?;
+        let Acceptance { name: Text(name), directory } = decode_all(&answer.accepted()?)?;
         if let Err(objection) = self.admission.meet(&name, directory).await {
-            handshake::refuse(&mut stream, &objection, &self.acceptance()).await?;
-            let _ = handshake::hang_up(&mut stream).await;
+            handshake::refuse(stream, &objection, &self.acceptance()).await?;
+            // How the conversation ends does not matter any more.
+            let _ = handshake::hang_up(stream).await;
             return Err(HandshakeError::Unwanted(objection.into_text()));
         }
-        handshake::accept(&mut stream, &[]).await?;
+        handshake::accept(stream, &[]).await?;
         self.admission.shook_hands(peer);
-        Ok((stream, name))
+        Ok(name)
+    }
+
+    /// Tells what this node knows of the membership.
+    async fn tell(&self, stream: &mut TcpStream) -> Result<(), HandshakeError> {
+        let membership = self.host.configuration().map(|known| known.membership).unwrap_or_default();
+        send_membership(stream, &membership).await?;
+        Ok(stream.shutdown().await?)
     }
 
     async fn accept_for_ever(self: Rc<Self>, listener: TcpListener) {
@@ -207,17 +281,22 @@ impl Transport {
     async fn greet(self: Rc<Self>, mut stream: TcpStream, stranger: Stranger) {
         let from = stream.peer_addr().map_or_else(|_| "an unknown address".to_owned(), |address| address.to_string());
         match within_limit(self.welcome(&mut stream)).await {
-            Ok(Some(Caller::Peer(caller))) => {
+            Ok(Welcome::Peer(caller, peer)) => {
                 drop(stranger);
-                self.serve(NodeId(caller.sender), caller.sender_name.0, stream).await;
+                self.serve(&peer, caller.sender_name.0, caller.epoch, stream).await;
             }
-            Ok(Some(Caller::Backup(at))) => {
+            Ok(Welcome::Change(change)) => {
+                if let Err(error) = self.answer_change(&mut stream, &change).await {
+                    tracing::warn!("{from} was not told what became of its change of the membership: {error}");
+                }
+            }
+            Ok(Welcome::Backup(at)) => {
                 drop(stranger);
                 if let Err(error) = self.backups.serve(&mut stream, &*self.host, &self.name, at).await {
                     tracing::warn!("a snapshot for {from} was not finished: {error}");
                 }
             }
-            Ok(None) => {}
+            Ok(Welcome::Over) => {}
             Err(HandshakeError::Refused(reason)) => tracing::warn!("refused a connection from {from}: {reason}"),
             // It was noted already, in more words.
             Err(HandshakeError::Estranged { .. }) => {}
@@ -226,66 +305,111 @@ impl Transport {
         }
     }
 
-    /// Finds out who calls and answers; a caller is returned if there is more to do: a peer was accepted.
-    async fn welcome(&self, stream: &mut TcpStream) -> Result<Option<Caller>, HandshakeError> {
+    /// Finds out who calls and answers.
+    async fn welcome(&self, stream: &mut TcpStream) -> Result<Welcome, HandshakeError> {
         prepare(stream)?;
         match handshake::receive_hello(stream).await? {
-            Hello::Status => {
-                send_status(stream, &self.host.status()).await?;
-                Ok(None)
-            }
-            Hello::Snapshot(at) => Ok(Some(Caller::Backup(at))),
-            Hello::Peer(caller) => {
-                let (identity, node, name) = (&self.identity, self.node, self.name.as_str());
-                let gatekeeper = Gatekeeper { identity, node, name, nodes: self.peers.count() };
-                let checked = match gatekeeper.check(&caller) {
-                    Ok(()) => self.admission.meet(&caller.sender_name.0, caller.directory).await,
-                    Err(reason) => Err(Objection::Other(reason)),
-                };
-                self.answer(stream, &caller, checked).await?;
-                Ok(Some(Caller::Peer(caller)))
-            }
+            Hello::Status => send_status(stream, &self.host.status()).await?,
+            Hello::Membership => match self.host.configuration() {
+                Some(known) => send_document(stream, &self.name, &known.to_toml()).await?,
+                None => handshake::decline(stream, "the membership of this cluster cannot change").await?,
+            },
+            Hello::Snapshot(at) => return Ok(Welcome::Backup(at)),
+            Hello::Change => return Ok(Welcome::Change(decode_all(&receive_bytes(stream).await?)?)),
+            Hello::Peer(caller) => return self.welcome_peer(stream, caller).await,
         }
+        Ok(Welcome::Over)
+    }
+
+    async fn welcome_peer(&self, stream: &mut TcpStream, caller: Introduction) -> Result<Welcome, HandshakeError> {
+        let (identity, node, name, epoch) = (&self.identity, self.node, self.name.as_str(), self.peers.epoch());
+        let peer = self.peers.peer(NodeId(caller.sender));
+        let caller_name = peer.as_ref().map(|_| self.host.name_of(NodeId(caller.sender)));
+        match (Gatekeeper { identity, node, name, epoch, caller_name }.check(&caller), peer) {
+            (Ok(()), Some(peer)) => {
+                let met = self.admission.meet(&caller.sender_name.0, caller.directory).await;
+                self.shake_hands(stream, &peer, met).await?;
+                return Ok(Welcome::Peer(caller, peer));
+            }
+            (Err(Unwelcome::Outdated), _) => {
+                let Introduction { sender_name: Text(called), epoch: theirs, .. } = &caller;
+                tracing::info!("node '{called}', which knew of epoch {}, is told of epoch {}", theirs.0, epoch.0);
+                handshake::tell_epoch(stream, true).await?;
+                self.tell(stream).await?;
+            }
+            (Err(Unwelcome::Ahead), _) => {
+                handshake::tell_epoch(stream, false).await?;
+                self.host.learn(receive_membership(stream).await?);
+            }
+            (Err(Unwelcome::Refused(reason)), _) => {
+                handshake::decline(stream, &reason).await?;
+                return Err(HandshakeError::Refused(format!("node {} was told: {reason}", caller.sender)));
+            }
+            (Ok(()), None) => unreachable!("only known nodes pass"),
+        }
+        Ok(Welcome::Over)
     }
 
     /// Tells a peer that has called whether it is accepted, and hears whether it accepts in turn.
-    async fn answer(
+    async fn shake_hands(
         &self,
         stream: &mut TcpStream,
-        caller: &Introduction,
-        checked: Result<(), Objection>,
+        peer: &Shared,
+        met: Result<(), Objection>,
     ) -> Result<(), HandshakeError> {
-        let sender = NodeId(caller.sender);
-        match &checked {
+        match &met {
             Ok(()) => handshake::accept(stream, &encode_all(&self.acceptance())).await?,
             Err(objection) => handshake::refuse(stream, objection, &self.acceptance()).await?,
         }
         // One that is refused for its directory may refuse this node for the same reason.
-        let theirs = match &checked {
+        let theirs = match &met {
             Err(Objection::Other(_)) => Ok(Bytes::new()),
-            Ok(()) | Err(Objection::Estranged(_)) => handshake::receive_answer(stream).await,
+            Ok(()) | Err(Objection::Estranged(_)) => handshake::receive_answer(stream).await.and_then(Answer::accepted),
         };
         if let Err(HandshakeError::Estranged { reason, .. }) = &theirs {
-            self.estranged(sender, reason);
+            self.estranged(peer, reason);
         }
-        if let Err(objection) = checked {
+        let node = peer.borrow().node();
+        if let Err(objection) = met {
             // How the conversation ends does not matter any more.
             let _ = handshake::hang_up(stream).await;
-            let reason = objection.into_text();
-            return Err(HandshakeError::Refused(format!("node {} was told: {reason}", sender.0)));
+            return Err(HandshakeError::Refused(format!("node {} was told: {}", node.0, objection.into_text())));
         }
         theirs?;
-        self.admission.shook_hands(sender);
+        self.admission.shook_hands(node);
         Ok(())
     }
 
-    /// Carries messages until the connection ends.
-    async fn serve(&self, peer: NodeId, name: String, stream: TcpStream) {
+    /// Puts a change into the log and says what came of it.
+    async fn answer_change(&self, stream: &mut TcpStream, change: &Change) -> Result<(), HandshakeError> {
+        let outcome = match self.host.submit(change) {
+            Err(Response::Refused(reason)) => return handshake::decline(stream, &reason).await,
+            Err(response) => Err(response.to_string()),
+            // The lane has patience of its own. No answer at all means that the node stops.
+            Ok(answer) => answer.await.unwrap_or(Err(Refusal::Unknown)).map_err(|refusal| refusal.to_string()),
+        };
+        match outcome {
+            Err(reason) => handshake::leave_undecided(stream, &reason).await?,
+            Ok(verdict) => {
+                handshake::accept(stream, self.name.as_bytes()).await?;
+                send_bytes(stream, &verdict).await?;
+            }
+        }
+        Ok(stream.shutdown().await?)
+    }
+
+    /// Carries messages until the connection ends. In the handshake both sides were of the epoch `agreed`.
+    async fn serve(&self, shared: &Shared, name: String, agreed: Epoch, stream: TcpStream) {
+        if !self.peers.has(shared) {
+            return;
+        }
+        let peer = shared.borrow().node();
         let (reader, writer) = stream.into_split();
-        let standing = Standing { peer, link: self.peers.connected(peer, name, writer), peers: &self.peers };
+        let link = self.peers.connected(shared, name, agreed, writer);
+        let standing = Standing { peer: shared, link, peers: &self.peers };
         // Roles that are not started yet take nothing in: until then it waits with the sender.
         self.admission.admitted().await;
-        let end = self.read(peer, reader).await;
+        let end = self.read(shared, reader).await;
         match (standing.link.take_reason(), end) {
             (Some(reason), _) => tracing::info!("the connection to node {} is closed: {reason}", peer.0),
             (None, End::Closed) => tracing::info!("node {} has closed the connection", peer.0),
@@ -299,7 +423,7 @@ impl Transport {
         }
     }
 
-    async fn read(&self, peer: NodeId, mut stream: OwnedReadHalf) -> End {
+    async fn read(&self, peer: &Shared, mut stream: OwnedReadHalf) -> End {
         let mut frames = FrameReader::default();
         let mut turn = 0;
         loop {
@@ -309,7 +433,7 @@ impl Transport {
                 Err(error) => return End::Io(error),
             };
             let taken = self.take_in(&mut frames);
-            self.peers.count_in(peer, count, taken.frames);
+            peer.borrow_mut().count_in(count, taken.frames);
             if let Some(end) = taken.end {
                 return end;
             }
@@ -347,6 +471,25 @@ impl Transport {
     }
 }
 
+fn note_refusal(peer: &Shared, reason: &str) {
+    let mut peer = peer.borrow_mut();
+    if peer.refused(reason) {
+        tracing::error!("node {} at {} refuses this node: {reason}", peer.node().0, peer.address());
+    }
+}
+
+/// What a caller wants further.
+enum Welcome {
+    /// To be this peer.
+    Peer(Introduction, Shared),
+    /// To change the membership.
+    Change(Change),
+    /// To be given a snapshot with everything below this stamp.
+    Backup(u64),
+    /// Nothing.
+    Over,
+}
+
 struct Taken {
     frames: u64,
     end: Option<End>,
@@ -362,7 +505,7 @@ enum End {
 
 /// A connection that stands; when this goes, in whatever way, it does no longer.
 struct Standing<'a> {
-    peer: NodeId,
+    peer: &'a Shared,
     link: Rc<Link>,
     peers: &'a Peers,
 }

@@ -12,25 +12,29 @@ use crate::admission::Admission;
 use crate::application::Submissions;
 use crate::clock::Clock;
 use crate::connection::Host;
-use crate::log::LogError;
+use crate::following::Following;
+use crate::membership::{self, MAX_NEWS, Response};
+use crate::node::NodeError;
 use crate::settings::Identity;
 use crate::status::{NodeStatus, RoleStatus, cpu_time_us};
 use crate::world::Outside;
 use bytes::Bytes;
+use ionian_deployment::Configuration;
 use ionian_kernel::client::{Refusal, Reply, Request};
 use ionian_kernel::id::ClientId;
 use ionian_kernel::layout::NodeId;
+use ionian_kernel::membership::{Change, Membership};
 use ionian_kernel::node::{Node, World};
 use ionian_kernel::protocol::{Instance, Protocol};
 use ionian_kernel::role::Picture;
 use ionian_kernel::time::Instant;
-use ionian_kernel::wire::{WIRE_VERSION, WireError, decode_all};
+use ionian_kernel::wire::{WIRE_VERSION, WireError, decode_all, encode_all};
 use std::cell::RefCell;
 use std::future::Future;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 
 /// One event loop with the roles that live on it.
 pub(crate) struct EventLoop<P: Protocol> {
@@ -53,9 +57,21 @@ pub(crate) struct About {
     pub(crate) patience: std::time::Duration,
 }
 
+/// Why a loop has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// It was told to.
+    Stopped,
+    /// The node is not a member of its cluster any more.
+    Removed,
+}
+
 struct State<P: Protocol> {
     node: Node<P>,
     outside: Outside,
+    following: Following,
+    /// What came of news that were taken in between two runs, if it ends the loop.
+    end: Option<Result<End, NodeError>>,
     /// Requests just taken out of the queue. Reused.
     requests: Vec<(ClientId, Request)>,
 }
@@ -64,28 +80,32 @@ impl<P: Protocol> EventLoop<P> {
     pub(crate) fn new(
         node: Node<P>,
         outside: Outside,
+        following: Following,
         submissions: Rc<Submissions>,
         log_wake: Arc<Notify>,
         about: About,
     ) -> Self {
-        let state = RefCell::new(State { node, outside, requests: Vec::new() });
+        let state = RefCell::new(State { node, outside, following, end: None, requests: Vec::new() });
         EventLoop { state, submissions, log_wake, clock: Clock::start(), about }
     }
 
-    /// Starts the roles and runs them until `shutdown` completes.
-    pub(crate) async fn run(&self, shutdown: impl Future<Output = ()>) -> Result<(), LogError> {
+    /// Starts the roles and runs them until `shutdown` completes, or the node is no member any more.
+    pub(crate) async fn run(&self, shutdown: impl Future<Output = ()>) -> Result<End, NodeError> {
         let mut shutdown = pin!(shutdown);
         tokio::select! {
             biased;
-            () = &mut shutdown => return Ok(()),
+            () = &mut shutdown => return Ok(End::Stopped),
             () = self.about.admission.admitted() => {}
-            () = self.refuse_requests() => {}
+            end = self.refuse_requests() => return end,
         }
         self.start();
         let mut sleep = pin!(tokio::time::sleep_until(tokio::time::Instant::now()));
         let mut alarm = None;
         loop {
-            let timer = self.pump()?;
+            let timer = match self.pump()? {
+                Pumped::Next(timer) => timer,
+                Pumped::Over(end) => return Ok(end),
+            };
             if timer.is_some() && timer != alarm {
                 let at = timer.map(|timer| self.clock.at(timer)).expect("there is a timer");
                 sleep.as_mut().reset(at.into());
@@ -98,7 +118,7 @@ impl<P: Protocol> EventLoop<P> {
             }
             tokio::select! {
                 biased;
-                () = &mut shutdown => return Ok(()),
+                () = &mut shutdown => return Ok(End::Stopped),
                 () = self.submissions.wake.woken() => {}
                 () = self.log_wake.notified() => {}
                 // A deadline is rounded up to the next millisecond, the grain of the runtime's timers.
@@ -112,10 +132,14 @@ impl<P: Protocol> EventLoop<P> {
         }
     }
 
-    /// While this node waits nobody who asks waits for longer than a lane would let them. Never completes.
-    async fn refuse_requests(&self) {
+    /// While this node waits nobody who asks waits for longer than a lane would let them. Completes when news end
+    /// the node.
+    async fn refuse_requests(&self) -> Result<End, NodeError> {
         loop {
             self.submissions.wake.woken().await;
+            if let Some(end) = self.state.borrow_mut().end.take() {
+                return end;
+            }
             tokio::time::sleep(self.about.patience).await;
             self.submissions.wake.begin();
             let State { outside, requests, .. } = &mut *self.state.borrow_mut();
@@ -128,17 +152,61 @@ impl<P: Protocol> EventLoop<P> {
     }
 
     fn start(&self) {
-        let State { node, outside, .. } = &mut *self.state.borrow_mut();
+        let State { node, outside, following, .. } = &mut *self.state.borrow_mut();
         outside.now = self.clock.now();
+        following.started = true;
         node.start(outside.now, outside);
     }
 
-    /// One run: see the top of this file. Returns when the next timer is due.
-    fn pump(&self) -> Result<Option<Instant>, LogError> {
+    /// One run: see the top of this file.
+    fn pump(&self) -> Result<Pumped, NodeError> {
         self.submissions.wake.begin();
-        let State { node, outside, requests } = &mut *self.state.borrow_mut();
+        let state = &mut *self.state.borrow_mut();
+        if let Some(end) = state.end.take() {
+            return end.map(Pumped::Over);
+        }
         let now = self.clock.now();
-        outside.now = now;
+        state.outside.now = now;
+        state.take_in(now, &self.submissions)?;
+        let mut is_member = state.settle(now, &self.submissions)?;
+        let State { node, outside, .. } = state;
+        if let Some(next) = outside.log.checkpoint_due() {
+            let needed = node.checkpoint(next, outside);
+            outside.log.checkpoint_appended(needed);
+            is_member &= state.settle(now, &self.submissions)?;
+        }
+        // One sync for everything that this burst persisted, and only then what depends on it. If it is
+        // done elsewhere there is nothing to wait for: the loop is woken.
+        while state.outside.log.is_behind() && state.outside.log.flush()? {
+            state.node.on_durable(&mut state.outside);
+            is_member &= state.settle(now, &self.submissions)?;
+        }
+        state.outside.application.on_burst_end();
+        state.outside.peers.flush();
+        Ok(match is_member {
+            true => Pumped::Next(state.node.next_timer()),
+            false => Pumped::Over(End::Removed),
+        })
+    }
+
+    /// Nothing is taken in any more.
+    pub(crate) fn close(&self) {
+        self.submissions.close();
+    }
+}
+
+/// What comes after a run.
+enum Pumped {
+    /// Another, when this timer is due at the latest.
+    Next(Option<Instant>),
+    /// Nothing.
+    Over(End),
+}
+
+impl<P: Protocol> State<P> {
+    /// Everything that has happened since the last run.
+    fn take_in(&mut self, now: Instant, submissions: &Submissions) -> Result<(), NodeError> {
+        let State { node, outside, requests, .. } = self;
         outside.counts.pumps += 1;
         if outside.log.poll()? {
             node.on_durable(outside);
@@ -146,10 +214,10 @@ impl<P: Protocol> EventLoop<P> {
         while let Some((from, stamp)) = outside.log.stored_snapshot()? {
             node.on_snapshot(from, stamp, outside);
         }
-        self.submissions.swap(requests);
+        submissions.swap(requests);
         outside.counts.requests += requests.len() as u64;
         for (lane, request) in requests.drain(..) {
-            match self.submissions.lanes.contains(&lane) {
+            match submissions.lanes.borrow().contains(&lane) {
                 true => node.submit(lane, request),
                 false => refuse::<P>(outside, lane, request),
             }
@@ -157,26 +225,20 @@ impl<P: Protocol> EventLoop<P> {
         if node.next_timer().is_some_and(|timer| timer <= now) {
             node.fire_timers(now, outside);
         }
-        node.settle(now, outside);
-        if let Some(next) = outside.log.checkpoint_due() {
-            let needed = node.checkpoint(next, outside);
-            outside.log.checkpoint_appended(needed);
-            node.settle(now, outside);
-        }
-        // One sync for everything that this burst persisted, and only then what depends on it. If it is
-        // done elsewhere there is nothing to wait for: the loop is woken.
-        while outside.log.is_behind() && outside.log.flush()? {
-            node.on_durable(outside);
-            node.settle(now, outside);
-        }
-        outside.application.on_burst_end();
-        outside.peers.flush();
-        Ok(node.next_timer())
+        Ok(())
     }
 
-    /// Nothing is taken in any more.
-    pub(crate) fn close(&self) {
-        self.submissions.close();
+    /// Lets the roles work until nothing is queued, and follows where they find that the log has led. False
+    /// when this node is not a member there.
+    fn settle(&mut self, now: Instant, submissions: &Submissions) -> Result<bool, NodeError> {
+        let State { node, outside, following, .. } = self;
+        loop {
+            node.settle(now, outside);
+            let Some(membership) = outside.announced.take() else { return Ok(true) };
+            if !following.follow(membership, node, outside, submissions)? {
+                return Ok(false);
+            }
+        }
     }
 }
 
@@ -188,6 +250,14 @@ fn refuse<P: Protocol>(outside: &mut Outside, lane: ClientId, request: Request) 
 
 impl<P: Protocol> Host for EventLoop<P> {
     fn ingest(&self, members: u64, message: &Bytes) -> Result<(), WireError> {
+        if members == 0 {
+            // Meant for no role, so it is for the driver: news of the membership.
+            if message.len() > MAX_NEWS {
+                return Err(WireError::OutOfRange { what: "size of a membership", value: message.len() as u64 });
+            }
+            self.learn(decode_all(message)?);
+            return Ok(());
+        }
         let message = decode_all(message)?;
         let state = &mut *self.state.borrow_mut();
         state.outside.counts.messages_in += 1;
@@ -206,8 +276,51 @@ impl<P: Protocol> Host for EventLoop<P> {
         picture
     }
 
+    fn learn(&self, membership: Membership) {
+        let state = &mut *self.state.borrow_mut();
+        let State { node, outside, following, end, .. } = state;
+        if end.is_some() || membership.epoch <= outside.peers.epoch() {
+            return;
+        }
+        outside.now = self.clock.now();
+        *end = match following.follow(membership, node, outside, &self.submissions) {
+            Ok(true) => None,
+            Ok(false) => Some(Ok(End::Removed)),
+            // Whoever says such a thing is no reason to stop. If it is true, this node will find it in the log.
+            Err(error @ NodeError::Membership { .. }) => {
+                tracing::error!("what a node says of the membership is not believed: {error}");
+                None
+            }
+            Err(error) => Some(Err(error)),
+        };
+        self.submissions.wake.wake();
+    }
+
+    fn configuration(&self) -> Option<Configuration> {
+        self.state.borrow().following.configuration.clone()
+    }
+
+    fn submit(&self, change: &Change) -> Result<oneshot::Receiver<Result<Bytes, Refusal>>, Response> {
+        let state = &mut *self.state.borrow_mut();
+        let refused = |text: &dyn core::fmt::Display| Response::Refused(text.to_string());
+        let known = state.following.configuration.as_ref();
+        let known = known.ok_or_else(|| refused(&"the membership of this cluster cannot change"))?;
+        membership::check::<P>(known, change).map_err(|error| refused(&error))?;
+        let no_lane = || Response::Undecided("it has no client lane, through which a change could be asked for".into());
+        let lane = self.submissions.first_lane().ok_or_else(no_lane)?;
+        let (request, answer) = state.outside.operator.request(encode_all(change).into());
+        self.submissions.submit(lane, request);
+        Ok(answer)
+    }
+
+    fn name_of(&self, node: NodeId) -> String {
+        let state = self.state.borrow();
+        let nodes = state.following.configuration.as_ref().map(Configuration::nodes);
+        nodes.and_then(|nodes| Some(nodes.get(&node)?.name.clone())).unwrap_or_default()
+    }
+
     fn status(&self) -> NodeStatus {
-        let State { node, outside, .. } = &*self.state.borrow();
+        let State { node, outside, following, .. } = &*self.state.borrow();
         let About { identity, node: id, name, amnesiac, admission, .. } = &self.about;
         let roles = node.instances().map(|(address, instance)| {
             let mut figures = std::collections::BTreeMap::new();
@@ -223,7 +336,9 @@ impl<P: Protocol> Host for EventLoop<P> {
         NodeStatus {
             cluster: identity.cluster.clone(),
             protocol: identity.protocol.clone(),
-            deployment: format!("{:016x}", identity.deployment),
+            founding: format!("{:016x}", identity.founding),
+            epoch: outside.peers.epoch().0,
+            changing: following.configuration.as_ref().is_some_and(|known| known.next.is_some()),
             node: id.0,
             name: name.clone(),
             wire_version: WIRE_VERSION,

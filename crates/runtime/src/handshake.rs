@@ -8,9 +8,11 @@ use crate::admission::Objection;
 use crate::identity::DirectoryId;
 use crate::settings::Identity;
 use bytes::Bytes;
+use ionian_kernel::id::Epoch;
 use ionian_kernel::layout::NodeId;
 use ionian_kernel::wire::{Reader, WIRE_VERSION, Wire, WireError, decode_all, encode_all};
 use ionian_kernel::wire_struct;
+use std::cmp::Ordering;
 use std::io;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -30,11 +32,16 @@ const MAX_BODY: usize = 8 << 10;
 const FOR_PEER: u8 = 0;
 const FOR_STATUS: u8 = 1;
 const FOR_SNAPSHOT: u8 = 2;
+const FOR_MEMBERSHIP: u8 = 3;
+const FOR_CHANGE: u8 = 4;
 
 const ACCEPTED: u8 = 0;
 const REFUSED: u8 = 1;
 /// Refused because of another data directory: nothing that passes by itself.
 const ESTRANGED: u8 = 2;
+const OUTDATED: u8 = 3;
+const BEHIND: u8 = 4;
+const UNDECIDED: u8 = 5;
 
 /// What a dialler wants.
 #[derive(Debug, PartialEq, Eq)]
@@ -45,6 +52,44 @@ pub(crate) enum Hello {
     Status,
     /// A snapshot of the state, with everything below this stamp.
     Snapshot(u64),
+    /// The membership.
+    Membership,
+    /// To change the membership: how follows.
+    Change,
+}
+
+/// What the other side says to that.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// Welcome; what more is said depends on what was wanted.
+    Accepted(Bytes),
+    /// No, and why.
+    Refused(String),
+    /// No, for the caller has another data directory than the one by which its name is known.
+    Estranged {
+        /// Who the other side is.
+        by: Acceptance,
+        /// Why it thinks so.
+        reason: String,
+    },
+    /// The caller's membership is of an earlier epoch; the present one follows.
+    Outdated,
+    /// The caller's membership is of a later epoch: it is to be told now.
+    Behind,
+    /// Neither yes nor no can be said, and why.
+    Undecided(String),
+}
+
+impl Answer {
+    /// What is said with a welcome; anything else is an error.
+    pub(crate) fn accepted(self) -> Result<Bytes, HandshakeError> {
+        match self {
+            Answer::Accepted(body) => Ok(body),
+            Answer::Estranged { by, reason } => Err(HandshakeError::Estranged { by, reason }),
+            Answer::Refused(reason) | Answer::Undecided(reason) => Err(HandshakeError::Refused(reason)),
+            Answer::Outdated | Answer::Behind => Err(HandshakeError::OtherEpoch),
+        }
+    }
 }
 
 /// Who the dialler is and whom it believes to have reached.
@@ -52,7 +97,8 @@ pub(crate) enum Hello {
 pub(crate) struct Introduction {
     pub(crate) cluster: Text,
     pub(crate) protocol: Text,
-    pub(crate) deployment: u64,
+    pub(crate) founding: u64,
+    pub(crate) epoch: Epoch,
     pub(crate) sender: u16,
     pub(crate) sender_name: Text,
     pub(crate) target: u16,
@@ -60,7 +106,7 @@ pub(crate) struct Introduction {
     pub(crate) directory: Option<DirectoryId>,
 }
 
-wire_struct! { Introduction { cluster, protocol, deployment, sender, sender_name, target, directory } }
+wire_struct! { Introduction { cluster, protocol, founding, epoch, sender, sender_name, target, directory } }
 
 /// Who has taken the call.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,6 +170,9 @@ pub(crate) enum HandshakeError {
     /// This side does not want the one that it has dialled.
     #[error("{0}")]
     Unwanted(String),
+    /// News were exchanged in place of a connection.
+    #[error("one of the two nodes knew of an earlier membership only")]
+    OtherEpoch,
 }
 
 /// The node that takes the call, as far as the handshake is concerned.
@@ -131,36 +180,68 @@ pub(crate) struct Gatekeeper<'a> {
     pub(crate) identity: &'a Identity,
     pub(crate) node: NodeId,
     pub(crate) name: &'a str,
-    /// How many nodes the deployment has.
-    pub(crate) nodes: usize,
+    pub(crate) epoch: Epoch,
+    /// What the node is called that the caller says it is, if there is one.
+    pub(crate) caller_name: Option<String>,
+}
+
+/// Why a caller is not welcome.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Unwelcome {
+    /// For a reason to be told.
+    Refused(String),
+    /// It knows of an earlier membership only, and is to be told.
+    Outdated,
+    /// It knows of a later membership, and is to tell.
+    Ahead,
 }
 
 impl Gatekeeper<'_> {
-    /// Whether the connection can be, and if not why, in words for the one who dialled.
-    pub(crate) fn check(&self, caller: &Introduction) -> Result<(), String> {
-        let Identity { cluster, deployment, protocol } = self.identity;
-        let Introduction { cluster: Text(theirs), protocol: Text(spoken), sender, target, .. } = caller;
-        let (node, name, nodes) = (self.node.0, self.name, self.nodes);
+    /// Whether the connection can be, and if not why. Who is who is said by the membership, so only nodes that
+    /// know of the same one can find fault with each other's numbers.
+    pub(crate) fn check(&self, caller: &Introduction) -> Result<(), Unwelcome> {
+        self.check_cluster(caller).map_err(Unwelcome::Refused)?;
+        match caller.epoch.cmp(&self.epoch) {
+            Ordering::Less => Err(Unwelcome::Outdated),
+            Ordering::Greater => Err(Unwelcome::Ahead),
+            Ordering::Equal => self.check_numbers(caller).map_err(Unwelcome::Refused),
+        }
+    }
+
+    fn check_cluster(&self, caller: &Introduction) -> Result<(), String> {
+        let Identity { cluster, founding, protocol } = self.identity;
+        let Introduction { cluster: Text(theirs), protocol: Text(spoken), .. } = caller;
         if theirs != cluster {
             Err(format!("this is cluster '{cluster}', you are of cluster '{theirs}'"))
         } else if spoken != protocol {
             Err(format!("this cluster runs protocol '{protocol}', you run '{spoken}'"))
-        } else if caller.deployment != *deployment {
+        } else if caller.founding != *founding {
             Err(format!(
-                "this node's deployment has the digest {deployment:016x}, yours {:016x}: the two nodes were \
+                "this node's deployment has the digest {founding:016x}, yours {:016x}: the two nodes were \
                  started from different deployment files",
-                caller.deployment
+                caller.founding
             ))
-        } else if *target != node {
-            Err(format!("this is node {node} ('{name}'), you look for node {target}: an address is wrong"))
-        } else if *sender as usize >= nodes {
-            Err(format!("the deployment has {nodes} nodes, there is no node {sender}"))
-        } else if *sender == node {
-            Err(format!("you say that you are node {node}, which is this node"))
-        } else if *sender < node {
-            Err(format!("node {sender} waits for node {node} to dial, and does not dial it"))
         } else {
             Ok(())
+        }
+    }
+
+    fn check_numbers(&self, caller: &Introduction) -> Result<(), String> {
+        let Introduction { sender, sender_name: Text(called), target, .. } = caller;
+        let (node, name) = (self.node.0, self.name);
+        if *target != node {
+            return Err(format!("this is node {node} ('{name}'), you look for node {target}: an address is wrong"));
+        } else if *sender == node {
+            return Err(format!("you say that you are node {node}, which is this node"));
+        } else if *sender < node {
+            return Err(format!("node {sender} waits for node {node} to dial, and does not dial it"));
+        }
+        match self.caller_name.as_deref() {
+            None => Err(format!("the deployment has no node {sender}")),
+            Some(known) if !known.is_empty() && known != called => {
+                Err(format!("you say that you are node {sender}, '{called}': that is '{known}'"))
+            }
+            Some(_) => Ok(()),
         }
     }
 }
@@ -174,6 +255,7 @@ pub(crate) async fn receive_hello(stream: &mut TcpStream) -> Result<Hello, Hands
     match purpose {
         // A status query carries nothing that could have changed with the version.
         FOR_STATUS => Ok(Hello::Status),
+        FOR_MEMBERSHIP => Ok(Hello::Membership),
         _ if version != WIRE_VERSION => {
             let reason = format!("this node speaks wire version {WIRE_VERSION}, you speak version {version}");
             decline(stream, &reason).await?;
@@ -181,6 +263,7 @@ pub(crate) async fn receive_hello(stream: &mut TcpStream) -> Result<Hello, Hands
         }
         FOR_PEER => Ok(Hello::Peer(decode_all(&body)?)),
         FOR_SNAPSHOT => Ok(Hello::Snapshot(decode_all(&body)?)),
+        FOR_CHANGE => Ok(Hello::Change),
         tag => Err(WireError::UnknownTag { what: "purpose of a connection", tag }.into()),
     }
 }
@@ -191,6 +274,8 @@ pub(crate) async fn send_hello(stream: &mut TcpStream, hello: &Hello) -> Result<
         Hello::Peer(introduction) => (FOR_PEER, encode_all(introduction)),
         Hello::Status => (FOR_STATUS, Vec::new()),
         Hello::Snapshot(at) => (FOR_SNAPSHOT, encode_all(at)),
+        Hello::Membership => (FOR_MEMBERSHIP, Vec::new()),
+        Hello::Change => (FOR_CHANGE, Vec::new()),
     };
     send_part(stream, WIRE_VERSION, purpose, &body).await
 }
@@ -233,18 +318,31 @@ pub(crate) async fn hang_up(stream: &mut TcpStream) -> Result<(), HandshakeError
     Ok(())
 }
 
-/// Reads whether the other side agrees, and the body of it.
-pub(crate) async fn receive_answer(stream: &mut TcpStream) -> Result<Bytes, HandshakeError> {
+/// Tells the caller whose membership is the later one: what it is comes next, from whoever knows.
+pub(crate) async fn tell_epoch(stream: &mut TcpStream, caller_is_outdated: bool) -> Result<(), HandshakeError> {
+    send_part(stream, WIRE_VERSION, if caller_is_outdated { OUTDATED } else { BEHIND }, &[]).await
+}
+
+/// Tells the caller that neither yes nor no can be said.
+pub(crate) async fn leave_undecided(stream: &mut TcpStream, reason: &str) -> Result<(), HandshakeError> {
+    send_part(stream, WIRE_VERSION, UNDECIDED, reason.as_bytes()).await
+}
+
+/// Reads the answer to a hello.
+pub(crate) async fn receive_answer(stream: &mut TcpStream) -> Result<Answer, HandshakeError> {
     let (_, verdict, body) = receive_part(stream).await?;
     match verdict {
-        ACCEPTED => Ok(body),
-        REFUSED => Err(HandshakeError::Refused(printable(&body))),
+        ACCEPTED => Ok(Answer::Accepted(body)),
         ESTRANGED => {
             let mut reader = Reader::new(&body);
             let by = Acceptance::decode(&mut reader)?;
             let reason = printable(reader.take(reader.remaining())?);
-            Err(HandshakeError::Estranged { by, reason })
+            Ok(Answer::Estranged { by, reason })
         }
+        REFUSED => Ok(Answer::Refused(printable(&body))),
+        OUTDATED => Ok(Answer::Outdated),
+        BEHIND => Ok(Answer::Behind),
+        UNDECIDED => Ok(Answer::Undecided(printable(&body))),
         tag => Err(WireError::UnknownTag { what: "answer to a greeting", tag }.into()),
     }
 }
@@ -285,19 +383,37 @@ mod tests {
 
     #[test]
     fn only_the_higher_number_dials() {
-        let identity = Identity { cluster: "blue".into(), deployment: 1, protocol: "toy".into() };
-        let caller = |sender| Introduction {
+        let reason = "node 0 waits for node 1 to dial, and does not dial it";
+        assert_eq!(check(caller(0)), Err(Unwelcome::Refused(reason.into())));
+        assert_eq!(check(caller(2)), Ok(()));
+    }
+
+    #[test]
+    fn numbers_count_only_between_nodes_of_the_same_epoch() {
+        assert_eq!(check(Introduction { epoch: Epoch(2), ..caller(0) }), Err(Unwelcome::Outdated));
+        assert_eq!(check(Introduction { epoch: Epoch(4), target: 9, ..caller(2) }), Err(Unwelcome::Ahead));
+        let other = Introduction { sender_name: "y".into(), ..caller(2) };
+        let reason = "you say that you are node 2, 'y': that is 'x'";
+        assert_eq!(check(other), Err(Unwelcome::Refused(reason.into())));
+    }
+
+    fn caller(sender: u16) -> Introduction {
+        Introduction {
             cluster: "blue".into(),
             protocol: "toy".into(),
-            deployment: 1,
+            founding: 1,
+            epoch: Epoch(3),
             sender,
             sender_name: "x".into(),
             target: 1,
             directory: None,
-        };
-        let gatekeeper = Gatekeeper { identity: &identity, node: NodeId(1), name: "n1", nodes: 3 };
-        assert_eq!(gatekeeper.check(&caller(2)), Ok(()));
-        let reason = "node 0 waits for node 1 to dial, and does not dial it";
-        assert_eq!(gatekeeper.check(&caller(0)), Err(reason.into()));
+        }
+    }
+
+    fn check(caller: Introduction) -> Result<(), Unwelcome> {
+        let identity = Identity { cluster: "blue".into(), founding: 1, protocol: "toy".into() };
+        let caller_name = (caller.sender < 3).then(|| "x".into());
+        let (node, name, epoch) = (NodeId(1), "n1", Epoch(3));
+        Gatekeeper { identity: &identity, node, name, epoch, caller_name }.check(&caller)
     }
 }

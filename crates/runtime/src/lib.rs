@@ -15,6 +15,8 @@
 //! | `frame` | cuts the byte stream into messages |
 //! | `event_loop` | the pump: from messages taken in to messages written |
 //! | `world` | what roles ask of the outside: sends, records, replies |
+//! | `following` | what a node does when the membership has changed |
+//! | `membership` | the membership on disk, and talk about it |
 //! | `peer`, `outgoing` | the other nodes and the bytes that wait for them |
 //! | `log` | what survives the process |
 //! | `memory_log`, `vital` | with durability "memory" |
@@ -41,10 +43,12 @@ mod connection;
 mod directory;
 mod disk_log;
 mod event_loop;
+mod following;
 pub mod frame;
 mod handshake;
 mod identity;
 mod log;
+pub mod membership;
 mod memory_log;
 pub mod node;
 pub mod offline;
@@ -62,5 +66,5 @@ pub use backup::{RemoteSnapshot, query_snapshot};
 pub use cluster::{Client, Cluster, ClusterOptions};
 pub use log::LogError;
 pub use node::{NodeError, run_node, run_node_blocking};
-pub use settings::{DiskOptions, Durability, Identity, NodeSettings};
+pub use settings::{DiskOptions, Durability, Identity, NodeSettings, resolve};
 pub use status::{NodeStatus, StatusError, query_status};

@@ -6,9 +6,11 @@ use crate::backup::Backups;
 use crate::connection::Transport;
 use crate::directory::DataDirectory;
 use crate::disk_log::{self, DiskLog, DiskPast};
-use crate::event_loop::{About, EventLoop};
+use crate::event_loop::{About, End, EventLoop};
+use crate::following::{Following, Nursery};
 use crate::identity::Register;
 use crate::log::{Log, LogError};
+use crate::membership;
 use crate::memory_log::{MemoryLog, Recovered};
 use crate::peer::Peers;
 use crate::settings::{Durability, NodeSettings};
@@ -16,11 +18,12 @@ use crate::tasks::Tasks;
 use crate::vital::Stamp;
 use crate::world::Outside;
 use bytes::Bytes;
-use ionian_kernel::id::ClientId;
+use ionian_deployment::DeploymentError;
+use ionian_kernel::id::{ClientId, Epoch};
 use ionian_kernel::layout::{Address, NodeId};
 use ionian_kernel::machine::{RestoreError, StateMachine};
 use ionian_kernel::node::Node;
-use ionian_kernel::protocol::{Birth, Protocol};
+use ionian_kernel::protocol::Protocol;
 use ionian_kernel::random::Random;
 use ionian_kernel::role::Lsn;
 use ionian_kernel::wire::{Reader, WireError};
@@ -86,6 +89,46 @@ pub enum NodeError {
         /// What is wrong.
         source: RestoreError,
     },
+    /// The deployment is not well formed, or has no such node.
+    #[error(transparent)]
+    Deployment(DeploymentError),
+    /// The node was a member of its cluster once.
+    #[error(
+        "node {name} is not a member of the cluster any more, since epoch {epoch} at the latest: its data can be deleted"
+    )]
+    Removed {
+        /// Its name.
+        name: String,
+        /// The epoch that it knows of.
+        epoch: u32,
+    },
+    /// The address that the deployment gives the node is none.
+    #[error("the node's address {address:?} cannot be resolved: {source}")]
+    Address {
+        /// The address.
+        address: String,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The directory is of another cluster.
+    #[error(
+        "the data directory is of a cluster that was founded with another deployment, of the digest {stored:016x}; this one \
+         has {given:016x}"
+    )]
+    OtherFounding {
+        /// The digest that the directory holds.
+        stored: u64,
+        /// The digest of what was given.
+        given: u64,
+    },
+    /// The log has led to a membership that this program cannot use.
+    #[error("the membership of epoch {epoch} cannot be used: {text}")]
+    Membership {
+        /// The epoch.
+        epoch: u32,
+        /// Why not.
+        text: String,
+    },
     /// The settings contradict each other.
     #[error("{0}")]
     Settings(String),
@@ -122,7 +165,10 @@ pub async fn run_node<P: Protocol>(
     let (log, past) = open_log::<P>(&settings, directory, &stamp, proof, &log_wake)?;
     let amnesiac = past.is_lost();
     let seed = entropy();
-    let node = build::<P>(&settings, &config, &machine, past, seed)?;
+    let keeps_records = settings.durability == Durability::Disk;
+    let nursery = Nursery { node: settings.node, seed, keeps_records, machine: Box::new(machine) };
+    let node = build::<P>(&settings, &config, &nursery, past)?;
+    keep_membership(&settings)?;
     let listener = listen(settings.listener, settings.address)?;
     let admission = Rc::new(Admission::new(register, settings.peers.len() - 1)?);
     admission.say_what_it_waits_for();
@@ -131,12 +177,15 @@ pub async fn run_node<P: Protocol>(
     let submissions = Submissions::new(lanes);
     let tasks = Rc::new(Tasks::default());
     let guard = Guard { tasks: tasks.clone(), submissions: submissions.clone() };
-    let peers = Rc::new(Peers::new(settings.node, &settings.peers, tasks.clone()));
+    let peers = Peers::new(settings.node, settings.layout.epoch, &settings.peers, tasks.clone());
+    let peers = Rc::new(peers);
     let application = application(LaneHandle::new(submissions.clone()));
     let outside = Outside::new(&settings.layout, peers.clone(), log, application);
     let patience = settings.layout.options.lane.patience;
     let backups = Backups::new(settings.layout.options.snapshot_bytes_per_second);
-    let NodeSettings { identity, node: id, name, .. } = settings;
+    let NodeSettings { identity, node: id, name, layout, configuration, data, .. } = settings;
+    let following =
+        Following { configuration, name: name.clone(), options: layout.options, data, nursery, started: false };
     let about = About {
         identity: identity.clone(),
         node: id,
@@ -145,13 +194,13 @@ pub async fn run_node<P: Protocol>(
         admission: admission.clone(),
         patience,
     };
-    let event_loop = Rc::new(EventLoop::new(node, outside, submissions, log_wake, about));
+    let event_loop = Rc::new(EventLoop::new(node, outside, following, submissions, log_wake, about));
     let host = event_loop.clone();
     let (known, own_tasks) = (admission.clone(), tasks.clone());
     let transport = Transport {
         identity,
         node: id,
-        name,
+        name: name.clone(),
         peers: peers.clone(),
         host,
         admission: known,
@@ -176,7 +225,21 @@ pub async fn run_node<P: Protocol>(
     }
     tasks.finish().await;
     drop(guard);
-    result
+    if result? == End::Removed {
+        let epoch = peers.epoch().0;
+        tracing::info!(
+            "node {name} is not a member of the cluster any more, since epoch {epoch} at the latest: it stops, and its data can be deleted"
+        );
+    }
+    Ok(())
+}
+
+/// A node that has joined late finds the membership again when it is started once more, whoever is there then.
+fn keep_membership(settings: &NodeSettings) -> Result<(), LogError> {
+    match (&settings.data, &settings.configuration) {
+        (Some(data), Some(known)) if known.epoch() > Epoch::default() => membership::store(data, known),
+        _ => Ok(()),
+    }
 }
 
 /// Runs the loop as a task of its own: the system's event queue then puts it behind the readers that
@@ -184,7 +247,7 @@ pub async fn run_node<P: Protocol>(
 async fn run_as_task<P: Protocol>(
     event_loop: Rc<EventLoop<P>>,
     shutdown: impl Future<Output = ()> + 'static,
-) -> Result<(), LogError> {
+) -> Result<End, NodeError> {
     let mut task = AbortOnDrop(tokio::task::spawn_local(async move { event_loop.run(shutdown).await }));
     match (&mut task.0).await {
         Ok(result) => result,
@@ -237,9 +300,8 @@ fn check<P: Protocol>(settings: &NodeSettings) -> Result<(), NodeError> {
     if *durability == Durability::Disk && data.is_none() {
         return Err(NodeError::Settings("durability \"disk\" needs a data directory".into()));
     }
-    if node.0 as usize >= peers.len() || node_count(layout) > peers.len() {
-        let text = format!("{} addresses are given, too few for every node that the layout names", peers.len());
-        return Err(NodeError::Settings(text));
+    if let Some(missing) = layout.nodes().iter().chain([node]).find(|node| !peers.contains_key(node)) {
+        return Err(NodeError::Settings(format!("no address is given for node {}", layout.name(*missing))));
     }
     if layout.instances.len() > P::KINDS.len() {
         let text = format!("the layout has more kinds of roles than the protocol '{}' has", P::NAME);
@@ -292,27 +354,35 @@ fn entropy() -> u64 {
 fn build<P: Protocol>(
     settings: &NodeSettings,
     config: &P::Config,
-    machine: &dyn Fn() -> Box<dyn StateMachine>,
+    nursery: &Nursery,
     past: Past,
-    seed: u64,
 ) -> Result<Node<P>, NodeError> {
-    let keeps_records = settings.durability == Durability::Disk;
-    let mut node = Node::new(keeps_records);
-    for address in settings.layout.on_node(settings.node) {
-        let seed = seed_of(seed, address);
-        let birth = Birth { address, node: settings.node, seed, amnesiac: past.is_lost(), keeps_records, machine };
-        node.host(address, P::instantiate(config, birth));
-    }
+    let mut node = Node::new(nursery.keeps_records);
+    nursery.populate(&mut node, (&settings.layout, config), past.is_lost());
+    // In a cluster that has never changed, whoever has a record lives where it was written.
+    let may_have_left = settings.layout.epoch > Epoch::default();
+    let mut left = 0;
+    let mut has_left = |node: &Node<P>, from: Address| {
+        let has_left = may_have_left && !node.hosts(from);
+        left += u64::from(has_left);
+        has_left
+    };
     match past {
         Past::Memory(recovered) => {
             for (position, record) in (1..).zip(recovered.records) {
+                if has_left(&node, record.from) {
+                    continue;
+                }
                 recover(&mut node, record.from, Lsn(position), &record.record)?;
             }
         }
         Past::Disk(past) => {
             let DiskPast { snapshots, records } = *past;
             let hosted = settings.layout.on_node(settings.node);
-            snapshots.check_owners(&hosted)?;
+            match may_have_left {
+                true => snapshots.delete_others(&hosted)?,
+                false => snapshots.check_owners(&hosted)?,
+            }
             for address in hosted {
                 let Some((stamp, snapshot)) = snapshots.load(address)? else { continue };
                 let restored = node.restore(address, stamp, &snapshot);
@@ -322,9 +392,15 @@ fn build<P: Protocol>(
             for entry in records {
                 let entry = entry.map_err(LogError::from)?;
                 let (from, lsn) = (disk_log::author(&entry), Lsn(entry.lsn));
+                if has_left(&node, from) {
+                    continue;
+                }
                 recover(&mut node, from, lsn, &entry.record.into())?;
             }
         }
+    }
+    if left > 0 {
+        tracing::info!("{left} records of roles that have left this node are passed over");
     }
     Ok(node)
 }
@@ -339,9 +415,10 @@ fn role_name<P: Protocol>(address: Address) -> String {
     P::KINDS.get(address.kind as usize).map_or("an unknown role", |name| name).to_owned()
 }
 
-/// Different instances draw different numbers.
-fn seed_of(seed: u64, address: Address) -> u64 {
-    Random::new(seed ^ (u64::from(address.kind) << 8 | u64::from(address.index)) << 48).any()
+/// Different instances draw different numbers, and so do those that have the same number one after the other.
+pub(crate) fn seed_of(seed: u64, epoch: Epoch, address: Address) -> u64 {
+    let who = u64::from(address.kind) << 8 | u64::from(address.index);
+    Random::new(seed ^ who << 48 ^ u64::from(epoch.0)).any()
 }
 
 fn listen(bound: Option<std::net::TcpListener>, address: SocketAddr) -> Result<TcpListener, NodeError> {
@@ -355,9 +432,4 @@ fn listen(bound: Option<std::net::TcpListener>, address: SocketAddr) -> Result<T
         TcpListener::from_std(listener)
     };
     listen().map_err(|source| NodeError::Listen { address, source })
-}
-
-/// How many nodes a layout has.
-pub(crate) fn node_count(layout: &ionian_kernel::layout::Layout) -> usize {
-    layout.nodes().last().map_or(0, |highest| usize::from(highest.0) + 1)
 }

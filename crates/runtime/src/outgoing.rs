@@ -20,6 +20,12 @@ impl Outgoing {
         &mut self.buffer
     }
 
+    /// Puts a frame before all others, of which nothing was written yet.
+    pub(crate) fn put_first(&mut self, frame: &[u8]) {
+        assert!(self.written == 0, "a connection begins in the middle of a frame");
+        self.buffer.splice(..0, frame.iter().copied());
+    }
+
     /// What is to be written next.
     pub(crate) fn unwritten(&self) -> &[u8] {
         &self.buffer[self.written..]

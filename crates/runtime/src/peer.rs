@@ -4,13 +4,15 @@ use crate::frame::{encode_frame, set_members};
 use crate::outgoing::Outgoing;
 use crate::status::{PeerState, PeerStatus};
 use crate::tasks::Tasks;
+use ionian_kernel::id::Epoch;
 use ionian_kernel::layout::NodeId;
 use ionian_kernel::time::{Duration, Instant};
 use ionian_kernel::wire::Wire;
 use socket2::SockRef;
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::io::ErrorKind;
-use std::net::{Shutdown, SocketAddr};
+use std::net::Shutdown;
 use std::rc::Rc;
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::Notify;
@@ -43,6 +45,12 @@ impl Link {
         let _ = SockRef::from(self.stream.as_ref()).shutdown(Shutdown::Both);
     }
 
+    /// Closes the connection behind what was written.
+    fn finish(&self, reason: String) {
+        self.reason.borrow_mut().get_or_insert(reason);
+        let _ = SockRef::from(self.stream.as_ref()).shutdown(Shutdown::Write);
+    }
+
     /// Why this side closed the connection, if it did.
     pub(crate) fn take_reason(&self) -> Option<String> {
         self.reason.borrow_mut().take()
@@ -61,8 +69,13 @@ struct Counters {
     connections: u64,
 }
 
-struct Peer {
-    address: SocketAddr,
+/// A peer as everybody who deals with it holds it. When the membership changes, another may get its number.
+pub(crate) type Shared = Rc<RefCell<Peer>>;
+
+pub(crate) struct Peer {
+    node: NodeId,
+    /// `host:port`; resolved when it is dialled.
+    address: String,
     name: Option<String>,
     link: Option<Rc<Link>>,
     /// Why the peer last refused this node; forgotten when it accepts it.
@@ -84,6 +97,45 @@ enum Written {
 }
 
 impl Peer {
+    fn new(node: NodeId, address: String) -> Shared {
+        Rc::new(RefCell::new(Peer {
+            node,
+            address,
+            name: None,
+            link: None,
+            refusal: None,
+            outgoing: Outgoing::default(),
+            dirty: false,
+            draining: false,
+            held_since: Instant::ZERO,
+            counters: Counters::default(),
+        }))
+    }
+
+    pub(crate) fn node(&self) -> NodeId {
+        self.node
+    }
+
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    pub(crate) fn is_connected(&self) -> bool {
+        self.link.is_some()
+    }
+
+    /// Notes why it refuses this node; true when it is news.
+    pub(crate) fn refused(&mut self, reason: &str) -> bool {
+        let news = self.refusal.as_deref() != Some(reason);
+        self.refusal = Some(reason.to_owned());
+        news
+    }
+
+    pub(crate) fn count_in(&mut self, bytes: usize, frames: u64) {
+        self.counters.bytes_in += bytes as u64;
+        self.counters.frames_in += frames;
+    }
+
     /// Writes as much as the connection takes now.
     fn write(&mut self, link: &Link) -> Written {
         while !self.outgoing.is_empty() {
@@ -116,50 +168,94 @@ impl Peer {
 /// All peers of a node.
 pub(crate) struct Peers {
     own: NodeId,
-    peers: Vec<RefCell<Peer>>,
-    dirty: RefCell<Vec<NodeId>>,
+    /// By their numbers.
+    peers: RefCell<Vec<Option<Shared>>>,
+    /// The epoch of the membership that the peers are those of.
+    epoch: Cell<Epoch>,
+    /// What is said of it first on every connection to a peer that does not know of it.
+    news: RefCell<Vec<u8>>,
+    dirty: RefCell<Vec<Shared>>,
     tasks: Rc<Tasks>,
     /// The node stops: connections that end are not made again.
     stopping: Cell<bool>,
     /// Rung whenever a connection has ended.
     ended: Notify,
+    /// Rung when there are other peers.
+    pub(crate) changed: Notify,
 }
 
 impl Peers {
-    pub(crate) fn new(own: NodeId, addresses: &[SocketAddr], tasks: Rc<Tasks>) -> Self {
-        let peer = |address: &SocketAddr| {
-            RefCell::new(Peer {
-                address: *address,
-                name: None,
-                link: None,
-                refusal: None,
-                outgoing: Outgoing::default(),
-                dirty: false,
-                draining: false,
-                held_since: Instant::ZERO,
-                counters: Counters::default(),
-            })
+    pub(crate) fn new(own: NodeId, epoch: Epoch, addresses: &BTreeMap<NodeId, String>, tasks: Rc<Tasks>) -> Self {
+        let (peers, news, dirty) = Default::default();
+        let (stopping, ended, changed) = (Cell::new(false), Notify::new(), Notify::new());
+        let peers = Peers { own, peers, epoch: Cell::new(epoch), news, dirty, tasks, stopping, ended, changed };
+        peers.set(addresses);
+        peers
+    }
+
+    /// The membership has changed: who is known already is told by `news`, a frame, before anything else is
+    /// said; who has left is told as well, and nothing more.
+    pub(crate) fn change(self: &Rc<Self>, epoch: Epoch, addresses: &BTreeMap<NodeId, String>, news: Vec<u8>) {
+        self.epoch.set(epoch);
+        for shared in self.all() {
+            let mut peer = shared.borrow_mut();
+            if peer.is_connected() {
+                peer.outgoing.tail().extend_from_slice(&news);
+                self.queue(&shared, &mut peer);
+            }
+        }
+        *self.news.borrow_mut() = news;
+        for gone in self.set(addresses) {
+            self.flush_peer(&gone);
+            let mut gone = gone.borrow_mut();
+            if let Some(link) = gone.link.take() {
+                link.finish("the node has left the cluster".into());
+            }
+        }
+        self.changed.notify_one();
+    }
+
+    /// Takes over who is there; returns who is not any more.
+    fn set(&self, addresses: &BTreeMap<NodeId, String>) -> Vec<Shared> {
+        let mut peers = self.peers.borrow_mut();
+        let stays = |peer: &Shared| {
+            let peer = peer.borrow();
+            addresses.get(&peer.node).is_some_and(|address| *address == peer.address)
         };
-        let peers = addresses.iter().map(peer).collect();
-        let (dirty, stopping, ended) = (RefCell::default(), Cell::new(false), Notify::new());
-        Peers { own, peers, dirty, tasks, stopping, ended }
+        let gone = peers.iter_mut().filter_map(|place| place.take_if(|peer| !stays(peer))).collect();
+        for (node, address) in addresses.iter().filter(|(node, _)| **node != self.own) {
+            let place = usize::from(node.0);
+            let length = peers.len().max(place + 1);
+            peers.resize(length, None);
+            peers[place].get_or_insert_with(|| Peer::new(*node, address.clone()));
+        }
+        gone
     }
 
-    pub(crate) fn count(&self) -> usize {
-        self.peers.len()
+    pub(crate) fn epoch(&self) -> Epoch {
+        self.epoch.get()
     }
 
-    pub(crate) fn address(&self, node: NodeId) -> SocketAddr {
-        self.peer(node).borrow().address
+    /// All of them, in order.
+    pub(crate) fn all(&self) -> Vec<Shared> {
+        self.peers.borrow().iter().flatten().cloned().collect()
     }
 
-    fn peer(&self, node: NodeId) -> &RefCell<Peer> {
-        &self.peers[node.0 as usize]
+    /// Whether there is one of this number.
+    pub(crate) fn peer(&self, node: NodeId) -> Option<Shared> {
+        self.peers.borrow().get(usize::from(node.0))?.clone()
+    }
+
+    /// Whether this is still one of the cluster.
+    pub(crate) fn has(&self, peer: &Shared) -> bool {
+        let node = peer.borrow().node;
+        self.peer(node).is_some_and(|known| Rc::ptr_eq(&known, peer))
     }
 
     /// Queues a message for one node, encoded straight into that node's buffer.
     pub(crate) fn send(&self, node: NodeId, members: u64, message: &impl Wire, now: Instant) {
-        let mut peer = self.peer(node).borrow_mut();
+        let Some(shared) = self.peer(node) else { return };
+        let mut peer = shared.borrow_mut();
         let peer = &mut *peer;
         let limit = peer.limit(now);
         let before = peer.outgoing.len();
@@ -176,12 +272,13 @@ impl Peers {
             peer.counters.dropped += 1;
             return;
         }
-        self.queued(node, peer);
+        self.queue(&shared, peer);
     }
 
     /// Queues an encoded frame for one node.
     pub(crate) fn send_copy(&self, node: NodeId, members: u64, frame: &[u8], now: Instant) {
-        let mut peer = self.peer(node).borrow_mut();
+        let Some(shared) = self.peer(node) else { return };
+        let mut peer = shared.borrow_mut();
         let peer = &mut *peer;
         // The limit first: asking for it lets go of what is too old.
         let limit = peer.limit(now);
@@ -193,14 +290,15 @@ impl Peers {
         let start = tail.len();
         tail.extend_from_slice(frame);
         set_members(&mut tail[start..], members);
-        self.queued(node, peer);
+        self.queue(&shared, peer);
     }
 
-    fn queued(&self, node: NodeId, peer: &mut Peer) {
+    /// Something was appended to what waits for `peer`, which is `shared`.
+    fn queue(&self, shared: &Shared, peer: &mut Peer) {
         peer.counters.frames_out += 1;
         if !peer.dirty {
             peer.dirty = true;
-            self.dirty.borrow_mut().push(node);
+            self.dirty.borrow_mut().push(shared.clone());
         }
     }
 
@@ -208,14 +306,14 @@ impl Peers {
     pub(crate) fn flush(self: &Rc<Self>) {
         // Nothing that is called here says anything to a peer.
         let mut dirty = self.dirty.borrow_mut();
-        for node in dirty.drain(..) {
-            self.peer(node).borrow_mut().dirty = false;
-            self.flush_peer(node);
+        for peer in dirty.drain(..) {
+            peer.borrow_mut().dirty = false;
+            self.flush_peer(&peer);
         }
     }
 
-    fn flush_peer(self: &Rc<Self>, node: NodeId) {
-        let mut peer = self.peer(node).borrow_mut();
+    fn flush_peer(self: &Rc<Self>, shared: &Shared) {
+        let mut peer = shared.borrow_mut();
         let Some(link) = peer.link.clone() else { return };
         if peer.draining {
             return;
@@ -226,54 +324,41 @@ impl Peers {
             Written::Blocked => {
                 peer.draining = true;
                 drop(peer);
-                self.tasks.spawn(self.clone().drain(node, link));
-            }
-        }
-    }
-
-    /// Writes as the connection takes it, until nothing is left or the connection ends.
-    async fn drain(self: Rc<Self>, node: NodeId, link: Rc<Link>) {
-        loop {
-            let writable = link.stream.writable().await;
-            let mut peer = self.peer(node).borrow_mut();
-            if !peer.link.as_ref().is_some_and(|current| Rc::ptr_eq(current, &link)) {
-                return;
-            }
-            let written = match writable {
-                Ok(()) => peer.write(&link),
-                Err(error) => Written::Failed(error),
-            };
-            match written {
-                Written::Blocked => {}
-                Written::Everything => {
-                    peer.draining = false;
-                    return;
-                }
-                Written::Failed(error) => return link.close(format!("cannot write: {error}")),
+                self.tasks.spawn(drain(shared.clone(), link));
             }
         }
     }
 
     /// A connection to a peer stands. It takes the place of an earlier one: the peer would not have
-    /// made it if it had not given up the other.
-    pub(crate) fn connected(self: &Rc<Self>, node: NodeId, name: String, stream: OwnedWriteHalf) -> Rc<Link> {
+    /// made it if it had not given up the other. In the handshake both were of the epoch `agreed`.
+    pub(crate) fn connected(
+        self: &Rc<Self>,
+        shared: &Shared,
+        name: String,
+        agreed: Epoch,
+        stream: OwnedWriteHalf,
+    ) -> Rc<Link> {
         let link = Rc::new(Link { stream, reason: RefCell::default() });
-        let mut peer = self.peer(node).borrow_mut();
+        let mut peer = shared.borrow_mut();
         if let Some(old) = peer.link.replace(link.clone()) {
             peer.counters.dropped += peer.outgoing.clear();
             old.close("the peer has made a new connection".into());
         }
-        tracing::info!("node {} ('{name}', {}) is connected", node.0, peer.address);
+        tracing::info!("node {} ('{name}', {}) is connected", peer.node.0, peer.address);
         (peer.draining, peer.refusal, peer.name) = (false, None, Some(name));
         peer.counters.connections += 1;
+        if agreed < self.epoch() {
+            peer.counters.frames_out += 1;
+            peer.outgoing.put_first(&self.news.borrow());
+        }
         drop(peer);
-        self.flush_peer(node);
+        self.flush_peer(shared);
         link
     }
 
     /// A connection has ended.
-    pub(crate) fn disconnected(&self, node: NodeId, link: &Rc<Link>) {
-        let mut peer = self.peer(node).borrow_mut();
+    pub(crate) fn disconnected(&self, peer: &Shared, link: &Rc<Link>) {
+        let mut peer = peer.borrow_mut();
         if peer.link.as_ref().is_some_and(|current| Rc::ptr_eq(current, link)) {
             peer.link = None;
             peer.draining = false;
@@ -284,20 +369,6 @@ impl Peers {
         self.ended.notify_waiters();
     }
 
-    /// Notes why a peer refuses this node; true when it is news.
-    pub(crate) fn refused(&self, node: NodeId, reason: &str) -> bool {
-        let mut peer = self.peer(node).borrow_mut();
-        let news = peer.refusal.as_deref() != Some(reason);
-        peer.refusal = Some(reason.to_owned());
-        news
-    }
-
-    pub(crate) fn count_in(&self, node: NodeId, bytes: usize, frames: u64) {
-        let counters = &mut self.peer(node).borrow_mut().counters;
-        counters.bytes_in += bytes as u64;
-        counters.frames_in += frames;
-    }
-
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.get()
     }
@@ -306,45 +377,67 @@ impl Peers {
     /// that nothing already written is lost. The caller sets the time limit.
     pub(crate) async fn close_gracefully(&self) {
         self.stopping.set(true);
-        for index in 0..self.peers.len() {
-            self.write_out(NodeId(index as u16)).await;
+        for peer in self.all() {
+            write_out(&peer).await;
         }
         loop {
             let ended = self.ended.notified();
-            if self.peers.iter().all(|peer| peer.borrow().link.is_none()) {
+            if self.all().iter().all(|peer| peer.borrow().link.is_none()) {
                 return;
             }
             ended.await;
         }
     }
 
-    async fn write_out(&self, node: NodeId) {
-        loop {
-            let Some(link) = self.peer(node).borrow().link.clone() else { return };
-            let written = self.peer(node).borrow_mut().write(&link);
-            match written {
-                Written::Blocked => {
-                    if link.stream.writable().await.is_err() {
-                        return;
-                    }
-                }
-                Written::Failed(_) => return,
-                Written::Everything => {
-                    let _ = SockRef::from(link.stream.as_ref()).shutdown(Shutdown::Write);
-                    return;
-                }
-            }
-        }
-    }
-
     /// What there is to say of every peer.
     pub(crate) fn status(&self) -> Vec<PeerStatus> {
-        let others = (0..).zip(&self.peers).filter(|(index, _)| *index != self.own.0);
-        others.map(|(index, peer)| peer_status(index, &peer.borrow())).collect()
+        self.all().iter().map(|peer| peer_status(&peer.borrow())).collect()
     }
 }
 
-fn peer_status(node: u16, peer: &Peer) -> PeerStatus {
+/// Writes as the connection takes it, until nothing is left or the connection ends.
+async fn drain(peer: Shared, link: Rc<Link>) {
+    loop {
+        let writable = link.stream.writable().await;
+        let mut peer = peer.borrow_mut();
+        if !peer.link.as_ref().is_some_and(|current| Rc::ptr_eq(current, &link)) {
+            return;
+        }
+        let written = match writable {
+            Ok(()) => peer.write(&link),
+            Err(error) => Written::Failed(error),
+        };
+        match written {
+            Written::Blocked => {}
+            Written::Everything => {
+                peer.draining = false;
+                return;
+            }
+            Written::Failed(error) => return link.close(format!("cannot write: {error}")),
+        }
+    }
+}
+
+async fn write_out(peer: &Shared) {
+    loop {
+        let Some(link) = peer.borrow().link.clone() else { return };
+        let written = peer.borrow_mut().write(&link);
+        match written {
+            Written::Blocked => {
+                if link.stream.writable().await.is_err() {
+                    return;
+                }
+            }
+            Written::Failed(_) => return,
+            Written::Everything => {
+                let _ = SockRef::from(link.stream.as_ref()).shutdown(Shutdown::Write);
+                return;
+            }
+        }
+    }
+}
+
+fn peer_status(peer: &Peer) -> PeerStatus {
     let Counters { bytes_in, bytes_out, frames_in, frames_out, writes, dropped, connections } = peer.counters;
     let state = match (&peer.link, &peer.refusal) {
         (Some(_), _) => PeerState::Connected,
@@ -352,9 +445,9 @@ fn peer_status(node: u16, peer: &Peer) -> PeerStatus {
         (None, None) => PeerState::Disconnected,
     };
     PeerStatus {
-        node,
+        node: peer.node.0,
         name: peer.name.clone(),
-        address: peer.address.to_string(),
+        address: peer.address.clone(),
         state,
         refusal: peer.refusal.clone(),
         connections,
@@ -375,15 +468,16 @@ mod tests {
     use bytes::Bytes;
 
     fn held(peers: &Peers) -> (u64, u64) {
-        let peer = peers.peer(NodeId(1)).borrow();
+        let peer = peers.peer(NodeId(1)).unwrap();
+        let peer = peer.borrow();
         let frame = 12 + 4 + 1;
         (Outgoing::len(&peer.outgoing) as u64 / frame, peer.counters.dropped)
     }
 
     #[test]
     fn what_was_said_to_nobody_is_forgotten_when_something_newer_is_said() {
-        let address = "127.0.0.1:1".parse().unwrap();
-        let peers = Peers::new(NodeId(0), &[address, address], Rc::default());
+        let addresses = [0, 1].map(|node| (NodeId(node), format!("127.0.0.1:{}", node + 1)));
+        let peers = Peers::new(NodeId(0), Epoch(0), &addresses.into(), Rc::default());
         let message = Bytes::from_static(b"x");
         let start = Instant(1_000_000);
         peers.send(NodeId(1), 1, &message, start);

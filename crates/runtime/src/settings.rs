@@ -1,16 +1,21 @@
 //! What a node is told before it starts.
 
+use crate::membership;
+use crate::node::NodeError;
+use ionian_deployment::Configuration;
 use ionian_kernel::layout::{Layout, NodeId};
-use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
+use ionian_kernel::protocol::Protocol;
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::path::{Path, PathBuf};
 
 /// Which cluster a node belongs to. Nodes that differ in any part of it refuse each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The name of the cluster.
     pub cluster: String,
-    /// A digest of the deployment: two nodes with different ideas of who does what must not talk.
-    pub deployment: u64,
+    /// A digest of the deployment that the cluster was founded with.
+    pub founding: u64,
     /// The name of the protocol.
     pub protocol: String,
 }
@@ -53,10 +58,12 @@ pub struct NodeSettings {
     /// A socket that listens already, in place of `address`: for whoever must know the port before
     /// the node runs.
     pub listener: Option<TcpListener>,
-    /// The addresses of all nodes, this one included, by [`NodeId`].
-    pub peers: Vec<SocketAddr>,
+    /// `host:port` of all nodes, this one included.
+    pub peers: BTreeMap<NodeId, String>,
     /// Which role instance lives where.
     pub layout: Layout,
+    /// What `peers` and `layout` were made from. Without it the membership of the cluster cannot change.
+    pub configuration: Option<Configuration>,
     /// What survives the end of the process.
     pub durability: Durability,
     /// How the disk is used, if it is.
@@ -64,4 +71,74 @@ pub struct NodeSettings {
     /// Where that is kept. Without it nothing is, and a node that is started again does not know
     /// that it lived before. [`Durability::Disk`] needs it.
     pub data: Option<PathBuf>,
+}
+
+impl NodeSettings {
+    /// The settings of the node `name`: those of the membership that its data directory holds, if it does, for
+    /// a cluster changes while a node is away; else those of `given`. Options are those of `given` in any case.
+    ///
+    /// # Errors
+    /// When there is no such node, or the directory is of another cluster.
+    pub fn new<P: Protocol>(given: Configuration, name: &str, data: Option<&Path>) -> Result<Self, NodeError> {
+        let configuration = newest(given, data)?;
+        let Some((node, member)) = configuration.member(name) else {
+            // The founding deployment lacks a node because of a slip of the pen, a later one because it was removed.
+            configuration.target().place(name).map_err(|error| match configuration.epoch().0 {
+                0 => NodeError::Deployment(error),
+                epoch => NodeError::Removed { name: name.to_owned(), epoch },
+            })?;
+            unreachable!("a node of the deployment is a member");
+        };
+        let address = resolve(&member.address)
+            .map_err(|source| NodeError::Address { address: member.address.clone(), source })?;
+        let deployment = &configuration.deployment;
+        Ok(NodeSettings {
+            identity: Identity {
+                cluster: deployment.cluster.clone(),
+                founding: configuration.founding,
+                protocol: deployment.protocol.clone(),
+            },
+            node,
+            name: name.to_owned(),
+            address,
+            listener: None,
+            peers: addresses(&configuration),
+            layout: configuration.layout(P::KINDS).map_err(NodeError::Deployment)?,
+            durability: match deployment.durability {
+                ionian_deployment::Durability::Memory => Durability::Memory,
+                ionian_deployment::Durability::Disk => Durability::Disk,
+            },
+            disk: DiskOptions::default(),
+            data: data.map(Path::to_owned),
+            configuration: Some(configuration),
+        })
+    }
+}
+
+/// The later of what was given and what is stored.
+fn newest(given: Configuration, data: Option<&Path>) -> Result<Configuration, NodeError> {
+    let stored = data.map(membership::stored).transpose()?.flatten();
+    let Some(mut stored) = stored.filter(|stored| stored.epoch() > given.epoch()) else { return Ok(given) };
+    if stored.founding != given.founding {
+        return Err(NodeError::OtherFounding { stored: stored.founding, given: given.founding });
+    }
+    let epoch = stored.epoch().0;
+    tracing::info!("starts with the membership of epoch {epoch}, which this node had learned of before it stopped");
+    stored.deployment.options = given.deployment.options;
+    Ok(stored)
+}
+
+/// Where the members are found.
+pub(crate) fn addresses(configuration: &Configuration) -> BTreeMap<NodeId, String> {
+    configuration.nodes().into_iter().map(|(id, node)| (id, node.address.clone())).collect()
+}
+
+/// The socket address of `host:port`. IPv4 first where a name has both: nodes listen on one address.
+///
+/// # Errors
+/// When there is none.
+pub fn resolve(text: &str) -> std::io::Result<SocketAddr> {
+    let found: Vec<SocketAddr> = text.to_socket_addrs()?.collect();
+    let first = found.iter().find(|address| address.is_ipv4()).or(found.first());
+    first.copied().ok_or_else(|| std::io::Error::new(std::io::ErrorKind::NotFound, "the name has no address"))
 }

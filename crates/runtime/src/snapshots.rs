@@ -53,12 +53,27 @@ impl SnapshotStore {
         Ok(names)
     }
 
+    /// The files of roles that do not live here.
+    fn strangers(&self, hosted: &[Address]) -> Result<Vec<String>, LogError> {
+        let known: Vec<String> = hosted.iter().map(|address| self.name(*address)).collect();
+        let mut names = self.names()?;
+        names.retain(|name| !known.iter().any(|known| name.split('.').next() == Some(known)));
+        Ok(names)
+    }
+
+    /// Deletes the snapshots of roles that a change of the membership has taken from this node.
+    pub(crate) fn delete_others(&self, hosted: &[Address]) -> Result<(), LogError> {
+        for name in self.strangers(hosted)? {
+            let path = self.path.join(&name);
+            fs::remove_file(&path).map_err(io_error("delete", &path))?;
+            tracing::info!("{name}: the snapshot of a role that has left this node is deleted");
+        }
+        Ok(())
+    }
+
     /// Makes sure that every snapshot is of a role that lives here.
     pub(crate) fn check_owners(&self, hosted: &[Address]) -> Result<(), LogError> {
-        let known: Vec<String> = hosted.iter().map(|address| self.name(*address)).collect();
-        let names = self.names()?;
-        let stranger = names.iter().find(|name| !known.iter().any(|known| name.split('.').next() == Some(known)));
-        stranger.map_or(Ok(()), |name| {
+        self.strangers(hosted)?.first().map_or(Ok(()), |name| {
             let text = "no role of that name lives here. Has the deployment been changed since it was written?".into();
             Err(LogError::Foreign { path: self.path.join(name), text })
         })

@@ -19,8 +19,12 @@ pub struct NodeStatus {
     pub cluster: String,
     /// The protocol's name.
     pub protocol: String,
-    /// The digest of the node's deployment, in hexadecimal.
-    pub deployment: String,
+    /// The digest of the deployment that the cluster was founded with, in hexadecimal.
+    pub founding: String,
+    /// The epoch of the membership that the node knows.
+    pub epoch: u32,
+    /// Whether that is a change under way.
+    pub changing: bool,
     /// The node's number.
     pub node: u16,
     /// The node's name.
@@ -206,7 +210,7 @@ pub async fn query_status(address: SocketAddr, limit: Duration) -> Result<NodeSt
 async fn query_document(address: SocketAddr) -> Result<Vec<u8>, HandshakeError> {
     let mut stream = TcpStream::connect(address).await?;
     handshake::send_hello(&mut stream, &Hello::Status).await?;
-    handshake::receive_answer(&mut stream).await?;
+    handshake::receive_answer(&mut stream).await?.accepted()?;
     let mut document = Vec::new();
     stream.take(MAX_DOCUMENT).read_to_end(&mut document).await?;
     Ok(document)

@@ -5,7 +5,8 @@ use crate::frame::encode_frame;
 use crate::log::Log;
 use crate::peer::Peers;
 use crate::status::LoopStatus;
-use ionian_kernel::client::Reply;
+use bytes::Bytes;
+use ionian_kernel::client::{Operation, Refusal, Reply, Request};
 use ionian_kernel::id::ClientId;
 use ionian_kernel::layout::{Address, Layout, NodeId, Places};
 use ionian_kernel::machine::Frozen;
@@ -14,7 +15,9 @@ use ionian_kernel::node::World;
 use ionian_kernel::protocol::Protocol;
 use ionian_kernel::role::Lsn;
 use ionian_kernel::time::Instant;
+use std::collections::HashMap;
 use std::rc::Rc;
+use tokio::sync::oneshot;
 
 /// Carries out what roles ask for.
 pub(crate) struct Outside {
@@ -28,15 +31,50 @@ pub(crate) struct Outside {
     pub(crate) counts: LoopStatus,
     /// What the log has led to, until the loop has seen to it.
     pub(crate) announced: Option<Membership>,
+    pub(crate) operator: Operator,
     /// A frame that goes to several nodes: encoded here once. Reused.
     scratch: Vec<u8>,
 }
 
 impl Outside {
     pub(crate) fn new(layout: &Layout, peers: Rc<Peers>, log: Log, application: Box<dyn Application>) -> Self {
-        let places = (0..layout.instances.len()).map(|kind| places(&layout.places(kind as u8))).collect();
-        let (now, counts, scratch, announced) = Default::default();
-        Outside { places, peers, log, application, now, counts, scratch, announced }
+        let (places, now, counts, scratch) = Default::default();
+        let (announced, operator) = Default::default();
+        let mut outside = Outside { places, peers, log, application, now, counts, scratch, announced, operator };
+        outside.place(layout);
+        outside
+    }
+
+    /// The layout says what lives where.
+    pub(crate) fn place(&mut self, layout: &Layout) {
+        self.places = (0..layout.instances.len()).map(|kind| places(&layout.places(kind as u8))).collect();
+    }
+}
+
+/// Requests that come from operators, not from the application.
+#[derive(Default)]
+pub(crate) struct Operator {
+    /// By the number that makes up the token.
+    open: HashMap<u64, oneshot::Sender<Result<Bytes, Refusal>>>,
+    requests: u64,
+}
+
+/// The tokens of operators' requests begin here.
+const OPERATOR: u64 = 1 << 63;
+
+impl Operator {
+    /// A request for the membership, and where its answer comes.
+    pub(crate) fn request(&mut self, payload: Bytes) -> (Request, oneshot::Receiver<Result<Bytes, Refusal>>) {
+        self.requests += 1;
+        let token = OPERATOR | self.requests;
+        let (answer, answered) = oneshot::channel();
+        self.open.insert(token, answer);
+        (Request { token, operation: Operation::Change, payload }, answered)
+    }
+
+    /// Nobody gets an answer any more.
+    pub(crate) fn forget(&mut self) {
+        self.open.clear();
     }
 }
 
@@ -89,6 +127,11 @@ impl<P: Protocol> World<P> for Outside {
     }
 
     fn reply(&mut self, lane: ClientId, reply: Reply) {
+        if reply.token >= OPERATOR {
+            // It fails when the operator has lost interest.
+            let _ = self.operator.open.remove(&reply.token).map(|answer| answer.send(reply.outcome));
+            return;
+        }
         self.counts.replies += 1;
         self.application.on_reply(lane, reply);
     }

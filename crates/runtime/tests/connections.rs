@@ -37,12 +37,13 @@ impl Default for Greeting {
 
 impl Greeting {
     fn bytes(&self) -> Vec<u8> {
-        let Identity { cluster, deployment, protocol } = &self.identity;
+        let Identity { cluster, founding, protocol } = &self.identity;
         let mut body = Vec::new();
         let text = |text: &str, body: &mut Vec<u8>| Bytes::copy_from_slice(text.as_bytes()).encode(body);
         text(cluster, &mut body);
         text(protocol, &mut body);
-        deployment.encode(&mut body);
+        founding.encode(&mut body);
+        0u32.encode(&mut body); // the epoch
         self.sender.encode(&mut body);
         text("fake", &mut body);
         self.target.encode(&mut body);
@@ -133,14 +134,14 @@ fn every_refusal_says_why() {
         (other(|it| it.identity.cluster = "red".into()), "this is cluster 'blue', you are of cluster 'red'"),
         (other(|it| it.identity.protocol = "tot".into()), "this cluster runs protocol 'toy', you run 'tot'"),
         (
-            other(|it| it.identity.deployment = 0xd2),
+            other(|it| it.identity.founding = 0xd2),
             "this node's deployment has the digest 00000000000000d1, yours 00000000000000d2: the two nodes were \
              started from different deployment files",
         ),
         (other(|it| it.target = 1), "this is node 0 ('n0'), you look for node 1: an address is wrong"),
-        (other(|it| it.sender = 2), "the deployment has 2 nodes, there is no node 2"),
+        (other(|it| it.sender = 2), "the deployment has no node 2"),
         (other(|it| it.sender = 0), "you say that you are node 0, which is this node"),
-        (other(|it| it.sender = 65535), "the deployment has 2 nodes, there is no node 65535"),
+        (other(|it| it.sender = 65535), "the deployment has no node 65535"),
     ];
     for (greeting, reason) in cases {
         let (stream, verdict, text) = greet(node.address, &greeting);
@@ -265,7 +266,7 @@ fn a_frame_that_never_ends_holds_no_memory_and_a_message_for_nobody_does_nothing
     let node = start(node_0());
     let (mut stream, ..) = greet(node.address, &Greeting::default().bytes());
     // Instances that do not exist, or live elsewhere: nobody is meant.
-    for members in [0, 2, 1 << 63] {
+    for members in [2, 4, 1 << 63] {
         let mut message = Vec::new();
         encode_frame(&mut message, members, &common::Message::Echo(question())).unwrap();
         stream.write_all(&message).unwrap();

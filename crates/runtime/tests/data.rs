@@ -213,7 +213,7 @@ fn what_cannot_be_is_said_clearly() {
     let disk = refused(|it| (it.durability, it.data) = (Durability::Disk, None));
     assert_eq!(disk, "durability \"disk\" needs a data directory");
     let few = refused(|it| it.peers.clear());
-    assert_eq!(few, "0 addresses are given, too few for every node that the layout names");
+    assert_eq!(few, "no address is given for node 0 (counted from 0)");
     let occupied = bind();
     let mut settings = node(&data.0);
     settings.address = occupied.local_addr().unwrap();

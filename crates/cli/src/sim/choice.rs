@@ -53,7 +53,8 @@ impl Choice {
     }
 
     pub(crate) fn scenario<P: Protocol>(&self, arguments: &arguments::Sim) -> Result<Scenario> {
-        let (layout, _) = family::configure::<P>(&self.deployment)?;
+        let layout = self.deployment.layout(P::KINDS)?;
+        family::configure::<P>(&self.deployment, layout.clone())?;
         let place = |role| P::KINDS.iter().position(|kind| *kind == role).map(|place| place as u8);
         let changes = match (self.changes, place("acceptor").zip(place("replica"))) {
             (true, Some((acceptor, replica))) => variations(&layout, acceptor, replica),
@@ -134,6 +135,7 @@ fn grid(base: Deployment) -> Deployment {
         // Nobody listens in a simulation; it is only to differ.
         address: node.address.replace("127.0.0.1", "127.0.0.2"),
         gateway: None,
+        id: None,
         roles: node.roles.clone(),
     });
     let nodes = base.nodes.iter().cloned().chain(again).collect();

@@ -8,9 +8,9 @@ use crate::arguments::BadUsage;
 use crate::family::{self, Work};
 use crate::output::say;
 use crate::places::Places;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
-use ionian_deployment::{Deployment, Durability};
+use ionian_deployment::{Configuration, Deployment, Durability, Node};
 use ionian_kernel::executor::refounded;
 use ionian_kernel::id::Slot;
 use ionian_kernel::layout::{Address, NodeId};
@@ -18,6 +18,7 @@ use ionian_kernel::protocol::Protocol;
 use ionian_kernel::wire::encode_all;
 use ionian_protocols::multipaxos::acceptor;
 use ionian_runtime::offline::NewNode;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// The state is written in pieces of so many bytes.
@@ -25,12 +26,15 @@ const CHUNK: usize = 1 << 20;
 
 pub(crate) fn run(arguments: &arguments::Restore) -> Result<()> {
     let deployment = Deployment::load(&arguments.config)?;
-    let nodes: Vec<NodeId> = match &arguments.node {
-        Some(name) => vec![deployment.node(name)?],
-        None => (0..).map(NodeId).take(deployment.nodes.len()).collect(),
-    };
+    let known = Configuration::founded(deployment);
+    let deployment = &known.deployment;
+    let mut nodes = known.nodes();
+    if let Some(name) = &arguments.node {
+        nodes.retain(|_, node| node.name == *name);
+        ensure!(!nodes.is_empty(), "{} has no node {name:?}", arguments.config.display());
+    }
     let snapshot = file::open(&arguments.file)?;
-    check(&snapshot, &deployment, arguments.same_name)?;
+    check(&snapshot, deployment, arguments.same_name)?;
     let whole = snapshot.whole();
     let about = || arguments.file.display().to_string();
     state::restored(&whole).with_context(about)?;
@@ -41,7 +45,7 @@ pub(crate) fn run(arguments: &arguments::Restore) -> Result<()> {
     let protocol = deployment.protocol.clone();
     family::with_protocol(
         &protocol,
-        Make { deployment: &deployment, nodes: &nodes, slot: snapshot.head.slot, chunks, data: &arguments.data },
+        Make { deployment, nodes: &nodes, slot: snapshot.head.slot, chunks, data: &arguments.data },
     )??;
     if nodes.len() < deployment.nodes.len() {
         say!("Start no node before every node of cluster {} is made from this very file.", deployment.cluster);
@@ -77,7 +81,7 @@ fn check(snapshot: &Opened, deployment: &Deployment, same_name: bool) -> Result<
 
 struct Make<'a> {
     deployment: &'a Deployment,
-    nodes: &'a [NodeId],
+    nodes: &'a BTreeMap<NodeId, &'a Node>,
     slot: u64,
     chunks: Vec<Bytes>,
     data: &'a Path,
@@ -88,17 +92,17 @@ impl Work for Make<'_> {
 
     fn run<P: Protocol>(self) -> Result<()> {
         let Make { deployment, nodes, slot, chunks, data } = self;
-        let (layout, _) = family::configure::<P>(deployment)?;
+        let layout = deployment.layout(P::KINDS)?;
+        family::configure::<P>(deployment, layout.clone())?;
         let places = Places::new(data);
         let parent = places.nodes();
         std::fs::create_dir_all(&parent).with_context(|| format!("cannot create {}", parent.display()))?;
         // Looked at before anything is made, so that a refusal leaves nothing behind.
-        for node in nodes {
-            ionian_runtime::offline::refuse_used(&places.node(&name(deployment, *node)))?;
+        for node in nodes.values() {
+            ionian_runtime::offline::refuse_used(&places.node(&node.name))?;
         }
-        for node in nodes {
-            let (path, name) = (places.node(&name(deployment, *node)), name(deployment, *node));
-            let hosted = layout.on_node(*node);
+        for (id, Node { name, .. }) in nodes {
+            let (path, hosted) = (places.node(name), layout.on_node(*id));
             let of = |roles: &[&str]| -> Vec<Address> {
                 hosted.iter().copied().filter(|address| roles.contains(&P::KINDS[address.kind as usize])).collect()
             };
@@ -107,8 +111,8 @@ impl Work for Make<'_> {
                 cluster: &deployment.cluster,
                 protocol: &deployment.protocol,
                 kinds: P::KINDS,
-                name: &name,
-                peers: others(deployment, *node),
+                name,
+                peers: others(deployment, name),
                 snapshots: of(&KEEPERS),
                 stamp: slot,
                 snapshot: &chunks,
@@ -127,11 +131,7 @@ impl Work for Make<'_> {
 }
 
 /// The names of all nodes but this.
-fn others(deployment: &Deployment, node: NodeId) -> Vec<String> {
+fn others(deployment: &Deployment, name: &str) -> Vec<String> {
     let names = deployment.nodes.iter().map(|other| other.name.clone());
-    names.filter(|other| *other != name(deployment, node)).collect()
-}
-
-fn name(deployment: &Deployment, node: NodeId) -> String {
-    deployment.nodes[usize::from(node.0)].name.clone()
+    names.filter(|other| other != name).collect()
 }

@@ -12,7 +12,7 @@ use crate::output::{explain, say};
 use crate::source;
 use crate::status::{ClusterStatus, ask_all};
 use anyhow::{Context, Result, bail};
-use ionian_deployment::Deployment;
+use ionian_deployment::{Configuration, Node};
 use ionian_kernel::id::{AcceptorId, AcceptorSet};
 use ionian_runtime::offline::StoppedNode;
 use ionian_runtime::status::RoleStatus;
@@ -24,16 +24,16 @@ pub(crate) fn run(arguments: &arguments::Save) -> Result<()> {
     if let Some(directory) = &arguments.stopped {
         return copy(directory, &arguments.file);
     }
-    let deployment = source::running(&arguments.whereabouts)?;
-    family::check(&deployment)?;
+    let known = source::running(&arguments.whereabouts)?;
+    family::check(&known.deployment)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(save(&deployment, &arguments.file, arguments.allow_stale))
+    runtime.block_on(save(&known, &arguments.file, arguments.allow_stale))
 }
 
-async fn save(deployment: &Deployment, file: &Path, allow_stale: bool) -> Result<()> {
-    let head = Head::new(&deployment.cluster, &deployment.protocol, "", Origin::Saved);
-    let status = ask_all(deployment).await;
-    let reached = watermark(deployment, &status)?;
+async fn save(known: &Configuration, file: &Path, allow_stale: bool) -> Result<()> {
+    let head = Head::new(&known.deployment.cluster, &known.deployment.protocol, "", Origin::Saved);
+    let status = ask_all(known).await;
+    let reached = watermark(known, &status)?;
     let complete = reached.is_some();
     if !complete && !allow_stale {
         bail!(
@@ -48,9 +48,10 @@ async fn save(deployment: &Deployment, file: &Path, allow_stale: bool) -> Result
     replicas.sort_by_key(|(executed, _)| std::cmp::Reverse(*executed));
     let furthest = replicas.first().context("no node with a replica answers")?.0;
     let at = reached.unwrap_or(furthest);
+    let nodes: Vec<&Node> = known.nodes().into_values().collect();
     let mut refusals = Vec::new();
     for (_, place) in replicas {
-        let node = &deployment.nodes[place];
+        let node = nodes[place];
         let address = resolve(&format!("node.{}.address", node.name), &node.address)?;
         match query_snapshot(address, at).await {
             Ok(snapshot) => {
@@ -85,8 +86,8 @@ async fn receive(mut snapshot: RemoteSnapshot, file: &Path, head: &Head) -> Resu
 }
 
 /// The slot below which everything is that was acknowledged before; `None` when too few answer to know.
-fn watermark(deployment: &Deployment, status: &ClusterStatus) -> Result<Option<u64>> {
-    let Some(quorums) = family::quorums(deployment)? else {
+fn watermark(known: &Configuration, status: &ClusterStatus) -> Result<Option<u64>> {
+    let Some(quorums) = family::quorums(known)? else {
         // One server, which acknowledges what it has executed.
         return Ok(figures(status, "server").filter_map(|(_, role)| figure(role, "executed")).max());
     };

@@ -3,21 +3,22 @@
 use super::{Answer, ClusterStatus};
 use crate::config;
 use crate::family;
-use ionian_deployment::Deployment;
+use ionian_deployment::{Configuration, Deployment};
 use ionian_kernel::id::{AcceptorId, AcceptorSet};
+use ionian_kernel::layout::NodeId;
 use ionian_runtime::status::{PeerState, RoleStatus};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// All of it. What needs attention comes last, where the eye is when the command has ended.
-pub(crate) fn show(deployment: &Deployment, cluster: &ClusterStatus) -> String {
-    let mut text = head(deployment, cluster);
+pub(crate) fn show(known: &Configuration, cluster: &ClusterStatus) -> String {
+    let mut text = head(&known.deployment, cluster);
     text += &leaders(cluster);
     text.push('\n');
     text += &nodes(cluster);
     text.push('\n');
     text += &roles(cluster);
-    let troubles = troubles(deployment, cluster);
+    let troubles = troubles(known, cluster);
     if !troubles.is_empty() {
         text.push('\n');
     }
@@ -34,8 +35,13 @@ fn head(deployment: &Deployment, cluster: &ClusterStatus) -> String {
         0 => String::new(),
         acceptors => format!(", {}", config::quorums(deployment.quorums, acceptors)),
     };
+    let epoch = match (cluster.epoch, cluster.changing) {
+        (0, _) => String::new(),
+        (epoch, false) => format!(", epoch {epoch}"),
+        (epoch, true) => format!(", epoch {epoch}: its membership is changing"),
+    };
     format!(
-        "cluster {name}: {protocol}, f = {f}{quorums}, durability {durability}; {nodes_up} of {} nodes are up\n",
+        "cluster {name}: {protocol}, f = {f}{quorums}, durability {durability}{epoch}; {nodes_up} of {} nodes are up\n",
         nodes.len()
     )
 }
@@ -150,15 +156,15 @@ const LOST: &str = "so many acceptors have lost their memory that those which re
                     be gone. Stop it and start anew";
 
 /// Whether too many acceptors have lost their votes for the cluster ever to elect a leader again.
-pub(super) fn is_lost(deployment: &Deployment, cluster: &ClusterStatus) -> bool {
+pub(super) fn is_lost(known: &Configuration, cluster: &ClusterStatus) -> bool {
     let forgetful = instances(cluster).filter(|(_, role)| figure(role, "amnesiac") == Some(1));
     let forgetful: AcceptorSet = forgetful.map(|(_, role)| AcceptorId(role.index)).collect();
-    let quorums = family::quorums(deployment).ok().flatten();
+    let quorums = family::quorums(known).ok().flatten();
     quorums.is_some_and(|quorums| !quorums.is_read_quorum(quorums.members().without(forgetful)))
 }
 
 /// What needs attention, in words.
-fn troubles(deployment: &Deployment, cluster: &ClusterStatus) -> Vec<String> {
+fn troubles(known: &Configuration, cluster: &ClusterStatus) -> Vec<String> {
     let mut found = Vec::new();
     for node in &cluster.nodes {
         if let Some(error) = &node.error {
@@ -171,15 +177,16 @@ fn troubles(deployment: &Deployment, cluster: &ClusterStatus) -> Vec<String> {
                 node.name
             ));
         }
-        if status.deployment != cluster.deployment {
+        if status.founding != cluster.founding {
             found.push(format!(
                 "node {} was started from another deployment file: its digest is {}, that of this file {}",
-                node.name, status.deployment, cluster.deployment
+                node.name, status.founding, cluster.founding
             ));
         }
         for peer in &status.peers {
             if let Some(refusal) = &peer.refusal {
-                let name = cluster.nodes.get(usize::from(peer.node)).map_or("?", |node| &node.name);
+                let members = known.nodes();
+                let name = members.get(&NodeId(peer.node)).map_or("?", |node| &node.name);
                 found.push(format!("node {name} refuses node {}: {refusal}", node.name));
             }
         }
@@ -192,7 +199,7 @@ fn troubles(deployment: &Deployment, cluster: &ClusterStatus) -> Vec<String> {
             role.role, role.index, node.name
         )
     }));
-    if is_lost(deployment, cluster) {
+    if is_lost(known, cluster) {
         found.push(LOST.to_owned());
     }
     let closed = instances(cluster).filter(|(_, role)| figure(role, "session_open") == Some(0));

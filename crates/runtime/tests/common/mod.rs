@@ -268,7 +268,7 @@ pub fn layout(lanes: &[u16], echoes: &[u16]) -> Layout {
 }
 
 pub fn identity() -> Identity {
-    Identity { cluster: "blue".into(), deployment: 0xd1, protocol: "toy".into() }
+    Identity { cluster: "blue".into(), founding: 0xd1, protocol: "toy".into() }
 }
 
 pub fn settings(node: u16, listener: TcpListener, peers: &[SocketAddr], layout: &Layout) -> NodeSettings {
@@ -278,8 +278,9 @@ pub fn settings(node: u16, listener: TcpListener, peers: &[SocketAddr], layout: 
         name: format!("n{node}"),
         address: listener.local_addr().unwrap(),
         listener: Some(listener),
-        peers: peers.to_vec(),
+        peers: (0..).map(NodeId).zip(peers.iter().map(SocketAddr::to_string)).collect(),
         layout: layout.clone(),
+        configuration: None,
         durability: Durability::Memory,
         disk: Default::default(),
         data: None,

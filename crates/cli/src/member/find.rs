@@ -1,0 +1,130 @@
+//! Asking the nodes of a cluster what they know of the membership, and putting changes to them.
+
+use crate::arguments::Whereabouts;
+use crate::node::resolve;
+use crate::output::explain;
+use crate::source;
+use anyhow::{Result, bail};
+use ionian_deployment::Configuration;
+use ionian_kernel::id::Epoch;
+use ionian_kernel::membership::{Change, Verdict};
+use ionian_runtime::membership::{Response, query_membership, request_change};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tokio::task::JoinSet;
+
+/// A node that does not answer within this is down, or as good as.
+const ANSWER_LIMIT: Duration = Duration::from_secs(1);
+
+/// How long a node may take to get a change through the log: longer than the patience of its lane.
+const CHANGE_LIMIT: Duration = Duration::from_secs(15);
+
+/// How often all nodes are asked to get a change through, when none of them can: a leader may have to be
+/// elected first.
+const ROUNDS: usize = 3;
+
+/// What the nodes of a cluster know.
+pub(super) struct Found {
+    /// The newest membership that any of them knows.
+    pub(super) known: Configuration,
+    /// The addresses of those that have answered, by their names.
+    pub(super) answered: BTreeMap<String, String>,
+    /// Whom to ask later.
+    pub(super) contacts: BTreeMap<String, String>,
+}
+
+impl Found {
+    /// Asks the nodes of the deployment that the command line names.
+    pub(super) async fn find(whereabouts: &Whereabouts) -> Result<Found> {
+        let given = source::running(whereabouts)?;
+        let found = Found::ask(contacts(&given)).await?;
+        if found.known.founding != given.founding {
+            let whose = &found.known.target().cluster;
+            bail!("a cluster {whose} answers there that was founded with another deployment than is given");
+        }
+        Ok(found)
+    }
+
+    /// Asks these nodes, and whoever they name.
+    pub(super) async fn ask(contacts: BTreeMap<String, String>) -> Result<Found> {
+        let (known, answered, failures) = ask_all(contacts.clone()).await;
+        match known {
+            None => bail!("no node of the cluster answers: {}. Is it running?", failures.join("; ")),
+            Some(known) => Ok(Found { contacts: self::contacts(&known), known, answered }),
+        }
+    }
+
+    /// Has some node put the change into the log, and returns the epoch that it leads to.
+    pub(super) async fn request(&self, change: &Change) -> Result<Epoch> {
+        let mut reasons = Vec::new();
+        for _ in 0..ROUNDS {
+            reasons.clear();
+            for (name, address) in &self.answered {
+                let socket = resolve("address", address)?;
+                match request_change(socket, change, CHANGE_LIMIT).await {
+                    Ok(Response::Decided(Verdict::Accepted { epoch })) => return Ok(epoch),
+                    Ok(Response::Decided(verdict)) => bail!("{verdict}"),
+                    Ok(Response::Refused(reason)) => bail!("node {name} refuses: {reason}"),
+                    Ok(Response::Undecided(reason)) => reasons.push(format!("{name}: {reason}")),
+                    Err(error) => reasons.push(format!("{name}: {}", explain(&error.into()))),
+                }
+            }
+        }
+        bail!(
+            "no node could get the change through the log, which takes a leader and a quorum: {}. Whether it will be \
+             carried out is not known: the same command, given again, finds out",
+            reasons.join("; ")
+        )
+    }
+}
+
+/// The names and addresses of the members.
+pub(crate) fn contacts(known: &Configuration) -> BTreeMap<String, String> {
+    known.nodes().into_values().map(|node| (node.name.clone(), node.address.clone())).collect()
+}
+
+/// The newest membership that any of these nodes knows, or any that it names.
+pub(crate) async fn newest(contacts: BTreeMap<String, String>) -> Option<Configuration> {
+    ask_all(contacts).await.0
+}
+
+async fn ask_all(
+    mut contacts: BTreeMap<String, String>,
+) -> (Option<Configuration>, BTreeMap<String, String>, Vec<String>) {
+    let (mut known, mut answered, mut failures): (Option<Configuration>, _, _) = (None, BTreeMap::new(), Vec::new());
+    let mut asked: Vec<String> = Vec::new();
+    while !contacts.is_empty() {
+        let mut questions = JoinSet::new();
+        for (name, address) in core::mem::take(&mut contacts) {
+            asked.push(address.clone());
+            questions.spawn(async move {
+                let answer = ask(&address).await;
+                (name, address, answer)
+            });
+        }
+        let mut answers = questions.join_all().await;
+        answers.sort_by(|a, b| a.0.cmp(&b.0));
+        for (name, address, answer) in answers {
+            match answer {
+                Err(error) => failures.push(format!("{name} at {address}: {}", explain(&error))),
+                Ok(theirs) => {
+                    answered.insert(name, address);
+                    if known.as_ref().is_none_or(|known| known.epoch() < theirs.epoch()) {
+                        known = Some(theirs);
+                    }
+                }
+            }
+        }
+        contacts = known.as_ref().map(self::contacts).unwrap_or_default();
+        contacts.retain(|_, address| !asked.contains(address));
+    }
+    // Whoever is not a member any more has nothing to decide.
+    if let Some(known) = &known {
+        answered.retain(|name, _| known.member(name).is_some());
+    }
+    (known, answered, failures)
+}
+
+async fn ask(address: &str) -> Result<Configuration> {
+    Ok(query_membership(resolve("address", address)?, ANSWER_LIMIT).await?)
+}

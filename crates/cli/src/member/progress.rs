@@ -1,0 +1,138 @@
+//! What a change under way waits for, and waiting for it.
+
+use super::find::Found;
+use crate::node::resolve;
+use crate::output::say;
+use anyhow::{Result, bail};
+use ionian_deployment::{Configuration, Deployment};
+use ionian_kernel::id::{Epoch, Round};
+use ionian_runtime::status::RoleStatus;
+use ionian_runtime::{NodeStatus, query_status};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use tokio::task::JoinSet;
+
+const ANSWER_LIMIT: Duration = Duration::from_secs(1);
+const ASK_EVERY: Duration = Duration::from_millis(100);
+
+/// What the members say, by their names.
+pub(super) type Statuses = BTreeMap<String, NodeStatus>;
+
+/// Asks every member how it is.
+pub(super) async fn look(found: &Found) -> Statuses {
+    let mut questions = JoinSet::new();
+    for (name, address) in found.contacts.clone() {
+        questions.spawn(async move {
+            let socket = resolve("address", &address).ok()?;
+            let status = query_status(socket, ANSWER_LIMIT).await.ok()?;
+            (status.name == name).then_some((name, status))
+        });
+    }
+    questions.join_all().await.into_iter().flatten().collect()
+}
+
+/// A change to wait for.
+pub(super) struct Awaited<'a> {
+    /// The epoch that it began.
+    pub(super) since: Epoch,
+    pub(super) from: &'a Deployment,
+    pub(super) to: &'a Deployment,
+}
+
+/// Waits until the change is finished and whoever is new runs, and says what that waits for.
+///
+/// # Errors
+/// When somebody has abandoned it.
+pub(super) async fn wait_until_done(mut contacts: BTreeMap<String, String>, awaited: &Awaited<'_>) -> Result<()> {
+    let mut told = String::new();
+    loop {
+        let waits = match Found::ask(contacts.clone()).await {
+            Err(error) => vec![error.to_string()],
+            Ok(found) if found.known.epoch() < awaited.since => vec!["some node to tell of it".to_owned()],
+            Ok(found) => {
+                contacts.extend(found.contacts.clone());
+                let waits = state(&found.known, awaited, &look(&found).await)?;
+                if waits.is_empty() {
+                    say!("done: the cluster is in epoch {}", found.known.epoch().0);
+                    return Ok(());
+                }
+                waits
+            }
+        };
+        let line = waits.join("; ");
+        if line != told {
+            say!("waits for {line}");
+            told = line;
+        }
+        tokio::time::sleep(ASK_EVERY).await;
+    }
+}
+
+/// What the change waits for; nothing when it is finished.
+fn state(known: &Configuration, awaited: &Awaited<'_>, statuses: &Statuses) -> Result<Vec<String>> {
+    let Awaited { from, to, .. } = awaited;
+    match &known.next {
+        Some(next) if next == *to => Ok(waits(known, statuses)),
+        None if known.deployment.numbered()? == **to => Ok(missing(known, from, statuses)),
+        None if known.deployment.numbered()? == from.numbered()? => {
+            bail!("the change was abandoned: in epoch {} the cluster is what it was before", known.epoch().0)
+        }
+        _ => bail!("somebody has begun another change since, in epoch {}", known.epoch().0),
+    }
+}
+
+/// The nodes that were not there before and do not answer.
+fn missing(known: &Configuration, from: &Deployment, statuses: &Statuses) -> Vec<String> {
+    let nodes = known.nodes().into_values();
+    let new = nodes.filter(|node| from.place(&node.name).is_err() && !statuses.contains_key(&node.name));
+    new.map(|node| to_be_started(known, &node.name, statuses)).collect()
+}
+
+fn to_be_started(known: &Configuration, name: &str, statuses: &Statuses) -> String {
+    let nodes = known.nodes();
+    let contact = nodes.values().find(|node| statuses.contains_key(&node.name));
+    let contact = contact.map_or("HOST:PORT", |node| node.address.as_str());
+    format!("node {name}, which does not answer: `ionian node {name} --join {contact} --data DIR` starts it")
+}
+
+/// What a change that is under way waits for.
+pub(super) fn waits(known: &Configuration, statuses: &Statuses) -> Vec<String> {
+    let Some(next) = &known.next else { return Vec::new() };
+    let new = |name: &str| known.deployment.place(name).is_err();
+    let silent = known.nodes().into_values().filter(|node| !statuses.contains_key(&node.name));
+    let mut waits: Vec<String> = silent
+        .filter(|node| new(&node.name) || next.place(&node.name).is_ok())
+        .map(|node| match new(&node.name) {
+            true => to_be_started(known, &node.name, statuses),
+            false => format!("node {}, which does not answer", node.name),
+        })
+        .collect();
+    let roles: Vec<&RoleStatus> = statuses.values().flat_map(|status| &status.roles).collect();
+    let figure = |role: &RoleStatus, name: &str| role.figures.get(name).copied().unwrap_or(0);
+    let leading = roles.iter().filter(|role| role.role == "leader" && figure(role, "leading") == 1);
+    match leading.map(|role| Round(figure(role, "round")).epoch()).max() {
+        None => waits.push("a leader".to_owned()),
+        Some(epoch) if epoch < known.epoch() => {
+            waits.push(format!("the leader to begin a round of epoch {} with acceptors of both", known.epoch().0));
+        }
+        Some(_) => {}
+    }
+    let numbers = |deployment: &Deployment| -> BTreeSet<u8> {
+        let nodes = deployment.numbered().map(|numbered| numbered.nodes).unwrap_or_default();
+        let placed = nodes.into_iter().flat_map(|node| node.roles);
+        placed.filter(|placed| placed.role == "replica").filter_map(|placed| placed.number).collect()
+    };
+    let (before, after) = (numbers(&known.deployment), numbers(next));
+    let replicas = || roles.iter().filter(|role| role.role == "replica");
+    let end = replicas().map(|role| figure(role, "executed")).max().unwrap_or(0);
+    for replica in replicas().filter(|role| after.contains(&role.index) && !before.contains(&role.index)) {
+        let kept = figure(replica, "kept");
+        if kept < end {
+            waits.push(format!("replica {} to keep what was executed: slot {kept} of {end}", replica.index));
+        }
+    }
+    if waits.is_empty() {
+        waits.push("the leader to finish it".to_owned());
+    }
+    waits
+}

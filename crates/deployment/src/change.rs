@@ -1,0 +1,145 @@
+//! Changes of the membership: from the deployment of a running cluster to the next one.
+
+use crate::deployment::{Deployment, Node, Placed};
+use crate::error::{DeploymentError, Problem};
+use crate::numbers::{InUse, Numbers};
+use crate::options::SETTINGS;
+
+impl Deployment {
+    /// The deployment with one more node. What is new gets numbers that nothing in this one has.
+    ///
+    /// # Errors
+    /// When its name or one of its addresses is taken, or it has no roles.
+    pub fn with_node(&self, node: Node) -> Result<Deployment, DeploymentError> {
+        let mut to = self.numbered()?;
+        to.nodes.push(node);
+        to.successor_of(self)
+    }
+
+    /// The deployment without a node.
+    ///
+    /// # Errors
+    /// When there is no such node, or no other.
+    pub fn without_node(&self, name: &str) -> Result<Deployment, DeploymentError> {
+        let mut to = self.numbered()?;
+        to.nodes.remove(self.place(name)?);
+        to.successor_of(self)
+    }
+
+    /// The deployment with `new` in place of the node `old`, whose roles it takes over, each with a number of
+    /// its own.
+    ///
+    /// # Errors
+    /// When there is no node `old`, or the name or an address of `new` is taken.
+    pub fn with_replaced(&self, old: &str, mut new: Node) -> Result<Deployment, DeploymentError> {
+        let mut to = self.numbered()?;
+        let left = to.nodes.remove(self.place(old)?);
+        let roles = left.roles.into_iter();
+        new.roles = roles.map(|Placed { role, count, .. }| Placed { role, count, number: None }).collect();
+        to.nodes.push(new);
+        to.successor_of(self)
+    }
+
+    /// This deployment, which somebody wrote, as the one that follows `before`: nodes of the same name and the
+    /// instances on them keep their numbers, and what is new gets numbers that nothing in `before` has.
+    ///
+    /// # Errors
+    /// When it is not well formed, or there are too many instances.
+    pub fn successor_of(&self, before: &Deployment) -> Result<Deployment, DeploymentError> {
+        self.check()?;
+        let before = before.numbered()?;
+        let mut to = self.clone();
+        for node in &mut to.nodes {
+            if let Some(earlier) = before.nodes.iter().find(|earlier| earlier.name == node.name) {
+                node.id = node.id.or(earlier.id);
+                node.roles = kept(node, earlier);
+            }
+        }
+        to.check_numbers()?;
+        to.numbered_apart(InUse::default().stated(&before), Numbers::next)
+    }
+
+    /// Whether a running cluster can get from this deployment to `to`, as far as that can be said without
+    /// knowing the protocol.
+    ///
+    /// # Errors
+    /// Names what cannot be changed.
+    pub fn check_change(&self, to: &Deployment) -> Result<(), DeploymentError> {
+        let (before, after) = (self.numbered()?, to.numbered()?);
+        self.check_lasting(to)?;
+        for node in &after.nodes {
+            let name = &node.name;
+            if let Some(earlier) = before.nodes.iter().find(|earlier| earlier.name == *name) {
+                let id = |node: &Node| format!("{}", node.id.expect("it is numbered"));
+                fixed(&format!("node.{name}.id"), id(earlier), id(node), REPLACE)?;
+                let address = |node: &Node| format!("{:?}", node.address);
+                fixed(&format!("node.{name}.address"), address(earlier), address(node), REPLACE)?;
+                let gateway = |node: &Node| node.gateway.as_ref().map_or("none".into(), |text| format!("{text:?}"));
+                fixed(&format!("node.{name}.gateway"), gateway(earlier), gateway(node), REPLACE)?;
+            } else if let Some(holder) = before.nodes.iter().find(|holder| holder.id == node.id) {
+                let (key, value) = (format!("node.{name}.id"), node.id.map(|id| id.to_string()).unwrap_or_default());
+                return Err(Problem::Taken { key, value, by: format!("node.{}.id", holder.name) }.into());
+            }
+        }
+        match before.numbers_and_quorums() == after.numbers_and_quorums() {
+            true => Err(Problem::NothingToChange.into()),
+            false => Ok(()),
+        }
+    }
+
+    /// What a cluster keeps for life.
+    fn check_lasting(&self, to: &Deployment) -> Result<(), DeploymentError> {
+        let quoted = |text: &str| format!("{text:?}");
+        fixed("cluster", quoted(&self.cluster), quoted(&to.cluster), LASTING)?;
+        fixed("protocol", quoted(&self.protocol), quoted(&to.protocol), LASTING)?;
+        fixed("machine", quoted(&self.machine), quoted(&to.machine), LASTING)?;
+        fixed("durability", quoted(self.durability.name()), quoted(to.durability.name()), LASTING)?;
+        SETTINGS.iter().try_for_each(|setting| {
+            let value = |deployment: &Deployment| deployment.options.value(setting).to_string();
+            fixed(&format!("options.{}", setting.key), value(self), value(to), OPTION)
+        })
+    }
+
+    /// Everything that a change can change.
+    fn numbers_and_quorums(&self) -> impl PartialEq + use<> {
+        let mut nodes = self.nodes.clone();
+        nodes.sort_by_key(|node| node.id);
+        nodes.iter_mut().for_each(|node| node.roles.sort_by(|a, b| (&a.role, a.number).cmp(&(&b.role, b.number))));
+        (self.f, self.quorums, nodes)
+    }
+}
+
+const LASTING: &str = "a cluster keeps that for life";
+const OPTION: &str = "options are not changed with the membership; those of one node alone are set where it is started";
+const REPLACE: &str = "to move a node, replace it by one of another name";
+
+fn fixed(key: &str, before: String, after: String, why: &str) -> Result<(), DeploymentError> {
+    match before == after {
+        true => Ok(()),
+        false => {
+            let allowed = format!("{before} as in the running cluster: {why}");
+            Err(Problem::Value { key: key.to_owned(), value: after, allowed }.into())
+        }
+    }
+}
+
+/// The roles of a node, those with the numbers that they had which it had before.
+fn kept(node: &Node, earlier: &Node) -> Vec<Placed> {
+    let stated = |role: &str, number| {
+        node.roles.iter().any(|placed| placed.role == role && placed.number.is_some() && placed.number == number)
+    };
+    let mut free: Vec<&Placed> = earlier.roles.iter().filter(|placed| !stated(&placed.role, placed.number)).collect();
+    let mut roles = Vec::new();
+    for Placed { role, count, number } in node.placed() {
+        if number.is_some() {
+            roles.push(Placed { role, count, number });
+            continue;
+        }
+        for _ in 0..count {
+            let place = free.iter().position(|placed| placed.role == role);
+            let number = place.and_then(|place| free.remove(place).number);
+            roles.push(Placed { role: role.clone(), count: 1, number });
+        }
+    }
+    roles
+}

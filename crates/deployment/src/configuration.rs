@@ -1,0 +1,158 @@
+//! What a node knows of its cluster: the deployment in force, and how the log led to it.
+
+use crate::deployment::{Deployment, MAX_TEXT, Node};
+use crate::error::{DeploymentError, Place, Problem};
+use bytes::Bytes;
+use ionian_kernel::id::Epoch;
+use ionian_kernel::layout::{Layout, NodeId};
+use ionian_kernel::membership::Membership;
+use ionian_kernel::wire::{decode_all, encode_all};
+use std::collections::BTreeMap;
+use toml::{Table, Value};
+
+/// A membership with its texts read: deployments as TOML.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Configuration {
+    /// The [digest](Deployment::digest) of the deployment that the cluster was founded with.
+    pub founding: u64,
+    /// What the log has decided.
+    pub membership: Membership,
+    /// The deployment in force.
+    pub deployment: Deployment,
+    /// The deployment that the cluster is being changed into: until that is finished, both are in force.
+    pub next: Option<Deployment>,
+}
+
+impl Configuration {
+    /// That of a cluster that is founded with `deployment`.
+    pub fn founded(deployment: Deployment) -> Self {
+        Configuration { founding: deployment.digest(), membership: Membership::default(), deployment, next: None }
+    }
+
+    /// What the log has led to since.
+    ///
+    /// # Errors
+    /// When one of the texts is no deployment.
+    pub fn advanced(&self, membership: Membership) -> Result<Self, DeploymentError> {
+        let deployment = match membership.text.is_empty() {
+            true => self.deployment.clone(),
+            false => read(&membership.text)?,
+        };
+        let next = membership.next.as_ref().map(read).transpose()?;
+        Ok(Configuration { founding: self.founding, membership, deployment, next })
+    }
+
+    /// The epoch that the cluster is in.
+    pub fn epoch(&self) -> Epoch {
+        self.membership.epoch
+    }
+
+    /// The deployment that a change leads to; that in force when none is under way.
+    pub fn target(&self) -> &Deployment {
+        self.next.as_ref().unwrap_or(&self.deployment)
+    }
+
+    /// The text of the deployment in force, by which a change says what it leads away from.
+    ///
+    /// # Errors
+    /// When the deployment is not well formed.
+    pub fn text(&self) -> Result<Bytes, DeploymentError> {
+        match self.membership.text.is_empty() {
+            true => Ok(Bytes::from(self.deployment.numbered()?.to_toml())),
+            false => Ok(self.membership.text.clone()),
+        }
+    }
+
+    /// The nodes that are members, those to come included, by their numbers.
+    pub fn nodes(&self) -> BTreeMap<NodeId, &Node> {
+        let deployments = self.next.iter().chain([&self.deployment]);
+        deployments.flat_map(|deployment| deployment.ids().into_iter().zip(&deployment.nodes)).collect()
+    }
+
+    /// The member of this name.
+    pub fn member(&self, name: &str) -> Option<(NodeId, &Node)> {
+        self.nodes().into_iter().find(|(_, node)| node.name == name)
+    }
+
+    /// The configuration as a protocol with these roles takes it; see [`Deployment::layout`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn layout(&self, kinds: &[&str]) -> Result<Layout, DeploymentError> {
+        let Membership { epoch, since, .. } = self.membership;
+        let mut layout = self.deployment.layout(kinds)?;
+        if let Some(next) = &self.next {
+            let next = next.layout(kinds)?;
+            // A name is looked up in the layout in force, whichever the node is of.
+            layout.names.resize(layout.names.len().max(next.names.len()), String::new());
+            for (name, later) in layout.names.iter_mut().zip(&next.names).filter(|(name, _)| name.is_empty()) {
+                name.clone_from(later);
+            }
+            layout.next = Some(Box::new(Layout { options: layout.options.clone(), ..next }));
+        }
+        Ok(Layout { epoch, since, ..layout })
+    }
+
+    /// The text of a file that says this.
+    pub fn to_toml(&self) -> String {
+        let Membership { epoch, since, next, .. } = &self.membership;
+        let text = self.text().unwrap_or_default();
+        let string = |bytes: &Bytes| Value::from(String::from_utf8_lossy(bytes).as_ref()).to_string();
+        let mut file = format!(
+            "{HEADER}founding = \"{:016x}\"\nepoch = {}\nsince = {}\ntext = {}\n",
+            self.founding,
+            epoch.0,
+            since.0,
+            string(&text)
+        );
+        if let Some(next) = next {
+            file.push_str(&format!("next = {}\n", string(next)));
+        }
+        file
+    }
+
+    /// Reads what [`to_toml`](Configuration::to_toml) wrote.
+    ///
+    /// # Errors
+    /// Says what is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, DeploymentError> {
+        let table: Table = text.parse().map_err(|error: toml::de::Error| DeploymentError {
+            place: error.span().map(|span| Place::of(text, span.start)),
+            ..Problem::Syntax(error.message().to_owned()).into()
+        })?;
+        let wrong = |key: &str, allowed: &str| -> DeploymentError {
+            Problem::Missing { key: key.to_owned(), allowed: allowed.to_owned() }.into()
+        };
+        let string = |key: &str| table.get(key).and_then(Value::as_str);
+        let epoch = |key: &str| {
+            let number = table.get(key).and_then(Value::as_integer).and_then(|number| u32::try_from(number).ok());
+            let epoch = number.and_then(|number| decode_all(&Bytes::from(encode_all(&Epoch(number)))).ok());
+            epoch.ok_or_else(|| wrong(key, "the number of an epoch"))
+        };
+        let founding = string("founding").and_then(|digits| u64::from_str_radix(digits, 16).ok());
+        let founding =
+            founding.ok_or_else(|| wrong("founding", "the digest of a deployment, 16 hexadecimal digits"))?;
+        let (number, since) = (epoch("epoch")?, epoch("since")?);
+        let now = Bytes::from(string("text").ok_or_else(|| wrong("text", "the text of a deployment"))?.to_owned());
+        let next = string("next").map(|next| Bytes::from(next.to_owned()));
+        let deployment = read(&now)?;
+        let text = if number == Epoch::default() { Bytes::new() } else { now };
+        let known = Configuration { founding, membership: Membership::default(), deployment, next: None };
+        known.advanced(Membership { epoch: number, since, text, next })
+    }
+}
+
+const HEADER: &str = "\
+# The membership of a cluster as its log has decided it: `founding` names the deployment that the cluster began
+# with, `epoch` counts the steps since, `text` is the deployment in force and `next`, while a change is under way,
+# the one that it leads to. Written by the node; `ionian member` changes it.
+
+";
+
+fn read(text: &Bytes) -> Result<Deployment, DeploymentError> {
+    if text.len() > MAX_TEXT {
+        return Err(Problem::Unreadable("it is larger than 4 MiB, which no deployment file is".into()).into());
+    }
+    let text = str::from_utf8(text).map_err(|error| Problem::Syntax(error.to_string()))?;
+    Deployment::parse(text)
+}

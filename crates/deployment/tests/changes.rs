@@ -1,0 +1,179 @@
+//! Numbers of nodes and instances, and changes of the membership.
+
+use ionian_deployment::{Configuration, Deployment, Node, Placed, PresetOptions};
+use ionian_kernel::id::Epoch;
+use ionian_kernel::layout::NodeId;
+use ionian_kernel::membership::Membership;
+
+const KINDS: &[&str] = &["client", "leader", "proxy_leader", "acceptor", "replica"];
+
+fn baseline() -> Deployment {
+    Deployment::preset("baseline", &PresetOptions::default()).unwrap()
+}
+
+fn node(name: &str, port: u16, roles: &[&str]) -> Node {
+    let roles = roles.iter().map(|role| Placed::some(role, 1)).collect();
+    Node { name: name.into(), address: format!("127.0.0.1:{port}"), roles, ..Node::default() }
+}
+
+/// `name id: roles` of each node.
+fn shown(deployment: &Deployment) -> Vec<String> {
+    let show = |node: &Node| {
+        let roles: Vec<String> = node.roles.iter().map(Placed::to_string).collect();
+        format!("{} {}: {}", node.name, node.id.unwrap(), roles.join(" "))
+    };
+    deployment.nodes.iter().map(show).collect()
+}
+
+#[test]
+fn what_is_not_numbered_gets_what_is_free_in_order() {
+    let text =
+        baseline().to_toml().replacen("\"acceptor\"", "\"acceptor:1\"", 1).replacen("\"n1\"", "\"n1\"\nid = 0", 1);
+    let deployment = Deployment::parse(&text).unwrap();
+    assert_eq!(
+        shown(&deployment.numbered().unwrap()),
+        [
+            "n0 1: client:0 leader:0 proxy_leader:0 acceptor:1 replica:0",
+            "n1 0: client:1 leader:1 proxy_leader:1 acceptor:0 replica:1",
+            "n2 2: client:2 leader:2 proxy_leader:2 acceptor:2 replica:2",
+        ]
+    );
+    assert_eq!(deployment.ids(), [NodeId(1), NodeId(0), NodeId(2)]);
+    let layout = deployment.layout(KINDS).unwrap();
+    assert_eq!(layout.names, ["n1", "n0", "n2"]);
+    assert_eq!(layout.places(3).node_of(0), Some(NodeId(0)));
+    assert_ne!(deployment.digest(), baseline().digest());
+}
+
+#[test]
+fn stating_the_usual_numbers_changes_nothing() {
+    let numbered = baseline().numbered().unwrap();
+    assert_eq!(Deployment::parse(&numbered.to_toml()).unwrap(), numbered);
+    assert_eq!(numbered.digest(), baseline().digest());
+    assert_eq!(numbered.numbered().unwrap(), numbered);
+}
+
+#[test]
+fn a_new_node_and_its_roles_get_numbers_that_nobody_has() {
+    let three = baseline().numbered().unwrap();
+    let replaced = three.with_replaced("n1", node("n3", 9, &[])).unwrap();
+    assert_eq!(shown(&replaced)[2], "n3 3: client:3 leader:3 proxy_leader:3 acceptor:3 replica:3");
+    assert_eq!(shown(&replaced)[..2], [&shown(&three)[0][..], &shown(&three)[2][..]]);
+    // The gap is not filled as long as there is room above.
+    let added = replaced.with_node(node("n4", 10, &["replica"])).unwrap();
+    assert_eq!(shown(&added)[3], "n4 4: replica:4");
+    let removed = added.without_node("n0").unwrap();
+    assert_eq!(shown(&removed), &shown(&added)[1..]);
+    assert_eq!(removed.layout(KINDS).unwrap().names, ["", "", "n2", "n3", "n4"]);
+}
+
+#[test]
+fn numbers_begin_anew_from_the_lowest_that_is_free() {
+    let mut many = baseline();
+    many.nodes[0].roles.push(Placed::one("proxy_leader", 63));
+    let added = many.with_node(node("n3", 9, &["proxy_leader", "proxy_leader"])).unwrap();
+    assert_eq!(shown(&added)[3], "n3 3: proxy_leader:3 proxy_leader:4");
+    many.nodes[1].roles.push(Placed::some("proxy_leader", 60));
+    let error = many.with_node(node("n3", 9, &["proxy_leader"])).unwrap_err().to_string();
+    assert!(error.starts_with("node.n3.roles = \"proxy_leader\": instance number 65 of this role"), "{error}");
+}
+
+#[test]
+fn a_file_keeps_the_numbers_of_what_stays() {
+    let before = baseline().with_replaced("n0", node("n3", 9, &[])).unwrap();
+    // Somebody writes it without numbers, in another order, with one more acceptor on n2 and no leader there.
+    let mut file = baseline();
+    file.nodes.remove(0);
+    file.nodes.insert(0, node("n3", 9, &["client", "leader", "proxy_leader", "acceptor", "replica"]));
+    file.nodes[2].roles.push(Placed::some("acceptor", 1));
+    file.nodes[2].roles.retain(|placed| placed.role != "leader");
+    assert_eq!(
+        shown(&file.successor_of(&before).unwrap()),
+        [
+            "n3 3: client:3 leader:3 proxy_leader:3 acceptor:3 replica:3",
+            "n1 1: client:1 leader:1 proxy_leader:1 acceptor:1 replica:1",
+            "n2 2: client:2 proxy_leader:2 acceptor:2 replica:2 acceptor:4",
+        ]
+    );
+}
+
+#[test]
+fn what_a_change_cannot_do_is_refused() {
+    let before = baseline().numbered().unwrap();
+    let refused = |edit: &dyn Fn(&mut Deployment)| {
+        let mut to = before.clone();
+        edit(&mut to);
+        before.check_change(&to).unwrap_err().to_string()
+    };
+    assert_eq!(refused(&|_| {}), "nothing would change");
+    assert_eq!(
+        refused(&|to| to.cluster = "other".into()),
+        "cluster = \"other\": must be \"ionian\" as in the running cluster: a cluster keeps that for life"
+    );
+    for (edit, key) in [
+        ((|to| to.protocol = "unreplicated".into()) as fn(&mut Deployment), "protocol"),
+        (|to| to.machine = "other".into(), "machine"),
+        (|to| to.durability = ionian_deployment::Durability::Disk, "durability"),
+        (|to| to.options.set("heartbeat_ms", 99).unwrap(), "options.heartbeat_ms"),
+        (|to| to.options.set("batch_commands", 99).unwrap(), "options.batch_commands"),
+        (|to| to.nodes[1].id = Some(9), "node.n1.id"),
+        (|to| to.nodes[1].address = "127.0.0.1:9".into(), "node.n1.address"),
+        (|to| to.nodes[1].gateway = None, "node.n1.gateway"),
+        (|to| to.nodes[1].name = "n9".into(), "node.n9.id"),
+    ] {
+        let error = refused(&edit);
+        assert!(error.starts_with(&format!("{key} = ")), "{error}");
+    }
+    let taken = before.with_node(node("n1", 9, &["replica"])).unwrap_err().to_string();
+    assert_eq!(taken, "node[3].name = \"n1\": taken by node[1].name");
+    let unknown = before.with_replaced("n7", node("n8", 9, &[])).unwrap_err().to_string();
+    assert_eq!(unknown, "no node \"n7\": the deployment has n0, n1, n2");
+    assert!(before.with_node(node("n3", 9, &[])).unwrap_err().to_string().starts_with("node.n3.roles = []"));
+    before.check_change(&before.with_node(node("n3", 9, &["replica"])).unwrap()).unwrap();
+    let mut to = before.clone();
+    to.f = 0;
+    before.check_change(&to).unwrap();
+}
+
+#[test]
+fn a_number_is_stated_once() {
+    let mut twice = baseline();
+    twice.nodes[0].roles.push(Placed::one("acceptor", 2));
+    twice.nodes[2].roles.push(Placed::one("acceptor", 2));
+    let error = twice.numbered().unwrap_err().to_string();
+    assert_eq!(error, "node.n2.roles = \"acceptor:2\": taken by node.n0.roles");
+    let mut twice = baseline();
+    (twice.nodes[0].id, twice.nodes[1].id) = (Some(5), Some(5));
+    assert_eq!(twice.check().unwrap_err().to_string(), "node.n1.id = \"5\": taken by node.n0.id");
+}
+
+#[test]
+fn a_configuration_survives_being_written_and_read() {
+    let founded = Configuration::founded(baseline());
+    let read = Configuration::parse(&founded.to_toml()).unwrap();
+    assert_eq!((read.founding, read.epoch(), &read.next), (founded.founding, Epoch(0), &None));
+    assert_eq!(read.deployment, baseline().numbered().unwrap());
+    assert_eq!(read.membership, Membership::default());
+
+    let to = baseline().with_replaced("n1", node("n3", 9, &[])).unwrap();
+    let changing =
+        Membership { epoch: Epoch(1), since: Epoch(0), text: founded.text().unwrap(), next: Some(to.to_toml().into()) };
+    let changing = founded.advanced(changing).unwrap();
+    assert_eq!(Configuration::parse(&changing.to_toml()).unwrap(), changing);
+    assert_eq!(changing.nodes().into_keys().collect::<Vec<_>>(), [0, 1, 2, 3].map(NodeId));
+    assert_eq!(changing.member("n3").unwrap().0, NodeId(3));
+    let layout = changing.layout(KINDS).unwrap();
+    assert_eq!((layout.epoch, layout.names.len(), layout.count(3)), (Epoch(1), 4, 4));
+    assert_eq!(layout.name(NodeId(3)), "n3");
+}
+
+#[test]
+fn a_damaged_configuration_is_refused_in_words() {
+    let text = Configuration::founded(baseline()).to_toml();
+    let refused = |from: &str, to: &str| Configuration::parse(&text.replace(from, to)).unwrap_err().to_string();
+    assert!(refused("founding", "found").starts_with("founding is missing"));
+    assert!(refused("epoch = 0", "epoch = -1").starts_with("epoch is missing"));
+    assert!(refused("epoch = 0", "epoch = 4294967295").starts_with("epoch is missing"));
+    assert!(refused("f = 1 ", "f = 99 ").contains("f = 99: must be"));
+    assert!(refused("text = ", "text ").contains("not TOML"));
+}

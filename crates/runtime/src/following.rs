@@ -1,0 +1,131 @@
+//! Following the membership: what a node does when it learns that the log has led to another one.
+//!
+//! The order matters. The membership is on disk before anything is done that assumes it, so that a node which is
+//! started again is not of an earlier mind than it was; peers are told before a role says anything that
+//! assumes it, so that nobody receives a message of an epoch that it has not heard of; then roles are told.
+
+use crate::application::Submissions;
+use crate::frame::encode_frame;
+use crate::membership;
+use crate::node::{NodeError, seed_of};
+use crate::settings::addresses;
+use crate::world::Outside;
+use ionian_deployment::Configuration;
+use ionian_kernel::id::ClientId;
+use ionian_kernel::layout::{Address, Layout, NodeId, Options};
+use ionian_kernel::machine::StateMachine;
+use ionian_kernel::membership::Membership;
+use ionian_kernel::node::Node;
+use ionian_kernel::protocol::{Birth, Protocol};
+use std::path::PathBuf;
+
+/// Where role instances come from.
+pub(crate) struct Nursery {
+    pub(crate) node: NodeId,
+    /// Random: no two lives of a node draw the same numbers.
+    pub(crate) seed: u64,
+    pub(crate) keeps_records: bool,
+    pub(crate) machine: Box<dyn Fn() -> Box<dyn StateMachine>>,
+}
+
+impl Nursery {
+    /// Makes the instances that the layout places on this node and that do not live there yet.
+    pub(crate) fn populate<P: Protocol>(
+        &self,
+        node: &mut Node<P>,
+        (layout, config): (&Layout, &P::Config),
+        amnesiac: bool,
+    ) {
+        let Nursery { keeps_records, machine, .. } = self;
+        let missing = layout.on_node(self.node).into_iter().filter(|address| !node.hosts(*address));
+        for address in missing.collect::<Vec<Address>>() {
+            let seed = seed_of(self.seed, layout.epoch, address);
+            let keeps_records = *keeps_records;
+            let birth = Birth { address, node: self.node, seed, amnesiac, keeps_records, machine };
+            node.host(address, P::instantiate(config, birth));
+        }
+    }
+}
+
+/// What a node knows of the membership, and what it needs to follow it.
+pub(crate) struct Following {
+    /// None where the membership cannot change.
+    pub(crate) configuration: Option<Configuration>,
+    pub(crate) name: String,
+    /// Those of this node, whatever a later deployment says.
+    pub(crate) options: Options,
+    pub(crate) data: Option<PathBuf>,
+    pub(crate) nursery: Nursery,
+    /// Whether the roles run: not before the others have met this node.
+    pub(crate) started: bool,
+}
+
+impl Following {
+    /// Takes over a membership if it is a later one than what is known. False when this node is not a member
+    /// of it: it has told the others, and is to stop.
+    pub(crate) fn follow<P: Protocol>(
+        &mut self,
+        membership: Membership,
+        node: &mut Node<P>,
+        outside: &mut Outside,
+        submissions: &Submissions,
+    ) -> Result<bool, NodeError> {
+        let epoch = membership.epoch;
+        let unusable = |text: String| NodeError::Membership { epoch: epoch.0, text };
+        let Some(known) = &self.configuration else {
+            return Err(unusable("this node was started without the deployment that it belongs to".into()));
+        };
+        if epoch <= known.epoch() {
+            return Ok(true);
+        }
+        let configuration = known.advanced(membership).map_err(|error| unusable(error.to_string()))?;
+        let whose = |known: &Configuration| (known.target().cluster.clone(), known.target().protocol.clone());
+        if whose(&configuration) != whose(known) {
+            return Err(unusable(format!("it is one of cluster '{}'", whose(&configuration).0)));
+        }
+        let layout = configuration.layout(P::KINDS).map_err(|error| unusable(error.to_string()))?;
+        let layout = with_options(layout, &self.options);
+        let config = P::configure(layout.clone()).map_err(|error| unusable(error.to_string()))?;
+        if let Some(data) = &self.data {
+            membership::store(data, &configuration)?;
+        }
+        let mut news = Vec::new();
+        encode_frame(&mut news, 0, &configuration.membership).map_err(|error| unusable(error.to_string()))?;
+        outside.peers.change(epoch, &addresses(&configuration), news);
+        let here = self.nursery.node;
+        let is_member = configuration.member(&self.name).is_some_and(|(id, _)| id == here);
+        say(&configuration);
+        self.configuration = Some(configuration);
+        if !is_member {
+            return Ok(false);
+        }
+        outside.place(&layout);
+        node.reconfigure(outside.now, (&layout, &config, here), outside);
+        self.nursery.populate(node, (&layout, &config), false);
+        if self.started {
+            node.start(outside.now, outside);
+        }
+        let lanes: Vec<ClientId> = layout.near(0, here).iter().collect();
+        if *submissions.lanes.borrow() != lanes {
+            // Whoever waits for the answer of a lane that has left asks again.
+            outside.operator.forget();
+            *submissions.lanes.borrow_mut() = lanes;
+        }
+        Ok(true)
+    }
+}
+
+fn with_options(layout: Layout, options: &Options) -> Layout {
+    let next = layout.next.map(|next| Box::new(with_options(*next, options)));
+    Layout { options: options.clone(), next, ..layout }
+}
+
+fn say(configuration: &Configuration) {
+    let names =
+        |nodes: &[ionian_deployment::Node]| nodes.iter().map(|node| node.name.as_str()).collect::<Vec<_>>().join(", ");
+    let (epoch, now) = (configuration.epoch().0, names(&configuration.deployment.nodes));
+    match &configuration.next {
+        None => tracing::info!("epoch {epoch}: the nodes are {now}"),
+        Some(next) => tracing::info!("epoch {epoch}: changing from nodes {now} to {}", names(&next.nodes)),
+    }
+}
