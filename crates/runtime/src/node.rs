@@ -213,7 +213,7 @@ pub async fn run_node<P: Protocol>(
     let result = tokio::select! {
         biased;
         error = admission.end() => Err(error),
-        result = run_as_task(event_loop.clone(), shutdown) => result.map_err(NodeError::from),
+        result = run_as_task(event_loop.clone(), shutdown) => result,
     };
     event_loop.close();
     listening.abort();
