@@ -1,5 +1,5 @@
 //! The project's gates, one command each: `cargo xtask verify` only reads, `cargo xtask fix` mends what a
-//! machine can mend.
+//! machine can mend. `cargo xtask torture` builds the program as it is released, and tortures it.
 
 use std::env;
 use std::process::{Command, ExitCode};
@@ -33,17 +33,25 @@ const FIX: &[Step] = &[
     step("format", &["fmt", "--all"]),
 ];
 
+/// What `cargo xtask torture` builds: the program, and what tortures the one beside it.
+const TORTURE: Step = step(
+    "build for release",
+    &["build", "--quiet", "--release", "--package", "ionian-cli", "--package", "ionian-torture"],
+);
+
 fn main() -> ExitCode {
     let steps = match env::args().nth(1).as_deref() {
         Some("verify") => VERIFY,
         Some("fix") => FIX,
+        Some("torture") => return torture(),
         _ => {
-            eprintln!("usage: cargo xtask verify|fix");
+            eprintln!("usage: cargo xtask verify|fix|torture");
             for (name, steps) in [("verify", VERIFY), ("fix", FIX)] {
                 for step in steps {
                     eprintln!("  {name}: {} (cargo {})", step.what, step.arguments.join(" "));
                 }
             }
+            eprintln!("  torture: kill real processes under load, check what they said (see its --help)");
             return ExitCode::from(2);
         }
     };
@@ -53,12 +61,31 @@ fn main() -> ExitCode {
     }
 }
 
+/// Builds, and runs the harness with the rest of the arguments; its exit code is the command's.
+fn torture() -> ExitCode {
+    if !run(&TORTURE) {
+        return ExitCode::FAILURE;
+    }
+    let mut command = cargo();
+    command.args(["run", "--quiet", "--release", "--package", "ionian-torture", "--"]).args(env::args_os().skip(2));
+    match command.status() {
+        Ok(status) => status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from),
+        Err(error) => {
+            eprintln!("==> cannot run cargo: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn cargo() -> Command {
+    Command::new(env::var("CARGO").unwrap_or_else(|_| "cargo".into()))
+}
+
 /// Runs one step; says which one failed, and how to run it alone.
 fn run(step: &Step) -> bool {
     eprintln!("==> {}", step.what);
     let began = Instant::now();
-    let cargo = env::var("CARGO").unwrap_or_else(|_| "cargo".into());
-    let mut command = Command::new(cargo);
+    let mut command = cargo();
     command.args(step.arguments).envs(step.environment.iter().copied());
     match command.status() {
         Ok(status) if status.success() => {

@@ -45,6 +45,7 @@ pub(crate) enum Command {
     Member(Member),
     Exec(Exec),
     Sim(Sim),
+    Snapshot(crate::snapshot::arguments::Arguments),
 }
 
 /// Start every node of a deployment on this machine, each as a process, and keep them running
@@ -80,7 +81,8 @@ pub(crate) struct Up {
     /// [default: 17400]
     #[arg(long, value_name = "PORT")]
     pub(crate) node_port: Option<u16>,
-    /// What survives the end of a process: `memory` is lost with it, `disk` is not
+    /// What survives the end of a process: with `disk` everything, with `memory` nothing [default: disk, or that
+    /// of the file or directory]
     #[arg(long, value_enum)]
     pub(crate) durability: Option<Durability>,
     /// Only report nodes that end; do not start them again
@@ -383,6 +385,9 @@ pub(crate) struct Sim {
     /// About how many requests clients make in a run
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub(crate) operations: u64,
+    /// Change the membership while clients work: nodes are replaced, added and removed, changes abandoned
+    #[arg(long)]
+    pub(crate) changes: bool,
     /// Build this defect in on purpose; the exit code is 0 when it is caught and 1 when it is not
     #[arg(long, value_name = "NAME")]
     pub(crate) canary: Option<String>,

@@ -4,7 +4,8 @@ use anyhow::{Context, Result, bail};
 use ionian_deployment::Deployment;
 use ionian_kernel::layout::Layout;
 use ionian_kernel::protocol::Protocol;
-use ionian_protocols::multipaxos::MultiPaxos;
+use ionian_kernel::quorum::QuorumSystem;
+use ionian_protocols::multipaxos::{self, MultiPaxos};
 use ionian_protocols::unreplicated::Unreplicated;
 
 /// The state machines that this binary can make.
@@ -29,6 +30,15 @@ pub(crate) fn with_protocol<W: Work>(name: &str, work: W) -> Result<W::Output> {
 pub(crate) fn configure<P: Protocol>(deployment: &Deployment, layout: Layout) -> Result<P::Config> {
     deployment.check_machine(MACHINES)?;
     P::configure(layout).with_context(|| format!("this is no deployment of {}", P::NAME))
+}
+
+/// The quorum system of a deployment's acceptors; none where it has no acceptors.
+pub(crate) fn quorums(deployment: &Deployment) -> Result<Option<QuorumSystem>> {
+    if deployment.protocol != MultiPaxos::NAME {
+        return Ok(None);
+    }
+    let acceptors = deployment.layout(MultiPaxos::KINDS)?.all(multipaxos::kind::Acceptor);
+    QuorumSystem::new(deployment.quorums, acceptors, deployment.f).map(Some).map_err(anyhow::Error::msg)
 }
 
 /// Checks a deployment as a node would, without running it.

@@ -6,6 +6,7 @@
 //! | `node` | one node in the foreground; `gateway_app` puts its gateway and its client lane together |
 //! | `up` | every node of a deployment as a process of its own, supervised |
 //! | `config`, `status`, `member`, `exec`, `sim` | one command each |
+//! | `snapshot` | backups: save, inspect, restore, salvage |
 //! | `family` | from a protocol's name to its type |
 //! | `source` | where a command finds its deployment |
 //! | `places` | what lies where in a data directory |
@@ -26,6 +27,7 @@ mod output;
 mod places;
 mod resp;
 mod sim;
+mod snapshot;
 mod source;
 mod status;
 mod up;
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
         Command::Member(arguments) => member::run(&arguments),
         Command::Exec(arguments) => exec::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),
+        Command::Snapshot(arguments) => snapshot::run(&arguments),
     };
     match done {
         Ok(code) => code,

@@ -22,7 +22,7 @@ use ionian_runtime::membership;
 use progress::Awaited;
 use std::process::ExitCode;
 
-pub(crate) use find::{contacts, newest};
+pub(crate) use find::newest_since;
 
 pub(crate) fn run(arguments: &arguments::Member) -> Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

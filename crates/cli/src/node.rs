@@ -13,6 +13,7 @@ use ionian_kernel::protocol::Protocol;
 use ionian_machines::kv::Kv;
 use ionian_runtime::{Application, LaneHandle, NodeError, NodeSettings, membership, run_node_blocking};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::signal::Signal;
 use std::io::Read;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -47,6 +48,7 @@ pub(crate) fn run(arguments: &arguments::Node) -> Result<ExitCode> {
         (None, None) => unreachable!("one of them is required"),
     };
     raise_file_limit();
+    take_file_sizes_for_errors();
     let protocol = given.deployment.protocol.clone();
     let run = Run { given, name: name.clone(), data, starter };
     match family::with_protocol(&protocol, run)? {
@@ -83,7 +85,7 @@ impl Work for Run {
         // Here and not on the loop: an address that is taken is to be told before the node takes part.
         let gateway = gateway_listener(member)?;
         if deployment.durability == Durability::Memory {
-            tracing::info!("durability = memory: when this process ends, what it held is gone");
+            tracing::warn!("durability = memory: when this process ends, what it held is gone");
         }
         tracing::info!("node {name} of cluster {} starts at {}", deployment.cluster, settings.address);
         let machine = || Box::new(Kv::default()) as Box<dyn StateMachine>;
@@ -171,6 +173,20 @@ fn end_of_input() -> oneshot::Receiver<()> {
         let _ = gone.send(());
     });
     told
+}
+
+/// A write beyond the limit of a file's size kills a process that does not catch the signal; one that does gets
+/// an error like any other of a disk, and can say on which file.
+fn take_file_sizes_for_errors() {
+    let catch = || -> std::io::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let _entered = runtime.enter();
+        // Once caught it stays so. Nobody needs to be told that it came.
+        signal(SignalKind::from_raw(Signal::SIGXFSZ as i32)).map(drop)
+    };
+    if let Err(error) = catch() {
+        tracing::warn!("the signal SIGXFSZ cannot be caught: {error}");
+    }
 }
 
 /// Every client is an open file, and the usual soft limit of 1024 is below the gateway's own.

@@ -48,13 +48,14 @@ impl Places {
         self.logs().join(format!("{node}.log"))
     }
 
+    /// Where the nodes' own directories are.
+    pub(crate) fn nodes(&self) -> PathBuf {
+        self.root.join("nodes")
+    }
+
     /// What a node must find again.
     pub(crate) fn node(&self, node: &str) -> PathBuf {
         self.nodes().join(node)
-    }
-
-    fn nodes(&self) -> PathBuf {
-        self.root.join("nodes")
     }
 
     /// What each node that ever ran here must find again.

@@ -45,11 +45,11 @@ pub struct Deployment {
 /// Where a node keeps what it must not forget.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// In memory: a node that stops has forgotten it.
+    /// On disk, before anybody is told. What a file that does not say gets: silence never loses anything.
     #[default]
-    Memory,
-    /// On disk, before anybody is told.
     Disk,
+    /// In memory: a node that stops has forgotten it.
+    Memory,
 }
 
 /// One operating system process.
@@ -95,7 +95,7 @@ impl Placed {
 
 impl Durability {
     /// All of them.
-    pub(crate) const ALL: [Durability; 2] = [Durability::Memory, Durability::Disk];
+    pub(crate) const ALL: [Durability; 2] = [Durability::Disk, Durability::Memory];
 
     /// Its name in a file.
     pub fn name(self) -> &'static str {

@@ -18,8 +18,6 @@ const REQUIRED: &[(&str, &str)] = &[
     ("protocol", "the protocol, such as \"multipaxos\""),
     ("machine", "the state machine, such as \"kv\""),
     ("f", "how many nodes may fail"),
-    // No default: what a stopped node forgets is not to be decided by silence.
-    ("durability", "\"memory\" or \"disk\""),
     ("node", "one [[node]] table for each node"),
 ];
 const REQUIRED_OF_NODE: &[(&str, &str)] =
@@ -94,7 +92,7 @@ impl Deployment {
             ("machine", quoted(machine), "the state machine that is replicated"),
             ("f", f.to_string(), "how many nodes may fail"),
             ("quorums", quoted(&quorums), "\"majority\", \"grid RxC\" (rows x columns) or \"groups N\""),
-            ("durability", quoted(durability.name()), "\"memory\": a node that stops has forgotten; or \"disk\""),
+            ("durability", quoted(durability.name()), "\"disk\", or \"memory\": a node that stops has forgotten"),
         ];
         let mut text = HEADER.to_owned();
         for (key, value, about) in head {

@@ -30,6 +30,9 @@ macro_rules! unit {
     (count $($field:ident).+) => {
         (|options| options.$($field).+ as u64, |options, value| options.$($field).+ = value as usize)
     };
+    (mib $($field:ident).+) => {
+        (|options| options.$($field).+ as u64 >> 20, |options, value| options.$($field).+ = (value as usize) << 20)
+    };
     (us $($field:ident).+) => {
         (|options| options.$($field).+.as_micros() as u64, |options, value| options.$($field).+ = Duration::from_micros(value))
     };
@@ -75,6 +78,8 @@ settings! {
         "executed slots a replica keeps for peers that missed them";
     "snapshot_slots" count snapshot_slots, 1..=1 << 24, false,
         "slots after which a replica with a disk stores a snapshot";
+    "snapshot_mib_per_s" mib snapshot_bytes_per_second, 1..=2047, false,
+        "MiB of a snapshot that go to a peer or into a backup each second, at most";
     "heartbeat_ms" ms heartbeat, 1..=60_000, true,
         "how often a leader says that it lives";
     "election_timeout_ms" ms election_timeout, 2..=600_000, true,
@@ -214,13 +219,14 @@ mod tests {
             window_slots: _,
             retained_slots: _,
             snapshot_slots: _,
+            snapshot_bytes_per_second: _,
             heartbeat: _,
             election_timeout: _,
             resend_after: _,
             session_expiry: _,
             lane: ionian_kernel::client::LaneLimits { in_flight: _, payload_bytes: _, patience: _, retry_after: _ },
         } = options;
-        assert_eq!(SETTINGS.len(), 15);
+        assert_eq!(SETTINGS.len(), 16);
     }
 
     #[test]

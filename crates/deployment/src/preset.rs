@@ -63,7 +63,7 @@ impl Deployment {
             machine: "kv".to_owned(),
             f: sketch.f,
             quorums: sketch.quorums,
-            durability: Durability::Memory,
+            durability: Durability::default(),
             options: Settings::default(),
             nodes: placed(sketch.nodes, options),
         };

@@ -113,7 +113,7 @@ fn what_a_change_cannot_do_is_refused() {
     for (edit, key) in [
         ((|to| to.protocol = "unreplicated".into()) as fn(&mut Deployment), "protocol"),
         (|to| to.machine = "other".into(), "machine"),
-        (|to| to.durability = ionian_deployment::Durability::Disk, "durability"),
+        (|to| to.durability = ionian_deployment::Durability::Memory, "durability"),
         (|to| to.options.set("heartbeat_ms", 99).unwrap(), "options.heartbeat_ms"),
         (|to| to.options.set("batch_commands", 99).unwrap(), "options.batch_commands"),
         (|to| to.nodes[1].id = Some(9), "node.n1.id"),

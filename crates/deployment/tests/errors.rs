@@ -1,6 +1,6 @@
 //! Every error, word for word.
 
-use ionian_deployment::{Deployment, MACHINES, PresetOptions};
+use ionian_deployment::{Deployment, Durability, MACHINES, PresetOptions};
 
 const KINDS: &[&str] = &["client", "leader", "acceptor"];
 
@@ -57,8 +57,8 @@ fn unknown_keys() {
     refused(5, "quorum = \"majority\"", &format!("line 5, column 1: unknown key quorum: {known}"));
     refused(7, "[option]", &format!("line 7, column 2: unknown key option: {known}"));
     let known = "known here are batch_commands, batch_bytes, batch_delay_us, batches_in_flight, window_slots, \
-        retained_slots, snapshot_slots, heartbeat_ms, election_timeout_ms, resend_after_ms, session_expiry_s, in_flight, payload_bytes, \
-        patience_ms, retry_after_ms";
+        retained_slots, snapshot_slots, snapshot_mib_per_s, heartbeat_ms, election_timeout_ms, resend_after_ms, \
+        session_expiry_s, in_flight, payload_bytes, patience_ms, retry_after_ms";
     refused(8, "heartbeat = 1", &format!("line 8, column 1: unknown key options.heartbeat: {known}"));
     let known = "known here are name, id, address, gateway, roles";
     refused(16, "  port = 1", &format!("line 16, column 3: unknown key node.b.port: {known}"));
@@ -70,13 +70,18 @@ fn missing_keys() {
     refused(2, "", "protocol is missing: it must be the protocol, such as \"multipaxos\"");
     refused(3, "", "machine is missing: it must be the state machine, such as \"kv\"");
     refused(4, "", "f is missing: it must be how many nodes may fail");
-    refused(6, "", "durability is missing: it must be \"memory\" or \"disk\"");
     assert_eq!(
         parse(&GOOD[..8].join("\n")).unwrap_err(),
         "node is missing: it must be one [[node]] table for each node"
     );
     refused(14, "", "line 13, column 1: node[1].name is missing: it must be the name of the node");
     refused(15, "", "line 13, column 1: node.b.address is missing: it must be host:port where other nodes find it");
+}
+
+#[test]
+fn silence_about_durability_means_disk() {
+    assert_eq!(good().durability, Durability::Memory);
+    assert_eq!(with_line(6, "").unwrap().durability, Durability::Disk);
 }
 
 #[test]
@@ -101,7 +106,7 @@ fn wrong_values() {
         "line 5, column 11: quorums = \"grid 2\": must be \"majority\", \"grid RxC\" (rows x columns, such as \
          \"grid 2x3\", at most 64 acceptors) or \"groups N\" (N from 1 to 64)",
     );
-    refused(6, "durability = 1", "line 6, column 14: durability = 1: must be \"memory\" or \"disk\"");
+    refused(6, "durability = 1", "line 6, column 14: durability = 1: must be \"disk\" or \"memory\"");
     refused(
         8,
         "batch_commands = 0",

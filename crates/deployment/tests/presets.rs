@@ -38,7 +38,7 @@ fn every_preset_survives_being_written_and_read() {
         assert_eq!(Deployment::parse(&text).unwrap(), deployment, "{name}");
         assert!(text.starts_with("# A deployment of Ionian"), "{name}: a reader is told what this is");
         assert!(PROTOCOLS.contains(&deployment.protocol.as_str()));
-        assert_eq!(deployment.durability, Durability::Memory);
+        assert_eq!(deployment.durability, Durability::Disk);
     }
 }
 

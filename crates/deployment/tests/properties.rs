@@ -132,7 +132,7 @@ fn the_digest_covers_what_nodes_must_agree_on_and_nothing_else() {
         "machine=other",
         "f=0",
         "quorums=groups 1",
-        "durability=disk",
+        "durability=memory",
         "options.session_expiry_s=601",
         "options.window_slots=1",
         "options.heartbeat_ms=99",
@@ -171,14 +171,14 @@ fn writing_two_instances_in_two_ways_is_the_same_deployment() {
 /// wire format.
 #[test]
 fn the_digest_of_a_known_deployment_is_known() {
-    // Every shared option is stated, so that a better default is no reason for this to fail.
+    // Durability and every shared option are stated, so that a better default is no reason for this to fail.
     let stated: Vec<_> = SETTINGS
         .iter()
         .filter(|setting| setting.shared)
         .map(|setting| format!("options.{}=1000", setting.key))
         .collect();
     let deployment = Deployment::preset("unreplicated", &PresetOptions::default()).unwrap();
-    let overrides = [stated, vec!["options.heartbeat_ms=100".to_owned()]].concat();
+    let overrides = [stated, vec!["options.heartbeat_ms=100".to_owned(), "durability=memory".to_owned()]].concat();
     let deployment = deployment.with_overrides(&overrides).unwrap();
     assert_eq!(format!("{:016x}", deployment.digest()), "72edd4df0677b97a");
 }

@@ -53,7 +53,7 @@ pub use ionian_kernel::time::Timestamp;
 pub use ionian_protocols::multipaxos::MultiPaxos;
 pub use ionian_protocols::unreplicated::Unreplicated;
 pub use ionian_runtime::cluster::ClusterError;
-pub use ionian_runtime::{Client, Cluster, ClusterOptions};
+pub use ionian_runtime::{Client, Cluster, ClusterOptions, DiskOptions, Durability};
 
 /// Why there is no cluster.
 #[derive(Debug, thiserror::Error)]
@@ -67,25 +67,29 @@ pub enum StartError {
 }
 
 /// Starts a cluster of the MultiPaxos deployment `preset` in this process, each node on a thread of its
-/// own, all replicating machines of type `M`. What it is told is kept in memory and gone with it.
+/// own, all replicating machines of type `M`. What it is told is kept in memory and gone with it:
+/// [`start_deployment`] keeps it on disk.
 ///
 /// # Errors
 /// When there is no such preset, when it is one of another protocol (see [`start_deployment`]), or when
 /// the operating system gives no thread or port.
 pub fn start<M: StateMachine + Default + 'static>(preset: &str) -> Result<Cluster<MultiPaxos>, StartError> {
     let deployment = Deployment::preset(preset, &PresetOptions::default())?;
-    start_deployment(&deployment, || Box::new(M::default()))
+    start_deployment(&deployment, || Box::new(M::default()), ClusterOptions::in_memory())
 }
 
-/// As [`start`], for any deployment and protocol: `start_deployment::<Unreplicated>(..)`, for one. The
-/// addresses in the deployment are not used; nodes speak over ports that are free.
+/// As [`start`], for any deployment and protocol: `start_deployment::<Unreplicated>(..)`, for one. What
+/// survives and where it is kept is said by `options`, as [`ClusterOptions::on_disk`] for one; the durability
+/// in the deployment is not used, and neither are its addresses: nodes speak over ports that are free.
 ///
 /// # Errors
-/// When the deployment is not one of the protocol, or the operating system gives no thread or port.
+/// When the deployment is not one of the protocol, the operating system gives no thread or port, or a data
+/// directory cannot be used.
 pub fn start_deployment<P: Protocol>(
     deployment: &Deployment,
     machine: impl Fn() -> Box<dyn StateMachine> + Send + Sync + 'static,
+    options: ClusterOptions,
 ) -> Result<Cluster<P>, StartError> {
     let layout = deployment.layout(P::KINDS)?;
-    Ok(Cluster::start(layout, machine)?)
+    Ok(Cluster::start_with(layout, machine, options)?)
 }

@@ -89,6 +89,11 @@ impl Round {
         Epoch((self.0 >> (COUNT_BITS + LEADER_BITS)) as u32)
     }
 
+    /// What distinguishes it from the other rounds of its epoch, for people.
+    pub fn number(self) -> u64 {
+        self.0 & ((1 << (COUNT_BITS + LEADER_BITS)) - 1)
+    }
+
     /// How many rounds of its epoch came before it at least.
     pub fn count(self) -> u64 {
         (self.0 >> LEADER_BITS) & ((1 << COUNT_BITS) - 1)

@@ -174,6 +174,8 @@ pub struct Options {
     pub retained_slots: usize,
     /// A replica of a deployment with disks stores a snapshot after so many slots.
     pub snapshot_slots: usize,
+    /// How many bytes of a peer's snapshot a replica takes in each second, at most.
+    pub snapshot_bytes_per_second: usize,
     /// How often a leader says that it lives.
     pub heartbeat: Duration,
     /// A leader not heard of for this long, up to twice as long, is suspected.
@@ -196,6 +198,7 @@ impl Default for Options {
             window_slots: 8192,
             retained_slots: 8192,
             snapshot_slots: 1 << 16,
+            snapshot_bytes_per_second: 64 << 20,
             heartbeat: Duration::from_millis(100),
             election_timeout: Duration::from_millis(400),
             resend_after: Duration::from_millis(40),

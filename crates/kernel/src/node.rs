@@ -7,7 +7,7 @@ use crate::layout::{Address, Layout, NodeId};
 use crate::machine::{Frozen, RestoreError};
 use crate::membership::Membership;
 use crate::protocol::{Instance, Message, Protocol, Routed};
-use crate::role::{Lsn, Outbox, RecordEnd};
+use crate::role::{Lsn, Outbox, Picture, RecordEnd};
 use crate::time::{Instant, earliest};
 use crate::wire::{Reader, WireError};
 use alloc::boxed::Box;
@@ -146,6 +146,21 @@ impl<P: Protocol> Node<P> {
         if let Some(place) = self.place(from) {
             self.call(place as usize, world, |instance, outbox| instance.on_snapshot(stamp, outbox));
         }
+    }
+
+    /// The picture of an instance that holds everything below the stamp `at`. Where none has one yet, it
+    /// is said how far the furthest is.
+    pub fn freeze(&mut self, now: Instant, at: u64) -> Picture {
+        let mut best = Picture::Never;
+        for hosted in &mut self.hosted {
+            match (hosted.instance.freeze(now, at), &best) {
+                (Picture::Never, _) => {}
+                (taken @ Picture::Taken(..), _) => return taken,
+                (Picture::NotYet(reached), Picture::NotYet(before)) if reached <= *before => {}
+                (not_yet, _) => best = not_yet,
+            }
+        }
+        best
     }
 
     /// Has every instance persist again what it needs of its records without keys. When that is on disk,

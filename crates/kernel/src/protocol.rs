@@ -6,7 +6,7 @@ use crate::client::{Reply, Request};
 use crate::id::ClientId;
 use crate::layout::{Address, Layout, LayoutError, NodeId};
 use crate::machine::{RestoreError, StateMachine};
-use crate::role::{Lsn, Outbox};
+use crate::role::{Lsn, Outbox, Picture};
 use crate::time::Instant;
 use crate::wire::{Reader, Wire, WireError};
 use alloc::boxed::Box;
@@ -174,6 +174,8 @@ pub trait Instance {
     fn on_durable(&mut self, lsn: Lsn, outbox: &mut Outbox<Self::Envelope>);
     /// See [`Role::on_snapshot`](crate::role::Role::on_snapshot).
     fn on_snapshot(&mut self, stamp: u64, outbox: &mut Outbox<Self::Envelope>);
+    /// See [`Role::freeze`](crate::role::Role::freeze).
+    fn freeze(&mut self, now: Instant, at: u64) -> Picture;
     /// See [`Role::checkpoint`](crate::role::Role::checkpoint).
     fn checkpoint(&self, outbox: &mut Outbox<Self::Envelope>);
     /// See [`Role::invariants`](crate::role::Role::invariants).
@@ -321,6 +323,11 @@ macro_rules! protocol {
             fn on_snapshot(&mut self, stamp: u64, outbox: &mut $crate::role::Outbox<Envelope>) {
                 match self {
                     $(Instance::$kind(role) => $crate::role::Role::on_snapshot(role, stamp, &mut $crate::role::Out::new(outbox)),)*
+                }
+            }
+            fn freeze(&mut self, now: $crate::time::Instant, at: u64) -> $crate::role::Picture {
+                match self {
+                    $(Instance::$kind(role) => $crate::role::Role::freeze(role, now, at),)*
                 }
             }
             fn checkpoint(&self, outbox: &mut $crate::role::Outbox<Envelope>) {

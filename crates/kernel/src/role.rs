@@ -83,6 +83,13 @@ pub trait Role {
         let _ = (stamp, out);
     }
 
+    /// A picture of its state that holds everything below the stamp `at`, for whoever wants a copy. Asked
+    /// again until there is one.
+    fn freeze(&mut self, now: Instant, at: u64) -> Picture {
+        let _ = (now, at);
+        Picture::Never
+    }
+
     /// Persists again whatever it needs of the records that it persisted without a key: all of those
     /// are forgotten next.
     fn checkpoint(&self, out: &mut Out<'_, Self>) {
@@ -96,6 +103,16 @@ pub trait Role {
     fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
         let _ = report;
     }
+}
+
+/// What a role says when it is asked for a picture of its state.
+pub enum Picture {
+    /// Roles of this kind have no state that could be taken elsewhere.
+    Never,
+    /// It does not hold that much yet, only everything below this stamp.
+    NotYet(u64),
+    /// The picture, which holds everything below the stamp and nothing above.
+    Taken(u64, Box<dyn Frozen>),
 }
 
 /// A position in a node's log of records: how many records come up to and with this one.

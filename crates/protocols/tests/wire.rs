@@ -160,7 +160,7 @@ fn multipaxos_messages(seed: u64) -> Vec<multipaxos::Message> {
             from: d.id(),
             executed: d.slot(),
             offset: d.number(),
-            total: d.number(),
+            last: d.flag(),
             bytes: d.bytes(),
         }),
         Replica(replica::In::UnbatcherAlive { from: d.id() }),

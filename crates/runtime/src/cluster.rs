@@ -26,8 +26,9 @@ use tokio::task::LocalSet;
 /// How many calls are taken over from other threads at once.
 const CALLS_AT_ONCE: usize = 256;
 
-/// What can be chosen for a cluster in one process.
-#[derive(Clone, Debug, Default)]
+/// What can be chosen for a cluster in one process: begin with [`on_disk`](ClusterOptions::on_disk) or
+/// [`in_memory`](ClusterOptions::in_memory).
+#[derive(Clone, Debug)]
 pub struct ClusterOptions {
     /// A directory under which each node keeps what survives it, its vital records at least. Without it a
     /// node that was stopped cannot be started again: it would have forgotten its promises.
@@ -36,6 +37,18 @@ pub struct ClusterOptions {
     pub durability: Durability,
     /// How the disk is used, if it is.
     pub disk: DiskOptions,
+}
+
+impl ClusterOptions {
+    /// Nodes keep everything below `data`, and a cluster that is started there again goes on where it was.
+    pub fn on_disk(data: impl Into<PathBuf>) -> Self {
+        ClusterOptions { data: Some(data.into()), durability: Durability::Disk, disk: DiskOptions::default() }
+    }
+
+    /// Nothing outlives its node.
+    pub fn in_memory() -> Self {
+        ClusterOptions { data: None, durability: Durability::Memory, disk: DiskOptions::default() }
+    }
 }
 
 /// Why there is no cluster.
@@ -107,7 +120,8 @@ struct Call {
 }
 
 impl<P: Protocol> Cluster<P> {
-    /// Starts a cluster of as many nodes as the layout names, and returns when all of them run.
+    /// Starts a cluster of as many nodes as the layout names, and returns when all of them run. What it is
+    /// told is kept in memory and gone with it; [`start_with`](Self::start_with) keeps it on disk.
     ///
     /// # Errors
     /// When the layout is not one of the protocol, or a node does not start.
@@ -115,7 +129,7 @@ impl<P: Protocol> Cluster<P> {
         layout: Layout,
         machine: impl Fn() -> Box<dyn StateMachine> + Send + Sync + 'static,
     ) -> Result<Self, ClusterError> {
-        Self::start_with(layout, machine, ClusterOptions::default())
+        Self::start_with(layout, machine, ClusterOptions::in_memory())
     }
 
     /// As [`start`](Self::start), with options.

@@ -5,8 +5,10 @@
 //! each other at once and need no rule for which of the two connections stays. The higher number
 //! dials because nodes are mostly started in order: the lower one listens already.
 
+use crate::admission::{Admission, Objection};
+use crate::backup::Backups;
 use crate::frame::{FrameError, FrameReader};
-use crate::handshake::{self, Answer, Gatekeeper, HANDSHAKE_LIMIT, HandshakeError, Hello};
+use crate::handshake::{self, Acceptance, Gatekeeper, HANDSHAKE_LIMIT, HandshakeError, Hello};
 use crate::handshake::{Introduction, Text, Unwelcome};
 use crate::membership::{Response, query_membership, receive_bytes, receive_membership};
 use crate::membership::{send_bytes, send_document, send_membership};
@@ -21,7 +23,8 @@ use ionian_kernel::id::Epoch;
 use ionian_kernel::layout::NodeId;
 use ionian_kernel::membership::{Change, Membership};
 use ionian_kernel::random::Random;
-use ionian_kernel::wire::{WireError, decode_all};
+use ionian_kernel::role::Picture;
+use ionian_kernel::wire::{WireError, decode_all, encode_all};
 use socket2::{SockRef, TcpKeepalive};
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -81,6 +84,9 @@ pub(crate) trait Host {
     fn name_of(&self, node: NodeId) -> String;
 
     fn status(&self) -> NodeStatus;
+
+    /// A picture of the state with everything below the stamp `at`.
+    fn freeze(&self, at: u64) -> Picture;
 }
 
 /// What every connection of a node knows.
@@ -90,8 +96,10 @@ pub(crate) struct Transport {
     pub(crate) name: String,
     pub(crate) peers: Rc<Peers>,
     pub(crate) host: Rc<dyn Host>,
+    pub(crate) admission: Rc<Admission>,
     pub(crate) tasks: Rc<Tasks>,
     pub(crate) seed: u64,
+    pub(crate) backups: Backups,
 }
 
 impl Transport {
@@ -107,10 +115,10 @@ impl Transport {
         loop {
             let peers = self.peers.all();
             for peer in peers.iter().filter(|peer| !known.iter().any(|known| Rc::ptr_eq(known, peer))) {
-                match peer.borrow().node() < self.node {
-                    true => self.tasks.spawn(self.clone().dial_for_ever(peer.clone())),
-                    false => self.tasks.spawn(self.clone().ask_for_ever(peer.clone())),
-                };
+                if peer.borrow().node() < self.node {
+                    self.tasks.spawn(self.clone().dial_for_ever(peer.clone()));
+                }
+                self.tasks.spawn(self.clone().ask_for_ever(peer.clone()));
             }
             known = peers;
             self.peers.changed.notified().await;
@@ -118,12 +126,17 @@ impl Transport {
     }
 
     /// Nobody may know this node any more, and then nobody dials it. So one that waits to be dialled asks now
-    /// and then what the membership is.
+    /// and then what the membership is; and one that is not admitted yet, and reads nothing, asks too.
     async fn ask_for_ever(self: Rc<Self>, peer: Shared) {
         let mut random = Random::new(self.seed ^ u64::from(peer.borrow().node().0));
         while !self.peers.is_stopping() && self.peers.has(&peer) {
             sleep(random.duration(ASK_EVERY / 2, ASK_EVERY)).await;
-            if peer.borrow().is_connected() || self.host.configuration().is_none() {
+            let is_dialled = peer.borrow().node() < self.node;
+            let has_to_ask = match peer.borrow().is_connected() {
+                true => !self.admission.is_admitted(),
+                false => !is_dialled,
+            };
+            if !has_to_ask || self.host.configuration().is_none() {
                 continue;
             }
             let address = peer.borrow().address().to_owned();
@@ -153,10 +166,20 @@ impl Transport {
                     }
                     reached_before = true;
                 }
-                Err(HandshakeError::OtherEpoch) => backoff = BACKOFF.0,
+                Err(HandshakeError::Outdated | HandshakeError::Behind) => backoff = BACKOFF.0,
+                Err(HandshakeError::Estranged { reason, .. }) => {
+                    self.estranged(&peer, &reason);
+                    sleep(REFUSED_PAUSE).await;
+                    continue;
+                }
                 Err(HandshakeError::Refused(reason)) => {
-                    if peer.borrow_mut().refused(&reason) {
-                        tracing::error!("node {} at {address} refuses this node: {reason}", node.0);
+                    note_refusal(&peer, &reason);
+                    sleep(REFUSED_PAUSE).await;
+                    continue;
+                }
+                Err(HandshakeError::Unwanted(reason)) => {
+                    if core::mem::take(&mut reached_before) {
+                        tracing::error!("node {} is refused by this node: {reason}", node.0);
                     }
                     sleep(REFUSED_PAUSE).await;
                     continue;
@@ -173,6 +196,17 @@ impl Transport {
         }
     }
 
+    /// A peer knows this node by another data directory.
+    fn estranged(&self, peer: &Shared, reason: &str) {
+        note_refusal(peer, reason);
+        self.admission.refused(peer.borrow().node(), reason);
+    }
+
+    /// Who this is, for those who dial.
+    fn acceptance(&self) -> Acceptance {
+        Acceptance { name: self.name.as_str().into(), directory: self.admission.own() }
+    }
+
     async fn dial(&self, peer: NodeId, address: &str) -> Result<(TcpStream, String, Epoch), HandshakeError> {
         let mut stream = TcpStream::connect(address).await?;
         prepare(&stream)?;
@@ -185,14 +219,29 @@ impl Transport {
             sender: self.node.0,
             sender_name: self.name.as_str().into(),
             target: peer.0,
+            directory: self.admission.own(),
         };
         handshake::send_hello(&mut stream, &Hello::Peer(introduction)).await?;
-        match handshake::receive_answer(&mut stream).await? {
-            Answer::Outdated => self.host.learn(receive_membership(&mut stream).await?),
-            Answer::Behind => self.tell(&mut stream).await?,
-            answer => return Ok((stream, answer.accepted()?, epoch)),
+        let answer = handshake::receive_answer(&mut stream).await;
+        match &answer {
+            Err(HandshakeError::Outdated) => self.host.learn(receive_membership(&mut stream).await?),
+            Err(HandshakeError::Behind) => self.tell(&mut stream).await?,
+            Err(HandshakeError::Estranged { by, .. }) => {
+                if let Some(objection) = self.admission.objection(&by.name.0, by.directory) {
+                    handshake::refuse(&mut stream, &objection, &self.acceptance()).await?;
+                }
+            }
+            _ => {}
         }
-        Err(HandshakeError::OtherEpoch)
+        let Acceptance { name: Text(name), directory } = decode_all(&answer?)?;
+        if let Err(objection) = self.admission.meet(&name, directory).await {
+            handshake::refuse(&mut stream, &objection, &self.acceptance()).await?;
+            let _ = handshake::hang_up(&mut stream).await;
+            return Err(HandshakeError::Unwanted(objection.into_text()));
+        }
+        handshake::accept(&mut stream, &[]).await?;
+        self.admission.shook_hands(peer);
+        Ok((stream, name, epoch))
     }
 
     /// Tells what this node knows of the membership.
@@ -232,8 +281,16 @@ impl Transport {
                     tracing::warn!("{from} was not told what became of its change of the membership: {error}");
                 }
             }
+            Ok(Welcome::Backup(at)) => {
+                drop(stranger);
+                if let Err(error) = self.backups.serve(&mut stream, &*self.host, &self.name, at).await {
+                    tracing::warn!("a snapshot for {from} was not finished: {error}");
+                }
+            }
             Ok(Welcome::Over) => {}
             Err(HandshakeError::Refused(reason)) => tracing::warn!("refused a connection from {from}: {reason}"),
+            // It was noted already, in more words.
+            Err(HandshakeError::Estranged { .. }) => {}
             Err(HandshakeError::Silent) => tracing::debug!("{from} connected and left"),
             Err(error) => tracing::warn!("dropped a connection from {from} that was no peer's: {error}"),
         }
@@ -244,9 +301,10 @@ impl Transport {
         prepare(stream)?;
         match handshake::receive_hello(stream).await? {
             Hello::Status => send_status(stream, &self.host.status()).await?,
+            Hello::Snapshot(at) => return Ok(Welcome::Backup(at)),
             Hello::Membership => match self.host.configuration() {
                 Some(known) => send_document(stream, &self.name, &known.to_toml()).await?,
-                None => handshake::refuse(stream, "the membership of this cluster cannot change").await?,
+                None => handshake::decline(stream, "the membership of this cluster cannot change").await?,
             },
             Hello::Change => return Ok(Welcome::Change(decode_all(&receive_bytes(stream).await?)?)),
             Hello::Peer(caller) => return self.welcome_peer(stream, caller).await,
@@ -260,7 +318,8 @@ impl Transport {
         let caller_name = peer.as_ref().map(|_| self.host.name_of(NodeId(caller.sender)));
         match (Gatekeeper { identity, node, name, epoch, caller_name }.check(&caller), peer) {
             (Ok(()), Some(peer)) => {
-                handshake::accept(stream, name).await?;
+                let checked = self.admission.meet(&caller.sender_name.0, caller.directory).await;
+                self.answer(stream, &peer, checked).await?;
                 return Ok(Welcome::Peer(caller, peer));
             }
             (Err(Unwelcome::Outdated), _) => {
@@ -274,7 +333,7 @@ impl Transport {
                 self.host.learn(receive_membership(stream).await?);
             }
             (Err(Unwelcome::Refused(reason)), _) => {
-                handshake::refuse(stream, &reason).await?;
+                handshake::decline(stream, &reason).await?;
                 return Err(HandshakeError::Refused(format!("node {} was told: {reason}", caller.sender)));
             }
             (Ok(()), None) => unreachable!("only known nodes pass"),
@@ -282,10 +341,41 @@ impl Transport {
         Ok(Welcome::Over)
     }
 
+    /// Tells a peer that has called whether it is accepted, and hears whether it accepts in turn.
+    async fn answer(
+        &self,
+        stream: &mut TcpStream,
+        peer: &Shared,
+        checked: Result<(), Objection>,
+    ) -> Result<(), HandshakeError> {
+        let sender = peer.borrow().node();
+        match &checked {
+            Ok(()) => handshake::accept(stream, &encode_all(&self.acceptance())).await?,
+            Err(objection) => handshake::refuse(stream, objection, &self.acceptance()).await?,
+        }
+        // One that is refused for its directory may refuse this node for the same reason.
+        let theirs = match &checked {
+            Err(Objection::Other(_)) => Ok(Bytes::new()),
+            Ok(()) | Err(Objection::Estranged(_)) => handshake::receive_answer(stream).await,
+        };
+        if let Err(HandshakeError::Estranged { reason, .. }) = &theirs {
+            self.estranged(peer, reason);
+        }
+        if let Err(objection) = checked {
+            // How the conversation ends does not matter any more.
+            let _ = handshake::hang_up(stream).await;
+            let reason = objection.into_text();
+            return Err(HandshakeError::Refused(format!("node {} was told: {reason}", sender.0)));
+        }
+        theirs?;
+        self.admission.shook_hands(sender);
+        Ok(())
+    }
+
     /// Puts a change into the log and says what came of it.
     async fn answer_change(&self, stream: &mut TcpStream, change: &Change) -> Result<(), HandshakeError> {
         let outcome = match self.host.submit(change) {
-            Err(Response::Refused(reason)) => return handshake::refuse(stream, &reason).await,
+            Err(Response::Refused(reason)) => return handshake::decline(stream, &reason).await,
             Err(response) => Err(response.to_string()),
             // The lane has patience of its own. No answer at all means that the node stops.
             Ok(answer) => answer.await.unwrap_or(Err(Refusal::Unknown)).map_err(|refusal| refusal.to_string()),
@@ -293,7 +383,7 @@ impl Transport {
         match outcome {
             Err(reason) => handshake::leave_undecided(stream, &reason).await?,
             Ok(verdict) => {
-                handshake::accept(stream, &self.name).await?;
+                handshake::accept(stream, self.name.as_bytes()).await?;
                 send_bytes(stream, &verdict).await?;
             }
         }
@@ -309,6 +399,8 @@ impl Transport {
         let (reader, writer) = stream.into_split();
         let link = self.peers.connected(shared, name, agreed, writer);
         let standing = Standing { peer: shared, link, peers: &self.peers };
+        // Roles that are not started yet take nothing in: until then it waits with the sender.
+        self.admission.admitted().await;
         let end = self.read(shared, reader).await;
         match (standing.link.take_reason(), end) {
             (Some(reason), _) => tracing::info!("the connection to node {} is closed: {reason}", peer.0),
@@ -377,6 +469,8 @@ enum Welcome {
     Peer(Introduction, Shared),
     /// To change the membership.
     Change(Change),
+    /// A snapshot with everything below this stamp.
+    Backup(u64),
     /// Nothing.
     Over,
 }
@@ -404,6 +498,13 @@ struct Standing<'a> {
 impl Drop for Standing<'_> {
     fn drop(&mut self) {
         self.peers.disconnected(self.peer, &self.link);
+    }
+}
+
+fn note_refusal(peer: &Shared, reason: &str) {
+    let mut peer = peer.borrow_mut();
+    if peer.refused(reason) {
+        tracing::error!("node {} at {} refuses this node: {reason}", peer.node().0, peer.address());
     }
 }
 

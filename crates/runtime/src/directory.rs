@@ -25,13 +25,25 @@ impl DataDirectory {
             .write(true)
             .open(&lock_path)
             .map_err(io_error("open the lock file", &lock_path))?;
-        // `File::try_lock` of the standard library does the same, but came after the oldest Rust that
-        // the workspace promises to build with.
-        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-            Ok(lock) => Ok(DataDirectory { path: path.to_owned(), _lock: lock }),
-            Err((_, Errno::EWOULDBLOCK)) => Err(LogError::Locked { path: path.to_owned() }),
-            Err((_, errno)) => Err(io_error("lock the directory", &lock_path)(errno.into())),
-        }
+        Ok(DataDirectory { path: path.to_owned(), _lock: lock(path, file)? })
+    }
+
+    /// Makes sure that no process has the directory, which may be one that cannot be written to. Held as long as
+    /// the lock that is returned lives; without a lock file there never was a process.
+    pub(crate) fn look(path: &Path) -> Result<Option<Flock<File>>, LogError> {
+        let lock_path = path.join("lock");
+        let file = match File::open(&lock_path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(io_error("open the lock file", &lock_path)(error)),
+        };
+        lock(path, file).map(Some)
+    }
+
+    /// Makes a directory in it, for good.
+    pub(crate) fn make(&self, path: &Path) -> Result<(), LogError> {
+        std::fs::create_dir_all(path).map_err(io_error("create the directory", path))?;
+        self.sync()
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -42,6 +54,18 @@ impl DataDirectory {
     pub(crate) fn sync(&self) -> Result<(), LogError> {
         let sync = File::open(&self.path).and_then(|directory| directory.sync_all());
         sync.map_err(io_error("sync the directory", &self.path))
+    }
+}
+
+/// Locks the lock file of the directory `path`.
+///
+/// `File::try_lock` of the standard library does the same, but came after the oldest Rust that the workspace
+/// promises to build with.
+fn lock(path: &Path, file: File) -> Result<Flock<File>, LogError> {
+    match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+        Ok(lock) => Ok(lock),
+        Err((_, Errno::EWOULDBLOCK)) => Err(LogError::Locked { path: path.to_owned() }),
+        Err((_, errno)) => Err(io_error("lock the directory", path)(errno.into())),
     }
 }
 

@@ -7,6 +7,7 @@
 
 use crate::directory::DataDirectory;
 use crate::log::{LogError, io_error};
+use crate::memory_log;
 use crate::settings::DiskOptions;
 use crate::snapshots::{SnapshotStore, SnapshotThread};
 use crate::status::LogStatus;
@@ -17,13 +18,14 @@ use ionian_kernel::role::Lsn;
 use ionian_kernel::wire::WIRE_VERSION;
 use ionian_wal::{Entry, Flush, Options, Recovery, Wal};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 use tokio::sync::Notify;
 
 /// The directory of the log, and with it the mark of a node with durability "disk".
 pub(crate) const LOG: &str = "wal";
-const SNAPSHOTS: &str = "snapshots";
+pub(crate) const SNAPSHOTS: &str = "snapshots";
 
 /// What a record costs in the log besides its bytes, about.
 const RECORD_OVERHEAD: u64 = 24;
@@ -45,7 +47,7 @@ pub(crate) struct DiskLog {
     checkpoints: u64,
     snapshots_stored: u64,
     /// Holds the lock. The last field: the threads of those above have ended when it goes.
-    _directory: DataDirectory,
+    _directory: Rc<DataDirectory>,
 }
 
 /// One that is not on disk yet.
@@ -63,24 +65,27 @@ pub(crate) struct DiskPast {
 }
 
 impl DiskLog {
-    /// Opens the log in the directory `path`. `wake` is notified when a thread of it has done something.
+    /// Opens the log in the directory. `identity` is the file that says whether the node has taken part, if it
+    /// has: then there must be a log. `wake` is notified when a thread of it has done something.
     pub(crate) fn open(
-        path: &Path,
+        directory: Rc<DataDirectory>,
         stamp: &Stamp,
+        identity: Option<PathBuf>,
         kinds: &'static [&'static str],
         options: DiskOptions,
         wake: &Arc<Notify>,
     ) -> Result<(Self, DiskPast), LogError> {
-        let directory = DataDirectory::open(path)?;
+        let path = directory.path();
         let (log_path, snapshots_path) = (path.join(LOG), path.join(SNAPSHOTS));
-        let other = path.join("vital");
+        let other = path.join(memory_log::VITAL);
         if fs::exists(&other).map_err(io_error("look for", &other))? {
             return Err(LogError::OtherDurability { path: path.to_owned(), used: "memory", wanted: "disk" });
         }
-        make(&directory, &log_path)?;
-        // The directory of snapshots is made when there is a log, so it proves that there was one.
-        if fs::exists(&snapshots_path).map_err(io_error("look for", &snapshots_path))? && !has_log(&log_path)? {
-            return Err(LogError::NoLog { log: log_path, snapshots: snapshots_path });
+        directory.make(&log_path)?;
+        if let Some(proof) = identity
+            && !has_log(&log_path)?
+        {
+            return Err(LogError::Lost { lost: log_path, proof });
         }
         let stamp = encode(stamp);
         let store = SnapshotStore::new(&snapshots_path, &stamp, kinds);
@@ -92,7 +97,7 @@ impl DiskLog {
             ..Options::default()
         };
         let (wal, records) = Wal::open(&log_path, wal_options, &stamp)?;
-        make(&directory, &snapshots_path)?;
+        directory.make(&snapshots_path)?;
         if let Some(cut) = records.cut() {
             let file = cut.path.display();
             tracing::warn!(
@@ -196,15 +201,16 @@ pub(crate) fn author(entry: &Entry) -> Address {
 }
 
 /// Readable, because it is shown when it is not the right one.
-fn encode(stamp: &Stamp) -> Vec<u8> {
-    let Stamp { cluster, protocol, node } = stamp;
-    format!("node {node} of cluster {cluster} under protocol {protocol}, version {WIRE_VERSION} of records").into()
+pub(crate) fn encode(stamp: &Stamp) -> Vec<u8> {
+    format!("{stamp}, version {WIRE_VERSION} of records").into()
 }
 
-/// Makes a directory below the node's, for good.
-fn make(directory: &DataDirectory, path: &Path) -> Result<(), LogError> {
-    fs::create_dir_all(path).map_err(io_error("create the directory", path))?;
-    directory.sync()
+/// What [`encode`] was given; `None` if the bytes are not of this version. Names have no spaces and no quotes.
+pub(crate) fn decode(bytes: &[u8]) -> Option<Stamp> {
+    let names: Vec<&str> = std::str::from_utf8(bytes).ok()?.split('\'').skip(1).step_by(2).collect();
+    let [node, cluster, protocol] = names[..] else { return None };
+    let stamp = Stamp { cluster: cluster.into(), protocol: protocol.into(), node: node.into() };
+    (encode(&stamp) == bytes).then_some(stamp)
 }
 
 /// Whether there is anything but files that the log has prepared for later use.

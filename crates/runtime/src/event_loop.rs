@@ -8,6 +8,7 @@
 //! alone is answered without any delay. Nothing here polls: the pump runs when something was put in,
 //! or when the earliest timer of a role is due.
 
+use crate::admission::Admission;
 use crate::application::Submissions;
 use crate::clock::Clock;
 use crate::connection::Host;
@@ -25,6 +26,7 @@ use ionian_kernel::layout::NodeId;
 use ionian_kernel::membership::{Change, Membership};
 use ionian_kernel::node::{Node, World};
 use ionian_kernel::protocol::{Instance, Protocol};
+use ionian_kernel::role::Picture;
 use ionian_kernel::time::Instant;
 use ionian_kernel::wire::{WIRE_VERSION, WireError, decode_all, encode_all};
 use std::cell::RefCell;
@@ -50,6 +52,9 @@ pub(crate) struct About {
     pub(crate) node: NodeId,
     pub(crate) name: String,
     pub(crate) amnesiac: bool,
+    pub(crate) admission: Rc<Admission>,
+    /// How long a request may wait before the roles are started.
+    pub(crate) patience: std::time::Duration,
 }
 
 /// Why a loop has ended.
@@ -86,8 +91,14 @@ impl<P: Protocol> EventLoop<P> {
 
     /// Starts the roles and runs them until `shutdown` completes, or the node is no member any more.
     pub(crate) async fn run(&self, shutdown: impl Future<Output = ()>) -> Result<End, NodeError> {
-        self.start();
         let mut shutdown = pin!(shutdown);
+        tokio::select! {
+            biased;
+            () = &mut shutdown => return Ok(End::Stopped),
+            () = self.about.admission.admitted() => {}
+            end = self.wait_for_news() => return end,
+        }
+        self.start()?;
         let mut sleep = pin!(tokio::time::sleep_until(tokio::time::Instant::now()));
         let mut alarm = None;
         loop {
@@ -121,10 +132,32 @@ impl<P: Protocol> EventLoop<P> {
         }
     }
 
-    fn start(&self) {
-        let State { node, outside, .. } = &mut *self.state.borrow_mut();
+    /// While this node waits nobody who asks waits for longer than a lane would let them. Completes when it is
+    /// told something that ends it.
+    async fn wait_for_news(&self) -> Result<End, NodeError> {
+        loop {
+            self.submissions.wake.woken().await;
+            if self.state.borrow().end.is_none() {
+                tokio::time::sleep(self.about.patience).await;
+            }
+            self.submissions.wake.begin();
+            let State { outside, requests, end, .. } = &mut *self.state.borrow_mut();
+            if let Some(end) = end.take() {
+                return end;
+            }
+            self.submissions.swap(requests);
+            for (lane, request) in requests.drain(..) {
+                refuse::<P>(outside, lane, request);
+            }
+            outside.application.on_burst_end();
+        }
+    }
+
+    fn start(&self) -> Result<(), NodeError> {
+        let State { node, outside, following, .. } = &mut *self.state.borrow_mut();
         outside.now = self.clock.now();
         node.start(outside.now, outside);
+        following.start(node, outside, &self.submissions)
     }
 
     /// One run: see the top of this file.
@@ -211,7 +244,7 @@ impl<P: Protocol> State<P> {
     }
 }
 
-/// The lane lives elsewhere, and a request must not be left without an answer.
+/// The lane lives elsewhere or does not run yet, and a request must not be left without an answer.
 fn refuse<P: Protocol>(outside: &mut Outside, lane: ClientId, request: Request) {
     let reply = Reply { token: request.token, outcome: Err(Refusal::Unavailable) };
     World::<P>::reply(outside, lane, reply);
@@ -281,9 +314,16 @@ impl<P: Protocol> Host for EventLoop<P> {
         nodes.and_then(|nodes| Some(nodes.get(&node)?.name.clone())).unwrap_or_default()
     }
 
+    fn freeze(&self, at: u64) -> Picture {
+        let picture = self.state.borrow_mut().node.freeze(self.clock.now(), at);
+        // What is missing may be asked for by a timer that the loop does not know of.
+        self.submissions.wake.wake();
+        picture
+    }
+
     fn status(&self) -> NodeStatus {
         let State { node, outside, following, .. } = &*self.state.borrow();
-        let About { identity, node: id, name, amnesiac } = &self.about;
+        let About { identity, node: id, name, amnesiac, admission, .. } = &self.about;
         let roles = node.instances().map(|(address, instance)| {
             let mut figures = std::collections::BTreeMap::new();
             instance.status(&mut |name, value| {
@@ -307,6 +347,8 @@ impl<P: Protocol> Host for EventLoop<P> {
             pid: std::process::id(),
             uptime_us: self.clock.uptime().as_micros() as u64,
             amnesiac: *amnesiac,
+            directory: admission.own().map(|directory| directory.to_string()),
+            takes_part: admission.is_admitted(),
             process_cpu_us,
             loop_cpu_us,
             event_loop,

@@ -1,9 +1,11 @@
 //! The first words on a connection: who is there, what for, and whether that can be.
 //!
-//! The dialler says [`Hello`]; the other side answers that it accepts, or why not. The beginning of
-//! both is the same in every version of the program, so that even nodes of different versions can
-//! tell each other what is wrong.
+//! The dialler says [`Hello`]; the other side answers that it accepts, or why not; the dialler accepts in turn,
+//! or says why not. The beginning of all three is the same in every version of the program, so that even nodes
+//! of different versions can tell each other what is wrong.
 
+use crate::admission::Objection;
+use crate::identity::DirectoryId;
 use crate::settings::Identity;
 use bytes::Bytes;
 use ionian_kernel::id::Epoch;
@@ -29,14 +31,20 @@ const MAX_BODY: usize = 8 << 10;
 
 const FOR_PEER: u8 = 0;
 const FOR_STATUS: u8 = 1;
-const FOR_MEMBERSHIP: u8 = 2;
-const FOR_CHANGE: u8 = 3;
+const FOR_SNAPSHOT: u8 = 2;
+const FOR_MEMBERSHIP: u8 = 3;
+const FOR_CHANGE: u8 = 4;
 
 const ACCEPTED: u8 = 0;
 const REFUSED: u8 = 1;
-const OUTDATED: u8 = 2;
-const BEHIND: u8 = 3;
-const UNDECIDED: u8 = 4;
+/// Refused because of another data directory: nothing that passes by itself.
+const ESTRANGED: u8 = 2;
+/// The caller's membership is of an earlier epoch; the present one follows.
+const OUTDATED: u8 = 3;
+/// The caller's membership is of a later epoch: it is to be told next.
+const BEHIND: u8 = 4;
+/// Neither yes nor no can be said, and why.
+const UNDECIDED: u8 = 5;
 
 /// What a dialler wants.
 #[derive(Debug, PartialEq, Eq)]
@@ -45,36 +53,12 @@ pub(crate) enum Hello {
     Peer(Introduction),
     /// A status report.
     Status,
+    /// A snapshot of the state, with everything below this stamp.
+    Snapshot(u64),
     /// The membership.
     Membership,
     /// To change the membership: how follows.
     Change,
-}
-
-/// What the other side says to that.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
-    /// Welcome. The name of the node that says so.
-    Accepted(String),
-    /// No, and why.
-    Refused(String),
-    /// The caller's membership is of an earlier epoch; the present one follows.
-    Outdated,
-    /// The caller's membership is of a later epoch: it is to be told now.
-    Behind,
-    /// Neither yes nor no can be said, and why.
-    Undecided(String),
-}
-
-impl Answer {
-    /// The name of the node, if it accepts.
-    pub(crate) fn accepted(self) -> Result<String, HandshakeError> {
-        match self {
-            Answer::Accepted(name) => Ok(name),
-            Answer::Refused(reason) | Answer::Undecided(reason) => Err(HandshakeError::Refused(reason)),
-            Answer::Outdated | Answer::Behind => Err(HandshakeError::OtherEpoch),
-        }
-    }
 }
 
 /// Who the dialler is and whom it believes to have reached.
@@ -87,9 +71,20 @@ pub(crate) struct Introduction {
     pub(crate) sender: u16,
     pub(crate) sender_name: Text,
     pub(crate) target: u16,
+    /// The dialler's data directory, if it has one.
+    pub(crate) directory: Option<DirectoryId>,
 }
 
-wire_struct! { Introduction { cluster, protocol, founding, epoch, sender, sender_name, target } }
+wire_struct! { Introduction { cluster, protocol, founding, epoch, sender, sender_name, target, directory } }
+
+/// Who has taken the call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Acceptance {
+    pub(crate) name: Text,
+    pub(crate) directory: Option<DirectoryId>,
+}
+
+wire_struct! { Acceptance { name, directory } }
 
 /// A string on the wire.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -134,9 +129,25 @@ pub(crate) enum HandshakeError {
     Malformed(#[from] WireError),
     #[error("{0}")]
     Refused(String),
-    /// News were exchanged in place of a connection.
-    #[error("one of the two nodes knew of an earlier membership only")]
-    OtherEpoch,
+    /// The other side knows this node by another data directory.
+    #[error("{reason}")]
+    Estranged {
+        /// Who the other side is.
+        by: Acceptance,
+        reason: String,
+    },
+    /// This side does not want the one that it has dialled.
+    #[error("{0}")]
+    Unwanted(String),
+    /// The other side knows of a later membership, and tells next.
+    #[error("this node knows of an earlier membership only")]
+    Outdated,
+    /// The other side knows of an earlier membership only, and is to be told.
+    #[error("the other node knows of an earlier membership only")]
+    Behind,
+    /// The other side cannot say yes or no.
+    #[error("{0}")]
+    Undecided(String),
 }
 
 /// The node that takes the call, as far as the handshake is concerned.
@@ -222,10 +233,11 @@ pub(crate) async fn receive_hello(stream: &mut TcpStream) -> Result<Hello, Hands
         FOR_MEMBERSHIP => Ok(Hello::Membership),
         _ if version != WIRE_VERSION => {
             let reason = format!("this node speaks wire version {WIRE_VERSION}, you speak version {version}");
-            refuse(stream, &reason).await?;
+            decline(stream, &reason).await?;
             Err(HandshakeError::Refused(reason))
         }
         FOR_PEER => Ok(Hello::Peer(decode_all(&body)?)),
+        FOR_SNAPSHOT => Ok(Hello::Snapshot(decode_all(&body)?)),
         FOR_CHANGE => Ok(Hello::Change),
         tag => Err(WireError::UnknownTag { what: "purpose of a connection", tag }.into()),
     }
@@ -236,21 +248,44 @@ pub(crate) async fn send_hello(stream: &mut TcpStream, hello: &Hello) -> Result<
     let (purpose, body) = match hello {
         Hello::Peer(introduction) => (FOR_PEER, encode_all(introduction)),
         Hello::Status => (FOR_STATUS, Vec::new()),
+        Hello::Snapshot(at) => (FOR_SNAPSHOT, encode_all(at)),
         Hello::Membership => (FOR_MEMBERSHIP, Vec::new()),
         Hello::Change => (FOR_CHANGE, Vec::new()),
     };
     send_part(stream, WIRE_VERSION, purpose, &body).await
 }
 
-/// Tells the caller that the connection stands, and who this is.
-pub(crate) async fn accept(stream: &mut TcpStream, name: &str) -> Result<(), HandshakeError> {
-    send_part(stream, WIRE_VERSION, ACCEPTED, name.as_bytes()).await
+/// Tells the other side that this one agrees. The body says to what.
+pub(crate) async fn accept(stream: &mut TcpStream, body: &[u8]) -> Result<(), HandshakeError> {
+    send_part(stream, WIRE_VERSION, ACCEPTED, body).await
 }
 
-/// Tells the caller why there is no connection.
-pub(crate) async fn refuse(stream: &mut TcpStream, reason: &str) -> Result<(), HandshakeError> {
+/// Tells the other side why there is no connection. `own` is who says so: the other may know something against
+/// this side too, and then it does not count for much.
+pub(crate) async fn refuse(
+    stream: &mut TcpStream,
+    objection: &Objection,
+    own: &Acceptance,
+) -> Result<(), HandshakeError> {
+    match objection {
+        Objection::Other(reason) => send_part(stream, WIRE_VERSION, REFUSED, reason.as_bytes()).await,
+        Objection::Estranged(reason) => {
+            let mut body = encode_all(own);
+            body.extend_from_slice(reason.as_bytes());
+            send_part(stream, WIRE_VERSION, ESTRANGED, &body).await
+        }
+    }
+}
+
+/// Tells a caller why it does not get what it wants, and hangs up.
+pub(crate) async fn decline(stream: &mut TcpStream, reason: &str) -> Result<(), HandshakeError> {
     send_part(stream, WIRE_VERSION, REFUSED, reason.as_bytes()).await?;
-    // Until the caller has closed its side too: bytes it sent that we never read would otherwise turn
+    hang_up(stream).await
+}
+
+/// Ends a conversation with whoever is refused.
+pub(crate) async fn hang_up(stream: &mut TcpStream) -> Result<(), HandshakeError> {
+    // Until the other has closed its side too: bytes it sent that we never read would otherwise turn
     // our closing into a reset, which can overtake the reason.
     stream.shutdown().await?;
     let mut rest = [0; 512];
@@ -268,16 +303,21 @@ pub(crate) async fn leave_undecided(stream: &mut TcpStream, reason: &str) -> Res
     send_part(stream, WIRE_VERSION, UNDECIDED, reason.as_bytes()).await
 }
 
-/// Reads the answer to a hello.
-pub(crate) async fn receive_answer(stream: &mut TcpStream) -> Result<Answer, HandshakeError> {
+/// Reads whether the other side agrees, and the body of it.
+pub(crate) async fn receive_answer(stream: &mut TcpStream) -> Result<Bytes, HandshakeError> {
     let (_, verdict, body) = receive_part(stream).await?;
-    let text = printable(&body);
     match verdict {
-        ACCEPTED => Ok(Answer::Accepted(text)),
-        REFUSED => Ok(Answer::Refused(text)),
-        OUTDATED => Ok(Answer::Outdated),
-        BEHIND => Ok(Answer::Behind),
-        UNDECIDED => Ok(Answer::Undecided(text)),
+        ACCEPTED => Ok(body),
+        REFUSED => Err(HandshakeError::Refused(printable(&body))),
+        ESTRANGED => {
+            let mut reader = Reader::new(&body);
+            let by = Acceptance::decode(&mut reader)?;
+            let reason = printable(reader.take(reader.remaining())?);
+            Err(HandshakeError::Estranged { by, reason })
+        }
+        OUTDATED => Err(HandshakeError::Outdated),
+        BEHIND => Err(HandshakeError::Behind),
+        UNDECIDED => Err(HandshakeError::Undecided(printable(&body))),
         tag => Err(WireError::UnknownTag { what: "answer to a greeting", tag }.into()),
     }
 }
@@ -341,6 +381,7 @@ mod tests {
             sender,
             sender_name: "x".into(),
             target: 1,
+            directory: None,
         }
     }
 

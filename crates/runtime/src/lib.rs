@@ -11,6 +11,7 @@
 //! | `node` | assembles a node, starts it, runs it, stops it |
 //! | `connection` | dials, accepts, and reads connections |
 //! | `handshake` | who may talk to whom, and the words for why not |
+//! | `admission`, `identity` | a node whose data was deleted or exchanged is noticed |
 //! | `frame` | cuts the byte stream into messages |
 //! | `event_loop` | the pump: from messages taken in to messages written |
 //! | `world` | what roles ask of the outside: sends, records, replies |
@@ -23,6 +24,8 @@
 //! | `directory` | one process at a time |
 //! | `application` | the border to whoever uses client lanes |
 //! | `status` | figures for people and tools |
+//! | `backup` | snapshots for whoever asks a running node for one |
+//! | `offline` | the data directory of a node that does not run: read, and made from a snapshot |
 //! | `cluster` | a whole cluster inside one process |
 //!
 //! Everything is written for several loops in one node though there is one now: a loop owns its node
@@ -31,7 +34,9 @@
 
 extern crate alloc;
 
+mod admission;
 pub mod application;
+mod backup;
 mod clock;
 pub mod cluster;
 mod connection;
@@ -41,10 +46,12 @@ mod event_loop;
 mod following;
 pub mod frame;
 mod handshake;
+mod identity;
 mod log;
 pub mod membership;
 mod memory_log;
 pub mod node;
+pub mod offline;
 mod outgoing;
 mod peer;
 pub mod settings;
@@ -55,6 +62,7 @@ mod vital;
 mod world;
 
 pub use application::{Application, LaneHandle};
+pub use backup::{RemoteSnapshot, query_snapshot};
 pub use cluster::{Client, Cluster, ClusterOptions};
 pub use log::LogError;
 pub use node::{NodeError, run_node, run_node_blocking};

@@ -67,17 +67,31 @@ pub enum LogError {
         /// What the node is to run with.
         wanted: &'static str,
     },
-    /// There was a log, and it is gone.
+    /// What should be the directory of a node that does not run is none.
+    #[error("{} is no directory of a node with durability \"disk\": {text}", path.display())]
+    NoNode {
+        /// The directory.
+        path: PathBuf,
+        /// What is wrong with it.
+        text: String,
+    },
+    /// The directory is to be made, and there is something in it.
+    #[error("{} is not empty: what is in it would be lost. Take another directory", path.display())]
+    Used {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// A part of the directory is gone.
     #[error(
-        "there is no log in {}, though {} was made when there was one. What this node promised is lost, so it must not run from this \
-         directory: put the log back, or replace the node by an empty one",
-        log.display(), snapshots.display()
+        "{} is not there, though {} says that it was. What this node promised may be lost, so it must not run from \
+         this directory: put back what is missing, or replace the node by one of another name",
+        lost.display(), proof.display()
     )]
-    NoLog {
-        /// Where the log should be.
-        log: PathBuf,
-        /// The directory of snapshots, which proves that there was one.
-        snapshots: PathBuf,
+    Lost {
+        /// What should be there.
+        lost: PathBuf,
+        /// What proves that it was.
+        proof: PathBuf,
     },
     /// The write-ahead log, or a snapshot, is damaged or cannot be written.
     #[error(transparent)]

@@ -8,7 +8,11 @@ use crate::vital::{self, Stamp, VitalFile, VitalRecord};
 use ionian_kernel::layout::Address;
 use ionian_kernel::role::Lsn;
 use std::fs;
-use std::path::Path;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+/// The file of vital records, and with it the mark of a node with durability "memory".
+pub(crate) const VITAL: &str = "vital";
 
 /// Keeps nothing but vital records, and those only in a data directory. Ordinary records count as
 /// durable at once: with `durability = "memory"` the cluster survives as long as its processes do.
@@ -22,28 +26,38 @@ pub(crate) struct MemoryLog {
     group: Vec<u8>,
     syncs: u64,
     /// Holds the lock.
-    _directory: Option<DataDirectory>,
+    _directory: Option<Rc<DataDirectory>>,
 }
 
 /// What an earlier process of the node has left behind.
 #[derive(Debug, Default)]
 pub(crate) struct Recovered {
     pub(crate) records: Vec<VitalRecord>,
-    /// Whether there was an earlier process.
+    /// Whether an earlier process has taken part in the cluster.
     pub(crate) existed: bool,
 }
 
 impl MemoryLog {
-    /// Opens the log in `data`, or without a directory one that forgets everything.
-    pub(crate) fn open(data: Option<&Path>, stamp: &Stamp) -> Result<(Self, Recovered), LogError> {
-        let Some(path) = data else { return Ok(Default::default()) };
-        let directory = DataDirectory::open(path)?;
-        let other = path.join(disk_log::LOG);
+    /// Opens the log in the directory, or without one a log that forgets everything. `identity` is the file that
+    /// says whether the node has taken part, if it has: then there must be a log.
+    pub(crate) fn open(
+        directory: Option<Rc<DataDirectory>>,
+        stamp: &Stamp,
+        identity: Option<PathBuf>,
+    ) -> Result<(Self, Recovered), LogError> {
+        let Some(directory) = directory else { return Ok(Default::default()) };
+        let (path, existed) = (directory.path(), identity.is_some());
+        let (other, vital) = (path.join(disk_log::LOG), path.join(VITAL));
         if fs::exists(&other).map_err(io_error("look for", &other))? {
             return Err(LogError::OtherDurability { path: path.to_owned(), used: "disk", wanted: "memory" });
         }
-        let (vital, recovered) = VitalFile::open(&directory, stamp)?;
-        let position = recovered.records.len() as u64;
+        if let Some(proof) = identity
+            && !fs::exists(&vital).map_err(io_error("look for", &vital))?
+        {
+            return Err(LogError::Lost { lost: vital, proof });
+        }
+        let (vital, records) = VitalFile::open(&directory, vital, stamp)?;
+        let position = records.len() as u64;
         let log = MemoryLog {
             position,
             durable: position,
@@ -51,7 +65,7 @@ impl MemoryLog {
             _directory: Some(directory),
             ..MemoryLog::default()
         };
-        Ok((log, recovered))
+        Ok((log, Recovered { records, existed }))
     }
 
     /// Appends a record.

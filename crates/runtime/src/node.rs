@@ -1,10 +1,14 @@
 //! Assembles a node from its settings, runs it, and stops it.
 
+use crate::admission::Admission;
 use crate::application::{Application, LaneHandle, Submissions};
+use crate::backup::Backups;
 use crate::connection::Transport;
+use crate::directory::DataDirectory;
 use crate::disk_log::{self, DiskLog, DiskPast};
 use crate::event_loop::{About, End, EventLoop};
 use crate::following::{Following, Nursery};
+use crate::identity::Register;
 use crate::log::{Log, LogError};
 use crate::membership;
 use crate::memory_log::{MemoryLog, Recovered};
@@ -16,7 +20,7 @@ use crate::world::Outside;
 use bytes::Bytes;
 use ionian_deployment::DeploymentError;
 use ionian_kernel::id::{ClientId, Epoch};
-use ionian_kernel::layout::Address;
+use ionian_kernel::layout::{Address, NodeId};
 use ionian_kernel::machine::{RestoreError, StateMachine};
 use ionian_kernel::node::Node;
 use ionian_kernel::protocol::Protocol;
@@ -26,6 +30,7 @@ use ionian_kernel::wire::{Reader, WireError};
 use std::future::Future;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,6 +55,14 @@ pub enum NodeError {
     /// Something is wrong with the data directory, at the start or later.
     #[error(transparent)]
     Log(#[from] LogError),
+    /// Other nodes know this one by another data directory.
+    #[error("node {} refuses this node: {reason}", by.0)]
+    Estranged {
+        /// Who said so last.
+        by: NodeId,
+        /// What it said.
+        reason: String,
+    },
     /// A record is not one of the role instance that wrote it.
     #[error(
         "a record of {role} {index} in the data directory cannot be read: {source}. Has the deployment been changed \
@@ -146,7 +159,10 @@ pub async fn run_node<P: Protocol>(
         node: settings.name.clone(),
     };
     let log_wake = Arc::new(Notify::new());
-    let (log, past) = open_log::<P>(&settings, &stamp, &log_wake)?;
+    let directory = settings.data.as_deref().map(DataDirectory::open).transpose()?.map(Rc::new);
+    let register = directory.clone().map(|directory| Register::open(directory, &stamp)).transpose()?;
+    let proof = register.as_ref().filter(|register| register.took_part()).map(Register::path);
+    let (log, past) = open_log::<P>(&settings, directory, &stamp, proof, &log_wake)?;
     let amnesiac = past.is_lost();
     let seed = entropy();
     let keeps_records = settings.durability == Durability::Disk;
@@ -154,6 +170,8 @@ pub async fn run_node<P: Protocol>(
     let node = build::<P>(&settings, &config, &nursery, past)?;
     keep_membership(&settings)?;
     let listener = listen(settings.listener, settings.address)?;
+    let admission = Rc::new(Admission::new(register, settings.peers.len() - 1)?);
+    admission.say_what_it_waits_for();
 
     let lanes = settings.layout.near::<ClientId>(0, settings.node).iter().collect();
     let submissions = Submissions::new(lanes);
@@ -163,23 +181,39 @@ pub async fn run_node<P: Protocol>(
     let peers = Rc::new(peers);
     let application = application(LaneHandle::new(submissions.clone()));
     let outside = Outside::new(&settings.layout, peers.clone(), log, application);
+    let patience = settings.layout.options.lane.patience;
+    let backups = Backups::new(settings.layout.options.snapshot_bytes_per_second);
     let NodeSettings { identity, node: id, name, layout, configuration, data, .. } = settings;
-    let following = Following { configuration, name: name.clone(), options: layout.options, data, nursery };
-    let about = About { identity: identity.clone(), node: id, name: name.clone(), amnesiac };
+    let following = Following::new(configuration, &name, layout.options, data, nursery, admission.clone());
+    let about = About {
+        identity: identity.clone(),
+        node: id,
+        name: name.clone(),
+        amnesiac,
+        admission: admission.clone(),
+        patience,
+    };
     let event_loop = Rc::new(EventLoop::new(node, outside, following, submissions, log_wake, about));
     let host = event_loop.clone();
-    let transport = Rc::new(Transport {
+    let (known, own_tasks) = (admission.clone(), tasks.clone());
+    let transport = Transport {
         identity,
         node: id,
         name: name.clone(),
         peers: peers.clone(),
         host,
-        tasks: tasks.clone(),
+        admission: known,
+        tasks: own_tasks,
         seed,
-    });
-    let listening = transport.start(listener);
+        backups,
+    };
+    let listening = Rc::new(transport).start(listener);
 
-    let result = run_as_task(event_loop.clone(), shutdown).await;
+    let result = tokio::select! {
+        biased;
+        error = admission.end() => Err(error),
+        result = run_as_task(event_loop.clone(), shutdown) => result,
+    };
     event_loop.close();
     listening.abort();
     if result.is_ok() {
@@ -288,15 +322,21 @@ impl Past {
     }
 }
 
-fn open_log<P: Protocol>(settings: &NodeSettings, stamp: &Stamp, wake: &Arc<Notify>) -> Result<(Log, Past), LogError> {
-    let NodeSettings { durability, data, disk, .. } = settings;
-    match (durability, data) {
-        (Durability::Disk, Some(data)) => {
-            let (log, past) = DiskLog::open(data, stamp, P::KINDS, *disk, wake)?;
+/// `identity` is the file that says that the node has taken part, if it has.
+fn open_log<P: Protocol>(
+    settings: &NodeSettings,
+    directory: Option<Rc<DataDirectory>>,
+    stamp: &Stamp,
+    identity: Option<PathBuf>,
+    wake: &Arc<Notify>,
+) -> Result<(Log, Past), LogError> {
+    match (settings.durability, directory) {
+        (Durability::Disk, Some(directory)) => {
+            let (log, past) = DiskLog::open(directory, stamp, identity, P::KINDS, settings.disk, wake)?;
             Ok((Log::Disk(Box::new(log)), Past::Disk(Box::new(past))))
         }
-        _ => {
-            let (log, recovered) = MemoryLog::open(data.as_deref(), stamp)?;
+        (_, directory) => {
+            let (log, recovered) = MemoryLog::open(directory, stamp, identity)?;
             Ok((Log::Memory(log), Past::Memory(recovered)))
         }
     }

@@ -21,13 +21,12 @@ pub struct Identity {
 }
 
 /// What survives the end of a process.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// Only vital records (small and rare, such as promises), and those only with a data directory.
-    #[default]
-    Memory,
     /// Everything that a role persists.
     Disk,
+    /// Only vital records (small and rare, such as promises), and those only with a data directory.
+    Memory,
 }
 
 /// How a node with [`Durability::Disk`] uses the disk.

@@ -8,7 +8,8 @@ use bytes::Bytes;
 use ionian_kernel::layout::Address;
 use ionian_kernel::machine::Frozen;
 use ionian_wal::WalError;
-use ionian_wal::snapshot::Snapshots;
+use ionian_wal::snapshot::{Loaded, SnapshotReader, SnapshotWriter, Snapshots};
+use ionian_wal::storage::Storage;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -38,7 +39,7 @@ impl SnapshotStore {
         format!("{}-{}", self.kinds[of.kind as usize], of.index)
     }
 
-    fn of(&self, address: Address) -> Snapshots {
+    pub(crate) fn of(&self, address: Address) -> Snapshots {
         Snapshots::new(&self.path, &self.name(address), &self.stamp)
     }
 
@@ -80,21 +81,26 @@ impl SnapshotStore {
 
     /// The newest snapshot of a role that is sound, with its stamp.
     pub(crate) fn load(&self, of: Address) -> Result<Option<(u64, Bytes)>, LogError> {
-        let Some(loaded) = self.of(of).load_latest()? else { return Ok(None) };
-        let path = loaded.reader.path().to_owned();
-        if let Some(rejected) = loaded.rejected {
-            tracing::warn!("a snapshot is damaged, so the one before it, {}, is used: {rejected}", path.display());
+        let Some(Loaded { reader, rejected }) = self.of(of).load_latest()? else { return Ok(None) };
+        if let Some(rejected) = rejected {
+            let path = reader.path().display();
+            tracing::warn!("a snapshot is damaged, so the one before it, {path}, is used: {rejected}");
         }
-        let mut chunks = loaded.reader;
-        let stamp = chunks.next().transpose()?.and_then(|chunk| chunk.try_into().ok());
-        let no_stamp = || LogError::Foreign { path, text: "it does not begin with a stamp".into() };
-        let stamp = u64::from_le_bytes(stamp.ok_or_else(no_stamp)?);
-        let mut snapshot = Vec::new();
-        for chunk in chunks {
-            snapshot.append(&mut chunk?);
-        }
-        Ok(Some((stamp, Bytes::from(snapshot))))
+        read_whole(reader).map(Some)
     }
+}
+
+/// A snapshot with its stamp.
+pub(crate) fn read_whole<S: Storage>(mut chunks: SnapshotReader<S>) -> Result<(u64, Bytes), LogError> {
+    let stamp = chunks.next().transpose()?.and_then(|chunk| chunk.try_into().ok());
+    let path = chunks.path().to_owned();
+    let no_stamp = || LogError::Foreign { path, text: "it does not begin with a stamp".into() };
+    let stamp = u64::from_le_bytes(stamp.ok_or_else(no_stamp)?);
+    let mut snapshot = Vec::new();
+    for chunk in chunks {
+        snapshot.append(&mut chunk?);
+    }
+    Ok((stamp, Bytes::from(snapshot)))
 }
 
 /// Writes snapshots, one after the other.
@@ -173,6 +179,13 @@ impl Drop for NotifyAtEnd {
     }
 }
 
+/// Begins a file: the stamp comes first.
+pub(crate) fn begin(snapshots: &Snapshots, stamp: u64) -> Result<SnapshotWriter, WalError> {
+    let mut writer = snapshots.begin()?;
+    writer.push(&stamp.to_le_bytes())?;
+    Ok(writer)
+}
+
 /// Writes one snapshot. False when it was stopped on the way; the snapshot before is then as it was.
 fn write(
     snapshots: &Snapshots,
@@ -180,8 +193,7 @@ fn write(
     mut frozen: Box<dyn Frozen>,
     stopped: &AtomicBool,
 ) -> Result<bool, WalError> {
-    let mut writer = snapshots.begin()?;
-    writer.push(&stamp.to_le_bytes())?;
+    let mut writer = begin(snapshots, stamp)?;
     let mut piece = Vec::new();
     while frozen.write_some(&mut piece) {
         for chunk in piece.chunks(CHUNK) {

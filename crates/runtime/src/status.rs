@@ -37,6 +37,10 @@ pub struct NodeStatus {
     pub uptime_us: u64,
     /// Whether an earlier process of this node took part in the cluster and what it knew is lost.
     pub amnesiac: bool,
+    /// By which number the others know its data directory, in hexadecimal; none if it has no directory.
+    pub directory: Option<String>,
+    /// Whether its roles run. One whose data directory is new waits until a majority of the others has met it.
+    pub takes_part: bool,
     /// Processor time of the whole process.
     pub process_cpu_us: u64,
     /// Processor time of the event loop's thread.
@@ -143,7 +147,7 @@ pub struct PeerStatus {
     pub backlog_bytes: u64,
 }
 
-/// Why there is no status.
+/// Why there is no answer to a query.
 #[derive(Debug, thiserror::Error)]
 pub enum StatusError {
     /// Nobody listens there, or the connection broke.
@@ -162,6 +166,14 @@ pub enum StatusError {
         /// The time limit.
         limit: Duration,
     },
+    /// The node answered that it has nothing of the kind.
+    #[error("{address}: {text}")]
+    Refused {
+        /// Who was asked.
+        address: SocketAddr,
+        /// Why not.
+        text: String,
+    },
     /// Something answered that is no node of Ionian.
     #[error("{address}: {text}")]
     NoNode {
@@ -172,6 +184,16 @@ pub enum StatusError {
     },
 }
 
+impl StatusError {
+    pub(crate) fn of(address: SocketAddr, error: HandshakeError) -> Self {
+        match error {
+            HandshakeError::Io(source) => StatusError::Io { address, source },
+            HandshakeError::Refused(text) => StatusError::Refused { address, text },
+            other => StatusError::NoNode { address, text: other.to_string() },
+        }
+    }
+}
+
 /// Asks the node that listens at `address` for its status.
 ///
 /// # Errors
@@ -180,10 +202,7 @@ pub async fn query_status(address: SocketAddr, limit: Duration) -> Result<NodeSt
     let document = tokio::time::timeout(limit, query_document(address))
         .await
         .map_err(|_| StatusError::TimedOut { address, limit })?
-        .map_err(|error| match error {
-            HandshakeError::Io(source) => StatusError::Io { address, source },
-            other => StatusError::NoNode { address, text: other.to_string() },
-        })?;
+        .map_err(|error| StatusError::of(address, error))?;
     serde_json::from_slice(&document)
         .map_err(|error| StatusError::NoNode { address, text: format!("an answer that is no status: {error}") })
 }
@@ -191,7 +210,7 @@ pub async fn query_status(address: SocketAddr, limit: Duration) -> Result<NodeSt
 async fn query_document(address: SocketAddr) -> Result<Vec<u8>, HandshakeError> {
     let mut stream = TcpStream::connect(address).await?;
     handshake::send_hello(&mut stream, &Hello::Status).await?;
-    handshake::receive_answer(&mut stream).await?.accepted()?;
+    handshake::receive_answer(&mut stream).await?;
     let mut document = Vec::new();
     stream.take(MAX_DOCUMENT).read_to_end(&mut document).await?;
     Ok(document)
@@ -201,7 +220,7 @@ async fn query_document(address: SocketAddr) -> Result<Vec<u8>, HandshakeError> 
 pub(crate) async fn send_status(stream: &mut TcpStream, status: &NodeStatus) -> Result<(), HandshakeError> {
     let document = serde_json::to_vec(status).expect("a status is made of numbers, strings and lists");
     let answer = async {
-        handshake::accept(stream, &status.name).await?;
+        handshake::accept(stream, status.name.as_bytes()).await?;
         stream.write_all(&document).await?;
         Ok(stream.shutdown().await?)
     };

@@ -1,5 +1,4 @@
-//! The file `vital`: the few small records that a node keeps whatever its durability, and by its mere
-//! existence the mark that the node has been part of a cluster.
+//! The file `vital`: the few small records that a node keeps whatever its durability.
 //!
 //! ```text
 //! header   magic "IONVITAL", u16 format, u32 length of the stamp, u32 its crc32c, stamp
@@ -14,10 +13,11 @@
 
 use crate::directory::DataDirectory;
 use crate::log::{LogError, io_error};
-use crate::memory_log::Recovered;
 use bytes::Bytes;
 use ionian_kernel::layout::Address;
 use ionian_kernel::wire::{Reader, WIRE_VERSION, Wire, WireError};
+use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -27,11 +27,18 @@ const FORMAT: u16 = 1;
 const GROUP_HEADER: usize = 12;
 
 /// Whose file it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Stamp {
     pub(crate) cluster: String,
     pub(crate) protocol: String,
     pub(crate) node: String,
+}
+
+impl fmt::Display for Stamp {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Stamp { cluster, protocol, node } = self;
+        write!(formatter, "node '{node}' of cluster '{cluster}' under protocol '{protocol}'")
+    }
 }
 
 /// A record that was found.
@@ -57,11 +64,14 @@ pub(crate) fn encode_record(body: &mut Vec<u8>, from: Address, record: &[u8]) {
 
 impl VitalFile {
     /// Opens the file, or makes it where the node is new.
-    pub(crate) fn open(directory: &DataDirectory, stamp: &Stamp) -> Result<(Self, Recovered), LogError> {
-        let path = directory.path().join("vital");
+    pub(crate) fn open(
+        directory: &DataDirectory,
+        path: PathBuf,
+        stamp: &Stamp,
+    ) -> Result<(Self, Vec<VitalRecord>), LogError> {
         if !fs::exists(&path).map_err(io_error("look for", &path))? {
             create(directory, &path, stamp)?;
-            return Ok((Self::at_end(path, None)?, Recovered::default()));
+            return Ok((Self::at_end(path, None)?, Vec::new()));
         }
         let content = Bytes::from(fs::read(&path).map_err(io_error("read", &path))?);
         let start = check_header(&path, &content, stamp)?;
@@ -71,14 +81,19 @@ impl VitalFile {
             let lost = content.len() - end;
             tracing::warn!("{}: cut off {lost} bytes of a write that a crash interrupted", path.display());
         }
-        Ok((Self::at_end(path, torn)?, Recovered { records, existed: true }))
+        let file = Self::at_end(path, torn)?;
+        // What was found is relied on from now on. An earlier process may have been killed before it had synced
+        // what it wrote, or the name of the file: a power failure could still take that away.
+        file.file.sync_all().map_err(io_error("sync", &file.path))?;
+        directory.sync()?;
+        Ok((file, records))
     }
 
     /// Opens an existing file for appending, cut to `length` if one is given.
     fn at_end(path: PathBuf, length: Option<u64>) -> Result<Self, LogError> {
         let mut file = File::options().write(true).open(&path).map_err(io_error("open", &path))?;
         if let Some(length) = length {
-            file.set_len(length).and_then(|()| file.sync_all()).map_err(io_error("cut off the torn end of", &path))?;
+            file.set_len(length).map_err(io_error("cut off the torn end of", &path))?;
         }
         file.seek(SeekFrom::End(0)).map_err(io_error("find the end of", &path))?;
         Ok(VitalFile { path, file })
@@ -143,10 +158,7 @@ fn check_header(path: &Path, content: &Bytes, stamp: &Stamp) -> Result<usize, Lo
         return Err(foreign(text));
     }
     if found != *stamp {
-        let whose = |stamp: &Stamp| {
-            format!("node '{}' of cluster '{}' under protocol '{}'", stamp.node, stamp.cluster, stamp.protocol)
-        };
-        return Err(foreign(format!("it belongs to {}, this is {}", whose(&found), whose(stamp))));
+        return Err(foreign(format!("it belongs to {found}, this is {stamp}")));
     }
     Ok(content.len() - reader.remaining())
 }

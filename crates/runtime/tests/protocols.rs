@@ -56,7 +56,7 @@ fn an_unreplicated_server_serves_lanes_elsewhere() {
 fn multipaxos_elects_a_leader_and_survives_the_loss_and_return_of_each_node() {
     let data = std::env::temp_dir().join(format!("ionian-runtime-multipaxos-{}", std::process::id()));
     let layout = Layout { f: 1, instances: numbered(everything_on::<MultiPaxos>(3)), ..Layout::default() };
-    let options = ClusterOptions { data: Some(data.clone()), ..ClusterOptions::default() };
+    let options = ClusterOptions { data: Some(data.clone()), ..ClusterOptions::in_memory() };
     let mut cluster = Cluster::<MultiPaxos>::start_with(layout, machine, options).unwrap();
     let began = Instant::now();
     at_last(|| write(&cluster.client_on(ClientId(0)), "first"));

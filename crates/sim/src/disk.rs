@@ -1,64 +1,140 @@
-//! A simulated disk: a log of records with positions, a sync that takes its time, and crashes that keep
-//! some of what was never synced. In a memory-only deployment the node hands over vital records alone,
-//! and this same disk holds just those.
+//! A simulated disk: the real write-ahead log and the real snapshot files, on a storage in memory whose
+//! syncs take simulated time and whose crashes keep what a disk may. In a memory-only deployment the
+//! node hands over vital records alone, and this same log holds just those.
+//!
+//! The log does all of a sync when it begins, on the spot; the storage holds back what was asked of it
+//! until the simulation says that time has passed. A crash before that undoes the operations from a random
+//! one on, so it can come between any two of them: in the middle of a group, of a segment's making, of a
+//! truncation or a snapshot, or of recovery itself.
 
+use crate::trace::{hash_bytes, mix};
 use bytes::Bytes;
 use ionian_kernel::layout::Address;
-use ionian_kernel::random::Random;
 use ionian_kernel::role::Lsn;
-use std::collections::{BTreeMap, VecDeque};
+use ionian_wal::snapshot::Snapshots;
+use ionian_wal::testing::{FaultDisk, Mark};
+use ionian_wal::{HandOff, Options, Recovery, Wal, WalError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+const STAMP: &[u8] = b"a simulated node";
+
+/// Snapshots are written in chunks of this size, so that even small ones have several.
+const CHUNK: usize = 500;
+
+/// Recovery is interrupted by another crash once in so many times.
+const CRASH_IN_RECOVERY: u64 = 5;
+
+/// Nothing makes the storage fail: whatever does is a defect of the log.
+const SOUND: &str = "a storage that does not fail";
 
 /// The log of one node with the snapshots of its roles; it outlives the node's process.
-#[derive(Default)]
 pub(crate) struct Disk {
-    /// How many entries were truncated away.
-    truncated: u64,
-    entries: VecDeque<(Address, Entry)>,
-    /// The position up to which everything is durable.
-    durable: u64,
-    /// Up to where the sync under way reaches.
-    syncing: Option<u64>,
-    /// The last durable snapshot of each role.
-    snapshots: BTreeMap<Address, (u64, Bytes)>,
-    /// Canary: claims that everything is durable as soon as it is appended.
-    lies: bool,
+    storage: FaultDisk,
+    segment_bytes: u64,
+    defect: Defect,
+    /// The log, while the node's process lives.
+    wal: Option<Wal<FaultDisk>>,
+    /// Snapshots that nothing was written of yet.
+    begun: Vec<(Address, u64, Bytes)>,
+    syncing: Option<Sync>,
+    /// What must be found again.
+    promised: Promised,
 }
 
-enum Entry {
-    Record(Bytes),
-    /// A snapshot that is being written: it is there when everything up to it is durable.
-    Snapshot(u64, Bytes),
-    /// What is left of one that is there.
-    Empty,
+/// What is wrong with a disk: canaries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Defect {
+    None,
+    /// It claims that everything is durable as soon as it is appended.
+    Lies,
+    /// A crash undoes what was synced, too.
+    Forgets,
+}
+
+/// A sync under way.
+struct Sync {
+    reached: u64,
+    mark: Mark,
+    stored: Vec<(Address, u64)>,
+}
+
+/// What the node may rely on.
+#[derive(Default)]
+struct Promised {
+    /// Everything up to this position is durable.
+    durable: u64,
+    /// Everything before this one is not needed any more.
+    low: u64,
+    /// What was appended at each position from `low` on, as a hash.
+    records: BTreeMap<u64, u64>,
+    /// The last durable snapshot of each role.
+    snapshots: BTreeMap<Address, u64>,
+}
+
+/// What a restarted node finds.
+pub(crate) struct Past {
+    pub(crate) snapshots: Vec<(Address, u64, Bytes)>,
+    pub(crate) records: Vec<(Address, Lsn, Vec<u8>)>,
+    pub(crate) loss: Loss,
+}
+
+/// What a restarted node does not find.
+#[derive(Clone, Copy)]
+pub(crate) struct Loss {
+    /// How many records the crash took with it.
+    pub(crate) records: u64,
+    /// Whether a torn end was cut off.
+    pub(crate) torn: bool,
+    /// Whether the oldest records were truncated.
+    pub(crate) truncated: bool,
 }
 
 impl Disk {
-    pub(crate) fn new(lies: bool) -> Self {
-        Disk { lies, ..Disk::default() }
+    pub(crate) fn new(seed: u64, segment_bytes: u64, defect: Defect) -> Self {
+        Disk {
+            storage: FaultDisk::new(seed),
+            segment_bytes,
+            defect,
+            wal: None,
+            begun: Vec::new(),
+            syncing: None,
+            promised: Promised::default(),
+        }
     }
 
-    /// The position of the last entry.
+    fn log(&mut self) -> &mut Wal<FaultDisk> {
+        self.wal.as_mut().expect("the node is up")
+    }
+
+    /// The position of the last record.
     fn end(&self) -> u64 {
-        self.truncated + self.entries.len() as u64
+        self.wal.as_ref().map_or(0, Wal::written)
     }
 
-    /// The position of the next entry.
+    /// The position of the next record.
     pub(crate) fn next(&self) -> Lsn {
         Lsn(self.end() + 1)
     }
 
     pub(crate) fn append(&mut self, from: Address, record: &[u8]) -> Lsn {
-        self.entries.push_back((from, Entry::Record(Bytes::copy_from_slice(record))));
-        Lsn(self.end())
+        let lsn = self.log().append(from.kind, from.index.into(), record);
+        self.promised.records.insert(lsn, digest(from, record));
+        Lsn(lsn)
     }
 
     pub(crate) fn store_snapshot(&mut self, from: Address, stamp: u64, snapshot: Bytes) {
-        self.entries.push_back((from, Entry::Snapshot(stamp, snapshot)));
+        self.begun.push((from, stamp, snapshot));
     }
 
     /// The position up to which the node may rely on the disk.
     pub(crate) fn durable(&self) -> Lsn {
-        Lsn(if self.lies { self.end() } else { self.durable })
+        Lsn(if self.defect == Defect::Lies { self.end() } else { self.promised.durable })
+    }
+
+    /// Whether a sync would have something to do.
+    pub(crate) fn has_unsynced(&self) -> bool {
+        self.promised.durable < self.end() || !self.begun.is_empty()
     }
 
     /// Starts a sync of all there is; false when one is under way or there is nothing to do.
@@ -66,140 +142,334 @@ impl Disk {
         if self.syncing.is_some() || !self.has_unsynced() {
             return false;
         }
-        self.syncing = Some(self.end());
+        // In life a thread of its own writes snapshots, which may be quicker or slower than the log.
+        let snapshots_first = self.storage.random(2) == 0;
+        let mut stored = if snapshots_first { self.write_snapshots() } else { Vec::new() };
+        let _ = self.log().flush().expect(SOUND);
+        stored.extend(self.write_snapshots());
+        self.syncing = Some(Sync { reached: self.end(), mark: self.storage.mark(), stored });
         true
+    }
+
+    fn write_snapshots(&mut self) -> Vec<(Address, u64)> {
+        let begun = std::mem::take(&mut self.begun);
+        let written = begun.into_iter().map(|(from, stamp, snapshot)| {
+            let mut writer = self.snapshots_of(from).begin().expect(SOUND);
+            writer.push(&stamp.to_le_bytes()).expect(SOUND);
+            snapshot.chunks(CHUNK).for_each(|chunk| writer.push(chunk).expect(SOUND));
+            writer.finish().expect(SOUND);
+            (from, stamp)
+        });
+        written.collect()
+    }
+
+    fn snapshots_of(&self, role: Address) -> Snapshots<FaultDisk> {
+        let name = format!("{}-{}", role.kind, role.index);
+        Snapshots::new_in(self.storage.clone(), Path::new("/snapshots"), &name, STAMP)
     }
 
     /// The sync is done. Returns the snapshots that are there now.
     pub(crate) fn complete_sync(&mut self) -> Vec<(Address, u64)> {
-        match self.syncing.take() {
-            Some(reached) => self.harden(reached),
-            None => Vec::new(),
-        }
-    }
-
-    /// Everything up to `reached` is durable.
-    fn harden(&mut self, reached: u64) -> Vec<(Address, u64)> {
-        let mut stored = Vec::new();
-        let (from, to) = ((self.durable - self.truncated) as usize, (reached - self.truncated) as usize);
-        for (address, entry) in self.entries.range_mut(from..to) {
-            if let Entry::Snapshot(stamp, snapshot) = entry {
-                self.snapshots.insert(*address, (*stamp, snapshot.clone()));
-                stored.push((*address, *stamp));
-                *entry = Entry::Empty;
-            }
-        }
-        self.durable = reached;
+        let Some(Sync { reached, mark, stored }) = self.syncing.take() else { return Vec::new() };
+        self.promised.durable = reached;
+        self.promised.snapshots.extend(stored.iter().copied());
+        self.let_go(mark);
         stored
     }
 
-    /// Forgets durable entries before `lsn`.
-    pub(crate) fn truncate_below(&mut self, lsn: Lsn) {
-        while self.truncated + 1 < lsn.0 && self.truncated < self.durable {
-            self.entries.pop_front();
-            self.truncated += 1;
+    fn let_go(&mut self, mark: Mark) {
+        if self.defect != Defect::Forgets {
+            self.storage.let_go(mark);
         }
     }
 
-    /// The node crashes. What was durable stays, and of the rest a random prefix (some of it may have
-    /// reached the platter). With `forgetful`, a canary, durable records are lost too. Says how many
-    /// records are gone.
-    pub(crate) fn crash(&mut self, random: &mut Random, forgetful: bool) -> u64 {
-        let floor = if forgetful { self.truncated } else { self.durable };
-        let kept = random.between(floor, self.end());
-        self.cut(kept)
+    /// Says that durable records before `lsn` are not needed any more.
+    pub(crate) fn truncate_below(&mut self, lsn: Lsn) {
+        self.log().truncate_below(lsn.0).expect(SOUND);
+        self.promised.low = self.promised.low.max(lsn.0);
+        self.promised.records = self.promised.records.split_off(&lsn.0);
     }
 
-    /// As [`crash`](Disk::crash), of all the ends the worst: nothing that was not durable is kept.
+    /// The node crashes: its process alone, or with it the system and its cache.
+    pub(crate) fn crash(&mut self) {
+        self.die();
+        self.storage.rewind(false);
+        if self.storage.random(4) > 0 {
+            self.storage.fail_power();
+        }
+    }
+
+    /// As [`crash`](Disk::crash), of all the ends the worst: nothing that was not durable is kept. Says how
+    /// many records are gone.
     pub(crate) fn crash_hard(&mut self) -> u64 {
-        self.cut(self.durable)
-    }
-
-    fn cut(&mut self, kept: u64) -> u64 {
-        let lost = self.end() - kept;
-        self.entries.truncate((kept - self.truncated) as usize);
-        self.syncing = None;
-        self.durable = self.durable.min(kept);
-        self.harden(kept);
+        let lost = self.end() - self.promised.durable;
+        self.die();
+        self.storage.rewind(true);
         lost
     }
 
-    /// Whether a sync would have something to do.
-    pub(crate) fn has_unsynced(&self) -> bool {
-        self.durable < self.end()
+    fn die(&mut self) {
+        self.wal = None;
+        self.begun.clear();
+        self.syncing = None;
     }
 
-    /// The snapshots that a restarted node finds.
-    pub(crate) fn snapshots(&self) -> impl Iterator<Item = (Address, u64, &Bytes)> {
-        self.snapshots.iter().map(|(from, (stamp, snapshot))| (*from, *stamp, snapshot))
+    /// Opens the log for a node that starts, and reads what is there for it and for the roles at
+    /// `addresses`.
+    ///
+    /// # Errors
+    /// Says what is wrong with what an earlier life has left.
+    pub(crate) fn open(&mut self, addresses: &[Address]) -> Result<Past, String> {
+        while self.storage.random(CRASH_IN_RECOVERY) == 0 {
+            self.read(addresses).map_err(|error| error.to_string())?;
+            self.crash();
+        }
+        let mut past = self.read(addresses).map_err(|error| error.to_string())?;
+        if self.defect != Defect::Forgets {
+            self.promised.check(&past)?;
+        }
+        self.let_go(self.storage.mark());
+        // The log drops whole segments. What a role does not need it must not miss, wherever those end.
+        if self.storage.random(2) == 0 {
+            past.records.retain(|(_, lsn, _)| lsn.0 >= self.promised.low);
+        }
+        self.promised.take_up(&past, self.end());
+        Ok(past)
     }
 
-    /// Every record that a restarted node finds, with positions.
-    pub(crate) fn recovered(&self) -> impl Iterator<Item = (Address, Lsn, &Bytes)> {
-        (self.truncated + 1..).zip(&self.entries).filter_map(|(lsn, (from, entry))| match entry {
-            Entry::Record(record) => Some((*from, Lsn(lsn), record)),
-            Entry::Snapshot(..) | Entry::Empty => None,
-        })
+    fn read(&mut self, addresses: &[Address]) -> Result<Past, WalError> {
+        let options = Options { segment_bytes: self.segment_bytes, hand_off: HandOff::Never, ..Options::default() };
+        let (wal, recovery) = Wal::open_in(self.storage.clone(), Path::new("/wal"), options, STAMP)?;
+        let end = self.promised.records.keys().next_back().copied().unwrap_or(0);
+        let loss = Loss {
+            records: end.saturating_sub(wal.written()),
+            torn: recovery.cut().is_some(),
+            truncated: recovery.first_lsn() > 1,
+        };
+        self.wal = Some(wal);
+        let mut snapshots = Vec::new();
+        // Also of what lived here once and may come back: nothing removes its files.
+        let known: BTreeSet<Address> = addresses.iter().chain(self.promised.snapshots.keys()).copied().collect();
+        for address in known {
+            snapshots.extend(self.read_snapshot(address)?);
+        }
+        Ok(Past { snapshots, records: read_records(recovery)?, loss })
+    }
+
+    fn read_snapshot(&self, of: Address) -> Result<Option<(Address, u64, Bytes)>, WalError> {
+        let Some(loaded) = self.snapshots_of(of).load_latest()? else { return Ok(None) };
+        // A crash damages nothing that was whole.
+        loaded.rejected.map_or(Ok(()), Err)?;
+        let mut whole: Vec<u8> = loaded.reader.collect::<Result<Vec<_>, _>>()?.concat();
+        let snapshot = whole.split_off(8);
+        let stamp = u64::from_le_bytes(whole.try_into().expect("the stamp comes first"));
+        Ok(Some((of, stamp, Bytes::from(snapshot))))
+    }
+}
+
+fn read_records(recovery: Recovery<FaultDisk>) -> Result<Vec<(Address, Lsn, Vec<u8>)>, WalError> {
+    let records = recovery.map(|entry| {
+        let entry = entry?;
+        Ok((Address { kind: entry.kind, index: entry.tag as u8 }, Lsn(entry.lsn), entry.record))
+    });
+    records.collect()
+}
+
+fn digest(from: Address, record: &[u8]) -> u64 {
+    mix(u64::from(from.kind) << 8 | u64::from(from.index), hash_bytes(record))
+}
+
+impl Past {
+    fn digests(&self) -> BTreeMap<u64, u64> {
+        self.records.iter().map(|(from, lsn, record)| (lsn.0, digest(*from, record))).collect()
+    }
+}
+
+impl Promised {
+    /// Compares what was found with what must be there.
+    fn check(&self, past: &Past) -> Result<(), String> {
+        let found = past.digests();
+        if let Some(lsn) = found.keys().find(|lsn| **lsn >= self.low && !self.records.contains_key(lsn)) {
+            return Err(format!("record {lsn} is found and was never appended"));
+        }
+        for (lsn, record) in &self.records {
+            match found.get(lsn) {
+                Some(found) if found == record => {}
+                Some(_) => return Err(format!("record {lsn} is found and is not what was appended")),
+                None if *lsn <= self.durable => return Err(format!("record {lsn} was durable and is lost")),
+                None => {}
+            }
+        }
+        for (role, stamp) in &self.snapshots {
+            let found = past.snapshots.iter().find(|(found, ..)| found == role).map(|(_, found, _)| *found);
+            if found < Some(*stamp) {
+                return Err(format!("snapshot {stamp} of {role:?} was stored, and found is {found:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// What was found is durable now, and the rest never was.
+    fn take_up(&mut self, past: &Past, end: u64) {
+        self.durable = end;
+        self.records = past.digests().split_off(&self.low);
+        self.snapshots = past.snapshots.iter().map(|(from, stamp, _)| (*from, *stamp)).collect();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     const A: Address = Address { kind: 0, index: 0 };
+    const B: Address = Address { kind: 6, index: 2 };
 
-    fn written(records: u8, synced: u8) -> Disk {
-        let mut disk = Disk::new(false);
-        for record in 0..records {
-            assert_eq!(disk.append(A, &[record]), Lsn(u64::from(record) + 1));
-            if record + 1 == synced {
-                assert!(disk.begin_sync() && !disk.begin_sync());
-            }
-        }
-        disk.complete_sync();
+    fn new(seed: u64, defect: Defect) -> Disk {
+        let mut disk = Disk::new(seed, 8 << 10, defect);
+        assert_eq!(found(&disk.open(&[A, B]).expect("is empty")), []);
         disk
+    }
+
+    fn append(disk: &mut Disk, records: std::ops::Range<u8>) {
+        for record in records {
+            // Large enough to be torn.
+            disk.append(A, &[record; 600]);
+        }
+    }
+
+    fn sync(disk: &mut Disk) -> Vec<(Address, u64)> {
+        assert!(disk.begin_sync() && !disk.begin_sync());
+        disk.complete_sync()
+    }
+
+    fn found(past: &Past) -> Vec<u8> {
+        past.records.iter().map(|(_, _, record)| record[0]).collect()
     }
 
     #[test]
     fn a_crash_keeps_a_prefix_no_shorter_than_what_was_durable() {
-        let mut random = Random::new(3);
-        let mut lengths = std::collections::BTreeSet::new();
-        for _ in 0..200 {
-            let mut disk = written(6, 4);
+        let mut lengths = BTreeSet::new();
+        for seed in 0..300 {
+            let mut disk = new(seed, Defect::None);
+            append(&mut disk, 0..4);
+            sync(&mut disk);
+            append(&mut disk, 4..6);
+            disk.begin_sync();
+            append(&mut disk, 6..7);
             assert_eq!(disk.durable(), Lsn(4));
-            let lost = disk.crash(&mut random, false);
-            let kept: Vec<u8> = disk.recovered().map(|(_, _, record)| record[0]).collect();
-            assert_eq!(kept, (0..6 - lost as u8).collect::<Vec<_>>());
-            assert_eq!(disk.durable(), Lsn(kept.len() as u64));
-            lengths.insert(kept.len());
+            disk.crash();
+            let past = disk.open(&[A]).expect("is sound");
+            assert_eq!(found(&past), (0..7 - past.loss.records as u8).collect::<Vec<_>>());
+            assert_eq!((disk.durable(), disk.next()), (Lsn(7 - past.loss.records), Lsn(8 - past.loss.records)));
+            lengths.insert(past.records.len());
         }
-        assert_eq!(lengths, [4, 5, 6].into());
+        assert_eq!(lengths, [4, 5, 6].into(), "nothing was begun for the last");
     }
 
     #[test]
-    fn snapshots_are_there_when_they_are_durable_and_survive_truncation() {
-        let mut disk = written(4, 4);
-        disk.store_snapshot(A, 7, Bytes::from_static(b"seven"));
-        disk.append(A, &[4]);
-        assert_eq!(disk.snapshots().count(), 0);
-        disk.begin_sync();
-        assert_eq!(disk.complete_sync(), [(A, 7)]);
-        disk.store_snapshot(A, 9, Bytes::from_static(b"nine"));
-        disk.truncate_below(Lsn(6));
-        disk.crash_hard();
-        assert_eq!(disk.snapshots().map(|(_, stamp, _)| stamp).collect::<Vec<_>>(), [7]);
-        assert_eq!(disk.recovered().map(|(_, lsn, _)| lsn).collect::<Vec<_>>(), [Lsn(6)]);
-        disk.truncate_below(Lsn(99));
-        assert_eq!((disk.recovered().count(), disk.append(A, &[5])), (0, Lsn(7)));
+    fn segments_come_and_go_and_what_is_needed_stays() {
+        let mut disk = new(1, Defect::None);
+        let mut counts = BTreeSet::new();
+        for turn in 0..50 {
+            append(&mut disk, 0..9);
+            sync(&mut disk);
+            disk.truncate_below(Lsn(10 * turn + 6));
+            append(&mut disk, 9..10);
+            sync(&mut disk);
+            append(&mut disk, 10..11);
+            assert_eq!(disk.crash_hard(), 1);
+            let past = disk.open(&[A]).expect("is sound");
+            counts.insert(past.records.len());
+            assert_eq!(found(&past)[past.records.len() - 5..], [5, 6, 7, 8, 9]);
+        }
+        // Exactly what is needed, or what is left of the segment as well.
+        assert_eq!(counts.first(), Some(&5));
+        assert!((6..12).contains(counts.last().expect("one")), "{counts:?}");
+    }
+
+    #[test]
+    fn snapshots_are_there_when_they_are_durable_and_one_under_way_may_be() {
+        let mut stamps = BTreeSet::new();
+        for seed in 0..100 {
+            let mut disk = new(seed, Defect::None);
+            disk.store_snapshot(B, 7, Bytes::from(vec![7; 1200]));
+            append(&mut disk, 0..1);
+            assert_eq!(sync(&mut disk), [(B, 7)]);
+            disk.store_snapshot(B, 9, Bytes::from(vec![9; 1200]));
+            disk.begin_sync();
+            disk.crash();
+            let past = disk.open(&[A, B]).expect("is sound");
+            let [(B, stamp @ (7 | 9), snapshot)] = &past.snapshots[..] else { panic!("{:?}", past.snapshots) };
+            assert_eq!(snapshot, &vec![*stamp as u8; 1200]);
+            stamps.insert(*stamp);
+        }
+        assert_eq!(stamps, [7, 9].into());
     }
 
     #[test]
     fn the_canaries_lie_and_forget() {
-        let mut disk = Disk::new(true);
-        disk.append(A, &[1]);
+        let mut disk = new(1, Defect::Lies);
+        append(&mut disk, 0..1);
         assert_eq!(disk.durable(), Lsn(1));
-        let mut random = Random::new(1);
-        assert!((0..50).any(|_| written(4, 4).crash(&mut random, true) > 0));
+        let forgot = |seed| {
+            let mut disk = new(seed, Defect::Forgets);
+            append(&mut disk, 0..4);
+            sync(&mut disk);
+            disk.crash();
+            disk.open(&[A]).expect("looks sound").loss.records
+        };
+        assert!((0..50).any(|seed| forgot(seed) > 0));
+    }
+
+    /// What opening says after `defect` of a disk that has 4 durable records and a snapshot.
+    fn refusal(defect: impl Fn(&mut Disk)) -> String {
+        let mut disk = new(1, Defect::None);
+        append(&mut disk, 0..4);
+        disk.store_snapshot(B, 7, Bytes::from_static(b"seven"));
+        sync(&mut disk);
+        defect(&mut disk);
+        disk.crash();
+        disk.open(&[A, B]).err().expect("is noticed")
+    }
+
+    /// What opening says of the crash of a disk with a sync under way, over many seeds.
+    fn refusals(defect: Defect) -> BTreeSet<String> {
+        let refusal = |seed| {
+            let mut disk = new(seed, defect);
+            append(&mut disk, 0..4);
+            sync(&mut disk);
+            append(&mut disk, 4..8);
+            disk.begin_sync();
+            disk.crash();
+            disk.defect = Defect::None;
+            disk.open(&[A]).err()
+        };
+        (0..100).filter_map(refusal).collect()
+    }
+
+    #[test]
+    fn a_log_that_breaks_its_promises_is_noticed() {
+        assert_eq!(refusals(Defect::None), [].into());
+        let early = refusals(Defect::Forgets);
+        assert!(early.contains("record 1 was durable and is lost"), "{early:?}");
+        let torn = ionian_wal::testing::accepting_torn_records(|| refusals(Defect::None));
+        assert!(torn.contains("record 5 is found and is not what was appended"), "{torn:?}");
+    }
+
+    #[test]
+    fn a_broken_promise_is_noticed() {
+        let lost = refusal(|disk| disk.storage.edit(Path::new("/wal/0000000000000001.wal"), |all| all[4096..].fill(0)));
+        assert_eq!(lost, "record 1 was durable and is lost");
+        let changed = refusal(|disk| *disk.promised.records.get_mut(&3).expect("is there") ^= 1);
+        assert_eq!(changed, "record 3 is found and is not what was appended");
+        let strange = refusal(|disk| {
+            disk.promised.records.remove(&4);
+        });
+        assert_eq!(strange, "record 4 is found and was never appended");
+        let stale = refusal(|disk| {
+            disk.promised.snapshots.insert(B, 8);
+        });
+        assert!(stale.starts_with("snapshot 8 of"), "{stale}");
     }
 }

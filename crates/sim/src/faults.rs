@@ -2,7 +2,7 @@
 
 use crate::event::Micros;
 use crate::model::Model;
-use crate::scenario::{Canary, Durability};
+use crate::scenario::Durability;
 use crate::swarm::{Knobs, Range, Recurring};
 use crate::world::{Event, Simulation, Step};
 use ionian_kernel::id::ClientId;
@@ -150,13 +150,11 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         for lane in lanes {
             self.workload.lane_down(lane, &mut self.report);
         }
-        let forgetful = self.scenario.canary == Canary::ForgetDisk;
-        let torn = self.nodes[node].disk.crash(&mut self.random, forgetful);
+        self.nodes[node].disk.crash();
         self.nodes[node].die();
         self.outages.crashed.insert(node);
         self.report.crashes += 1;
-        self.report.torn_records += torn;
-        self.trace.note(self.heap.now(), node, "crash", torn, || format!("{torn} records torn, back in {lasts} us"));
+        self.trace.note(self.heap.now(), node, "crash", 0, || format!("back in {lasts} us"));
         if !self.stays_down() {
             let life = self.nodes[node].life;
             self.heap.plan(self.now() + lasts, Event::Fault(Fault::Restart { node, life }));
@@ -170,7 +168,6 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         self.report.restarts += 1;
         // A machine that was off may come back with a clock further ahead, never behind.
         self.nodes[node].clock.ahead += self.random.between(0, self.knobs.clock_ahead / 10);
-        self.trace.note(self.heap.now(), node, "restart", 0, String::new);
         self.boot(node)
     }
 

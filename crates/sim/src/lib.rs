@@ -32,6 +32,7 @@ mod run;
 mod scenario;
 mod swarm;
 mod trace;
+mod variations;
 mod workload;
 mod world;
 
@@ -42,3 +43,4 @@ pub use report::{Failure, FailureKind, Report};
 pub use run::{Outcome, Summary, Watch, run_seed, run_seed_watched, run_seed_with, run_seeds};
 pub use scenario::{Canary, Durability, Faults, Scenario};
 pub use trace::Sink;
+pub use variations::variations;

@@ -120,11 +120,14 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
             return Ok(());
         }
         self.plan_change();
-        let node = self.random.below(self.nodes.len() as u64) as usize;
+        let able = |node: &usize| self.nodes[*node].runs() && self.nodes[*node].lanes().next().is_some();
+        let able: Vec<usize> = (0..self.nodes.len()).filter(able).collect();
         let (turn, abandons) = (self.random.any(), self.random.once_in(3));
+        let place = self.random.below(able.len().max(1) as u64) as usize;
+        let Some(node) = able.get(place).copied() else { return Ok(()) };
         let membership = self.nodes[node].membership.clone();
-        let lane = self.nodes[node].lanes().next();
-        if let Some(lane) = lane.filter(|_| self.nodes[node].runs() && (abandons || !membership.is_changing()))
+        let lane = self.nodes[node].lanes().next().expect("a node with lanes");
+        if (abandons || !membership.is_changing())
             && let Some(request) = self.configurations.request(&membership, turn)
         {
             let now = self.now();

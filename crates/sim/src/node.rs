@@ -1,7 +1,7 @@
 //! A simulated node: the kernel's node with a disk, a clock and a queue of arrived messages around it.
 
 use crate::clock::Clock;
-use crate::disk::Disk;
+use crate::disk::{Disk, Loss, Past};
 use crate::event::Micros;
 use crate::membership::Configuration;
 use crate::trace::mix;
@@ -155,21 +155,24 @@ impl<P: Protocol> SimNode<P> {
         self.configuration.layout.near::<ClientId>(0, self.id).iter()
     }
 
-    /// Starts the node's process: builds its roles, gives them back their records, and starts them.
+    /// Starts the node's process: builds its roles, gives them back their records, and starts them. Returns
+    /// what is lost.
     pub(crate) fn boot(
         &mut self,
         now: Micros,
         boot: &Boot<'_>,
         effects: &mut Effects<P::Message>,
-    ) -> Result<(), String> {
+    ) -> Result<Loss, String> {
         let mut host = Node::new(boot.keeps_records);
         self.host_missing(&mut host, boot, self.life > 0);
         let hosted = self.configuration.layout.on_node(self.id);
-        for (from, stamp, snapshot) in self.disk.snapshots().filter(|(from, ..)| hosted.contains(from)) {
-            host.restore(from, stamp, snapshot).map_err(|error| format!("{from:?}: {error}"))?;
+        let Past { snapshots, records, loss } = self.disk.open(&hosted)?;
+        for (from, stamp, snapshot) in snapshots.into_iter().filter(|(from, ..)| hosted.contains(from)) {
+            host.restore(from, stamp, &snapshot).map_err(|error| format!("{from:?}: {error}"))?;
         }
-        for (from, lsn, record) in self.disk.recovered().filter(|(from, ..)| hosted.contains(from)) {
-            let mut reader = Reader::new(record);
+        for (from, lsn, record) in records.into_iter().filter(|(from, ..)| hosted.contains(from)) {
+            let record = Bytes::from(record);
+            let mut reader = Reader::new(&record);
             host.recover(from, lsn, &mut reader)
                 .and_then(|()| reader.finish())
                 .map_err(|error| format!("record {} of {from:?}, {record:02x?}: {error}", lsn.0))?;
@@ -178,7 +181,7 @@ impl<P: Protocol> SimNode<P> {
         host.start(self.clock.read(now), &mut Port { disk: &mut self.disk, effects });
         self.burst_open = true;
         self.host = Some(host);
-        Ok(())
+        Ok(loss)
     }
 
     /// Builds the roles that are to live here and do not.

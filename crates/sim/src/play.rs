@@ -26,7 +26,7 @@
 //! Requests are written as the model reads them; for the simulator's own see [`Lists`](crate::machine::Lists).
 
 use crate::clock::Clock;
-use crate::disk::Disk;
+use crate::disk::{Defect, Disk};
 use crate::event::Micros;
 use crate::journal::{self, Journal, Recorded, SharedJournal};
 use crate::membership::Configurations;
@@ -254,6 +254,8 @@ struct Parcel {
     bytes: Bytes,
 }
 
+const SEGMENT_BYTES: u64 = 16 << 10;
+
 /// A play that does more than this many things at one command never ends.
 const MOST_STEPS: usize = 100_000;
 
@@ -262,7 +264,8 @@ impl<P: Protocol, M: Model> Stage<P, M> {
         let configuration = Configurations::<P>::new(scenario)?.of(&Membership::default())?;
         let nodes = (0..scenario.nodes()).map(|index| {
             let id = NodeId(index as u16);
-            SimNode::new(id, configuration.clone(), Disk::new(false), Clock { ahead: 0, drift_ppm: 0 })
+            let disk = Disk::new(index as u64, SEGMENT_BYTES, Defect::None);
+            SimNode::new(id, configuration.clone(), disk, Clock { ahead: 0, drift_ppm: 0 })
         });
         let mut stage = Stage {
             model,

@@ -140,6 +140,10 @@ counters! {
     snapshots,
     /// Records that a crash took with it.
     torn_records,
+    /// Logs whose torn end was cut off.
+    torn_logs,
+    /// Logs that were found without their oldest segments.
+    truncated_logs,
     /// Keys whose history was too long to check.
     unchecked_keys,
     /// Events.

@@ -81,6 +81,8 @@ pub(crate) struct Knobs {
     pub(crate) keys: u64,
     pub(crate) threads: u64,
     pub(crate) options: Options,
+    /// The size of the log's segments: so small that they are made, dropped and used again all the time.
+    pub(crate) segment_bytes: u64,
 }
 
 fn pick<T: Copy>(random: &mut Random, from: &[T]) -> T {
@@ -156,7 +158,7 @@ impl Knobs {
             sync,
             stall: swarm.on(faults.slow_disk).then_some(stall),
             crash: swarm.recurring(faults.crash, &[80 * MS, 300 * MS, 1200 * MS], &[20 * MS, 300 * MS, 2000 * MS]),
-            crash_in_sync: swarm.chance(faults.crash, &[0.002, 0.01, 0.05]),
+            crash_in_sync: swarm.chance(faults.crash, &[0.005, 0.02, 0.1]),
             blackout: swarm.recurring(faults.crash && disk, &[500 * MS, 2000 * MS], &[10 * MS, 300 * MS]),
             most_down,
             pause: swarm.recurring(faults.pause, &[80 * MS, 400 * MS], &[30 * MS, 500 * MS, 3000 * MS]),
@@ -171,6 +173,7 @@ impl Knobs {
             keys: swarm.random.between(1, scenario.keys.max(1)),
             threads: swarm.random.between(1, scenario.threads_per_lane.max(1)),
             options: options(&mut swarm.random, scenario),
+            segment_bytes: pick(&mut swarm.random, &[8 << 10, 16 << 10]),
             // In calm seeds too. Drawn last, so that scenarios without changes keep their draws.
             change_every: (!scenario.changes.is_empty()).then(|| pick(&mut swarm.random, &CHANGE_EVERY)),
         }
@@ -208,7 +211,7 @@ impl Knobs {
 }
 
 /// The options that seeds vary.
-fn listed(options: &Options) -> [(&'static str, String); 12] {
+fn listed(options: &Options) -> [(&'static str, String); 13] {
     let times = |duration: Duration| format!("{duration:?}");
     [
         ("batch_commands", options.batch_commands.to_string()),
@@ -218,6 +221,7 @@ fn listed(options: &Options) -> [(&'static str, String); 12] {
         ("window_slots", options.window_slots.to_string()),
         ("retained_slots", options.retained_slots.to_string()),
         ("snapshot_slots", options.snapshot_slots.to_string()),
+        ("snapshot_bytes_per_second", options.snapshot_bytes_per_second.to_string()),
         ("resend_after", times(options.resend_after)),
         ("lane.in_flight", options.lane.in_flight.to_string()),
         ("lane.payload_bytes", options.lane.payload_bytes.to_string()),
@@ -240,6 +244,7 @@ fn options(random: &mut Random, scenario: &Scenario) -> Options {
     shrink(&mut options.window_slots, small(random, &[4, 8, 32]));
     shrink(&mut options.retained_slots, small(random, &[4, 8, 32]));
     shrink(&mut options.snapshot_slots, small(random, &[1, 5, 20]));
+    shrink(&mut options.snapshot_bytes_per_second, small(random, &[4 << 10, 64 << 10]));
     shrink(&mut options.lane.in_flight, small(random, &[1, 2]));
     shrink(&mut options.lane.payload_bytes, small(random, &[200, 400]));
     if let Some(ms) = small(random, &[0, 5, 20]) {

@@ -1,7 +1,7 @@
 //! The simulated world: nodes, network and clients on one event heap.
 
 use crate::clock::Clock;
-use crate::disk::Disk;
+use crate::disk::{Defect, Disk, Loss};
 use crate::event::{Heap, Micros};
 use crate::faults::{Fault, Outages};
 use crate::journal::{self, Journal, Recorded, SharedJournal};
@@ -109,12 +109,18 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         let founding = configurations.of(&Membership::default()).map_err(explain)?;
         oracles.push(Box::new(OwnInvariants::<P>::new(&founding.config)));
         let mut random = Random::new(seed);
+        let defect = match scenario.canary {
+            Canary::NoFence => Defect::Lies,
+            Canary::ForgetDisk => Defect::Forgets,
+            _ => Defect::None,
+        };
         let nodes: Vec<SimNode<P>> = (0..scenario.nodes())
             .map(|index| {
                 let id = NodeId(index as u16);
                 let drift = random.between(0, 2 * knobs.clock_drift_ppm as u64) as i64 - knobs.clock_drift_ppm;
                 let clock = Clock { ahead: random.between(0, knobs.clock_ahead), drift_ppm: drift };
-                SimNode::new(id, founding.clone(), Disk::new(scenario.canary == Canary::NoFence), clock)
+                let disk = Disk::new(mix(mix(seed, 3), index as u64), knobs.segment_bytes, defect);
+                SimNode::new(id, founding.clone(), disk, clock)
             })
             .collect();
         let lanes = configurations.lanes();
@@ -249,7 +255,14 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
             },
         };
         let booted = self.nodes[node].boot(self.heap.now(), &boot, &mut self.effects);
-        booted.map_err(|what| self.fail(FailureKind::Recovery, what))?;
+        let Loss { records, torn, truncated } = booted.map_err(|what| self.fail(FailureKind::Recovery, what))?;
+        self.report.torn_records += records;
+        self.report.torn_logs += u64::from(torn);
+        self.report.truncated_logs += u64::from(truncated);
+        let durable = self.nodes[node].disk.durable().0;
+        self.trace.note(self.heap.now(), node, "start", mix(records, durable), || {
+            format!("with {durable} records, {records} lost")
+        });
         let lanes: Vec<ClientId> = self.nodes[node].lanes().collect();
         for lane in lanes {
             let plans = self.workload.lane_up(lane);

@@ -10,7 +10,7 @@ use ionian_protocols::multipaxos::MultiPaxos;
 use ionian_protocols::unreplicated::Unreplicated;
 use ionian_sim::machine::Lists;
 use ionian_sim::play::Play;
-use ionian_sim::{Canary, Durability, Scenario, Watch, run_seeds};
+use ionian_sim::{Canary, Durability, Failure, FailureKind, Scenario, Watch, run_seeds};
 
 /// Seeds for each shape and durability. `ionian sim` runs as many as one likes.
 const SEEDS: u64 = 100;
@@ -54,6 +54,13 @@ fn passes<P: Protocol>(scenario: Scenario) {
 #[test]
 fn colocated_passes() {
     passes::<MultiPaxos>(preset::<MultiPaxos>("colocated"));
+}
+
+#[test]
+fn logs_are_torn_and_truncated() {
+    let scenario = together("three", 1);
+    let report = run_seeds::<MultiPaxos>(&scenario, 0..300, true, |_| Watch::default(), |_| {}).report;
+    assert!(report.torn_logs > 0 && report.truncated_logs > 30, "{report}");
 }
 
 #[test]
@@ -106,13 +113,15 @@ fn unreplicated_servers_pass() {
 }
 
 /// The defect must be found within `seeds` seeds, and the sound protocol pass the one that found it.
-fn catches(canary: &'static str, scenario: Scenario, durability: Durability, seeds: u64) {
+fn catches(canary: &'static str, scenario: Scenario, durability: Durability, seeds: u64) -> Failure {
     let sound = Scenario { durability, ..scenario };
     let broken = Scenario { canary: Canary::Named(canary), ..sound.clone() };
     let found = run_seeds::<MultiPaxos>(&broken, 0..seeds, true, |_| Watch::default(), |_| {}).failures;
-    let seed = found.first().unwrap_or_else(|| panic!("{canary} was not caught in {seeds} seeds")).seed;
+    let found = found.first().unwrap_or_else(|| panic!("{canary} was not caught in {seeds} seeds"));
+    let seed = found.seed;
     let summary = run_seeds::<MultiPaxos>(&sound, [seed], true, |_| Watch::default(), |_| {});
     assert!(summary.failures.is_empty(), "{canary}: the sound protocol fails seed {seed} as well");
+    found.result.clone().expect_err("was caught")
 }
 
 #[test]
@@ -143,7 +152,14 @@ fn unfenced_votes() {
 
 #[test]
 fn log_truncated_too_far() {
-    catches("truncation", together("three", 1), Durability::Disk, 2000);
+    catches("truncation", together("three", 1), Durability::Disk, 5000);
+}
+
+#[test]
+fn snapshots_without_sessions() {
+    let failure = catches("sessions", together("three", 1), Durability::Disk, 400);
+    // One replica executes a command again: seen as such, or by the replicas that do not.
+    assert!(matches!(failure.kind, FailureKind::ExactlyOnce | FailureKind::Divergence), "{failure}");
 }
 
 #[test]

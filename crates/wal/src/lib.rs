@@ -58,15 +58,19 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod read_only;
 mod record;
 mod recovery;
 mod segment;
 pub mod snapshot;
 pub mod storage;
 mod sync;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod wal;
 mod writer;
 
 pub use error::WalError;
+pub use read_only::{ReadOnly, read_log};
 pub use recovery::{Cut, Entry, Recovery};
 pub use wal::{Flush, HAND_OFF_RECORDS, HandOff, Options, Wal};

@@ -84,6 +84,11 @@ impl<S: Storage> Recovery<S> {
         self.end - 1
     }
 
+    /// Whose log it is.
+    pub fn stamp(&self) -> &[u8] {
+        &self.directory.stamp
+    }
+
     /// What was cut off.
     pub fn cut(&self) -> Option<&Cut> {
         self.cut.as_ref()

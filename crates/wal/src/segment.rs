@@ -104,6 +104,12 @@ impl Header {
     }
 }
 
+/// The stamp in the header of a segment, unchecked.
+pub(crate) fn stamp_of(block: &[u8]) -> Option<&[u8]> {
+    let length = u32::from_le_bytes(block.get(12..16)?.try_into().ok()?) as usize;
+    block.get(STAMP_AT..STAMP_AT.checked_add(length)?)
+}
+
 /// What the log remembers of a segment that it no longer writes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {

@@ -16,6 +16,7 @@
 //! there: the log should be truncated to what the *previous* snapshot covers.
 
 use crate::error::{WalError, io_error};
+use crate::read_only::ReadOnly;
 use crate::storage::{Directory, Disk, Storage, StorageFile, read_full, write_all};
 use std::path::{Path, PathBuf};
 
@@ -77,6 +78,9 @@ impl<S: Storage> Snapshots<S> {
     /// When there are snapshots and none is sound, when they are not the caller's, or the disk fails.
     pub fn load_latest(&self) -> Result<Option<Loaded<S>>, WalError> {
         let names = self.directory.list()?;
+        // A process may have died between a rename and its sync: then the name is there now, but a power
+        // failure could still take it, and with it what the caller is about to rely on.
+        self.directory.sync()?;
         let mut rejected = None;
         for name in [self.name.clone(), self.file("previous")] {
             if !names.contains(&name) {
@@ -104,10 +108,19 @@ impl<S: Storage> Snapshots<S> {
 
     /// Reads a file to its end, and returns a reader at its beginning.
     fn check(&self, name: &str) -> Result<SnapshotReader<S>, WalError> {
-        for chunk in SnapshotReader::open(&self.directory, name)? {
+        for chunk in self.open(name)? {
             chunk?;
         }
-        SnapshotReader::open(&self.directory, name)
+        self.open(name)
+    }
+
+    fn open(&self, name: &str) -> Result<SnapshotReader<S>, WalError> {
+        let file = self.directory.open(name)?;
+        let reader = SnapshotReader::begin(file, self.directory.path.join(name))?;
+        match reader.stamp == *self.directory.stamp {
+            true => Ok(reader),
+            false => Err(WalError::foreign(&reader.path, &reader.stamp, &self.directory.stamp)),
+        }
     }
 }
 
@@ -238,17 +251,28 @@ pub struct SnapshotReader<S: Storage = Disk> {
     path: PathBuf,
     at: u64,
     length: u64,
+    stamp: Vec<u8>,
     seen: Totals,
     done: bool,
 }
 
+impl SnapshotReader<ReadOnly> {
+    /// Opens one file, whoever's snapshot it is, without changing anything.
+    ///
+    /// # Errors
+    /// When it cannot be read, or does not begin as a snapshot.
+    pub fn open(path: &Path) -> Result<Self, WalError> {
+        let file = ReadOnly.open(path).map_err(io_error("open", path))?;
+        Self::begin(file, path.to_owned())
+    }
+}
+
 impl<S: Storage> SnapshotReader<S> {
-    fn open(directory: &Directory<S>, name: &str) -> Result<Self, WalError> {
-        let path = directory.path.join(name);
-        let file = directory.open(name)?;
+    fn begin(file: S::File, path: PathBuf) -> Result<Self, WalError> {
         let length = file.len().map_err(io_error("find the length of", &path))?;
-        let mut reader = SnapshotReader { file, path, at: 0, length, seen: Totals::default(), done: false };
-        reader.check_header(&directory.stamp)?;
+        let (stamp, seen) = (Vec::new(), Totals::default());
+        let mut reader = SnapshotReader { file, path, at: 0, length, stamp, seen, done: false };
+        reader.read_header()?;
         Ok(reader)
     }
 
@@ -257,10 +281,24 @@ impl<S: Storage> SnapshotReader<S> {
         &self.path
     }
 
-    fn check_header(&mut self, own: &[u8]) -> Result<(), WalError> {
-        let header = self.take(STAMP_AT)?;
-        if &header[..8] != MAGIC {
+    /// Whose it is.
+    pub fn stamp(&self) -> &[u8] {
+        &self.stamp
+    }
+
+    /// The size of the file.
+    pub fn file_bytes(&self) -> u64 {
+        self.length
+    }
+
+    fn read_header(&mut self) -> Result<(), WalError> {
+        // A file that is shorter than any header is a stranger's as well.
+        let header = self.take(STAMP_AT.min(self.length as usize))?;
+        if !header.starts_with(MAGIC) {
             return Err(WalError::NotOurs { path: self.path.clone(), what: "snapshot" });
+        }
+        if header.len() < STAMP_AT {
+            return Err(self.damaged("it is cut off"));
         }
         // All formats begin like this, so that one that is too new is not taken for a damaged one.
         if crc32c::crc32c(&header[..10]) != word(&header, 10) {
@@ -274,9 +312,7 @@ impl<S: Storage> SnapshotReader<S> {
         if stamp_sum(word(&header, 14).to_le_bytes(), &stamp) != word(&header, 18) {
             return Err(self.damaged("the checksum of its stamp is wrong"));
         }
-        if stamp != own {
-            return Err(WalError::foreign(&self.path, &stamp, own));
-        }
+        self.stamp = stamp;
         Ok(())
     }
 

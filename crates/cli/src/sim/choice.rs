@@ -11,7 +11,7 @@ use ionian_kernel::protocol::Protocol;
 use ionian_kernel::quorum::QuorumSpec;
 use ionian_protocols::multipaxos::{self, MultiPaxos};
 use ionian_protocols::unreplicated::Unreplicated;
-use ionian_sim::{Canary, Durability, Scenario};
+use ionian_sim::{Canary, Durability, Scenario, variations};
 
 /// Defects that the simulator builds into any protocol.
 const DRIVER_CANARIES: [(&str, Canary); 3] =
@@ -23,6 +23,7 @@ pub(crate) struct Choice {
     pub(crate) canary_name: Option<String>,
     canary: Canary,
     durability: Survives,
+    changes: bool,
 }
 
 /// The names of multipaxos's own canaries, for the help text.
@@ -46,12 +47,20 @@ impl Choice {
             Canary::Named("l8") => Survives::Memory,
             _ => Survives::Disk,
         });
-        Ok(Choice { deployment, canary_name, canary, durability })
+        // That defect shows only when something changes.
+        let changes = arguments.changes || canary == Canary::Named("at-once");
+        Ok(Choice { deployment, canary_name, canary, durability, changes })
     }
 
     pub(crate) fn scenario<P: Protocol>(&self, arguments: &arguments::Sim) -> Result<Scenario> {
         let layout = self.deployment.layout(P::KINDS)?;
         family::configure::<P>(&self.deployment, layout.clone())?;
+        let place = |role| P::KINDS.iter().position(|kind| *kind == role).map(|place| place as u8);
+        let changes = match (self.changes, place("acceptor").zip(place("replica"))) {
+            (true, Some((acceptor, replica))) => variations(&layout, acceptor, replica),
+            (true, None) => bail!(BadUsage(format!("--changes: {} cannot be changed while it runs", P::NAME))),
+            (false, _) => Vec::new(),
+        };
         let base = Scenario::new(self.name(arguments), layout);
         Ok(Scenario {
             durability: match self.durability {
@@ -62,6 +71,7 @@ impl Choice {
             read_levels: arguments.reads.map_or(base.read_levels.clone(), |level| vec![read_level(level)]),
             operations: arguments.operations,
             canary: self.canary,
+            changes,
             // A single server may execute what it has not on disk yet: it forgets it together with the
             // replies that it held back.
             stable_log: P::NAME != Unreplicated::NAME,
@@ -94,6 +104,9 @@ impl Choice {
         say("operations", Some(arguments.operations.to_string()));
         say("canary", self.canary_name.clone());
         say("trace", Some(format!("seed-{seed}.trace")));
+        if self.changes {
+            words.push("--changes".to_owned());
+        }
         words.join(" ")
     }
 }

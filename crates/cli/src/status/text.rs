@@ -2,10 +2,10 @@
 
 use super::{Answer, ClusterStatus};
 use crate::config;
+use crate::family;
 use ionian_deployment::{Configuration, Deployment};
 use ionian_kernel::id::{AcceptorId, AcceptorSet};
 use ionian_kernel::layout::NodeId;
-use ionian_kernel::quorum::QuorumSystem;
 use ionian_runtime::status::{PeerState, RoleStatus};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -63,7 +63,7 @@ fn leaders(cluster: &ClusterStatus) -> String {
         return String::new();
     }
     let leading = all.iter().filter(|(_, role)| figure(role, "leading") == Some(1));
-    match leading.max_by_key(|(_, role)| figure(role, "round")) {
+    match leading.max_by_key(|(_, role)| (figure(role, "epoch"), figure(role, "round"))) {
         Some((node, role)) => {
             let round = figure(role, "round").unwrap_or(0);
             format!("leader: {} {} on {}, round {round}\n", role.role, role.index, node.name)
@@ -159,11 +159,8 @@ const LOST: &str = "so many acceptors have lost their memory that those which re
 pub(super) fn is_lost(known: &Configuration, cluster: &ClusterStatus) -> bool {
     let forgetful = instances(cluster).filter(|(_, role)| figure(role, "amnesiac") == Some(1));
     let forgetful: AcceptorSet = forgetful.map(|(_, role)| AcceptorId(role.index)).collect();
-    let Ok(Deployment { nodes, quorums, f, .. }) = known.deployment.numbered() else { return false };
-    let placed = nodes.iter().flat_map(|node| &node.roles).filter(|placed| placed.role == "acceptor");
-    let acceptors: AcceptorSet = placed.filter_map(|placed| placed.number.map(AcceptorId)).collect();
-    let quorums = QuorumSystem::new(quorums, acceptors, f);
-    quorums.is_ok_and(|quorums| !quorums.is_read_quorum(quorums.members().without(forgetful)))
+    let quorums = family::quorums(&known.deployment).ok().flatten();
+    quorums.is_some_and(|quorums| !quorums.is_read_quorum(quorums.members().without(forgetful)))
 }
 
 /// What needs attention, in words.
@@ -174,6 +171,12 @@ fn troubles(known: &Configuration, cluster: &ClusterStatus) -> Vec<String> {
             found.push(format!("node {} is down: {error}", node.name));
         }
         let Some(status) = &node.status else { continue };
+        if !status.takes_part {
+            found.push(format!(
+                "node {} has a new data directory, and does not take part before a majority of the other nodes has met it",
+                node.name
+            ));
+        }
         if status.founding != cluster.founding {
             found.push(format!(
                 "node {} was started from another deployment file: its digest is {}, that of this file {}",

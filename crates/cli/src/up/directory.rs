@@ -201,7 +201,7 @@ fn is_locked(path: &Path) -> Result<bool> {
 }
 
 /// What a node leaves behind with durability "memory".
-const MARKS: [&str; 3] = ["lock", "vital", "vital.new"];
+const MARKS: [&str; 5] = ["lock", "identity", "identity.new", "vital", "vital.new"];
 
 /// Starts a memory cluster with no past: every node is new, so no acceptor waits for others to remember
 /// what it has forgotten, which nobody does. Only for a start of *all* nodes. Tells whether there was a

@@ -48,7 +48,8 @@ pub(crate) fn run(arguments: &arguments::Up) -> Result<ExitCode> {
 fn say_what_memory_means(earlier: bool) {
     eprintln!(
         "durability = memory: nothing is stored, and a process that ends has forgotten everything. The others \
-         carry on without it as long as no more than f nodes are lost at a time."
+         carry on without it as long as no more than f nodes are lost at a time. With durability = disk nothing is \
+         lost."
     );
     if earlier {
         eprintln!("This is a new and empty cluster: what the earlier one in this directory held is gone.");

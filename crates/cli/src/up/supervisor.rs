@@ -193,6 +193,7 @@ impl Watched {
 
     async fn run(mut self, first: Child) {
         let mut backoff = Backoff::default();
+        let mut said = None;
         let mut child = Some(first);
         let mut is_first = true;
         loop {
@@ -212,14 +213,16 @@ impl Watched {
                     if !self.restart {
                         return eprintln!("node {} {how}", self.name);
                     }
-                    if !self.pause(backoff.after(started.elapsed()), &how).await {
+                    let pause = backoff.after(started.elapsed(), status.code() == Some(1));
+                    if !self.pause(pause, how, &mut said).await {
                         return;
                     }
                 }
                 None => match self.spawn() {
                     Ok(next) => child = Some(next),
                     Err(error) => {
-                        if !self.pause(backoff.after(Duration::ZERO), &output::explain(&error)).await {
+                        let how = format!("cannot be started: {}", output::explain(&error));
+                        if !self.pause(backoff.after(Duration::ZERO, true), how, &mut said).await {
                             return;
                         }
                     }
@@ -228,12 +231,22 @@ impl Watched {
         }
     }
 
-    /// Reports and waits; false when there is to be no further start.
-    async fn pause(&mut self, delay: Duration, how: &str) -> bool {
+    /// Reports and waits; false when there is to be no further start. What happens again and again, as often as it
+    /// is ever going to, is said once.
+    async fn pause(&mut self, (delay, is_last): (Duration, bool), how: String, said: &mut Option<String>) -> bool {
         if *self.stop.borrow() != Stop::No {
             return false;
         }
-        eprintln!("node {} {how}; started again in {:.1} s", self.name, delay.as_secs_f64());
+        let seconds = delay.as_secs_f64();
+        let again = match is_last {
+            true => format!("; started again every {seconds:.1} s, until that changes"),
+            false => format!("; started again in {seconds:.1} s"),
+        };
+        let text = format!("node {} {how}{again}", self.name);
+        if said.as_ref() != Some(&text) {
+            eprintln!("{text}");
+        }
+        *said = Some(text);
         let stopped = self.stop.wait_for(|stop| *stop != Stop::No);
         tokio::time::timeout(delay, stopped).await.is_err()
     }

@@ -114,6 +114,27 @@ impl Cluster {
         cluster
     }
 
+    /// Kills `ionian up` and every node at once.
+    pub(crate) fn kill_all(&mut self) {
+        let pids = self.pids();
+        self.up.kill().unwrap();
+        self.up.wait().unwrap();
+        for pid in &pids {
+            // It notices that `ionian up` is gone, and may be gone itself.
+            let _ = kill(*pid, Signal::SIGKILL);
+        }
+        eventually("all are gone", || pids.iter().all(|pid| !is_alive(*pid)).then_some(()));
+    }
+
+    /// Starts the deployment that `given.toml` in the directory says.
+    pub(crate) fn start_in(directory: Directory, deployment: Deployment) -> Cluster {
+        let file = directory.path("given.toml");
+        let (up, stdout) = spawn(&directory, &[file.to_str().unwrap()]);
+        let cluster = Cluster { directory, deployment, up, stdout };
+        cluster.wait_until_ready();
+        cluster
+    }
+
     /// Starts `ionian up` once more in the same directory.
     pub(crate) fn start_again(&mut self, flags: &[&str]) {
         (self.up, self.stdout) = spawn(&self.directory, flags);

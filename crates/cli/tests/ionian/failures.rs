@@ -57,7 +57,16 @@ impl Writer {
 
 #[test]
 fn acknowledged_writes_outlive_one_node_after_another() {
-    let cluster = Cluster::start("colocated", &[], &[]);
+    nodes_die_one_after_another("durability=disk");
+}
+
+#[test]
+fn and_so_they_do_in_memory() {
+    nodes_die_one_after_another("durability=memory");
+}
+
+fn nodes_die_one_after_another(durability: &str) {
+    let cluster = Cluster::start("colocated", &[durability], &[]);
     let mut keys = Vec::new();
     // The leader's node, then, when that one is back, whichever leads then, and at last a follower's.
     for (prefix, kills_leader) in [("a", true), ("b", true), ("c", false)] {

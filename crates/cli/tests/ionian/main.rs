@@ -2,6 +2,8 @@
 
 mod cluster;
 mod commands;
+mod disks;
 mod failures;
 mod resp;
+mod snapshot;
 mod up;

@@ -27,7 +27,8 @@ fn every_preset_serves_clients_and_stops_in_order() {
 
 #[test]
 fn a_directory_is_used_by_one_and_used_again_as_it_is() {
-    let mut cluster = Cluster::start("colocated", &[], &[]);
+    let mut cluster = Cluster::start("colocated", &["durability=memory"], &[]);
+    assert!(cluster.stderr().contains("durability = memory: nothing is stored"), "{}", cluster.stderr());
     cluster.client(0).set("k", "v");
     let data = cluster.data();
 
@@ -63,6 +64,7 @@ fn a_directory_is_used_by_one_and_used_again_as_it_is() {
         (["--preset", "unreplicated"], "protocol was multipaxos, is to be unreplicated"),
         (["--set", "options.heartbeat_ms=50"], "options.heartbeat_ms was 100, is to be 50"),
         (["--durability", "disk"], "durability was memory, is to be disk"),
+        (["--set", "durability=disk"], "durability was memory, is to be disk"),
     ] {
         let refused = ionian().arg("up").args(flags).args(["--data", &data]).output().unwrap();
         let error = text(&refused.stderr);
@@ -73,7 +75,8 @@ fn a_directory_is_used_by_one_and_used_again_as_it_is() {
 
 #[test]
 fn a_cluster_on_disk_goes_on_where_it_was() {
-    let mut cluster = Cluster::start("colocated", &["durability=disk"], &[]);
+    let mut cluster = Cluster::start("colocated", &[], &[]);
+    assert!(!cluster.stderr().contains("durability = memory"), "{}", cluster.stderr());
     for life in 1..=3 {
         let mut client = cluster.client(life % 3);
         assert_eq!(client.call(&["INCR", "lives"]).unwrap(), Reply::Integer(life as i64));
@@ -162,7 +165,7 @@ fn a_node_that_ends_is_only_reported_when_told_so() {
 
 #[test]
 fn a_node_that_refuses_to_run_is_tried_again_ever_more_slowly() {
-    let mut cluster = Cluster::start("colocated", &[], &[]);
+    let mut cluster = Cluster::start("colocated", &["durability=memory"], &[]);
     std::fs::write(cluster.directory.path("data/nodes/n2/vital"), "nothing that a node wrote").unwrap();
     cluster.signal(2, Signal::SIGKILL);
     let said =
@@ -177,7 +180,7 @@ fn a_node_that_refuses_to_run_is_tried_again_ever_more_slowly() {
 #[test]
 fn a_cluster_that_cannot_start_says_why_and_gives_up() {
     let directory = crate::cluster::Directory::new();
-    let deployment = deployment("colocated", &["durability=disk"]);
+    let deployment = deployment("colocated", &[]);
     let (file, data) = (directory.path("given.toml"), directory.path("data"));
     std::fs::write(&file, deployment.to_toml()).unwrap();
     std::fs::create_dir_all(directory.path("data/nodes/n1")).unwrap();

@@ -401,7 +401,8 @@ impl Role for Acceptor {
     }
 
     fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
-        report("promise", self.promise.0);
+        report("epoch", self.promise.epoch().0.into());
+        report("promise", self.promise.number());
         report("watermark", self.watermark.0);
         report("forgotten", self.votes.base().0);
         report("votes", self.votes.len() as u64);

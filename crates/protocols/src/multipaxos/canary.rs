@@ -4,6 +4,12 @@
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use bytes::Bytes;
+use ionian_kernel::batch::SessionId;
+use ionian_kernel::membership::Membership;
+use ionian_kernel::session::Sessions;
+use ionian_kernel::time::{Duration, Timestamp};
+use ionian_kernel::wire::{Reader, Wire};
 
 /// One defect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,6 +26,8 @@ pub enum Canary {
     UnfencedVote,
     /// An acceptor's log is truncated one slot too far.
     TruncatesTooFar,
+    /// A replica that restarts does not find in its snapshot which commands its sessions have executed.
+    SnapshotWithoutSessions,
     /// An acceptor forgets what it promised and votes in older rounds.
     ForgetsPromise,
     /// The timer that recovers holes fires once and is never armed again.
@@ -47,6 +55,7 @@ impl Canary {
         ("s8", Canary::S8WatermarkLost),
         ("unfenced", Canary::UnfencedVote),
         ("truncation", Canary::TruncatesTooFar),
+        ("sessions", Canary::SnapshotWithoutSessions),
         ("promise", Canary::ForgetsPromise),
         ("l1", Canary::L1HoleTimerOnce),
         ("l5", Canary::L5VotedNeverChosen),
@@ -68,4 +77,25 @@ impl Canary {
             format!("there is no canary {name:?}: the canaries are {}", names.join(", "))
         })
     }
+}
+
+/// An executor's snapshot in which every session looks as if it were new.
+pub(super) fn without_sessions(snapshot: &Bytes) -> Bytes {
+    let mut reader = Reader::new(snapshot);
+    let now = Timestamp::decode(&mut reader).expect("begins with the time");
+    let membership = Membership::decode(&mut reader).expect("goes on with the membership");
+    let next = SessionId::decode(&mut Reader::new(&snapshot.slice(snapshot.len() - reader.remaining()..)));
+    let next = next.expect("then come the sessions");
+    let mut sessions = Sessions::new(Duration::from_secs(600));
+    sessions.restore(&mut reader).expect("whole");
+    let mut forgetful = Sessions::new(Duration::from_secs(600));
+    for _ in 1..next.0 {
+        forgetful.open(now);
+    }
+    let mut out = Vec::new();
+    now.encode(&mut out);
+    membership.encode(&mut out);
+    forgetful.snapshot(&mut out);
+    out.extend_from_slice(&snapshot[snapshot.len() - reader.remaining()..]);
+    Bytes::from(out)
 }

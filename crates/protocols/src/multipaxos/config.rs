@@ -14,6 +14,8 @@ use ionian_kernel::quorum::QuorumSystem;
 #[derive(Clone, Debug)]
 pub struct Config {
     layout: Layout,
+    /// All instances of each kind, as bits: asked for with every message.
+    instances: Vec<u64>,
     /// The acceptors' quorum system; while the membership is changing, that of both configurations together.
     pub quorums: QuorumSystem,
     /// While the membership is changing: the quorum system of the configuration before.
@@ -32,7 +34,9 @@ impl Config {
     pub fn new(layout: Layout) -> Result<Self, LayoutError> {
         let canary = layout.canary.map(Canary::named).transpose().map_err(LayoutError)?;
         let (now, keepers) = check(&layout)?;
-        let mut config = Config { quorums: now, before: None, keepers: Vec::from([keepers]), canary, layout };
+        let instances = (0..super::KINDS.len()).map(|kind| layout.all::<ClientId>(kind as u8).bits()).collect();
+        let mut config =
+            Config { instances, quorums: now, before: None, keepers: Vec::from([keepers]), canary, layout };
         if let Some(next) = &config.layout.next {
             let (quorums, keepers) = check(next)?;
             if config.has(Canary::AppliesAtOnce) {
@@ -166,7 +170,7 @@ impl Config {
 
     /// All instances of a kind.
     pub fn all<I: Id>(&self, kind: u8) -> Set<I> {
-        self.layout.all(kind)
+        Set::from_bits(self.instances[usize::from(kind)])
     }
 
     /// The instances of a kind that live on `node`.

@@ -6,6 +6,7 @@
 //! message a batch and sends one; replicas tell it now and then how far they have executed.
 
 mod admission;
+mod election;
 mod handover;
 mod phase1;
 mod progress;
@@ -15,11 +16,12 @@ mod window;
 use super::canary::Canary;
 use super::config::Config;
 use super::message::{Proposer, Votes};
-use super::{Envelope, acceptor, batcher, client, kind, replica};
+use super::{Envelope, batcher, client};
 use admission::Admission;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use election::ask_votes;
 use handover::Handover;
 use ionian_kernel::batch::{Batch, Value};
 use ionian_kernel::election::ElectionTimer;
@@ -331,150 +333,6 @@ impl Leader {
         }
     }
 
-    // Elections and phase 1.
-
-    /// The leader was silent for too long: before a round is started, the acceptors are asked whether
-    /// they have heard of it.
-    fn stand(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        let ask_at = now + self.resend_after();
-        self.state = State::Candidate { gone: AcceptorSet::EMPTY, promise: self.round, ask_at };
-        self.timer.restart(now);
-        self.ask_witnesses(out);
-    }
-
-    fn ask_witnesses(&self, out: &mut Out<'_, Self>) {
-        let acceptors = self.config.quorums.members();
-        out.send(Envelope::ToAcceptors(acceptors, acceptor::In::PreVote { from: self.id }));
-    }
-
-    fn on_pre_vote_reply(
-        &mut self,
-        now: Instant,
-        from: AcceptorId,
-        gone: bool,
-        promised: Round,
-        out: &mut Out<'_, Self>,
-    ) {
-        if self.is_leading() && self.handover.on_answer(from, &self.config, self.round.max(promised)) {
-            return self.begin_phase1(now, promised, self.config.epoch(), out);
-        }
-        let State::Candidate { gone: testimonies, promise, .. } = &mut self.state else { return };
-        *promise = (*promise).max(promised);
-        if !gone {
-            return;
-        }
-        testimonies.insert(from);
-        let above = *promise;
-        if let Some(epoch) = self.config.electable(*testimonies, above) {
-            self.begin_phase1(now, above, epoch, out);
-        }
-    }
-
-    /// Starts a round of its own in `epoch` above `above`.
-    fn begin_phase1(&mut self, now: Instant, above: Round, epoch: Epoch, out: &mut Out<'_, Self>) {
-        self.round = self.round.max(above).next_of(self.id, epoch);
-        out.persist_vital(Record { round: self.round });
-        self.elections += 1;
-        self.repairs.clear();
-        self.handover.clear();
-        self.progress.begin_round();
-        let ask_at = now + self.resend_after();
-        let phase1 = Phase1::new(self.config.clone(), self.round, self.progress.executed(), Slot::MAX, ask_at);
-        ask_votes(self.id, &phase1, out);
-        self.state = State::Phase1(phase1);
-        self.timer.restart(now);
-    }
-
-    fn on_phase1b(&mut self, now: Instant, from: AcceptorId, round: Round, votes: Votes, out: &mut Out<'_, Self>) {
-        if round != self.round {
-            return;
-        }
-        match &mut self.state {
-            State::Standby | State::Candidate { .. } => {}
-            State::Leading => {
-                if let Some((slot, value)) = self.repairs.on_votes(from, votes) {
-                    self.repaired += 1;
-                    self.window.hand_over_mended(now, self.round, slot, value, out);
-                }
-            }
-            State::Phase1(phase1) => {
-                let more = phase1.on_votes(from, votes);
-                if phase1.is_complete() {
-                    let State::Phase1(phase1) = core::mem::replace(&mut self.state, State::Leading) else { return };
-                    self.lead(now, phase1, out);
-                } else if more {
-                    ask_stretch(self.id, phase1, from, out);
-                }
-            }
-        }
-    }
-
-    /// Phase 1 is over: what may have been chosen is proposed again, holes are filled with noops, and
-    /// everybody is told.
-    fn lead(&mut self, now: Instant, phase1: Phase1, out: &mut Out<'_, Self>) {
-        let mut outcome = phase1.finish();
-        self.last_stamp = self.last_stamp.max(outcome.stamp);
-        self.window.reset(outcome.start, outcome.next_slot);
-        self.window.start(now);
-        self.send_heartbeat(now, out);
-        for slot in outcome.start.until(outcome.next_slot) {
-            let noop = Value { stamp: self.last_stamp, batch: Batch::default() };
-            let value = outcome.values.remove(&slot).unwrap_or(noop);
-            self.window.propose(now, self.round, slot, value, Proposer::Nobody {}, Set::EMPTY, out);
-        }
-        let round = self.round;
-        out.send(Envelope::ToClients(self.config.all(kind::Client), client::In::NewLeader { round }));
-        out.send(Envelope::ToBatchers(self.config.all(kind::Batcher), batcher::In::NewLeader { round }));
-        self.admission.won(outcome.next_slot);
-        if self.config.is_joint() && round.epoch() == self.config.epoch() {
-            // Something must be chosen by quorums of both before the old ones may be given up.
-            self.propose_noop(now, out);
-            self.handover.begin(self.window.next_slot);
-        }
-        self.propose_queued(now, out);
-    }
-
-    fn send_heartbeat(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        self.heartbeat_at = now + self.config.options().heartbeat;
-        let (round, executed, kept) = (self.round, self.progress.executed(), self.progress.kept());
-        let others = self.config.leaders().without(Set::one(self.id));
-        out.send(Envelope::ToLeaders(others, In::Heartbeat { round }));
-        out.send(Envelope::ToAcceptors(self.config.quorums.members(), acceptor::In::Heartbeat { round, kept }));
-        let keep = self.handover.wanted();
-        out.send(Envelope::ToReplicas(self.config.replicas(), replica::In::Heartbeat { round, executed, keep }));
-        if Handover::is_waiting(&self.config, round) {
-            self.ask_witnesses(out);
-        }
-    }
-
-    /// Somebody has a higher round. A rejected leader waits its turn and does not jump above (l4); what it
-    /// had queued goes back to the proposers, who are not left to their timers (l10).
-    fn on_higher_round(&mut self, now: Instant, round: Round, out: &mut Out<'_, Self>) {
-        self.round = round;
-        self.timer.restart(now);
-        self.state = State::Standby;
-        self.repairs.clear();
-        self.admission.clear();
-        self.handover.clear();
-        let executed = self.progress.executed();
-        self.window.reset(executed, executed);
-        self.queued_bytes = 0;
-        for (proposer, _, _) in core::mem::take(&mut self.queue) {
-            if !self.config.has(Canary::L10DeposedLeaderDrops) {
-                self.turn_away(proposer, out);
-            }
-        }
-    }
-
-    fn on_heartbeat(&mut self, now: Instant, round: Round, out: &mut Out<'_, Self>) {
-        if round > self.round {
-            self.on_higher_round(now, round, out);
-        } else if round == self.round && matches!(self.state, State::Standby | State::Candidate { .. }) {
-            self.state = State::Standby;
-            self.timer.restart(now);
-        }
-    }
-
     // Acceptors that lost their votes.
 
     fn on_rejoin(&mut self, now: Instant, from: AcceptorId, nonce: u64, promise: Round, out: &mut Out<'_, Self>) {
@@ -505,19 +363,6 @@ impl Leader {
             }
         }
     }
-}
-
-/// Asks every acceptor that has not told everything for its next stretch.
-fn ask_votes(me: LeaderId, phase1: &Phase1, out: &mut Out<'_, Leader>) {
-    for acceptor in phase1.missing().iter() {
-        ask_stretch(me, phase1, acceptor, out);
-    }
-}
-
-fn ask_stretch(from: LeaderId, phase1: &Phase1, acceptor: AcceptorId, out: &mut Out<'_, Leader>) {
-    let (start, end) = (phase1.next_of(acceptor), phase1.end);
-    let message = acceptor::In::Phase1a { from, round: phase1.round, start, end };
-    out.send(Envelope::ToAcceptors(Set::one(acceptor), message));
 }
 
 impl Role for Leader {
@@ -629,7 +474,8 @@ impl Role for Leader {
 
     fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
         report("leading", u64::from(self.is_leading()));
-        report("round", self.round.0);
+        report("epoch", self.round.epoch().0.into());
+        report("round", self.round.number());
         report("next_slot", self.window.next_slot.0);
         report("executed", self.progress.executed().0);
         report("window", self.window.len() as u64);

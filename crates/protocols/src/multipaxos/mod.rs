@@ -44,6 +44,10 @@
 //! acceptor ── Rejoin ──> leaders ── Admit ──> acceptor         acceptor ── Forgotten ──> proxy leader
 //! ```
 //!
+//! Changes of the membership are commands in the log: a replica that executes one tells its driver, which
+//! reconfigures all roles of its node; a leader that leads by the quorums of both configurations ends the
+//! change when it can (`leader/handover.rs`).
+//!
 //! Safety rests on three facts. A value is chosen when a write quorum voted for it in one round. Every
 //! read quorum meets every write quorum. A leader proposes in a slot of its round only what is safe
 //! after a read quorum has promised: the value of the highest round voted for in that slot, anything if

@@ -261,7 +261,8 @@ impl Role for ProxyLeader {
     }
 
     fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
-        report("round", self.round.0);
+        report("epoch", self.round.epoch().0.into());
+        report("round", self.round.number());
         report("pending", self.pending.len() as u64);
         report("chosen", self.chosen);
         report("retries", self.retries);

@@ -4,8 +4,13 @@
 //! Stands between proxy leader and client (or unbatcher), and between readers and client.
 
 mod catch_up;
+mod offer;
+mod snapshots;
 
-use self::catch_up::{Ask, CatchUp, Chunk, Offer, Progress, SNAPSHOT_KEPT};
+use self::catch_up::{Ask, CatchUp, Chunk, Progress};
+use self::offer::Offer;
+use self::snapshots::Snapshots;
+use super::canary::{Canary, without_sessions};
 use super::config::Config;
 use super::message::ChosenSlots;
 use super::{Envelope, client, kind, leader, read_batcher, unbatcher};
@@ -21,7 +26,7 @@ use ionian_kernel::machine::RestoreError;
 use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
-use ionian_kernel::role::{Out, Role};
+use ionian_kernel::role::{Out, Picture, Role};
 use ionian_kernel::suspicion::Presence;
 use ionian_kernel::time::{Duration, Instant, Timestamp, earliest};
 use ionian_kernel::window::SlotWindow;
@@ -86,8 +91,8 @@ messages! {
             executed: Slot,
             /// Where the piece begins.
             offset: u64,
-            /// The size of the whole.
-            total: u64,
+            /// Whether the snapshot ends with the piece.
+            last: bool,
             /// The piece.
             bytes: Bytes,
         },
@@ -115,8 +120,10 @@ const MAX_AHEAD: usize = 1 << 16;
 /// Executed values kept for peers hold at most this many bytes, beside the limit of their number.
 const RETAINED_BYTES: usize = 64 << 20;
 
-/// A replica stores a snapshot after so many bytes of commands, if not before after so many slots.
-const SNAPSHOT_BYTES: usize = 64 << 20;
+/// While a peer is given a snapshot, what was executed since is kept for it up to these limits: it would
+/// otherwise need another snapshot as soon as it has this one.
+const OFFER_RETAINED_SLOTS: u64 = MAX_AHEAD as u64 / 2;
+const OFFER_RETAINED_BYTES: usize = 4 * RETAINED_BYTES;
 
 /// Batches of reads that wait for slots; one more is dropped, and asked again by its client.
 const MAX_DEFERRED: usize = 1 << 14;
@@ -155,10 +162,6 @@ pub struct Replica {
     turn: u64,
     catch_up: CatchUp,
     offer: Option<Offer>,
-    /// Whether this node keeps nothing through a crash. What f+1 replicas have executed then counts as
-    /// kept, for no more than f of them fail. Where acceptors keep their votes on disk, what counts is
-    /// what is in a snapshot: a power failure takes the memory of all replicas at once.
-    loses_state: bool,
     snapshots: Snapshots,
     /// The epoch of the membership that the driver was told of last.
     announced: Epoch,
@@ -172,19 +175,6 @@ pub struct Replica {
     stale: u64,
     reads: u64,
     installed: u64,
-}
-
-/// The snapshots that this replica stores.
-#[derive(Default)]
-struct Snapshots {
-    /// Every slot below this one is in the last one stored.
-    kept: Slot,
-    /// The slot of the one under way.
-    storing: Option<Slot>,
-    /// Bytes of commands executed since the last was begun.
-    bytes: usize,
-    /// The leader wants what is below this slot to be in one.
-    wanted: Slot,
 }
 
 struct Chosen {
@@ -213,8 +203,7 @@ impl Replica {
             turn: random.any() >> 1,
             catch_up: CatchUp::new(config.clone(), id, random),
             offer: None,
-            loses_state: !birth.keeps_records,
-            snapshots: Snapshots::default(),
+            snapshots: Snapshots::new(config.clone(), birth.keeps_records),
             announced: Epoch::default(),
             node: birth.node,
             round: Round(0),
@@ -267,7 +256,7 @@ impl Replica {
         while let Some(chosen) = self.log.get(self.executed) {
             let answers = (chosen.replier == Some(self.id)).then_some(&mut self.answers);
             self.retained_bytes += chosen.value.batch.byte_len();
-            self.snapshots.bytes += chosen.value.batch.byte_len();
+            self.snapshots.executed(chosen.value.batch.byte_len());
             self.executor.execute(&chosen.value, answers);
             self.executed = self.executed.next();
             self.forget_old();
@@ -294,9 +283,14 @@ impl Replica {
 
     fn forget_old(&mut self) {
         let retained = self.config.options().retained_slots as u64;
-        while self.log.base() < self.executed
-            && (self.executed.distance(self.log.base()) > retained || self.retained_bytes > RETAINED_BYTES)
-        {
+        while self.log.base() < self.executed {
+            let (slots, bytes) = match self.offer.as_ref().is_some_and(|offer| offer.executed <= self.log.base()) {
+                true => (retained.max(OFFER_RETAINED_SLOTS), OFFER_RETAINED_BYTES),
+                false => (retained, RETAINED_BYTES),
+            };
+            if self.executed.distance(self.log.base()) <= slots && self.retained_bytes <= bytes {
+                return;
+            }
             let oldest = self.log.base();
             self.retained_bytes -= self.log.get(oldest).map_or(0, |chosen| chosen.value.batch.byte_len());
             self.log.advance_to(oldest.next());
@@ -428,37 +422,6 @@ impl Replica {
         self.catch_up.watch(now, self.executed, self.wanted);
     }
 
-    /// Begins to hand a peer a snapshot: the one at hand if it is of use, or else a new one.
-    fn offer_snapshot(&mut self, now: Instant, to: ReplicaId, start: Slot, out: &mut Out<'_, Self>) {
-        // After an older one the peer would still miss slots that are forgotten here.
-        let oldest = self.log.base().max(start.next());
-        if self.offer.as_ref().is_none_or(|offer| offer.executed < oldest) {
-            self.offer = Some(Offer { executed: self.executed, bytes: self.executor.snapshot(), used_at: now });
-        }
-        self.send_chunk(now, to, 0, out);
-    }
-
-    fn on_fetch_snapshot(&mut self, now: Instant, to: ReplicaId, executed: Slot, offset: u64, out: &mut Out<'_, Self>) {
-        match self.offer.as_ref().is_some_and(|offer| offer.executed == executed) {
-            true => self.send_chunk(now, to, offset, out),
-            // That one is gone: the peer begins again with another.
-            false => self.offer_snapshot(now, to, Slot::ZERO, out),
-        }
-    }
-
-    fn send_chunk(&mut self, now: Instant, to: ReplicaId, offset: u64, out: &mut Out<'_, Self>) {
-        let offer = self.offer.as_mut().expect("there is a snapshot at hand");
-        offer.used_at = now;
-        let message = In::SnapshotChunk {
-            from: self.id,
-            executed: offer.executed,
-            offset,
-            total: offer.bytes.len() as u64,
-            bytes: offer.chunk(offset),
-        };
-        out.send(Envelope::ToReplicas(Set::one(to), message));
-    }
-
     fn on_chunk(&mut self, now: Instant, chunk: Chunk, out: &mut Out<'_, Self>) {
         if chunk.executed <= self.executed {
             return;
@@ -494,29 +457,12 @@ impl Replica {
         }
     }
 
-    /// Stores a snapshot when enough was executed since the last.
-    fn store_snapshot_if_due(&mut self, out: &mut Out<'_, Self>) {
-        let since = self.executed.distance(self.snapshots.kept);
-        let enough = since >= self.config.options().snapshot_slots as u64 || self.snapshots.bytes >= SNAPSHOT_BYTES;
-        let due = enough || (self.snapshots.kept < self.snapshots.wanted && self.snapshots.wanted <= self.executed);
-        if due && since > 0 && self.snapshots.storing.is_none() && !self.loses_state {
-            self.snapshots.storing = Some(self.executed);
-            self.snapshots.bytes = 0;
-            out.store_snapshot(self.executed.0, self.executor.freeze());
-        }
-    }
-
     // Telling the leaders.
-
-    /// It would find every slot below this one again after a crash.
-    fn kept(&self) -> Slot {
-        if self.loses_state { self.executed } else { self.snapshots.kept }
-    }
 
     fn report(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         self.reported = self.executed;
         self.report_at = now + REPORT_IDLE;
-        let (from, executed, kept, round) = (self.id, self.executed, self.kept(), self.round);
+        let (from, executed, kept, round) = (self.id, self.executed, self.snapshots.kept(self.executed), self.round);
         let message = leader::In::Executed { from, executed, kept, round };
         out.send(Envelope::ToLeaders(self.config.leaders(), message));
         if self.alive_at <= now {
@@ -552,17 +498,29 @@ impl Role for Replica {
     }
 
     fn restore(&mut self, stamp: u64, snapshot: &Bytes) -> Result<(), RestoreError> {
-        self.executor.restore(snapshot)?;
+        match self.config.has(Canary::SnapshotWithoutSessions) {
+            false => self.executor.restore(snapshot)?,
+            true => self.executor.restore(&without_sessions(snapshot))?,
+        }
         self.executed = Slot(stamp);
         self.wanted = self.executed;
-        self.snapshots.kept = self.executed;
+        self.snapshots.stored(self.executed);
         self.log.reset(self.executed);
         Ok(())
     }
 
     fn on_snapshot(&mut self, stamp: u64, _: &mut Out<'_, Self>) {
-        self.snapshots.storing = None;
-        self.snapshots.kept = self.snapshots.kept.max(Slot(stamp));
+        self.snapshots.stored(Slot(stamp));
+    }
+
+    fn freeze(&mut self, now: Instant, at: u64) -> Picture {
+        if self.executed.0 >= at {
+            return Picture::Taken(self.executed.0, self.executor.freeze());
+        }
+        // As with a read that waits: what is missing counts as a hole.
+        self.wanted = self.wanted.max(Slot(at).min(self.executed.plus(MAX_AHEAD as u64)));
+        self.catch_up.watch(now, self.executed, self.wanted);
+        Picture::NotYet(self.executed.0)
     }
 
     fn on_start(&mut self, now: Instant, out: &mut Out<'_, Self>) {
@@ -584,7 +542,7 @@ impl Role for Replica {
             In::Chosen { slot, value, replier } => self.on_chosen(now, slot, value, Some(replier), out),
             In::Read { reads, executed } => self.on_read(now, reads, executed),
             In::Heartbeat { round, executed, keep } => {
-                self.snapshots.wanted = keep;
+                self.snapshots.want(keep);
                 self.round = self.round.max(round);
                 self.wanted = self.wanted.max(executed);
                 self.catch_up.watch(now, self.executed, self.wanted);
@@ -592,8 +550,8 @@ impl Role for Replica {
             In::Fetch { from, start, end } => self.on_fetch(now, from, start, end, out),
             In::Fetched { slots } => self.on_fetched(now, slots, out),
             In::FetchSnapshot { from, executed, offset } => self.on_fetch_snapshot(now, from, executed, offset, out),
-            In::SnapshotChunk { from, executed, offset, total, bytes } => {
-                self.on_chunk(now, Chunk { from, executed, offset, total, bytes }, out);
+            In::SnapshotChunk { from, executed, offset, last, bytes } => {
+                self.on_chunk(now, Chunk { from, executed, offset, last, bytes }, out);
             }
             In::UnbatcherAlive { from } => self.present.heard(from, now),
         }
@@ -608,9 +566,7 @@ impl Role for Replica {
         if self.clock_timer().is_some_and(|at| at <= now) {
             self.ask_clock(now, out);
         }
-        if self.offer.as_ref().is_some_and(|offer| now.since(offer.used_at) > SNAPSHOT_KEPT) {
-            self.offer = None;
-        }
+        self.offer = self.offer.take().filter(|offer| !offer.is_abandoned(now));
     }
 
     fn next_timer(&self) -> Option<Instant> {
@@ -619,7 +575,9 @@ impl Role for Replica {
 
     fn on_burst_end(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         self.flush_answers(now, out);
-        self.store_snapshot_if_due(out);
+        if self.snapshots.begin_if_due(self.executed) {
+            out.store_snapshot(self.executed.0, self.executor.freeze());
+        }
         if self.executed.distance(self.reported) >= REPORT_SLOTS {
             self.report(now, out);
         } else if self.executed > self.reported {
@@ -637,13 +595,14 @@ impl Role for Replica {
 
     fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
         report("executed", self.executed.0);
+        report("epoch", self.executor.membership().epoch.0.into());
         report("known_log_end", self.wanted.0);
         report("retained", self.executed.distance(self.log.base()));
         report("sessions", self.executor.session_count() as u64);
         report("reads", self.reads);
         report("deferred_reads", self.deferred_count as u64);
         report("holes_asked", self.catch_up.asked);
-        report("kept", self.kept().0);
+        report("kept", self.snapshots.kept(self.executed).0);
         report("snapshots_installed", self.installed);
         report("stale", self.stale);
     }

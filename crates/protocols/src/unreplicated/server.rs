@@ -13,7 +13,7 @@ use ionian_kernel::id::*;
 use ionian_kernel::layout::Layout;
 use ionian_kernel::machine::RestoreError;
 use ionian_kernel::protocol::Birth;
-use ionian_kernel::role::{Out, Role};
+use ionian_kernel::role::{Out, Picture, Role};
 use ionian_kernel::time::{Instant, Timestamp};
 use ionian_kernel::{messages, wire_struct};
 
@@ -145,6 +145,13 @@ impl Role for Server {
     fn on_snapshot(&mut self, stamp: u64, out: &mut Out<'_, Self>) {
         (self.kept, self.storing) = (Slot(stamp), false);
         out.release_below(stamp);
+    }
+
+    fn freeze(&mut self, _: Instant, at: u64) -> Picture {
+        match self.executed.0 >= at {
+            true => Picture::Taken(self.executed.0, self.executor.freeze()),
+            false => Picture::NotYet(self.executed.0),
+        }
     }
 
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {

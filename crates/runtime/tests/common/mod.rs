@@ -17,7 +17,8 @@ use ionian_kernel::protocol::{Birth, Protocol, Transition};
 use ionian_kernel::time::Timestamp;
 use ionian_runtime::node::NodeError;
 use ionian_runtime::{
-    Application, Identity, LaneHandle, NodeSettings, NodeStatus, StatusError, query_status, run_node_blocking,
+    Application, Durability, Identity, LaneHandle, NodeSettings, NodeStatus, StatusError, query_status,
+    run_node_blocking,
 };
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -280,7 +281,7 @@ pub fn settings(node: u16, listener: TcpListener, peers: &[SocketAddr], layout: 
         peers: (0..).map(NodeId).zip(peers.iter().map(SocketAddr::to_string)).collect(),
         layout: layout.clone(),
         configuration: None,
-        durability: Default::default(),
+        durability: Durability::Memory,
         disk: Default::default(),
         data: None,
     }
@@ -298,6 +299,9 @@ pub const DEADLINE: Duration = Duration::from_secs(30);
 fn watch() {
     static WATCH: Once = Once::new();
     WATCH.call_once(|| {
+        // Whether a line is wanted at all is asked once a process, of the thread that says it first: also one that
+        // captures nothing has to want it, or another would wait for it in vain.
+        let _ = tracing::subscriber::set_global_default(Capture(Arc::default()));
         std::thread::spawn(|| {
             std::thread::sleep(6 * DEADLINE);
             eprintln!("a test hangs");

@@ -1,8 +1,8 @@
 //! Random lives of a log: whatever fails and whenever the power goes, everything that was reported
 //! durable is found, and nothing else than was appended, in order and without a gap.
 
-use crate::fault::{Fault, FaultDisk};
 use crate::{STAMP, directory, entries, open, options};
+use ionian_wal::testing::{Fault, FaultDisk};
 use ionian_wal::{Entry, HandOff, Wal, WalError};
 use proptest::prelude::*;
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! Damage of every kind at every place.
 
-use crate::fault::FaultDisk;
 use crate::{STAMP, directory, entries, open, options, refusal};
+use ionian_wal::testing::FaultDisk;
 use ionian_wal::{HandOff, Wal};
 use std::path::PathBuf;
 

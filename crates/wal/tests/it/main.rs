@@ -2,13 +2,12 @@
 
 mod crash;
 mod damage;
-mod fault;
 mod poison;
 mod round_trip;
 mod snapshot;
 mod threads;
 
-use fault::FaultDisk;
+use ionian_wal::testing::FaultDisk;
 use ionian_wal::{Entry, HandOff, Options, Recovery, Wal, WalError};
 use std::path::Path;
 

@@ -1,8 +1,8 @@
 //! After an error the log has stopped, and says why.
 
-use crate::fault::{Fault, FaultDisk};
 use crate::{SEGMENT, open};
 use ionian_wal::WalError;
+use ionian_wal::testing::{Fault, FaultDisk};
 
 /// Appends until the fault hits; returns the text of the error.
 fn run_into(disk: &FaultDisk, fault: impl FnOnce(&FaultDisk), length: usize) -> String {

@@ -1,7 +1,7 @@
 //! What goes in comes out; what is truncated goes, what is not stays.
 
-use crate::fault::FaultDisk;
 use crate::{SEGMENT, directory, entries, open};
+use ionian_wal::testing::FaultDisk;
 use ionian_wal::{HandOff, Options, Wal};
 use std::path::PathBuf;
 

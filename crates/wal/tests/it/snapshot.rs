@@ -1,9 +1,9 @@
 //! Snapshots: the old one or the new one, whatever happens.
 
 use crate::directory;
-use crate::fault::{Fault, FaultDisk};
 use ionian_wal::WalError;
 use ionian_wal::snapshot::Snapshots;
+use ionian_wal::testing::{Fault, FaultDisk};
 use proptest::prelude::*;
 use std::path::PathBuf;
 
@@ -54,6 +54,24 @@ fn the_latest_is_found_and_the_one_before_it_kept() {
         assert_eq!(content(&disk), Some(number));
     }
     assert_eq!(disk.names(), ["snapshot", "snapshot.previous"]);
+}
+
+/// A process dies at any operation and is started again, and then the power fails.
+#[test]
+fn what_was_found_once_is_not_taken_by_a_power_failure() {
+    let mut found = std::collections::BTreeSet::new();
+    for seed in 0..300 {
+        let disk = FaultDisk::new(seed);
+        write(&disk, 1).expect("can write");
+        disk.let_go(disk.mark());
+        write(&disk, 2).expect("can write");
+        disk.rewind(false);
+        let before = content(&disk);
+        found.insert(before);
+        disk.fail_power();
+        assert_eq!(content(&disk), before, "seed {seed}");
+    }
+    assert_eq!(found, [Some(1), Some(2)].into());
 }
 
 #[test]

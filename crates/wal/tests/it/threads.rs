@@ -1,7 +1,7 @@
 //! The hand-off to the sync thread.
 
-use crate::fault::{Fault, FaultDisk};
 use crate::{SEGMENT, STAMP, directory, entries, open, options};
+use ionian_wal::testing::{Fault, FaultDisk};
 use ionian_wal::{Flush, HandOff, Options, Wal, WalError};
 use std::sync::mpsc::{Receiver, channel};
 

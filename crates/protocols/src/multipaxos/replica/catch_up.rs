@@ -10,11 +10,8 @@ use ionian_kernel::id::*;
 use ionian_kernel::random::Random;
 use ionian_kernel::time::{Duration, Instant};
 
-/// Bytes of a snapshot in one message.
-pub(super) const CHUNK_BYTES: usize = 512 << 10;
-
-/// A snapshot that nobody has asked a piece of for this long is dropped.
-pub(super) const SNAPSHOT_KEPT: Duration = Duration::from_secs(10);
+/// A piece of a snapshot is larger than other messages: it is waited for so many times longer.
+const PIECE_PATIENCE: u32 = 8;
 
 /// Whom to ask next for the slots that are missing.
 pub(super) enum Ask {
@@ -45,8 +42,9 @@ pub(super) struct CatchUp {
 struct Install {
     from: ReplicaId,
     executed: Slot,
-    total: u64,
     received: Vec<u8>,
+    /// The limit of bytes a second does not let it ask for the next piece before this.
+    due: Instant,
 }
 
 impl CatchUp {
@@ -88,8 +86,13 @@ impl CatchUp {
         if self.ask_at.is_none_or(|at| at > now) {
             return None;
         }
+        if let Some(install) = self.install.as_ref().filter(|install| install.due > now) {
+            self.ask_at = Some(install.due);
+            return None;
+        }
         self.asked += 1;
-        let after = self.config.options().resend_after * (1 << self.attempts.min(3));
+        let patience = if self.install.is_some() { PIECE_PATIENCE } else { 1 << self.attempts.min(3) };
+        let after = self.config.options().resend_after * patience;
         self.ask_at = (!self.config.has(Canary::L1HoleTimerOnce)).then(|| now + self.random.duration(after, 2 * after));
         self.attempts += 1;
         // A peer that goes silent in the middle of its snapshot is left after a few times of asking.
@@ -108,26 +111,36 @@ impl CatchUp {
 
     /// Takes a piece of a snapshot in: the next piece to ask for, or the whole.
     pub(super) fn on_chunk(&mut self, now: Instant, chunk: Chunk) -> Progress {
-        let Chunk { from, executed, offset, total, bytes } = chunk;
+        let Chunk { from, executed, offset, last, bytes } = chunk;
         let continues = |install: &Install| (install.from, install.executed) == (from, executed);
         if offset == 0 && !self.install.as_ref().is_some_and(continues) {
-            // The size is a peer's word: memory grows only as pieces come.
-            self.install = Some(Install { from, executed, total, received: Vec::new() });
+            self.install = Some(Install { from, executed, received: Vec::new(), due: now });
         }
         let Some(install) = self.install.as_mut().filter(|install| continues(install)) else { return Progress::None };
-        if offset != install.received.len() as u64 || total != install.total {
+        if offset != install.received.len() as u64 {
             return Progress::None;
         }
         install.received.extend_from_slice(&bytes);
-        self.attempts = 1;
-        self.ask_at = Some(now + self.config.options().resend_after * 8);
-        let received = install.received.len() as u64;
-        if received < total {
-            return Progress::Next(from, executed, received);
+        if last {
+            let install = self.install.take().expect("just filled");
+            return Progress::Whole(executed, Bytes::from(install.received));
         }
-        let install = self.install.take().expect("just filled");
-        Progress::Whole(executed, Bytes::from(install.received))
+        // Time that a slow link has cost is not made up for: the limit holds from now on.
+        install.due = now.max(install.due + time_for(bytes.len(), self.config.options().snapshot_bytes_per_second));
+        if install.due > now {
+            self.attempts = 0;
+            self.ask_at = Some(install.due);
+            return Progress::None;
+        }
+        self.attempts = 1;
+        self.ask_at = Some(now + self.config.options().resend_after * PIECE_PATIENCE);
+        Progress::Next(from, executed, install.received.len() as u64)
     }
+}
+
+/// How long `bytes` take at a rate of so many bytes a second.
+fn time_for(bytes: usize, rate: usize) -> Duration {
+    Duration::from_micros((bytes as u64).saturating_mul(1_000_000) / rate.max(1) as u64)
 }
 
 /// A piece of a peer's snapshot.
@@ -135,13 +148,13 @@ pub(super) struct Chunk {
     pub(super) from: ReplicaId,
     pub(super) executed: Slot,
     pub(super) offset: u64,
-    pub(super) total: u64,
+    pub(super) last: bool,
     pub(super) bytes: Bytes,
 }
 
 /// What a piece led to.
 pub(super) enum Progress {
-    /// It was a duplicate, or of a snapshot that is not wanted.
+    /// It was a duplicate, or of a snapshot that is not wanted, or the next is not to be asked for yet.
     None,
     /// Ask this peer for the piece of this snapshot at this offset.
     Next(ReplicaId, Slot, u64),
@@ -149,18 +162,71 @@ pub(super) enum Progress {
     Whole(Slot, Bytes),
 }
 
-/// The snapshot that a replica is handing out.
-pub(super) struct Offer {
-    pub(super) executed: Slot,
-    pub(super) bytes: Bytes,
-    pub(super) used_at: Instant,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+    use ionian_kernel::layout::{Layout, NodeId, Options, numbered};
 
-impl Offer {
-    /// The piece at `offset`.
-    pub(super) fn chunk(&self, offset: u64) -> Bytes {
-        let start = (offset as usize).min(self.bytes.len());
-        let end = (start + CHUNK_BYTES).min(self.bytes.len());
-        self.bytes.slice(start..end)
+    fn catch_up(rate: usize) -> CatchUp {
+        let node = |count: u16| (0..count).map(NodeId).collect::<Vec<_>>();
+        let instances = vec![node(1), vec![], vec![], node(2), node(2), node(3), node(3), vec![]];
+        // Impatient, so that it is the limit that holds it back.
+        let resend_after = Duration::from_millis(1);
+        let options = Options { snapshot_bytes_per_second: rate, resend_after, ..Options::default() };
+        let config =
+            Config::new(Layout { f: 1, instances: numbered(instances), options, ..Layout::default() }).unwrap();
+        let mut catch_up = CatchUp::new(Arc::new(config), ReplicaId(0), Random::new(1));
+        catch_up.watch(Instant(0), Slot(0), Slot(100));
+        catch_up
+    }
+
+    fn piece(from: u8, offset: u64, length: usize, last: bool) -> Chunk {
+        Chunk { from: ReplicaId(from), executed: Slot(50), offset, last, bytes: vec![from; length].into() }
+    }
+
+    const MS: u64 = 1000;
+
+    #[test]
+    fn no_more_is_asked_for_than_the_limit_allows() {
+        // A piece of 1000 bytes is worth 10 ms.
+        let mut catch_up = catch_up(100_000);
+        let mut now = Instant(0);
+        for number in 0..20 {
+            assert!(matches!(catch_up.on_chunk(now, piece(1, number * 1000, 1000, false)), Progress::None));
+            assert_eq!(catch_up.next_timer(), Some(Instant((number + 1) * 10 * MS)), "whatever the link has cost");
+            // A new hole elsewhere is no reason to hurry.
+            catch_up.watch(now, Slot(number), Slot(200));
+            now = Instant((number + 1) * 10 * MS);
+            assert!(catch_up.ask(now - Duration::from_micros(1)).is_none());
+            let asked = match catch_up.next_timer() {
+                Some(at) => catch_up.ask(at.max(now)),
+                None => None,
+            };
+            assert!(
+                matches!(asked, Some(Ask::Snapshot(ReplicaId(1), Slot(50), offset)) if offset == (number + 1) * 1000)
+            );
+            now = now + Duration::from_millis(1);
+        }
+        // A link slower than the limit makes up for nothing.
+        now = Instant(10_000 * MS);
+        assert!(matches!(catch_up.on_chunk(now, piece(1, 20_000, 1000, false)), Progress::Next(_, _, 21_000)));
+        assert!(matches!(catch_up.on_chunk(now, piece(1, 21_000, 1000, false)), Progress::None));
+        assert_eq!(catch_up.next_timer(), Some(now + Duration::from_millis(10)));
+    }
+
+    #[test]
+    fn only_the_pieces_of_one_snapshot_in_turn_make_a_whole() {
+        let mut catch_up = catch_up(1 << 40);
+        let now = Instant(5);
+        assert!(matches!(catch_up.on_chunk(now, piece(1, 10, 10, true)), Progress::None), "no beginning");
+        assert!(matches!(catch_up.on_chunk(now, piece(1, 0, 10, false)), Progress::Next(ReplicaId(1), Slot(50), 10)));
+        assert!(matches!(catch_up.on_chunk(now, piece(2, 10, 10, true)), Progress::None), "of another peer");
+        assert!(matches!(catch_up.on_chunk(now, piece(1, 0, 10, false)), Progress::None), "a duplicate");
+        assert!(matches!(catch_up.on_chunk(now, piece(1, 20, 10, true)), Progress::None), "out of turn");
+        match catch_up.on_chunk(now, piece(1, 10, 3, true)) {
+            Progress::Whole(executed, bytes) => assert_eq!((executed, &bytes[..]), (Slot(50), &[1; 13][..])),
+            _ => panic!("it is whole"),
+        }
     }
 }

@@ -1,0 +1,95 @@
+//! `ionian snapshot inspect`.
+
+use super::file::{self, Head, Origin};
+use super::{arguments, newest, state};
+use crate::output::say;
+use anyhow::{Context, Result};
+use bytes::Bytes;
+use ionian_runtime::offline::StoppedNode;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
+
+/// Of the year 9999: later times have no usual form.
+const LAST_SECOND: u64 = 253_402_300_799;
+
+/// What is known of a snapshot. That there is one means that its checksums are right.
+#[derive(Serialize)]
+struct Report {
+    file: PathBuf,
+    file_bytes: u64,
+    #[serde(flatten)]
+    head: Head,
+    state_bytes: u64,
+    keys: u64,
+    sessions: u64,
+}
+
+pub(crate) fn run(arguments: &arguments::Inspect) -> Result<()> {
+    let report = inspect(&arguments.file)?;
+    match arguments.json {
+        true => say!("{}", serde_json::to_string_pretty(&report)?),
+        false => say!("{}", text(&report)),
+    }
+    Ok(())
+}
+
+fn inspect(path: &Path) -> Result<Report> {
+    let (file, file_bytes, head, state) = match path.is_dir() {
+        true => of_node(path)?,
+        false => {
+            let opened = file::open(path)?;
+            let state = opened.whole();
+            (opened.path, opened.bytes, opened.head, state)
+        }
+    };
+    let executor = state::restored(&state).with_context(|| file.display().to_string())?;
+    let (keys, sessions) = (state::keys(&executor)?, executor.session_count() as u64);
+    Ok(Report { file, file_bytes, head, state_bytes: state.len() as u64, keys, sessions })
+}
+
+/// The newest snapshot of a stopped node, under the head that `save --stopped` would give it.
+fn of_node(path: &Path) -> Result<(PathBuf, u64, Head, Bytes)> {
+    let node = StoppedNode::open(path)?;
+    let none = || format!("node {} in {} has stored no snapshot yet", node.name(), path.display());
+    let stored = newest(&node)?.with_context(none)?;
+    let metadata = stored.path.metadata().with_context(|| format!("cannot look at {}", stored.path.display()))?;
+    let written = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    let time = written.map_or(0, |time| time.as_secs());
+    let head = Head::new(node.cluster(), node.protocol(), node.name(), Origin::Copied);
+    Ok((stored.path, metadata.len(), Head { slot: stored.stamp, time, ..head }, stored.snapshot))
+}
+
+fn text(report: &Report) -> String {
+    let Report { file, file_bytes, head, state_bytes, keys, sessions } = report;
+    let time = humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(head.time.min(LAST_SECOND)));
+    let origin = match head.origin {
+        Origin::Saved => "saved from the running cluster",
+        Origin::Copied => "as a stopped node had stored it",
+        Origin::Salvaged => "salvaged from what was left of the cluster",
+    };
+    let complete = match head.complete {
+        true => "every write that was acknowledged before",
+        false => "perhaps not every acknowledged write",
+    };
+    format!(
+        "{}: sound\n\
+         cluster    {} ({} replicating {})\n\
+         origin     {origin}, node {}\n\
+         time       {time}\n\
+         slot       {}: every slot below is executed\n\
+         holds      {complete}\n\
+         keys       {keys}\n\
+         sessions   {sessions}\n\
+         size       {file_bytes} bytes, the state {state_bytes}\n\
+         format     {}.{}",
+        file.display(),
+        head.cluster,
+        head.protocol,
+        head.machine,
+        head.node,
+        head.slot,
+        head.format,
+        head.wire_version,
+    )
+}

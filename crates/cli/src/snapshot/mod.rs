@@ -1,0 +1,55 @@
+//! `ionian snapshot`: backups, and what can be done with them.
+//!
+//! | file | job |
+//! |---|---|
+//! | `arguments` | what can be typed |
+//! | `file` | the format of a backup: head and checks |
+//! | `state` | the machine and the sessions inside it |
+//! | `save` | from a running cluster, or a copy of a stopped node's own |
+//! | `inspect` | what a backup is of, and whether it is sound |
+//! | `restore` | the data directories of a new cluster |
+//! | `salvage` | from what is left of a cluster that lost its quorum |
+
+pub(crate) mod arguments;
+mod file;
+mod inspect;
+mod restore;
+mod salvage;
+mod save;
+mod state;
+
+use anyhow::Result;
+use arguments::{Arguments, SnapshotCommand};
+use std::path::Path;
+use std::process::ExitCode;
+
+/// The roles that keep the state.
+const KEEPERS: [&str; 2] = ["replica", "server"];
+
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    match &arguments.command {
+        SnapshotCommand::Save(arguments) => save::run(arguments)?,
+        SnapshotCommand::Inspect(arguments) => inspect::run(arguments)?,
+        SnapshotCommand::Restore(arguments) => restore::run(arguments)?,
+        SnapshotCommand::Salvage(arguments) => salvage::run(arguments)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The newest snapshot that a role of a stopped node stored.
+fn newest(node: &ionian_runtime::offline::StoppedNode) -> Result<Option<ionian_runtime::offline::StoredSnapshot>> {
+    let mut found = Vec::new();
+    for role in KEEPERS {
+        found.extend(node.snapshots(role)?);
+    }
+    for snapshot in &found {
+        if let Some(rejected) = &snapshot.rejected {
+            warn(&snapshot.path, &format!("is taken, because the newer one is unsound: {rejected}"));
+        }
+    }
+    Ok(found.into_iter().max_by_key(|snapshot| snapshot.stamp))
+}
+
+fn warn(path: &Path, text: &str) {
+    eprintln!("ionian: {} {text}", path.display());
+}

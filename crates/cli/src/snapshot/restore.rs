@@ -1,0 +1,139 @@
+//! `ionian snapshot restore`: every replica finds the snapshot, and every acceptor has forgotten what is in it.
+//!
+//! Why that is safe is said in docs/backup.md.
+
+use super::file::{self, Opened};
+use super::{KEEPERS, arguments, state};
+use crate::arguments::BadUsage;
+use crate::family::{self, Work};
+use crate::output::say;
+use crate::places::Places;
+use anyhow::{Context, Result, bail};
+use bytes::Bytes;
+use ionian_deployment::{Deployment, Durability};
+use ionian_kernel::executor::refounded;
+use ionian_kernel::id::Slot;
+use ionian_kernel::layout::{Address, NodeId};
+use ionian_kernel::protocol::Protocol;
+use ionian_kernel::wire::encode_all;
+use ionian_protocols::multipaxos::acceptor;
+use ionian_runtime::offline::NewNode;
+use std::path::Path;
+
+/// The state is written in pieces of so many bytes.
+const CHUNK: usize = 1 << 20;
+
+pub(crate) fn run(arguments: &arguments::Restore) -> Result<()> {
+    let deployment = Deployment::load(&arguments.config)?;
+    let nodes: Vec<NodeId> = match &arguments.node {
+        Some(name) => vec![deployment.ids()[deployment.place(name)?]],
+        None => deployment.ids(),
+    };
+    let snapshot = file::open(&arguments.file)?;
+    check(&snapshot, &deployment, arguments.same_name)?;
+    let whole = snapshot.whole();
+    let about = || arguments.file.display().to_string();
+    state::restored(&whole).with_context(about)?;
+    // What the old cluster's membership had become is not what the new one begins with.
+    let state = refounded(&whole).with_context(about)?;
+    let chunks: Vec<Bytes> =
+        (0..state.len()).step_by(CHUNK).map(|at| state.slice(at..state.len().min(at + CHUNK))).collect();
+    let protocol = deployment.protocol.clone();
+    family::with_protocol(
+        &protocol,
+        Make { deployment: &deployment, nodes: &nodes, slot: snapshot.head.slot, chunks, data: &arguments.data },
+    )??;
+    if nodes.len() < deployment.nodes.len() {
+        say!("Start no node before every node of cluster {} is made from this very file.", deployment.cluster);
+    }
+    Ok(())
+}
+
+fn check(snapshot: &Opened, deployment: &Deployment, same_name: bool) -> Result<()> {
+    let head = &snapshot.head;
+    if deployment.durability != Durability::Disk {
+        bail!("durability = \"memory\": what is restored would be gone with the first process; it must be \"disk\"");
+    }
+    if (&head.protocol, &head.machine) != (&deployment.protocol, &deployment.machine) {
+        bail!(
+            "the snapshot is of {} replicating {}, the deployment is {} replicating {}",
+            head.protocol,
+            head.machine,
+            deployment.protocol,
+            deployment.machine
+        );
+    }
+    if head.cluster == deployment.cluster && !same_name {
+        let text = format!(
+            "the deployment has the name of the cluster that the snapshot is of, {:?}: give it another, so that nodes \
+             of the two never take each other for their own. If no node of the old one will ever be started again, \
+             --same-name is safe",
+            head.cluster
+        );
+        return Err(BadUsage(text).into());
+    }
+    Ok(())
+}
+
+struct Make<'a> {
+    deployment: &'a Deployment,
+    nodes: &'a [NodeId],
+    slot: u64,
+    chunks: Vec<Bytes>,
+    data: &'a Path,
+}
+
+impl Work for Make<'_> {
+    type Output = Result<()>;
+
+    fn run<P: Protocol>(self) -> Result<()> {
+        let Make { deployment, nodes, slot, chunks, data } = self;
+        let layout = deployment.layout(P::KINDS)?;
+        family::configure::<P>(deployment, layout.clone())?;
+        let places = Places::new(data);
+        let parent = places.nodes();
+        std::fs::create_dir_all(&parent).with_context(|| format!("cannot create {}", parent.display()))?;
+        // Looked at before anything is made, so that a refusal leaves nothing behind.
+        for node in nodes {
+            ionian_runtime::offline::refuse_used(&places.node(&name(deployment, *node)))?;
+        }
+        for node in nodes {
+            let (path, name) = (places.node(&name(deployment, *node)), name(deployment, *node));
+            let hosted = layout.on_node(*node);
+            let of = |roles: &[&str]| -> Vec<Address> {
+                hosted.iter().copied().filter(|address| roles.contains(&P::KINDS[address.kind as usize])).collect()
+            };
+            let forgot = encode_all(&acceptor::Record::Forgot { below: Slot(slot) });
+            let made = NewNode {
+                cluster: &deployment.cluster,
+                protocol: &deployment.protocol,
+                kinds: P::KINDS,
+                name: &name,
+                peers: others(deployment, *node),
+                snapshots: of(&KEEPERS),
+                stamp: slot,
+                snapshot: &chunks,
+                records: of(&["acceptor"]).into_iter().map(|address| (address, forgot.clone())).collect(),
+            };
+            made.make(&path)?;
+            say!(
+                "{} is made: node {name} of cluster {} begins at slot {}",
+                path.display(),
+                deployment.cluster,
+                made.stamp
+            );
+        }
+        Ok(())
+    }
+}
+
+/// The names of all nodes but this.
+fn others(deployment: &Deployment, node: NodeId) -> Vec<String> {
+    let names = deployment.nodes.iter().map(|other| other.name.clone());
+    names.filter(|other| *other != name(deployment, node)).collect()
+}
+
+fn name(deployment: &Deployment, node: NodeId) -> String {
+    let place = deployment.ids().iter().position(|id| *id == node).expect("it is one of the deployment's");
+    deployment.nodes[place].name.clone()
+}

@@ -1,0 +1,194 @@
+//! `ionian snapshot salvage`: the newest snapshot that any of the replicas had stored, and after it, slot by slot,
+//! what the acceptors voted for in the highest round.
+//!
+//! With a read quorum of acceptors that is what a new leader would do in phase 1, and nothing acknowledged is lost.
+//! With fewer it is a guess, the best there is.
+
+use super::file::{self, Head, Origin};
+use super::{arguments, newest, state, warn};
+use crate::family;
+use crate::output::say;
+use anyhow::{Context, Result, bail};
+use ionian_deployment::Deployment;
+use ionian_kernel::executor::Executor;
+use ionian_kernel::id::{AcceptorId, AcceptorSet, Slot};
+use ionian_kernel::protocol::Protocol;
+use ionian_kernel::wire::decode_all;
+use ionian_protocols::multipaxos::message::Vote;
+use ionian_protocols::multipaxos::{MultiPaxos, acceptor, kind};
+use ionian_runtime::offline::StoppedNode;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+pub(crate) fn run(arguments: &arguments::Salvage) -> Result<()> {
+    file::refuse_existing(&arguments.output)?;
+    let nodes = open_all(&arguments.directories)?;
+    let (cluster, protocol) = (nodes[0].cluster(), nodes[0].protocol());
+    let (base, from) = furthest(&nodes)?;
+    let votes = Votes::read(&nodes, base.slot)?;
+    let quorum = match &arguments.config {
+        Some(config) => votes.are_a_read_quorum(&Deployment::load(config)?, cluster)?,
+        None => false,
+    };
+    let mut executor = base.executor;
+    let end = votes.execute(&mut executor, base.slot, quorum || arguments.past_holes);
+    let complete = quorum && base.slot >= votes.forgotten;
+    let head = Head::new(cluster, protocol, &from, Origin::Salvaged);
+    let head = Head { slot: end.0, complete, ..head };
+    file::write(&arguments.output, &head, &executor.snapshot())?;
+    report(&arguments.output, &votes, (base.slot, end), &from, complete);
+    Ok(())
+}
+
+fn open_all(directories: &[std::path::PathBuf]) -> Result<Vec<StoppedNode>> {
+    let mut nodes: Vec<StoppedNode> = Vec::new();
+    for path in directories {
+        let node = StoppedNode::open(path)?;
+        if node.protocol() != MultiPaxos::NAME {
+            bail!("{} is of {}: only {} can be salvaged", path.display(), node.protocol(), MultiPaxos::NAME);
+        }
+        if let Some(first) = nodes.first().filter(|first| first.cluster() != node.cluster()) {
+            bail!("{} is of cluster {}, those before of {}", path.display(), node.cluster(), first.cluster());
+        }
+        if nodes.iter().any(|other| other.name() == node.name()) {
+            bail!("{} is of node {}, of which there is one already", path.display(), node.name());
+        }
+        nodes.push(node);
+    }
+    Ok(nodes)
+}
+
+/// What is begun with.
+struct Base {
+    slot: Slot,
+    executor: Executor,
+}
+
+/// The newest snapshot, with the name of its node; nothing, if none was ever stored.
+fn furthest(nodes: &[StoppedNode]) -> Result<(Base, String)> {
+    let mut best = None;
+    for node in nodes {
+        if let Some(stored) = newest(node)? {
+            best =
+                best.filter(|(_, before): &(_, ionian_runtime::offline::StoredSnapshot)| before.stamp >= stored.stamp);
+            best = best.or(Some((node, stored)));
+        }
+    }
+    let Some((node, stored)) = best else {
+        let base = Base { slot: Slot::ZERO, executor: state::empty() };
+        return Ok((base, nodes[0].name().to_owned()));
+    };
+    let executor = state::restored(&stored.snapshot).with_context(|| stored.path.display().to_string())?;
+    Ok((Base { slot: Slot(stored.stamp), executor }, node.name().to_owned()))
+}
+
+/// What the acceptors voted for.
+#[derive(Default)]
+struct Votes {
+    /// The vote of the highest round in each slot.
+    highest: BTreeMap<Slot, Vote>,
+    acceptors: AcceptorSet,
+    /// What one of them has forgotten, f+1 replicas had stored.
+    forgotten: Slot,
+}
+
+impl Votes {
+    /// Those from the slot `start` on.
+    fn read(nodes: &[StoppedNode], start: Slot) -> Result<Votes> {
+        let mut votes = Votes::default();
+        for node in nodes {
+            for record in node.records()? {
+                let (author, record) = record?;
+                if author.kind != kind::Acceptor {
+                    continue;
+                }
+                votes.acceptors.insert(AcceptorId(author.index));
+                let record = decode_all(&record);
+                match record.with_context(|| format!("a record of node {} cannot be read", node.name()))? {
+                    acceptor::Record::Voted { slot, vote } if slot >= start => votes.add(slot, vote),
+                    acceptor::Record::Forgot { below } => votes.forgotten = votes.forgotten.max(below),
+                    acceptor::Record::Voted { .. } | acceptor::Record::Promised { .. } => {}
+                }
+            }
+        }
+        Ok(votes)
+    }
+
+    fn add(&mut self, slot: Slot, vote: Vote) {
+        if self.highest.get(&slot).is_none_or(|highest| highest.round < vote.round) {
+            self.highest.insert(slot, vote);
+        }
+    }
+
+    fn are_a_read_quorum(&self, deployment: &Deployment, cluster: &str) -> Result<bool> {
+        if deployment.cluster != cluster {
+            bail!("the deployment is of cluster {}, the directories are of {cluster}", deployment.cluster);
+        }
+        Ok(family::quorums(deployment)?.is_some_and(|quorums| quorums.is_read_quorum(self.acceptors)))
+    }
+
+    /// The slot behind the last vote.
+    fn end(&self) -> Slot {
+        self.highest.keys().next_back().map_or(Slot::ZERO, |slot| slot.next())
+    }
+
+    /// Executes from the slot `start` on; returns the first slot that is not executed. A slot without a vote ends
+    /// it, because something may have been chosen there elsewhere; unless `past_holes`. When a read quorum knows of
+    /// nothing in a slot that it has not forgotten, nothing was chosen there.
+    fn execute(&self, executor: &mut Executor, start: Slot, past_holes: bool) -> Slot {
+        let mut next = start;
+        for (slot, vote) in &self.highest {
+            if *slot != next && !past_holes {
+                break;
+            }
+            executor.execute(&vote.value, None);
+            next = slot.next();
+        }
+        next
+    }
+}
+
+fn report(output: &Path, votes: &Votes, (start, end): (Slot, Slot), from: &str, complete: bool) {
+    let executed = votes.highest.range(..end).count() as u64;
+    let holes = (end.0 - start.0).saturating_sub(executed);
+    say!(
+        "{} is written: the state at slot {}, from the snapshot of node {from} at slot {} and {executed} slots that {} \
+         acceptors voted for",
+        output.display(),
+        end.0,
+        start.0,
+        votes.acceptors.len()
+    );
+    if end < votes.end() {
+        let left = votes.highest.range(end..).count();
+        warn(
+            output,
+            &format!(
+                "ends before slot {}, of which nothing is known; {left} slots behind it are not in it. --past-holes \
+                 takes them too",
+                end.0
+            ),
+        );
+    }
+    if holes > 0 && !complete {
+        warn(output, &format!("lacks {holes} slots in between, of which nothing is known"));
+    }
+    if start < votes.forgotten {
+        warn(
+            output,
+            &format!(
+                "lacks acknowledged writes: everything below slot {} was stored by replicas whose directories were \
+                 not given",
+                votes.forgotten.0
+            ),
+        );
+    } else if complete {
+        say!("These acceptors are a read quorum: every acknowledged write is in it.");
+    } else {
+        say!(
+            "What may be lost: writes that were acknowledged, and voted for only by acceptors whose directories were \
+             not given.\nWhat may appear: writes that were voted for here and never acknowledged, also in place of \
+             such lost ones."
+        );
+    }
+}

@@ -1,0 +1,154 @@
+//! `ionian snapshot save`: from a running cluster, or a copy of what a stopped node had stored.
+//!
+//! A write is acknowledged when a write quorum has voted for it, and every read quorum of acceptors has a member of
+//! that quorum. So the highest vote watermark of a read quorum, asked for when the command begins, is above every
+//! write that was acknowledged before; and a replica that has executed everything below it has them all.
+
+use super::file::{self, Head, Origin};
+use super::{KEEPERS, arguments, newest};
+use crate::family;
+use crate::member;
+use crate::node::resolve;
+use crate::output::{explain, say};
+use crate::source;
+use crate::status::{ClusterStatus, ask_all};
+use anyhow::{Context, Result, bail};
+use ionian_deployment::{Configuration, Deployment};
+use ionian_kernel::id::{AcceptorId, AcceptorSet};
+use ionian_runtime::offline::StoppedNode;
+use ionian_runtime::status::RoleStatus;
+use ionian_runtime::{RemoteSnapshot, query_snapshot};
+use std::path::Path;
+
+pub(crate) fn run(arguments: &arguments::Save) -> Result<()> {
+    file::refuse_existing(&arguments.file)?;
+    if let Some(directory) = &arguments.stopped {
+        return copy(directory, &arguments.file);
+    }
+    let given = source::running(&arguments.whereabouts)?;
+    family::check(&given.deployment)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let known = member::newest_since(given).await;
+        save(&known, &arguments.file, arguments.allow_stale).await
+    })
+}
+
+async fn save(known: &Configuration, file: &Path, allow_stale: bool) -> Result<()> {
+    let Deployment { cluster, protocol, .. } = &known.deployment;
+    let head = Head::new(cluster, protocol, "", Origin::Saved);
+    let status = ask_all(known).await;
+    let reached = watermark(known, &status)?;
+    let complete = reached.is_some();
+    if !complete && !allow_stale {
+        bail!(
+            "too few acceptors answer to know what was acknowledged: {}. When they will not come back, --allow-stale \
+             saves what the furthest replica has, and `ionian snapshot salvage` takes what the acceptors' directories \
+             hold",
+            silent(&status)
+        );
+    }
+    // Whoever is furthest ahead of what is asked for is there already.
+    let mut replicas = replicas(&status);
+    replicas.sort_by_key(|(executed, _)| std::cmp::Reverse(*executed));
+    let furthest = replicas.first().context("no node with a replica answers")?.0;
+    let at = reached.unwrap_or(furthest);
+    let mut refusals = Vec::new();
+    for (_, place) in replicas {
+        let node = &status.nodes[place];
+        let address = resolve(&format!("node.{}.address", node.name), &node.address)?;
+        match query_snapshot(address, at).await {
+            Ok(snapshot) => {
+                let head = Head { node: node.name.clone(), slot: snapshot.stamp(), complete, ..head };
+                let receiving = receive(snapshot, file, &head).await;
+                return receiving.with_context(|| format!("node {} did not send all of it", node.name));
+            }
+            Err(error) => refusals.push(format!("node {}: {}", node.name, explain(&error.into()))),
+        }
+    }
+    bail!("no node has a snapshot: {}", refusals.join("; "))
+}
+
+async fn receive(mut snapshot: RemoteSnapshot, file: &Path, head: &Head) -> Result<()> {
+    let mut writer = file::begin(file, head)?;
+    while let Some(piece) = snapshot.next().await? {
+        writer.push(&piece)?;
+    }
+    let bytes = writer.bytes();
+    writer.finish()?;
+    let which = match head.complete {
+        true => "with every write acknowledged before the command began",
+        false => "which may lack acknowledged writes",
+    };
+    say!(
+        "{} is written: {bytes} bytes from node {}, the state at slot {}, {which}",
+        file.display(),
+        head.node,
+        head.slot
+    );
+    Ok(())
+}
+
+/// The slot below which everything is that was acknowledged before; `None` when too few answer to know.
+fn watermark(known: &Configuration, status: &ClusterStatus) -> Result<Option<u64>> {
+    let Some(quorums) = family::quorums(&known.deployment)? else {
+        // One server, which acknowledges what it has executed.
+        return Ok(figures(status, "server").filter_map(|(_, role)| figure(role, "executed")).max());
+    };
+    let mut present = AcceptorSet::EMPTY;
+    let mut highest = 0;
+    for (_, role) in figures(status, "acceptor") {
+        // One that has lost its memory does not know what it voted for.
+        if figure(role, "amnesiac") == Some(0) {
+            present.insert(AcceptorId(role.index));
+            highest = highest.max(figure(role, "watermark").unwrap_or(0));
+        }
+    }
+    // While the membership changes, what was acknowledged may be known to acceptors of either deployment alone.
+    let next = known.next.as_ref().map(family::quorums).transpose()?.flatten();
+    let all = [Some(quorums), next].into_iter().flatten().all(|quorums| quorums.is_read_quorum(present));
+    Ok(all.then_some(highest))
+}
+
+/// How far each node that keeps the state has executed, with its place among the answers.
+fn replicas(status: &ClusterStatus) -> Vec<(u64, usize)> {
+    let executed = |role| figures(status, role).filter_map(|(place, role)| Some((figure(role, "executed")?, place)));
+    KEEPERS.into_iter().flat_map(executed).collect()
+}
+
+/// The instances of a role that answered, each with the place of its node.
+fn figures<'a>(status: &'a ClusterStatus, role: &'a str) -> impl Iterator<Item = (usize, &'a RoleStatus)> {
+    let nodes = status.nodes.iter().enumerate();
+    let answered = nodes.filter_map(|(place, node)| Some((place, node.status.as_ref()?)));
+    answered
+        .flat_map(|(place, status)| status.roles.iter().map(move |instance| (place, instance)))
+        .filter(move |(_, instance)| instance.role == role)
+}
+
+fn figure(role: &RoleStatus, name: &str) -> Option<u64> {
+    role.figures.get(name).copied()
+}
+
+fn silent(status: &ClusterStatus) -> String {
+    let silent = status.nodes.iter().filter(|node| !node.up);
+    let silent: Vec<_> =
+        silent.map(|node| format!("{}: {}", node.name, node.error.as_deref().unwrap_or("down"))).collect();
+    if silent.is_empty() { "some have lost their memory".into() } else { silent.join("; ") }
+}
+
+fn copy(directory: &Path, file: &Path) -> Result<()> {
+    let node = StoppedNode::open(directory)?;
+    let none = || format!("node {} in {} has stored no snapshot yet", node.name(), directory.display());
+    let stored = newest(&node)?.with_context(none)?;
+    let head = Head::new(node.cluster(), node.protocol(), node.name(), Origin::Copied);
+    let head = Head { slot: stored.stamp, ..head };
+    file::write(file, &head, &stored.snapshot)?;
+    say!(
+        "{} is written: the state at slot {} as node {} had stored it. What was acknowledged after is not in it: \
+         `ionian snapshot salvage` adds what the acceptors' logs hold",
+        file.display(),
+        stored.stamp,
+        node.name()
+    );
+    Ok(())
+}

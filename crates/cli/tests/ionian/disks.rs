@@ -1,0 +1,162 @@
+//! Disks that fail, and data that is deleted: the node says why and ends with exit code 1, the others go on.
+
+use crate::cluster::{Cluster, Directory, deployment, eventually, ionian, run, text};
+use crate::resp::{Client, Reply};
+use nix::sys::signal::Signal;
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// Writes through every gateway but the first, each key once. Returns what was acknowledged.
+fn write(cluster: &Cluster, keys: std::ops::Range<u32>, bytes: usize) -> Vec<String> {
+    let mut clients: Vec<Client> = (1..3).map(|gateway| cluster.client(gateway)).collect();
+    let value = "v".repeat(bytes);
+    let keys = keys.map(|key| format!("k{key}"));
+    let mut acknowledged = Vec::new();
+    for (turn, key) in keys.enumerate() {
+        match clients[turn % 2].call(&["SET", &key, &value]).unwrap() {
+            Reply::Status(_) => acknowledged.push(key),
+            // Perhaps the node that ended led.
+            Reply::Error(error) => assert!(error.starts_with("TRYAGAIN"), "{error}"),
+            other => panic!("{other:?}"),
+        }
+    }
+    acknowledged
+}
+
+fn assert_there(cluster: &Cluster, gateway: usize, keys: &[String], bytes: usize) {
+    let mut client = cluster.client(gateway);
+    for key in keys {
+        assert_eq!(client.get(key).map(|value| value.len()), Some(bytes), "{key}");
+    }
+}
+
+fn of_node(cluster: &Cluster, path: &str) -> PathBuf {
+    cluster.directory.path("data/nodes/n0").join(path)
+}
+
+/// What `up` has said of the first node, when it contains the words.
+fn said(cluster: &Cluster, words: &[&str]) -> String {
+    eventually(&format!("{words:?} is said"), || {
+        let stderr = cluster.stderr();
+        let mut lines = stderr.lines().filter(|line| line.starts_with("node n0 "));
+        lines.find(|line| words.iter().all(|word| line.contains(word))).map(str::to_owned)
+    })
+}
+
+/// As on a disk that takes no more: files cannot grow beyond a limit.
+#[test]
+fn a_node_whose_log_cannot_grow_says_so_and_the_others_go_on() {
+    let cluster = Cluster::start("colocated", &[], &["--no-restart"]);
+    let mut acknowledged = write(&cluster, 0..20, 100);
+    cluster.signal(0, Signal::SIGTERM);
+    eventually("it has stopped", || cluster.pid(0).is_none().then_some(()));
+    let program = env!("CARGO_BIN_EXE_ionian");
+    let config = cluster.directory.path("data/deployment.toml");
+    // Blocks of 512 bytes, or in some shells of twice as much: 4 or 8 MiB, less than a file of the log.
+    let limited = Command::new("sh")
+        .args(["-c", "ulimit -f 8192 && exec \"$@\"", "sh", program, "node", "n0", "--data", &cluster.data()])
+        .args(["--config", config.to_str().unwrap()])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // More than the limit in any case, through the log of each node.
+    let mut waiting = Some(std::thread::spawn(move || limited.wait_with_output().unwrap()));
+    let mut next = 20;
+    while !waiting.as_ref().unwrap().is_finished() {
+        assert!(next < 5000, "300 MB were written, and the node runs");
+        acknowledged.extend(write(&cluster, next..next + 20, 60_000));
+        next += 20;
+    }
+    let output = waiting.take().unwrap().join().unwrap();
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    let last = error.lines().last().unwrap();
+    assert!(last.starts_with("ionian: cannot write to ") && last.contains("n0/wal/"), "{last}");
+    assert!(last.contains("File too large"), "{last}");
+    acknowledged.extend(write(&cluster, next..next + 20, 100));
+    // Started again without the limit it is the node that it was, and lacks nothing.
+    let flags = ["node", "n0", "--data", &cluster.data(), "--config", config.to_str().unwrap()];
+    let mut again = ionian().args(flags).stderr(Stdio::null()).spawn().unwrap();
+    cluster.wait_until_whole();
+    let (small, large): (Vec<_>, Vec<_>) = acknowledged.into_iter().partition(|key| {
+        let key: u32 = key[1..].parse().unwrap();
+        !(20..next).contains(&key)
+    });
+    assert_there(&cluster, 0, &small, 100);
+    assert_there(&cluster, 0, &large, 60_000);
+    again.kill().unwrap();
+    again.wait().unwrap();
+}
+
+#[test]
+fn a_snapshot_that_cannot_be_written_ends_the_node_until_that_is_mended() {
+    let mut cluster = Cluster::start("colocated", &["options.snapshot_slots=20"], &[]);
+    let snapshots = of_node(&cluster, "snapshots");
+    fs::remove_dir_all(&snapshots).unwrap();
+    fs::write(&snapshots, "in the way").unwrap();
+    let mut acknowledged = write(&cluster, 0..200, 10);
+    said(&cluster, &["has ended with exit code 1: ionian: cannot ", "n0/snapshots", "; started again in 0."]);
+    // It is tried again, and each time it says why it does not run, ever more slowly.
+    said(&cluster, &["cannot create the directory ", "n0/snapshots", "; started again in 1.6 s"]);
+    acknowledged.extend(write(&cluster, 200..220, 10));
+    assert!(cluster.pids().len() >= 2, "the others run");
+    fs::remove_file(&snapshots).unwrap();
+    cluster.wait_until_whole();
+    assert_there(&cluster, 0, &acknowledged, 10);
+    cluster.stop(Signal::SIGTERM);
+}
+
+#[test]
+fn a_directory_that_cannot_be_written_is_named() {
+    let directory = Directory::new();
+    let file = directory.path("given.toml");
+    fs::write(&file, deployment("colocated", &[]).to_toml()).unwrap();
+    let data = directory.path("data");
+    fs::create_dir_all(data.join("nodes")).unwrap();
+    let place = data.join("nodes/n0");
+    let refused = |says: &str| {
+        let (file, data) = (file.to_str().unwrap(), data.to_str().unwrap());
+        let output = run(&["node", "n0", "--config", file, "--data", data]);
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{error}");
+        let last = error.lines().last().unwrap();
+        assert!(last.starts_with("ionian: cannot ") && last.contains("nodes/n0") && last.contains(says), "{last}");
+    };
+    fs::write(&place, "a file where a directory should be").unwrap();
+    refused("cannot create the directory");
+    fs::remove_file(&place).unwrap();
+    fs::create_dir(&place).unwrap();
+    let mut permissions = fs::metadata(&place).unwrap().permissions();
+    permissions.set_readonly(true);
+    fs::set_permissions(&place, permissions).unwrap();
+    // Whoever may write everywhere cannot be hindered so.
+    if fs::write(place.join("probe"), "").is_err() {
+        refused("Permission denied");
+    }
+    // Nothing of it keeps the directory from being removed.
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(&place, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn a_node_whose_data_was_deleted_is_refused_and_the_others_go_on() {
+    let mut cluster = Cluster::start("colocated", &[], &[]);
+    let mut acknowledged = write(&cluster, 0..20, 10);
+    fs::remove_dir_all(of_node(&cluster, "")).unwrap();
+    cluster.signal(0, Signal::SIGKILL);
+    let refusal = said(&cluster, &["has ended with exit code 1: ionian: node ", "; started again in 0."]);
+    for words in [
+        "refuses this node: node 'n0' is known here by the data directory ",
+        "its data was deleted or exchanged",
+        "ionian member replace n0 NEW --address HOST:PORT",
+    ] {
+        assert!(refusal.contains(words), "{refusal}");
+    }
+    said(&cluster, &["its data was deleted", "; started again in 0.8 s"]);
+    acknowledged.extend(write(&cluster, 20..40, 10));
+    assert_there(&cluster, 1, &acknowledged, 10);
+    assert_there(&cluster, 2, &acknowledged, 10);
+    cluster.stop(Signal::SIGTERM);
+}

@@ -1,0 +1,235 @@
+//! The data directory of a node with durability "disk" that does not run: what can be read from it, and how
+//! one is made whose state begins with a snapshot.
+
+use crate::directory::DataDirectory;
+use crate::disk_log::{self, LOG, SNAPSHOTS};
+use crate::identity::{Register, fnv};
+use crate::log::{LogError, io_error};
+use crate::snapshots::{self, SnapshotStore};
+use crate::vital::Stamp;
+use bytes::Bytes;
+use ionian_kernel::layout::Address;
+use ionian_wal::snapshot::Snapshots;
+use ionian_wal::{Options, ReadOnly, Recovery, Wal, WalError, read_log};
+use nix::fcntl::Flock;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+/// A stopped node's directory. Nothing in it is changed; it is locked as long as this lives, so that the node
+/// is not started meanwhile.
+pub struct StoppedNode {
+    path: PathBuf,
+    bytes: Vec<u8>,
+    stamp: Stamp,
+    _lock: Option<Flock<File>>,
+}
+
+/// A snapshot in a node's directory.
+pub struct StoredSnapshot {
+    /// The file.
+    pub path: PathBuf,
+    /// The stamp that its role gave it: for a replica, the slot before which the state is.
+    pub stamp: u64,
+    /// The snapshot.
+    pub snapshot: Bytes,
+    /// What is wrong with the newer one, if this is the previous.
+    pub rejected: Option<WalError>,
+}
+
+impl StoppedNode {
+    /// Looks at the directory `path` of one node.
+    ///
+    /// # Errors
+    /// When it is none, its log is damaged, or the node runs.
+    pub fn open(path: &Path) -> Result<Self, LogError> {
+        let lock = DataDirectory::look(path)?;
+        let log = path.join(LOG);
+        let none = |text: String| LogError::NoNode { path: path.to_owned(), text };
+        if !fs::exists(&log).map_err(io_error("look for", &log))? {
+            return Err(none("there is no log in it. It should be one node's, such as DIR/nodes/NAME".into()));
+        }
+        let records = read_log(&log)?.ok_or_else(|| none("its log is empty".into()))?;
+        let bytes = records.stamp().to_vec();
+        let unknown =
+            || none(format!("its log is stamped '{}', which this program does not know", bytes.escape_ascii()));
+        let stamp = disk_log::decode(&bytes).ok_or_else(unknown)?;
+        Ok(StoppedNode { path: path.to_owned(), bytes, stamp, _lock: lock })
+    }
+
+    /// The name of its cluster.
+    pub fn cluster(&self) -> &str {
+        &self.stamp.cluster
+    }
+
+    /// The name of its protocol.
+    pub fn protocol(&self) -> &str {
+        &self.stamp.protocol
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.stamp.node
+    }
+
+    /// The newest sound snapshot of each of its role instances that are called `role`.
+    ///
+    /// # Errors
+    /// When there are snapshots of an instance and none is sound.
+    pub fn snapshots(&self, role: &str) -> Result<Vec<StoredSnapshot>, LogError> {
+        let path = self.path.join(SNAPSHOTS);
+        if !fs::exists(&path).map_err(io_error("look for", &path))? {
+            return Ok(Vec::new());
+        }
+        let entries = fs::read_dir(&path).map_err(io_error("list the directory", &path))?;
+        let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+        let names: std::io::Result<Vec<String>> = names.collect();
+        let mut names = names.map_err(io_error("list the directory", &path))?;
+        // A crash may have left the previous one alone.
+        names.iter_mut().for_each(|name| name.truncate(name.find('.').unwrap_or(name.len())));
+        names.retain(|name| name.strip_prefix(role).is_some_and(|rest| rest.starts_with('-')));
+        names.sort_unstable();
+        names.dedup();
+        let mut found = Vec::new();
+        for name in names {
+            let stored = Snapshots::new_in(ReadOnly, &path, &name, &self.bytes);
+            let Some(loaded) = stored.load_latest()? else { continue };
+            let (path, rejected) = (loaded.reader.path().to_owned(), loaded.rejected);
+            let (stamp, snapshot) = snapshots::read_whole(loaded.reader)?;
+            found.push(StoredSnapshot { path, stamp, snapshot, rejected });
+        }
+        Ok(found)
+    }
+
+    /// The records of its roles, oldest first, each with the role instance that wrote it.
+    ///
+    /// # Errors
+    /// When the log is damaged.
+    pub fn records(&self) -> Result<Records, LogError> {
+        let log = read_log(&self.path.join(LOG))?;
+        let gone = || LogError::NoNode { path: self.path.clone(), text: "its log is empty".into() };
+        Ok(Records(log.ok_or_else(gone)?))
+    }
+}
+
+/// The records in a stopped node's log.
+pub struct Records(Recovery<ReadOnly>);
+
+impl Iterator for Records {
+    type Item = Result<(Address, Bytes), LogError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let entry = self.0.next()?;
+        Some(entry.map(|entry| (disk_log::author(&entry), entry.record.into())).map_err(LogError::from))
+    }
+}
+
+/// What a node that never ran is to find when it is started.
+pub struct NewNode<'a> {
+    /// The name of its cluster.
+    pub cluster: &'a str,
+    /// The name of its protocol.
+    pub protocol: &'a str,
+    /// The protocol's names of its roles.
+    pub kinds: &'static [&'static str],
+    /// Its name.
+    pub name: &'a str,
+    /// The names of the other nodes. They must be made from the same snapshot: a directory that is not is known by
+    /// that, and refused.
+    pub peers: Vec<String>,
+    /// The role instances that find a snapshot.
+    pub snapshots: Vec<Address>,
+    /// The stamp of the snapshots.
+    pub stamp: u64,
+    /// The snapshot.
+    pub snapshot: &'a [Bytes],
+    /// The records that role instances find, oldest first.
+    pub records: Vec<(Address, Vec<u8>)>,
+}
+
+impl NewNode<'_> {
+    /// Makes the directory `path`, which must not exist or be empty. It is whole or not there, even after a
+    /// crash.
+    ///
+    /// # Errors
+    /// When there is something already, or the disk fails.
+    pub fn make(&self, path: &Path) -> Result<(), LogError> {
+        refuse_used(path)?;
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(LogError::NoNode { path: path.to_owned(), text: "it must be below another directory".into() });
+        };
+        // No node is called so: names have no dots.
+        let draft = parent.join(format!("{}.unfinished", name.to_string_lossy()));
+        if fs::exists(&draft).map_err(io_error("look for", &draft))? {
+            fs::remove_dir_all(&draft).map_err(io_error("remove", &draft))?;
+        }
+        let directory = Rc::new(DataDirectory::open(&draft)?);
+        self.write(&draft)?;
+        let stamp = self.stamp_of_node();
+        let about = format!("cluster '{}', slot {}", self.cluster, self.stamp);
+        let origin = self.snapshot.iter().fold(fnv(0, about.as_bytes()), |hash, piece| fnv(hash, piece));
+        Register::found(directory.clone(), &stamp, origin, &self.peers)?;
+        directory.sync()?;
+        // An empty directory gives way.
+        fs::rename(&draft, path).map_err(io_error("rename", &draft))?;
+        let synced = File::open(parent).and_then(|parent| parent.sync_all());
+        synced.map_err(io_error("sync the directory", parent))
+    }
+
+    fn stamp_of_node(&self) -> Stamp {
+        Stamp { cluster: self.cluster.into(), protocol: self.protocol.into(), node: self.name.into() }
+    }
+
+    fn write(&self, draft: &Path) -> Result<(), LogError> {
+        let NewNode { kinds, snapshots, stamp, snapshot, records, .. } = self;
+        let owner = disk_log::encode(&self.stamp_of_node());
+        let (log, stored) = (draft.join(LOG), draft.join(SNAPSHOTS));
+        for directory in [&log, &stored] {
+            fs::create_dir(directory).map_err(io_error("create the directory", directory))?;
+        }
+        let store = SnapshotStore::new(&stored, &owner, kinds);
+        for address in snapshots {
+            let mut writer = snapshots::begin(&store.of(*address), *stamp)?;
+            for chunk in *snapshot {
+                writer.push(chunk)?;
+            }
+            writer.finish()?;
+        }
+        let (mut wal, _) = Wal::open(&log, Options::default(), &owner)?;
+        for (author, record) in records {
+            wal.append(author.kind, author.index.into(), record);
+        }
+        Ok(wal.sync()?)
+    }
+}
+
+/// Makes sure that the directory `path` does not exist or is empty.
+///
+/// # Errors
+/// When there is something in it, or it cannot be looked at.
+pub fn refuse_used(path: &Path) -> Result<(), LogError> {
+    let used = match fs::read_dir(path) {
+        Ok(mut entries) => entries.next().is_some(),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => false,
+        Err(error) => return Err(io_error("list the directory", path)(error)),
+    };
+    match used {
+        true => Err(LogError::Used { path: path.to_owned() }),
+        false => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stamp_is_read_back() {
+        let stamp = || Stamp { cluster: "of".into(), protocol: "multipaxos".into(), node: "n-0_b".into() };
+        let Stamp { cluster, protocol, node } = disk_log::decode(&disk_log::encode(&stamp())).unwrap();
+        assert_eq!([cluster, protocol, node], [stamp().cluster, stamp().protocol, stamp().node]);
+        for other in ["", "node n0", "node n0 of cluster b under protocol c, version 0 of records"] {
+            assert!(disk_log::decode(other.as_bytes()).is_none(), "{other}");
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Snapshots of running nodes for whoever asks.
+
+extern crate alloc;
+
+mod common;
+
+use bytes::Bytes;
+use common::{Toy, layout, no_machine};
+use ionian_kernel::executor::Executor;
+use ionian_kernel::layout::{Layout, NodeId, numbered};
+use ionian_kernel::machine::{NotARead, RestoreError, StateMachine};
+use ionian_kernel::protocol::Protocol;
+use ionian_kernel::time::Timestamp;
+use ionian_protocols::multipaxos::MultiPaxos;
+use ionian_runtime::{Cluster, RemoteSnapshot, StatusError, query_snapshot};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Keeps every command, one byte each, where the test can see it.
+#[derive(Default)]
+struct Tape(Arc<Mutex<Vec<u8>>>);
+
+impl StateMachine for Tape {
+    fn apply(&mut self, _: Timestamp, command: &[u8], _: &mut Vec<u8>) {
+        self.0.lock().unwrap().extend_from_slice(command);
+    }
+    fn read(&self, _: Timestamp, _: &[u8], _: &mut Vec<u8>) -> Result<(), NotARead> {
+        Err(NotARead)
+    }
+    fn snapshot(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.0.lock().unwrap());
+    }
+    fn restore(&mut self, snapshot: &[u8]) -> Result<(), RestoreError> {
+        *self.0.lock().unwrap() = snapshot.to_vec();
+        Ok(())
+    }
+}
+
+/// What the machine has in a snapshot.
+fn taped(snapshot: &Bytes) -> Vec<u8> {
+    let tape = Arc::default();
+    let mut executor = Executor::new(Box::new(Tape(Arc::clone(&tape))), Duration::from_secs(600));
+    executor.restore(snapshot).unwrap();
+    tape.lock().unwrap().clone()
+}
+
+fn three() -> Layout {
+    // Starts the watchdog.
+    common::bind();
+    let instances = numbered(MultiPaxos::KINDS.iter().map(|_| (0..3).map(NodeId).collect()).collect());
+    Layout { f: 1, instances, ..Layout::default() }
+}
+
+fn wait<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
+}
+
+async fn receive(mut snapshot: RemoteSnapshot) -> Result<Bytes, StatusError> {
+    let mut whole = Vec::new();
+    while let Some(piece) = snapshot.next().await? {
+        whole.extend_from_slice(&piece);
+    }
+    Ok(whole.into())
+}
+
+/// The highest vote watermark of all acceptors.
+fn watermark(cluster: &Cluster<MultiPaxos>) -> u64 {
+    let status = (0..3).map(|node| cluster.status(NodeId(node)).unwrap());
+    let roles = status.flat_map(|status| status.roles).filter(|role| role.role == "acceptor");
+    roles.map(|role| role.figures["watermark"]).max().unwrap()
+}
+
+#[test]
+fn every_node_gives_a_snapshot_with_everything_below_what_is_asked_for() {
+    let cluster = Cluster::<MultiPaxos>::start(three(), || Box::new(Tape::default())).unwrap();
+    for number in 0..30u8 {
+        cluster.client().write_blocking(vec![number]).unwrap();
+        let at = watermark(&cluster);
+        let address = cluster.address(NodeId(u16::from(number) % 3));
+        let (stamp, snapshot) = wait(async {
+            let snapshot = query_snapshot(address, at).await.unwrap();
+            (snapshot.stamp(), receive(snapshot).await.unwrap())
+        });
+        assert!(stamp >= at);
+        // Commands are acknowledged one after the other here, so they are in order.
+        assert_eq!(taped(&snapshot), (0..=number).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_node_that_is_not_so_far_yet_answers_when_it_is() {
+    let cluster = Cluster::<MultiPaxos>::start(three(), || Box::new(Tape::default())).unwrap();
+    cluster.client().write_blocking("a").unwrap();
+    let (address, at) = (cluster.address(NodeId(1)), watermark(&cluster) + 5);
+    std::thread::scope(|scope| {
+        let asked = scope.spawn(move || {
+            wait(async {
+                let snapshot = query_snapshot(address, at).await.unwrap();
+                (snapshot.stamp(), receive(snapshot).await.unwrap())
+            })
+        });
+        // One slot each, at least.
+        (0..20).for_each(|_| drop(cluster.client().write_blocking("b").unwrap()));
+        let (stamp, snapshot) = asked.join().unwrap();
+        assert!(stamp >= at && taped(&snapshot).starts_with(b"ab"), "{stamp} instead of {at}");
+    });
+}
+
+#[test]
+fn one_at_a_time() {
+    let mut layout = three();
+    layout.options.snapshot_bytes_per_second = 1;
+    let cluster = Cluster::<MultiPaxos>::start(layout, || Box::new(Tape::default())).unwrap();
+    cluster.client().write_blocking("x").unwrap();
+    wait(async {
+        let first = query_snapshot(cluster.address(NodeId(0)), 1).await.unwrap();
+        let second = query_snapshot(cluster.address(NodeId(0)), 1).await.unwrap_err().to_string();
+        assert!(second.ends_with("this node is sending a snapshot already: ask another, or later"), "{second}");
+        query_snapshot(cluster.address(NodeId(1)), 1).await.unwrap();
+        drop(first);
+    });
+}
+
+#[test]
+fn a_node_without_state_says_so() {
+    let cluster = Cluster::<Toy>::start(layout(&[0], &[1]), no_machine).unwrap();
+    let refused = wait(query_snapshot(cluster.address(NodeId(1)), 0)).unwrap_err();
+    assert!(matches!(&refused, StatusError::Refused { .. }), "{refused}");
+    assert!(refused.to_string().ends_with("no role that keeps the state lives on this node"), "{refused}");
+}

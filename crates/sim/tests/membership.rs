@@ -1,0 +1,58 @@
+//! The membership changes while clients work and everything breaks: nodes are replaced, added and removed,
+//! majorities become grids, changes are abandoned and begun again.
+
+use ionian_deployment::{Deployment, PresetOptions};
+use ionian_kernel::protocol::Protocol;
+use ionian_protocols::multipaxos::{MultiPaxos, kind};
+use ionian_sim::{Canary, Durability, Scenario, Summary, Watch, run_seeds, variations};
+
+/// Seeds for each shape and durability. `ionian sim --changes` runs as many as one likes.
+const SEEDS: u64 = 60;
+
+fn preset(name: &str) -> Scenario {
+    let deployment = Deployment::preset(name, &PresetOptions::default()).expect("a preset");
+    let layout = deployment.layout(MultiPaxos::KINDS).expect("a layout");
+    let changes = variations(&layout, kind::Acceptor, kind::Replica);
+    Scenario { changes, ..Scenario::new(name, layout) }
+}
+
+fn run(scenario: &Scenario, seeds: u64) -> Summary {
+    run_seeds::<MultiPaxos>(scenario, 0..seeds, true, |_| Watch::default(), |_| {})
+}
+
+fn passes(name: &str) {
+    for durability in [Durability::Disk, Durability::Memory { returns: false }, Durability::Memory { returns: true }] {
+        let summary = run(&Scenario { durability, ..preset(name) }, SEEDS);
+        if let Some(failed) = summary.failures.first() {
+            panic!("{name} {durability:?}: seed {} [{}]: {:?}", failed.seed, failed.knobs, failed.result);
+        }
+        assert!(summary.report.epochs > SEEDS, "nothing changed: {}", summary.report);
+        assert!(summary.report.acknowledged_under_faults > SEEDS * 5, "an idle run: {}", summary.report);
+    }
+}
+
+#[test]
+fn colocated_passes() {
+    passes("colocated");
+}
+
+#[test]
+fn compartmentalized_passes() {
+    passes("compartmentalized");
+}
+
+#[test]
+fn batched_passes() {
+    passes("batched");
+}
+
+#[test]
+fn baseline_passes() {
+    passes("baseline");
+}
+
+#[test]
+fn a_configuration_applied_at_once_is_caught() {
+    let scenario = Scenario { canary: Canary::Named("at-once"), ..preset("colocated") };
+    assert!(!run(&scenario, 1000).failures.is_empty(), "nobody noticed");
+}

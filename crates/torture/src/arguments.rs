@@ -1,0 +1,120 @@
+//! What can be typed.
+
+use crate::schedule::Kind;
+use clap::{Parser, ValueEnum};
+use std::path::PathBuf;
+
+/// Real processes of Ionian under load and faults; at the end everything that clients were told is checked
+///
+/// Starts a deployment on free ports of this machine, with durability `disk`. Clients work on it through the Redis
+/// protocol while nodes are killed, stopped, started and denied disk space. Then the faults end, and it is checked
+/// that every acknowledged write is there exactly once, that each key's history is linearizable, and that all
+/// replicas hold the same.
+///
+/// Exits with code 0 when all of that holds, 1 when not, 2 on bad usage. After a failure the data, the logs and
+/// the histories of the keys concerned are kept, and the command that repeats the schedule is printed.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "torture", bin_name = "cargo xtask torture")]
+pub(crate) struct Arguments {
+    /// How long there are faults
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=604_800))]
+    pub(crate) seconds: u64,
+    /// Decides which faults come when, and what clients ask [default: a new one]
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+    /// The deployment; `ionian config presets` lists them
+    #[arg(long, value_name = "NAME", default_value = ionian_deployment::DEFAULT_PRESET)]
+    pub(crate) preset: String,
+    /// Change a setting of the deployment; can be repeated [default: snapshots and catch-up by snapshot ten times
+    /// as often as usual]
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub(crate) overrides: Vec<String>,
+    /// Which kinds of faults there are [default: all that need no flag of their own]
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "KIND")]
+    pub(crate) faults: Vec<Kind>,
+    /// Replace nodes through `ionian member replace` as well
+    #[arg(long)]
+    pub(crate) members: bool,
+    /// The mean time from one fault to the next
+    #[arg(long, value_name = "MS", default_value_t = 1500, value_parser = clap::value_parser!(u64).range(10..=3_600_000))]
+    pub(crate) gap_ms: u64,
+    /// How many clients there are; every other one sends a pipeline of up to 16 requests
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(crate) clients: u16,
+    /// Break a promise on purpose: the exit code must be 1
+    #[arg(long = "break", value_enum, value_name = "HOW")]
+    pub(crate) sabotage: Option<Sabotage>,
+    /// The program `ionian` [default: the one beside this program]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ionian: Option<PathBuf>,
+    /// Where the run's directory and its report go
+    #[arg(long, value_name = "DIR", default_value = "target/torture")]
+    pub(crate) data: PathBuf,
+}
+
+/// Promises that can be broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Sabotage {
+    /// While all nodes are down, each is given back an older state of its directory
+    Rollback,
+    /// While all nodes are down, their directories are emptied
+    Forget,
+}
+
+impl Arguments {
+    /// The kinds of faults that this machine is to have.
+    pub(crate) fn kinds(&self) -> Vec<Kind> {
+        let mut kinds = match self.faults.as_slice() {
+            [] => vec![Kind::Kill, Kind::Terminate, Kind::Pause, Kind::FullDisk],
+            chosen => chosen.to_vec(),
+        };
+        if self.members && !kinds.contains(&Kind::Replace) {
+            kinds.push(Kind::Replace);
+        }
+        kinds
+    }
+
+    /// The settings of the deployment: logs are cut, and snapshots sent, often enough to be tried.
+    pub(crate) fn settings(&self) -> Vec<String> {
+        let often = ["options.snapshot_slots=6000", "options.window_slots=2048", "options.retained_slots=2048"];
+        often.map(String::from).into_iter().chain(self.overrides.iter().cloned()).collect()
+    }
+
+    /// The command that repeats the schedule of this run.
+    pub(crate) fn repeat(&self, seed: u64) -> String {
+        let mut words = vec![
+            format!("cargo xtask torture --seconds {} --seed {seed} --preset {}", self.seconds, self.preset),
+            format!("--gap-ms {} --clients {}", self.gap_ms, self.clients),
+        ];
+        words.extend(self.overrides.iter().map(|setting| format!("--set {setting}")));
+        let name = |value: clap::builder::PossibleValue| value.get_name().to_owned();
+        let kinds: Vec<String> = self.faults.iter().filter_map(ValueEnum::to_possible_value).map(name).collect();
+        if !kinds.is_empty() {
+            words.push(format!("--faults {}", kinds.join(",")));
+        }
+        if self.members {
+            words.push("--members".to_owned());
+        }
+        if let Some(how) = self.sabotage.and_then(|how| how.to_possible_value()) {
+            words.push(format!("--break {}", how.get_name()));
+        }
+        words.join(" ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_that_repeats_a_run_says_all_that_decides_it() {
+        let words = "torture --seconds 9 --faults kill,full-disk --members --break forget --set f=1 --clients 3";
+        let arguments = Arguments::parse_from(words.split(' '));
+        let repeat = arguments.repeat(5);
+        let again = Arguments::parse_from(repeat.trim_start_matches("cargo xtask ").split(' '));
+        assert_eq!(again.seed, Some(5));
+        assert_eq!(again.repeat(5), repeat);
+        assert_eq!(again.kinds(), [Kind::Kill, Kind::FullDisk, Kind::Replace]);
+        assert_eq!(again.sabotage, Some(Sabotage::Forget));
+    }
+}

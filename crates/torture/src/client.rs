@@ -1,0 +1,271 @@
+//! The clients: each has one connection at a time, asks, and writes down what it asked and was told. When its
+//! connection breaks, or nothing comes for too long, it goes to another gateway.
+
+use crate::judge::Judge;
+use crate::keys::{Ended, Keys, Ticket, name};
+use crate::model::{Action, Answer, Kind, State, read, tag, value};
+use crate::report::Counts;
+use crate::resp::Connection;
+use anyhow::{Result, bail};
+use ionian_kernel::random::Random;
+use redis_protocol::resp2::types::BytesFrame;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::time::{sleep, timeout};
+
+/// How long a client waits before it tries the next gateway, or the same one after a refusal.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// What all clients share.
+pub(crate) struct Load {
+    pub(crate) keys: RefCell<Keys>,
+    /// Taken away when nothing is left to be judged.
+    pub(crate) judge: RefCell<Option<Judge>>,
+    pub(crate) counts: Rc<RefCell<Counts>>,
+    pub(crate) gateways: Rc<RefCell<Vec<SocketAddr>>>,
+    pub(crate) stop: Cell<bool>,
+    /// A reply that no gateway may give.
+    pub(crate) complaint: RefCell<Option<String>>,
+}
+
+/// One client.
+pub(crate) struct Client {
+    pub(crate) load: Rc<Load>,
+    pub(crate) id: u16,
+    /// The most requests it sends at once.
+    pub(crate) depth: usize,
+    /// How long it waits for replies before it gives them up. Some are less patient than the cluster: their
+    /// requests are carried out after they have gone.
+    pub(crate) patience: Duration,
+    pub(crate) random: Random,
+}
+
+impl Client {
+    /// Works until it is told to stop. Every request that it began has then ended.
+    pub(crate) async fn run(mut self) {
+        let mut gateway = usize::from(self.id);
+        while !self.load.stop.get() {
+            let address = {
+                let gateways = self.load.gateways.borrow();
+                gateways[gateway % gateways.len()]
+            };
+            if let Ok(mut connection) = Connection::open(address).await {
+                while !self.load.stop.get() && self.round(&mut connection).await.is_ok() {}
+            }
+            gateway += 1;
+            sleep(PAUSE).await;
+        }
+    }
+
+    /// Sends some requests and waits for their replies.
+    async fn round(&mut self, connection: &mut Connection) -> Result<()> {
+        let count = if self.depth == 1 { 1 } else { self.random.between(1, self.depth as u64) };
+        let mut asked: VecDeque<Ticket> = VecDeque::new();
+        for _ in 0..count {
+            asked.push_back(self.load.keys.borrow_mut().begin(self.id, &mut self.random));
+        }
+        // Only a client that waits for each reply can write on the strength of what it has read.
+        let exchanges = self.depth == 1 && self.random.once_in(2) && self.load.keys.borrow().may_exchange(&asked[0]);
+        let replies = async {
+            match exchanges {
+                true => self.load.exchange(self.id, connection, &mut asked).await,
+                false => self.load.answers(connection, &mut asked).await,
+            }
+        };
+        let result = timeout(self.patience, replies).await.unwrap_or_else(|late| Err(late.into()));
+        for ticket in asked {
+            self.load.complete(&ticket, Ended::Unknown, None);
+        }
+        result
+    }
+}
+
+impl Load {
+    /// Sends all that is asked in one piece and reads the replies.
+    async fn answers(&self, connection: &mut Connection, asked: &mut VecDeque<Ticket>) -> Result<()> {
+        asked.iter().for_each(|ticket| push(connection, ticket));
+        connection.flush().await?;
+        let mut refused = false;
+        while let Some(ticket) = asked.front() {
+            let frame = connection.reply().await?;
+            refused |= self.take(ticket, &frame)? != Took::Answer;
+            asked.pop_front();
+        }
+        if refused {
+            sleep(PAUSE).await;
+        }
+        Ok(())
+    }
+
+    /// Reads a register and writes it if it is still the same.
+    async fn exchange(&self, client: u16, connection: &mut Connection, asked: &mut VecDeque<Ticket>) -> Result<()> {
+        let read_first = asked.front().expect("one was asked");
+        let key = name(read_first.key);
+        // What GET told is what WATCH saw, or EXEC must do nothing: no value comes back once it is overwritten.
+        connection.push(&[b"WATCH", key.as_bytes()]);
+        connection.push(&[b"GET", key.as_bytes()]);
+        connection.flush().await?;
+        let watched = connection.reply().await?;
+        let frame = connection.reply().await?;
+        let took = self.take(read_first, &frame)?;
+        let read_first = asked.pop_front().expect("it was there");
+        let (BytesFrame::SimpleString(_), Took::Answer) = (watched, took) else {
+            bail!("refused, and what is watched is forgotten with the connection");
+        };
+        let seen = state(Kind::Register, &frame).expect("it was taken as an answer");
+        asked.push_back(self.keys.borrow_mut().exchange(client, &read_first, seen));
+        let ticket = &asked[0];
+        let Action::Exchange { new, .. } = ticket.action else { unreachable!("that is what was asked") };
+        connection.push(&[b"MULTI"]);
+        connection.push(&[b"SET", key.as_bytes(), &value(new)]);
+        connection.push(&[b"EXEC"]);
+        connection.flush().await?;
+        connection.reply().await?;
+        connection.reply().await?;
+        let frame = connection.reply().await?;
+        self.take(ticket, &frame)?;
+        asked.pop_front();
+        Ok(())
+    }
+
+    /// Writes down what was told.
+    fn take(&self, ticket: &Ticket, frame: &BytesFrame) -> Result<Took> {
+        match interpret(ticket, frame) {
+            Ok(ended) => {
+                let bytes = match frame {
+                    BytesFrame::BulkString(bytes) => Some(bytes.as_ref()),
+                    _ => None,
+                };
+                self.complete(ticket, ended, bytes);
+                Ok(if matches!(ended, Ended::Answered(_)) { Took::Answer } else { Took::Refusal })
+            }
+            Err(complaint) => {
+                let key = name(ticket.key);
+                self.complaint.borrow_mut().get_or_insert(format!("{} of key {key}: {complaint}", ticket.action));
+                self.stop.set(true);
+                bail!("a reply that no gateway may give")
+            }
+        }
+    }
+
+    /// How many violations there are so far.
+    pub(crate) fn violations(&self) -> u64 {
+        self.judge.borrow().as_ref().map_or(0, Judge::found)
+    }
+
+    pub(crate) fn complete(&self, ticket: &Ticket, ended: Ended, bytes: Option<&[u8]>) {
+        self.counts.borrow_mut().operation(ticket.action != Action::Get, ended);
+        let retired = self.keys.borrow_mut().complete(ticket, ended, bytes);
+        if let (Some(retired), Some(judge)) = (retired, &*self.judge.borrow()) {
+            judge.hand_over(retired);
+        }
+    }
+}
+
+/// Whether a reply answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Took {
+    Answer,
+    Refusal,
+}
+
+/// Puts a request on its way. An exchange takes more than one and is not among them.
+fn push(connection: &mut Connection, ticket: &Ticket) {
+    let name = name(ticket.key);
+    let key = name.as_bytes();
+    match ticket.action {
+        Action::Get => connection.push(&[b"GET", key]),
+        Action::Set(number) => connection.push(&[b"SET", key, &value(number)]),
+        Action::SetIfAbsent(number) => connection.push(&[b"SETNX", key, &value(number)]),
+        Action::Swap(number) => connection.push(&[b"GETSET", key, &value(number)]),
+        Action::Add(1) => connection.push(&[b"INCR", key]),
+        Action::Add(number @ 0..) => connection.push(&[b"INCRBY", key, number.to_string().as_bytes()]),
+        Action::Add(number) => connection.push(&[b"DECRBY", key, number.unsigned_abs().to_string().as_bytes()]),
+        Action::Append(number) => connection.push(&[b"APPEND", key, &tag(number)]),
+        Action::Exchange { .. } => unreachable!("an exchange begins with a read"),
+    }
+}
+
+/// What a reply to GET tells.
+fn state(kind: Kind, frame: &BytesFrame) -> Result<State, String> {
+    match frame {
+        BytesFrame::BulkString(bytes) => read(kind, Some(bytes)),
+        BytesFrame::Null => Ok(State::Absent),
+        other => Err(format!("no reply to this command: {other:?}")),
+    }
+}
+
+/// What a reply means.
+///
+/// # Errors
+/// When no gateway may give it.
+fn interpret(ticket: &Ticket, frame: &BytesFrame) -> Result<Ended, String> {
+    let answer = match (ticket.action, frame) {
+        (_, BytesFrame::Error(text)) => return refusal(text),
+        (Action::Get | Action::Swap(_), _) => Answer::Holds(state(ticket.kind, frame)?),
+        (Action::Set(_), BytesFrame::SimpleString(ok)) if ok == "OK" => Answer::Done,
+        (Action::SetIfAbsent(_), BytesFrame::Integer(was @ 0..=1)) => Answer::Was(*was == 1),
+        (Action::Add(_), BytesFrame::Integer(number)) => Answer::Number(*number),
+        (Action::Append(_), BytesFrame::Integer(length @ 0..)) => Answer::Length(*length as u32),
+        (Action::Exchange { .. }, BytesFrame::Array(replies)) if replies.len() == 1 => Answer::Was(true),
+        // What was watched had changed, perhaps before it was read: nothing was done, and nothing is learned.
+        (Action::Exchange { .. }, BytesFrame::Null) => return Ok(Ended::Refused),
+        (_, other) => return Err(format!("no reply to this command: {other:?}")),
+    };
+    Ok(Ended::Answered(answer))
+}
+
+/// What an error means; see docs/gateway.md.
+fn refusal(text: &str) -> Result<Ended, String> {
+    match text.split(' ').next() {
+        Some("BUSY") => Ok(Ended::Refused),
+        Some("TRYAGAIN") if text.ends_with("was not executed") => Ok(Ended::Refused),
+        Some("TRYAGAIN") if text.ends_with("may or may not have been executed") => Ok(Ended::Unknown),
+        _ => Err(format!("an error that is not expected: {text}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(action: Action, frame: &BytesFrame) -> Result<Ended, String> {
+        let mut keys = Keys::new(20);
+        let mut random = Random::new(1);
+        let ticket = loop {
+            let mut ticket = keys.begin(0, &mut random);
+            let fits = match action {
+                Action::Add(_) => ticket.kind == Kind::Counter,
+                Action::Append(_) => ticket.kind == Kind::List,
+                _ => ticket.kind == Kind::Register,
+            };
+            if fits {
+                ticket.action = action;
+                break ticket;
+            }
+        };
+        interpret(&ticket, frame)
+    }
+
+    #[test]
+    fn replies_are_answers_refusals_or_leave_it_open() {
+        let answered = |answer| Ok(Ended::Answered(answer));
+        let error = |text: &'static str| BytesFrame::Error(text.into());
+        assert_eq!(ask(Action::Add(1), &BytesFrame::Integer(-4)), answered(Answer::Number(-4)));
+        let bytes = BytesFrame::BulkString(value(9).into());
+        assert_eq!(ask(Action::Swap(10), &bytes), answered(Answer::Holds(State::Value(9))));
+        assert_eq!(ask(Action::Get, &BytesFrame::Null), answered(Answer::Holds(State::Absent)));
+        let busy = error("BUSY Ionian is overloaded: too many commands in flight, try again later");
+        assert_eq!(ask(Action::Append(1), &busy), Ok(Ended::Refused));
+        let open = error("TRYAGAIN the cluster did not answer in time, the command may or may not have been executed");
+        assert_eq!(ask(Action::Set(1), &open), Ok(Ended::Unknown));
+        let not = error("TRYAGAIN the cluster did not answer in time, the command was not executed");
+        assert_eq!(ask(Action::Set(1), &not), Ok(Ended::Refused));
+        assert!(ask(Action::Set(1), &error("ERR syntax error")).unwrap_err().contains("syntax error"));
+        assert!(ask(Action::Add(1), &BytesFrame::Null).is_err());
+        assert!(ask(Action::Get, &BytesFrame::BulkString("rubbish".into())).unwrap_err().contains("nobody wrote"));
+    }
+}

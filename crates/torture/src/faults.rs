@@ -1,0 +1,214 @@
+//! Carries faults out.
+
+use crate::cluster::Cluster;
+use crate::report::Counts;
+use crate::schedule::{Fault, Schedule};
+use anyhow::{Context, Result, bail, ensure};
+use nix::sys::signal::Signal;
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, sleep_until, timeout};
+
+/// How often processes are looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// How long a node may take to stop in order, and a change of members to be made.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What faults are done to.
+#[derive(Clone)]
+pub(crate) struct Faults {
+    pub(crate) cluster: Rc<RefCell<Cluster>>,
+    pub(crate) counts: Rc<RefCell<Counts>>,
+    pub(crate) gateways: Rc<RefCell<Vec<SocketAddr>>>,
+}
+
+impl Faults {
+    /// Does what the schedule says until `end`, and waits for the last fault to be over.
+    ///
+    /// # Errors
+    /// When a node did what no node may do.
+    pub(crate) async fn run(&self, schedule: &mut Schedule, end: Instant) -> Result<()> {
+        let mut running: JoinSet<Result<()>> = JoinSet::new();
+        let begun = Instant::now();
+        let mut next = schedule.next().map(|(gap, fault)| (begun + gap, fault));
+        while Instant::now() < end {
+            sleep_until((Instant::now() + LOOK_EVERY).min(end).into()).await;
+            self.cluster.borrow_mut().check()?;
+            while let Some(ended) = running.try_join_next() {
+                ended??;
+            }
+            if let Some((due, fault)) = next.take_if(|(due, _)| *due <= Instant::now()) {
+                let faults = self.clone();
+                running.spawn_local(async move { faults.carry_out(fault).await });
+                // From when it was due, so that a busy machine does not make the schedule longer.
+                next = schedule.next().map(|(gap, fault)| (due + gap, fault));
+            }
+        }
+        while let Some(ended) = running.join_next().await {
+            ended??;
+        }
+        self.cluster.borrow_mut().check()
+    }
+
+    /// All nodes run, and freely.
+    pub(crate) fn heal(&self) -> Result<()> {
+        let mut cluster = self.cluster.borrow_mut();
+        cluster.heal()?;
+        self.counts.borrow_mut().starts = cluster.starts;
+        Ok(())
+    }
+
+    async fn carry_out(&self, fault: Fault) -> Result<()> {
+        match fault {
+            Fault::Kill(victims) => self.kill(self.hold(victims)).await,
+            Fault::Pause(victims) => self.pause(self.hold(victims)).await,
+            Fault::Terminate(node, absence) if self.cluster.borrow_mut().hold(node) => {
+                self.terminate(node, absence).await
+            }
+            Fault::FullDisk(node, kib, window) if self.cluster.borrow_mut().hold(node) => {
+                self.fill_disk(node, kib, window).await
+            }
+            Fault::Replace(node) if self.cluster.borrow_mut().hold(node) => self.replace(node).await,
+            Fault::Terminate(..) | Fault::FullDisk(..) | Fault::Replace(_) => Ok(()),
+        }
+    }
+
+    /// Those that no other fault has in hand, by the time of their return.
+    fn hold(&self, mut victims: Vec<(usize, Duration)>) -> Vec<(usize, Duration)> {
+        victims.retain(|(node, _)| self.cluster.borrow_mut().hold(*node));
+        victims.sort_by_key(|(_, absence)| *absence);
+        victims
+    }
+
+    async fn kill(&self, victims: Vec<(usize, Duration)>) -> Result<()> {
+        let nodes: Vec<usize> = victims.iter().map(|(node, _)| *node).collect();
+        self.count_kills(&nodes)?;
+        let begun = Instant::now();
+        for (node, absence) in victims {
+            sleep_until((begun + absence).into()).await;
+            self.back(node)?;
+        }
+        Ok(())
+    }
+
+    fn count_kills(&self, nodes: &[usize]) -> Result<()> {
+        let mut cluster = self.cluster.borrow_mut();
+        let mut counts = self.counts.borrow_mut();
+        let killed = cluster.kill(nodes)?;
+        counts.kills += killed;
+        counts.kills_of_all += u64::from(killed == cluster.len() as u64);
+        Ok(())
+    }
+
+    /// Kills all nodes, has something done while none runs, and starts them again.
+    pub(crate) fn while_all_are_down(&self, work: impl FnOnce(&Cluster) -> Result<()>) -> Result<()> {
+        let all: Vec<usize> = (0..self.cluster.borrow().len()).collect();
+        self.count_kills(&all)?;
+        work(&self.cluster.borrow())?;
+        self.heal()
+    }
+
+    /// Starts a node, and lets go of it.
+    fn back(&self, node: usize) -> Result<()> {
+        let mut cluster = self.cluster.borrow_mut();
+        cluster.start(node, None)?;
+        cluster.release(node);
+        self.counts.borrow_mut().starts = cluster.starts;
+        Ok(())
+    }
+
+    async fn pause(&self, victims: Vec<(usize, Duration)>) -> Result<()> {
+        for (node, _) in &victims {
+            self.cluster.borrow().signal(*node, Signal::SIGSTOP)?;
+            self.counts.borrow_mut().pauses += 1;
+        }
+        let begun = Instant::now();
+        for (node, absence) in victims {
+            sleep_until((begun + absence).into()).await;
+            let mut cluster = self.cluster.borrow_mut();
+            cluster.signal(node, Signal::SIGCONT)?;
+            cluster.release(node);
+        }
+        Ok(())
+    }
+
+    async fn terminate(&self, node: usize, absence: Duration) -> Result<()> {
+        self.cluster.borrow().signal(node, Signal::SIGTERM)?;
+        self.counts.borrow_mut().terminations += 1;
+        match self.end(node, PATIENCE).await? {
+            // A process that is still recovering has nothing to put in order, and the signal simply ends it.
+            Some(status) if status.signal() == Some(Signal::SIGTERM as i32) => {}
+            Some(status) => self.expect(node, status, 0, "SIGTERM")?,
+            None => bail!("node {} does not end upon SIGTERM", self.cluster.borrow().name(node)),
+        }
+        sleep(absence).await;
+        self.back(node)
+    }
+
+    async fn fill_disk(&self, node: usize, kib: u64, window: Duration) -> Result<()> {
+        self.count_kills(&[node])?;
+        self.cluster.borrow_mut().start(node, Some(kib))?;
+        self.counts.borrow_mut().full_disk_starts += 1;
+        match self.end(node, window).await? {
+            Some(status) => {
+                self.expect(node, status, 1, "a full disk")?;
+                self.counts.borrow_mut().full_disks += 1;
+            }
+            // It has not needed more.
+            None => self.count_kills(&[node])?,
+        }
+        self.back(node)
+    }
+
+    /// Waits for the node's process to end.
+    async fn end(&self, node: usize, patience: Duration) -> Result<Option<ExitStatus>> {
+        let ended = async {
+            loop {
+                if let Some(status) = self.cluster.borrow_mut().ended(node)? {
+                    return Ok(status);
+                }
+                sleep(LOOK_EVERY).await;
+            }
+        };
+        timeout(patience, ended).await.ok().transpose()
+    }
+
+    fn expect(&self, node: usize, status: ExitStatus, code: i32, why: &str) -> Result<()> {
+        let cluster = self.cluster.borrow();
+        let how = || cluster.describe(node, status);
+        ensure!(
+            status.code() == Some(code),
+            "after {why} node {} must end with exit code {code}, and did not: {}",
+            cluster.name(node),
+            how()
+        );
+        Ok(())
+    }
+
+    async fn replace(&self, node: usize) -> Result<()> {
+        let name = format!("m{}", self.counts.borrow().replacements);
+        let mut replacement = self.cluster.borrow_mut().begin_replacement(node, &name)?;
+        let made = async {
+            while !replacement.is_made()? {
+                sleep(LOOK_EVERY).await;
+            }
+            anyhow::Ok(())
+        };
+        timeout(PATIENCE, made).await.with_context(|| format!("`ionian member replace` to {name} does not end"))??;
+        match self.end(node, PATIENCE).await? {
+            Some(status) => self.expect(node, status, 0, "its replacement")?,
+            None => bail!("node {} was replaced and does not end", self.cluster.borrow().name(node)),
+        }
+        self.cluster.borrow_mut().finish_replacement(node, &replacement)?;
+        self.counts.borrow_mut().replacements += 1;
+        self.back(node)?;
+        *self.gateways.borrow_mut() = self.cluster.borrow().gateways()?;
+        Ok(())
+    }
+}

@@ -1,0 +1,23 @@
+//! Ports that nobody uses.
+
+use anyhow::{Result, ensure};
+use std::net::TcpListener;
+
+/// Where ports are looked for: outside the range from which the system takes those of outgoing connections,
+/// which could otherwise take one away while its node is down.
+const RANGE: std::ops::Range<u16> = 20_000..32_000;
+
+/// So many ports that are free now.
+///
+/// # Errors
+/// When there are not so many.
+pub(crate) fn free_ports(count: usize) -> Result<Vec<u16>> {
+    // Programs that run beside each other begin at different places.
+    let offset = std::process::id().wrapping_mul(997) as usize % RANGE.len();
+    let places = RANGE.cycle().skip(offset).take(RANGE.len());
+    // Held until all are found, so that none is found twice.
+    let found: Vec<(u16, TcpListener)> =
+        places.filter_map(|port| Some((port, TcpListener::bind(("127.0.0.1", port)).ok()?))).take(count).collect();
+    ensure!(found.len() == count, "fewer than {count} ports of {} to {} are free", RANGE.start, RANGE.end - 1);
+    Ok(found.into_iter().map(|(port, _)| port).collect())
+}

@@ -1,0 +1,169 @@
+//! What is counted, the line that shows it while it grows, and the file that keeps it.
+
+use crate::keys::Ended;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+/// How often there is a line where nobody watches a terminal.
+const LINE_EVERY: Duration = Duration::from_secs(10);
+
+/// Everything that is counted.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Counts {
+    /// Requests that ended, in whatever way.
+    pub(crate) operations: u64,
+    /// Of these, those that were answered.
+    pub(crate) acknowledged: u64,
+    /// Of those, writes.
+    pub(crate) acknowledged_writes: u64,
+    /// Requests that were refused and have no effect.
+    pub(crate) refused: u64,
+    /// Requests whose outcome nobody was told.
+    pub(crate) unknown: u64,
+    /// Processes that were killed with SIGKILL.
+    pub(crate) kills: u64,
+    /// How often all processes were killed at once.
+    pub(crate) kills_of_all: u64,
+    /// Processes that were stopped with SIGTERM.
+    pub(crate) terminations: u64,
+    /// Processes that were stopped with SIGSTOP.
+    pub(crate) pauses: u64,
+    /// Processes that were started with a limit to their files.
+    pub(crate) full_disk_starts: u64,
+    /// Of these, those that ended with exit code 1 by themselves.
+    pub(crate) full_disks: u64,
+    /// Nodes that were replaced by `ionian member replace`.
+    pub(crate) replacements: u64,
+    /// Processes that were started.
+    pub(crate) starts: u64,
+    /// The longest time in which no write was acknowledged, in milliseconds.
+    pub(crate) longest_without_write_ms: u64,
+    #[serde(skip)]
+    last_write: Instant,
+}
+
+impl Counts {
+    pub(crate) fn new() -> Self {
+        Counts {
+            operations: 0,
+            acknowledged: 0,
+            acknowledged_writes: 0,
+            refused: 0,
+            unknown: 0,
+            kills: 0,
+            kills_of_all: 0,
+            terminations: 0,
+            pauses: 0,
+            full_disk_starts: 0,
+            full_disks: 0,
+            replacements: 0,
+            starts: 0,
+            longest_without_write_ms: 0,
+            last_write: Instant::now(),
+        }
+    }
+
+    /// The time in which writes are expected begins.
+    pub(crate) fn begin(&mut self) {
+        self.last_write = Instant::now();
+    }
+
+    /// Counts a request that has ended.
+    pub(crate) fn operation(&mut self, writes: bool, ended: Ended) {
+        self.operations += 1;
+        match ended {
+            Ended::Unknown => self.unknown += 1,
+            Ended::Refused => self.refused += 1,
+            Ended::Answered(_) => self.acknowledged += 1,
+        }
+        if writes && matches!(ended, Ended::Answered(_)) {
+            self.acknowledged_writes += 1;
+            self.note_time_without_write();
+            self.last_write = Instant::now();
+        }
+    }
+
+    /// Takes into account that no write was acknowledged until now.
+    pub(crate) fn note_time_without_write(&mut self) {
+        let without = self.last_write.elapsed().as_millis() as u64;
+        self.longest_without_write_ms = self.longest_without_write_ms.max(without);
+    }
+
+    fn line(&self) -> String {
+        format!(
+            "{} operations, {} acknowledged, {} kills, {} pauses, {} full disks, {} replacements, longest without \
+             a write {:.1} s",
+            self.operations,
+            self.acknowledged,
+            self.kills,
+            self.pauses,
+            self.full_disks,
+            self.replacements,
+            self.longest_without_write_ms as f64 / 1e3
+        )
+    }
+}
+
+/// What is left of a run: one JSON document.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    pub(crate) seed: u64,
+    pub(crate) preset: String,
+    /// The time under faults.
+    pub(crate) seconds: f64,
+    /// The time from the last fault until every gateway took writes again.
+    pub(crate) seconds_to_serve: Option<f64>,
+    pub(crate) passed: bool,
+    /// What went wrong, one line each.
+    pub(crate) failures: Vec<String>,
+    /// Faults that this machine does not allow.
+    pub(crate) skipped: Vec<String>,
+    pub(crate) counts: Counts,
+    /// Keys whose histories were judged.
+    pub(crate) keys: u64,
+    /// Of these, keys with a write whose outcome was open to the end.
+    pub(crate) open_keys: u64,
+    /// Replicas that were found to hold the same, if the run came so far.
+    pub(crate) replicas_compared: usize,
+    /// The command that repeats the schedule.
+    pub(crate) repeat: String,
+}
+
+/// The line of progress.
+pub(crate) struct Progress {
+    bar: ProgressBar,
+    begun: Instant,
+    last_line: Instant,
+    on_terminal: bool,
+}
+
+impl Progress {
+    pub(crate) fn new(whole: Duration) -> Self {
+        let bar = ProgressBar::new(whole.as_millis() as u64);
+        let style = ProgressStyle::with_template("[{elapsed_precise}] {bar:20} {msg}");
+        bar.set_style(style.expect("the template is well formed"));
+        let now = Instant::now();
+        Progress { bar, begun: now, last_line: now, on_terminal: std::io::stderr().is_terminal() }
+    }
+
+    pub(crate) fn show(&mut self, counts: &Counts) {
+        if self.on_terminal {
+            self.bar.set_position(self.begun.elapsed().as_millis() as u64);
+            self.bar.set_message(counts.line());
+        } else if self.last_line.elapsed() >= LINE_EVERY {
+            self.last_line = Instant::now();
+            eprintln!("{:.0} s: {}", self.begun.elapsed().as_secs_f64(), counts.line());
+        }
+    }
+
+    /// Says what is being done, after the faults.
+    pub(crate) fn say(&self, text: &str) {
+        self.bar.suspend(|| eprintln!("{:.0} s: {text}", self.begun.elapsed().as_secs_f64()));
+    }
+
+    pub(crate) fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}
