@@ -22,7 +22,7 @@ use ionian_runtime::membership;
 use progress::Awaited;
 use std::process::ExitCode;
 
-pub(crate) use find::{contacts, newest};
+pub(crate) use find::newest_since;
 
 pub(crate) fn run(arguments: &arguments::Member) -> Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -99,7 +99,7 @@ async fn change(how: &How, plan: impl Fn(&Deployment) -> Result<Deployment, Depl
     let planned = |from: &Deployment| -> Result<Deployment> {
         // The deployment is that of the cluster and not of a flag: what is wrong with it is no bad usage.
         let to = plan(from).context("this cannot be done")?;
-        Ok(to.numbered().context("this cannot be done")?)
+        to.numbered().context("this cannot be done")
     };
     let to = planned(&known.deployment)?;
     if known.deployment.numbered()? == to {

@@ -51,9 +51,7 @@ pub(crate) struct Answer {
 pub(crate) fn run(arguments: &arguments::Status) -> Result<ExitCode> {
     let given = source::running(&arguments.whereabouts)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let newest =
-        runtime.block_on(member::newest(member::contacts(&given))).filter(|newest| newest.founding == given.founding);
-    let known = newest.filter(|newest| newest.epoch() > given.epoch()).unwrap_or(given);
+    let known = runtime.block_on(member::newest_since(given));
     let cluster = runtime.block_on(ask_all(&known));
     let mut shown = match arguments.json {
         true => serde_json::to_string_pretty(&cluster)?,
@@ -65,7 +63,7 @@ pub(crate) fn run(arguments: &arguments::Status) -> Result<ExitCode> {
     Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Asks every node of the deployment.
+/// Asks every member.
 pub(crate) async fn ask_all(known: &Configuration) -> ClusterStatus {
     let deployment = &known.deployment;
     let mut questions = JoinSet::new();

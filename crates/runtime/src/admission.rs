@@ -15,9 +15,8 @@ use tokio::sync::Notify;
 /// at once and compares nothing.
 pub(crate) struct Admission {
     register: Option<RefCell<Register>>,
-    /// How many of the other nodes are a majority of them.
-    majority: usize,
-    others: usize,
+    /// How many other nodes there are.
+    others: Cell<usize>,
     admitted: Cell<bool>,
     /// With whom hands were shaken by this process.
     met: RefCell<BTreeSet<NodeId>>,
@@ -47,15 +46,26 @@ impl Objection {
 impl Admission {
     /// For a node with so many others.
     pub(crate) fn new(register: Option<Register>, others: usize) -> Result<Self, NodeError> {
-        let majority = if others == 0 { 0 } else { others / 2 + 1 };
         let admitted = Cell::new(register.as_ref().is_none_or(Register::took_part));
         let (met, refused_by, end, changed) = Default::default();
         let register = register.map(RefCell::new);
-        let admission = Admission { register, majority, others, admitted, met, refused_by, end, changed };
-        if majority == 0 && !admission.admitted.get() {
+        let others = Cell::new(others);
+        let admission = Admission { register, others, admitted, met, refused_by, end, changed };
+        if admission.majority() == 0 && !admission.admitted.get() {
             admission.admit()?;
         }
         Ok(admission)
+    }
+
+    /// How many of the other nodes are a majority of them.
+    fn majority(&self) -> usize {
+        if self.others.get() == 0 { 0 } else { self.others.get() / 2 + 1 }
+    }
+
+    /// The membership has changed: there are so many others now.
+    pub(crate) fn set_others(&self, others: usize) {
+        self.others.set(others);
+        self.admit_if_met_enough();
     }
 
     /// The number of this node's directory.
@@ -92,8 +102,8 @@ impl Admission {
         if !self.admitted.get() {
             tracing::info!(
                 "the data directory is new: this node takes part when {} of the {} other nodes have met it",
-                self.majority,
-                self.others
+                self.majority(),
+                self.others.get()
             );
         }
     }
@@ -134,9 +144,14 @@ impl Admission {
     pub(crate) fn shook_hands(&self, peer: NodeId) {
         self.refused_by.borrow_mut().remove(&peer);
         self.met.borrow_mut().insert(peer);
-        if !self.admitted.get() && self.met.borrow().len() >= self.majority {
+        self.admit_if_met_enough();
+    }
+
+    fn admit_if_met_enough(&self) {
+        let met = self.met.borrow().len();
+        if !self.admitted.get() && met >= self.majority() {
             match self.admit() {
-                Ok(()) => tracing::info!("{} of the {} other nodes have met this one", self.majority, self.others),
+                Ok(()) => tracing::info!("{met} of the {} other nodes have met this one", self.others.get()),
                 Err(error) => self.stop(error),
             }
         }
@@ -155,7 +170,7 @@ impl Admission {
     /// more of them: a single one that contradicts it may itself be the one with the wrong directory.
     pub(crate) fn refused(&self, peer: NodeId, reason: &str) {
         self.refused_by.borrow_mut().insert(peer);
-        if !self.admitted.get() || self.refused_by.borrow().len() >= self.majority {
+        if !self.admitted.get() || self.refused_by.borrow().len() >= self.majority() {
             self.stop(NodeError::Estranged { by: peer, reason: reason.to_owned() });
         }
     }

@@ -149,7 +149,7 @@ pub async fn query_snapshot(address: SocketAddr, at: u64) -> Result<RemoteSnapsh
     let ask = async {
         let mut stream = TcpStream::connect(address).await?;
         handshake::send_hello(&mut stream, &Hello::Snapshot(at)).await?;
-        handshake::receive_answer(&mut stream).await?.accepted()?;
+        handshake::receive_answer(&mut stream).await?;
         let stamp = stream.read_u64_le().await?;
         Ok(RemoteSnapshot { address, stream, stamp, received: 0 })
     };

@@ -8,7 +8,7 @@
 use crate::admission::{Admission, Objection};
 use crate::backup::Backups;
 use crate::frame::{FrameError, FrameReader};
-use crate::handshake::{self, Acceptance, Answer, Gatekeeper, HANDSHAKE_LIMIT, HandshakeError, Hello};
+use crate::handshake::{self, Acceptance, Gatekeeper, HANDSHAKE_LIMIT, HandshakeError, Hello};
 use crate::handshake::{Introduction, Text, Unwelcome};
 use crate::membership::{Response, query_membership, receive_bytes, receive_membership};
 use crate::membership::{send_bytes, send_document, send_membership};
@@ -115,10 +115,10 @@ impl Transport {
         loop {
             let peers = self.peers.all();
             for peer in peers.iter().filter(|peer| !known.iter().any(|known| Rc::ptr_eq(known, peer))) {
-                match peer.borrow().node() < self.node {
-                    true => self.tasks.spawn(self.clone().dial_for_ever(peer.clone())),
-                    false => self.tasks.spawn(self.clone().ask_for_ever(peer.clone())),
-                };
+                if peer.borrow().node() < self.node {
+                    self.tasks.spawn(self.clone().dial_for_ever(peer.clone()));
+                }
+                self.tasks.spawn(self.clone().ask_for_ever(peer.clone()));
             }
             known = peers;
             self.peers.changed.notified().await;
@@ -126,12 +126,17 @@ impl Transport {
     }
 
     /// Nobody may know this node any more, and then nobody dials it. So one that waits to be dialled asks now
-    /// and then what the membership is.
+    /// and then what the membership is; and one that is not admitted yet, and reads nothing, asks too.
     async fn ask_for_ever(self: Rc<Self>, peer: Shared) {
         let mut random = Random::new(self.seed ^ u64::from(peer.borrow().node().0));
         while !self.peers.is_stopping() && self.peers.has(&peer) {
             sleep(random.duration(ASK_EVERY / 2, ASK_EVERY)).await;
-            if peer.borrow().is_connected() || self.host.configuration().is_none() {
+            let is_dialled = peer.borrow().node() < self.node;
+            let has_to_ask = match peer.borrow().is_connected() {
+                true => !self.admission.is_admitted(),
+                false => !is_dialled,
+            };
+            if !has_to_ask || self.host.configuration().is_none() {
                 continue;
             }
             let address = peer.borrow().address().to_owned();
@@ -161,7 +166,7 @@ impl Transport {
                     }
                     reached_before = true;
                 }
-                Err(HandshakeError::OtherEpoch) => backoff = BACKOFF.0,
+                Err(HandshakeError::Outdated | HandshakeError::Behind) => backoff = BACKOFF.0,
                 Err(HandshakeError::Estranged { reason, .. }) => {
                     self.estranged(&peer, &reason);
                     sleep(REFUSED_PAUSE).await;
@@ -217,40 +222,26 @@ impl Transport {
             directory: self.admission.own(),
         };
         handshake::send_hello(&mut stream, &Hello::Peer(introduction)).await?;
-        let answer = handshake::receive_answer(&mut stream).await?;
-        match answer {
-            Answer::Outdated => self.host.learn(receive_membership(&mut stream).await?),
-            Answer::Behind => self.tell(&mut stream).await?,
-            answer => {
-                let name = self.accept_in_turn(&mut stream, peer, answer).await?;
-                return Ok((stream, name, epoch));
+        let answer = handshake::receive_answer(&mut stream).await;
+        match &answer {
+            Err(HandshakeError::Outdated) => self.host.learn(receive_membership(&mut stream).await?),
+            Err(HandshakeError::Behind) => self.tell(&mut stream).await?,
+            Err(HandshakeError::Estranged { by, .. }) => {
+                if let Some(objection) = self.admission.objection(&by.name.0, by.directory) {
+                    handshake::refuse(&mut stream, &objection, &self.acceptance()).await?;
+                }
             }
+            _ => {}
         }
-        Err(HandshakeError::OtherEpoch)
-    }
-
-    /// Whether the one who was dialled is wanted as well; returns its name.
-    async fn accept_in_turn(
-        &self,
-        stream: &mut TcpStream,
-        peer: NodeId,
-        answer: Answer,
-    ) -> Result<String, HandshakeError> {
-        if let Answer::Estranged { by, .. } = &answer
-            && let Some(objection) = self.admission.objection(&by.name.0, by.directory)
-        {
-            handshake::refuse(stream, &objection, &self.acceptance()).await?;
-        }
-        let Acceptance { name: Text(name), directory } = decode_all(&answer.accepted()?)?;
+        let Acceptance { name: Text(name), directory } = decode_all(&answer?)?;
         if let Err(objection) = self.admission.meet(&name, directory).await {
-            handshake::refuse(stream, &objection, &self.acceptance()).await?;
-            // How the conversation ends does not matter any more.
-            let _ = handshake::hang_up(stream).await;
+            handshake::refuse(&mut stream, &objection, &self.acceptance()).await?;
+            let _ = handshake::hang_up(&mut stream).await;
             return Err(HandshakeError::Unwanted(objection.into_text()));
         }
-        handshake::accept(stream, &[]).await?;
+        handshake::accept(&mut stream, &[]).await?;
         self.admission.shook_hands(peer);
-        Ok(name)
+        Ok((stream, name, epoch))
     }
 
     /// Tells what this node knows of the membership.
@@ -310,11 +301,11 @@ impl Transport {
         prepare(stream)?;
         match handshake::receive_hello(stream).await? {
             Hello::Status => send_status(stream, &self.host.status()).await?,
+            Hello::Snapshot(at) => return Ok(Welcome::Backup(at)),
             Hello::Membership => match self.host.configuration() {
                 Some(known) => send_document(stream, &self.name, &known.to_toml()).await?,
                 None => handshake::decline(stream, "the membership of this cluster cannot change").await?,
             },
-            Hello::Snapshot(at) => return Ok(Welcome::Backup(at)),
             Hello::Change => return Ok(Welcome::Change(decode_all(&receive_bytes(stream).await?)?)),
             Hello::Peer(caller) => return self.welcome_peer(stream, caller).await,
         }
@@ -327,8 +318,8 @@ impl Transport {
         let caller_name = peer.as_ref().map(|_| self.host.name_of(NodeId(caller.sender)));
         match (Gatekeeper { identity, node, name, epoch, caller_name }.check(&caller), peer) {
             (Ok(()), Some(peer)) => {
-                let met = self.admission.meet(&caller.sender_name.0, caller.directory).await;
-                self.shake_hands(stream, &peer, met).await?;
+                let checked = self.admission.meet(&caller.sender_name.0, caller.directory).await;
+                self.answer(stream, &peer, checked).await?;
                 return Ok(Welcome::Peer(caller, peer));
             }
             (Err(Unwelcome::Outdated), _) => {
@@ -351,32 +342,33 @@ impl Transport {
     }
 
     /// Tells a peer that has called whether it is accepted, and hears whether it accepts in turn.
-    async fn shake_hands(
+    async fn answer(
         &self,
         stream: &mut TcpStream,
         peer: &Shared,
-        met: Result<(), Objection>,
+        checked: Result<(), Objection>,
     ) -> Result<(), HandshakeError> {
-        match &met {
+        let sender = peer.borrow().node();
+        match &checked {
             Ok(()) => handshake::accept(stream, &encode_all(&self.acceptance())).await?,
             Err(objection) => handshake::refuse(stream, objection, &self.acceptance()).await?,
         }
         // One that is refused for its directory may refuse this node for the same reason.
-        let theirs = match &met {
+        let theirs = match &checked {
             Err(Objection::Other(_)) => Ok(Bytes::new()),
-            Ok(()) | Err(Objection::Estranged(_)) => handshake::receive_answer(stream).await.and_then(Answer::accepted),
+            Ok(()) | Err(Objection::Estranged(_)) => handshake::receive_answer(stream).await,
         };
         if let Err(HandshakeError::Estranged { reason, .. }) = &theirs {
             self.estranged(peer, reason);
         }
-        let node = peer.borrow().node();
-        if let Err(objection) = met {
+        if let Err(objection) = checked {
             // How the conversation ends does not matter any more.
             let _ = handshake::hang_up(stream).await;
-            return Err(HandshakeError::Refused(format!("node {} was told: {}", node.0, objection.into_text())));
+            let reason = objection.into_text();
+            return Err(HandshakeError::Refused(format!("node {} was told: {reason}", sender.0)));
         }
         theirs?;
-        self.admission.shook_hands(node);
+        self.admission.shook_hands(sender);
         Ok(())
     }
 
@@ -471,20 +463,13 @@ impl Transport {
     }
 }
 
-fn note_refusal(peer: &Shared, reason: &str) {
-    let mut peer = peer.borrow_mut();
-    if peer.refused(reason) {
-        tracing::error!("node {} at {} refuses this node: {reason}", peer.node().0, peer.address());
-    }
-}
-
 /// What a caller wants further.
 enum Welcome {
     /// To be this peer.
     Peer(Introduction, Shared),
     /// To change the membership.
     Change(Change),
-    /// To be given a snapshot with everything below this stamp.
+    /// A snapshot with everything below this stamp.
     Backup(u64),
     /// Nothing.
     Over,
@@ -513,6 +498,13 @@ struct Standing<'a> {
 impl Drop for Standing<'_> {
     fn drop(&mut self) {
         self.peers.disconnected(self.peer, &self.link);
+    }
+}
+
+fn note_refusal(peer: &Shared, reason: &str) {
+    let mut peer = peer.borrow_mut();
+    if peer.refused(reason) {
+        tracing::error!("node {} at {} refuses this node: {reason}", peer.node().0, peer.address());
     }
 }
 

@@ -96,9 +96,9 @@ impl<P: Protocol> EventLoop<P> {
             biased;
             () = &mut shutdown => return Ok(End::Stopped),
             () = self.about.admission.admitted() => {}
-            end = self.refuse_requests() => return end,
+            end = self.wait_for_news() => return end,
         }
-        self.start();
+        self.start()?;
         let mut sleep = pin!(tokio::time::sleep_until(tokio::time::Instant::now()));
         let mut alarm = None;
         loop {
@@ -132,17 +132,19 @@ impl<P: Protocol> EventLoop<P> {
         }
     }
 
-    /// While this node waits nobody who asks waits for longer than a lane would let them. Completes when news end
-    /// the node.
-    async fn refuse_requests(&self) -> Result<End, NodeError> {
+    /// While this node waits nobody who asks waits for longer than a lane would let them. Completes when it is
+    /// told something that ends it.
+    async fn wait_for_news(&self) -> Result<End, NodeError> {
         loop {
             self.submissions.wake.woken().await;
-            if let Some(end) = self.state.borrow_mut().end.take() {
+            if self.state.borrow().end.is_none() {
+                tokio::time::sleep(self.about.patience).await;
+            }
+            self.submissions.wake.begin();
+            let State { outside, requests, end, .. } = &mut *self.state.borrow_mut();
+            if let Some(end) = end.take() {
                 return end;
             }
-            tokio::time::sleep(self.about.patience).await;
-            self.submissions.wake.begin();
-            let State { outside, requests, .. } = &mut *self.state.borrow_mut();
             self.submissions.swap(requests);
             for (lane, request) in requests.drain(..) {
                 refuse::<P>(outside, lane, request);
@@ -151,11 +153,11 @@ impl<P: Protocol> EventLoop<P> {
         }
     }
 
-    fn start(&self) {
+    fn start(&self) -> Result<(), NodeError> {
         let State { node, outside, following, .. } = &mut *self.state.borrow_mut();
         outside.now = self.clock.now();
-        following.started = true;
         node.start(outside.now, outside);
+        following.start(node, outside, &self.submissions)
     }
 
     /// One run: see the top of this file.
@@ -269,13 +271,6 @@ impl<P: Protocol> Host for EventLoop<P> {
         self.submissions.wake.wake();
     }
 
-    fn freeze(&self, at: u64) -> Picture {
-        let picture = self.state.borrow_mut().node.freeze(self.clock.now(), at);
-        // What is missing may be asked for by a timer that the loop does not know of.
-        self.submissions.wake.wake();
-        picture
-    }
-
     fn learn(&self, membership: Membership) {
         let state = &mut *self.state.borrow_mut();
         let State { node, outside, following, end, .. } = state;
@@ -317,6 +312,13 @@ impl<P: Protocol> Host for EventLoop<P> {
         let state = self.state.borrow();
         let nodes = state.following.configuration.as_ref().map(Configuration::nodes);
         nodes.and_then(|nodes| Some(nodes.get(&node)?.name.clone())).unwrap_or_default()
+    }
+
+    fn freeze(&self, at: u64) -> Picture {
+        let picture = self.state.borrow_mut().node.freeze(self.clock.now(), at);
+        // What is missing may be asked for by a timer that the loop does not know of.
+        self.submissions.wake.wake();
+        picture
     }
 
     fn status(&self) -> NodeStatus {

@@ -4,6 +4,7 @@
 //! started again is not of an earlier mind than it was; peers are told before a role says anything that
 //! assumes it, so that nobody receives a message of an epoch that it has not heard of; then roles are told.
 
+use crate::admission::Admission;
 use crate::application::Submissions;
 use crate::frame::encode_frame;
 use crate::membership;
@@ -18,6 +19,7 @@ use ionian_kernel::membership::Membership;
 use ionian_kernel::node::Node;
 use ionian_kernel::protocol::{Birth, Protocol};
 use std::path::PathBuf;
+use std::rc::Rc;
 
 /// Where role instances come from.
 pub(crate) struct Nursery {
@@ -51,16 +53,48 @@ impl Nursery {
 pub(crate) struct Following {
     /// None where the membership cannot change.
     pub(crate) configuration: Option<Configuration>,
-    pub(crate) name: String,
+    name: String,
     /// Those of this node, whatever a later deployment says.
-    pub(crate) options: Options,
-    pub(crate) data: Option<PathBuf>,
-    pub(crate) nursery: Nursery,
-    /// Whether the roles run: not before the others have met this node.
-    pub(crate) started: bool,
+    options: Options,
+    data: Option<PathBuf>,
+    nursery: Nursery,
+    admission: Rc<Admission>,
+    /// Whether the roles are started.
+    started: bool,
+    /// Whether the roles were made for an earlier membership, and are to be told when they are started.
+    roles_are_behind: bool,
 }
 
 impl Following {
+    pub(crate) fn new(
+        configuration: Option<Configuration>,
+        name: &str,
+        options: Options,
+        data: Option<PathBuf>,
+        nursery: Nursery,
+        admission: Rc<Admission>,
+    ) -> Self {
+        let (name, started, roles_are_behind) = (name.to_owned(), false, false);
+        Following { configuration, name, options, data, nursery, admission, started, roles_are_behind }
+    }
+
+    /// The roles have just been started.
+    pub(crate) fn start<P: Protocol>(
+        &mut self,
+        node: &mut Node<P>,
+        outside: &mut Outside,
+        submissions: &Submissions,
+    ) -> Result<(), NodeError> {
+        self.started = true;
+        if core::mem::take(&mut self.roles_are_behind)
+            && let Some(known) = &self.configuration
+        {
+            let (layout, config) = self.read::<P>(known)?;
+            self.tell_roles(&layout, &config, node, outside, submissions);
+        }
+        Ok(())
+    }
+
     /// Takes over a membership if it is a later one than what is known. False when this node is not a member
     /// of it: it has told the others, and is to stop.
     pub(crate) fn follow<P: Protocol>(
@@ -83,35 +117,57 @@ impl Following {
         if whose(&configuration) != whose(known) {
             return Err(unusable(format!("it is one of cluster '{}'", whose(&configuration).0)));
         }
-        let layout = configuration.layout(P::KINDS).map_err(|error| unusable(error.to_string()))?;
-        let layout = with_options(layout, &self.options);
-        let config = P::configure(layout.clone()).map_err(|error| unusable(error.to_string()))?;
+        let (layout, config) = self.read::<P>(&configuration)?;
         if let Some(data) = &self.data {
             membership::store(data, &configuration)?;
         }
         let mut news = Vec::new();
         encode_frame(&mut news, 0, &configuration.membership).map_err(|error| unusable(error.to_string()))?;
-        outside.peers.change(epoch, &addresses(&configuration), news);
+        let addresses = addresses(&configuration);
+        outside.peers.change(epoch, &addresses, news);
+        say(&configuration);
         let here = self.nursery.node;
         let is_member = configuration.member(&self.name).is_some_and(|(id, _)| id == here);
-        say(&configuration);
         self.configuration = Some(configuration);
         if !is_member {
             return Ok(false);
         }
+        self.admission.set_others(addresses.len() - 1);
         outside.place(&layout);
-        node.reconfigure(outside.now, (&layout, &config, here), outside);
-        self.nursery.populate(node, (&layout, &config), false);
-        if self.started {
-            node.start(outside.now, outside);
+        match self.started {
+            true => self.tell_roles(&layout, &config, node, outside, submissions),
+            false => self.roles_are_behind = true,
         }
+        Ok(true)
+    }
+
+    /// The layout and the protocol's view of it.
+    fn read<P: Protocol>(&self, configuration: &Configuration) -> Result<(Layout, P::Config), NodeError> {
+        let unusable = |text: String| NodeError::Membership { epoch: configuration.epoch().0, text };
+        let layout = configuration.layout(P::KINDS).map_err(|error| unusable(error.to_string()))?;
+        let layout = with_options(layout, &self.options);
+        let config = P::configure(layout.clone()).map_err(|error| unusable(error.to_string()))?;
+        Ok((layout, config))
+    }
+
+    fn tell_roles<P: Protocol>(
+        &self,
+        layout: &Layout,
+        config: &P::Config,
+        node: &mut Node<P>,
+        outside: &mut Outside,
+        submissions: &Submissions,
+    ) {
+        let here = self.nursery.node;
+        node.reconfigure(outside.now, (layout, config, here), outside);
+        self.nursery.populate(node, (layout, config), false);
+        node.start(outside.now, outside);
         let lanes: Vec<ClientId> = layout.near(0, here).iter().collect();
         if *submissions.lanes.borrow() != lanes {
             // Whoever waits for the answer of a lane that has left asks again.
             outside.operator.forget();
             *submissions.lanes.borrow_mut() = lanes;
         }
-        Ok(true)
     }
 }
 

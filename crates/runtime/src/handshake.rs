@@ -39,8 +39,11 @@ const ACCEPTED: u8 = 0;
 const REFUSED: u8 = 1;
 /// Refused because of another data directory: nothing that passes by itself.
 const ESTRANGED: u8 = 2;
+/// The caller's membership is of an earlier epoch; the present one follows.
 const OUTDATED: u8 = 3;
+/// The caller's membership is of a later epoch: it is to be told next.
 const BEHIND: u8 = 4;
+/// Neither yes nor no can be said, and why.
 const UNDECIDED: u8 = 5;
 
 /// What a dialler wants.
@@ -56,40 +59,6 @@ pub(crate) enum Hello {
     Membership,
     /// To change the membership: how follows.
     Change,
-}
-
-/// What the other side says to that.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
-    /// Welcome; what more is said depends on what was wanted.
-    Accepted(Bytes),
-    /// No, and why.
-    Refused(String),
-    /// No, for the caller has another data directory than the one by which its name is known.
-    Estranged {
-        /// Who the other side is.
-        by: Acceptance,
-        /// Why it thinks so.
-        reason: String,
-    },
-    /// The caller's membership is of an earlier epoch; the present one follows.
-    Outdated,
-    /// The caller's membership is of a later epoch: it is to be told now.
-    Behind,
-    /// Neither yes nor no can be said, and why.
-    Undecided(String),
-}
-
-impl Answer {
-    /// What is said with a welcome; anything else is an error.
-    pub(crate) fn accepted(self) -> Result<Bytes, HandshakeError> {
-        match self {
-            Answer::Accepted(body) => Ok(body),
-            Answer::Estranged { by, reason } => Err(HandshakeError::Estranged { by, reason }),
-            Answer::Refused(reason) | Answer::Undecided(reason) => Err(HandshakeError::Refused(reason)),
-            Answer::Outdated | Answer::Behind => Err(HandshakeError::OtherEpoch),
-        }
-    }
 }
 
 /// Who the dialler is and whom it believes to have reached.
@@ -170,9 +139,15 @@ pub(crate) enum HandshakeError {
     /// This side does not want the one that it has dialled.
     #[error("{0}")]
     Unwanted(String),
-    /// News were exchanged in place of a connection.
-    #[error("one of the two nodes knew of an earlier membership only")]
-    OtherEpoch,
+    /// The other side knows of a later membership, and tells next.
+    #[error("this node knows of an earlier membership only")]
+    Outdated,
+    /// The other side knows of an earlier membership only, and is to be told.
+    #[error("the other node knows of an earlier membership only")]
+    Behind,
+    /// The other side cannot say yes or no.
+    #[error("{0}")]
+    Undecided(String),
 }
 
 /// The node that takes the call, as far as the handshake is concerned.
@@ -328,21 +303,21 @@ pub(crate) async fn leave_undecided(stream: &mut TcpStream, reason: &str) -> Res
     send_part(stream, WIRE_VERSION, UNDECIDED, reason.as_bytes()).await
 }
 
-/// Reads the answer to a hello.
-pub(crate) async fn receive_answer(stream: &mut TcpStream) -> Result<Answer, HandshakeError> {
+/// Reads whether the other side agrees, and the body of it.
+pub(crate) async fn receive_answer(stream: &mut TcpStream) -> Result<Bytes, HandshakeError> {
     let (_, verdict, body) = receive_part(stream).await?;
     match verdict {
-        ACCEPTED => Ok(Answer::Accepted(body)),
+        ACCEPTED => Ok(body),
+        REFUSED => Err(HandshakeError::Refused(printable(&body))),
         ESTRANGED => {
             let mut reader = Reader::new(&body);
             let by = Acceptance::decode(&mut reader)?;
             let reason = printable(reader.take(reader.remaining())?);
-            Ok(Answer::Estranged { by, reason })
+            Err(HandshakeError::Estranged { by, reason })
         }
-        REFUSED => Ok(Answer::Refused(printable(&body))),
-        OUTDATED => Ok(Answer::Outdated),
-        BEHIND => Ok(Answer::Behind),
-        UNDECIDED => Ok(Answer::Undecided(printable(&body))),
+        OUTDATED => Err(HandshakeError::Outdated),
+        BEHIND => Err(HandshakeError::Behind),
+        UNDECIDED => Err(HandshakeError::Undecided(printable(&body))),
         tag => Err(WireError::UnknownTag { what: "answer to a greeting", tag }.into()),
     }
 }

@@ -1,7 +1,7 @@
 //! What a node knows of the membership, kept in its data directory, and talk about it between nodes and with
 //! operators: news, questions, changes.
 
-use crate::handshake::{self, Answer, HANDSHAKE_LIMIT, HandshakeError, Hello};
+use crate::handshake::{self, HANDSHAKE_LIMIT, HandshakeError, Hello};
 use crate::log::{LogError, io_error};
 use crate::status::StatusError;
 use bytes::Bytes;
@@ -163,7 +163,7 @@ pub(crate) async fn receive_bytes(stream: &mut TcpStream) -> Result<Bytes, Hands
     stream.take(length as u64).read_to_end(&mut bytes).await?;
     match bytes.len() == length {
         true => Ok(bytes.into()),
-        false => Err(std::io::Error::from(std::io::ErrorKind::UnexpectedEof).into()),
+        false => Err(std::io::Error::from(ErrorKind::UnexpectedEof).into()),
     }
 }
 
@@ -183,7 +183,7 @@ pub async fn query_membership(address: SocketAddr, limit: Duration) -> Result<Co
     let ask = async {
         let mut stream = TcpStream::connect(address).await?;
         handshake::send_hello(&mut stream, &Hello::Membership).await?;
-        handshake::receive_answer(&mut stream).await?.accepted()?;
+        handshake::receive_answer(&mut stream).await?;
         receive_bytes(&mut stream).await
     };
     let document = within(address, limit, ask).await?;
@@ -221,11 +221,11 @@ pub async fn request_change(address: SocketAddr, change: &Change, limit: Duratio
         let mut stream = TcpStream::connect(address).await?;
         handshake::send_hello(&mut stream, &Hello::Change).await?;
         send_bytes(&mut stream, &encode_all(change)).await?;
-        Ok(match handshake::receive_answer(&mut stream).await? {
-            Answer::Accepted(_) => Response::Decided(verdict(&receive_bytes(&mut stream).await?)?),
-            Answer::Refused(reason) => Response::Refused(reason),
-            Answer::Undecided(reason) => Response::Undecided(reason),
-            Answer::Estranged { .. } | Answer::Outdated | Answer::Behind => return Err(HandshakeError::Stranger),
+        Ok(match handshake::receive_answer(&mut stream).await {
+            Ok(_) => Response::Decided(verdict(&receive_bytes(&mut stream).await?)?),
+            Err(HandshakeError::Refused(reason)) => Response::Refused(reason),
+            Err(HandshakeError::Undecided(reason)) => Response::Undecided(reason),
+            Err(error) => return Err(error),
         })
     };
     within(address, limit, ask).await

@@ -184,8 +184,7 @@ pub async fn run_node<P: Protocol>(
     let patience = settings.layout.options.lane.patience;
     let backups = Backups::new(settings.layout.options.snapshot_bytes_per_second);
     let NodeSettings { identity, node: id, name, layout, configuration, data, .. } = settings;
-    let following =
-        Following { configuration, name: name.clone(), options: layout.options, data, nursery, started: false };
+    let following = Following::new(configuration, &name, layout.options, data, nursery, admission.clone());
     let about = About {
         identity: identity.clone(),
         node: id,

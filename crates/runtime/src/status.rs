@@ -210,7 +210,7 @@ pub async fn query_status(address: SocketAddr, limit: Duration) -> Result<NodeSt
 async fn query_document(address: SocketAddr) -> Result<Vec<u8>, HandshakeError> {
     let mut stream = TcpStream::connect(address).await?;
     handshake::send_hello(&mut stream, &Hello::Status).await?;
-    handshake::receive_answer(&mut stream).await?.accepted()?;
+    handshake::receive_answer(&mut stream).await?;
     let mut document = Vec::new();
     stream.take(MAX_DOCUMENT).read_to_end(&mut document).await?;
     Ok(document)

@@ -79,13 +79,15 @@ impl Found {
 }
 
 /// The names and addresses of the members.
-pub(crate) fn contacts(known: &Configuration) -> BTreeMap<String, String> {
+fn contacts(known: &Configuration) -> BTreeMap<String, String> {
     known.nodes().into_values().map(|node| (node.name.clone(), node.address.clone())).collect()
 }
 
-/// The newest membership that any of these nodes knows, or any that it names.
-pub(crate) async fn newest(contacts: BTreeMap<String, String>) -> Option<Configuration> {
-    ask_all(contacts).await.0
+/// What the cluster is by now, as far as any node that answers knows; what is given where none does.
+pub(crate) async fn newest_since(given: Configuration) -> Configuration {
+    let (known, ..) = ask_all(contacts(&given)).await;
+    let later = |known: &Configuration| known.founding == given.founding && known.epoch() > given.epoch();
+    known.filter(later).unwrap_or(given)
 }
 
 async fn ask_all(

@@ -8,9 +8,9 @@ use crate::arguments::BadUsage;
 use crate::family::{self, Work};
 use crate::output::say;
 use crate::places::Places;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use bytes::Bytes;
-use ionian_deployment::{Configuration, Deployment, Durability, Node};
+use ionian_deployment::{Deployment, Durability};
 use ionian_kernel::executor::refounded;
 use ionian_kernel::id::Slot;
 use ionian_kernel::layout::{Address, NodeId};
@@ -18,7 +18,6 @@ use ionian_kernel::protocol::Protocol;
 use ionian_kernel::wire::encode_all;
 use ionian_protocols::multipaxos::acceptor;
 use ionian_runtime::offline::NewNode;
-use std::collections::BTreeMap;
 use std::path::Path;
 
 /// The state is written in pieces of so many bytes.
@@ -26,15 +25,12 @@ const CHUNK: usize = 1 << 20;
 
 pub(crate) fn run(arguments: &arguments::Restore) -> Result<()> {
     let deployment = Deployment::load(&arguments.config)?;
-    let known = Configuration::founded(deployment);
-    let deployment = &known.deployment;
-    let mut nodes = known.nodes();
-    if let Some(name) = &arguments.node {
-        nodes.retain(|_, node| node.name == *name);
-        ensure!(!nodes.is_empty(), "{} has no node {name:?}", arguments.config.display());
-    }
+    let nodes: Vec<NodeId> = match &arguments.node {
+        Some(name) => vec![deployment.ids()[deployment.place(name)?]],
+        None => deployment.ids(),
+    };
     let snapshot = file::open(&arguments.file)?;
-    check(&snapshot, deployment, arguments.same_name)?;
+    check(&snapshot, &deployment, arguments.same_name)?;
     let whole = snapshot.whole();
     let about = || arguments.file.display().to_string();
     state::restored(&whole).with_context(about)?;
@@ -45,7 +41,7 @@ pub(crate) fn run(arguments: &arguments::Restore) -> Result<()> {
     let protocol = deployment.protocol.clone();
     family::with_protocol(
         &protocol,
-        Make { deployment, nodes: &nodes, slot: snapshot.head.slot, chunks, data: &arguments.data },
+        Make { deployment: &deployment, nodes: &nodes, slot: snapshot.head.slot, chunks, data: &arguments.data },
     )??;
     if nodes.len() < deployment.nodes.len() {
         say!("Start no node before every node of cluster {} is made from this very file.", deployment.cluster);
@@ -81,7 +77,7 @@ fn check(snapshot: &Opened, deployment: &Deployment, same_name: bool) -> Result<
 
 struct Make<'a> {
     deployment: &'a Deployment,
-    nodes: &'a BTreeMap<NodeId, &'a Node>,
+    nodes: &'a [NodeId],
     slot: u64,
     chunks: Vec<Bytes>,
     data: &'a Path,
@@ -98,11 +94,12 @@ impl Work for Make<'_> {
         let parent = places.nodes();
         std::fs::create_dir_all(&parent).with_context(|| format!("cannot create {}", parent.display()))?;
         // Looked at before anything is made, so that a refusal leaves nothing behind.
-        for node in nodes.values() {
-            ionian_runtime::offline::refuse_used(&places.node(&node.name))?;
+        for node in nodes {
+            ionian_runtime::offline::refuse_used(&places.node(&name(deployment, *node)))?;
         }
-        for (id, Node { name, .. }) in nodes {
-            let (path, hosted) = (places.node(name), layout.on_node(*id));
+        for node in nodes {
+            let (path, name) = (places.node(&name(deployment, *node)), name(deployment, *node));
+            let hosted = layout.on_node(*node);
             let of = |roles: &[&str]| -> Vec<Address> {
                 hosted.iter().copied().filter(|address| roles.contains(&P::KINDS[address.kind as usize])).collect()
             };
@@ -111,8 +108,8 @@ impl Work for Make<'_> {
                 cluster: &deployment.cluster,
                 protocol: &deployment.protocol,
                 kinds: P::KINDS,
-                name,
-                peers: others(deployment, name),
+                name: &name,
+                peers: others(deployment, *node),
                 snapshots: of(&KEEPERS),
                 stamp: slot,
                 snapshot: &chunks,
@@ -131,7 +128,12 @@ impl Work for Make<'_> {
 }
 
 /// The names of all nodes but this.
-fn others(deployment: &Deployment, name: &str) -> Vec<String> {
+fn others(deployment: &Deployment, node: NodeId) -> Vec<String> {
     let names = deployment.nodes.iter().map(|other| other.name.clone());
-    names.filter(|other| other != name).collect()
+    names.filter(|other| *other != name(deployment, node)).collect()
+}
+
+fn name(deployment: &Deployment, node: NodeId) -> String {
+    let place = deployment.ids().iter().position(|id| *id == node).expect("it is one of the deployment's");
+    deployment.nodes[place].name.clone()
 }

@@ -7,12 +7,13 @@
 use super::file::{self, Head, Origin};
 use super::{KEEPERS, arguments, newest};
 use crate::family;
+use crate::member;
 use crate::node::resolve;
 use crate::output::{explain, say};
 use crate::source;
 use crate::status::{ClusterStatus, ask_all};
 use anyhow::{Context, Result, bail};
-use ionian_deployment::{Configuration, Node};
+use ionian_deployment::{Configuration, Deployment};
 use ionian_kernel::id::{AcceptorId, AcceptorSet};
 use ionian_runtime::offline::StoppedNode;
 use ionian_runtime::status::RoleStatus;
@@ -24,14 +25,18 @@ pub(crate) fn run(arguments: &arguments::Save) -> Result<()> {
     if let Some(directory) = &arguments.stopped {
         return copy(directory, &arguments.file);
     }
-    let known = source::running(&arguments.whereabouts)?;
-    family::check(&known.deployment)?;
+    let given = source::running(&arguments.whereabouts)?;
+    family::check(&given.deployment)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(save(&known, &arguments.file, arguments.allow_stale))
+    runtime.block_on(async {
+        let known = member::newest_since(given).await;
+        save(&known, &arguments.file, arguments.allow_stale).await
+    })
 }
 
 async fn save(known: &Configuration, file: &Path, allow_stale: bool) -> Result<()> {
-    let head = Head::new(&known.deployment.cluster, &known.deployment.protocol, "", Origin::Saved);
+    let Deployment { cluster, protocol, .. } = &known.deployment;
+    let head = Head::new(cluster, protocol, "", Origin::Saved);
     let status = ask_all(known).await;
     let reached = watermark(known, &status)?;
     let complete = reached.is_some();
@@ -48,10 +53,9 @@ async fn save(known: &Configuration, file: &Path, allow_stale: bool) -> Result<(
     replicas.sort_by_key(|(executed, _)| std::cmp::Reverse(*executed));
     let furthest = replicas.first().context("no node with a replica answers")?.0;
     let at = reached.unwrap_or(furthest);
-    let nodes: Vec<&Node> = known.nodes().into_values().collect();
     let mut refusals = Vec::new();
     for (_, place) in replicas {
-        let node = nodes[place];
+        let node = &status.nodes[place];
         let address = resolve(&format!("node.{}.address", node.name), &node.address)?;
         match query_snapshot(address, at).await {
             Ok(snapshot) => {
@@ -103,7 +107,7 @@ fn watermark(known: &Configuration, status: &ClusterStatus) -> Result<Option<u64
     Ok(quorums.is_read_quorum(present).then_some(highest))
 }
 
-/// How far each node that keeps the state has executed, with its place in the deployment.
+/// How far each node that keeps the state has executed, with its place among the answers.
 fn replicas(status: &ClusterStatus) -> Vec<(u64, usize)> {
     let executed = |role| figures(status, role).filter_map(|(place, role)| Some((figure(role, "executed")?, place)));
     KEEPERS.into_iter().flat_map(executed).collect()
