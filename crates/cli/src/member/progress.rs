@@ -9,11 +9,14 @@ use ionian_kernel::id::{Epoch, Round};
 use ionian_runtime::status::RoleStatus;
 use ionian_runtime::{NodeStatus, query_status};
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 const ANSWER_LIMIT: Duration = Duration::from_secs(1);
 const ASK_EVERY: Duration = Duration::from_millis(100);
+
+/// A line is said so often at most, and what takes less is not worth one.
+const SAY_EVERY: Duration = Duration::from_secs(1);
 
 /// What the members say, by their names.
 pub(super) type Statuses = BTreeMap<String, NodeStatus>;
@@ -44,7 +47,7 @@ pub(super) struct Awaited<'a> {
 /// # Errors
 /// When somebody has abandoned it.
 pub(super) async fn wait_until_done(mut contacts: BTreeMap<String, String>, awaited: &Awaited<'_>) -> Result<()> {
-    let mut told = String::new();
+    let (mut told, mut lately) = (String::new(), Instant::now());
     loop {
         let waits = match Found::ask(contacts.clone()).await {
             Err(error) => vec![error.to_string()],
@@ -60,9 +63,9 @@ pub(super) async fn wait_until_done(mut contacts: BTreeMap<String, String>, awai
             }
         };
         let line = waits.join("; ");
-        if line != told {
+        if line != told && lately.elapsed() >= SAY_EVERY {
             say!("waits for {line}");
-            told = line;
+            (told, lately) = (line, Instant::now());
         }
         tokio::time::sleep(ASK_EVERY).await;
     }

@@ -4,7 +4,7 @@ use crate::arguments;
 use crate::places::Places;
 use crate::source;
 use anyhow::{Context, Result, bail};
-use ionian_deployment::{DEFAULT_PRESET, Deployment, Durability, SETTINGS};
+use ionian_deployment::{DEFAULT_PRESET, Deployment, Node, SETTINGS};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use std::fs::{self, File};
@@ -165,9 +165,9 @@ fn differences(earlier: &Deployment, wanted: &Deployment) -> Vec<String> {
 }
 
 /// Nodes of an `up` that was killed stop by themselves; waits until they have.
-pub(crate) fn wait_for_earlier_nodes(claimed: &Claimed, deployment: &Deployment) -> Result<()> {
+pub(crate) fn wait_for_earlier_nodes(claimed: &Claimed, nodes: &[Node]) -> Result<()> {
     let deadline = Instant::now() + EARLIER_NODES_LIMIT;
-    for node in &deployment.nodes {
+    for node in nodes {
         let path = claimed.places.node(&node.name).join("lock");
         while is_locked(&path)? {
             if Instant::now() >= deadline {
@@ -200,8 +200,16 @@ fn is_locked(path: &Path) -> Result<bool> {
     }
 }
 
+/// Stands at the top of the deployment when it is not the one in force any more.
+const CHANGED: &str = "\
+# The cluster was founded with this deployment, which names it for ever. Its membership has changed since: the
+# deployment in force is in nodes/NAME/membership.toml of each node, and `ionian member list --toml` prints it.
+
+";
+
 /// What a node leaves behind with durability "memory".
-const MARKS: [&str; 5] = ["lock", "identity", "identity.new", "vital", "vital.new"];
+const MARKS: [&str; 7] =
+    ["lock", "identity", "identity.new", "vital", "vital.new", "membership.toml", "membership.toml.new"];
 
 /// Starts a memory cluster with no past: every node is new, so no acceptor waits for others to remember
 /// what it has forgotten, which nobody does. Only for a start of *all* nodes. Tells whether there was a
@@ -209,11 +217,9 @@ const MARKS: [&str; 5] = ["lock", "identity", "identity.new", "vital", "vital.ne
 ///
 /// # Errors
 /// When a node's directory holds more than the marks of a memory node, which is not ours to delete.
-pub(crate) fn forget(claimed: &Claimed, deployment: &Deployment) -> Result<bool> {
-    assert_eq!(deployment.durability, Durability::Memory, "only what is lost anyway may be deleted");
+pub(crate) fn forget(claimed: &Claimed) -> Result<bool> {
     let mut earlier = false;
-    for node in &deployment.nodes {
-        let path = claimed.places.node(&node.name);
+    for path in claimed.places.node_directories()? {
         let context = || format!("cannot empty {}", path.display());
         let entries = match fs::read_dir(&path) {
             Ok(entries) => entries.collect::<Result<Vec<_>, _>>().with_context(context)?,
@@ -233,10 +239,11 @@ pub(crate) fn forget(claimed: &Claimed, deployment: &Deployment) -> Result<bool>
     Ok(earlier)
 }
 
-/// Writes the deployment that all nodes are started with, whole or not at all.
-pub(crate) fn write(claimed: &Claimed, deployment: &Deployment) -> Result<()> {
+/// Writes the deployment that the cluster was founded with, whole or not at all.
+pub(crate) fn write(claimed: &Claimed, deployment: &Deployment, has_changed: bool) -> Result<()> {
     let path = claimed.places.deployment();
     let draft = path.with_extension("toml.new");
-    let written = fs::write(&draft, deployment.to_toml()).and_then(|()| fs::rename(&draft, &path));
+    let written = fs::write(&draft, format!("{}{}", if has_changed { CHANGED } else { "" }, deployment.to_toml()))
+        .and_then(|()| fs::rename(&draft, &path));
     written.with_context(|| format!("cannot write {}", path.display()))
 }

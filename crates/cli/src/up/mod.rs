@@ -4,12 +4,14 @@
 //! |---|---|
 //! | `directory` | the data directory: whose it is, which deployment it holds, what starts empty |
 //! | `ports` | whether the addresses are free |
+//! | `members` | which nodes run here |
 //! | `supervisor` | the processes: start, watch, start again, stop |
 //! | `backoff` | how long to wait before a node is started again |
 //! | `ready` | when clients are served |
 
 mod backoff;
 mod directory;
+mod members;
 mod ports;
 mod ready;
 mod supervisor;
@@ -17,9 +19,10 @@ mod supervisor;
 use crate::arguments;
 use crate::family;
 use crate::places::Places;
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use directory::Claimed;
-use ionian_deployment::{Deployment, Durability};
+use ionian_deployment::{Durability, Node};
+use members::Members;
 use std::future::Future;
 use std::io::Write;
 use std::process::ExitCode;
@@ -35,14 +38,26 @@ pub(crate) fn run(arguments: &arguments::Up) -> Result<ExitCode> {
     let claimed = directory::claim(&places)?;
     let deployment = directory::deployment(&places, arguments)?;
     family::check(&deployment)?;
-    directory::wait_for_earlier_nodes(&claimed, &deployment)?;
-    ports::check(&deployment)?;
-    if deployment.durability == Durability::Memory {
-        say_what_memory_means(directory::forget(&claimed, &deployment)?);
+    let runs_in_memory = deployment.durability == Durability::Memory;
+    // With durability "memory" the cluster begins anew, with the nodes that it was founded with.
+    let members = if runs_in_memory { None } else { Some(Members::look(&places, &deployment)?) };
+    let has_changed = members.as_ref().is_some_and(Members::have_changed);
+    if has_changed && (arguments.node_port.is_some() || arguments.listen.is_some()) {
+        bail!(
+            "--node-port, --listen: the membership of this cluster has changed since it was founded, and its addresses \
+             are those of the membership. To move a node, replace it by one of another name: ionian member replace"
+        );
     }
-    directory::write(&claimed, &deployment)?;
+    let nodes = members.as_ref().map_or_else(|| deployment.nodes.clone(), Members::here);
+    directory::wait_for_earlier_nodes(&claimed, &nodes)?;
+    ports::check(&nodes)?;
+    if runs_in_memory {
+        say_what_memory_means(directory::forget(&claimed)?);
+    }
+    directory::write(&claimed, &deployment, has_changed)?;
+    let members = Members::look(&places, &deployment)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(supervise(&claimed, deployment, !arguments.no_restart))
+    runtime.block_on(supervise(&claimed, members, !arguments.no_restart))
 }
 
 fn say_what_memory_means(earlier: bool) {
@@ -56,23 +71,27 @@ fn say_what_memory_means(earlier: bool) {
     }
 }
 
-async fn supervise(claimed: &Claimed, deployment: Deployment, restart: bool) -> Result<ExitCode> {
+async fn supervise(claimed: &Claimed, mut members: Members, restart: bool) -> Result<ExitCode> {
     let mut signals = Signals::listen()?;
-    let mut supervisor = Supervisor::start(claimed.places(), &deployment, restart)?;
+    let mut supervisor = Supervisor::new(claimed.places(), restart)?;
+    let nodes = members.here();
+    for node in &nodes {
+        members.start(node, &mut supervisor)?;
+    }
     let ready = tokio::select! {
         biased;
         () = signals.stop() => None,
-        ended = supervisor.run_until_ready(serving(&deployment)) => Some(ended),
+        ended = supervisor.run_until_ready(serving(&nodes)) => Some(ended),
     };
     let result = match ready {
         None => Ok(()),
         Some(Err(ended)) => Err(ended),
         Some(Ok(())) => {
-            announce(&deployment);
+            announce(&nodes);
             tokio::select! {
                 biased;
                 () = signals.stop() => Ok(()),
-                ended = supervisor.run() => Err(ended),
+                ended = supervisor.run(&mut members) => Err(ended),
             }
         }
     };
@@ -88,8 +107,8 @@ async fn supervise(claimed: &Claimed, deployment: Deployment, restart: bool) -> 
 }
 
 /// Completes when every gateway serves; says so when that takes long.
-async fn serving(deployment: &Deployment) {
-    let ready = ready::all_lanes_open(deployment);
+async fn serving(nodes: &[Node]) {
+    let ready = ready::all_lanes_open(nodes);
     tokio::pin!(ready);
     if tokio::time::timeout(PATIENCE, &mut ready).await.is_err() {
         eprintln!(
@@ -101,8 +120,8 @@ async fn serving(deployment: &Deployment) {
 }
 
 /// The line that scripts wait for, and one for people.
-fn announce(deployment: &Deployment) {
-    let gateways: Vec<&str> = deployment.nodes.iter().filter_map(|node| node.gateway.as_deref()).collect();
+fn announce(nodes: &[Node]) {
+    let gateways: Vec<&str> = nodes.iter().filter_map(|node| node.gateway.as_deref()).collect();
     let mut text = format!("ready {}\n", gateways.join(" "));
     if let Some((host, port)) = gateways.first().and_then(|first| first.rsplit_once(':')) {
         let host = match host.trim_matches(['[', ']']) {

@@ -3,16 +3,16 @@
 
 use crate::node::{listen, resolve};
 use anyhow::{Result, bail};
-use ionian_deployment::Deployment;
+use ionian_deployment::Node;
 use std::io::ErrorKind;
 
 /// Binds every address once.
 ///
 /// # Errors
 /// Names the first that cannot be had.
-pub(crate) fn check(deployment: &Deployment) -> Result<()> {
+pub(crate) fn check(nodes: &[Node]) -> Result<()> {
     let mut taken = Vec::new();
-    for node in &deployment.nodes {
+    for node in nodes {
         check_one(&mut taken, &format!("node.{}.address", node.name), &node.address, "--node-port PORT")?;
         if let Some(gateway) = &node.gateway {
             check_one(&mut taken, &format!("node.{}.gateway", node.name), gateway, "--listen ADDR")?;

@@ -1,7 +1,7 @@
 //! When clients are served.
 
 use crate::node::resolve;
-use ionian_deployment::{CLIENT, Deployment};
+use ionian_deployment::{CLIENT, Node};
 use ionian_runtime::{NodeStatus, query_status};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,8 +14,8 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(1);
 
 /// Completes when the client lanes of every gateway node have opened their sessions: the log then works
 /// from end to end.
-pub(crate) async fn all_lanes_open(deployment: &Deployment) {
-    let gateways = deployment.nodes.iter().filter(|node| node.gateway.is_some());
+pub(crate) async fn all_lanes_open(nodes: &[Node]) {
+    let gateways = nodes.iter().filter(|node| node.gateway.is_some());
     for node in gateways {
         loop {
             // A name may be resolvable later; the nodes themselves insist on it.

@@ -4,12 +4,15 @@
 //! tell what became of their node through a channel.
 
 use super::backoff::Backoff;
+use super::members::Members;
 use crate::output;
 use crate::places::Places;
 use anyhow::{Context, Result};
-use ionian_deployment::Deployment;
+use ionian_deployment::Node;
+use ionian_runtime::membership;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::future::Future;
 use std::io::{Read, Seek, SeekFrom};
@@ -50,24 +53,34 @@ enum Stop {
 /// The running nodes of a deployment.
 pub(crate) struct Supervisor {
     tasks: JoinSet<()>,
+    /// What every node's task is given.
+    common: Common,
     /// Nodes that failed at their first start.
     refusals: mpsc::UnboundedReceiver<Ended>,
     stop: watch::Sender<Stop>,
     gateways: watch::Receiver<usize>,
 }
 
-/// One node and all that is needed to run it.
-struct Watched {
-    name: String,
+#[derive(Clone)]
+struct Common {
     places: Places,
     program: PathBuf,
     restart: bool,
-    /// With which word this node stops.
-    stops_at: Stop,
     stop: watch::Receiver<Stop>,
     refusals: mpsc::UnboundedSender<Ended>,
-    /// How many nodes with a gateway run, if this is one.
-    gateways: Option<watch::Sender<usize>>,
+    /// How many nodes with a gateway run.
+    gateways: watch::Sender<usize>,
+}
+
+/// One node and all that is needed to run it.
+struct Watched {
+    name: String,
+    /// Whom it asks to join the cluster, if it is not of those with which that was founded.
+    contact: Option<String>,
+    has_gateway: bool,
+    /// With which word this node stops.
+    stops_at: Stop,
+    common: Common,
 }
 
 /// What became of a process.
@@ -77,32 +90,36 @@ enum End {
 }
 
 impl Supervisor {
-    /// Starts every node.
+    /// Nothing is running yet.
     ///
     /// # Errors
-    /// When a process cannot be started; those that were are killed.
-    pub(crate) fn start(places: &Places, deployment: &Deployment, restart: bool) -> Result<Self> {
+    /// When this program cannot be found.
+    pub(crate) fn new(places: &Places, restart: bool) -> Result<Self> {
         let program = std::env::current_exe().context("cannot find the program that is to run the nodes")?;
         let (stop, stop_told) = watch::channel(Stop::No);
         let (refused, refusals) = mpsc::unbounded_channel();
         let (gateway_count, gateways) = watch::channel(0);
-        let mut tasks = JoinSet::new();
-        for node in &deployment.nodes {
-            let gateway = node.gateway.is_some();
-            let watched = Watched {
-                name: node.name.clone(),
-                places: places.clone(),
-                program: program.clone(),
-                restart,
-                stops_at: if gateway { Stop::Gateways } else { Stop::All },
-                stop: stop_told.clone(),
-                refusals: refused.clone(),
-                gateways: gateway.then(|| gateway_count.clone()),
-            };
-            let child = watched.spawn()?;
-            tasks.spawn(watched.run(child));
-        }
-        Ok(Supervisor { tasks, refusals, stop, gateways })
+        let places = places.clone();
+        let common = Common { places, program, restart, stop: stop_told, refusals: refused, gateways: gateway_count };
+        Ok(Supervisor { tasks: JoinSet::new(), common, refusals, stop, gateways })
+    }
+
+    /// Starts a node; one that is not of the founding deployment asks `contact`.
+    ///
+    /// # Errors
+    /// When the process cannot be started.
+    pub(crate) fn start(&mut self, node: &Node, contact: Option<String>) -> Result<()> {
+        let has_gateway = node.gateway.is_some();
+        let watched = Watched {
+            name: node.name.clone(),
+            contact,
+            has_gateway,
+            stops_at: if has_gateway { Stop::Gateways } else { Stop::All },
+            common: self.common.clone(),
+        };
+        let child = watched.spawn()?;
+        self.tasks.spawn(watched.run(child));
+        Ok(())
     }
 
     /// Runs until `ready` completes.
@@ -122,9 +139,15 @@ impl Supervisor {
         self.refusals.try_recv().map_or(Ok(()), Err)
     }
 
-    /// Runs until every node has ended for good.
-    pub(crate) async fn run(&mut self) -> Ended {
-        Self::all_ended(&mut self.tasks).await
+    /// Runs until every node has ended for good, and starts those that join.
+    pub(crate) async fn run(&mut self, members: &mut Members) -> Ended {
+        let mut ticks = tokio::time::interval(Members::LOOK_EVERY);
+        loop {
+            tokio::select! {
+                ended = Self::all_ended(&mut self.tasks) => return ended,
+                _ = ticks.tick() => members.start_newcomers(self),
+            }
+        }
     }
 
     async fn all_ended(tasks: &mut JoinSet<()>) -> Ended {
@@ -155,15 +178,18 @@ impl Supervisor {
 
 impl Watched {
     fn spawn(&self) -> Result<Child> {
-        let path = self.places.log(&self.name);
+        let (path, deployment) = (self.common.places.log(&self.name), self.common.places.deployment());
         let open = || File::options().create(true).append(true).open(&path);
         let log = open().with_context(|| format!("cannot open {}", path.display()))?;
         let both = log.try_clone().context("cannot open the log twice")?;
-        let child = Command::new(&self.program)
-            .args(["node", &self.name, "--supervised", "--config"])
-            .arg(self.places.deployment())
+        let child = Command::new(&self.common.program)
+            .args(["node", &self.name, "--supervised"])
+            .args(match &self.contact {
+                Some(contact) => [OsStr::new("--join"), OsStr::new(contact)],
+                None => [OsStr::new("--config"), deployment.as_os_str()],
+            })
             .arg("--data")
-            .arg(self.places.root())
+            .arg(self.common.places.root())
             // Never written to: its end tells the node that this process is gone, however that went.
             .stdin(Stdio::piped())
             .stdout(log)
@@ -174,20 +200,20 @@ impl Watched {
             .spawn()
             .with_context(|| format!("cannot start node {}", self.name))?;
         if let Some(pid) = child.id() {
-            let path = self.places.pid(&self.name);
+            let path = self.common.places.pid(&self.name);
             fs::write(&path, format!("{pid}\n")).with_context(|| format!("cannot write {}", path.display()))?;
         }
-        if let Some(gateways) = &self.gateways {
-            gateways.send_modify(|running| *running += 1);
+        if self.has_gateway {
+            self.common.gateways.send_modify(|running| *running += 1);
         }
         Ok(child)
     }
 
     /// The node is not running any more.
     fn ended(&self) {
-        let _ = fs::remove_file(self.places.pid(&self.name));
-        if let Some(gateways) = &self.gateways {
-            gateways.send_modify(|running| *running -= 1);
+        let _ = fs::remove_file(self.common.places.pid(&self.name));
+        if self.has_gateway {
+            self.common.gateways.send_modify(|running| *running -= 1);
         }
     }
 
@@ -206,11 +232,15 @@ impl Watched {
                     let how = self.describe(status);
                     let refusal = || Ended::AtStart { node: self.name.clone(), how: how.clone() };
                     // Heard only while the cluster starts, and then the reason to give up.
-                    if is_first && status.code() == Some(1) && self.refusals.send(refusal()).is_ok() {
+                    if is_first && status.code() == Some(1) && self.common.refusals.send(refusal()).is_ok() {
                         return;
                     }
                     is_first = false;
-                    if !self.restart {
+                    if status.code() == Some(0) && self.was_removed() {
+                        let data = self.common.places.node(&self.name);
+                        return eprintln!("node {} has left the cluster: {} can be deleted", self.name, data.display());
+                    }
+                    if !self.common.restart {
                         return eprintln!("node {} {how}", self.name);
                     }
                     let pause = backoff.after(started.elapsed(), status.code() == Some(1));
@@ -231,10 +261,16 @@ impl Watched {
         }
     }
 
+    /// Whether the node knows that it is not a member any more.
+    fn was_removed(&self) -> bool {
+        let known = membership::stored(&self.common.places.node(&self.name));
+        matches!(known, Ok(Some(known)) if known.member(&self.name).is_none())
+    }
+
     /// Reports and waits; false when there is to be no further start. What happens again and again, as often as it
     /// is ever going to, is said once.
     async fn pause(&mut self, (delay, is_last): (Duration, bool), how: String, said: &mut Option<String>) -> bool {
-        if *self.stop.borrow() != Stop::No {
+        if *self.common.stop.borrow() != Stop::No {
             return false;
         }
         let seconds = delay.as_secs_f64();
@@ -247,7 +283,7 @@ impl Watched {
             eprintln!("{text}");
         }
         *said = Some(text);
-        let stopped = self.stop.wait_for(|stop| *stop != Stop::No);
+        let stopped = self.common.stop.wait_for(|stop| *stop != Stop::No);
         tokio::time::timeout(delay, stopped).await.is_err()
     }
 
@@ -258,12 +294,12 @@ impl Watched {
         let stops_at = self.stops_at;
         tokio::select! {
             biased;
-            _ = self.stop.wait_for(|stop| *stop >= stops_at) => {}
+            _ = self.common.stop.wait_for(|stop| *stop >= stops_at) => {}
             status = child.wait() => return End::ByItself(status.unwrap_or_default()),
         }
-        if *self.stop.borrow() < Stop::Kill {
+        if *self.common.stop.borrow() < Stop::Kill {
             terminate(&child);
-            let hurry = self.stop.wait_for(|stop| *stop == Stop::Kill);
+            let hurry = self.common.stop.wait_for(|stop| *stop == Stop::Kill);
             tokio::select! {
                 _ = child.wait() => return End::Stopped,
                 _ = hurry => {}
@@ -281,7 +317,7 @@ impl Watched {
         match (status.code(), status.signal()) {
             (Some(0), _) => "has stopped by itself".to_owned(),
             (Some(code), _) => {
-                let last = last_line(&self.places.log(&self.name)).unwrap_or_default();
+                let last = last_line(&self.common.places.log(&self.name)).unwrap_or_default();
                 format!("has ended with exit code {code}: {last}")
             }
             (None, Some(number)) => {
