@@ -22,6 +22,8 @@ pub(crate) struct Cluster {
     nodes: Vec<Node>,
     /// Processes started so far.
     pub(crate) starts: u64,
+    /// Whether a change of the members is under way: there is one at a time.
+    changing: bool,
 }
 
 struct Node {
@@ -47,7 +49,8 @@ impl Cluster {
         let deployment = deployment.with_overrides(&[&disk[..], overrides].concat())?;
         let node = || Node { child: None, held: false, starts: 0, join: None };
         let nodes = deployment.nodes.iter().map(|_| node()).collect();
-        let cluster = Cluster { ionian: ionian.to_owned(), root: root.to_owned(), deployment, nodes, starts: 0 };
+        let cluster =
+            Cluster { ionian: ionian.to_owned(), root: root.to_owned(), deployment, nodes, starts: 0, changing: false };
         let logs = cluster.root.join("logs");
         fs::create_dir_all(&logs).with_context(|| format!("cannot create {}", logs.display()))?;
         cluster.write_deployment()?;
@@ -90,6 +93,13 @@ impl Cluster {
     /// Takes the node for a fault, unless another one has it.
     pub(crate) fn hold(&mut self, node: usize) -> bool {
         !std::mem::replace(&mut self.nodes[node].held, true)
+    }
+
+    /// Takes the node to be replaced, unless another fault has it or another node is being replaced.
+    pub(crate) fn hold_to_replace(&mut self, node: usize) -> bool {
+        let free = !self.changing && self.hold(node);
+        self.changing |= free;
+        free
     }
 
     pub(crate) fn release(&mut self, node: usize) {
@@ -232,6 +242,7 @@ impl Cluster {
     /// The place of `node` is the new node's from now on. The process of the old one must have ended.
     pub(crate) fn finish_replacement(&mut self, node: usize, replacement: Replacement) {
         let Replacement { new, described, .. } = replacement;
+        self.changing = false;
         self.deployment.nodes[node] = described;
         self.nodes[node] = new;
     }

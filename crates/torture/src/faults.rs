@@ -74,7 +74,7 @@ impl Faults {
             Fault::FullDisk(node, kib, window) if self.cluster.borrow_mut().hold(node) => {
                 self.fill_disk(node, kib, window).await
             }
-            Fault::Replace(node) if self.cluster.borrow_mut().hold(node) => self.replace(node).await,
+            Fault::Replace(node) if self.cluster.borrow_mut().hold_to_replace(node) => self.replace(node).await,
             Fault::Terminate(..) | Fault::FullDisk(..) | Fault::Replace(_) => Ok(()),
         }
     }
