@@ -83,7 +83,12 @@ fn acceptors_become_a_grid_and_replicas_come_and_go_under_load() {
     assert_eq!(nodes.roles("n3"), ["acceptor 3", "replica 3"]);
     writer.go_on(20);
 
-    nodes.change("n3", |from| from.without_node("n4"));
+    // One without a client lane cannot ask the log; others can.
+    let known = nodes.known("n3");
+    let change = nodes.begin(&known, &known.deployment.without_node("n4").unwrap());
+    let response = nodes.request_once("n3", &change);
+    assert!(matches!(&response, Response::Undecided(why) if why.contains("no client lane")), "{response:?}");
+    nodes.change("n1", |from| from.without_node("n4"));
     nodes.ends_by_itself("n4");
     nodes.wait_for_epoch(6, &["n0", "n1", "n2", "n3"]);
     // Roles without state change at once.
@@ -94,7 +99,7 @@ fn acceptors_become_a_grid_and_replicas_come_and_go_under_load() {
     });
     assert_eq!(epoch, 7);
     nodes.wait_for_epoch(7, &["n0", "n1", "n2", "n3"]);
-    assert_eq!(nodes.roles("n3"), ["acceptor 3", "replica 3", "proxy_leader 5", "proxy_leader 6"]);
+    assert_eq!(nodes.roles("n3"), ["acceptor 3", "replica 3", "proxy_leader 3", "proxy_leader 4"]);
     writer.go_on(20);
     let last = writer.finish();
     for name in ["n0", "n1", "n2", "n3"] {

@@ -207,6 +207,11 @@ impl Nodes {
         membership::begin::<MultiPaxos>(known, to).unwrap()
     }
 
+    pub(crate) fn request_once(&self, via: &str, change: &Change) -> Response {
+        block_on(request_change(self.addresses[via].parse().unwrap(), change, DEADLINE)).unwrap()
+    }
+
+    /// As often as it takes.
     pub(crate) fn request(&self, via: &str, change: &Change) -> Response {
         let address = self.addresses[via].parse().unwrap();
         let mut response = None;
