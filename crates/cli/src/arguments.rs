@@ -223,8 +223,8 @@ pub(crate) enum MemberCommand {
         #[command(flatten)]
         place: Place,
         /// Its roles, such as leader,acceptor,replica
-        #[arg(long, value_name = "ROLE,ROLE", value_delimiter = ',')]
-        roles: Vec<String>,
+        #[arg(long, value_name = "ROLE,ROLE", default_value = "", hide_default_value = true)]
+        roles: String,
         #[command(flatten)]
         shape: Shape,
         #[command(flatten)]

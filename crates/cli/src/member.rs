@@ -10,12 +10,12 @@ mod find;
 mod progress;
 mod text;
 
-use crate::arguments::{self, BadUsage, How, MemberCommand, Place, Shape};
+use crate::arguments::{self, How, MemberCommand, Place, Shape};
 use crate::family::{self, Work};
 use crate::output::{self, say};
 use anyhow::{Context, Result};
 use find::Found;
-use ionian_deployment::{Configuration, Deployment, DeploymentError, Node, Placed};
+use ionian_deployment::{Configuration, Deployment, Node};
 use ionian_kernel::membership::Change;
 use ionian_kernel::protocol::Protocol;
 use ionian_runtime::membership;
@@ -41,27 +41,29 @@ async fn carry_out(command: &MemberCommand) -> Result<()> {
             Ok(())
         }
         MemberCommand::Add { name, place, roles, shape, how } => {
-            let roles = roles_of(roles)?;
+            let node = described(name, place, roles)?;
             change(how, |from| {
-                let here = |node: &&Node| node.name == *name && node.address == place.address;
-                match from.nodes.iter().find(here) {
-                    Some(_) => Ok(from.clone()),
-                    None => shaped(from.with_node(Node { roles: roles.clone(), ..node(name, place) })?, shape),
+                match from.nodes.iter().any(|other| other.name == node.name && other.address == node.address) {
+                    true => Ok(from.clone()),
+                    false => shaped(possible(from.with_node(node.clone()))?, shape),
                 }
             })
             .await
         }
-        MemberCommand::Remove { name, shape, how } => change(how, |from| shaped(from.without_node(name)?, shape)).await,
+        MemberCommand::Remove { name, shape, how } => {
+            change(how, |from| shaped(possible(from.without_node(name))?, shape)).await
+        }
         MemberCommand::Replace { old, new, place, how } => {
+            let node = described(new, place, "")?;
             change(how, |from| {
-                let done = from.place(old).is_err() && from.nodes.iter().any(|node| node.name == *new);
-                if done { Ok(from.clone()) } else { from.with_replaced(old, node(new, place)) }
+                let is_done = from.place(old).is_err() && from.place(new).is_ok();
+                if is_done { Ok(from.clone()) } else { possible(from.with_replaced(old, node.clone())) }
             })
             .await
         }
         MemberCommand::Apply { file, how } => {
             let file = Deployment::load(file)?;
-            change(how, |from| file.successor_of(from)).await
+            change(how, |from| possible(file.successor_of(from))).await
         }
         MemberCommand::Abandon { how } => {
             let found = Found::find(&how.whereabouts).await?;
@@ -72,37 +74,27 @@ async fn carry_out(command: &MemberCommand) -> Result<()> {
     }
 }
 
-fn node(name: &str, place: &Place) -> Node {
-    let Place { address, gateway } = place;
-    Node { name: name.to_owned(), address: address.clone(), gateway: gateway.clone(), ..Node::default() }
+fn described(name: &str, place: &Place, roles: &str) -> Result<Node> {
+    Ok(Node::described(name, &place.address, place.gateway.as_deref(), roles)?)
 }
 
-/// The roles as a flag names them.
-fn roles_of(texts: &[String]) -> Result<Vec<Placed>> {
-    let roles = texts
-        .iter()
-        .filter(|text| !text.is_empty())
-        .map(|text| text.parse::<Placed>().map_err(|allowed| BadUsage(format!("--roles {text}: must be {allowed}"))));
-    Ok(roles.collect::<Result<_, _>>()?)
+/// What cannot be done with the cluster as it is, though it was typed well.
+fn possible<T, E: std::error::Error + Send + Sync + 'static>(planned: Result<T, E>) -> Result<T> {
+    planned.context("this cannot be done")
 }
 
-fn shaped(deployment: Deployment, shape: &Shape) -> Result<Deployment, DeploymentError> {
+fn shaped(deployment: Deployment, shape: &Shape) -> Result<Deployment> {
     let quorums = shape.quorums.iter().map(|quorums| format!("quorums={quorums}"));
     let overrides: Vec<String> = quorums.chain(shape.f.map(|f| format!("f={f}"))).collect();
-    deployment.with_overrides(&overrides)
+    Ok(deployment.with_overrides(&overrides)?)
 }
 
 /// Changes the cluster into what `plan` makes of the deployment in force.
-async fn change(how: &How, plan: impl Fn(&Deployment) -> Result<Deployment, DeploymentError>) -> Result<()> {
+async fn change(how: &How, plan: impl Fn(&Deployment) -> Result<Deployment>) -> Result<()> {
     let found = Found::find(&how.whereabouts).await?;
     let known = &found.known;
-    let planned = |from: &Deployment| -> Result<Deployment> {
-        // The deployment is that of the cluster and not of a flag: what is wrong with it is no bad usage.
-        let to = plan(from).context("this cannot be done")?;
-        to.numbered().context("this cannot be done")
-    };
-    let to = planned(&known.deployment)?;
-    if known.deployment.numbered()? == to {
+    let to = possible(plan(&known.deployment)?.numbered())?;
+    if known.next.is_none() && known.deployment.numbered()? == to {
         say!("the cluster is so already, in epoch {}", known.epoch().0);
         return Ok(());
     }
@@ -124,7 +116,7 @@ impl Work for Begin<'_> {
     type Output = Result<Change>;
 
     fn run<P: Protocol>(self) -> Result<Change> {
-        let change = membership::begin::<P>(self.known, self.to).context("this cannot be done")?;
+        let change = possible(membership::begin::<P>(self.known, self.to))?;
         self.to.check_machine(family::MACHINES)?;
         Ok(change)
     }

@@ -87,6 +87,12 @@ impl Deployment {
         }
     }
 
+    /// Whether both can be of one cluster: they agree on what a cluster keeps for life.
+    pub fn is_same_cluster(&self, other: &Deployment) -> bool {
+        let lasting = |it: &Deployment| (it.cluster.clone(), it.protocol.clone(), it.machine.clone(), it.durability);
+        lasting(self) == lasting(other)
+    }
+
     /// What a cluster keeps for life.
     fn check_lasting(&self, to: &Deployment) -> Result<(), DeploymentError> {
         let quoted = |text: &str| format!("{text:?}");

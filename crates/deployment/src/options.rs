@@ -153,6 +153,14 @@ impl Settings {
         self.stated(setting.key).unwrap_or_else(|| setting.default())
     }
 
+    /// Takes those over that concern one node alone, in place of its own.
+    pub fn take_local(&mut self, other: &Settings) {
+        for setting in SETTINGS.iter().filter(|setting| !setting.shared) {
+            self.0.remove(setting.key);
+            self.0.extend(other.stated(setting.key).map(|value| (setting.key, value)));
+        }
+    }
+
     /// All of them as the kernel takes them.
     pub fn options(&self) -> Options {
         let mut options = Options::default();

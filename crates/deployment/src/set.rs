@@ -187,6 +187,20 @@ impl Deployment {
 }
 
 impl Node {
+    /// A node as flags describe it, its roles separated by commas.
+    ///
+    /// # Errors
+    /// As for a file.
+    pub fn described(name: &str, address: &str, gateway: Option<&str>, roles: &str) -> Result<Self, DeploymentError> {
+        let mut node = Node::default();
+        let owner = format!("node.{name}");
+        let settings = [("name", Some(name)), ("address", Some(address)), ("gateway", gateway), ("roles", Some(roles))];
+        for (key, value) in settings {
+            value.map_or(Ok(()), |value| node.set(&owner, key, Given::Flag(value)))?;
+        }
+        Ok(node)
+    }
+
     /// Sets one of the keys of a `[[node]]`; errors call the node `owner`.
     pub(crate) fn set(&mut self, owner: &str, key: &str, given: Given<'_>) -> Result<(), DeploymentError> {
         let path = format!("{owner}.{key}");

@@ -110,17 +110,6 @@ pub enum NodeError {
         /// Why not.
         source: std::io::Error,
     },
-    /// The directory is of another cluster.
-    #[error(
-        "the data directory is of a cluster that was founded with another deployment, of the digest {stored:016x}; this one \
-         has {given:016x}"
-    )]
-    OtherFounding {
-        /// The digest that the directory holds.
-        stored: u64,
-        /// The digest of what was given.
-        given: u64,
-    },
     /// The log has led to a membership that this program cannot use.
     #[error("the membership of epoch {epoch} cannot be used: {text}")]
     Membership {
@@ -233,10 +222,10 @@ pub async fn run_node<P: Protocol>(
     Ok(())
 }
 
-/// A node that has joined late finds the membership again when it is started once more, whoever is there then.
+/// A node that is started again knows what it knew, whatever has become of the file that it was started with.
 fn keep_membership(settings: &NodeSettings) -> Result<(), LogError> {
     match (&settings.data, &settings.configuration) {
-        (Some(data), Some(known)) if known.epoch() > Epoch::default() => membership::store(data, known),
+        (Some(data), Some(known)) => membership::store(data, known),
         _ => Ok(()),
     }
 }

@@ -74,11 +74,11 @@ pub struct NodeSettings {
 }
 
 impl NodeSettings {
-    /// The settings of the node `name`: those of the membership that its data directory holds, if it does, for
-    /// a cluster changes while a node is away; else those of `given`. Options are those of `given` in any case.
+    /// The settings of the node `name`: those of the membership that its data directory holds, if that is later
+    /// than what is `given`. Options that concern one node alone are those that are given in any case.
     ///
     /// # Errors
-    /// When there is no such node, or the directory is of another cluster.
+    /// When there is no such node, or what is stored cannot be read.
     pub fn new<P: Protocol>(given: Configuration, name: &str, data: Option<&Path>) -> Result<Self, NodeError> {
         let configuration = newest(given, data)?;
         let Some((node, member)) = configuration.member(name) else {
@@ -115,16 +115,24 @@ impl NodeSettings {
     }
 }
 
-/// The later of what was given and what is stored.
+/// What is stored, if it is the later; what was given says what concerns this node alone.
 fn newest(given: Configuration, data: Option<&Path>) -> Result<Configuration, NodeError> {
     let stored = data.map(membership::stored).transpose()?.flatten();
-    let Some(mut stored) = stored.filter(|stored| stored.epoch() > given.epoch()) else { return Ok(given) };
-    if stored.founding != given.founding {
-        return Err(NodeError::OtherFounding { stored: stored.founding, given: given.founding });
+    // A directory of another cluster, or of another durability, is refused in words of its own.
+    let is_same = |stored: &Configuration| stored.deployment.is_same_cluster(&given.deployment);
+    let Some(mut stored) = stored.filter(is_same) else { return Ok(given) };
+    let (epoch, is_founding) = (stored.epoch(), stored.founding == given.founding);
+    if epoch < given.epoch() || epoch == given.epoch() && is_founding {
+        return Ok(given);
     }
-    let epoch = stored.epoch().0;
-    tracing::info!("starts with the membership of epoch {epoch}, which this node had learned of before it stopped");
-    stored.deployment.options = given.deployment.options;
+    if !is_founding {
+        tracing::warn!(
+            "the deployment that this node is started with is not the one that its cluster was founded with. What the \
+             node knows of the membership counts; `ionian member apply FILE` changes a running cluster"
+        );
+    }
+    tracing::info!("starts with the membership of epoch {}, as this node knew it when it stopped", epoch.0);
+    stored.deployment.options.take_local(&given.deployment.options);
     Ok(stored)
 }
 

@@ -38,9 +38,8 @@ impl Found {
     pub(super) async fn find(whereabouts: &Whereabouts) -> Result<Found> {
         let given = source::running(whereabouts)?;
         let found = Found::ask(contacts(&given)).await?;
-        if found.known.founding != given.founding {
-            let whose = &found.known.target().cluster;
-            bail!("a cluster {whose} answers there that was founded with another deployment than is given");
+        if !found.known.deployment.is_same_cluster(&given.deployment) {
+            bail!("cluster {} answers there, not {}", found.known.target().cluster, given.target().cluster);
         }
         Ok(found)
     }
@@ -86,7 +85,8 @@ fn contacts(known: &Configuration) -> BTreeMap<String, String> {
 /// What the cluster is by now, as far as any node that answers knows; what is given where none does.
 pub(crate) async fn newest_since(given: Configuration) -> Configuration {
     let (known, ..) = ask_all(contacts(&given)).await;
-    let later = |known: &Configuration| known.founding == given.founding && known.epoch() > given.epoch();
+    let later =
+        |known: &Configuration| known.deployment.is_same_cluster(&given.deployment) && known.epoch() > given.epoch();
     known.filter(later).unwrap_or(given)
 }
 

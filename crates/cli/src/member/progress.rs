@@ -5,7 +5,7 @@ use crate::node::resolve;
 use crate::output::say;
 use anyhow::{Result, bail};
 use ionian_deployment::{Configuration, Deployment};
-use ionian_kernel::id::{Epoch, Round};
+use ionian_kernel::id::Epoch;
 use ionian_runtime::status::RoleStatus;
 use ionian_runtime::{NodeStatus, query_status};
 use std::collections::{BTreeMap, BTreeSet};
@@ -113,9 +113,9 @@ pub(super) fn waits(known: &Configuration, statuses: &Statuses) -> Vec<String> {
     let roles: Vec<&RoleStatus> = statuses.values().flat_map(|status| &status.roles).collect();
     let figure = |role: &RoleStatus, name: &str| role.figures.get(name).copied().unwrap_or(0);
     let leading = roles.iter().filter(|role| role.role == "leader" && figure(role, "leading") == 1);
-    match leading.map(|role| Round(figure(role, "round")).epoch()).max() {
+    match leading.map(|role| figure(role, "epoch")).max() {
         None => waits.push("a leader".to_owned()),
-        Some(epoch) if epoch < known.epoch() => {
+        Some(epoch) if epoch < u64::from(known.epoch().0) => {
             waits.push(format!("the leader to begin a round of epoch {} with acceptors of both", known.epoch().0));
         }
         Some(_) => {}

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Writes `PREFIX0`, `PREFIX1`, ... one after the other until it is stopped.
-struct Writer {
+pub(crate) struct Writer {
     acknowledged: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
     /// Gives the keys of all writes that were acknowledged.
@@ -17,7 +17,7 @@ struct Writer {
 }
 
 impl Writer {
-    fn start(port: u16, prefix: &'static str) -> Writer {
+    pub(crate) fn start(port: u16, prefix: &'static str) -> Writer {
         let acknowledged = Arc::new(AtomicU64::new(0));
         let stop = Arc::new(AtomicBool::new(false));
         let (count, stopped) = (acknowledged.clone(), stop.clone());
@@ -44,12 +44,12 @@ impl Writer {
     }
 
     /// Waits for `more` acknowledged writes.
-    fn go_on(&self, more: u64) {
+    pub(crate) fn go_on(&self, more: u64) {
         let goal = self.acknowledged.load(Ordering::Relaxed) + more;
         eventually("writes are acknowledged", || (self.acknowledged.load(Ordering::Relaxed) >= goal).then_some(()));
     }
 
-    fn finish(self) -> Vec<String> {
+    pub(crate) fn finish(self) -> Vec<String> {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().unwrap()
     }

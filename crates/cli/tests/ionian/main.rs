@@ -4,6 +4,7 @@ mod cluster;
 mod commands;
 mod disks;
 mod failures;
+mod member;
 mod resp;
 mod snapshot;
 mod up;

@@ -1,0 +1,193 @@
+//! `ionian member` on clusters of real processes.
+
+use crate::cluster::{Cluster, Directory, eventually, free_port, ionian, run, text};
+use crate::failures::Writer;
+use crate::resp::Client;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::process::{Child, Output, Stdio};
+
+/// Runs a command on the cluster.
+fn member(cluster: &Cluster, arguments: &[&str]) -> Output {
+    let data = cluster.data();
+    run(&[&["member"], arguments, &["--data", &data]].concat())
+}
+
+#[track_caller]
+fn done(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(0), "{}{}", text(&output.stdout), text(&output.stderr));
+    text(&output.stdout)
+}
+
+/// The exit code and what was said.
+fn refused(output: &Output) -> (Option<i32>, String) {
+    (output.status.code(), text(&output.stderr))
+}
+
+fn local(port: u16) -> String {
+    format!("127.0.0.1:{port}")
+}
+
+/// A node that is a process of the test.
+struct Node(Child);
+
+impl Node {
+    fn join(name: &str, contact: &str, directory: &Directory) -> Node {
+        let log = std::fs::File::create(directory.path(&format!("{name}.log"))).unwrap();
+        let data = directory.path("elsewhere");
+        let arguments = ["node", name, "--join", contact, "--data", data.to_str().unwrap()];
+        Node(ionian().args(arguments).stdin(Stdio::null()).stderr(log).spawn().unwrap())
+    }
+
+    /// Waits until it has ended, and gives the exit code.
+    fn ended(&mut self) -> Option<i32> {
+        eventually("the node ends", || self.0.try_wait().unwrap()).code()
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_killed_node_is_replaced_under_load_and_the_cluster_starts_again_without_it() {
+    let mut cluster = Cluster::start("colocated", &["durability=disk"], &[]);
+    let (address, gateway) = (local(free_port()), local(free_port()));
+    let writer = Writer::start(cluster.gateways()[0], "k");
+    writer.go_on(50);
+    cluster.signal(1, Signal::SIGKILL);
+    let replace = ["replace", "n1", "n3", "--address", &address, "--gateway", &gateway];
+    let said = done(&member(&cluster, &replace));
+    assert!(said.starts_with("epoch 1 begins\n") && said.ends_with("done: the cluster is in epoch 2\n"), "{said}");
+    writer.go_on(50);
+    // The same command again finds that it is done.
+    assert_eq!(done(&member(&cluster, &replace)), "the cluster is so already, in epoch 2\n");
+    eventually("n1 is let go", || cluster.stderr().contains("node n1 has left the cluster").then_some(()));
+    assert!(cluster.stderr().contains("node n3 has joined the cluster and is started"), "{}", cluster.stderr());
+    let status = cluster.status();
+    let names: Vec<_> = status["nodes"].as_array().unwrap().iter().map(|node| node["name"].clone()).collect();
+    assert_eq!(names, ["n0", "n2", "n3"]);
+    assert_eq!((&status["epoch"], &status["changing"]), (&2.into(), &false.into()));
+    let keys = writer.finish();
+    let port: u16 = gateway.rsplit_once(':').unwrap().1.parse().unwrap();
+    assert_eq!(Client::connect(port).get(&keys[keys.len() - 1]), keys.last().cloned());
+
+    cluster.stop(Signal::SIGTERM);
+    let file = std::fs::read_to_string(cluster.directory.path("data/deployment.toml")).unwrap();
+    assert!(file.contains("name = \"n1\""), "it names the cluster for ever");
+    // From here on the test expects the members of today.
+    let mut new = cluster.deployment.nodes.remove(1);
+    (new.name, new.address, new.gateway) = ("n3".into(), address, Some(gateway));
+    cluster.deployment.nodes.push(new);
+    cluster.start_again(&[]);
+    let mut client = cluster.client(2);
+    for key in &keys {
+        assert_eq!(client.get(key).as_ref(), Some(key));
+    }
+    assert!(!cluster.stderr().contains("n1"), "{}", cluster.stderr());
+}
+
+#[test]
+fn a_change_that_waits_for_a_node_is_abandoned_or_finished_when_it_comes() {
+    let cluster = Cluster::start("colocated", &[], &[]);
+    // Another host as far as `ionian up` can tell: it leaves the node to others.
+    let address = format!("localhost:{}", free_port());
+    let add = ["add", "n3", "--address", &address, "--roles", "acceptor,replica"];
+    assert_eq!(done(&member(&cluster, &[&add[..], &["--no-wait"]].concat())), "epoch 1 begins\n");
+    let listed = done(&member(&cluster, &["list"]));
+    assert!(listed.starts_with("cluster ionian: epoch 1, a change is under way\n"), "{listed}");
+    assert!(listed.contains("n3 (joins)") && listed.contains("+acceptor:3 +replica:3"), "{listed}");
+    assert!(listed.contains("! waits for node n3, which does not answer: `ionian node n3 --join"), "{listed}");
+    let (code, said) = refused(&member(&cluster, &["remove", "n2"]));
+    assert_eq!(code, Some(1));
+    assert!(said.contains("another change is under way, in epoch 1"), "{said}");
+    assert_eq!(done(&member(&cluster, &["abandon"])), "epoch 2 begins\ndone: the cluster is in epoch 2\n");
+    let (code, said) = refused(&member(&cluster, &["abandon"]));
+    assert_eq!((code, said.as_str()), (Some(1), "ionian: no change is under way\n"));
+
+    // Again; an interrupted wait changes nothing, and the same command waits for the same change.
+    let data = cluster.data();
+    let arguments = [&["member"][..], &add, &["--data", &data]].concat();
+    let mut interrupted = ionian().args(&arguments).stdout(Stdio::null()).spawn().unwrap();
+    eventually("the change has begun", || (cluster.status()["epoch"] == 3).then_some(()));
+    kill(Pid::from_raw(interrupted.id() as i32), Signal::SIGINT).unwrap();
+    interrupted.wait().unwrap();
+    let contact = &cluster.deployment.nodes[0].address;
+    let mut node = Node::join("n3", contact, &cluster.directory);
+    let said = done(&run(&arguments));
+    assert!(said.starts_with("this change is under way already, in epoch 3\n"), "{said}");
+    assert!(said.ends_with("done: the cluster is in epoch 4\n"), "{said}");
+
+    // It knows by itself what it belongs to, whether anybody is there to ask or not.
+    kill(Pid::from_raw(node.0.id() as i32), Signal::SIGTERM).unwrap();
+    assert_eq!(node.ended(), Some(0));
+    let mut node = Node::join("n3", "127.0.0.1:1", &cluster.directory);
+    eventually("all are up", || (cluster.status()["nodes_up"] == 4).then_some(()));
+    done(&member(&cluster, &["remove", "n3"]));
+    assert_eq!(node.ended(), Some(0));
+    let log = std::fs::read_to_string(cluster.directory.path("n3.log")).unwrap();
+    assert!(log.contains("is not a member of the cluster any more"), "{log}");
+}
+
+#[test]
+fn what_cannot_be_done_is_refused_with_the_reason() {
+    let cluster = Cluster::start("baseline", &[], &[]);
+    let address = local(free_port());
+    let taken = cluster.deployment.nodes[2].address.clone();
+    let cases: &[(&[&str], &str)] = &[
+        (&["remove", "n7"], "no node \"n7\": the deployment has n0, n1, n2"),
+        (&["remove", "n2"], "there must be at least 2f+1 = 3"),
+        (&["replace", "n7", "n8", "--address", &address], "no node \"n7\""),
+        (&["replace", "n1", "n2", "--address", &address], "= \"n2\": taken by"),
+        (&["add", "n1", "--address", &address, "--roles", "replica"], "taken by"),
+        (&["add", "n3", "--address", &taken, "--roles", "replica"], "taken by node.n2.address"),
+        (&["add", "n3", "--address", &address], "node.n3.roles = []: must be a list with at least one role"),
+        (&["add", "n3", "--address", &address, "--roles", "mixer"], "must be roles of multipaxos"),
+        (&["add", "n3", "--address", &address, "--roles", "acceptor", "--quorums", "grid 3x3"], "a 3x3 grid holds 9"),
+    ];
+    for (arguments, reason) in cases {
+        let (code, said) = refused(&member(&cluster, arguments));
+        assert_eq!(code, Some(1), "{arguments:?}: {said}");
+        assert!(said.contains(reason), "{arguments:?}: {said}");
+    }
+    let bad: &[&[&str]] = &[
+        &["add", "n3", "--roles", "replica"],
+        &["add", "n3", "--address", "nowhere", "--roles", "replica"],
+        &["add", "n 3", "--address", &address, "--roles", "replica"],
+        &["add", "n3", "--address", &address, "--roles", "replica*0"],
+        &["add", "n3", "--address", &address, "--roles", "replica", "--quorums", "most"],
+        &["exchange", "n1"],
+    ];
+    for arguments in bad {
+        let (code, said) = refused(&member(&cluster, arguments));
+        assert_eq!(code, Some(2), "{arguments:?}: {said}");
+    }
+    // A file for another cluster, and one that would move a node.
+    let file = cluster.directory.path("next.toml");
+    let apply = |edit: &dyn Fn(String) -> String| {
+        std::fs::write(&file, edit(done(&member(&cluster, &["list", "--toml"])))).unwrap();
+        refused(&member(&cluster, &["apply", file.to_str().unwrap()]))
+    };
+    let (code, said) = apply(&|text| text.replace("\"ionian\"", "\"other\""));
+    assert_eq!(code, Some(1));
+    assert!(said.contains("cluster = \"other\": must be \"ionian\" as in the running cluster"), "{said}");
+    let (_, said) = apply(&|text| text.replace(&taken, &address));
+    assert!(said.contains("to move a node, replace it by one of another name"), "{said}");
+    // Nothing of all that has changed anything; and a file that says what there is changes nothing.
+    std::fs::write(&file, done(&member(&cluster, &["list", "--toml"]))).unwrap();
+    let said = done(&member(&cluster, &["apply", file.to_str().unwrap()]));
+    assert_eq!(said, "the cluster is so already, in epoch 0\n");
+}
+
+#[test]
+fn a_cluster_that_does_not_run_cannot_be_changed() {
+    let directory = Directory::new();
+    let file = directory.path("d.toml");
+    std::fs::write(&file, crate::cluster::deployment("baseline", &[]).to_toml()).unwrap();
+    let (code, said) = refused(&run(&["member", "remove", "n1", "--config", file.to_str().unwrap()]));
+    assert_eq!(code, Some(1));
+    assert!(said.starts_with("ionian: no node of the cluster answers: n0 at"), "{said}");
+}

@@ -1,0 +1,364 @@
+//! A cluster of MultiPaxos whose nodes are threads that are started from deployments, one by one, with a register as
+//! the state.
+
+use bytes::Bytes;
+use ionian_deployment::{Configuration, Deployment, DeploymentError, Node, Placed, PresetOptions};
+use ionian_kernel::client::{Operation, ReadLevel, Refusal, Reply, Request};
+use ionian_kernel::id::ClientId;
+use ionian_kernel::membership::{Change, Verdict};
+use ionian_kernel::protocol::Protocol;
+use ionian_machines::register::{self, Register};
+use ionian_protocols::multipaxos::MultiPaxos;
+use ionian_runtime::membership::{self, Response, query_membership, request_change};
+use ionian_runtime::query_status;
+use ionian_runtime::{Application, Durability, LaneHandle, NodeError, NodeSettings, NodeStatus};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tokio::sync::{mpsc, oneshot};
+
+/// Only a failing test waits so long.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !condition() {
+        assert!(began.elapsed() < DEADLINE, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A directory of its own, gone with the test.
+pub(crate) struct Directory(PathBuf);
+
+impl Directory {
+    pub(crate) fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let name = format!("ionian-membership-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        Directory(path)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What is asked of a node's lane, and where the answer goes.
+type Call = (Operation, Bytes, std::sync::mpsc::Sender<Result<Bytes, Refusal>>);
+
+struct Running {
+    calls: mpsc::UnboundedSender<Call>,
+    /// True to stop in order; dropped, the node dies.
+    stop: Option<oneshot::Sender<bool>>,
+    thread: JoinHandle<Result<(), NodeError>>,
+}
+
+pub(crate) struct Nodes {
+    pub(crate) founding: Deployment,
+    data: PathBuf,
+    addresses: BTreeMap<String, String>,
+    running: BTreeMap<String, Running>,
+}
+
+fn free_address() -> String {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+}
+
+impl Nodes {
+    /// Three nodes with every role but batchers.
+    pub(crate) fn start(directory: &Directory, durability: Durability) -> Self {
+        let mut founding = Deployment::preset("baseline", &PresetOptions::default()).unwrap();
+        founding.durability = match durability {
+            Durability::Disk => ionian_deployment::Durability::Disk,
+            Durability::Memory => ionian_deployment::Durability::Memory,
+        };
+        for node in &mut founding.nodes {
+            (node.address, node.gateway) = (free_address(), None);
+        }
+        let addresses = founding.nodes.iter().map(|node| (node.name.clone(), node.address.clone())).collect();
+        let mut nodes = Nodes { founding, data: directory.0.clone(), addresses, running: BTreeMap::new() };
+        for name in ["n0", "n1", "n2"] {
+            nodes.start_again(name);
+        }
+        nodes.write("n0", "first");
+        nodes
+    }
+
+    /// A node to be added.
+    pub(crate) fn new_node(&self, name: &str, roles: &[&str]) -> Node {
+        let roles = roles.iter().map(|role| Placed::some(role, 1)).collect();
+        Node { name: name.into(), address: free_address(), roles, ..Node::default() }
+    }
+
+    /// What a node would run with that is started with the founding deployment.
+    pub(crate) fn settings(&self, name: &str) -> Result<NodeSettings, NodeError> {
+        let data = self.data.join(name);
+        NodeSettings::new::<MultiPaxos>(Configuration::founded(self.founding.clone()), name, Some(&data))
+    }
+
+    /// Starts a node with the founding deployment.
+    pub(crate) fn start_again(&mut self, name: &str) {
+        let settings = self.settings(name).unwrap();
+        self.run(settings);
+    }
+
+    /// Starts a new node with what `contact` knows, as soon as it is a member.
+    pub(crate) fn join(&mut self, name: &str, contact: &str) {
+        eventually("it is a member", || self.known(contact).member(name).is_some());
+        let data = self.data.join(name);
+        let settings = NodeSettings::new::<MultiPaxos>(self.known(contact), name, Some(&data)).unwrap();
+        self.addresses.insert(name.into(), settings.address.to_string());
+        self.run(settings);
+    }
+
+    fn run(&mut self, settings: NodeSettings) {
+        let (calls, queue) = mpsc::unbounded_channel();
+        let (stop, stopped) = oneshot::channel::<bool>();
+        let name = settings.name.clone();
+        let thread = std::thread::spawn(move || {
+            let config = MultiPaxos::configure(settings.layout.clone()).unwrap();
+            let (in_order, told) = oneshot::channel::<()>();
+            let shutdown = async move {
+                let _ = told.await;
+            };
+            let machine = || Box::new(Register::default()) as Box<_>;
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let application = move |handle| serve(handle, queue);
+            let node = ionian_runtime::run_node::<MultiPaxos>(settings, config, machine, application, shutdown);
+            tokio::task::LocalSet::new().block_on(&runtime, async move {
+                let mut node = std::pin::pin!(node);
+                tokio::select! {
+                    ended = &mut node => return ended,
+                    how = stopped => match how {
+                        Ok(true) => drop(in_order),
+                        _ => return Ok(()),
+                    }
+                }
+                node.await
+            })
+        });
+        self.running.insert(name, Running { calls, stop: Some(stop), thread });
+    }
+
+    fn end(&mut self, name: &str, in_order: bool) {
+        let Running { stop, thread, .. } = self.running.remove(name).expect("it runs");
+        let _ = stop.expect("it was not stopped").send(in_order);
+        thread.join().unwrap().unwrap();
+    }
+
+    /// Ends a node as a crash would.
+    pub(crate) fn kill(&mut self, name: &str) {
+        self.end(name, false);
+    }
+
+    pub(crate) fn stop(&mut self, name: &str) {
+        self.end(name, true);
+    }
+
+    /// Waits until a node has ended of its own accord.
+    pub(crate) fn ends_by_itself(&mut self, name: &str) {
+        let Running { stop, thread, .. } = self.running.remove(name).expect("it runs");
+        eventually("it ends", || thread.is_finished());
+        drop(stop);
+        thread.join().unwrap().unwrap();
+    }
+
+    pub(crate) fn known(&self, name: &str) -> Configuration {
+        let address = self.addresses[name].parse().unwrap();
+        let mut found = None;
+        eventually("the node answers", || {
+            found = block_on(query_membership(address, DEADLINE)).ok();
+            found.is_some()
+        });
+        found.unwrap()
+    }
+
+    fn status(&self, name: &str) -> Option<NodeStatus> {
+        block_on(query_status(self.addresses[name].parse().unwrap(), DEADLINE)).ok()
+    }
+
+    /// The roles that live on a node, as `ROLE NUMBER`.
+    pub(crate) fn roles(&self, name: &str) -> Vec<String> {
+        let roles = self.status(name).unwrap().roles;
+        roles.iter().map(|role| format!("{} {}", role.role, role.index)).collect()
+    }
+
+    /// Waits until these nodes are in the epoch, and a write has gone through the lane of the first.
+    pub(crate) fn wait_for_epoch(&self, epoch: u32, names: &[&str]) {
+        let there = |name: &&str| self.status(name).is_some_and(|status| status.epoch == epoch);
+        eventually("all are in the epoch", || names.iter().all(there));
+    }
+
+    pub(crate) fn begin(&self, known: &Configuration, to: &Deployment) -> Change {
+        membership::begin::<MultiPaxos>(known, to).unwrap()
+    }
+
+    pub(crate) fn request_once(&self, via: &str, change: &Change) -> Response {
+        block_on(request_change(self.addresses[via].parse().unwrap(), change, DEADLINE)).unwrap()
+    }
+
+    /// As often as it takes.
+    pub(crate) fn request(&self, via: &str, change: &Change) -> Response {
+        let address = self.addresses[via].parse().unwrap();
+        let mut response = None;
+        // The leader may have died a moment ago.
+        eventually("the log decides", || {
+            response = block_on(request_change(address, change, DEADLINE)).ok();
+            matches!(response, Some(Response::Decided(_) | Response::Refused(_)))
+        });
+        response.unwrap()
+    }
+
+    /// Plans a change as `via` sees the cluster, and has it put it into the log.
+    pub(crate) fn try_change(
+        &self,
+        via: &str,
+        plan: impl Fn(&Deployment) -> Result<Deployment, DeploymentError>,
+    ) -> Result<u32, String> {
+        let known = self.known(via);
+        let to = plan(&known.deployment).map_err(|error| error.to_string())?;
+        let change = membership::begin::<MultiPaxos>(&known, &to).map_err(|error| error.to_string())?;
+        match self.request(via, &change) {
+            Response::Decided(Verdict::Accepted { epoch }) => Ok(epoch.0),
+            other => Err(other.to_string()),
+        }
+    }
+
+    pub(crate) fn change(&self, via: &str, plan: impl Fn(&Deployment) -> Result<Deployment, DeploymentError>) -> u32 {
+        self.try_change(via, plan).unwrap()
+    }
+
+    pub(crate) fn abandon(&self, via: &str) {
+        let change = membership::abandon(&self.known(via)).unwrap();
+        assert!(matches!(self.request(via, &change), Response::Decided(Verdict::Accepted { .. })));
+    }
+
+    /// Writes through the lane of a node until it is acknowledged.
+    pub(crate) fn write(&self, via: &str, value: &str) {
+        let calls = &self.running[via].calls;
+        eventually("it is written", || call(calls, Operation::Write, register::write(value.as_bytes()).into()).is_ok());
+    }
+
+    /// Reads through the lane of a node.
+    pub(crate) fn read(&self, via: &str) -> String {
+        let calls = &self.running[via].calls;
+        let mut found = None;
+        eventually("it is read", || {
+            let level = Operation::Read(ReadLevel::Linearizable);
+            found = call(calls, level, register::read().into()).ok();
+            found.is_some()
+        });
+        String::from_utf8(found.unwrap().to_vec()).unwrap()
+    }
+
+    /// Writes through the lane of a node until it is told to stop.
+    pub(crate) fn writer(&self, via: &str) -> Writer {
+        let calls = self.running[via].calls.clone();
+        let (written, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let (count, stopped) = (written.clone(), stop.clone());
+        let thread = std::thread::spawn(move || {
+            let began = Instant::now();
+            let (mut number, mut possible) = (0, Vec::new());
+            while !stopped.load(Ordering::Relaxed) {
+                assert!(began.elapsed() < 2 * DEADLINE, "nothing is written any more");
+                let value = format!("{number}");
+                match call(&calls, Operation::Write, register::write(value.as_bytes()).into()) {
+                    Ok(_) => {
+                        count.fetch_add(1, Ordering::Relaxed);
+                        number += 1;
+                    }
+                    // It may be executed still, after the next.
+                    Err(Refusal::Unknown) => possible.push(value),
+                    Err(_) => {}
+                }
+            }
+            possible.push(format!("{}", number - 1));
+            possible
+        });
+        Writer { written, stop, thread }
+    }
+}
+
+impl Drop for Nodes {
+    fn drop(&mut self) {
+        for running in std::mem::take(&mut self.running).into_values() {
+            drop(running.stop);
+            let _ = running.thread.join();
+        }
+    }
+}
+
+pub(crate) struct Writer {
+    written: Arc<AtomicU64>,
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Vec<String>>,
+}
+
+impl Writer {
+    /// Waits until so many more writes are acknowledged.
+    pub(crate) fn go_on(&self, more: u64) {
+        let goal = self.written.load(Ordering::Relaxed) + more;
+        eventually("writes are acknowledged", || self.written.load(Ordering::Relaxed) >= goal);
+    }
+
+    /// What can be read now: the last value that was acknowledged, or one of which nobody knows.
+    pub(crate) fn finish(self) -> Vec<String> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap()
+    }
+}
+
+fn call(calls: &mpsc::UnboundedSender<Call>, operation: Operation, payload: Bytes) -> Result<Bytes, Refusal> {
+    let (answer, answered) = std::sync::mpsc::channel();
+    calls.send((operation, payload, answer)).map_err(|_| Refusal::Unavailable)?;
+    answered.recv().unwrap_or(Err(Refusal::Unknown))
+}
+
+type Open = Rc<RefCell<HashMap<u64, std::sync::mpsc::Sender<Result<Bytes, Refusal>>>>>;
+
+/// Takes calls over from other threads, to the first lane of the node.
+struct Lanes(Open);
+
+fn serve(handle: LaneHandle, mut queue: mpsc::UnboundedReceiver<Call>) -> Box<dyn Application> {
+    let open = Open::default();
+    let lanes = Lanes(open.clone());
+    tokio::task::spawn_local(async move {
+        let mut token = 0;
+        while let Some((operation, payload, answer)) = queue.recv().await {
+            token += 1;
+            if let Some(lane) = handle.first_lane().filter(|_| !handle.is_closed()) {
+                open.borrow_mut().insert(token, answer);
+                handle.submit(lane, Request { token, operation, payload });
+            }
+        }
+    });
+    Box::new(lanes)
+}
+
+impl Application for Lanes {
+    fn on_reply(&mut self, _: ClientId, reply: Reply) {
+        if let Some(answer) = self.0.borrow_mut().remove(&reply.token) {
+            let _ = answer.send(reply.outcome);
+        }
+    }
+}
+
+impl Drop for Lanes {
+    fn drop(&mut self) {
+        self.0.borrow_mut().clear();
+    }
+}
