@@ -11,7 +11,7 @@ use ionian_kernel::membership::{Change, Membership, Verdict, verdict};
 use ionian_kernel::protocol::{Protocol, Transition};
 use ionian_kernel::wire::{WireError, decode_all, encode_all};
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -33,7 +33,8 @@ fn file(data: &Path) -> PathBuf {
 pub fn stored(data: &Path) -> Result<Option<Configuration>, LogError> {
     let path = file(data);
     match fs::read_to_string(&path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        // What is wrong with the directory itself is told by who opens it.
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
         Err(error) => Err(io_error("read", &path)(error)),
         Ok(text) => Configuration::parse(&text).map(Some).map_err(|error| LogError::Corrupt {
             offset: 0,
@@ -162,7 +163,7 @@ pub(crate) async fn receive_bytes(stream: &mut TcpStream) -> Result<Bytes, Hands
     stream.take(length as u64).read_to_end(&mut bytes).await?;
     match bytes.len() == length {
         true => Ok(bytes.into()),
-        false => Err(std::io::Error::from(std::io::ErrorKind::UnexpectedEof).into()),
+        false => Err(std::io::Error::from(ErrorKind::UnexpectedEof).into()),
     }
 }
 
