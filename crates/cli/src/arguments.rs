@@ -51,8 +51,8 @@ pub(crate) enum Command {
 /// Start every node of a deployment on this machine, each as a process, and keep them running
 ///
 /// Prints one line that begins with `ready` and holds the client addresses as soon as clients are served.
-/// A node that ends is started again: at once at first, after up to 5 s when it keeps ending. Ctrl-C stops all of them in order, a second
-/// Ctrl-C at once.
+/// A node that ends is started again: at once at first, after up to 5 s when it keeps ending, and up to 30 s when it says
+/// that it cannot run. Ctrl-C stops all of them in order, a second Ctrl-C at once.
 ///
 /// What was started is written to DIR/deployment.toml, with DIR/run/NODE.pid and DIR/logs/NODE.log for
 /// each node. Started again with the same DIR, the same deployment runs again.

@@ -1,7 +1,7 @@
 //! From a protocol's name to its type: the one place to add a protocol to.
 
 use anyhow::{Context, Result, bail};
-use ionian_deployment::Deployment;
+use ionian_deployment::{Configuration, Deployment};
 use ionian_kernel::layout::Layout;
 use ionian_kernel::protocol::Protocol;
 use ionian_kernel::quorum::QuorumSystem;
@@ -32,13 +32,13 @@ pub(crate) fn configure<P: Protocol>(deployment: &Deployment, layout: Layout) ->
     P::configure(layout).with_context(|| format!("this is no deployment of {}", P::NAME))
 }
 
-/// The quorum system of a deployment's acceptors; none where it has no acceptors.
-pub(crate) fn quorums(deployment: &Deployment) -> Result<Option<QuorumSystem>> {
-    if deployment.protocol != MultiPaxos::NAME {
+/// The quorum system of a cluster's acceptors, while it changes that of both sides; none where it has no acceptors.
+pub(crate) fn quorums(known: &Configuration) -> Result<Option<QuorumSystem>> {
+    if known.deployment.protocol != MultiPaxos::NAME {
         return Ok(None);
     }
-    let acceptors = deployment.layout(MultiPaxos::KINDS)?.all(multipaxos::kind::Acceptor);
-    QuorumSystem::new(deployment.quorums, acceptors, deployment.f).map(Some).map_err(anyhow::Error::msg)
+    let config = multipaxos::config::Config::new(known.layout(MultiPaxos::KINDS)?)?;
+    Ok(Some(config.quorums))
 }
 
 /// Checks a deployment as a node would, without running it.

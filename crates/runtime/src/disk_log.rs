@@ -93,6 +93,9 @@ impl DiskLog {
         let wal_options = Options {
             segment_bytes: options.segment_bytes,
             max_record_bytes: MAX_RECORD,
+            // As many as a checkpoint sets free: the next interval then needs no new file. To fill one with zeros
+            // is as much work for the disk as all the groups that go into it.
+            spares: (options.checkpoint_bytes / options.segment_bytes) as usize + 2,
             on_complete: Box::new(move || waker.notify_one()),
             ..Options::default()
         };

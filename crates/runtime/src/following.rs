@@ -86,12 +86,11 @@ impl Following {
         submissions: &Submissions,
     ) -> Result<(), NodeError> {
         self.started = true;
-        match (core::mem::take(&mut self.roles_are_behind), self.configuration.clone()) {
-            (true, Some(known)) => {
-                let (layout, config) = self.read::<P>(&known)?;
-                self.tell_roles(&layout, &config, node, outside, submissions);
-            }
-            _ => {}
+        if core::mem::take(&mut self.roles_are_behind)
+            && let Some(known) = &self.configuration
+        {
+            let (layout, config) = self.read::<P>(known)?;
+            self.tell_roles(&layout, &config, node, outside, submissions);
         }
         Ok(())
     }

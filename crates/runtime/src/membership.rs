@@ -33,7 +33,7 @@ fn file(data: &Path) -> PathBuf {
 pub fn stored(data: &Path) -> Result<Option<Configuration>, LogError> {
     let path = file(data);
     match fs::read_to_string(&path) {
-        // What is wrong with the directory itself is told by who opens it.
+        // Where the directory should be there may be something else: whoever opens it says so.
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
         Err(error) => Err(io_error("read", &path)(error)),
         Ok(text) => Configuration::parse(&text).map(Some).map_err(|error| LogError::Corrupt {

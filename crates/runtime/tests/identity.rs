@@ -173,7 +173,7 @@ impl Places {
 }
 
 #[test]
-fn a_new_node_waits_for_a_majority_of_the_others_and_says_so() {
+fn a_new_node_waits_for_a_majority_of_the_others() {
     let mut places = Places::new();
     // A request that comes too early is refused, not kept waiting for ever.
     struct Eager(std::sync::mpsc::Sender<Reply>);
@@ -192,7 +192,6 @@ fn a_new_node_waits_for_a_majority_of_the_others_and_says_so() {
     });
     let reply = replies.recv_timeout(common::DEADLINE).unwrap();
     assert_eq!((reply.token, reply.outcome), (7, Err(Refusal::Unavailable)));
-    assert_eq!(zero.logged(&["takes part when 2 of the 2 other nodes have met it"]), 1);
     let one = places.start(1);
     let connected = |node: &Running, peer: usize| node.status().peers[peer].state == PeerState::Connected;
     eventually("they are connected", || connected(&zero, 0) && connected(&one, 0));
@@ -232,7 +231,6 @@ fn an_emptied_node_does_not_take_part_while_those_who_know_are_away() {
         let error = node.join().unwrap_err().to_string();
         assert!(error.starts_with("node 0 refuses this node: node 'n"), "{error}");
     }
-    assert!(zero.logged(&["WARN", "was told: node 'n1' is known here"]) > 0);
     zero.stop().unwrap();
 }
 

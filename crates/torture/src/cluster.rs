@@ -22,6 +22,8 @@ pub(crate) struct Cluster {
     nodes: Vec<Node>,
     /// Processes started so far.
     pub(crate) starts: u64,
+    /// Whether a change of the members is under way: there is one at a time.
+    changing: bool,
 }
 
 struct Node {
@@ -37,7 +39,7 @@ impl Cluster {
     /// Lays out the preset on free ports below `root`. Starts nothing.
     pub(crate) fn new(ionian: &Path, root: &Path, preset: &str, overrides: &[String]) -> Result<Self> {
         let mut deployment = Deployment::preset(preset, &PresetOptions::default())?;
-        let mut ports = free_ports(2 * deployment.nodes.len())?.into_iter();
+        let mut ports = free_ports(2 * deployment.nodes.len(), &[])?.into_iter();
         let mut next = || format!("127.0.0.1:{}", ports.next().expect("two for each node"));
         for node in &mut deployment.nodes {
             node.address = next();
@@ -47,7 +49,8 @@ impl Cluster {
         let deployment = deployment.with_overrides(&[&disk[..], overrides].concat())?;
         let node = || Node { child: None, held: false, starts: 0, join: None };
         let nodes = deployment.nodes.iter().map(|_| node()).collect();
-        let cluster = Cluster { ionian: ionian.to_owned(), root: root.to_owned(), deployment, nodes, starts: 0 };
+        let cluster =
+            Cluster { ionian: ionian.to_owned(), root: root.to_owned(), deployment, nodes, starts: 0, changing: false };
         let logs = cluster.root.join("logs");
         fs::create_dir_all(&logs).with_context(|| format!("cannot create {}", logs.display()))?;
         cluster.write_deployment()?;
@@ -90,6 +93,13 @@ impl Cluster {
     /// Takes the node for a fault, unless another one has it.
     pub(crate) fn hold(&mut self, node: usize) -> bool {
         !std::mem::replace(&mut self.nodes[node].held, true)
+    }
+
+    /// Takes the node to be replaced, unless another fault has it or another node is being replaced.
+    pub(crate) fn hold_to_replace(&mut self, node: usize) -> bool {
+        let free = !self.changing && self.hold(node);
+        self.changing |= free;
+        free
     }
 
     pub(crate) fn release(&mut self, node: usize) {
@@ -202,9 +212,9 @@ impl Cluster {
     }
 
     /// Has a new node take the place of this one, through a command to the running cluster. On return the
-    /// command runs; it ends when the change is made.
+    /// command and the new node run; the command ends when the change is made.
     pub(crate) fn begin_replacement(&mut self, node: usize, name: &str) -> Result<Replacement> {
-        let ports = free_ports(2)?;
+        let ports = free_ports(2, &self.ports()?)?;
         let mut ports = ports.iter().map(|port| format!("127.0.0.1:{port}"));
         let address = ports.next().expect("two were asked for");
         let gateway = self.deployment.nodes[node].gateway.as_ref().and(ports.next());
@@ -213,31 +223,44 @@ impl Cluster {
         command.args(gateway.iter().flat_map(|gateway| ["--gateway", gateway]));
         let log = self.root.join("logs").join(format!("replace-{name}.log"));
         let file = File::create(&log)?;
-        command.arg("--config").arg(self.config()).stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+        command.arg("--data").arg(&self.root).stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
         let child = command.spawn().context("cannot run `ionian member replace`")?;
-        Ok(Replacement { child, log, name: name.to_owned(), address, gateway })
+        let peer = (node + 1) % self.len();
+        let join = Some(self.deployment.nodes[peer].address.clone());
+        let new = Node { child: None, held: true, starts: 0, join };
+        let described = ionian_deployment::Node { name: name.to_owned(), address, gateway, ..Default::default() };
+        // It has a place of its own until the change is made.
+        self.nodes.push(new);
+        self.deployment.nodes.push(described);
+        let place = self.len() - 1;
+        self.start(place, None)?;
+        let new = self.nodes.pop().expect("just pushed");
+        let described = self.deployment.nodes.pop().expect("just pushed");
+        Ok(Replacement { child, log, new, described })
     }
 
     /// The place of `node` is the new node's from now on. The process of the old one must have ended.
-    pub(crate) fn finish_replacement(&mut self, node: usize, replacement: &Replacement) -> Result<()> {
-        let peer = (node + 1) % self.len();
-        let join = Some(self.deployment.nodes[peer].address.clone());
-        let described = &mut self.deployment.nodes[node];
-        described.name = replacement.name.clone();
-        described.address = replacement.address.clone();
-        described.gateway = replacement.gateway.clone();
-        self.nodes[node] = Node { child: None, held: true, starts: 0, join };
-        self.write_deployment()
+    pub(crate) fn finish_replacement(&mut self, node: usize, replacement: Replacement) {
+        let Replacement { new, described, .. } = replacement;
+        self.changing = false;
+        self.deployment.nodes[node] = described;
+        self.nodes[node] = new;
+    }
+
+    /// The ports of all nodes.
+    fn ports(&self) -> Result<Vec<u16>> {
+        let addresses = self.addresses()?.into_iter().chain(self.gateways()?);
+        Ok(addresses.map(|address| address.port()).collect())
     }
 }
 
 /// A change of the cluster's members that is under way.
 pub(crate) struct Replacement {
+    /// The command.
     child: Child,
     log: PathBuf,
-    name: String,
-    address: String,
-    gateway: Option<String>,
+    new: Node,
+    described: ionian_deployment::Node,
 }
 
 impl Replacement {
@@ -250,17 +273,9 @@ impl Replacement {
             None => Ok(false),
             Some(status) if status.success() => Ok(true),
             Some(status) => {
-                bail!("`ionian member replace` to {} failed: {}", self.name, describe(status, &self.log))
+                bail!("`ionian member replace` to {} failed: {}", self.described.name, describe(status, &self.log))
             }
         }
-    }
-}
-
-impl Drop for Replacement {
-    fn drop(&mut self) {
-        // It has ended, unless the run ends before it does.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -74,7 +74,7 @@ impl Faults {
             Fault::FullDisk(node, kib, window) if self.cluster.borrow_mut().hold(node) => {
                 self.fill_disk(node, kib, window).await
             }
-            Fault::Replace(node) if self.cluster.borrow_mut().hold(node) => self.replace(node).await,
+            Fault::Replace(node) if self.cluster.borrow_mut().hold_to_replace(node) => self.replace(node).await,
             Fault::Terminate(..) | Fault::FullDisk(..) | Fault::Replace(_) => Ok(()),
         }
     }
@@ -205,9 +205,9 @@ impl Faults {
             Some(status) => self.expect(node, status, 0, "its replacement")?,
             None => bail!("node {} was replaced and does not end", self.cluster.borrow().name(node)),
         }
-        self.cluster.borrow_mut().finish_replacement(node, &replacement)?;
+        self.cluster.borrow_mut().finish_replacement(node, replacement);
+        self.cluster.borrow_mut().release(node);
         self.counts.borrow_mut().replacements += 1;
-        self.back(node)?;
         *self.gateways.borrow_mut() = self.cluster.borrow().gateways()?;
         Ok(())
     }

@@ -7,14 +7,14 @@ use std::net::TcpListener;
 /// which could otherwise take one away while its node is down.
 const RANGE: std::ops::Range<u16> = 20_000..32_000;
 
-/// So many ports that are free now.
+/// So many ports that are free now, and not among `taken`: those of nodes that are down.
 ///
 /// # Errors
 /// When there are not so many.
-pub(crate) fn free_ports(count: usize) -> Result<Vec<u16>> {
+pub(crate) fn free_ports(count: usize, taken: &[u16]) -> Result<Vec<u16>> {
     // Programs that run beside each other begin at different places.
     let offset = std::process::id().wrapping_mul(997) as usize % RANGE.len();
-    let places = RANGE.cycle().skip(offset).take(RANGE.len());
+    let places = RANGE.cycle().skip(offset).take(RANGE.len()).filter(|port| !taken.contains(port));
     // Held until all are found, so that none is found twice.
     let found: Vec<(u16, TcpListener)> =
         places.filter_map(|port| Some((port, TcpListener::bind(("127.0.0.1", port)).ok()?))).take(count).collect();

@@ -22,7 +22,7 @@ struct Setting {
     bytes: usize,
     in_flight: usize,
     /// How many records are taken in before the log is flushed. A loop that syncs itself does best to
-    /// take in all that is there; one that hands off, to give the thread something to do soon.
+    /// take in all that is there; one that always hands off, to give the thread something to do soon.
     burst: usize,
     hand_off: HandOff,
     work: Duration,
@@ -45,7 +45,7 @@ fn main() {
             for hand_off in [HandOff::Never, HandOff::From(1), Options::default().hand_off] {
                 let work = Duration::from_nanos((work_us * 1e3) as u64);
                 let slower = Duration::from_nanos((slower_us * 1e3) as u64);
-                let burst = if hand_off == HandOff::Never { usize::MAX } else { 256 };
+                let burst = if hand_off == HandOff::From(1) { 256 } else { usize::MAX };
                 let time = Duration::from_secs_f64(seconds);
                 let setting = Setting { bytes, in_flight, burst, hand_off, work, slower, time };
                 run(Path::new(&directory), &setting);
@@ -69,9 +69,8 @@ fn run(parent: &Path, setting: &Setting) {
     let at = |share: f64| latencies[((latencies.len() - 1) as f64 * share) as usize].as_micros();
     let rate = latencies.len() as f64 / setting.time.as_secs_f64();
     let mode = match setting.hand_off {
-        HandOff::From(1) => "thread",
-        HandOff::From(_) => "default",
-        HandOff::Never => "inline",
+        HandOff::From(least) => format!("from {least}"),
+        HandOff::Never => "inline".to_owned(),
     };
     let group = latencies.len() as f64 / syncs as f64;
     let (bytes, in_flight) = (setting.bytes, setting.in_flight);

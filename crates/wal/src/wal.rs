@@ -16,16 +16,21 @@ use std::path::Path;
 pub enum HandOff {
     /// Always by the calling thread. Nothing of the log runs on another thread.
     Never,
-    /// By the log's thread, if the group has at least so many records.
-    From(u64),
+    /// By the log's thread, if the group has at least so many bytes.
+    From(usize),
 }
 
 /// See the crate's documentation for the measurement behind it.
-pub const HAND_OFF_RECORDS: u64 = 256;
+pub const HAND_OFF_BYTES: usize = 1 << 20;
+
+/// The size of a log's first segment, unless all are smaller: it is filled with zeros while the opener waits,
+/// and many a log never gets a record.
+const FIRST_SEGMENT_BYTES: u64 = 1 << 20;
 
 /// How a log behaves.
 pub struct Options {
-    /// The size of a segment; 16 MiB. A record that is too large for it gets a segment of its own size.
+    /// The size of a segment but the first; 16 MiB. A record that is too large for it gets a segment of its own
+    /// size.
     pub segment_bytes: u64,
     /// The largest record; 64 MiB.
     pub max_record_bytes: usize,
@@ -44,7 +49,7 @@ impl Default for Options {
             segment_bytes: 16 << 20,
             max_record_bytes: 64 << 20,
             spares: 2,
-            hand_off: HandOff::From(HAND_OFF_RECORDS),
+            hand_off: HandOff::From(HAND_OFF_BYTES),
             on_complete: Box::new(|| {}),
         }
     }
@@ -147,7 +152,8 @@ impl<S: Storage> Wal<S> {
         let opened = match opened {
             Some(opened) => opened,
             None => {
-                let source = Source::New { name: spare_name(0), bytes: options.segment_bytes };
+                let bytes = options.segment_bytes.min(FIRST_SEGMENT_BYTES);
+                let source = Source::New { name: spare_name(0), bytes };
                 let writer = Writer::start(&directory, source, 1, 1)?;
                 let recovery = recovery::nothing(&directory);
                 Opened { writer, closed: VecDeque::new(), next_lsn: 1, recovery }
@@ -306,7 +312,7 @@ impl<S: Storage> Wal<S> {
         while self.begun < self.wanted {
             let Some(writer) = self.writer.take() else { break };
             let job = self.next_job(writer);
-            if self.hands_off(job.last - job.first + 1) {
+            if self.hands_off(job.group.len()) {
                 self.syncer.start(move || job.run())?;
             } else {
                 self.take_in(job.run())?;
@@ -315,8 +321,8 @@ impl<S: Storage> Wal<S> {
         Ok(if self.durable < self.wanted { Flush::Started } else { Flush::Done })
     }
 
-    fn hands_off(&self, records: u64) -> bool {
-        matches!(self.options.hand_off, HandOff::From(least) if records >= least)
+    fn hands_off(&self, bytes: usize) -> bool {
+        matches!(self.options.hand_off, HandOff::From(least) if bytes >= least)
     }
 
     fn sync_here(&mut self) -> Result<(), WalError> {
@@ -377,7 +383,8 @@ impl<S: Storage> Wal<S> {
         self.durable = last;
         self.syncs += 1;
         self.active = writer.segment();
-        let half_full = writer.is_half_full();
+        // What is left of a small first segment may be gone sooner than a large one is made.
+        let due = writer.is_half_full() || self.active.bytes < self.options.segment_bytes;
         self.writer = Some(writer);
         // A rare giant must not keep its memory for ever.
         if group.capacity() as u64 <= 2 * self.options.segment_bytes {
@@ -385,7 +392,7 @@ impl<S: Storage> Wal<S> {
         }
         self.closed.extend(closed);
         self.keep_house()?;
-        if half_full { self.prepare() } else { Ok(()) }
+        if due { self.prepare() } else { Ok(()) }
     }
 
     /// Drops segments that are not needed.

@@ -9,7 +9,7 @@ use super::{arguments, newest, state, warn};
 use crate::family;
 use crate::output::say;
 use anyhow::{Context, Result, bail};
-use ionian_deployment::Deployment;
+use ionian_deployment::{Configuration, Deployment};
 use ionian_kernel::executor::Executor;
 use ionian_kernel::id::{AcceptorId, AcceptorSet, Slot};
 use ionian_kernel::protocol::Protocol;
@@ -124,7 +124,8 @@ impl Votes {
         if deployment.cluster != cluster {
             bail!("the deployment is of cluster {}, the directories are of {cluster}", deployment.cluster);
         }
-        Ok(family::quorums(deployment)?.is_some_and(|quorums| quorums.is_read_quorum(self.acceptors)))
+        Ok(family::quorums(&Configuration::founded(deployment.clone()))?
+            .is_some_and(|quorums| quorums.is_read_quorum(self.acceptors)))
     }
 
     /// The slot behind the last vote.

@@ -91,7 +91,7 @@ async fn receive(mut snapshot: RemoteSnapshot, file: &Path, head: &Head) -> Resu
 
 /// The slot below which everything is that was acknowledged before; `None` when too few answer to know.
 fn watermark(known: &Configuration, status: &ClusterStatus) -> Result<Option<u64>> {
-    let Some(quorums) = family::quorums(&known.deployment)? else {
+    let Some(quorums) = family::quorums(known)? else {
         // One server, which acknowledges what it has executed.
         return Ok(figures(status, "server").filter_map(|(_, role)| figure(role, "executed")).max());
     };
@@ -104,10 +104,7 @@ fn watermark(known: &Configuration, status: &ClusterStatus) -> Result<Option<u64
             highest = highest.max(figure(role, "watermark").unwrap_or(0));
         }
     }
-    // While the membership changes, what was acknowledged may be known to acceptors of either deployment alone.
-    let next = known.next.as_ref().map(family::quorums).transpose()?.flatten();
-    let all = [Some(quorums), next].into_iter().flatten().all(|quorums| quorums.is_read_quorum(present));
-    Ok(all.then_some(highest))
+    Ok(quorums.is_read_quorum(present).then_some(highest))
 }
 
 /// How far each node that keeps the state has executed, with its place among the answers.

@@ -159,7 +159,7 @@ const LOST: &str = "so many acceptors have lost their memory that those which re
 pub(super) fn is_lost(known: &Configuration, cluster: &ClusterStatus) -> bool {
     let forgetful = instances(cluster).filter(|(_, role)| figure(role, "amnesiac") == Some(1));
     let forgetful: AcceptorSet = forgetful.map(|(_, role)| AcceptorId(role.index)).collect();
-    let quorums = family::quorums(&known.deployment).ok().flatten();
+    let quorums = family::quorums(known).ok().flatten();
     quorums.is_some_and(|quorums| !quorums.is_read_quorum(quorums.members().without(forgetful)))
 }
 

@@ -168,7 +168,7 @@ proptest! {
     fn what_was_durable_is_found_though_threads_wrote_it(
         seed: u64,
         actions in prop::collection::vec(action(), 1..80),
-        least in 1..4u64,
+        least in 1..4000usize,
     ) {
         live(seed, &actions, HandOff::From(least));
     }

@@ -131,7 +131,7 @@ impl Drop for Scratch {
 #[test]
 fn a_real_disk_does_the_same() {
     let scratch = Scratch::new("real");
-    let options = || Options { segment_bytes: 64 << 10, hand_off: HandOff::From(2), ..Options::default() };
+    let options = || Options { segment_bytes: 64 << 10, hand_off: HandOff::From(400), ..Options::default() };
     let (mut wal, _) = Wal::open(&scratch.0, options(), b"me").expect("makes one");
     for at in 0..1000u16 {
         wal.append(1, at, &at.to_le_bytes().repeat(100));

@@ -5,7 +5,7 @@ use ionian_wal::testing::{Fault, FaultDisk};
 use ionian_wal::{Flush, HandOff, Options, Wal, WalError};
 use std::sync::mpsc::{Receiver, channel};
 
-fn threaded(disk: &FaultDisk, least: u64) -> (Wal<FaultDisk>, Receiver<()>) {
+fn threaded(disk: &FaultDisk, least: usize) -> (Wal<FaultDisk>, Receiver<()>) {
     let (notify, completed) = channel();
     let on_complete = Box::new(move || notify.send(()).unwrap_or(()));
     let options = Options { on_complete, ..options(HandOff::From(least)) };
@@ -38,13 +38,13 @@ fn the_owner_goes_on_while_a_sync_runs() {
 
 #[test]
 fn small_groups_are_synced_at_once_and_large_ones_handed_off() {
-    let (mut wal, completed) = threaded(&FaultDisk::new(1), 3);
-    wal.append(0, 0, b"a");
-    wal.append(0, 0, b"b");
+    let (mut wal, completed) = threaded(&FaultDisk::new(1), 300);
+    wal.append(0, 0, &[1; 100]);
+    wal.append(0, 0, &[2; 100]);
     assert_eq!(wal.flush().expect("can sync"), Flush::Done);
     assert_eq!(wal.durable(), 2);
     for _ in 0..3 {
-        wal.append(0, 0, b"c");
+        wal.append(0, 0, &[3; 100]);
     }
     assert_eq!(wal.flush().expect("can start"), Flush::Started);
     completed.recv().expect("is called");
