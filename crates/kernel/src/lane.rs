@@ -253,6 +253,10 @@ impl Lane {
     pub fn resend_writes(&mut self, now: Instant, due: &mut Due) {
         self.ask_for_session(now, due);
         self.send_writes(now, due, |_| true);
+        for (number, pending) in self.reads.iter_mut().filter(|(_, it)| it.operation == Operation::Change) {
+            pending.mark_asked(now, self.limits.retry_after);
+            pending.send_sessionless(self.id, number, None, due);
+        }
     }
 
     /// Asks again what went unanswered for too long, and gives up what did for even longer.
@@ -467,6 +471,18 @@ mod tests {
         lane.submit(Instant(6), write(13), &mut due);
         assert_eq!((due.writes[0].0.number, due.writes[0].0.floor), (3, 2));
         assert_eq!(lane.seen(), Slot(7));
+    }
+
+    /// Otherwise it is asked again by a timer alone, which tries another leader each time.
+    #[test]
+    fn a_new_leader_is_asked_for_changes_of_the_membership_too() {
+        let (mut lane, mut due, _) = lane();
+        let payload = Bytes::from_static(b"change");
+        lane.submit(Instant(0), Request { token: 1, operation: Operation::Change, payload }, &mut due);
+        due.writes.clear();
+        lane.resend_writes(Instant(1), &mut due);
+        let sessions: Vec<_> = due.writes.iter().map(|(command, _)| command.session).collect();
+        assert_eq!(sessions, [SessionId::OPEN, SessionId::CHANGE]);
     }
 
     #[test]

@@ -62,10 +62,16 @@ impl Admission {
         if self.others.get() == 0 { 0 } else { self.others.get() / 2 + 1 }
     }
 
-    /// The membership has changed: there are so many others now.
-    pub(crate) fn set_others(&self, others: usize) {
+    /// The membership has changed: there are so many others now, and those of these names have left.
+    pub(crate) fn change(&self, others: usize, left: &[String]) -> Result<(), NodeError> {
+        if let Some(register) = &self.register {
+            let mut register = register.borrow_mut();
+            register.forget(|name| left.iter().any(|left| left == name));
+            register.save()?;
+        }
         self.others.set(others);
         self.admit_if_met_enough();
+        Ok(())
     }
 
     /// The number of this node's directory.

@@ -128,11 +128,12 @@ impl Following {
         say(&configuration);
         let here = self.nursery.node;
         let is_member = configuration.member(&self.name).is_some_and(|(id, _)| id == here);
+        let left = names_that_left(known, &configuration);
         self.configuration = Some(configuration);
         if !is_member {
             return Ok(false);
         }
-        self.admission.set_others(addresses.len() - 1);
+        self.admission.change(addresses.len() - 1, &left)?;
         outside.place(&layout);
         match self.started {
             true => self.tell_roles(&layout, &config, node, outside, submissions),
@@ -169,6 +170,11 @@ impl Following {
             *submissions.lanes.borrow_mut() = lanes;
         }
     }
+}
+
+fn names_that_left(before: &Configuration, after: &Configuration) -> Vec<String> {
+    let names = before.nodes().into_values().map(|node| node.name.clone());
+    names.filter(|name| after.member(name).is_none()).collect()
 }
 
 fn with_options(layout: Layout, options: &Options) -> Layout {

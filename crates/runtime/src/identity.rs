@@ -184,6 +184,13 @@ impl Register {
         self.is_ahead = true;
     }
 
+    /// Forgets the directory of whoever has left the cluster: another node may be given its name.
+    pub(crate) fn forget(&mut self, left: impl Fn(&str) -> bool) {
+        let before = self.content.peers.len();
+        self.content.peers.retain(|name, _| !left(name));
+        self.is_ahead |= self.content.peers.len() < before;
+    }
+
     /// Puts everything on disk that is not there yet. The file is the old one or the new one, whatever happens.
     pub(crate) fn save(&mut self) -> Result<(), LogError> {
         if !self.is_ahead {

@@ -51,6 +51,23 @@ fn a_dead_node_is_replaced_under_load_and_everything_survives_a_restart() {
     replace_under_load(Durability::Disk, "n1");
 }
 
+/// Nobody takes the new one for the old one with its data gone.
+#[test]
+fn a_name_can_be_used_again_when_its_node_has_left() {
+    let directory = Directory::new();
+    let mut nodes = Nodes::start(&directory, Durability::Disk);
+    for (epoch, directory_of) in [(2, "once"), (6, "again")] {
+        let new = nodes.new_node("n3", &["acceptor", "replica"]);
+        nodes.change("n0", |from| from.with_node(new.clone()));
+        nodes.join_in("n3", "n1", directory_of);
+        nodes.wait_for_epoch(epoch, &["n0", "n1", "n2", "n3"]);
+        nodes.change("n2", |from| from.without_node("n3"));
+        nodes.ends_by_itself("n3");
+        nodes.wait_for_epoch(epoch + 2, &["n0", "n1", "n2"]);
+    }
+    nodes.write("n1", "well");
+}
+
 /// The first node dials nobody, and nobody dials it any more: it has to ask.
 #[test]
 fn the_first_node_is_replaced_where_nothing_is_on_disk() {

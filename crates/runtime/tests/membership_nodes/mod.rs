@@ -118,8 +118,13 @@ impl Nodes {
 
     /// Starts a new node with what `contact` knows, as soon as it is a member.
     pub(crate) fn join(&mut self, name: &str, contact: &str) {
+        self.join_in(name, contact, name);
+    }
+
+    /// The same, with a data directory of this name.
+    pub(crate) fn join_in(&mut self, name: &str, contact: &str, directory: &str) {
         eventually("it is a member", || self.known(contact).member(name).is_some());
-        let data = self.data.join(name);
+        let data = self.data.join(directory);
         let settings = NodeSettings::new::<MultiPaxos>(self.known(contact), name, Some(&data)).unwrap();
         self.addresses.insert(name.into(), settings.address.to_string());
         self.run(settings);
