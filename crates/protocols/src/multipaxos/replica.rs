@@ -4,17 +4,18 @@
 //! Stands between proxy leader and client (or unbatcher), and between readers and client.
 
 mod catch_up;
+mod deferred;
 mod offer;
 mod snapshots;
 
 use self::catch_up::{Ask, CatchUp, Chunk, Progress};
+use self::deferred::Deferred;
 use self::offer::Offer;
 use self::snapshots::Snapshots;
 use super::canary::{Canary, without_sessions};
 use super::config::Config;
 use super::message::ChosenSlots;
 use super::{Envelope, client, kind, leader, read_batcher, unbatcher};
-use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use bytes::Bytes;
@@ -125,12 +126,6 @@ const RETAINED_BYTES: usize = 64 << 20;
 const OFFER_RETAINED_SLOTS: u64 = MAX_AHEAD as u64 / 2;
 const OFFER_RETAINED_BYTES: usize = 4 * RETAINED_BYTES;
 
-/// Batches of reads that wait for slots; one more is dropped, and asked again by its client.
-const MAX_DEFERRED: usize = 1 << 14;
-
-/// A read that waits for a slot longer than this is dropped: no lane waits so long for its answer.
-const DEFERRED_PATIENCE: Duration = Duration::from_secs(10);
-
 /// Slots and bytes handed to a peer, or asked of the leader, at a time.
 const FETCH_SLOTS: u64 = 256;
 const FETCH_BYTES: usize = 1 << 20;
@@ -153,9 +148,7 @@ pub struct Replica {
     retained_bytes: usize,
     /// How far the log is known to reach: something was chosen or voted for below this slot.
     wanted: Slot,
-    /// Reads by the slot that must be reached first.
-    deferred: BTreeMap<Slot, Vec<(Instant, Batch)>>,
-    deferred_count: usize,
+    deferred: Deferred,
     answers: AnswersByClient,
     unbatchers: Set<UnbatcherId>,
     present: Presence<UnbatcherId>,
@@ -195,8 +188,7 @@ impl Replica {
             executed: Slot::ZERO,
             retained_bytes: 0,
             wanted: Slot::ZERO,
-            deferred: BTreeMap::new(),
-            deferred_count: 0,
+            deferred: Deferred::default(),
             answers: AnswersByClient::default(),
             unbatchers: config.near(kind::Unbatcher, birth.node),
             present: Presence::new(unbatchers, UNBATCHER_PRESENCE),
@@ -260,7 +252,7 @@ impl Replica {
             self.executor.execute(&chosen.value, answers);
             self.executed = self.executed.next();
             self.forget_old();
-            if !self.deferred.is_empty() {
+            if self.deferred.len() > 0 {
                 self.answer_deferred(now);
             }
             // Answers leave with the state they were taken from; a burst may execute much more.
@@ -304,37 +296,20 @@ impl Replica {
         if self.executed >= executed {
             return self.executor.read(now.timestamp(), &reads, &mut self.answers);
         }
-        if self.deferred_count >= MAX_DEFERRED {
+        if !self.deferred.push(now, executed, reads) {
             self.stale += 1;
             return;
         }
         // Something was voted for in the slots that it waits for: whatever is missing there counts as a
         // hole (l5). A stranger's huge slot makes nobody allocate anything (b4).
         self.wanted = self.wanted.max(executed.min(self.executed.plus(MAX_AHEAD as u64)));
-        self.deferred.entry(executed).or_default().push((now, reads));
-        self.deferred_count += 1;
         self.catch_up.watch(now, self.executed, self.wanted);
     }
 
     fn answer_deferred(&mut self, now: Instant) {
-        while let Some(entry) = self.deferred.first_entry() {
-            if *entry.key() > self.executed {
-                return;
-            }
-            for (_, reads) in entry.remove() {
-                self.deferred_count -= 1;
-                self.executor.read(now.timestamp(), &reads, &mut self.answers);
-            }
+        for reads in self.deferred.take_ready(self.executed) {
+            self.executor.read(now.timestamp(), &reads, &mut self.answers);
         }
-    }
-
-    fn drop_hopeless_reads(&mut self, now: Instant) {
-        self.deferred.retain(|_, waiting| {
-            let before = waiting.len();
-            waiting.retain(|(since, _)| now.since(*since) < DEFERRED_PATIENCE);
-            self.deferred_count -= before - waiting.len();
-            !waiting.is_empty()
-        });
     }
 
     /// Sends the answers: to one unbatcher if there are any, to the clients otherwise.
@@ -560,7 +535,7 @@ impl Role for Replica {
     fn on_timer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         self.ask_for_missing(now, out);
         if self.report_at <= now {
-            self.drop_hopeless_reads(now);
+            self.deferred.drop_hopeless(now);
             self.report(now, out);
         }
         if self.clock_timer().is_some_and(|at| at <= now) {
@@ -590,7 +565,7 @@ impl Role for Replica {
         assert!(self.log.get(self.executed).is_none(), "a replica holds back what it could execute");
         let hole = self.executed < self.wanted;
         assert!(!hole || self.catch_up.next_timer().is_some() || self.config.canary.is_some(), "nobody watches a hole");
-        assert_eq!(self.deferred.values().map(Vec::len).sum::<usize>(), self.deferred_count);
+        self.deferred.invariants();
     }
 
     fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
@@ -600,7 +575,7 @@ impl Role for Replica {
         report("retained", self.executed.distance(self.log.base()));
         report("sessions", self.executor.session_count() as u64);
         report("reads", self.reads);
-        report("deferred_reads", self.deferred_count as u64);
+        report("deferred_reads", self.deferred.len() as u64);
         report("holes_asked", self.catch_up.asked);
         report("kept", self.snapshots.kept(self.executed).0);
         report("snapshots_installed", self.installed);
