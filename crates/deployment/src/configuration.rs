@@ -3,7 +3,7 @@
 use crate::deployment::{Deployment, MAX_TEXT, Node};
 use crate::error::{DeploymentError, Place, Problem};
 use bytes::Bytes;
-use ionian_kernel::id::Epoch;
+use ionian_kernel::id::{Epoch, Slot};
 use ionian_kernel::layout::{Layout, NodeId};
 use ionian_kernel::membership::Membership;
 use ionian_kernel::wire::{decode_all, encode_all};
@@ -79,7 +79,7 @@ impl Configuration {
     /// # Errors
     /// As there.
     pub fn layout(&self, kinds: &[&str]) -> Result<Layout, DeploymentError> {
-        let Membership { epoch, since, .. } = self.membership;
+        let Membership { epoch, since, frontier, .. } = self.membership;
         let mut layout = self.deployment.layout(kinds)?;
         if let Some(next) = &self.next {
             let next = next.layout(kinds)?;
@@ -90,19 +90,20 @@ impl Configuration {
             }
             layout.next = Some(Box::new(Layout { options: layout.options.clone(), ..next }));
         }
-        Ok(Layout { epoch, since, ..layout })
+        Ok(Layout { epoch, since, frontier, ..layout })
     }
 
     /// The text of a file that says this.
     pub fn to_toml(&self) -> String {
-        let Membership { epoch, since, next, .. } = &self.membership;
+        let Membership { epoch, since, frontier, next, .. } = &self.membership;
         let text = self.text().unwrap_or_default();
         let string = |bytes: &Bytes| Value::from(String::from_utf8_lossy(bytes).as_ref()).to_string();
         let mut file = format!(
-            "{HEADER}founding = \"{:016x}\"\nepoch = {}\nsince = {}\ntext = {}\n",
+            "{HEADER}founding = \"{:016x}\"\nepoch = {}\nsince = {}\nfrontier = {}\ntext = {}\n",
             self.founding,
             epoch.0,
             since.0,
+            frontier.0,
             string(&text)
         );
         if let Some(next) = next {
@@ -133,18 +134,20 @@ impl Configuration {
         let founding =
             founding.ok_or_else(|| wrong("founding", "the digest of a deployment, 16 hexadecimal digits"))?;
         let (number, since) = (epoch("epoch")?, epoch("since")?);
+        let frontier = table.get("frontier").and_then(Value::as_integer).and_then(|slot| u64::try_from(slot).ok());
+        let frontier = Slot(frontier.ok_or_else(|| wrong("frontier", "the number of a slot"))?);
         let now = Bytes::from(string("text").ok_or_else(|| wrong("text", "the text of a deployment"))?.to_owned());
         let next = string("next").map(|next| Bytes::from(next.to_owned()));
         let deployment = read(&now)?;
         let text = if number == Epoch::default() { Bytes::new() } else { now };
         let known = Configuration { founding, membership: Membership::default(), deployment, next: None };
-        known.advanced(Membership { epoch: number, since, text, next })
+        known.advanced(Membership { epoch: number, since, frontier, text, next })
     }
 }
 
 const HEADER: &str = "\
 # The membership of a cluster as its log has decided it: `founding` names the deployment that the cluster began
-# with, `epoch` counts the steps since, `text` is the deployment in force and `next`, while a change is under way,
+# with, `epoch` counts the steps since, below slot `frontier` nothing is asked of acceptors any more, `text` is the deployment in force and `next`, while a change is under way,
 # the one that it leads to. Written by the node; `ionian member` changes it.
 
 ";

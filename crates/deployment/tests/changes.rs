@@ -156,8 +156,12 @@ fn a_configuration_survives_being_written_and_read() {
     assert_eq!(read.membership, Membership::default());
 
     let to = baseline().with_replaced("n1", node("n3", 9, &[])).unwrap();
-    let changing =
-        Membership { epoch: Epoch(1), since: Epoch(0), text: founded.text().unwrap(), next: Some(to.to_toml().into()) };
+    let changing = Membership {
+        epoch: Epoch(1),
+        text: founded.text().unwrap(),
+        next: Some(to.to_toml().into()),
+        ..Membership::default()
+    };
     let changing = founded.advanced(changing).unwrap();
     assert_eq!(Configuration::parse(&changing.to_toml()).unwrap(), changing);
     assert_eq!(changing.nodes().into_keys().collect::<Vec<_>>(), [0, 1, 2, 3].map(NodeId));

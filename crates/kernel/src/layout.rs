@@ -2,7 +2,7 @@
 //! each one lives. Addresses, files and presets belong to the deployment file, not here.
 
 use crate::client::LaneLimits;
-use crate::id::{Epoch, Id, Set};
+use crate::id::{Epoch, Id, Set, Slot};
 use crate::quorum::QuorumSpec;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -67,6 +67,9 @@ pub struct Layout {
     pub epoch: Epoch,
     /// Rounds of this epoch and later ones use the quorums of this layout.
     pub since: Epoch,
+    /// Below this slot nothing is asked of acceptors, and nothing proposed; see
+    /// [`Membership::frontier`](crate::membership::Membership::frontier).
+    pub frontier: Slot,
     /// How many nodes may fail.
     pub f: usize,
     /// How the acceptors are arranged.

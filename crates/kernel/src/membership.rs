@@ -5,7 +5,7 @@
 //! reconfigures the roles of its node. What a configuration says (nodes, addresses, roles) is a text that only
 //! drivers read. `docs/decisions/0012-membership.md` has the argument why a change is safe at any moment.
 
-use crate::id::Epoch;
+use crate::id::{Epoch, Slot};
 use crate::wire::{WireError, decode_all, encode_all};
 use crate::{wire_enum, wire_struct};
 use bytes::Bytes;
@@ -17,6 +17,9 @@ pub struct Membership {
     pub epoch: Epoch,
     /// Rounds of this epoch and later ones use the quorums of `text` (unless there is a `next`).
     pub since: Epoch,
+    /// Everything below this slot is kept by f+1 replicas. Acceptors of earlier configurations voted there, and those of
+    /// this one may know nothing of it: no leader asks them, and none proposes anything there.
+    pub frontier: Slot,
     /// The configuration; empty in epoch 0, where it is the one that the nodes were founded with.
     pub text: Bytes,
     /// The configuration that it is being changed into: until the change is finished or abandoned, both
@@ -24,7 +27,7 @@ pub struct Membership {
     pub next: Option<Bytes>,
 }
 
-wire_struct! { Membership { epoch, since, text, next } }
+wire_struct! { Membership { epoch, since, frontier, text, next } }
 
 /// A command for the membership.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +47,8 @@ pub enum Change {
     Finish {
         /// The epoch in which both were in force.
         epoch: Epoch,
+        /// Everything below this slot is kept by f+1 replicas of the new configuration.
+        frontier: Slot,
     },
     /// Back to the configuration before.
     Abandon {
@@ -54,7 +59,7 @@ pub enum Change {
 
 wire_enum! { Change {
     0 => Begin { base, from, to, joint },
-    1 => Finish { epoch },
+    1 => Finish { epoch, frontier },
     2 => Abandon { epoch },
 } }
 
@@ -105,7 +110,8 @@ impl Membership {
                     false => (to.clone(), None),
                 };
             }
-            Change::Finish { epoch } if *epoch == here && self.is_changing() => {
+            Change::Finish { epoch, frontier } if *epoch == here && self.is_changing() => {
+                self.frontier = self.frontier.max(*frontier);
                 self.text = self.next.take().expect("a change is under way");
                 self.since = here.next();
             }
@@ -125,7 +131,9 @@ impl Membership {
             Change::Begin { base, to, .. } => {
                 base.next() == self.epoch && self.next.as_ref().unwrap_or(&self.text) == to
             }
-            Change::Finish { epoch } | Change::Abandon { epoch } => epoch.next() == self.epoch && !self.is_changing(),
+            Change::Finish { epoch, .. } | Change::Abandon { epoch } => {
+                epoch.next() == self.epoch && !self.is_changing()
+            }
         }
     }
 }
@@ -179,8 +187,8 @@ mod tests {
         assert_eq!(execute(&mut membership, &begin(0, "c", true)), outdated(1, true));
         assert_eq!(execute(&mut membership, &begin(1, "c", false)), outdated(1, true));
         assert_eq!((&membership.text, &membership.next), (&text("a"), &Some(text("b"))));
-        assert_eq!(execute(&mut membership, &Change::Finish { epoch: Epoch(1) }), accepted(2));
-        assert_eq!((membership.since, &membership.text), (Epoch(2), &text("b")));
+        assert_eq!(execute(&mut membership, &Change::Finish { epoch: Epoch(1), frontier: Slot(7) }), accepted(2));
+        assert_eq!((membership.since, membership.frontier, &membership.text), (Epoch(2), Slot(7), &text("b")));
         assert_eq!(execute(&mut membership, &Change::Abandon { epoch: Epoch(0) }), outdated(2, false));
         assert_eq!(execute(&mut membership, &begin(2, "d", false)), accepted(3));
         assert_eq!((membership.since, &membership.text, &membership.next), (Epoch(2), &text("d"), &None));
@@ -191,7 +199,10 @@ mod tests {
         let mut membership = Membership::default();
         execute(&mut membership, &begin(0, "b", true));
         execute(&mut membership, &Change::Abandon { epoch: Epoch(1) });
-        assert_eq!(membership, Membership { epoch: Epoch(2), since: Epoch(2), text: text("a"), next: None });
+        assert_eq!(
+            membership,
+            Membership { epoch: Epoch(2), since: Epoch(2), text: text("a"), ..Membership::default() }
+        );
         assert_eq!(membership.execute(&text("?")), Bytes::from(encode_all(&Verdict::Malformed {})));
     }
 }

@@ -176,7 +176,10 @@ fn what_cannot_be_done_is_refused_by_the_node_too() {
     assert!(refused(&set(|_, _, to, _| *to = "f = 1".into())).contains("cluster is missing"));
     assert!(refused(&set(|_, from, _, _| *from = "?".into())).contains("not TOML"));
     assert!(refused(&set(|_, from, to, _| *from = to.clone())).contains("another deployment than the one in force"));
-    assert!(refused(&|change| *change = Finish { epoch: Default::default() }).contains("finished by the leader"));
+    assert!(
+        refused(&|change| *change = Finish { epoch: Default::default(), frontier: Default::default() })
+            .contains("finished by the leader")
+    );
     let below = known.deployment.without_node("n2").unwrap();
     let refused = nodes.try_change("n0", |_| Ok(below.clone())).unwrap_err();
     assert!(refused.contains("there must be at least 2f+1 = 3"), "{refused}");

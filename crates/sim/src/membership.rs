@@ -74,9 +74,9 @@ impl<P: Protocol> Configurations<P> {
             }
             return Ok(configuration.clone());
         }
-        let Membership { epoch, since, text, next } = membership;
+        let Membership { epoch, since, frontier, text, next } = membership;
         let next = next.as_ref().map(|next| Box::new(self.layout(next)));
-        let layout = Layout { epoch: *epoch, since: *since, next, ..self.layout(text) };
+        let layout = Layout { epoch: *epoch, since: *since, frontier: *frontier, next, ..self.layout(text) };
         let config = P::configure(layout.clone()).map_err(|error| error.to_string())?;
         let configuration = Rc::new(Configuration { layout, config });
         self.known.insert(*epoch, (membership.clone(), configuration.clone()));

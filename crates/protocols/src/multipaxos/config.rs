@@ -81,6 +81,12 @@ impl Config {
         self.layout.epoch
     }
 
+    /// Below this slot nothing is asked of acceptors: those of this configuration may know nothing of what others
+    /// chose there, or something older. Replicas keep it.
+    pub fn frontier(&self) -> Slot {
+        self.layout.frontier
+    }
+
     /// Whether the membership is changing: quorums of two configurations are needed.
     pub fn is_joint(&self) -> bool {
         self.before.is_some()

@@ -308,6 +308,7 @@ impl Leader {
             if slot >= self.window.next_slot {
                 self.fill_up_to(now, slot, out);
             } else if !self.window.recover(now, self.round, slot, out)
+                && slot >= self.config.frontier()
                 && let Some(repair) = self.repairs.begin(now, self.round, slot)
             {
                 ask_votes(self.id, repair, out);

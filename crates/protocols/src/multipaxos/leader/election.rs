@@ -58,7 +58,8 @@ impl Leader {
         self.handover.clear();
         self.progress.begin_round();
         let ask_at = now + self.resend_after();
-        let phase1 = Phase1::new(self.config.clone(), self.round, self.progress.executed(), Slot::MAX, ask_at);
+        let start = self.progress.executed().max(self.config.frontier());
+        let phase1 = Phase1::new(self.config.clone(), self.round, start, Slot::MAX, ask_at);
         ask_votes(self.id, &phase1, out);
         self.state = State::Phase1(phase1);
         self.timer.restart(now);

@@ -63,7 +63,7 @@ impl Handover {
             return None;
         }
         self.finish_at = now + FINISH_AGAIN_AFTER;
-        let payload = encode_all(&Change::Finish { epoch: config.epoch() }).into();
+        let payload = encode_all(&Change::Finish { epoch: config.epoch(), frontier }).into();
         // Nobody waits for the answer.
         let (client, session) = (ClientId(0), SessionId::CHANGE);
         Some(Batch::one(&Command { client, session, number: 0, floor: 0, payload }))
