@@ -36,6 +36,12 @@ fn at_last<T>(mut attempt: impl FnMut() -> Result<T, Refusal>) -> T {
     }
 }
 
+/// Whether the acceptors of a node can vote.
+fn remembers(cluster: &Cluster<MultiPaxos>, node: NodeId) -> bool {
+    let roles = cluster.status(node).unwrap().roles;
+    roles.iter().filter(|role| role.role == "acceptor").all(|role| role.figures["amnesiac"] == 0)
+}
+
 /// One instance of every role on each of the nodes.
 fn everything_on<P: Protocol>(nodes: u16) -> Vec<Vec<NodeId>> {
     P::KINDS.iter().map(|_| (0..nodes).map(NodeId).collect()).collect()
@@ -74,6 +80,11 @@ fn multipaxos_elects_a_leader_and_survives_the_loss_and_return_of_each_node() {
         let value = format!("with {down}");
         at_last(|| write(&back, &value));
         assert_eq!(at_last(|| read(&others[0])), value);
+        // Nothing but promises is on disk: until its acceptor is let in again, the node counts as lost.
+        at_last(|| match remembers(&cluster, NodeId(u16::from(down))) {
+            true => Ok(()),
+            false => Err(Refusal::Unavailable),
+        });
     }
     drop(cluster);
     let _ = std::fs::remove_dir_all(data);
