@@ -117,8 +117,8 @@ pub(crate) struct RestartTime {
 pub(crate) enum Shape {
     /// From 32 connections with pipelines of 64: many commands to a slot
     Pipelined,
-    /// One after the other: each has a slot of its own. Makes snapshots after slots rare, for by default one would
-    /// come after 65,536
+    /// One after the other: each has a slot of its own. Sets `options.snapshot_slots` to its maximum, for by default
+    /// a snapshot would come after 65,536
     Single,
 }
 

@@ -62,7 +62,8 @@ impl Curve {
         let earlier = self.samples.iter().rev().find(|sample| sample.seconds <= last.seconds - window + 1.0);
         let (from, before) = earlier.map_or((0.0, 0), |sample| (sample.seconds, sample.acknowledged));
         let speed = (last.acknowledged - before) as f64 / (last.seconds - from);
-        let each = |figure: Figure| last.nodes.iter().map(|held| figure(held).to_string()).collect::<Vec<_>>().join(" / ");
+        let each =
+            |figure: Figure| last.nodes.iter().map(|held| figure(held).to_string()).collect::<Vec<_>>().join(" / ");
         format!(
             "| {:.0} | {} | {} | {} | {} | {} | {} |",
             last.seconds / 60.0,
@@ -201,8 +202,13 @@ mod tests {
         draw(&curve(|minute| minute), "a title", &path).unwrap();
         let picture = std::fs::read_to_string(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
-        // A line, and one in the legend.
-        assert_eq!(picture.matches("<polyline").count() - picture.matches("stroke=\"#000000\"").count(), 2 * 4);
+        let lines: Vec<&str> = picture.lines().filter(|line| line.starts_with("<polyline")).collect();
+        for node in 0..2 {
+            let (red, green, blue) = Palette99::COLORS[node];
+            let color = format!("stroke=\"#{red:02X}{green:02X}{blue:02X}\"");
+            let of_node = lines.iter().filter(|line| line.contains(&color)).count();
+            assert_eq!(of_node, 2 * FIGURES.len(), "in each chart a line, and one in the legend: {color}");
+        }
         assert!(picture.contains("a title"));
     }
 }

@@ -16,7 +16,7 @@ pub(crate) fn median(values: &[f64]) -> f64 {
     let middle = sorted.len() / 2;
     match sorted.len() {
         0 => f64::NAN,
-        even if even % 2 == 0 => f64::midpoint(sorted[middle - 1], sorted[middle]),
+        even if even.is_multiple_of(2) => f64::midpoint(sorted[middle - 1], sorted[middle]),
         _ => sorted[middle],
     }
 }
@@ -26,7 +26,7 @@ pub(crate) fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place) % 3 == 0 {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);

@@ -56,11 +56,16 @@ async fn measure(arguments: &RestartTime) -> Result<bool> {
     let Built { snapshot_bytes, commands } = build(arguments, &bench).await?;
     let log_bytes = process::size(&bench.cluster.store(0).join("wal"))?.bytes;
     let mib = |bytes| thousands(bytes >> 20);
-    eprintln!("{} MiB of snapshots (two), {} MiB of log in the first node's directory", mib(snapshot_bytes), mib(log_bytes));
+    eprintln!(
+        "{} MiB of snapshots (two), {} MiB of log in the first node's directory",
+        mib(snapshot_bytes),
+        mib(log_bytes)
+    );
     let mut worst: f64 = 0.0;
     println!("| killed | slots after the snapshot | listens, s | has executed all, s | serves a read, s |");
     println!("|---|---|---|---|---|");
-    for (case, name) in [(Case::One, "one node"), (Case::All, "all at once"), (Case::AllCold, "all at once, cold cache")]
+    for (case, name) in
+        [(Case::One, "one node"), (Case::All, "all at once"), (Case::AllCold, "all at once, cold cache")]
     {
         let mut rounds = Vec::new();
         let mut slots = Vec::new();
@@ -143,7 +148,11 @@ async fn back(bench: &mut Bench, nodes: &[usize], executed: u64, word: &str) -> 
 }
 
 /// Tries until it succeeds; the seconds from `begun` to then.
-async fn when<F: Future<Output = Result<()>>>(begun: Instant, what: &str, mut attempt: impl FnMut() -> F) -> Result<f64> {
+async fn when<F: Future<Output = Result<()>>>(
+    begun: Instant,
+    what: &str,
+    mut attempt: impl FnMut() -> F,
+) -> Result<f64> {
     loop {
         let error = match timeout(ANSWER_LIMIT, attempt()).await {
             Ok(Ok(())) => return Ok(begun.elapsed().as_secs_f64()),
@@ -164,7 +173,10 @@ async fn node_is_back(
     executed: u64,
     word: String,
 ) -> Result<Times> {
-    let listens = when(begun, "it listens", || async { Ok(drop(TcpStream::connect(address).await?)) });
+    let listens = when(begun, "it listens", || async {
+        TcpStream::connect(address).await?;
+        Ok(())
+    });
     let executes = when(begun, "its replica has executed everything", || async {
         let status = query_status(address, ANSWER_LIMIT).await?;
         // A node without a replica has nothing to execute.

@@ -26,7 +26,12 @@ const SAMPLES: f64 = 16.0;
 pub(crate) fn run(arguments: &Soak) -> Result<bool> {
     let seconds = arguments.minutes * 60.0;
     let enough = arguments.every > 0.0 && seconds / arguments.every >= SAMPLES && seconds <= 1e8;
-    ensure!(enough, "--minutes {} --every {}: at least {SAMPLES} samples are needed", arguments.minutes, arguments.every);
+    ensure!(
+        enough,
+        "--minutes {} --every {}: at least {SAMPLES} samples are needed",
+        arguments.minutes,
+        arguments.every
+    );
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let curve = runtime.block_on(LocalSet::new().run_until(measure(arguments)))?;
     let data = &arguments.common.data;

@@ -38,12 +38,14 @@ pub(crate) async fn build(arguments: &RestartTime, bench: &Bench) -> Result<Buil
     eprintln!("{} keys are set, in {all_set} slots; waiting for snapshots of them", arguments.keys);
     let stored = builder.snapshots_after(all_set).await?;
     let since = builder.commands - builder.commands_at(stored);
-    ensure!(since <= arguments.tail, "{since} commands came after the snapshots: --tail must be larger");
-    let shape = match arguments.shape {
-        Shape::Pipelined => MANY,
-        Shape::Single => (1, 1),
-    };
-    builder.send(Keys::AtRandom(arguments.keys), arguments.tail - since, shape).await?;
+    match arguments.shape {
+        Shape::Pipelined => {
+            ensure!(since <= arguments.tail, "{since} commands came after the snapshots: --tail must be larger");
+            builder.send(Keys::AtRandom(arguments.keys), arguments.tail - since, MANY).await?;
+        }
+        // In addition to the few slots since the snapshot.
+        Shape::Single => builder.send(Keys::AtRandom(arguments.keys), arguments.tail, (1, 1)).await?,
+    }
     let snapshot_bytes = super::process::size(&bench.cluster.store(0).join("snapshots"))?.bytes;
     Ok(Built { snapshot_bytes, commands: builder.commands - builder.commands_at(stored) })
 }
