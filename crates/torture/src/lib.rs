@@ -53,7 +53,7 @@ pub fn torture() -> ExitCode {
 
 /// A measurement.
 pub fn measure() -> ExitCode {
-    let Measurements { measurement } = Measurements::parse();
+    let Measurements { measurement } = Measurements::from_command_line();
     let (name, result) = match &measurement {
         Measurement::Soak(arguments) => ("soak", measure::soak(arguments)),
         Measurement::RestartTime(arguments) => ("restart-time", measure::restart_time(arguments)),

@@ -1,6 +1,7 @@
 //! What can be typed.
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
 /// Measurements of Ionian: real processes of the release build on free ports of this machine
@@ -18,6 +19,31 @@ pub(crate) enum Measurement {
     Soak(Soak),
     RestartTime(RestartTime),
     GroupCommit(GroupCommit),
+}
+
+/// Samples without which a quarter of the time says nothing.
+const SAMPLES: f64 = 16.0;
+
+impl Measurements {
+    /// What was typed; does not return when it makes no sense.
+    pub(crate) fn from_command_line() -> Self {
+        let measurements = Measurements::parse();
+        if let Err(text) = measurements.check() {
+            Measurements::command().error(ErrorKind::ValueValidation, text).exit();
+        }
+        measurements
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let Measurement::Soak(Soak { minutes, every, .. }) = &self.measurement else { return Ok(()) };
+        let (fewest, most) = (SAMPLES * every / 60.0, 1e6);
+        match *every > 0.0 && (fewest..=most).contains(minutes) {
+            true => Ok(()),
+            false => Err(format!(
+                "--minutes {minutes} --every {every}: at least {SAMPLES} samples are needed, in {most} minutes at most"
+            )),
+        }
+    }
 }
 
 /// What all of them understand.
@@ -129,7 +155,7 @@ pub(crate) enum Shape {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct GroupCommit {
     /// How many commands are in flight
-    #[arg(long, value_delimiter = ',', value_name = "N", default_values_t = [1, 16, 128, 1024])]
+    #[arg(long, value_delimiter = ',', value_name = "N", default_values_t = [1, 16, 128, 1024], value_parser = clap::value_parser!(u16).range(1..=10_000))]
     pub(crate) in_flight: Vec<u16>,
     /// How often each is measured
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=1000))]
@@ -147,7 +173,6 @@ pub(crate) struct GroupCommit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn what_can_be_typed_makes_sense() {
@@ -157,6 +182,12 @@ mod tests {
             panic!("it is another measurement")
         };
         assert_eq!(defaults.in_flight, [1, 16, 128, 1024]);
-        assert!(Measurements::try_parse_from(["measure", "group-commit", "--in-flight", "many"]).is_err());
+        for nonsense in ["many", "0"] {
+            assert!(Measurements::try_parse_from(["measure", "group-commit", "--in-flight", nonsense]).is_err());
+        }
+        let typed = |minutes| Measurements::try_parse_from(["measure", "soak", minutes]).unwrap().check();
+        assert_eq!(typed("--minutes=2"), Ok(()));
+        let nonsense = ["--minutes=1", "--minutes=0", "--minutes=-3", "--minutes=inf", "--minutes=nan", "--every=0"];
+        assert!(nonsense.iter().all(|minutes| typed(minutes).is_err()));
     }
 }

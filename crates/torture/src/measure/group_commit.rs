@@ -37,7 +37,6 @@ fn middle(samples: &[Sample], field: impl Fn(&Sample) -> f64) -> f64 {
 
 /// Measures and prints.
 pub(crate) fn run(arguments: &GroupCommit) -> Result<bool> {
-    ensure!(!arguments.in_flight.contains(&0), "--in-flight 0: at least one command must be in flight");
     fs::create_dir_all(&arguments.common.data)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // Of each number of commands in flight, for each durability.

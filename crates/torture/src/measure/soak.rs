@@ -6,7 +6,7 @@ use super::curve::{self, Curve, Held, Sample};
 use super::figures::{machine, thousands};
 use super::load::{Keys, Load, ended};
 use super::process::{resident_bytes, size};
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use std::fs;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -19,19 +19,8 @@ const FILL: (u16, u64) = (16, 64);
 /// How often there is a line of the table.
 const LINE_EVERY: f64 = 60.0;
 
-/// Samples without which a quarter says nothing.
-const SAMPLES: f64 = 16.0;
-
 /// Measures and prints; whether it is flat.
 pub(crate) fn run(arguments: &Soak) -> Result<bool> {
-    let seconds = arguments.minutes * 60.0;
-    let enough = arguments.every > 0.0 && seconds / arguments.every >= SAMPLES && seconds <= 1e8;
-    ensure!(
-        enough,
-        "--minutes {} --every {}: at least {SAMPLES} samples are needed",
-        arguments.minutes,
-        arguments.every
-    );
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let curve = runtime.block_on(LocalSet::new().run_until(measure(arguments)))?;
     let data = &arguments.common.data;
