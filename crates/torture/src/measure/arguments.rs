@@ -73,7 +73,7 @@ pub(crate) struct Common {
 /// far the load has come. Prints a line a minute and leaves a table (CSV) and a picture (SVG) of all.
 ///
 /// Exits with code 1 when a node held more memory or disk in the last quarter of the time than in the second, by
-/// more than the tolerance: the maxima are compared.
+/// more than the tolerance: the maxima are compared. Of disk, one file of the log (16 MiB) more is always allowed.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Soak {
     /// How long
