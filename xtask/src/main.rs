@@ -1,7 +1,9 @@
 //! The project's gates, one command each: `cargo xtask verify` only reads, `cargo xtask fix` mends what a
-//! machine can mend. `cargo xtask torture` builds the program as it is released, and tortures it.
+//! machine can mend. `cargo xtask torture` builds the program as it is released, and tortures it; `soak`,
+//! `restart-time` and `group-commit` measure it.
 
 use std::env;
+use std::ffi::OsString;
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
@@ -33,8 +35,8 @@ const FIX: &[Step] = &[
     step("format", &["fmt", "--all"]),
 ];
 
-/// What `cargo xtask torture` builds: the program, and what tortures the one beside it.
-const TORTURE: Step = step(
+/// What is built before a harness runs: the program, and the harnesses that run the one beside them.
+const HARNESSES: Step = step(
     "build for release",
     &["build", "--quiet", "--release", "--package", "ionian-cli", "--package", "ionian-torture"],
 );
@@ -43,15 +45,19 @@ fn main() -> ExitCode {
     let steps = match env::args().nth(1).as_deref() {
         Some("verify") => VERIFY,
         Some("fix") => FIX,
-        Some("torture") => return torture(),
+        Some("torture") => return harness("torture", env::args_os().skip(2)),
+        Some("soak" | "restart-time" | "group-commit") => return harness("measure", env::args_os().skip(1)),
         _ => {
-            eprintln!("usage: cargo xtask verify|fix|torture");
+            eprintln!("usage: cargo xtask verify|fix|torture|soak|restart-time|group-commit");
             for (name, steps) in [("verify", VERIFY), ("fix", FIX)] {
                 for step in steps {
                     eprintln!("  {name}: {} (cargo {})", step.what, step.arguments.join(" "));
                 }
             }
             eprintln!("  torture: kill real processes under load, check what they said (see its --help)");
+            eprintln!("  soak: whether memory and disk stay flat under load (see its --help)");
+            eprintln!("  restart-time: how soon a killed node is back (see its --help)");
+            eprintln!("  group-commit: how many commands share a sync of the disk (see its --help)");
             return ExitCode::from(2);
         }
     };
@@ -61,13 +67,13 @@ fn main() -> ExitCode {
     }
 }
 
-/// Builds, and runs the harness with the rest of the arguments; its exit code is the command's.
-fn torture() -> ExitCode {
-    if !run(&TORTURE) {
+/// Builds, and runs a harness with these arguments; its exit code is the command's.
+fn harness(name: &str, arguments: impl Iterator<Item = OsString>) -> ExitCode {
+    if !run(&HARNESSES) {
         return ExitCode::FAILURE;
     }
     let mut command = cargo();
-    command.args(["run", "--quiet", "--release", "--package", "ionian-torture", "--"]).args(env::args_os().skip(2));
+    command.args(["run", "--quiet", "--release", "--package", "ionian-torture", "--bin", name, "--"]).args(arguments);
     match command.status() {
         Ok(status) => status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from),
         Err(error) => {

@@ -14,6 +14,13 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 /// error and not by a signal.
 const LIMITED: &str = "trap '' XFSZ; ulimit -f \"$0\"; exec \"$@\"";
 
+/// The program `ionian`: the chosen one, or the one beside this program.
+pub(crate) fn program(chosen: Option<&Path>) -> Result<PathBuf> {
+    let beside = || Ok::<_, std::io::Error>(std::env::current_exe()?.with_file_name("ionian"));
+    let path = chosen.map_or_else(beside, |path| Ok(path.to_owned()))?;
+    path.canonicalize().with_context(|| format!("there is no program {}: build it, or say --ionian", path.display()))
+}
+
 /// A cluster in a directory of its own.
 pub(crate) struct Cluster {
     ionian: PathBuf,
@@ -69,6 +76,11 @@ impl Cluster {
     /// Where the nodes keep what survives them.
     pub(crate) fn stores(&self) -> PathBuf {
         self.root.join("nodes")
+    }
+
+    /// Where this node keeps it.
+    pub(crate) fn store(&self, node: usize) -> PathBuf {
+        self.stores().join(self.name(node))
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -136,6 +148,12 @@ impl Cluster {
         self.root.join("logs").join(format!("{}.{}.log", self.name(node), self.nodes[node].starts))
     }
 
+    /// The process of a node that runs.
+    pub(crate) fn process(&self, node: usize) -> Result<u32> {
+        let child = self.nodes[node].child.as_ref();
+        child.map(Child::id).with_context(|| format!("node {} is down", self.name(node)))
+    }
+
     /// Kills these nodes at once; returns how many ran. On return they are gone.
     pub(crate) fn kill(&mut self, nodes: &[usize]) -> Result<u64> {
         let mut killed = 0;
@@ -154,8 +172,7 @@ impl Cluster {
     }
 
     pub(crate) fn signal(&self, node: usize, signal: Signal) -> Result<()> {
-        let child = self.nodes[node].child.as_ref().with_context(|| format!("node {} is down", self.name(node)))?;
-        Ok(kill(Pid::from_raw(i32::try_from(child.id())?), signal)?)
+        Ok(kill(Pid::from_raw(i32::try_from(self.process(node)?)?), signal)?)
     }
 
     /// How the node has ended, if it has.

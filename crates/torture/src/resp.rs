@@ -4,6 +4,7 @@ use anyhow::{Context, Result, bail};
 use bytes::{Bytes, BytesMut};
 use redis_protocol::resp2::decode::decode_bytes_mut;
 use redis_protocol::resp2::types::BytesFrame;
+use std::io::Write;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -29,9 +30,10 @@ impl Connection {
 
     /// Gathers a command.
     pub(crate) fn push(&mut self, words: &[&[u8]]) {
-        self.output.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
+        // Into memory: cannot fail.
+        let _ = write!(self.output, "*{}\r\n", words.len());
         for word in words {
-            self.output.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+            let _ = write!(self.output, "${}\r\n", word.len());
             self.output.extend_from_slice(word);
             self.output.extend_from_slice(b"\r\n");
         }

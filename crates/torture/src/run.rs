@@ -2,14 +2,14 @@
 
 use crate::arguments::{Arguments, Sabotage};
 use crate::client::{Client, Load};
-use crate::cluster::{Cluster, try_file_limit};
+use crate::cluster::{Cluster, program, try_file_limit};
 use crate::faults::Faults;
 use crate::judge::{Expected, Judge, Violation};
 use crate::keys::Keys;
 use crate::report::{Counts, Progress, Report};
 use crate::schedule::{Kind, Schedule};
 use crate::settle;
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use ionian_kernel::random::Random;
 use std::cell::{Cell, RefCell};
 use std::collections::hash_map::RandomState;
@@ -33,7 +33,7 @@ const TOLD: usize = 10;
 /// Runs, reports, and cleans up; whether all was well.
 pub(crate) fn run(arguments: &Arguments) -> Result<bool> {
     let seed = arguments.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish() >> 32);
-    let ionian = program(arguments)?;
+    let ionian = program(arguments.ionian.as_deref())?;
     let root = std::path::absolute(arguments.data.join(format!("seed-{seed}-{}", std::process::id())))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut run = Run::new(arguments, seed, &ionian, &root)?;
@@ -42,13 +42,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<bool> {
         run.report.failures.push(format!("{error:#}"));
     }
     run.end(&arguments.data)
-}
-
-/// The program to torture.
-fn program(arguments: &Arguments) -> Result<PathBuf> {
-    let beside = || Ok::<_, std::io::Error>(std::env::current_exe()?.with_file_name("ionian"));
-    let path = arguments.ionian.clone().map_or_else(beside, Ok)?;
-    path.canonicalize().with_context(|| format!("there is no program {}: build it, or say --ionian", path.display()))
 }
 
 struct Run {

@@ -20,7 +20,7 @@ use tokio::time::{sleep, timeout};
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// How long one answer may take: longer than any gateway lets a client wait.
-const ANSWER_LIMIT: Duration = Duration::from_secs(15);
+pub(crate) const ANSWER_LIMIT: Duration = Duration::from_secs(15);
 
 /// How often a condition is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(50);

@@ -115,8 +115,10 @@ const REPORT_AFTER: Duration = Duration::from_millis(10);
 const REPORT_IDLE: Duration = Duration::from_millis(250);
 
 /// How far ahead of what it has executed a replica keeps chosen values. What lies beyond is fetched when
-/// its turn comes.
-const MAX_AHEAD: usize = 1 << 16;
+/// its turn comes, which takes long: so this is more than what acceptors still hold when all nodes were down at
+/// once, which a new leader proposes in one go, namely the slots since the snapshots (`snapshot_slots`) and
+/// those that came while these were written.
+const MAX_AHEAD: usize = 1 << 18;
 
 /// Executed values kept for peers hold at most this many bytes, beside the limit of their number.
 const RETAINED_BYTES: usize = 64 << 20;

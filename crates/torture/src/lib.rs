@@ -1,0 +1,74 @@
+//! The torture harness: real processes of the release binary under load and faults, and a check of everything
+//! that clients were told. See docs/torture.md.
+//!
+//! | file | job |
+//! |---|---|
+//! | `arguments` | what can be typed |
+//! | `run` | one run from beginning to end |
+//! | `schedule`, `faults` | which faults come when; how each is done |
+//! | `cluster`, `ports` | the processes, and where they listen |
+//! | `client`, `resp`, `keys` | who asks, how, and on what; what was asked and told |
+//! | `model`, `ledger`, `judge` | what answers are right |
+//! | `settle` | what must be found when the faults are over |
+//! | `report` | what is counted and shown |
+//!
+//! On the same processes and connections, without faults, stand the measurements: see docs/measurements.md.
+//!
+//! | file | job |
+//! |---|---|
+//! | `measure/arguments` | what can be typed |
+//! | `measure/soak`, `curve` | whether memory and disk stay flat under load |
+//! | `measure/restart`, `tail` | how soon a node that was killed is back; what it finds |
+//! | `measure/group_commit` | how many commands share a sync |
+//! | `measure/bench`, `load`, `process` | the cluster, who asks, what a process holds |
+//! | `measure/figures` | medians, percentiles, and how numbers are written |
+
+#![forbid(unsafe_code)]
+
+mod arguments;
+mod client;
+mod cluster;
+mod faults;
+mod judge;
+mod keys;
+mod ledger;
+mod measure;
+mod model;
+mod ports;
+mod report;
+mod resp;
+mod run;
+mod schedule;
+mod settle;
+
+use arguments::Arguments;
+use clap::Parser;
+use measure::{Measurement, Measurements};
+use std::process::ExitCode;
+
+/// Faults under load, and the check of everything.
+pub fn torture() -> ExitCode {
+    exit("torture", run::run(&Arguments::parse()))
+}
+
+/// A measurement.
+pub fn measure() -> ExitCode {
+    let Measurements { measurement } = Measurements::from_command_line();
+    let (name, result) = match &measurement {
+        Measurement::Soak(arguments) => ("soak", measure::soak(arguments)),
+        Measurement::RestartTime(arguments) => ("restart-time", measure::restart_time(arguments)),
+        Measurement::GroupCommit(arguments) => ("group-commit", measure::group_commit(arguments)),
+    };
+    exit(name, result)
+}
+
+fn exit(name: &str, result: anyhow::Result<bool>) -> ExitCode {
+    match result {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("{name}: {error:#}");
+            if error.is::<ionian_deployment::DeploymentError>() { ExitCode::from(2) } else { ExitCode::FAILURE }
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! What can be typed.
+
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// Measurements of Ionian: real processes of the release build on free ports of this machine
+///
+/// Each exits with code 0 when it was made and what it asks for holds, 1 when not, 2 on bad usage.
+#[derive(Debug, Parser)]
+#[command(name = "measure", bin_name = "cargo xtask")]
+pub(crate) struct Measurements {
+    #[command(subcommand)]
+    pub(crate) measurement: Measurement,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Measurement {
+    Soak(Soak),
+    RestartTime(RestartTime),
+    GroupCommit(GroupCommit),
+}
+
+/// Samples without which a quarter of the time says nothing.
+const SAMPLES: f64 = 16.0;
+
+impl Measurements {
+    /// What was typed; does not return when it makes no sense.
+    pub(crate) fn from_command_line() -> Self {
+        let measurements = Measurements::parse();
+        if let Err(text) = measurements.check() {
+            Measurements::command().error(ErrorKind::ValueValidation, text).exit();
+        }
+        measurements
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let Measurement::Soak(Soak { minutes, every, .. }) = &self.measurement else { return Ok(()) };
+        let (fewest, most) = (SAMPLES * every / 60.0, 1e6);
+        match *every > 0.0 && (fewest..=most).contains(minutes) {
+            true => Ok(()),
+            false => Err(format!(
+                "--minutes {minutes} --every {every}: at least {SAMPLES} samples are needed, in {most} minutes at most"
+            )),
+        }
+    }
+}
+
+/// What all of them understand.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Common {
+    /// The deployment; `ionian config presets` lists them
+    #[arg(long, value_name = "NAME", default_value = ionian_deployment::DEFAULT_PRESET)]
+    pub(crate) preset: String,
+    /// Change a setting of the deployment; can be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub(crate) overrides: Vec<String>,
+    /// How long each value is
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    pub(crate) value_bytes: u32,
+    /// The program `ionian` [default: the one beside this program]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ionian: Option<PathBuf>,
+    /// Where the nodes' directories and the results go
+    #[arg(long, value_name = "DIR", default_value = "target/measure")]
+    pub(crate) data: PathBuf,
+}
+
+/// Whether memory and disk stay flat in an endless run over a fixed set of keys
+///
+/// Starts a deployment with durability `disk` and sets all keys; then clients set and get keys of that set at random.
+/// Every few seconds it is noted how much memory each node's process holds, how much its directory holds, and how
+/// far the load has come. Prints a line a minute and leaves a table (CSV) and a picture (SVG) of all.
+///
+/// Exits with code 1 when a node held more memory or disk in the last quarter of the time than in the second, by
+/// more than the tolerance: the maxima are compared. Of disk, one file of the log (16 MiB) more is always allowed.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Soak {
+    /// How long
+    #[arg(long, value_name = "N", default_value_t = 30.0)]
+    pub(crate) minutes: f64,
+    /// How many keys there are
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) keys: u64,
+    /// How many connections there are, spread over all gateways
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(crate) clients: u16,
+    /// How many of a hundred commands read
+    #[arg(long, value_name = "PERCENT", default_value_t = 20, value_parser = clap::value_parser!(u8).range(0..=99))]
+    pub(crate) reads: u8,
+    /// Seconds from one sample to the next
+    #[arg(long, value_name = "N", default_value_t = 5.0)]
+    pub(crate) every: f64,
+    /// By how much a maximum may have grown
+    #[arg(long, value_name = "PERCENT", default_value_t = 10.0)]
+    pub(crate) tolerance: f64,
+    /// Have something grow on purpose: the exit code must be 1
+    #[arg(long = "break", value_enum, value_name = "HOW")]
+    pub(crate) sabotage: Option<Sabotage>,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+/// What can be made to grow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Sabotage {
+    /// Every key is new
+    Keys,
+}
+
+/// How soon a node that was killed is back
+///
+/// Builds a state in a cluster with durability `disk`: so many keys, a snapshot of them stored by every replica, and
+/// then so many commands more that are in no snapshot. Then nodes are killed with SIGKILL and started again: one
+/// after the other, all at once, and all at once with nothing of their directories in the system's cache. Measured
+/// is the time from the start of the process until it listens, until its replica has executed all that was
+/// executed before, and until its gateway serves a linearizable read of the last write.
+///
+/// Exits with code 1 when the longest time exceeds the limit.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct RestartTime {
+    /// How many keys there are
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) keys: u64,
+    /// How many commands come after the snapshot
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) tail: u64,
+    /// How these come
+    #[arg(long, value_enum, value_name = "HOW", default_value = "pipelined")]
+    pub(crate) shape: Shape,
+    /// How often each is repeated
+    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(crate) rounds: u16,
+    /// The longest time that is allowed
+    #[arg(long, value_name = "SECONDS", default_value_t = 5.0)]
+    pub(crate) limit: f64,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+/// How commands come to the gateways.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Shape {
+    /// From 32 connections with pipelines of 64: many commands to a slot
+    Pipelined,
+    /// One after the other: each has a slot of its own. Sets `options.snapshot_slots` to its maximum, for by default
+    /// a snapshot would come after 65,536
+    Single,
+}
+
+/// How many commands share a sync of the disk, and what that costs
+///
+/// Loads a cluster with SET by 1, 16, 128 and 1024 connections that wait for each reply, with durability `disk` and
+/// with `memory` in turn. Prints the medians over the rounds.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct GroupCommit {
+    /// How many commands are in flight
+    #[arg(long, value_delimiter = ',', value_name = "N", default_values_t = [1, 16, 128, 1024], value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    pub(crate) in_flight: Vec<u16>,
+    /// How often each is measured
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(crate) rounds: u16,
+    /// How long each is measured, after a second of warm-up
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub(crate) seconds: u64,
+    /// How many different keys are set
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) keys: u64,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_can_be_typed_makes_sense() {
+        Measurements::command().debug_assert();
+        let Measurement::GroupCommit(defaults) = Measurements::parse_from(["measure", "group-commit"]).measurement
+        else {
+            panic!("it is another measurement")
+        };
+        assert_eq!(defaults.in_flight, [1, 16, 128, 1024]);
+        for nonsense in ["many", "0"] {
+            assert!(Measurements::try_parse_from(["measure", "group-commit", "--in-flight", nonsense]).is_err());
+        }
+        let typed = |minutes| Measurements::try_parse_from(["measure", "soak", minutes]).unwrap().check();
+        assert_eq!(typed("--minutes=2"), Ok(()));
+        let nonsense = ["--minutes=1", "--minutes=0", "--minutes=-3", "--minutes=inf", "--minutes=nan", "--every=0"];
+        assert!(nonsense.iter().all(|minutes| typed(minutes).is_err()));
+    }
+}

@@ -1,0 +1,82 @@
+//! A cluster to measure on, in a directory of its own.
+
+use super::arguments::Common;
+use crate::cluster::{Cluster, program};
+use crate::settle::{ANSWER_LIMIT, serving};
+use anyhow::{Context, Result};
+use ionian_runtime::{NodeStatus, query_status};
+use std::fs;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// See the top of this file. The directory is removed at the end.
+pub(crate) struct Bench {
+    pub(crate) cluster: Cluster,
+    root: PathBuf,
+}
+
+impl Bench {
+    /// Starts a cluster and waits until every gateway takes writes. `overrides` come before what was typed.
+    pub(crate) async fn start(common: &Common, name: &str, overrides: &[&str]) -> Result<Self> {
+        let ionian = program(common.ionian.as_deref())?;
+        let root = std::path::absolute(common.data.join(format!("{name}-{}", std::process::id())))?;
+        let settings: Vec<String> = overrides.iter().map(ToString::to_string).chain(common.overrides.clone()).collect();
+        let cluster = Cluster::new(&ionian, &root, &common.preset, &settings)?;
+        let mut bench = Bench { cluster, root };
+        bench.cluster.heal()?;
+        bench.serving().await?;
+        Ok(bench)
+    }
+
+    async fn serving(&mut self) -> Result<()> {
+        let served = serving(&self.cluster.gateways()?).await;
+        // A node that has ended says better what is wrong.
+        self.cluster.check()?;
+        served.map(drop)
+    }
+
+    /// What every node says of itself, in the order of the deployment.
+    pub(crate) async fn statuses(&self) -> Result<Vec<NodeStatus>> {
+        let mut statuses = Vec::new();
+        for address in self.cluster.addresses()? {
+            statuses.push(query_status(address, ANSWER_LIMIT).await?);
+        }
+        Ok(statuses)
+    }
+
+    /// All gateways, that of the leader's node first, if it has one.
+    pub(crate) fn gateways_from(&self, leader: usize) -> Result<Vec<SocketAddr>> {
+        let mut gateways = self.cluster.gateways()?;
+        if let Some(text) = &self.cluster.deployment.nodes[leader].gateway {
+            let of_leader = gateways.iter().position(|gateway| gateway.to_string() == *text);
+            gateways.rotate_left(of_leader.unwrap_or(0));
+        }
+        Ok(gateways)
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        let all: Vec<usize> = (0..self.cluster.len()).collect();
+        // What cannot be removed is seen by whoever looks there.
+        if self.cluster.kill(&all).is_ok() {
+            let _ = fs::remove_dir_all(&self.root);
+        }
+    }
+}
+
+/// The number of the node whose leader leads.
+pub(crate) fn leader(statuses: &[NodeStatus]) -> Result<usize> {
+    let round = |status: &NodeStatus| {
+        let leading = |role: &&ionian_runtime::status::RoleStatus| role.figures.get("leading") == Some(&1);
+        status.roles.iter().filter(leading).filter_map(|role| role.figures.get("round").copied()).max()
+    };
+    let leading = statuses.iter().enumerate().filter_map(|(node, status)| Some((round(status)?, node)));
+    leading.max().map(|(_, node)| node).context("no node leads")
+}
+
+/// A figure of the replica that lives on the node, if one does.
+pub(crate) fn of_replica(status: &NodeStatus, figure: &str) -> Option<u64> {
+    let replica = status.roles.iter().find(|role| role.role == "replica")?;
+    replica.figures.get(figure).copied()
+}

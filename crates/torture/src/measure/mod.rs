@@ -1,0 +1,17 @@
+//! Measurements on real processes: one command each, on any machine.
+
+mod arguments;
+mod bench;
+mod curve;
+mod figures;
+mod group_commit;
+mod load;
+mod process;
+mod restart;
+mod soak;
+mod tail;
+
+pub(crate) use self::arguments::{Measurement, Measurements};
+pub(crate) use self::group_commit::run as group_commit;
+pub(crate) use self::restart::run as restart_time;
+pub(crate) use self::soak::run as soak;
