@@ -13,7 +13,7 @@ mod text;
 use crate::arguments::{self, How, MemberCommand, Place, Shape};
 use crate::family::{self, Work};
 use crate::output::{self, say};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use find::Found;
 use ionian_deployment::{Configuration, Deployment, Node};
 use ionian_kernel::membership::Change;
@@ -43,9 +43,12 @@ async fn carry_out(command: &MemberCommand) -> Result<()> {
         MemberCommand::Add { name, place, roles, shape, how } => {
             let node = described(name, place, roles)?;
             change(how, |from| {
-                match from.nodes.iter().any(|other| other.name == node.name && other.address == node.address) {
-                    true => Ok(from.clone()),
-                    false => shaped(possible(from.with_node(node.clone()))?, shape),
+                // The same command again, while or after the change: nothing is left to do.
+                let is_done = from.nodes.iter().any(|other| is_the_same(other, &node));
+                if is_done {
+                    shaped(from.clone(), shape)
+                } else {
+                    shaped(possible(from.with_node(node.clone()))?, shape)
                 }
             })
             .await
@@ -57,7 +60,15 @@ async fn carry_out(command: &MemberCommand) -> Result<()> {
             let node = described(new, place, "")?;
             change(how, |from| {
                 let is_done = from.place(old).is_err() && from.place(new).is_ok();
-                if is_done { Ok(from.clone()) } else { possible(from.with_replaced(old, node.clone())) }
+                if is_done {
+                    return Ok(from.clone());
+                }
+                let to = possible(from.with_replaced(old, node.clone()))?;
+                let serves_clients = from.nodes.iter().any(|node| node.name == *old && node.gateway.is_some());
+                if serves_clients && node.gateway.is_none() {
+                    bail!("node {old} has a gateway: say where {new} is to serve clients, --gateway HOST:PORT");
+                }
+                Ok(to)
             })
             .await
         }
@@ -72,6 +83,12 @@ async fn carry_out(command: &MemberCommand) -> Result<()> {
             settle(found, Some(change), &to, how).await
         }
     }
+}
+
+/// Whether a node that is there is the one that is described, in its place and with as many of each role.
+fn is_the_same(there: &Node, described: &Node) -> bool {
+    (&there.name, &there.address, &there.gateway) == (&described.name, &described.address, &described.gateway)
+        && there.instances() == described.instances()
 }
 
 fn described(name: &str, place: &Place, roles: &str) -> Result<Node> {

@@ -5,13 +5,14 @@ use anyhow::Error;
 use std::fmt::Arguments;
 use std::io::{ErrorKind, Write};
 
-/// Prints `text`. A reader that has gone away is ignored.
-///
-/// # Panics
-/// When standard output cannot be written for another reason, as `print!` does.
+/// Prints `text`. A reader that has gone away is ignored. When standard output cannot be written for another reason the
+/// command ends with exit code 1: what it was to tell is not told.
 pub(crate) fn print(text: Arguments<'_>) {
     match std::io::stdout().write_fmt(text) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => panic!("cannot write to standard output: {error}"),
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            eprintln!("ionian: cannot write to standard output: {error}");
+            std::process::exit(1);
+        }
         _ => {}
     }
 }

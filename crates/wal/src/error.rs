@@ -47,7 +47,7 @@ pub enum WalError {
     /// The file was damaged, and not by a crash in the middle of a write.
     #[error(
         "{} is damaged at byte {offset}: {text}. A crash cannot have done this; what was promised on the strength of \
-         it may be lost, so do not run from this directory: restore it, or replace the node by an empty one",
+         it may be lost, so do not run from this directory: restore it, or replace the node by one of another name",
         path.display()
     )]
     Corrupt {
@@ -61,7 +61,7 @@ pub enum WalError {
     /// A segment between two others is not there.
     #[error(
         "{} is missing, though {} comes behind it. A crash cannot have done this; put the file back, or replace the \
-         node by an empty one",
+         node by one of another name",
         path.display(), behind.display()
     )]
     Missing {

@@ -6,16 +6,16 @@
 
 use super::file::{self, Head, Origin};
 use super::{arguments, newest, state, warn};
-use crate::family;
 use crate::output::say;
 use anyhow::{Context, Result, bail};
 use ionian_deployment::{Configuration, Deployment};
 use ionian_kernel::executor::Executor;
-use ionian_kernel::id::{AcceptorId, AcceptorSet, Slot};
+use ionian_kernel::id::{AcceptorId, AcceptorSet, Epoch, Slot};
 use ionian_kernel::protocol::Protocol;
 use ionian_kernel::wire::decode_all;
 use ionian_protocols::multipaxos::message::Vote;
-use ionian_protocols::multipaxos::{MultiPaxos, acceptor, kind};
+use ionian_protocols::multipaxos::{self, MultiPaxos, acceptor, kind};
+use ionian_runtime::membership;
 use ionian_runtime::offline::StoppedNode;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -26,18 +26,33 @@ pub(crate) fn run(arguments: &arguments::Salvage) -> Result<()> {
     let (cluster, protocol) = (nodes[0].cluster(), nodes[0].protocol());
     let (base, from) = furthest(&nodes)?;
     let votes = Votes::read(&nodes, base.slot)?;
-    let quorum = match &arguments.config {
-        Some(config) => votes.are_a_read_quorum(&Deployment::load(config)?, cluster)?,
-        None => false,
-    };
+    let known = known(arguments, cluster)?;
+    let quorum = known.as_ref().map(|known| votes.are_a_read_quorum(known)).transpose()?.unwrap_or(false);
     let mut executor = base.executor;
     let end = votes.execute(&mut executor, base.slot, quorum || arguments.past_holes);
-    let complete = quorum && base.slot >= votes.forgotten;
+    // Of what lies below the frontier of a change acceptors that came with it may know nothing.
+    let settled = known.map_or(Slot::ZERO, |known| known.membership.frontier).max(votes.forgotten);
+    let complete = quorum && base.slot >= settled;
     let head = Head::new(cluster, protocol, &from, Origin::Salvaged);
     let head = Head { slot: end.0, complete, ..head };
     file::write(&arguments.output, &head, &executor.snapshot())?;
     report(&arguments.output, &votes, (base.slot, end), &from, complete);
     Ok(())
+}
+
+/// The newest membership that one of the directories knows of; else that of the deployment file, if one was given.
+fn known(arguments: &arguments::Salvage, cluster: &str) -> Result<Option<Configuration>> {
+    let mut newest: Option<Configuration> = None;
+    for directory in &arguments.directories {
+        let stored = membership::stored(directory)?;
+        newest = newest.filter(|newest| stored.as_ref().is_none_or(|it| it.epoch() <= newest.epoch())).or(stored);
+    }
+    let Some(file) = &arguments.config else { return Ok(newest) };
+    let deployment = Deployment::load(file)?;
+    if deployment.cluster != cluster {
+        bail!("the deployment is of cluster {}, the directories are of {cluster}", deployment.cluster);
+    }
+    Ok(newest.or(Some(Configuration::founded(deployment))))
 }
 
 fn open_all(directories: &[std::path::PathBuf]) -> Result<Vec<StoppedNode>> {
@@ -90,6 +105,8 @@ struct Votes {
     acceptors: AcceptorSet,
     /// What one of them has forgotten, f+1 replicas had stored.
     forgotten: Slot,
+    /// The latest epoch of which one of them has promised a round.
+    epoch: Epoch,
 }
 
 impl Votes {
@@ -104,7 +121,13 @@ impl Votes {
                 }
                 votes.acceptors.insert(AcceptorId(author.index));
                 let record = decode_all(&record);
-                match record.with_context(|| format!("a record of node {} cannot be read", node.name()))? {
+                let record = record.with_context(|| format!("a record of node {} cannot be read", node.name()))?;
+                if let acceptor::Record::Promised { round } | acceptor::Record::Voted { vote: Vote { round, .. }, .. } =
+                    &record
+                {
+                    votes.epoch = votes.epoch.max(round.epoch());
+                }
+                match record {
                     acceptor::Record::Voted { slot, vote } if slot >= start => votes.add(slot, vote),
                     acceptor::Record::Forgot { below } => votes.forgotten = votes.forgotten.max(below),
                     acceptor::Record::Voted { .. } | acceptor::Record::Promised { .. } => {}
@@ -120,12 +143,11 @@ impl Votes {
         }
     }
 
-    fn are_a_read_quorum(&self, deployment: &Deployment, cluster: &str) -> Result<bool> {
-        if deployment.cluster != cluster {
-            bail!("the deployment is of cluster {}, the directories are of {cluster}", deployment.cluster);
-        }
-        Ok(family::quorums(&Configuration::founded(deployment.clone()))?
-            .is_some_and(|quorums| quorums.is_read_quorum(self.acceptors)))
+    /// Whether every acknowledged write is known to them, as far as `known` is the membership. It is if none of them has
+    /// promised anything of a later epoch: acceptors that leave have.
+    fn are_a_read_quorum(&self, known: &Configuration) -> Result<bool> {
+        let config = multipaxos::config::Config::new(known.layout(MultiPaxos::KINDS)?)?;
+        Ok(config.can_read(self.acceptors, self.epoch))
     }
 
     /// The slot behind the last vote.
