@@ -45,6 +45,7 @@ pub(crate) enum Command {
     Member(Member),
     Exec(Exec),
     Sim(Sim),
+    Bench(crate::bench::Bench),
     Snapshot(crate::snapshot::arguments::Arguments),
 }
 

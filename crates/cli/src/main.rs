@@ -6,6 +6,7 @@
 //! | `node` | one node in the foreground; `gateway_app` puts its gateway and its client lane together |
 //! | `up` | every node of a deployment as a process of its own, supervised |
 //! | `config`, `status`, `member`, `exec`, `sim` | one command each |
+//! | `bench` | load, service demand, the papers' figures: crate `ionian-bench` |
 //! | `snapshot` | backups: save, inspect, restore, salvage |
 //! | `family` | from a protocol's name to its type |
 //! | `source` | where a command finds its deployment |
@@ -17,6 +18,7 @@
 extern crate alloc;
 
 mod arguments;
+mod bench;
 mod config;
 mod exec;
 mod family;
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
         Command::Member(arguments) => member::run(&arguments),
         Command::Exec(arguments) => exec::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
         Command::Snapshot(arguments) => snapshot::run(&arguments),
     };
     match done {

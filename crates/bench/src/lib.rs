@@ -1,0 +1,8 @@
+//! How fast it is, by three measures: **live** (`load`: throughput, latency and processor time of servers that
+//! run), **service demand** (`role`: the processor time that one saturated instance of a role spends on a command)
+//! and **simulated** (`figure`: deployments that do not fit on this machine, from the demands).
+#![forbid(unsafe_code)]
+
+pub mod figure;
+pub mod load;
+pub mod role;

@@ -1,0 +1,5 @@
+//! What can be typed.
+
+/// To be written.
+#[derive(Debug, clap::Args)]
+pub struct Role {}
