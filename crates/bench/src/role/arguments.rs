@@ -1,5 +1,52 @@
 //! What can be typed.
 
-/// To be written.
+use std::path::PathBuf;
+
+/// Measure the service demand of a role: processor time per command of one instance that is never idle
+///
+/// A process with the role alone is started as in a deployment of its own machines; this program plays the rest of the
+/// deployment to it, over real connections, so cheaply that the role is what is busy. Demand is its processor time, user
+/// and system, by the commands that it had a part in. If every instance has a processor of its own, a deployment's
+/// peak is the smallest of instances / (share x demand) over its roles.
 #[derive(Debug, clap::Args)]
-pub struct Role {}
+#[command(after_help = "Examples:\n  \
+    ionian bench role leader                     unbatched, as in the preset compartmentalized\n  \
+    ionian bench role leader --preset batched    batches of 100 commands\n  \
+    ionian bench role all --json demands.json    everything that the figures need")]
+pub struct Role {
+    /// leader, proxy_leader, acceptor, replica, batcher, read_batcher, unbatcher, server; or `all`, of all presets
+    pub role: String,
+    /// The deployment that it is part of [default: compartmentalized; batched for the roles that only it has]
+    #[arg(long, value_name = "NAME")]
+    pub preset: Option<String>,
+    /// Commands in a batch, where the deployment has batchers
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub batch: u64,
+    /// Size of the values set
+    #[arg(long, value_name = "BYTES", default_value_t = 16, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    pub value_bytes: u32,
+    /// How many keys there are
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    pub keys: u64,
+    /// Commands under way at most [default: 4096, or 512 batches]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub in_flight: Option<u64>,
+    /// Commands that a client sends a batcher at once
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub gathered: u64,
+    /// Seconds before measuring begins
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
+    pub warm_up: f64,
+    /// Seconds to measure
+    #[arg(long, value_name = "SECONDS", default_value_t = 3.0)]
+    pub seconds: f64,
+    /// How often each is measured; the median counts
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub rounds: u32,
+    /// Change a setting of the deployment, such as options.window_slots=1024; can be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub overrides: Vec<String>,
+    /// Write the result to a file, or with `-` to standard output instead of the table
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}

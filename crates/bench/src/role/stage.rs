@@ -1,0 +1,264 @@
+//! One measurement: a real process with the role that is measured, the rest of its deployment in this one, and
+//! loopback between them.
+
+use super::commands::Commands;
+use super::emulated::{Emulated, Script};
+use super::flow::Flow;
+use super::work::Work;
+use super::{multipaxos, unreplicated};
+use anyhow::{Context, Result, bail, ensure};
+use ionian_deployment::{Configuration, Deployment, Placed};
+use ionian_kernel::layout::{Address, Layout};
+use ionian_kernel::machine::StateMachine;
+use ionian_kernel::protocol::Protocol;
+use ionian_machines::kv::Kv;
+use ionian_protocols::multipaxos::MultiPaxos;
+use ionian_protocols::unreplicated::Unreplicated;
+use ionian_runtime::{Application, NodeSettings, NodeStatus, query_status, resolve, run_node};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::task::LocalSet;
+
+/// How long a cluster may take until commands flow.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Far more than a command takes, once connections stand.
+const ROUND_TRIP: Duration = Duration::from_millis(200);
+
+/// What is to be measured.
+#[derive(Clone, Debug)]
+pub(crate) struct Scene {
+    pub(crate) deployment: Deployment,
+    /// The role as deployment files call it.
+    pub(crate) role: String,
+    pub(crate) work: Work,
+    /// Commands in a batch.
+    pub(crate) batch: u64,
+    pub(crate) value_bytes: usize,
+    pub(crate) keys: u64,
+    /// Commands under way at most.
+    pub(crate) in_flight: u64,
+    /// Commands that a client lane sends a batcher at once.
+    pub(crate) gathered: u64,
+    pub(crate) warm_up: Duration,
+    pub(crate) window: Duration,
+    /// The program whose process is measured.
+    pub(crate) ionian: PathBuf,
+    pub(crate) root: PathBuf,
+}
+
+/// What a process did in the window.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Measured {
+    pub(crate) commands: u64,
+    pub(crate) seconds: f64,
+    pub(crate) cpu_us: u64,
+    pub(crate) messages_in: u64,
+    pub(crate) messages_out: u64,
+    pub(crate) bytes_in: u64,
+    pub(crate) bytes_out: u64,
+    pub(crate) writes: u64,
+    pub(crate) pumps: u64,
+}
+
+impl Scene {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// When the deployment has no node with this role alone, or nothing flows.
+    pub(crate) fn run(mut self) -> Result<Measured> {
+        let listeners = self.lay_out()?;
+        match self.deployment.protocol.as_str() {
+            MultiPaxos::NAME => self.run_multipaxos(listeners),
+            Unreplicated::NAME => self.run_unreplicated(listeners),
+            other => bail!("roles of the protocol {other:?} cannot be measured alone yet"),
+        }
+    }
+
+    /// The name of the node where the role lives alone.
+    fn subject(&self) -> Result<String> {
+        // The two kinds of batchers share a node, and the other one has nothing to do.
+        let of_its_kind = |role: &str| role == self.role || role.ends_with("batcher") && self.role.ends_with("batcher");
+        let alone = |node: &&ionian_deployment::Node| node.roles.iter().all(|placed| of_its_kind(&placed.role));
+        let node = self.deployment.nodes.iter().find(alone);
+        let role = &self.role;
+        node.map(|node| node.name.clone())
+            .with_context(|| format!("the deployment has no node with the role {role} alone"))
+    }
+
+    /// Ports for all; the subject's is free again.
+    fn lay_out(&mut self) -> Result<HashMap<String, TcpListener>> {
+        // A client beside the server would be measured with it.
+        if let Some(server) =
+            self.deployment.nodes.iter_mut().find(|node| node.roles.len() == 2 && node.name == "server-0")
+        {
+            server.roles.retain(|placed| placed.role == "server");
+            let mut gateway = server.clone();
+            (gateway.name, gateway.roles) = ("gateway-0".into(), vec![Placed::some("client", 1)]);
+            self.deployment.nodes.push(gateway);
+        }
+        let mut listeners = HashMap::new();
+        for node in &mut self.deployment.nodes {
+            let listener = TcpListener::bind("127.0.0.1:0")?;
+            node.address = listener.local_addr()?.to_string();
+            node.gateway = None;
+            listeners.insert(node.name.clone(), listener);
+        }
+        listeners.remove(&self.subject()?);
+        Ok(listeners)
+    }
+
+    fn commands(&self, lanes: usize) -> Commands {
+        Commands::new(self.keys, self.value_bytes, lanes.max(1) as u64, self.batch, self.in_flight)
+    }
+
+    fn run_multipaxos(self, listeners: HashMap<String, TcpListener>) -> Result<Measured> {
+        let layout = self.deployment.layout(MultiPaxos::KINDS)?;
+        let config = MultiPaxos::configure(layout.clone())?;
+        let subject = kind_of::<MultiPaxos>(&self.role)?;
+        let play = Arc::new(multipaxos::Play {
+            config: config.clone(),
+            flow: Flow::new(self.in_flight),
+            commands: self.commands(layout.count(ionian_protocols::multipaxos::kind::Client)),
+            work: self.work,
+            gathered: self.gathered,
+        });
+        let casting = play.clone();
+        let cast = move |address: Address| multipaxos::cast(&casting, subject, address);
+        self.perform::<MultiPaxos>(listeners, Script { config, cast: Box::new(cast) }, &play.flow)
+    }
+
+    fn run_unreplicated(self, listeners: HashMap<String, TcpListener>) -> Result<Measured> {
+        let layout: Layout = self.deployment.layout(Unreplicated::KINDS)?;
+        let config = Unreplicated::configure(layout)?;
+        ensure!(self.role == "server", "of an unreplicated deployment only the server can be measured alone");
+        let play = Arc::new(unreplicated::Play {
+            layout: config.clone(),
+            flow: Flow::new(self.in_flight),
+            commands: self.commands(1),
+            work: self.work,
+        });
+        let casting = play.clone();
+        let cast = move |address: Address| unreplicated::cast(&casting, address);
+        self.perform::<Unreplicated>(listeners, Script { config, cast: Box::new(cast) }, &play.flow)
+    }
+
+    fn perform<P: Protocol>(
+        &self,
+        listeners: HashMap<String, TcpListener>,
+        script: Script<P>,
+        flow: &Flow,
+    ) -> Result<Measured> {
+        let process = Process::start(self, &self.subject()?)?;
+        let address = resolve(&process.address)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let script = Arc::new(script);
+        let failure = Rc::new(RefCell::new(None));
+        LocalSet::new().block_on(&runtime, async {
+            for (name, listener) in listeners {
+                let mut settings =
+                    NodeSettings::new::<P>(Configuration::founded(self.deployment.clone()), &name, None)?;
+                settings.listener = Some(listener);
+                let (script, failure) = (script.clone(), failure.clone());
+                tokio::task::spawn_local(async move {
+                    let machine = || Box::new(Kv::default()) as Box<dyn StateMachine>;
+                    let application = |_| Box::new(()) as Box<dyn Application>;
+                    let ran =
+                        run_node::<Emulated<P>>(settings, script, machine, application, std::future::pending()).await;
+                    *failure.borrow_mut() = ran.err();
+                });
+            }
+            let measured = self.observe(address, flow).await;
+            match failure.borrow_mut().take() {
+                Some(error) => Err(error).context("the emulated part of the deployment"),
+                None => measured.with_context(|| process.last_words()),
+            }
+        })
+    }
+
+    /// Waits until commands flow, lets them flow for a while, and looks twice.
+    async fn observe(&self, address: SocketAddr, flow: &Flow) -> Result<Measured> {
+        let began = Instant::now();
+        while flow.done() == 0 {
+            ensure!(began.elapsed() < PATIENCE, "no command was done in {} s", PATIENCE.as_secs());
+            flow.forget_lost();
+            tokio::time::sleep(ROUND_TRIP).await;
+        }
+        tokio::time::sleep(self.warm_up).await;
+        let look = async || -> Result<_> { Ok((query_status(address, PATIENCE).await?, flow.done(), Instant::now())) };
+        let (before, commands_before, from) = look().await?;
+        tokio::time::sleep(self.window).await;
+        let (after, commands_after, until) = look().await?;
+        let measured = difference(&before, &after);
+        let commands = commands_after - commands_before;
+        ensure!(commands > 0, "no command was done while it was measured");
+        Ok(Measured { commands, seconds: (until - from).as_secs_f64(), ..measured })
+    }
+}
+
+fn difference(before: &NodeStatus, after: &NodeStatus) -> Measured {
+    let sum = |status: &NodeStatus, what: fn(&ionian_runtime::status::PeerStatus) -> u64| -> u64 {
+        status.peers.iter().map(what).sum()
+    };
+    let peers = |what: fn(&ionian_runtime::status::PeerStatus) -> u64| sum(after, what) - sum(before, what);
+    Measured {
+        cpu_us: after.process_cpu_us - before.process_cpu_us,
+        messages_in: peers(|peer| peer.frames_in),
+        messages_out: peers(|peer| peer.frames_out),
+        bytes_in: peers(|peer| peer.bytes_in),
+        bytes_out: peers(|peer| peer.bytes_out),
+        writes: peers(|peer| peer.writes),
+        pumps: after.event_loop.pumps - before.event_loop.pumps,
+        ..Measured::default()
+    }
+}
+
+fn kind_of<P: Protocol>(role: &str) -> Result<u8> {
+    let place = P::KINDS.iter().position(|kind| *kind == role);
+    let known = P::KINDS.join(", ");
+    Ok(place.with_context(|| format!("role {role:?}: must be one of {known}"))? as u8)
+}
+
+/// The process that is measured; it ends with this.
+struct Process {
+    child: Child,
+    address: String,
+    log: PathBuf,
+}
+
+impl Process {
+    fn start(scene: &Scene, name: &str) -> Result<Self> {
+        let root: &Path = &scene.root;
+        fs::create_dir_all(root).with_context(|| format!("cannot create {}", root.display()))?;
+        let (config, log) = (root.join("deployment.toml"), root.join("log"));
+        fs::write(&config, scene.deployment.to_toml())?;
+        let output = File::create(&log)?;
+        let mut command = Command::new(&scene.ionian);
+        command.args(["node", name, "--config"]).arg(&config).arg("--data").arg(root);
+        command.arg("--supervised").stdin(Stdio::piped()).stdout(output.try_clone()?).stderr(output);
+        let child = command.spawn().with_context(|| format!("cannot start {}", scene.ionian.display()))?;
+        let place = scene.deployment.place(name)?;
+        Ok(Process { child, address: scene.deployment.nodes[place].address.clone(), log })
+    }
+
+    /// What it said last, for whoever wonders why nothing came of it.
+    fn last_words(&self) -> String {
+        let text = fs::read_to_string(&self.log).unwrap_or_default();
+        let last = text.lines().last().unwrap_or("nothing");
+        format!("the process that is measured said last: {last}")
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
