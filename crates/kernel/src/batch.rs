@@ -4,7 +4,7 @@
 use crate::id::{ClientId, Id, MAX_INSTANCES, Slot};
 use crate::layout::Options;
 use crate::time::Instant;
-use crate::wire::{Reader, Wire, WireError};
+use crate::wire::{Reader, Wire, WireError, encode_bytes};
 use crate::wire_struct;
 use alloc::vec::Vec;
 use bytes::Bytes;
@@ -31,9 +31,10 @@ impl Wire for SessionId {
     }
 }
 
-/// One command of a client, with the id under which it is executed at most once.
+/// One command of a client, with the id under which it is executed at most once. Its payload is shared with the
+/// message that it came in, or (`P` being a slice) borrowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Command {
+pub struct Command<P = Bytes> {
     /// The client lane that the answer goes to.
     pub client: ClientId,
     /// The session that numbers it.
@@ -43,10 +44,33 @@ pub struct Command {
     /// The client has answers to all its commands below this number, and wants none of them again.
     pub floor: u64,
     /// Bytes for the state machine.
-    pub payload: Bytes,
+    pub payload: P,
 }
 
-wire_struct! { Command { client, session, number, floor, payload } }
+impl<'a> Command<&'a [u8]> {
+    /// Reads a command off the front, without counting a reference to its bytes.
+    fn borrow(reader: &mut Reader<'a>) -> Result<Self, WireError> {
+        let (client, session) = (ClientId::decode(reader)?, SessionId::decode(reader)?);
+        let (number, floor) = (u64::decode(reader)?, u64::decode(reader)?);
+        Ok(Command { client, session, number, floor, payload: reader.borrow()? })
+    }
+
+    /// The same, with a copy of its bytes.
+    pub fn to_owned(&self) -> Command {
+        let Command { client, session, number, floor, payload } = *self;
+        Command { client, session, number, floor, payload: Bytes::copy_from_slice(payload) }
+    }
+}
+
+impl<P: AsRef<[u8]>> Command<P> {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.client.encode(out);
+        self.session.encode(out);
+        self.number.encode(out);
+        self.floor.encode(out);
+        encode_bytes(self.payload.as_ref(), out);
+    }
+}
 
 /// Commands one after the other; without any, it is the paper's noop.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -82,9 +106,9 @@ impl Batch {
 
     /// The commands, in order. A malformed one ends the batch: a stranger's mistake, the same on
     /// every replica, that must not stop the log.
-    pub fn commands(&self) -> impl Iterator<Item = Command> {
+    pub fn commands(&self) -> impl Iterator<Item = Command<&[u8]>> {
         let mut reader = Reader::new(&self.commands);
-        core::iter::from_fn(move || (reader.remaining() > 0).then(|| Command::decode(&mut reader).ok())?)
+        core::iter::from_fn(move || (reader.remaining() > 0).then(|| Command::borrow(&mut reader).ok())?)
     }
 }
 
@@ -97,8 +121,8 @@ pub struct BatchBuilder {
 
 impl BatchBuilder {
     /// Adds a command.
-    pub fn push(&mut self, command: &Command) {
-        command.encode(&mut self.commands);
+    pub fn push<P: AsRef<[u8]>>(&mut self, command: &Command<P>) {
+        command.put(&mut self.commands);
         self.count += 1;
     }
 
@@ -180,11 +204,11 @@ impl OpenBatch {
     }
 }
 
-/// What became of a command.
+/// What became of a command. The reply is shared with the message that it came in, or (`R` being a slice) borrowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum Outcome<R = Bytes> {
     /// The state machine's reply.
-    Done(Bytes),
+    Done(R),
     /// The session is open under this id.
     Opened(SessionId),
     /// The session is not known: it expired, or it never was. The command was not executed now.
@@ -195,7 +219,7 @@ pub enum Outcome {
 
 /// The answer to one command.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct Answer<R = Bytes> {
     /// The client lane that it goes to.
     pub client: ClientId,
     /// The session of the command.
@@ -203,15 +227,18 @@ pub struct Answer {
     /// The number of the command.
     pub number: u64,
     /// What became of it.
-    pub outcome: Outcome,
+    pub outcome: Outcome<R>,
 }
 
-impl Wire for Outcome {
-    fn encode(&self, out: &mut Vec<u8>) {
+impl<R> Outcome<R> {
+    fn put(&self, out: &mut Vec<u8>)
+    where
+        R: AsRef<[u8]>,
+    {
         match self {
             Outcome::Done(reply) => {
                 out.push(0);
-                reply.encode(out);
+                encode_bytes(reply.as_ref(), out);
             }
             Outcome::Opened(session) => {
                 out.push(1);
@@ -221,9 +248,14 @@ impl Wire for Outcome {
             Outcome::NotARead => out.push(3),
         }
     }
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+
+    /// Reads one off the front; `reply` reads a reply's bytes.
+    fn read<'a>(
+        reader: &mut Reader<'a>,
+        reply: impl FnOnce(&mut Reader<'a>) -> Result<R, WireError>,
+    ) -> Result<Self, WireError> {
         match u8::decode(reader)? {
-            0 => Bytes::decode(reader).map(Outcome::Done),
+            0 => reply(reader).map(Outcome::Done),
             1 => SessionId::decode(reader).map(Outcome::Opened),
             2 => Ok(Outcome::NoSession),
             3 => Ok(Outcome::NotARead),
@@ -232,7 +264,35 @@ impl Wire for Outcome {
     }
 }
 
-wire_struct! { Answer { client, session, number, outcome } }
+impl Wire for Outcome {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.put(out);
+    }
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        Outcome::read(reader, Bytes::decode)
+    }
+}
+
+impl<R> Answer<R> {
+    fn put(&self, out: &mut Vec<u8>)
+    where
+        R: AsRef<[u8]>,
+    {
+        self.client.encode(out);
+        self.session.encode(out);
+        self.number.encode(out);
+        self.outcome.put(out);
+    }
+
+    /// Reads one off the front; `reply` reads a reply's bytes.
+    fn read<'a>(
+        reader: &mut Reader<'a>,
+        reply: impl FnOnce(&mut Reader<'a>) -> Result<R, WireError>,
+    ) -> Result<Self, WireError> {
+        let (client, session) = (ClientId::decode(reader)?, SessionId::decode(reader)?);
+        Ok(Answer { client, session, number: u64::decode(reader)?, outcome: Outcome::read(reader, reply)? })
+    }
+}
 
 /// Answers of one replica, one after the other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -250,7 +310,13 @@ impl Answers {
     /// The answers, in order; a malformed one ends them.
     pub fn iter(&self) -> impl Iterator<Item = Answer> {
         let mut reader = Reader::new(&self.answers);
-        core::iter::from_fn(move || (reader.remaining() > 0).then(|| Answer::decode(&mut reader).ok())?)
+        core::iter::from_fn(move || (reader.remaining() > 0).then(|| Answer::read(&mut reader, Bytes::decode).ok())?)
+    }
+
+    /// As [`iter`](Self::iter), for whoever keeps nothing of them.
+    pub fn borrowed(&self) -> impl Iterator<Item = Answer<&[u8]>> {
+        let mut reader = Reader::new(&self.answers);
+        core::iter::from_fn(move || (reader.remaining() > 0).then(|| Answer::read(&mut reader, Reader::borrow).ok())?)
     }
 }
 
@@ -270,12 +336,12 @@ impl Default for AnswersByClient {
 
 impl AnswersByClient {
     /// Adds an answer.
-    pub fn push(&mut self, answer: &Answer) {
+    pub fn push<R: AsRef<[u8]>>(&mut self, answer: &Answer<R>) {
         let answers = &mut self.answers[answer.client.index() as usize];
         if answers.is_empty() {
             self.clients.push(answer.client);
         }
-        answer.encode(answers);
+        answer.put(answers);
     }
 
     /// Whether there are none.
@@ -285,7 +351,7 @@ impl AnswersByClient {
 
     /// Divides a replica's answers by the clients they are for.
     pub fn divide(&mut self, answers: &Answers) -> impl Iterator<Item = (ClientId, Answers)> {
-        answers.iter().for_each(|answer| self.push(&answer));
+        answers.borrowed().for_each(|answer| self.push(&answer));
         self.drain(answers.from, answers.executed)
     }
 

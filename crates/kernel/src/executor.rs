@@ -12,19 +12,24 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use core::time::Duration;
 
+/// A larger buffer for replies is not kept beyond the batch that it was needed for.
+const MAX_IDLE_REPLY_BYTES: usize = 64 << 10;
+
 /// A state machine, the sessions of its clients, and the time of the log.
 pub struct Executor {
     machine: Box<dyn StateMachine>,
     sessions: Sessions,
     membership: Membership,
     now: Timestamp,
+    /// The machine's reply to the command under way. Reused.
+    reply: Vec<u8>,
 }
 
 impl Executor {
     /// An empty machine without sessions.
     pub fn new(machine: Box<dyn StateMachine>, session_expiry: Duration) -> Self {
         let (sessions, membership) = (Sessions::new(session_expiry), Membership::default());
-        Executor { machine, sessions, membership, now: Timestamp(0) }
+        Executor { machine, sessions, membership, now: Timestamp(0), reply: Vec::new() }
     }
 
     /// The time of the log: the largest stamp executed.
@@ -63,25 +68,26 @@ impl Executor {
                 answers.push(&Answer { client, session, number, outcome });
             }
         }
+        self.reply.shrink_to(MAX_IDLE_REPLY_BYTES);
     }
 
     /// Executes one command unless it was before; `None` when nobody wants the answer.
-    fn execute_command(&mut self, command: &Command) -> Option<Outcome> {
+    fn execute_command(&mut self, command: &Command<&[u8]>) -> Option<Outcome<&[u8]>> {
+        self.reply.clear();
         if command.session == SessionId::OPEN {
             return Some(Outcome::Opened(self.sessions.open(self.now)));
         }
         if command.session == SessionId::CHANGE {
-            return Some(Outcome::Done(self.membership.execute(&command.payload)));
+            self.reply.extend_from_slice(&self.membership.execute(&Bytes::copy_from_slice(command.payload)));
+            return Some(Outcome::Done(&self.reply));
         }
-        match self.sessions.begin(self.now, command.session, command.number, command.floor) {
+        match self.sessions.begin(self.now, command.session, command.number, command.floor, &mut self.reply) {
             Standing::New => {
-                let mut reply = Vec::new();
-                self.machine.apply(self.now, &command.payload, &mut reply);
-                let reply = Bytes::from(reply);
-                self.sessions.finish(command.session, command.number, reply.clone());
-                Some(Outcome::Done(reply))
+                self.machine.apply(self.now, command.payload, &mut self.reply);
+                self.sessions.finish(command.session, command.number, &self.reply);
+                Some(Outcome::Done(&self.reply))
             }
-            Standing::Executed(reply) => Some(Outcome::Done(reply)),
+            Standing::Executed => Some(Outcome::Done(&self.reply)),
             Standing::Settled => None,
             Standing::NoSession => Some(Outcome::NoSession),
         }
@@ -90,10 +96,11 @@ impl Executor {
     /// Answers every read of a batch from the present state, `clock` being this replica's own time.
     pub fn read(&self, clock: Timestamp, batch: &Batch, answers: &mut AnswersByClient) {
         let now = self.reading_time(clock);
+        let mut reply = Vec::new();
         for Command { client, session, number, payload, .. } in batch.commands() {
-            let mut reply = Vec::new();
-            let outcome = match self.machine.read(now, &payload, &mut reply) {
-                Ok(()) => Outcome::Done(Bytes::from(reply)),
+            reply.clear();
+            let outcome = match self.machine.read(now, payload, &mut reply) {
+                Ok(()) => Outcome::Done(&reply[..]),
                 Err(NotARead) => Outcome::NotARead,
             };
             answers.push(&Answer { client, session, number, outcome });

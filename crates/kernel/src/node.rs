@@ -50,6 +50,9 @@ pub struct Node<P: Protocol> {
     local: Vec<u64>,
     inbox: VecDeque<(u16, P::Message)>,
     outbox: Outbox<P::Envelope>,
+    /// Positions of the records of the call under way: `lsns[n]` is the one that fences a send behind n + 1 of them.
+    /// Reused.
+    lsns: Vec<Lsn>,
     /// Sends that wait for a log position to be on disk.
     fenced: BTreeMap<Lsn, Vec<Routed<P::Message>>>,
 }
@@ -88,6 +91,7 @@ impl<P: Protocol> Node<P> {
             local: vec![0; P::KINDS.len()],
             inbox: VecDeque::new(),
             outbox: Outbox::new(keeps_records),
+            lsns: Vec::new(),
             fenced: BTreeMap::new(),
         }
     }
@@ -345,12 +349,11 @@ impl<P: Protocol> Node<P> {
         let hosted = &mut self.hosted[place];
         let before = hosted.lsn;
         let mut start = 0;
-        // Positions of this call's records: `lsns[n]` is the one that fences a send behind n of them.
-        let mut lsns = Vec::new();
+        self.lsns.clear();
         for RecordEnd { end, vital, key } in self.outbox.record_ends.drain(..) {
             hosted.lsn = world.append(hosted.address, &self.outbox.records[start..end], vital);
             hosted.keyed.extend(key.map(|key| (hosted.lsn, key)));
-            lsns.push(hosted.lsn);
+            self.lsns.push(hosted.lsn);
             start = end;
         }
         self.outbox.records.clear();
@@ -371,7 +374,7 @@ impl<P: Protocol> Node<P> {
             let fence = match outgoing.fence {
                 None => Lsn(0),
                 Some(0) => before,
-                Some(records) => lsns[records - 1],
+                Some(records) => self.lsns[records - 1],
             };
             if fence <= durable {
                 self.route(routed, world);

@@ -8,7 +8,7 @@
 use crate::batch::SessionId;
 use crate::machine::RestoreError;
 use crate::time::Timestamp;
-use crate::wire::{Reader, Wire, WireError};
+use crate::wire::{Reader, Wire, WireError, encode_bytes};
 use crate::wire_struct;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::format;
@@ -37,19 +37,59 @@ struct Session {
     /// The client has seen the answers to all commands below this number.
     floor: u64,
     /// Results of the commands from the floor on; `None` where not executed yet.
-    results: VecDeque<Option<Bytes>>,
+    results: VecDeque<Option<Kept>>,
     last_used: Timestamp,
 }
 
 wire_struct! { Session { floor, results, last_used } }
+
+/// A result as it is kept. Most are a few bytes, which lie in the table itself: nothing is allocated for them,
+/// and forgetting them touches no other memory.
+#[derive(Clone, Debug)]
+enum Kept {
+    Short { length: u8, bytes: [u8; SHORT] },
+    Long(Bytes),
+}
+
+/// The longest result that is kept in the table itself.
+const SHORT: usize = 30;
+
+impl Kept {
+    fn new(result: &[u8]) -> Self {
+        let mut bytes = [0; SHORT];
+        match bytes.get_mut(..result.len()) {
+            None => Kept::Long(Bytes::copy_from_slice(result)),
+            Some(start) => {
+                start.copy_from_slice(result);
+                Kept::Short { length: result.len() as u8, bytes }
+            }
+        }
+    }
+
+    fn as_slice(&self) -> &[u8] {
+        match self {
+            Kept::Short { length, bytes } => &bytes[..usize::from(*length)],
+            Kept::Long(bytes) => bytes,
+        }
+    }
+}
+
+impl Wire for Kept {
+    fn encode(&self, out: &mut Vec<u8>) {
+        encode_bytes(self.as_slice(), out);
+    }
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        reader.borrow().map(Kept::new)
+    }
+}
 
 /// What is known of a command.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Standing {
     /// Not executed yet: execute it and record its result.
     New,
-    /// Executed before, with this result.
-    Executed(Bytes),
+    /// Executed before: here is its result.
+    Executed,
     /// The client has had its answer, or has given it up. Execute nothing, answer nothing.
     Settled,
     /// There is no such session.
@@ -90,8 +130,9 @@ impl Sessions {
         id
     }
 
-    /// Looks a command up, and forgets the results below `floor`.
-    pub fn begin(&mut self, now: Timestamp, id: SessionId, number: u64, floor: u64) -> Standing {
+    /// Looks a command up, and forgets the results below `floor`. The result of one that was executed before is
+    /// appended to `result`.
+    pub fn begin(&mut self, now: Timestamp, id: SessionId, number: u64, floor: u64, result: &mut Vec<u8>) -> Standing {
         let Some(session) = self.sessions.get_mut(&id) else { return Standing::NoSession };
         session.last_used = now;
         session.forget_below(floor.min(number));
@@ -99,20 +140,25 @@ impl Sessions {
             None => Standing::Settled,
             Some(ahead) if ahead >= SESSION_WINDOW => Standing::Settled,
             Some(ahead) => match session.results.get(ahead as usize) {
-                Some(Some(result)) => Standing::Executed(result.clone()),
+                Some(Some(kept)) => {
+                    result.extend_from_slice(kept.as_slice());
+                    Standing::Executed
+                }
                 _ => Standing::New,
             },
         }
     }
 
     /// Records the result of a command that [`begin`](Sessions::begin) has just called new.
-    pub fn finish(&mut self, id: SessionId, number: u64, result: Bytes) {
+    pub fn finish(&mut self, id: SessionId, number: u64, result: &[u8]) {
         let session = self.sessions.get_mut(&id).expect("begun");
         let ahead = (number - session.floor) as usize;
         while session.results.len() <= ahead {
             session.results.push_back(None);
         }
-        assert!(session.results[ahead].replace(result).is_none(), "a command was executed twice");
+        let place = &mut session.results[ahead];
+        assert!(place.is_none(), "a command was executed twice");
+        *place = Some(Kept::new(result));
     }
 
     /// Forgets the sessions that were unused for too long. Runs an eighth as often as sessions live.
@@ -184,22 +230,36 @@ mod tests {
         (sessions, id)
     }
 
-    fn execute(sessions: &mut Sessions, id: SessionId, number: u64, floor: u64) -> Standing {
-        let standing = sessions.begin(NOW, id, number, floor);
+    /// What is known of the command, with its result if it was executed before; if not, it is now.
+    fn execute(sessions: &mut Sessions, id: SessionId, number: u64, floor: u64) -> (Standing, Vec<u8>) {
+        let mut result = Vec::new();
+        let standing = sessions.begin(NOW, id, number, floor, &mut result);
         if standing == Standing::New {
-            sessions.finish(id, number, Bytes::from(alloc::vec![number as u8]));
+            sessions.finish(id, number, &[number as u8]);
         }
-        standing
+        (standing, result)
+    }
+
+    fn new() -> (Standing, Vec<u8>) {
+        (Standing::New, Vec::new())
+    }
+
+    fn executed(result: &[u8]) -> (Standing, Vec<u8>) {
+        (Standing::Executed, result.to_vec())
+    }
+
+    fn settled() -> (Standing, Vec<u8>) {
+        (Standing::Settled, Vec::new())
     }
 
     /// s11: pipelined commands may arrive in any order, and an older one is no duplicate.
     #[test]
     fn s11_an_older_number_that_arrives_later_is_executed() {
         let (mut sessions, id) = table();
-        assert_eq!(execute(&mut sessions, id, 2, 0), Standing::New);
-        assert_eq!(execute(&mut sessions, id, 0, 0), Standing::New);
-        assert_eq!(execute(&mut sessions, id, 2, 0), Standing::Executed(Bytes::from_static(&[2])));
-        assert_eq!(execute(&mut sessions, id, 1, 0), Standing::New);
+        assert_eq!(execute(&mut sessions, id, 2, 0), new());
+        assert_eq!(execute(&mut sessions, id, 0, 0), new());
+        assert_eq!(execute(&mut sessions, id, 2, 0), executed(&[2]));
+        assert_eq!(execute(&mut sessions, id, 1, 0), new());
     }
 
     /// s11: a client that restarts opens a new session, and its first commands are not ignored.
@@ -209,7 +269,7 @@ mod tests {
         execute(&mut sessions, id, 0, 0);
         let again = sessions.open(NOW);
         assert_ne!(id, again);
-        assert_eq!(execute(&mut sessions, again, 0, 0), Standing::New);
+        assert_eq!(execute(&mut sessions, again, 0, 0), new());
     }
 
     #[test]
@@ -218,13 +278,13 @@ mod tests {
         for number in 0..4 {
             execute(&mut sessions, id, number, 0);
         }
-        assert_eq!(execute(&mut sessions, id, 4, 3), Standing::New);
-        assert_eq!(execute(&mut sessions, id, 2, 0), Standing::Settled);
-        assert_eq!(execute(&mut sessions, id, 3, 0), Standing::Executed(Bytes::from_static(&[3])));
-        assert_eq!(execute(&mut sessions, id, 3 + SESSION_WINDOW, 0), Standing::Settled);
-        assert_eq!(execute(&mut sessions, SessionId(99), 0, 0), Standing::NoSession);
+        assert_eq!(execute(&mut sessions, id, 4, 3), new());
+        assert_eq!(execute(&mut sessions, id, 2, 0), settled());
+        assert_eq!(execute(&mut sessions, id, 3, 0), executed(&[3]));
+        assert_eq!(execute(&mut sessions, id, 3 + SESSION_WINDOW, 0), settled());
+        assert_eq!(execute(&mut sessions, SessionId(99), 0, 0).0, Standing::NoSession);
         // A floor above its own command is a stranger's: it must not unsettle the command itself.
-        assert_eq!(execute(&mut sessions, id, 5, 1000), Standing::New);
+        assert_eq!(execute(&mut sessions, id, 5, 1000), new());
     }
 
     #[test]
@@ -232,17 +292,21 @@ mod tests {
         let (mut sessions, old) = table();
         sessions.expire(NOW);
         let young = sessions.open(Timestamp(1900));
-        sessions.begin(Timestamp(1900), young, 0, 0);
-        sessions.finish(young, 0, Bytes::from_static(b"kept"));
+        sessions.begin(Timestamp(1900), young, 0, 0, &mut Vec::new());
+        sessions.finish(young, 0, b"kept");
+        let long = [7; SHORT + 1];
+        sessions.begin(Timestamp(1900), young, 1, 0, &mut Vec::new());
+        sessions.finish(young, 1, &long);
         sessions.expire(Timestamp(2001));
-        assert_eq!(sessions.begin(Timestamp(2001), old, 0, 0), Standing::NoSession);
+        assert_eq!(sessions.begin(Timestamp(2001), old, 0, 0, &mut Vec::new()), Standing::NoSession);
 
         let mut snapshot = Vec::new();
         sessions.snapshot(&mut snapshot);
         let snapshot = Bytes::from(snapshot);
         let mut restored = Sessions::new(Duration::from_secs(1));
         restored.restore(&mut Reader::new(&snapshot)).unwrap();
-        assert_eq!(restored.begin(Timestamp(2001), young, 0, 0), Standing::Executed(Bytes::from_static(b"kept")));
+        assert_eq!(execute(&mut restored, young, 0, 0), executed(b"kept"));
+        assert_eq!(execute(&mut restored, young, 1, 0), executed(&long));
         assert_eq!(restored.open(NOW), sessions.open(NOW));
         assert!(restored.restore(&mut Reader::new(&snapshot.slice(..9))).is_err());
     }

@@ -63,16 +63,24 @@ impl core::fmt::Display for WireError {
 
 impl core::error::Error for WireError {}
 
-/// Reads values off a buffer whose slices stay alive without being copied.
+/// Reads values off a buffer. Variable parts share the buffer's memory, or are copied out of it.
 pub struct Reader<'a> {
-    buffer: &'a Bytes,
+    buffer: &'a [u8],
+    /// Where it can be shared.
+    shared: Option<&'a Bytes>,
     at: usize,
 }
 
 impl<'a> Reader<'a> {
-    /// Reads `buffer` from its beginning.
+    /// Reads `buffer` from its beginning. What is kept of it keeps all of it.
     pub fn new(buffer: &'a Bytes) -> Self {
-        Reader { buffer, at: 0 }
+        Reader { buffer, shared: Some(buffer), at: 0 }
+    }
+
+    /// Reads `buffer` from its beginning. What is kept of it is a copy, so nothing is allocated for a message
+    /// without variable parts, and whoever keeps a small part keeps no more than that.
+    pub fn copying(buffer: &'a [u8]) -> Self {
+        Reader { buffer, shared: None, at: 0 }
     }
 
     /// How many bytes are left.
@@ -93,7 +101,7 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    /// The next `count` bytes as a slice that shares the buffer.
+    /// The next `count` bytes, sharing the buffer or copied.
     ///
     /// # Errors
     /// [`WireError::Truncated`] when fewer are left.
@@ -101,9 +109,21 @@ impl<'a> Reader<'a> {
         if count > self.remaining() {
             return Err(WireError::Truncated);
         }
-        let slice = self.buffer.slice(self.at..self.at + count);
+        let range = self.at..self.at + count;
         self.at += count;
-        Ok(slice)
+        Ok(match self.shared {
+            Some(shared) => shared.slice(range),
+            None => Bytes::copy_from_slice(&self.buffer[range]),
+        })
+    }
+
+    /// The next variable part, which lies behind its length, borrowed.
+    ///
+    /// # Errors
+    /// [`WireError::Truncated`] when fewer bytes are left than it is said to have.
+    pub fn borrow(&mut self) -> Result<&'a [u8], WireError> {
+        let length = u32::decode(self)? as usize;
+        self.take(length)
     }
 
     /// Makes sure that nothing is left.
@@ -180,10 +200,15 @@ impl Wire for bool {
     }
 }
 
+/// Appends `bytes` behind their length, as [`Bytes`] are encoded.
+pub fn encode_bytes(bytes: &[u8], out: &mut Vec<u8>) {
+    (bytes.len() as u32).encode(out);
+    out.extend_from_slice(bytes);
+}
+
 impl Wire for Bytes {
     fn encode(&self, out: &mut Vec<u8>) {
-        (self.len() as u32).encode(out);
-        out.extend_from_slice(self);
+        encode_bytes(self, out);
     }
     fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
         let length = u32::decode(reader)? as usize;

@@ -100,7 +100,7 @@ fn proposals(sent: &[Envelope]) -> Vec<(Slot, Vec<Bytes>)> {
     let mut proposals = Vec::new();
     for envelope in sent {
         if let Envelope::ToProxyLeaders(_, proxy_leader::In::Phase2a { slot, value, .. }) = envelope {
-            proposals.push((*slot, value.batch.commands().map(|command| command.payload).collect()));
+            proposals.push((*slot, value.batch.commands().map(|command| command.to_owned().payload).collect()));
         }
     }
     proposals

@@ -239,7 +239,7 @@ proptest! {
         let at = at.index(bytes.len());
         bytes[at] ^= damage;
         if let Ok(batch) = decode_all::<Batch>(&Bytes::from(bytes)) {
-            let read: Vec<Command> = batch.commands().collect();
+            let read: Vec<_> = batch.commands().collect();
             assert_eq!(read, batch.commands().collect::<Vec<_>>());
         }
     }

@@ -21,7 +21,8 @@ fn main() {
         while chunk.len() + size + 12 <= READ {
             chunk.extend_from_slice(&(size as u32 + 8).to_le_bytes());
             chunk.extend_from_slice(&1u64.to_le_bytes());
-            chunk.resize(chunk.len() + size, 7);
+            chunk.extend_from_slice(&(size as u32 - 4).to_le_bytes());
+            chunk.resize(chunk.len() + size - 4, 7);
         }
         let frames = chunk.len() / (size + 12);
         let driver = measure(frames, || {
@@ -29,7 +30,7 @@ fn main() {
             move |held: &mut Held| {
                 reader.space().extend_from_slice(&chunk);
                 while let Some(frame) = reader.next_frame().expect("frames") {
-                    held.push(frame.message);
+                    held.push(frame.message.decode().expect("bytes behind their length"));
                 }
             }
         });

@@ -7,7 +7,7 @@
 
 use crate::admission::{Admission, Objection};
 use crate::backup::Backups;
-use crate::frame::{FrameError, FrameReader};
+use crate::frame::{Encoded, FrameError, FrameReader};
 use crate::handshake::{self, Acceptance, Gatekeeper, HANDSHAKE_LIMIT, HandshakeError, Hello};
 use crate::handshake::{Introduction, Text, Unwelcome};
 use crate::membership::{Response, query_membership, receive_bytes, receive_membership};
@@ -66,7 +66,7 @@ const TURN_BYTES: usize = 1 << 20;
 /// The event loop as connections see it.
 pub(crate) trait Host {
     /// Takes in one message.
-    fn ingest(&self, members: u64, message: &Bytes) -> Result<(), WireError>;
+    fn ingest(&self, members: u64, message: &Encoded<'_>) -> Result<(), WireError>;
 
     /// Takes in what somebody else knows of the membership.
     fn learn(&self, membership: Membership);

@@ -13,6 +13,7 @@ use crate::application::Submissions;
 use crate::clock::Clock;
 use crate::connection::Host;
 use crate::following::Following;
+use crate::frame::Encoded;
 use crate::membership::{self, MAX_NEWS, Response};
 use crate::node::NodeError;
 use crate::settings::Identity;
@@ -28,7 +29,7 @@ use ionian_kernel::node::{Node, World};
 use ionian_kernel::protocol::{Instance, Protocol};
 use ionian_kernel::role::Picture;
 use ionian_kernel::time::Instant;
-use ionian_kernel::wire::{WIRE_VERSION, WireError, decode_all, encode_all};
+use ionian_kernel::wire::{WIRE_VERSION, WireError, encode_all};
 use std::cell::RefCell;
 use std::future::Future;
 use std::pin::pin;
@@ -251,16 +252,17 @@ fn refuse<P: Protocol>(outside: &mut Outside, lane: ClientId, request: Request) 
 }
 
 impl<P: Protocol> Host for EventLoop<P> {
-    fn ingest(&self, members: u64, message: &Bytes) -> Result<(), WireError> {
+    fn ingest(&self, members: u64, message: &Encoded<'_>) -> Result<(), WireError> {
         if members == 0 {
             // Meant for no role, so it is for the driver: news of the membership.
-            if message.len() > MAX_NEWS {
-                return Err(WireError::OutOfRange { what: "size of a membership", value: message.len() as u64 });
+            let size = message.as_slice().len();
+            if size > MAX_NEWS {
+                return Err(WireError::OutOfRange { what: "size of a membership", value: size as u64 });
             }
-            self.learn(decode_all(message)?);
+            self.learn(message.decode()?);
             return Ok(());
         }
-        let message = decode_all(message)?;
+        let message = message.decode()?;
         let state = &mut *self.state.borrow_mut();
         state.outside.counts.messages_in += 1;
         state.node.deliver(members, message);

@@ -26,7 +26,7 @@ pub(crate) fn restored(snapshot: &Bytes) -> Result<Executor> {
 pub(crate) fn keys(executor: &Executor) -> Result<u64> {
     let words = [Bytes::from_static(b"DBSIZE")];
     let Ok(command) = kv::Command::parse_queued(&words) else { bail!("DBSIZE is no command") };
-    let payload = Compound::Pipeline(vec![command]).encode().into();
+    let payload = Compound::Pipeline(vec![command]).encode();
     let mut batch = BatchBuilder::default();
     batch.push(&Command { client: ClientId(0), session: SessionId::OPEN, number: 0, floor: 0, payload });
     let mut answers = AnswersByClient::default();

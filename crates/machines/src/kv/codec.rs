@@ -14,15 +14,32 @@ const VERSIONS: u8 = 2;
 /// A compound as it lies in the log.
 #[derive(Debug, PartialEq)]
 pub(super) enum Decoded<'a> {
-    Pipeline(Vec<Op<&'a [u8]>>),
+    Pipeline(Ops<'a>),
     Transaction { watched: Vec<(&'a [u8], u64)>, commands: Vec<Op<&'a [u8]>> },
     Versions(Vec<&'a [u8]>),
+}
+
+/// The commands of a pipeline. Most have but one, for which nothing is allocated.
+#[derive(Debug, PartialEq)]
+pub(super) enum Ops<'a> {
+    One(Op<&'a [u8]>),
+    Many(Vec<Op<&'a [u8]>>),
+}
+
+impl<'a> Ops<'a> {
+    pub(super) fn as_slice(&self) -> &[Op<&'a [u8]>] {
+        match self {
+            Ops::One(op) => std::slice::from_ref(op),
+            Ops::Many(ops) => ops,
+        }
+    }
 }
 
 impl Decoded<'_> {
     pub(super) fn is_read(&self) -> bool {
         match self {
-            Decoded::Pipeline(commands) | Decoded::Transaction { commands, .. } => commands.iter().all(Op::is_read),
+            Decoded::Pipeline(commands) => commands.as_slice().iter().all(Op::is_read),
+            Decoded::Transaction { commands, .. } => commands.iter().all(Op::is_read),
             Decoded::Versions(_) => true,
         }
     }
@@ -228,7 +245,7 @@ pub(super) fn decode(input: &[u8]) -> Option<Decoded<'_>> {
         return None;
     }
     let decoded = match input.byte()? {
-        PIPELINE => Decoded::Pipeline(input.list(Input::op)?),
+        PIPELINE => Decoded::Pipeline(input.pipeline()?),
         TRANSACTION => Decoded::Transaction {
             watched: input.list(|input| Some((input.bytes()?, input.u64()?)))?,
             commands: input.list(Input::op)?,
@@ -288,6 +305,15 @@ impl<'a> Input<'a> {
             items.push(item(self)?);
         }
         Some(items)
+    }
+
+    fn pipeline(&mut self) -> Option<Ops<'a>> {
+        let ahead = self.0;
+        if self.u32()? == 1 {
+            return self.op().map(Ops::One);
+        }
+        self.0 = ahead;
+        self.list(Input::op).map(Ops::Many)
     }
 
     fn keys(&mut self) -> Option<Vec<&'a [u8]>> {
@@ -505,7 +531,7 @@ mod tests {
         fn what_is_encoded_is_decoded(compound in compound()) {
             let encoded = compound.encode();
             let decoded = match decode(&encoded).expect("it was encoded") {
-                Decoded::Pipeline(ops) => Compound::Pipeline(owned(&ops)),
+                Decoded::Pipeline(ops) => Compound::Pipeline(owned(ops.as_slice())),
                 Decoded::Transaction { watched, commands } => Compound::Transaction {
                     watched: watched.iter().map(|(name, version)| (key(name), *version)).collect(),
                     commands: owned(&commands),

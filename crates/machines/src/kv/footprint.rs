@@ -8,7 +8,7 @@ use ionian_kernel::machine::Footprint;
 pub(super) fn of_compound(compound: &Decoded, footprint: &mut Footprint) {
     match compound {
         Decoded::Pipeline(commands) => {
-            commands.iter().for_each(|op| of_command(op, footprint));
+            commands.as_slice().iter().for_each(|op| of_command(op, footprint));
         }
         Decoded::Transaction { watched, commands } => {
             footprint.reads.extend(watched.iter().map(|(key, _)| position(key)));

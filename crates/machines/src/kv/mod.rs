@@ -73,7 +73,7 @@ impl StateMachine for Kv {
         };
         match &compound {
             Decoded::Pipeline(commands) => {
-                pipeline(commands, reply, |op, reply| self.execute(now.0, op, reply));
+                pipeline(commands.as_slice(), reply, |op, reply| self.execute(now.0, op, reply));
             }
             Decoded::Transaction { watched, commands } if self.unchanged(now.0, watched) => {
                 transaction(commands, reply, |op, reply| self.execute(now.0, op, reply));
@@ -136,7 +136,7 @@ impl Kv {
     fn answer(&self, now: u64, compound: &Decoded, reply: &mut Vec<u8>) {
         let answer = |op: &Op<&[u8]>, reply: &mut Vec<u8>| read::answer(&self.store, now, op, reply);
         match compound {
-            Decoded::Pipeline(commands) => pipeline(commands, reply, answer),
+            Decoded::Pipeline(commands) => pipeline(commands.as_slice(), reply, answer),
             Decoded::Transaction { watched, .. } if !self.unchanged(now, watched) => {
                 reply::null_array(reply);
             }
