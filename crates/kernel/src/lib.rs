@@ -23,6 +23,7 @@ pub mod quorum;
 pub mod random;
 pub mod role;
 pub mod session;
+pub mod slot_map;
 pub mod suspicion;
 pub mod time;
 pub mod window;

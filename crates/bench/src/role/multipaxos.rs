@@ -117,16 +117,8 @@ fn around_leader(play: Arc<Play>, Address { kind, index }: Address) -> Option<Ac
     match kind {
         kind::Client | kind::Batcher if !play.proposes(kind) || index > 0 => Some(Part::alone()),
         kind::Client | kind::Batcher => {
-            let (batch, heard) = (play.commands.writes(0), play.clone());
-            let hear = move |_: &mut OnStage<'_>, message| {
-                if let Message::Client(client::In::NewLeader { round })
-                | Message::Batcher(batcher::In::NewLeader { round }) = message
-                {
-                    heard.flow.set_round(round.0);
-                }
-                None
-            };
-            Some(Part::alone().hear(hear).tick(move |stage| {
+            let batch = play.commands.writes(0);
+            Some(Part::alone().tick(move |stage| {
                 if play.flow.round().is_none() {
                     return;
                 }
@@ -152,8 +144,14 @@ fn around_leader(play: Arc<Play>, Address { kind, index }: Address) -> Option<Ac
 
 /// Says that it has executed whatever was handed to proxy leaders.
 fn reporting_replica(play: Arc<Play>, from: ReplicaId) -> Actor {
-    let mut reported = 0;
-    Part::alone().tick(move |stage| {
+    let (mut reported, heard) = (0, play.clone());
+    let hear = move |_: &mut OnStage<'_>, message| {
+        if let Message::Replica(replica::In::Heartbeat { round, .. }) = message {
+            heard.flow.set_round(round.0);
+        }
+        None
+    };
+    Part::alone().hear(hear).tick(move |stage| {
         let executed = play.flow.executed();
         if let Some(round) = play.flow.round()
             && executed > reported

@@ -17,6 +17,7 @@ use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
 use ionian_kernel::role::{Out, Role};
+use ionian_kernel::slot_map::{SlotMap, slots_where};
 use ionian_kernel::suspicion::Suspicion;
 use ionian_kernel::time::{Duration, Instant, earliest};
 use ionian_kernel::wire::Never;
@@ -72,7 +73,7 @@ pub struct ProxyLeader {
     near: AcceptorSet,
     /// The highest round seen; slots of lower rounds are dropped, for their leader is deposed.
     round: Round,
-    pending: BTreeMap<Slot, Pending>,
+    pending: SlotMap<Pending>,
     suspicion: Suspicion<AcceptorId>,
     turn: u64,
     check_at: Option<Instant>,
@@ -101,7 +102,7 @@ impl ProxyLeader {
             node: birth.node,
             near: config.near(kind::Acceptor, birth.node),
             round: Round(0),
-            pending: BTreeMap::new(),
+            pending: SlotMap::default(),
             suspicion: Suspicion::default(),
             turn: Random::new(birth.seed).any() >> 1,
             check_at: None,
@@ -175,8 +176,7 @@ impl ProxyLeader {
 
     /// What the acceptors asked left unanswered is asked of others.
     fn ask_again(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        let overdue: Vec<Slot> =
-            self.pending.iter().filter(|(_, pending)| pending.ask_at <= now).map(|(slot, _)| *slot).collect();
+        let overdue = slots_where(&self.pending, |pending| pending.ask_at <= now);
         for slot in &overdue {
             let pending = self.pending.get_mut(slot).expect("just found");
             self.suspicion.silent(pending.asked.without(pending.voted), now);
@@ -232,7 +232,7 @@ impl Role for ProxyLeader {
             In::Nack { round } => {
                 self.enter(round);
             }
-            In::Forgotten { below } => self.pending = self.pending.split_off(&below),
+            In::Forgotten { below } => self.pending.retain(|slot, _| *slot >= below),
         }
     }
 
