@@ -24,6 +24,10 @@ const COUNTED: &str = "--toggle-collect=ionian_costs::stage::Stage::pass";
 
 const HEADER: &str = "\
 # How many instructions a command costs each role, counted by callgrind: `crates/costs` says what is driven and how.
+# Commands are SET of 16 bytes, reads GET. The deployments are the presets \"compartmentalized\" (32 commands in a burst)
+# and, where it says batched, \"batched\" (100 commands in a batch, 4 batches in a burst). Decoding of what arrives and
+# encoding of what leaves are counted with it; system calls are not. Durability is \"memory\" where no disk is named.
+#
 # `cargo xtask costs` fails when one has grown by more than 5 %. Whoever means it to records it anew, with
 # `cargo xtask costs --record`, and says why in the same commit.
 

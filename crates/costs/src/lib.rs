@@ -10,6 +10,15 @@
 //! | `forge` | commands and answers of others |
 //! | `cases` | which roles are driven, in which deployment |
 //! | the others | one a role: says to it what it hears in the steady state |
+//!
+//! Where the instructions go:
+//!
+//! ```text
+//! cargo build --release -p ionian-costs
+//! valgrind --tool=callgrind --callgrind-out-file=leader.callgrind \
+//!     --toggle-collect=ionian_costs::stage::Stage::pass target/release/role-cost leader 1000
+//! callgrind_annotate leader.callgrind
+//! ```
 #![forbid(unsafe_code)]
 
 mod acceptor;
