@@ -1,6 +1,8 @@
 //! The project's gates, one command each: `cargo xtask verify` only reads, `cargo xtask fix` mends what a
-//! machine can mend. `cargo xtask torture` builds the program as it is released, and tortures it; `soak`,
-//! `restart-time` and `group-commit` measure it.
+//! machine can mend. `cargo xtask costs` counts what a command costs each role. `cargo xtask torture` builds the
+//! program as it is released, and tortures it; `soak`, `restart-time` and `group-commit` measure it.
+
+mod costs;
 
 use std::env;
 use std::ffi::OsString;
@@ -27,6 +29,7 @@ const VERIFY: &[Step] = &[
         arguments: &["doc", "--workspace", "--no-deps", "--document-private-items"],
         environment: &[("RUSTDOCFLAGS", "-D warnings")],
     },
+    step("no role costs more than it did", &["xtask", "costs", "--skip-without-valgrind"]),
     step("the tests pass", &["test", "--workspace", "--no-fail-fast"]),
 ];
 
@@ -45,15 +48,19 @@ fn main() -> ExitCode {
     let steps = match env::args().nth(1).as_deref() {
         Some("verify") => VERIFY,
         Some("fix") => FIX,
+        Some("costs") => return costs::run(env::args_os().skip(2)),
         Some("torture") => return harness("torture", env::args_os().skip(2)),
         Some("soak" | "restart-time" | "group-commit") => return harness("measure", env::args_os().skip(1)),
         _ => {
-            eprintln!("usage: cargo xtask verify|fix|torture|soak|restart-time|group-commit");
+            eprintln!("usage: cargo xtask verify|fix|costs|torture|soak|restart-time|group-commit");
             for (name, steps) in [("verify", VERIFY), ("fix", FIX)] {
                 for step in steps {
                     eprintln!("  {name}: {} (cargo {})", step.what, step.arguments.join(" "));
                 }
             }
+            eprintln!(
+                "  costs: how many instructions a command costs each role (--record: keep them in docs/costs.toml)"
+            );
             eprintln!("  torture: kill real processes under load, check what they said (see its --help)");
             eprintln!("  soak: whether memory and disk stay flat under load (see its --help)");
             eprintln!("  restart-time: how soon a killed node is back (see its --help)");

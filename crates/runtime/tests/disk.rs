@@ -5,8 +5,8 @@ extern crate alloc;
 mod common;
 
 use bytes::Bytes;
-use common::{Directory, eventually};
-use ionian_kernel::client::{ReadLevel, Refusal};
+use common::{Directory, at_last, eventually};
+use ionian_kernel::client::ReadLevel;
 use ionian_kernel::id::ClientId;
 use ionian_kernel::layout::{Layout, NodeId, numbered};
 use ionian_kernel::machine::{NotARead, RestoreError, StateMachine};
@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Counts how often each command was executed. The first eight bytes of a command are its name.
 #[derive(Default)]
@@ -76,21 +76,17 @@ fn three() -> Layout {
     Layout { f: 1, instances: numbered(instances), ..Layout::default() }
 }
 
+/// As [`three`], with a snapshot after so many slots.
+fn three_with_snapshots(slots: usize) -> Layout {
+    let mut layout = three();
+    layout.options.snapshot_slots = slots;
+    layout
+}
+
 fn command(name: u64, bytes: usize) -> Bytes {
     let mut command = name.to_le_bytes().to_vec();
     command.resize(8 + bytes, 0);
     command.into()
-}
-
-/// Tries until the cluster answers.
-fn at_last<T>(mut attempt: impl FnMut() -> Result<T, Refusal>) -> T {
-    let began = Instant::now();
-    loop {
-        match attempt() {
-            Ok(value) => return value,
-            Err(refusal) => assert!(began.elapsed() < Duration::from_secs(60), "waited in vain: {refusal}"),
-        }
-    }
 }
 
 fn counts(client: &Client) -> BTreeMap<u64, u64> {
@@ -203,8 +199,7 @@ fn a_server_without_replicas_keeps_its_word_too() {
 #[test]
 fn a_node_that_is_killed_again_and_again_comes_back_each_time() {
     let (data, load) = (Directory::new(), Arc::new(Load::default()));
-    let mut layout = three();
-    layout.options.snapshot_slots = 200;
+    let layout = three_with_snapshots(200);
     let mut cluster = start::<MultiPaxos>(&layout, options(&data, SMALL)).unwrap();
     let writers: Vec<_> = [0, 1, 2, 0, 1, 2]
         .map(|lane| {
@@ -233,8 +228,7 @@ fn a_node_that_is_killed_again_and_again_comes_back_each_time() {
 #[test]
 fn the_disk_does_not_fill_up_and_still_has_all() {
     let (data, load) = (Directory::new(), Arc::new(Load::default()));
-    let mut layout = three();
-    layout.options.snapshot_slots = 50;
+    let layout = three_with_snapshots(50);
     let mut acknowledged = Vec::new();
     for _ in 0..2 {
         let cluster = start::<MultiPaxos>(&layout, options(&data, SMALL)).unwrap();
@@ -262,8 +256,7 @@ fn the_disk_does_not_fill_up_and_still_has_all() {
 #[test]
 fn a_damaged_snapshot_is_replaced_by_the_one_before() {
     let (data, load) = (Directory::new(), Arc::new(Load::default()));
-    let mut layout = three();
-    layout.options.snapshot_slots = 10;
+    let layout = three_with_snapshots(10);
     let newest = data.0.join("n1/snapshots/replica-1");
     let mut acknowledged = Vec::new();
     {
@@ -347,8 +340,7 @@ fn a_disk_that_fails_stops_the_node_and_the_others_go_on() {
 #[test]
 fn a_snapshot_that_cannot_be_written_stops_the_node() {
     let (data, load) = (Directory::new(), Arc::new(Load::default()));
-    let mut layout = three();
-    layout.options.snapshot_slots = 10;
+    let layout = three_with_snapshots(10);
     let mut cluster = start::<MultiPaxos>(&layout, options(&data, SMALL)).unwrap();
     std::fs::remove_dir_all(data.0.join("n2/snapshots")).unwrap();
     eventually("the node ends", || {

@@ -1,5 +1,8 @@
 //! The protocols of the papers on the real driver.
 
+#[path = "common/support.rs"]
+mod support;
+
 use ionian_kernel::client::{ReadLevel, Refusal};
 use ionian_kernel::id::ClientId;
 use ionian_kernel::layout::{Layout, NodeId, numbered};
@@ -10,7 +13,8 @@ use ionian_protocols::multipaxos::MultiPaxos;
 use ionian_protocols::unreplicated::Unreplicated;
 use ionian_runtime::cluster::ClusterOptions;
 use ionian_runtime::{Client, Cluster};
-use std::time::{Duration, Instant};
+use std::time::Instant;
+use support::{Directory, at_last};
 
 fn machine() -> Box<dyn StateMachine> {
     Box::new(Register::default())
@@ -23,17 +27,6 @@ fn write(client: &Client, value: &str) -> Result<(), Refusal> {
 fn read(client: &Client) -> Result<String, Refusal> {
     let content = client.read_blocking(register::read(), ReadLevel::Linearizable)?;
     Ok(String::from_utf8(content.to_vec()).unwrap())
-}
-
-/// Tries until the cluster answers.
-fn at_last<T>(mut attempt: impl FnMut() -> Result<T, Refusal>) -> T {
-    let began = Instant::now();
-    loop {
-        match attempt() {
-            Ok(value) => return value,
-            Err(refusal) => assert!(began.elapsed() < Duration::from_secs(60), "waited in vain: {refusal}"),
-        }
-    }
 }
 
 /// Whether the acceptors of a node can vote.
@@ -60,9 +53,9 @@ fn an_unreplicated_server_serves_lanes_elsewhere() {
 
 #[test]
 fn multipaxos_elects_a_leader_and_survives_the_loss_and_return_of_each_node() {
-    let data = std::env::temp_dir().join(format!("ionian-runtime-multipaxos-{}", std::process::id()));
+    let data = Directory::new();
     let layout = Layout { f: 1, instances: numbered(everything_on::<MultiPaxos>(3)), ..Layout::default() };
-    let options = ClusterOptions { data: Some(data.clone()), ..ClusterOptions::in_memory() };
+    let options = ClusterOptions { data: Some(data.0.clone()), ..ClusterOptions::in_memory() };
     let mut cluster = Cluster::<MultiPaxos>::start_with(layout, machine, options).unwrap();
     let began = Instant::now();
     at_last(|| write(&cluster.client_on(ClientId(0)), "first"));
@@ -86,7 +79,5 @@ fn multipaxos_elects_a_leader_and_survives_the_loss_and_return_of_each_node() {
             false => Err(Refusal::Unavailable),
         });
     }
-    drop(cluster);
-    let _ = std::fs::remove_dir_all(data);
     println!("the first write took {election:?}");
 }

@@ -4,7 +4,9 @@
 use crate::model::Model;
 use crate::trace::{hash_bytes, mix};
 use bytes::Bytes;
+use ionian_kernel::layout::Address;
 use ionian_kernel::machine::{Footprint, NotARead, RestoreError, StateMachine};
+use ionian_kernel::protocol::Protocol;
 use ionian_kernel::time::Timestamp;
 use ionian_kernel::wire::{Reader, Wire, WireError};
 use ionian_kernel::wire_struct;
@@ -225,6 +227,16 @@ impl Recorded {
         opened.copies.push(MachineCopy { name, marks: BTreeMap::new(), alive: true });
         let (copy, order) = (opened.copies.len() - 1, opened.order);
         Recorded { journal: Arc::clone(journal), copy, order, machine: model.machine() }
+    }
+
+    /// The copy of an instance of `node` in its `life`.
+    pub(crate) fn of<P: Protocol>(
+        (node, address, life): (usize, Address, u32),
+        journal: &SharedJournal,
+        model: &impl Model,
+    ) -> Box<dyn StateMachine> {
+        let name = format!("{}{} of n{node}, life {life},", P::KINDS[address.kind as usize], address.index);
+        Box::new(Recorded::new(journal, name, model))
     }
 
     fn stream(&self, command: &[u8]) -> u64 {

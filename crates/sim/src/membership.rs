@@ -9,13 +9,13 @@ use crate::journal::Recorded;
 use crate::model::Model;
 use crate::node::Boot;
 use crate::report::FailureKind;
-use crate::scenario::{Canary, Durability, Scenario};
+use crate::scenario::Scenario;
 use crate::trace::mix;
 use crate::world::{Event, Parcel, Simulation, Step};
 use bytes::Bytes;
 use ionian_kernel::client::{Operation, Request};
 use ionian_kernel::id::{ClientId, Epoch};
-use ionian_kernel::layout::{Address, Layout};
+use ionian_kernel::layout::Layout;
 use ionian_kernel::membership::{Change, Membership};
 use ionian_kernel::protocol::{Protocol, Transition};
 use ionian_kernel::wire::encode_all;
@@ -172,15 +172,8 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
 
     fn reconfigure(&mut self, node: usize) {
         let (journal, model) = (&self.journal, &self.workload.model);
-        let boot = Boot {
-            seed: mix(self.seed, 2),
-            keeps_records: self.scenario.durability == Durability::Disk,
-            tells_amnesia: self.scenario.canary != Canary::HideAmnesia,
-            machine: &|address: Address, life| {
-                let name = format!("{}{} of n{node}, life {life},", P::KINDS[address.kind as usize], address.index);
-                Box::new(Recorded::new(journal, name, model))
-            },
-        };
+        let machine = |address, life| Recorded::of::<P>((node, address, life), journal, model);
+        let boot = Boot::new(&self.scenario, mix(self.seed, 2), &machine);
         let now = self.heap.now();
         self.nodes[node].reconfigure(now, &boot, &mut self.effects);
     }

@@ -4,6 +4,7 @@ use crate::clock::Clock;
 use crate::disk::{Disk, Loss, Past};
 use crate::event::Micros;
 use crate::membership::Configuration;
+use crate::scenario::{Canary, Durability, Scenario};
 use crate::trace::mix;
 use bytes::Bytes;
 use ionian_kernel::client::Reply;
@@ -123,6 +124,22 @@ pub(crate) struct Boot<'a> {
     /// Whether a node that crashed is told that its memory is lost.
     pub(crate) tells_amnesia: bool,
     pub(crate) machine: &'a dyn Fn(Address, u32) -> Box<dyn StateMachine>,
+}
+
+impl<'a> Boot<'a> {
+    /// As the scenario has it.
+    pub(crate) fn new(
+        scenario: &Scenario,
+        seed: u64,
+        machine: &'a dyn Fn(Address, u32) -> Box<dyn StateMachine>,
+    ) -> Self {
+        Boot {
+            seed,
+            keeps_records: scenario.durability == Durability::Disk,
+            tells_amnesia: scenario.canary != Canary::HideAmnesia,
+            machine,
+        }
+    }
 }
 
 impl<P: Protocol> SimNode<P> {

@@ -33,11 +33,11 @@ use crate::membership::Configurations;
 use crate::model::Model;
 use crate::node::{Boot, Burst, Effects, SimNode};
 use crate::run::catching;
-use crate::scenario::{Durability, Scenario};
+use crate::scenario::Scenario;
 use bytes::Bytes;
 use ionian_kernel::client::{Reply, Request};
 use ionian_kernel::id::ClientId;
-use ionian_kernel::layout::{Address, NodeId};
+use ionian_kernel::layout::NodeId;
 use ionian_kernel::membership::Membership;
 use ionian_kernel::protocol::{Message, Protocol};
 use ionian_kernel::wire::encode_all;
@@ -288,15 +288,8 @@ impl<P: Protocol, M: Model> Stage<P, M> {
 
     fn boot(&mut self, node: usize) -> Result<(), String> {
         let (journal, model) = (&self.journal, &self.model);
-        let boot = Boot {
-            seed: node as u64,
-            keeps_records: self.scenario.durability == Durability::Disk,
-            tells_amnesia: true,
-            machine: &|address: Address, life| {
-                let name = format!("{}{} of n{node}, life {life},", P::KINDS[address.kind as usize], address.index);
-                Box::new(Recorded::new(journal, name, model))
-            },
-        };
+        let machine = |address, life| Recorded::of::<P>((node, address, life), journal, model);
+        let boot = Boot::new(&self.scenario, node as u64, &machine);
         self.nodes[node].boot(self.now, &boot, &mut self.effects)?;
         self.settle(node)
     }

@@ -11,14 +11,14 @@ use crate::network::{Network, Passage};
 use crate::node::{Boot, Burst, Effects, SimNode};
 use crate::oracle::{Oracle, OwnInvariants, View};
 use crate::report::{Failure, FailureKind, Report};
-use crate::scenario::{Canary, Durability, Scenario};
+use crate::scenario::{Canary, Scenario};
 use crate::swarm::Knobs;
 use crate::trace::{Sink, Trace, hash_bytes, mix};
 use crate::workload::{Plan, Turn, Workload};
 use bytes::Bytes;
 use ionian_kernel::client::Reply;
 use ionian_kernel::id::ClientId;
-use ionian_kernel::layout::{Address, NodeId};
+use ionian_kernel::layout::NodeId;
 use ionian_kernel::membership::Membership;
 use ionian_kernel::protocol::{Instance, Message, Protocol};
 use ionian_kernel::random::Random;
@@ -245,15 +245,8 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
     /// Starts a node's process.
     pub(crate) fn boot(&mut self, node: usize) -> Step {
         let (journal, model) = (&self.journal, &self.workload.model);
-        let boot = Boot {
-            seed: mix(self.seed, 2),
-            keeps_records: self.scenario.durability == Durability::Disk,
-            tells_amnesia: self.scenario.canary != Canary::HideAmnesia,
-            machine: &|address: Address, life| {
-                let name = format!("{}{} of n{node}, life {life},", P::KINDS[address.kind as usize], address.index);
-                Box::new(Recorded::new(journal, name, model))
-            },
-        };
+        let machine = |address, life| Recorded::of::<P>((node, address, life), journal, model);
+        let boot = Boot::new(&self.scenario, mix(self.seed, 2), &machine);
         let booted = self.nodes[node].boot(self.heap.now(), &boot, &mut self.effects);
         let Loss { records, torn, truncated } = booted.map_err(|what| self.fail(FailureKind::Recovery, what))?;
         self.report.torn_records += records;

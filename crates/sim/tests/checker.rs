@@ -42,9 +42,6 @@ impl Specification for Register {
     type Answer = Answer;
     type State = u8;
 
-    fn key(_: &Action) -> u64 {
-        0
-    }
     fn is_read(action: &Action) -> bool {
         *action == Read
     }

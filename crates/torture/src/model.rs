@@ -114,11 +114,6 @@ impl Specification for Model {
     type Answer = Answer;
     type State = State;
 
-    /// Histories are kept key by key.
-    fn key(_: &Action) -> u64 {
-        0
-    }
-
     fn is_read(action: &Action) -> bool {
         *action == Action::Get
     }

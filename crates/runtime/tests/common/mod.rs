@@ -9,6 +9,8 @@
 //! The first byte of a payload says what is to be done, see [`Client::on_message`] and [`Echo`].
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
+mod support;
+
 use bytes::Bytes;
 use ionian_kernel::id::ServerId;
 use ionian_kernel::layout::{Layout, LayoutError, NodeId, numbered};
@@ -21,11 +23,11 @@ use ionian_runtime::{
     run_node_blocking,
 };
 use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Once};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+pub use support::*;
 
 pub mod client {
     use super::{Envelope, Never};
@@ -292,9 +294,6 @@ pub fn bind() -> TcpListener {
     TcpListener::bind("127.0.0.1:0").unwrap()
 }
 
-/// How long a test waits for what must come. Only a failing test waits so long.
-pub const DEADLINE: Duration = Duration::from_secs(30);
-
 /// Ends the tests of this file when one of them hangs: calls into a cluster have no deadline.
 fn watch() {
     static WATCH: Once = Once::new();
@@ -303,39 +302,11 @@ fn watch() {
         // captures nothing has to want it, or another would wait for it in vain.
         let _ = tracing::subscriber::set_global_default(Capture(Arc::default()));
         std::thread::spawn(|| {
-            std::thread::sleep(6 * DEADLINE);
+            std::thread::sleep(3 * DEADLINE);
             eprintln!("a test hangs");
             std::process::exit(101);
         });
     });
-}
-
-/// Waits until `condition` holds.
-pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !condition() {
-        assert!(began.elapsed() < DEADLINE, "waited in vain: {what}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
-}
-
-/// A directory of its own, gone with the test.
-pub struct Directory(pub PathBuf);
-
-impl Directory {
-    pub fn new() -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let name = format!("ionian-runtime-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path).unwrap();
-        Directory(path)
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 pub fn text(bytes: Bytes) -> String {

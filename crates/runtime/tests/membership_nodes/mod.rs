@@ -1,6 +1,9 @@
 //! A cluster of MultiPaxos whose nodes are threads that are started from deployments, one by one, with a register as
 //! the state.
 
+#[path = "../common/support.rs"]
+mod support;
+
 use bytes::Bytes;
 use ionian_deployment::{Configuration, Deployment, DeploymentError, Node, Placed, PresetOptions};
 use ionian_kernel::client::{Operation, ReadLevel, Refusal, Reply, Request};
@@ -20,38 +23,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tokio::sync::{mpsc, oneshot};
 
-/// Only a failing test waits so long.
-const DEADLINE: Duration = Duration::from_secs(60);
-
-pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !condition() {
-        assert!(began.elapsed() < DEADLINE, "waited in vain: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// A directory of its own, gone with the test.
-pub(crate) struct Directory(PathBuf);
-
-impl Directory {
-    pub(crate) fn new() -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let name = format!("ionian-membership-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path).unwrap();
-        Directory(path)
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
+pub(crate) use support::{DEADLINE, Directory, eventually};
 
 /// What is asked of a node's lane, and where the answer goes.
 type Call = (Operation, Bytes, std::sync::mpsc::Sender<Result<Bytes, Refusal>>);

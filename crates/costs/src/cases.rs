@@ -1,0 +1,121 @@
+//! Which roles are driven, in which deployment.
+
+use crate::stage::Stage;
+use crate::{Drive, acceptor, batchers, client, leader, proxy_leader, replica, unbatcher};
+use ionian_deployment::{Deployment, PresetOptions};
+use ionian_kernel::layout::{Layout, Options};
+use ionian_protocols::multipaxos::{KINDS, kind};
+
+/// Executed slots that a replica keeps for peers: few, so that its log soon has the size that it keeps.
+const RETAINED_SLOTS: usize = 1024;
+
+/// One role in one deployment.
+pub struct Case {
+    /// Its name in `docs/costs.toml`.
+    pub name: &'static str,
+    kind: u8,
+    load: Load,
+    disks: bool,
+    make: fn(&mut Stage, Load) -> Box<dyn Drive>,
+}
+
+/// What arrives in a burst.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    /// The preset of the deployment.
+    pub preset: &'static str,
+    /// Commands in a batch.
+    pub batch: usize,
+    /// Batches in a burst.
+    pub batches: usize,
+}
+
+/// The paper's unbatched deployment.
+const UNBATCHED: Load = Load { preset: "compartmentalized", batch: 1, batches: 32 };
+
+/// The paper's batched deployment.
+const BATCHED: Load = Load { preset: "batched", batch: 100, batches: 4 };
+
+/// All cases.
+pub const CASES: &[Case] = &[
+    case("client", kind::Client, UNBATCHED, client::drive),
+    case("client, batched", kind::Client, BATCHED, client::drive),
+    case("batcher, batched", kind::Batcher, BATCHED, batchers::drive_batcher),
+    case("read batcher, batched", kind::ReadBatcher, BATCHED, batchers::drive_read_batcher),
+    case("leader", kind::Leader, UNBATCHED, leader::drive),
+    case("leader, batched", kind::Leader, BATCHED, leader::drive),
+    case("proxy leader", kind::ProxyLeader, UNBATCHED, proxy_leader::drive),
+    case("proxy leader, batched", kind::ProxyLeader, BATCHED, proxy_leader::drive),
+    case("acceptor", kind::Acceptor, UNBATCHED, acceptor::drive_votes),
+    case("acceptor, batched", kind::Acceptor, BATCHED, acceptor::drive_votes),
+    case("acceptor with a disk", kind::Acceptor, UNBATCHED, acceptor::drive_votes).with_disks(),
+    case("acceptor with a disk, batched", kind::Acceptor, BATCHED, acceptor::drive_votes).with_disks(),
+    case("acceptor, reads", kind::Acceptor, UNBATCHED, acceptor::drive_reads),
+    case("acceptor, reads, batched", kind::Acceptor, BATCHED, acceptor::drive_reads),
+    case("replica", kind::Replica, UNBATCHED, replica::drive_share),
+    case("replica, batched", kind::Replica, BATCHED, replica::drive_share),
+    case("replica answering all", kind::Replica, UNBATCHED, replica::drive_all),
+    case("replica answering all, batched", kind::Replica, BATCHED, replica::drive_all),
+    case("replica, reads", kind::Replica, UNBATCHED, replica::drive_reads),
+    case("replica, reads, batched", kind::Replica, BATCHED, replica::drive_reads),
+    case("unbatcher, batched", kind::Unbatcher, BATCHED, unbatcher::drive),
+];
+
+const fn case(name: &'static str, kind: u8, load: Load, make: fn(&mut Stage, Load) -> Box<dyn Drive>) -> Case {
+    Case { name, kind, load, disks: false, make }
+}
+
+impl Case {
+    const fn with_disks(self) -> Case {
+        Case { disks: true, ..self }
+    }
+
+    /// The case of this name.
+    pub fn named(name: &str) -> Option<&'static Case> {
+        CASES.iter().find(|case| case.name == name)
+    }
+
+    /// The role, led to where it serves.
+    pub fn begin(&self) -> Run {
+        let mut stage = Stage::new(self.kind, layout(self.load), self.disks);
+        let drive = (self.make)(&mut stage, self.load);
+        stage.begin();
+        Run { name: self.name, stage, drive, commands: 0, due: 0 }
+    }
+}
+
+/// A role that serves.
+pub struct Run {
+    name: &'static str,
+    /// The role.
+    pub stage: Stage,
+    drive: Box<dyn Drive>,
+    commands: usize,
+    due: usize,
+}
+
+impl Run {
+    /// Has the messages of one burst arrive; they are still to be taken in.
+    pub fn arrive(&mut self) {
+        let burst = self.drive.burst(&mut self.stage);
+        self.commands += burst.commands;
+        self.due += burst.due;
+    }
+
+    /// How many commands have passed.
+    ///
+    /// # Panics
+    /// When the role has said less than it should have: then it is not the steady state that was driven.
+    pub fn commands(&self) -> usize {
+        let (left, due) = (self.stage.left(), self.due);
+        assert!(left >= due, "{}: {left} messages and replies have left for {due} that were due", self.name);
+        self.commands
+    }
+}
+
+fn layout(load: Load) -> Layout {
+    let deployment = Deployment::preset(load.preset, &PresetOptions::default()).expect("a preset");
+    let layout = deployment.layout(KINDS).expect("a layout");
+    let options = Options { batch_commands: load.batch, retained_slots: RETAINED_SLOTS, ..layout.options };
+    Layout { options, ..layout }
+}

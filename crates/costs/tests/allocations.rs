@@ -1,0 +1,72 @@
+//! How often a role asks for memory for a command, in the steady state, from decoded messages to encoded ones. (The
+//! memory that a frame is received into is the runtime's affair and not counted.)
+//!
+//! The aim is none in leader, proxy leader and acceptor: they only hand on what arrived. Client lanes, batchers,
+//! unbatchers and replicas make new payloads (a batch, an answer), which take memory of their own. Each bound is what
+//! the role does today; whoever does better lowers it.
+
+use ionian_costs::cases::{CASES, Case, Run};
+
+/// Bursts until everything that grows has grown, and bursts that are counted.
+const BEFORE: u32 = 1000;
+const COUNTED: u32 = 1000;
+
+/// For each case, allocations a command at most.
+const BOUNDS: &[(&str, f64)] = &[
+    ("client", 4.01),
+    ("client, batched", 0.04),
+    ("batcher, batched", 0.1),
+    ("read batcher, batched", 0.1),
+    ("leader", 0.07),
+    ("leader, batched", 0.001),
+    ("proxy leader", 0.13),
+    ("proxy leader, batched", 0.003),
+    ("acceptor", 0.0),
+    ("acceptor, batched", 0.0),
+    ("acceptor with a disk", 2.13),
+    ("acceptor with a disk, batched", 0.021),
+    ("acceptor, reads", 0.0),
+    ("acceptor, reads, batched", 0.0),
+    ("replica", 3.3),
+    ("replica, batched", 3.01),
+    ("replica answering all", 3.6),
+    ("replica answering all, batched", 3.01),
+    ("replica, reads", 5.6),
+    ("replica, reads, batched", 5.01),
+    ("unbatcher, batched", 0.21),
+];
+
+fn bursts(run: &mut Run, count: u32) -> (u64, u64) {
+    let (mut receiving, mut working) = (0, 0);
+    for _ in 0..count {
+        run.arrive();
+        receiving += allocation_counter::measure(|| run.stage.receive()).count_total;
+        working += allocation_counter::measure(|| run.stage.work()).count_total;
+    }
+    (receiving, working)
+}
+
+/// Allocations a command: in receiving its messages, and in the role.
+fn allocations(case: &Case) -> (f64, f64) {
+    let mut run = case.begin();
+    bursts(&mut run, BEFORE);
+    let before = run.commands();
+    let (receiving, working) = bursts(&mut run, COUNTED);
+    let commands = (run.commands() - before) as f64;
+    (receiving as f64 / commands, working as f64 / commands)
+}
+
+#[test]
+fn no_role_allocates_more_than_it_did() {
+    let mut faults = Vec::new();
+    for case in CASES {
+        let (receiving, working) = allocations(case);
+        println!("{:<32} {working:>9.5} (and {receiving:.4} in receiving)", case.name);
+        match BOUNDS.iter().find(|(name, _)| *name == case.name) {
+            Some((_, bound)) if working <= *bound => {}
+            Some((_, bound)) => faults.push(format!("{}: {working:.4} a command, at most {bound} allowed", case.name)),
+            None => faults.push(format!("{}: has no bound", case.name)),
+        }
+    }
+    assert!(faults.is_empty(), "allocations:\n{}", faults.join("\n"));
+}

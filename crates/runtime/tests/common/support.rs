@@ -1,0 +1,49 @@
+//! What tests of every kind need: patience, and a place for files.
+#![allow(dead_code, unreachable_pub)]
+
+use ionian_kernel::client::Refusal;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long a test waits for what must come. Only a failing test waits so long.
+pub const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Waits until `condition` holds.
+pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !condition() {
+        assert!(began.elapsed() < DEADLINE, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Tries until the cluster answers.
+pub fn at_last<T>(mut attempt: impl FnMut() -> Result<T, Refusal>) -> T {
+    let began = Instant::now();
+    loop {
+        match attempt() {
+            Ok(value) => return value,
+            Err(refusal) => assert!(began.elapsed() < DEADLINE, "waited in vain: {refusal}"),
+        }
+    }
+}
+
+/// A directory of its own, gone with the test.
+pub struct Directory(pub PathBuf);
+
+impl Directory {
+    pub fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let name = format!("ionian-runtime-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        Directory(path)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
