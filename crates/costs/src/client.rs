@@ -21,8 +21,10 @@ struct Driver {
 /// A lane whose session is open.
 pub(crate) fn drive(stage: &mut Stage, load: Load) -> Box<dyn Drive> {
     let asked = stage.heard().iter().find_map(|message| match message {
-        Message::Leader(leader::In::Propose { batch, .. }) => batch.commands().next(),
-        Message::Batcher(batcher::In::Commands { commands }) => commands.commands().next(),
+        Message::Leader(leader::In::Propose { batch, .. }) => batch.commands().next().map(|command| command.to_owned()),
+        Message::Batcher(batcher::In::Commands { commands }) => {
+            commands.commands().next().map(|command| command.to_owned())
+        }
         _ => None,
     });
     let answers = opened(&asked.expect("a lane asks for a session"), SessionId(1));

@@ -117,6 +117,6 @@ pub(crate) fn answers(executed: Slot, commands: impl Iterator<Item = Command>) -
 pub(crate) fn opened(asked: &Command, session: SessionId) -> Answers {
     let mut answers = AnswersByClient::default();
     let (client, number, outcome) = (asked.client, asked.number, Outcome::Opened(session));
-    answers.push(&Answer { client, session: SessionId::OPEN, number, outcome });
+    answers.push::<Bytes>(&Answer { client, session: SessionId::OPEN, number, outcome });
     answers.take_all(0, Slot(1))
 }

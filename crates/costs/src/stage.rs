@@ -10,7 +10,6 @@ use ionian_kernel::node::{Node, World};
 use ionian_kernel::protocol::{Birth, Protocol};
 use ionian_kernel::role::Lsn;
 use ionian_kernel::time::{Duration, Instant};
-use ionian_kernel::wire::decode_all;
 use ionian_machines::kv::Kv;
 use ionian_protocols::multipaxos::{Message, MultiPaxos};
 use ionian_runtime::frame::{FrameReader, encode_frame};
@@ -114,7 +113,7 @@ impl Stage {
     /// The first half of [`pass`](Stage::pass): from bytes to messages.
     pub fn receive(&mut self) {
         while let Some(frame) = self.arrived.next_frame().expect("frames") {
-            self.node.deliver(frame.members, decode_all(&frame.message).expect("a message"));
+            self.node.deliver(frame.members, frame.message.decode().expect("a message"));
         }
     }
 

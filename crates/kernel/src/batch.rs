@@ -47,6 +47,9 @@ pub struct Command<P = Bytes> {
     pub payload: P,
 }
 
+/// What a command takes beside its payload.
+const COMMAND_HEAD_BYTES: usize = 29;
+
 impl<'a> Command<&'a [u8]> {
     /// Reads a command off the front, without counting a reference to its bytes.
     fn borrow(reader: &mut Reader<'a>) -> Result<Self, WireError> {
@@ -64,6 +67,7 @@ impl<'a> Command<&'a [u8]> {
 
 impl<P: AsRef<[u8]>> Command<P> {
     fn put(&self, out: &mut Vec<u8>) {
+        out.reserve(COMMAND_HEAD_BYTES + self.payload.as_ref().len());
         self.client.encode(out);
         self.session.encode(out);
         self.number.encode(out);
@@ -320,6 +324,9 @@ impl Answers {
     }
 }
 
+/// A client's buffer for answers is kept for the next ones up to this size.
+const MAX_IDLE_BYTES: usize = 64 << 10;
+
 /// Gathers answers, kept apart by client.
 #[derive(Debug)]
 pub struct AnswersByClient {
@@ -359,16 +366,23 @@ impl AnswersByClient {
     pub fn drain(&mut self, from: u8, executed: Slot) -> impl Iterator<Item = (ClientId, Answers)> {
         let AnswersByClient { answers, clients } = self;
         clients.drain(..).map(move |client| {
-            let bytes = Bytes::from(core::mem::take(&mut answers[client.index() as usize]));
+            let answers = &mut answers[client.index() as usize];
+            let bytes = Bytes::copy_from_slice(answers);
+            answers.clear();
+            answers.shrink_to(MAX_IDLE_BYTES);
             (client, Answers { from, executed, answers: bytes })
         })
     }
 
     /// Takes out all answers as one, whoever they are for.
     pub fn take_all(&mut self, from: u8, executed: Slot) -> Answers {
-        let mut all = Vec::new();
-        for client in self.clients.drain(..) {
-            all.append(&mut self.answers[client.index() as usize]);
+        let AnswersByClient { answers, clients } = self;
+        let size = clients.iter().map(|client| answers[client.index() as usize].len()).sum();
+        let mut all = Vec::with_capacity(size);
+        for client in clients.drain(..) {
+            let answers = &mut answers[client.index() as usize];
+            all.append(answers);
+            answers.shrink_to(MAX_IDLE_BYTES);
         }
         Answers { from, executed, answers: Bytes::from(all) }
     }

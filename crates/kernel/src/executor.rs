@@ -94,17 +94,18 @@ impl Executor {
     }
 
     /// Answers every read of a batch from the present state, `clock` being this replica's own time.
-    pub fn read(&self, clock: Timestamp, batch: &Batch, answers: &mut AnswersByClient) {
+    pub fn read(&mut self, clock: Timestamp, batch: &Batch, answers: &mut AnswersByClient) {
         let now = self.reading_time(clock);
-        let mut reply = Vec::new();
+        let Executor { machine, reply, .. } = self;
         for Command { client, session, number, payload, .. } in batch.commands() {
             reply.clear();
-            let outcome = match self.machine.read(now, payload, &mut reply) {
+            let outcome = match machine.read(now, payload, reply) {
                 Ok(()) => Outcome::Done(&reply[..]),
                 Err(NotARead) => Outcome::NotARead,
             };
             answers.push(&Answer { client, session, number, outcome });
         }
+        reply.shrink_to(MAX_IDLE_REPLY_BYTES);
     }
 
     /// The time that a read is told. The log's time stands still while nothing is written, and what is
@@ -256,7 +257,7 @@ mod tests {
 
     #[test]
     fn a_write_sent_as_a_read_is_refused() {
-        let executor = executor();
+        let mut executor = executor();
         let mut answers = AnswersByClient::default();
         executor.read(Timestamp(0), &value(&[(u64::MAX, 1, b"!"), (u64::MAX, 2, b"?")]).batch, &mut answers);
         let outcomes: Vec<_> = answers.take_all(0, Slot(0)).iter().map(|answer| answer.outcome).collect();

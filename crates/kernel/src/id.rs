@@ -276,7 +276,11 @@ impl<I: Id> Set<I> {
         if count == 0 {
             return None;
         }
-        self.iter().nth((turn % count) as usize)
+        let mut bits = self.bits;
+        for _ in 0..turn % count {
+            bits &= bits - 1;
+        }
+        Some(I::at(bits.trailing_zeros() as u8))
     }
 }
 

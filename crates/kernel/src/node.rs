@@ -11,7 +11,7 @@ use crate::role::{Lsn, Outbox, Picture, RecordEnd};
 use crate::time::{Instant, earliest};
 use crate::wire::{Reader, WireError};
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 use bytes::Bytes;
@@ -53,8 +53,6 @@ pub struct Node<P: Protocol> {
     /// Positions of the records of the call under way: `lsns[n]` is the one that fences a send behind n + 1 of them.
     /// Reused.
     lsns: Vec<Lsn>,
-    /// Sends that wait for a log position to be on disk.
-    fenced: BTreeMap<Lsn, Vec<Routed<P::Message>>>,
 }
 
 struct Hosted<P: Protocol> {
@@ -72,6 +70,8 @@ struct Hosted<P: Protocol> {
     keyed: VecDeque<(Lsn, u64)>,
     /// It needs no records with keys below this one.
     released: u64,
+    /// Sends that wait for a log position to be on disk, in the order of the log.
+    fenced: VecDeque<(Lsn, Routed<P::Message>)>,
 }
 
 impl<P: Protocol> Hosted<P> {
@@ -92,7 +92,6 @@ impl<P: Protocol> Node<P> {
             inbox: VecDeque::new(),
             outbox: Outbox::new(keeps_records),
             lsns: Vec::new(),
-            fenced: BTreeMap::new(),
         }
     }
 
@@ -114,6 +113,7 @@ impl<P: Protocol> Node<P> {
             touched: false,
             keyed: VecDeque::new(),
             released: 0,
+            fenced: VecDeque::new(),
         });
     }
 
@@ -299,11 +299,9 @@ impl<P: Protocol> Node<P> {
     /// Releases what waited for the log to be on disk up to where it is now.
     pub fn on_durable(&mut self, world: &mut impl World<P>) {
         let durable = world.durable();
-        while let Some(entry) = self.fenced.first_entry() {
-            if *entry.key() > durable {
-                break;
-            }
-            for routed in entry.remove() {
+        for place in 0..self.hosted.len() {
+            while self.hosted[place].fenced.front().is_some_and(|(fence, _)| *fence <= durable) {
+                let (_, routed) = self.hosted[place].fenced.pop_front().expect("just seen");
                 self.route(routed, world);
             }
         }
@@ -379,7 +377,9 @@ impl<P: Protocol> Node<P> {
             if fence <= durable {
                 self.route(routed, world);
             } else {
-                self.fenced.entry(fence).or_default().push(routed);
+                let fenced = &mut self.hosted[place].fenced;
+                debug_assert!(fenced.back().is_none_or(|(last, _)| *last <= fence), "fences of a role only rise");
+                fenced.push_back((fence, routed));
             }
         }
         // The vector goes back, so that its memory is used again.

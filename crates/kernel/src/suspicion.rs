@@ -3,6 +3,7 @@
 use crate::id::{Id, Set};
 use crate::time::{Duration, Instant};
 use alloc::collections::BTreeMap;
+use core::cell::Cell;
 
 /// How long a suspect is left alone before it is given one piece of work to show that it lives.
 const PROBE_EVERY: Duration = Duration::from_millis(500);
@@ -121,17 +122,27 @@ pub struct Presence<I: Id> {
     heard: BTreeMap<I, Instant>,
     within: Duration,
     since: Instant,
+    /// What was found last, for it is asked for with every command.
+    found: Cell<Option<Found<I>>>,
+}
+
+/// Who was found present, and until when nobody of them is absent if nobody is heard of.
+#[derive(Clone, Copy, Debug)]
+struct Found<I: Id> {
+    present: Set<I>,
+    until: Instant,
 }
 
 impl<I: Id> Presence<I> {
     /// Of `all`, each present while it was heard of `within` this long.
     pub fn new(all: Set<I>, within: Duration) -> Self {
-        Presence { all, heard: BTreeMap::new(), within, since: Instant::ZERO }
+        Presence { all, heard: BTreeMap::new(), within, since: Instant::ZERO, found: Cell::new(None) }
     }
 
     /// Gives everybody the benefit of the doubt from `now` on: the listener has just begun.
     pub fn start(&mut self, now: Instant) {
         self.since = now;
+        self.found.set(None);
     }
 
     /// The membership has changed. Those who are new are absent until they are heard of.
@@ -141,20 +152,35 @@ impl<I: Id> Presence<I> {
         }
         self.heard.retain(|id, _| all.contains(*id));
         self.all = all;
+        self.found.set(None);
     }
 
     /// `id` was heard of.
     pub fn heard(&mut self, id: I, now: Instant) {
         if self.all.contains(id) {
             self.heard.insert(id, now);
+            // Who was present stays so, and for longer than was found.
+            self.found.set(self.found.get().filter(|found| found.present.contains(id)));
         }
     }
 
     /// Those heard of lately; everybody when none was, since work must go somewhere.
     pub fn present(&self, now: Instant) -> Set<I> {
+        let Found { present, .. } = match self.found.get() {
+            Some(found) if now <= found.until => found,
+            _ => self.look(now),
+        };
+        if present.is_empty() { self.all } else { present }
+    }
+
+    fn look(&self, now: Instant) -> Found<I> {
         let last = |id: &I| self.heard.get(id).copied().unwrap_or(self.since);
         let present: Set<I> = self.all.iter().filter(|id| now.since(last(id)) <= self.within).collect();
-        if present.is_empty() { self.all } else { present }
+        let until = present.iter().map(|id| last(&id) + self.within).min();
+        // Of nobody there is nobody to become absent.
+        let found = Found { present, until: until.unwrap_or(Instant(u64::MAX)) };
+        self.found.set(Some(found));
+        found
     }
 
     /// One of those present, of `near` if any of them is there; `turn` deals the work out. `None` when
@@ -180,6 +206,19 @@ mod tests {
         presence.heard(ReplicaId(9), Instant(5));
         assert_eq!(presence.present(Instant(12)), Set::one(ReplicaId(1)));
         assert_eq!(presence.present(Instant(99)), Set::first(2));
+        presence.heard(ReplicaId(0), Instant(100));
+        assert_eq!(presence.present(Instant(110)), Set::one(ReplicaId(0)));
+        presence.heard(ReplicaId(1), Instant(108));
+        assert_eq!(presence.present(Instant(110)), Set::first(2), "one comes back");
+        presence.heard(ReplicaId(1), Instant(111));
+        assert_eq!(presence.present(Instant(111)), Set::one(ReplicaId(1)), "and the other goes");
+    }
+
+    #[test]
+    fn work_goes_to_one_that_is_near_while_it_is_there() {
+        let mut presence = Presence::new(Set::first(2), Duration::from_micros(10));
+        presence.start(Instant(0));
+        presence.heard(ReplicaId(1), Instant(5));
         let near = Set::one(ReplicaId(0));
         assert_eq!(presence.pick(near, Instant(12), 0), Some(ReplicaId(1)), "the near one is absent");
         assert_eq!(presence.pick(near, Instant(99), 1), Some(ReplicaId(0)));

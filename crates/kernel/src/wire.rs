@@ -5,7 +5,7 @@
 use crate::id::{Round, Slot};
 use crate::time::Timestamp;
 use alloc::vec::Vec;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
 /// Grows by one with every change of any message or record; nodes of different versions refuse
 /// each other in the handshake.
@@ -66,21 +66,35 @@ impl core::error::Error for WireError {}
 /// Reads values off a buffer. Variable parts share the buffer's memory, or are copied out of it.
 pub struct Reader<'a> {
     buffer: &'a [u8],
-    /// Where it can be shared.
-    shared: Option<&'a Bytes>,
+    keep: Keep<'a>,
     at: usize,
 }
+
+/// What becomes of variable parts.
+enum Keep<'a> {
+    /// They share the buffer.
+    Share(&'a Bytes),
+    /// They are copied to this memory, which they share with each other.
+    Copy(&'a mut BytesMut),
+}
+
+/// How much memory is taken for copies at once. Whoever keeps one keeps its neighbours with it, which came at the
+/// same time and are mostly forgotten at the same time.
+const ARENA_BYTES: usize = 64 << 10;
+
+/// A part of this size has memory of its own.
+const ALONE_BYTES: usize = ARENA_BYTES / 4;
 
 impl<'a> Reader<'a> {
     /// Reads `buffer` from its beginning. What is kept of it keeps all of it.
     pub fn new(buffer: &'a Bytes) -> Self {
-        Reader { buffer, shared: Some(buffer), at: 0 }
+        Reader { buffer, keep: Keep::Share(buffer), at: 0 }
     }
 
-    /// Reads `buffer` from its beginning. What is kept of it is a copy, so nothing is allocated for a message
-    /// without variable parts, and whoever keeps a small part keeps no more than that.
-    pub fn copying(buffer: &'a [u8]) -> Self {
-        Reader { buffer, shared: None, at: 0 }
+    /// Reads `buffer` from its beginning. What is kept of it is copied to `arena`: for a message without variable
+    /// parts nothing is allocated, for small ones little.
+    pub fn copying(buffer: &'a [u8], arena: &'a mut BytesMut) -> Self {
+        Reader { buffer, keep: Keep::Copy(arena), at: 0 }
     }
 
     /// How many bytes are left.
@@ -111,9 +125,16 @@ impl<'a> Reader<'a> {
         }
         let range = self.at..self.at + count;
         self.at += count;
-        Ok(match self.shared {
-            Some(shared) => shared.slice(range),
-            None => Bytes::copy_from_slice(&self.buffer[range]),
+        Ok(match &mut self.keep {
+            Keep::Share(buffer) => buffer.slice(range),
+            Keep::Copy(_) if count >= ALONE_BYTES => Bytes::copy_from_slice(&self.buffer[range]),
+            Keep::Copy(arena) => {
+                if arena.capacity() < count {
+                    **arena = BytesMut::with_capacity(ARENA_BYTES);
+                }
+                arena.extend_from_slice(&self.buffer[range]);
+                arena.split().freeze()
+            }
         })
     }
 

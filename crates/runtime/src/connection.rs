@@ -66,7 +66,7 @@ const TURN_BYTES: usize = 1 << 20;
 /// The event loop as connections see it.
 pub(crate) trait Host {
     /// Takes in one message.
-    fn ingest(&self, members: u64, message: &Encoded<'_>) -> Result<(), WireError>;
+    fn ingest(&self, members: u64, message: Encoded<'_>) -> Result<(), WireError>;
 
     /// Takes in what somebody else knows of the membership.
     fn learn(&self, membership: Membership);
@@ -444,7 +444,7 @@ impl Transport {
             match frames.next_frame() {
                 Ok(None) => break,
                 Ok(Some(frame)) => {
-                    if let Err(error) = self.host.ingest(frame.members, &frame.message) {
+                    if let Err(error) = self.host.ingest(frame.members, frame.message) {
                         taken.end = Some(End::Message(error));
                         break;
                     }

@@ -252,7 +252,7 @@ fn refuse<P: Protocol>(outside: &mut Outside, lane: ClientId, request: Request) 
 }
 
 impl<P: Protocol> Host for EventLoop<P> {
-    fn ingest(&self, members: u64, message: &Encoded<'_>) -> Result<(), WireError> {
+    fn ingest(&self, members: u64, message: Encoded<'_>) -> Result<(), WireError> {
         if members == 0 {
             // Meant for no role, so it is for the driver: news of the membership.
             let size = message.as_slice().len();

@@ -16,7 +16,7 @@ pub(crate) const READ_CHUNK: usize = 64 << 10;
 ///
 /// Roles keep slices of messages for long (a batch stays in an acceptor's log). A slice keeps the
 /// whole allocation behind it, so a retained 60-byte batch would hold a 64 KiB read buffer. Copied,
-/// it holds itself, and a message without variable parts costs no memory at all. Measured (`examples/frame_cost.rs`, one core of the development machine,
+/// it holds itself and its neighbours in a chunk of such copies, and a message without variable parts costs no memory. Measured (`examples/frame_cost.rs`, one core of the development machine,
 /// messages retained): a frame of 100 bytes costs 55 ns copied and 50 ns shared, one of 1000 bytes
 /// 90 and 70, of 16 KB 960 and 640, of 30 KB 1800 and 1500. Above the limit a frame is at least half
 /// of the buffer it came in, or the buffer has grown for it: sharing wastes little there.
@@ -43,7 +43,7 @@ pub enum FrameError {
 }
 
 /// One message as it came.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Frame<'a> {
     /// The instances that are meant.
     pub members: u64,
@@ -52,10 +52,15 @@ pub struct Frame<'a> {
 }
 
 /// An encoded message.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Encoded<'a> {
-    /// It lies in the read buffer, and what is kept of it is to be copied.
-    Small(&'a [u8]),
+    /// It lies in the read buffer.
+    Small {
+        /// The message.
+        bytes: &'a [u8],
+        /// Where what is kept of it is copied to.
+        arena: &'a mut BytesMut,
+    },
     /// It has memory of its own, which can be shared.
     Large(Bytes),
 }
@@ -64,7 +69,7 @@ impl Encoded<'_> {
     /// Its bytes.
     pub fn as_slice(&self) -> &[u8] {
         match self {
-            Encoded::Small(bytes) => bytes,
+            Encoded::Small { bytes, .. } => bytes,
             Encoded::Large(bytes) => bytes,
         }
     }
@@ -73,15 +78,18 @@ impl Encoded<'_> {
     ///
     /// # Errors
     /// As [`decode_all`](ionian_kernel::wire::decode_all).
-    pub fn decode<T: Wire>(&self) -> Result<T, WireError> {
-        let mut reader = match self {
-            Encoded::Small(bytes) => Reader::copying(bytes),
-            Encoded::Large(bytes) => Reader::new(bytes),
-        };
-        let value = T::decode(&mut reader)?;
-        reader.finish()?;
-        Ok(value)
+    pub fn decode<T: Wire>(self) -> Result<T, WireError> {
+        match self {
+            Encoded::Small { bytes, arena } => decode(Reader::copying(bytes, arena)),
+            Encoded::Large(bytes) => decode(Reader::new(&bytes)),
+        }
     }
+}
+
+fn decode<T: Wire>(mut reader: Reader<'_>) -> Result<T, WireError> {
+    let value = T::decode(&mut reader)?;
+    reader.finish()?;
+    Ok(value)
 }
 
 /// Appends the frame of `message` to `out`.
@@ -119,6 +127,8 @@ pub struct FrameReader {
     buffer: BytesMut,
     /// So many bytes at the front are of the frame that was given out last.
     given: usize,
+    /// What was kept of small messages lately.
+    arena: BytesMut,
 }
 
 impl FrameReader {
@@ -168,7 +178,7 @@ impl FrameReader {
         let members = (&self.buffer[LENGTH_BYTES..]).get_u64_le();
         let message = if span < SHARE_FROM {
             self.given = span;
-            Encoded::Small(&self.buffer[LENGTH_BYTES + MEMBERS_BYTES..span])
+            Encoded::Small { bytes: &self.buffer[LENGTH_BYTES + MEMBERS_BYTES..span], arena: &mut self.arena }
         } else {
             let mut taken = self.take_allocation(span);
             taken.advance(LENGTH_BYTES + MEMBERS_BYTES);

@@ -43,8 +43,8 @@ fn inspect(path: &Path) -> Result<Report> {
             (opened.path, opened.bytes, opened.head, state)
         }
     };
-    let executor = state::restored(&state).with_context(|| file.display().to_string())?;
-    let (keys, sessions) = (state::keys(&executor)?, executor.session_count() as u64);
+    let mut executor = state::restored(&state).with_context(|| file.display().to_string())?;
+    let (keys, sessions) = (state::keys(&mut executor)?, executor.session_count() as u64);
     Ok(Report { file, file_bytes, head, state_bytes: state.len() as u64, keys, sessions })
 }
 

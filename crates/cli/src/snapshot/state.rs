@@ -23,7 +23,7 @@ pub(crate) fn restored(snapshot: &Bytes) -> Result<Executor> {
 }
 
 /// How many keys there are.
-pub(crate) fn keys(executor: &Executor) -> Result<u64> {
+pub(crate) fn keys(executor: &mut Executor) -> Result<u64> {
     let words = [Bytes::from_static(b"DBSIZE")];
     let Ok(command) = kv::Command::parse_queued(&words) else { bail!("DBSIZE is no command") };
     let payload = Compound::Pipeline(vec![command]).encode();

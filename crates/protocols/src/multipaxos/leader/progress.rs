@@ -8,8 +8,8 @@ use ionian_kernel::id::*;
 pub(super) struct Progress {
     /// Replicas of which f+1 must keep what acceptors forget, with their f: of each configuration in force.
     keepers: Vec<(Set<ReplicaId>, usize)>,
-    /// How far each has executed.
-    executed: [Slot; MAX_INSTANCES],
+    /// How far any has executed.
+    executed: Slot,
     /// What each keeps through a crash.
     kept: [Slot; MAX_INSTANCES],
     /// As `kept`, but only what was said since this leader's round began.
@@ -19,15 +19,14 @@ pub(super) struct Progress {
 impl Progress {
     pub(super) fn new(config: &Config) -> Self {
         let nothing = [Slot::ZERO; MAX_INSTANCES];
-        Progress { keepers: config.keepers.clone(), executed: nothing, kept: nothing, kept_since: nothing }
+        Progress { keepers: config.keepers.clone(), executed: Slot::ZERO, kept: nothing, kept_since: nothing }
     }
 
     /// The membership has changed. Who is not a member any more has nothing to say, and a later one of the
     /// same number begins anew.
     pub(super) fn reconfigure(&mut self, config: &Config) {
         self.keepers = config.keepers.clone();
-        for (index, _) in (0..).zip(self.executed).filter(|(index, _)| !config.replicas().contains(ReplicaId(*index))) {
-            let index = usize::from(index);
+        for index in (0..MAX_INSTANCES).filter(|index| !config.replicas().contains(ReplicaId(*index as u8))) {
             (self.kept[index], self.kept_since[index]) = (Slot::ZERO, Slot::ZERO);
         }
     }
@@ -45,7 +44,9 @@ impl Progress {
                 *known = (*known).max(slot);
             }
         };
-        raise(&mut self.executed, executed);
+        if usize::from(from.0) < MAX_INSTANCES {
+            self.executed = self.executed.max(executed);
+        }
         raise(&mut self.kept, kept);
         if current {
             raise(&mut self.kept_since, kept);
@@ -54,7 +55,7 @@ impl Progress {
 
     /// The slots below this one are executed by some replica.
     pub(super) fn executed(&self) -> Slot {
-        self.executed.iter().copied().max().unwrap_or_default()
+        self.executed
     }
 
     /// The slots below this one are kept by f+1 replicas: acceptors can forget them.
@@ -83,9 +84,12 @@ impl Progress {
 
 /// What f+1 of `replicas` have at least.
 fn by_enough(slots: &[Slot], (replicas, f): (Set<ReplicaId>, usize)) -> Slot {
-    let mut slots: Vec<Slot> = replicas.iter().map(|replica| slots[usize::from(replica.0)]).collect();
-    slots.sort_unstable_by(|a, b| b.cmp(a));
-    slots.get(f).copied().unwrap_or_default()
+    let mut found = [Slot::ZERO; MAX_INSTANCES];
+    let places = found.iter_mut().zip(replicas.iter());
+    let count = places.map(|(place, replica)| *place = slots[usize::from(replica.0)]).count();
+    let found = &mut found[..count];
+    found.sort_unstable_by(|a, b| b.cmp(a));
+    found.get(f).copied().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -95,7 +99,7 @@ mod tests {
     fn progress(keepers: &[(usize, usize)]) -> Progress {
         let keepers = keepers.iter().map(|(count, f)| (Set::first(*count), *f)).collect();
         let nothing = [Slot::ZERO; MAX_INSTANCES];
-        Progress { keepers, executed: nothing, kept: nothing, kept_since: nothing }
+        Progress { keepers, executed: Slot::ZERO, kept: nothing, kept_since: nothing }
     }
 
     #[test]
