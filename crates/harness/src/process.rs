@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result};
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
@@ -49,6 +50,18 @@ pub fn thread_times() -> Result<(Duration, Duration)> {
     let mut fields = text.split(' ').map(|field| field.trim().parse().ok().map(Duration::from_nanos));
     let both = fields.next().flatten().zip(fields.next().flatten());
     both.with_context(|| format!("{path} does not say how long the thread ran"))
+}
+
+/// Lets this process have as many open files as the system allows: every connection is one.
+///
+/// # Errors
+/// When the system does not tell or does not let it.
+pub fn raise_file_limit() -> Result<()> {
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    if soft < hard {
+        setrlimit(Resource::RLIMIT_NOFILE, hard, hard).context("the limit of open files cannot be raised")?;
+    }
+    Ok(())
 }
 
 /// The size of files.
