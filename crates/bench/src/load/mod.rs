@@ -7,6 +7,7 @@
 //! | `round` | one round: the load, and the processes at both edges of the time that counts |
 //! | `workload`, `encode` | what is asked, and as which bytes |
 //! | `schedule`, `ledger` | when commands are to be begun; which count, and how long they took |
+//! | `lanes` | the generator inside of a node |
 //! | `event_loop`, `connection`, `scan`, `alarm` | a thread of the generator |
 //! | `outcome`, `show`, `progress` | what was found, and how it is shown |
 
@@ -16,6 +17,7 @@ mod alarm;
 mod connection;
 mod encode;
 mod event_loop;
+mod lanes;
 mod ledger;
 mod outcome;
 mod own;
@@ -33,6 +35,7 @@ use crate::report;
 use anyhow::{Context, Result, bail};
 use arguments::{Load, Servers};
 use event_loop::Shared;
+pub use lanes::{RunNode, ThisNode};
 use outcome::{Asked, Measured, Outcome, Ratios};
 use own::Own;
 use progress::Progress;
@@ -42,14 +45,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Measures, and shows what it has found.
+/// Measures, and shows what it has found. With `--lanes`, `run_node` runs the node that this process is.
 ///
 /// # Errors
 /// [`BadUsage`](crate::BadUsage) when the flags make no sense together; otherwise when nothing could be measured, or
 /// what was measured is not what was asked for.
-pub fn run(load: &Load) -> Result<ExitCode> {
+pub fn run(load: &Load, run_node: RunNode) -> Result<ExitCode> {
     load.check()?;
-    let outcome = measure(load)?;
+    let outcome = measure(load, run_node)?;
     let text = show::text(&outcome);
     match load.course.json.as_deref() == Some(Path::new("-")) || load.course.csv.as_deref() == Some(Path::new("-")) {
         true => eprint!("{text}"),
@@ -82,13 +85,13 @@ fn judge(load: &Load, outcome: &Outcome) -> Result<()> {
     Ok(())
 }
 
-fn measure(load: &Load) -> Result<Outcome> {
+fn measure(load: &Load, run_node: RunNode) -> Result<Outcome> {
     let machine = Machine::look();
     ionian_harness::process::raise_file_limit()?;
     let shared = Arc::new(Shared::default());
     stop_when_interrupted(shared.clone())?;
     let progress = Progress::new();
-    let mut sides = sides(load, &shared, &progress)?;
+    let mut sides = sides(load, &shared, &progress, run_node)?;
     let mut rounds = vec![Vec::new(); sides.len()];
     for round in 1..=load.course.rounds {
         // Each is first in turn: what drifts in the machine is on no side.
@@ -119,23 +122,23 @@ fn measure(load: &Load) -> Result<Outcome> {
 }
 
 /// Who is measured, ready for it.
-fn sides(load: &Load, shared: &Arc<Shared>, progress: &Progress) -> Result<Vec<Side>> {
+fn sides(load: &Load, shared: &Arc<Shared>, progress: &Progress, run_node: RunNode) -> Result<Vec<Side>> {
     let Servers { target, pid, versus, versus_pid, .. } = &load.servers;
-    let level = load.asks.level;
     let mut sides = Vec::new();
     sides.push(match target.as_slice() {
         [] => {
             progress.on("starting the cluster".to_owned(), shared);
-            let own = Own::start(&load.servers)?;
+            let own = Own::start(load)?;
             let deployment = own.cluster.deployment();
             let from = match (&load.servers.file, &load.servers.preset) {
                 (Some(file), _) => file.display().to_string(),
                 (None, preset) => preset.as_deref().unwrap_or(ionian_deployment::DEFAULT_PRESET).to_owned(),
             };
-            let name = format!("{from}, durability {}", deployment.durability.name());
-            Side::of_own(name, own, level)?
+            let way = if own.this.is_some() { ", client lane" } else { "" };
+            let name = format!("{from}, durability {}{way}", deployment.durability.name());
+            Side::of_own(name, own, load, shared, run_node)?
         }
-        targets => Side::of_targets(targets, pid, level)?,
+        targets => Side::of_targets(targets, pid, load.asks.level)?,
     });
     if !versus.is_empty() {
         sides.push(Side::of_targets(versus, versus_pid, None)?);

@@ -60,6 +60,18 @@ fn an_open_loop_begins_what_was_asked_for() {
     assert!(answered + unfinished <= 60, "{round}");
 }
 
+#[test]
+fn a_client_lane_is_loaded_from_inside_of_its_node() {
+    let found = bench(&["--lanes", "--in-flight", "8", "--reads", "50", "--durability", "disk", "--keys", "100"]);
+    assert_eq!((&found["asked"]["in_flight"], &found["asked"]["clients"]), (&8.into(), &Value::Null));
+    let side = &found["sides"][0];
+    assert_eq!(side["name"], "colocated, durability disk, client lane");
+    assert_eq!(side["processes"].as_array().unwrap(), &["n0, with client", "n1", "n2"]);
+    is_sane(side);
+    let round = &side["rounds"][0];
+    assert_eq!((&round["nothing"], &round["bench_us"]), (&0.into(), &Value::Null));
+}
+
 /// Somebody who says these bytes to whoever connects.
 fn somebody(says: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -89,6 +101,7 @@ fn what_cannot_be_measured_is_told_in_a_line() {
         (2, &["--target", &web, "--preset", "colocated"], "cannot be used with"),
         (2, &["--level", "eventual"], "say --reads PERCENT"),
         (2, &["--preset", "none"], "there are colocated"),
+        (2, &["--lanes", "--in-flight", "100000"], "--set options.in_flight=N"),
         (2, &["--skew", "zipf"], "must be uniform, zipfian"),
     ] {
         let output = run(&[&["bench"], flags].concat());
