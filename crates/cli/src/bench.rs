@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 /// Measure servers under load, the service demand of a role, or the papers' figures
 #[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = true)]
+#[command(args_conflicts_with_subcommands = true, after_help = load::EXAMPLES)]
 pub(crate) struct Bench {
     #[command(subcommand)]
     command: Option<Command>,

@@ -44,6 +44,18 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// What is shown below the flags.
+pub const EXAMPLES: &str = "Examples:\n  \
+    ionian bench                                    64 connections on three nodes of its own, in memory\n  \
+    ionian bench --preset batched --reads 90        another deployment; nine of ten commands read\n  \
+    ionian bench --rate 20000 --clients 256         20,000 commands a second, whatever the server does\n  \
+    ionian bench --lanes --in-flight 1024           through the library, without a gateway\n  \
+    ionian bench --target redis://127.0.0.1:7379    servers that run\n  \
+    ionian bench --versus redis://127.0.0.1:6379 --versus-pid redis=4711\n                                                  \
+    in turns with a server to compare with\n\n\
+    docs/bench.md says what the columns mean. Exit codes: 0 done, 1 the figures are not what was asked for, 2 bad usage.";
 
 /// Measures, and shows what it has found. With `--lanes`, `run_node` runs the node that this process is.
 ///
@@ -150,19 +162,25 @@ fn sides(load: &Load, shared: &Arc<Shared>, progress: &Progress, run_node: RunNo
             side.fill(load, shared)?;
         }
     }
-    if shared.stop.load(Ordering::Relaxed) {
-        bail!("interrupted");
-    }
+    shared.check()?;
     Ok(sides)
 }
 
-/// Ctrl-C ends the run in order: what was started is stopped and removed.
+/// Ctrl-C and SIGTERM end the run in order: what was started is stopped and removed.
 fn stop_when_interrupted(shared: Arc<Shared>) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let entered = runtime.enter();
+    // Here and not on the thread: from the return on, no signal kills this process.
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    drop(entered);
     let body = move || {
-        if runtime.block_on(tokio::signal::ctrl_c()).is_ok() {
-            shared.stop.store(true, Ordering::Relaxed);
-        }
+        runtime.block_on(async {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+        });
+        shared.stop.store(true, Ordering::Relaxed);
     };
     std::thread::Builder::new().name("interrupt".to_owned()).spawn(body)?;
     Ok(())

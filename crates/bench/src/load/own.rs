@@ -1,6 +1,7 @@
 //! A cluster that lives as long as the run, in a directory that is removed afterwards.
 
 use super::arguments::{Account, Load, Servers};
+use super::event_loop::Shared;
 use super::target::wait_until_served;
 use crate::BadUsage;
 use anyhow::{Context, Result, ensure};
@@ -75,9 +76,12 @@ impl Own {
     }
 
     /// Waits until every gateway takes writes.
-    pub(crate) fn wait_until_served(&mut self) -> Result<()> {
+    pub(crate) fn wait_until_served(&mut self, shared: &Shared) -> Result<()> {
         for gateway in self.gateways()? {
-            wait_until_served(gateway, PATIENCE, || self.cluster.check_all())?;
+            wait_until_served(gateway, PATIENCE, || {
+                shared.check()?;
+                self.cluster.check_all()
+            })?;
         }
         Ok(())
     }

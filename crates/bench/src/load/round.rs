@@ -111,9 +111,7 @@ pub(crate) fn measure(
         .then(|| look(side, shared))
         .map(|before| (before, wait(&running, until(window.end), progress).then(|| look(side, shared))));
     let tally = collect(&running, side)?;
-    if shared.stop.load(Ordering::Relaxed) {
-        bail!("interrupted");
-    }
+    shared.check()?;
     let Some((before, Some(after))) = looks else { bail!("the load ended before its time") };
     Ok(figures(round, load, &tally, &before?, &after?))
 }

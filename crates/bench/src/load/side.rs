@@ -75,7 +75,7 @@ impl Side {
                 Way::Lanes(lanes)
             }
         };
-        own.wait_until_served()?;
+        own.wait_until_served(shared)?;
         Ok(Side { name, way, level: load.asks.level, accounts: own.accounts()?, own: Some(own) })
     }
 
