@@ -1,0 +1,161 @@
+//! What a process and its directory hold, and what it uses.
+
+use anyhow::{Context, Result};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Duration;
+
+/// Bytes of memory in which the process has something, shared libraries included.
+///
+/// # Errors
+/// When the process is gone, or the system does not tell.
+pub fn resident_bytes(process: u32) -> Result<u64> {
+    let path = format!("/proc/{process}/status");
+    let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}, which only Linux has"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib: Option<u64> = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+    Ok(kib.with_context(|| format!("{path} does not say VmRSS"))? << 10)
+}
+
+/// The processor time that the process has used until now, all its threads together, in user mode and in the
+/// system.
+///
+/// # Errors
+/// When the process is gone, or the system does not tell.
+#[cfg(target_os = "linux")]
+pub fn processor_time(process: u32) -> Result<Duration> {
+    let process = nix::unistd::Pid::from_raw(i32::try_from(process)?);
+    // 0 would be this process.
+    anyhow::ensure!(process.as_raw() > 0, "no process has the number {process}");
+    // Not from `/proc/PID/stat`, which tells the same in hundredths of a second.
+    let clock = nix::time::clock_getcpuclockid(process).context("there is no such process")?;
+    Ok(nix::time::clock_gettime(clock)?.into())
+}
+
+/// As on Linux, if it could be.
+///
+/// # Errors
+/// Always.
+#[cfg(not(target_os = "linux"))]
+pub fn processor_time(_: u32) -> Result<Duration> {
+    anyhow::bail!("the processor time of another process can be had on Linux only")
+}
+
+/// The processor time that the calling thread has used, and the time that it was ready to run and had no processor.
+///
+/// # Errors
+/// When the system does not tell.
+pub fn thread_times() -> Result<(Duration, Duration)> {
+    let path = "/proc/thread-self/schedstat";
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read {path}, which only Linux has"))?;
+    let mut fields = text.split(' ').map(|field| field.trim().parse().ok().map(Duration::from_nanos));
+    let both = fields.next().flatten().zip(fields.next().flatten());
+    both.with_context(|| format!("{path} does not say how long the thread ran"))
+}
+
+/// Lets this process have as many open files as the system allows: every connection is one.
+///
+/// # Errors
+/// When the system does not tell or does not let it.
+pub fn raise_file_limit() -> Result<()> {
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    if soft < hard {
+        setrlimit(Resource::RLIMIT_NOFILE, hard, hard).context("the limit of open files cannot be raised")?;
+    }
+    Ok(())
+}
+
+/// The size of files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Size {
+    /// The sum of their lengths.
+    pub bytes: u64,
+    /// What the file system has really allocated for them.
+    pub allocated: u64,
+}
+
+/// All files below `path`. Those that go while they are looked at count for nothing.
+///
+/// # Errors
+/// When a directory cannot be listed or a file not be looked at.
+pub fn size(path: &Path) -> Result<Size> {
+    let mut size = Size::default();
+    walk(path, &mut |file| {
+        let found = fs::symlink_metadata(file)?;
+        size.bytes += found.len();
+        size.allocated += found.blocks() * 512;
+        Ok(())
+    })?;
+    Ok(size)
+}
+
+/// Calls `visit` for all files below `path`. Those that go meanwhile are passed over.
+///
+/// # Errors
+/// When a directory cannot be listed, or `visit` fails.
+pub fn walk(path: &Path, visit: &mut dyn FnMut(&Path) -> std::io::Result<()>) -> Result<()> {
+    let entries = match fs::read_dir(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        entries => entries.with_context(|| format!("cannot list {}", path.display()))?,
+    };
+    for entry in entries {
+        let path = entry?.path();
+        if path.is_dir() {
+            walk(&path, visit)?;
+            continue;
+        }
+        match visit(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            visited => visited.with_context(|| format!("cannot look at {}", path.display()))?,
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_holds_memory_and_one_without_number_does_not_exist() {
+        let before = resident_bytes(std::process::id()).unwrap();
+        let much = std::hint::black_box(vec![1_u8; 64 << 20]);
+        assert!(resident_bytes(std::process::id()).unwrap() > before + (32 << 20), "{before}");
+        drop(much);
+        assert!(resident_bytes(0).is_err());
+    }
+
+    #[test]
+    fn a_thread_that_works_uses_time_and_so_does_its_process() {
+        let hundredth = Duration::from_millis(10);
+        let (process, (thread, _)) = (processor_time(std::process::id()).unwrap(), thread_times().unwrap());
+        while thread_times().unwrap().0 < thread + hundredth {
+            std::hint::black_box(fs::metadata("/").unwrap());
+        }
+        let used = processor_time(std::process::id()).unwrap() - process;
+        assert!(used >= hundredth, "{used:?}");
+        // A child is known until it was waited for.
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        assert!(processor_time(child.id()).is_ok());
+        child.wait().unwrap();
+        assert!(processor_time(child.id()).is_err());
+        assert!(processor_time(0).is_err() && processor_time(u32::MAX).is_err());
+    }
+
+    #[test]
+    fn lengths_and_blocks_are_summed_over_all_directories() {
+        let root = std::env::temp_dir().join(format!("ionian-size-{}", std::process::id()));
+        fs::create_dir_all(root.join("a/b")).unwrap();
+        fs::write(root.join("a/one"), [1; 10_000]).unwrap();
+        // A hole has a length and no blocks.
+        fs::File::create(root.join("a/b/hole")).unwrap().set_len(1 << 30).unwrap();
+        let size = size(&root).unwrap();
+        fs::remove_dir_all(&root).unwrap();
+        assert_eq!(size.bytes, (1 << 30) + 10_000);
+        assert!((10_000..1 << 20).contains(&size.allocated), "{size:?}");
+        assert_eq!(super::size(&root).unwrap(), Size::default(), "what is not there holds nothing");
+    }
+}
