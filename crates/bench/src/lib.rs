@@ -5,4 +5,5 @@
 
 pub mod figure;
 pub mod load;
+pub mod model;
 pub mod role;

@@ -1,0 +1,166 @@
+//! From a deployment and a workload to what the simulator measures, or the utilization law projects.
+
+use super::arguments::Figure;
+use super::deployments::in_words;
+use super::point::{Measure, Point};
+use crate::model::Workload;
+use crate::model::costs::MessageCosts;
+use crate::model::demand::Demands;
+use crate::model::price::Prices;
+use crate::model::projection::{Projection, project};
+use anyhow::{Result, bail};
+use bytes::Bytes;
+use ionian_deployment::Deployment;
+use ionian_kernel::machine::StateMachine;
+use ionian_kernel::protocol::Protocol;
+use ionian_machines::kv;
+use ionian_protocols::multipaxos::MultiPaxos;
+use ionian_protocols::unreplicated::Unreplicated;
+use ionian_sim::performance::{Measured, Service, Setting, measure};
+
+/// What it costs a sleeping process to be woken by a message: see the measurement in docs/figures.md.
+pub(crate) const WAKE_US: f64 = 5.0;
+/// A read from a socket holds 64 KiB, which is so many messages of a command each.
+const BURST_MESSAGES: usize = 256;
+/// Keys that clients write and read.
+const KEYS: u64 = 1000;
+
+/// What all figures of a run are made with.
+pub(crate) struct Bench {
+    pub(crate) demands: Demands,
+    pub(crate) network_delay_us: f64,
+    pub(crate) quick: bool,
+}
+
+impl Bench {
+    pub(crate) fn new(arguments: &Figure) -> Result<Self> {
+        let Figure { demands, network_delay_us, quick, .. } = arguments;
+        Ok(Bench { demands: Demands::load(demands.as_deref())?, network_delay_us: *network_delay_us, quick: *quick })
+    }
+
+    /// A few of `all` when it is to be quick: the first, the last and one between.
+    pub(crate) fn some<T: Copy>(&self, all: &[T]) -> Vec<T> {
+        match all {
+            [first, .., last] if self.quick && all.len() > 3 => vec![*first, all[all.len() / 2], *last],
+            _ => all.to_vec(),
+        }
+    }
+
+    /// The projected peak of a deployment.
+    pub(crate) fn project(
+        &self,
+        series: &str,
+        deployment: &Deployment,
+        workload: &Workload,
+        exempt: &[&str],
+    ) -> Result<Point> {
+        let Projection { peak, bottleneck, .. } = project(&self.demands, deployment, workload, exempt)?;
+        let point = about(Point::new(series, Measure::Projected, peak), deployment, workload);
+        Ok(Point { bottleneck: Some(bottleneck), ..point })
+    }
+
+    /// What the simulator measures with so many clients.
+    pub(crate) fn simulate(
+        &self,
+        series: &str,
+        deployment: &Deployment,
+        workload: &Workload,
+        exempt: &[&str],
+        clients: usize,
+    ) -> Result<Point> {
+        let measured = match deployment.protocol.as_str() {
+            MultiPaxos::NAME => self.measure(deployment, workload, exempt, clients, measure::<MultiPaxos>)?,
+            Unreplicated::NAME => self.measure(deployment, workload, exempt, clients, measure::<Unreplicated>)?,
+            other => bail!("protocol = {other:?}: there is no simulation of its performance"),
+        };
+        let ms = |us: f64| Some(us / 1000.0);
+        let point = Point::new(series, Measure::Simulated, measured.requests_per_second);
+        Ok(Point {
+            clients: Some(clients),
+            mean_ms: ms(measured.latency_us.mean),
+            p50_ms: ms(measured.latency_us.p50),
+            p99_ms: ms(measured.latency_us.p99),
+            bottleneck: busiest(deployment, &measured),
+            ..about(point, deployment, workload)
+        })
+    }
+
+    fn measure(
+        &self,
+        deployment: &Deployment,
+        workload: &Workload,
+        exempt: &[&str],
+        clients: usize,
+        measure: impl Fn(&Setting, &MessageCosts, &KeyValue) -> Result<Measured, ionian_kernel::layout::LayoutError>,
+    ) -> Result<Measured> {
+        let kinds = match deployment.protocol.as_str() {
+            MultiPaxos::NAME => MultiPaxos::KINDS,
+            _ => Unreplicated::KINDS,
+        };
+        let prices = Prices::new(&self.demands, deployment, workload.value_bytes, exempt)?;
+        let costs = MessageCosts::new(prices, workload.batch);
+        let rounds = if self.quick { 3 } else { 20 };
+        let least = if self.quick { 1_000 } else { 20_000 };
+        let setting = Setting {
+            layout: deployment.layout(kinds)?,
+            clients,
+            read_fraction: workload.read_fraction,
+            read_level: workload.read_level,
+            network_delay_us: self.network_delay_us,
+            wake_us: WAKE_US,
+            burst_messages: BURST_MESSAGES,
+            warm_up_requests: (5 * clients) as u64,
+            requests: least.max(rounds * clients as u64),
+            longest_us: 200_000,
+        };
+        Ok(measure(&setting, &costs, &KeyValue { value_bytes: workload.value_bytes })?)
+    }
+}
+
+fn about(point: Point, deployment: &Deployment, workload: &Workload) -> Point {
+    Point {
+        batch: (workload.batch > 1).then_some(workload.batch),
+        value_bytes: Some(workload.value_bytes),
+        read_fraction: (workload.read_fraction > 0.0).then_some(workload.read_fraction),
+        deployment: Some(in_words(deployment)),
+        ..point
+    }
+}
+
+/// The node that was busiest, with how busy it was; none where none was nearly always.
+fn busiest(deployment: &Deployment, measured: &Measured) -> Option<String> {
+    let (node, part) = measured.busiest()?;
+    let place = deployment.ids().iter().position(|id| *id == node)?;
+    Some(format!("{} {:.0} %", deployment.nodes[place].name, part * 100.0))
+}
+
+/// The key-value store that comes with Ionian, with the papers' commands.
+struct KeyValue {
+    value_bytes: usize,
+}
+
+impl KeyValue {
+    fn key(client: usize, number: u64) -> Bytes {
+        Bytes::from(format!("{:08}", (client as u64 * 7919 + number * 104_729) % KEYS))
+    }
+
+    fn command(words: &[Bytes]) -> Bytes {
+        let command = kv::Command::parse(words).expect("a command of the store");
+        kv::Compound::Pipeline(vec![command]).encode().into()
+    }
+}
+
+impl Service for KeyValue {
+    fn write(&self, client: usize, number: u64) -> Bytes {
+        let value = Bytes::from(vec![b'v'; self.value_bytes]);
+        KeyValue::command(&[Bytes::from_static(b"SET"), KeyValue::key(client, number), value])
+    }
+
+    fn read(&self, client: usize, number: u64) -> Bytes {
+        KeyValue::command(&[Bytes::from_static(b"GET"), KeyValue::key(client, number)])
+    }
+
+    fn machine(&self) -> Box<dyn StateMachine> {
+        Box::new(kv::Kv::default())
+    }
+}
