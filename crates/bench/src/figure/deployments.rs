@@ -16,7 +16,7 @@ pub(crate) fn preset(name: &str, lanes: usize) -> Result<Deployment> {
     let client = |index| Node {
         name: format!("client-{index}"),
         id: None,
-        address: format!("127.0.0.2:{}", 20_000 + index),
+        address: format!("client-{index}:1"),
         gateway: None,
         roles: vec![Placed::some(CLIENT, 1)],
     };
@@ -34,7 +34,7 @@ pub(crate) fn scaled(deployment: Deployment, role: &str, count: usize) -> Result
     let copy = |index: usize| Node {
         name: format!("{}-{index}", role.replace('_', "-")),
         // Nobody listens in a simulation; addresses are only to differ.
-        address: format!("127.0.1.{}:{}", place + 1, 30_000 + index),
+        address: format!("{}-{index}:1", role.replace('_', "-")),
         ..template.clone()
     };
     let mut nodes = deployment.nodes.clone();
@@ -80,9 +80,11 @@ pub(crate) fn in_words(deployment: &Deployment) -> String {
         Some(format!("{count} {}{}", plural(role, count), quorums(role)))
     });
     let servers = deployment.nodes.iter().filter(|node| node.roles.iter().any(|placed| placed.role != CLIENT)).count();
-    let nodes = if counts.values().max() == Some(&servers) { " on each of as many nodes" } else { "" };
     let words: Vec<String> = words.collect();
-    format!("{}{}", words.join("; "), if words.len() > 1 { nodes } else { "" })
+    match ORDER.iter().filter_map(|role| counts.get(role)).sum::<usize>() > servers {
+        true => format!("{} on {servers} nodes", words.join("; ")),
+        false => words.join("; "),
+    }
 }
 
 #[cfg(test)]
@@ -99,8 +101,10 @@ mod tests {
         assert_eq!(in_words(&edited), "2 leaders; 7 proxy leaders; 6 acceptors (3x2); 3 replicas");
         let back = majority(edited).unwrap();
         assert_eq!(in_words(&back), "2 leaders; 7 proxy leaders; 3 acceptors; 3 replicas");
-        let nodes = preset("baseline", 2).unwrap().nodes;
-        assert_eq!(nodes.len(), 5, "three nodes and two of clients");
-        assert!(nodes.iter().all(|node| node.gateway.is_none()));
+        let baseline = preset("baseline", 2).unwrap();
+        assert_eq!(baseline.nodes.len(), 5, "three nodes and two of clients");
+        assert!(baseline.nodes.iter().all(|node| node.gateway.is_none()));
+        let words = "3 leaders; 3 proxy leaders; 3 acceptors; 3 replicas on 3 nodes";
+        assert_eq!(in_words(&baseline), words);
     }
 }

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 /// What a number rests on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum Measure {
+pub(crate) enum Measure {
     /// The real roles in the simulator, at measured prices.
     #[serde(rename = "simulated")]
     Simulated,
@@ -37,43 +37,43 @@ impl Measure {
 
 /// See the top of this file. What a point has none of is left out.
 #[derive(Clone, Debug, Serialize)]
-pub struct Point {
+pub(crate) struct Point {
     /// Which curve or bar it belongs to.
-    pub series: String,
+    pub(crate) series: String,
     /// What it rests on.
-    pub measure: Measure,
+    pub(crate) measure: Measure,
     /// Clients in a closed loop.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub clients: Option<usize>,
+    pub(crate) clients: Option<usize>,
     /// Commands of a full batch.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub batch: Option<usize>,
+    pub(crate) batch: Option<usize>,
     /// Bytes of a value.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub value_bytes: Option<usize>,
+    pub(crate) value_bytes: Option<usize>,
     /// The part of the commands that are reads.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub read_fraction: Option<f64>,
+    pub(crate) read_fraction: Option<f64>,
     /// Replicas.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub replicas: Option<usize>,
+    pub(crate) replicas: Option<usize>,
     /// Commands per second.
-    pub commands_per_second: f64,
+    pub(crate) commands_per_second: f64,
     /// Mean latency.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub mean_ms: Option<f64>,
+    pub(crate) mean_ms: Option<f64>,
     /// Median latency.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub p50_ms: Option<f64>,
+    pub(crate) p50_ms: Option<f64>,
     /// Latency of the slowest of a hundred.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub p99_ms: Option<f64>,
+    pub(crate) p99_ms: Option<f64>,
     /// What it is that keeps it from more.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub bottleneck: Option<String>,
+    pub(crate) bottleneck: Option<String>,
     /// How it was deployed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub deployment: Option<String>,
+    pub(crate) deployment: Option<String>,
 }
 
 impl Point {

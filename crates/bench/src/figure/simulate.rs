@@ -20,8 +20,8 @@ use ionian_sim::performance::{Measured, Service, Setting, measure};
 
 /// What it costs a sleeping process to be woken by a message: see the measurement in docs/figures.md.
 pub(crate) const WAKE_US: f64 = 5.0;
-/// A read from a socket holds 64 KiB, which is so many messages of a command each.
-const BURST_MESSAGES: usize = 256;
+/// A burst with so much to do ends: what it sent is on its way before a node looks at its sockets again.
+pub(crate) const BURST_US: f64 = 100.0;
 /// Keys that clients write and read.
 const KEYS: u64 = 1000;
 
@@ -108,7 +108,7 @@ impl Bench {
             read_level: workload.read_level,
             network_delay_us: self.network_delay_us,
             wake_us: WAKE_US,
-            burst_messages: BURST_MESSAGES,
+            burst_us: BURST_US,
             warm_up_requests: (5 * clients) as u64,
             requests: least.max(rounds * clients as u64),
             longest_us: 200_000,

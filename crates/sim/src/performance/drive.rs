@@ -120,9 +120,9 @@ impl<'a, P: Protocol, C: Costs<P>, S: Service> Run<'a, P, C, S> {
 
     fn work(&mut self, server: usize) {
         let now = self.heap.now();
-        let Setting { wake_us, burst_messages, .. } = *self.setting;
+        let Setting { wake_us, burst_us, .. } = *self.setting;
         self.servers[server].looks_at = None;
-        let terms = Terms { wake_us, burst_messages };
+        let terms = Terms { wake_us, burst_us };
         let done = self.servers[server].burst(now, self.costs, terms, &mut self.outcome);
         self.dispatch(done);
         for (_, reply) in std::mem::take(&mut self.outcome.replies) {

@@ -6,7 +6,8 @@
 //! node included, and a wake-up if it was asleep. What the burst sends leaves when the burst is over and arrives a
 //! constant delay later. There are no faults and no disks, so this says nothing about correctness: the rest of
 //! this crate does. Clients work in a closed loop: each sends its next request when the last is answered. The
-//! nodes of their lanes, which host nothing else, take no time: they stand for as many machines as are needed.
+//! nodes of their lanes, which host nothing else, take no time and put nothing of two clients together: they stand
+//! for as many machines as are needed.
 //!
 //! The same [`Setting`] gives the same [`Measured`], bit for bit.
 //!
@@ -60,8 +61,8 @@ pub struct Setting {
     pub network_delay_us: f64,
     /// What it costs a node to be woken when it has nothing to do, microseconds.
     pub wake_us: f64,
-    /// The most messages of other nodes that a burst takes in.
-    pub burst_messages: usize,
+    /// A burst takes in nothing more when its price has reached this, microseconds.
+    pub burst_us: f64,
     /// So many requests are answered before the measurement begins.
     pub warm_up_requests: u64,
     /// It ends when so many more are answered,

@@ -23,7 +23,8 @@ const START_US: u64 = 1_767_225_600_000_000;
 pub(super) struct Server<P: Protocol> {
     pub(super) id: NodeId,
     host: Node<P>,
-    /// Hosts client lanes and nothing else, and so takes no time.
+    /// Hosts client lanes and nothing else: it takes no time, and every client is served as if it were alone there,
+    /// each message in a burst of its own.
     pub(super) free: bool,
     arrived: VecDeque<(u64, P::Message)>,
     /// Its processor is at work until then.
@@ -73,11 +74,11 @@ impl<P: Protocol> World<P> for Outcome<P::Message> {
     }
 }
 
-/// What a burst costs beside its messages, and how large it is.
+/// What a burst costs beside its messages, and at what price it ends.
 #[derive(Clone, Copy)]
 pub(super) struct Terms {
     pub(super) wake_us: f64,
-    pub(super) burst_messages: usize,
+    pub(super) burst_us: f64,
 }
 
 impl<P: Protocol> Server<P> {
@@ -133,15 +134,21 @@ impl<P: Protocol> Server<P> {
     ) -> Nanos {
         let was_asleep = now > self.busy_until;
         let local = Instant(START_US + now / 1000);
-        for _ in 0..terms.burst_messages {
-            let Some((members, message)) = self.arrived.pop_front() else { break };
-            self.host.deliver(members, message);
-        }
         let mut us = 0.0;
         loop {
-            while let Some((to, message)) = self.host.front() {
+            // Hops between roles of this node come first, so that a burst ends with none of them half done.
+            if self.host.queued() == 0
+                && us < terms.burst_us
+                && let Some((members, message)) = self.arrived.pop_front()
+            {
+                self.host.deliver(members, message);
+            }
+            if let Some((to, message)) = self.host.front() {
                 us += costs.of(to, message);
                 self.host.run(local, 1, outcome);
+                if !self.free {
+                    continue;
+                }
             }
             if self.host.next_timer().is_some_and(|timer| timer <= local) {
                 self.host.fire_timers(local, outcome);

@@ -146,7 +146,7 @@ fn marker<C>(look: Look, colour: RGBColor, at: C) -> Circle<C, i32> {
 fn paint_legend<B: DrawingBackend>(curves: &[Curve], area: &Area<B>, top: i32) -> Drawn<B> {
     let (width, _) = area.dim_in_pixel();
     for (place, curve) in (0..).zip(curves) {
-        let left = 80 + (place % 2) * (width as i32 - 80) / 2;
+        let left = 36 + (place % 2) * (width as i32 - 36) / 2;
         let y = top + 10 + (place / 2) * LEGEND_LINE;
         let colour = colour(curve.colour);
         let line =
