@@ -72,7 +72,9 @@ fn setting(clients: usize, read_fraction: f64) -> Setting {
         clients,
         read_fraction,
         read_level: ReadLevel::Linearizable,
+        client_kinds: vec![0],
         network_delay_us: 50.0,
+        network_jitter: 0.0,
         wake_us: 5.0,
         burst_us: 100.0,
         warm_up_requests: 5 * clients as u64,
@@ -122,6 +124,19 @@ fn reads_go_round_the_leader() {
     let latency = measured(1, 1.0, CHEAP).latency_us;
     // Four hops, two wake-ups, and a replica's 4 us.
     assert_eq!(latency.p50, 214.0);
+}
+
+/// Links keep their order, so that nobody waits for what was overtaken.
+#[test]
+fn a_varying_delay_changes_the_latency_and_not_the_peak() {
+    let jittery = |clients, prices: Prices| {
+        let setting = Setting { network_jitter: 0.5, ..setting(clients, 0.0) };
+        measure::<MultiPaxos>(&setting, &prices, &Mute).unwrap()
+    };
+    let latency = jittery(1, CHEAP).latency_us;
+    assert!((latency.mean - 335.0).abs() < 15.0 && latency.p99 > latency.p50 + 20.0, "{latency:?}");
+    let peak = jittery(1500, Prices { leader: 8.0, ..CHEAP }).requests_per_second;
+    assert!((peak / 125_000.0 - 1.0).abs() < 0.03, "{peak} a second");
 }
 
 #[test]

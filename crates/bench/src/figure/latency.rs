@@ -108,11 +108,11 @@ pub(super) fn larger_values(bench: &Bench) -> Result<Sheet> {
     };
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     let cases = UNBATCHED[1..].iter().flat_map(|system| [(system, 100), (system, 1000)]);
-    for (colour, (System { name, published, preset: from }, value_bytes)) in cases.enumerate() {
+    for (colour, (System { published, preset: from, .. }, value_bytes)) in cases.enumerate() {
         let rows: Vec<Row> = published::rows("29")
             .filter(|row| row.series == *published && row.value_bytes == Some(value_bytes))
             .collect();
-        let series = format!("{name}, {value_bytes} bytes");
+        let series = format!("{published}, {value_bytes} bytes");
         let deployment = batches(preset(from, LANES)?, 1)?;
         let workload = Workload { value_bytes, ..Workload::writes(1) };
         let mut points = vec![bench.project(&series, &deployment, &workload, &[])?];

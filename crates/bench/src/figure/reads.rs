@@ -16,6 +16,7 @@ use ionian_kernel::client::ReadLevel;
 const LANES: usize = 16;
 /// Enough to keep every role busy.
 const CLIENTS: usize = 8000;
+const BATCHED_CLIENTS: usize = 24_000;
 pub(super) const REPLICAS: [usize; 5] = [2, 3, 4, 5, 6];
 pub(super) const READ_FRACTIONS: [f64; 4] = [0.0, 0.6, 0.9, 1.0];
 /// No more proxy leaders, and no more rows or columns of acceptors, than this.
@@ -24,6 +25,8 @@ const MOST_SIDE: usize = 7;
 const BATCH: usize = 50;
 /// In the batched figure these stand for the paper's clients, which form batches themselves.
 const CLIENT_SIDE: [&str; 3] = ["batcher", "read_batcher", "unbatcher"];
+
+const MULTIPAXOS: &str = "MultiPaxos";
 
 /// What is varied in one figure.
 struct Variant {
@@ -107,7 +110,8 @@ fn sheet(bench: &Bench, variant: &Variant) -> Result<Sheet> {
             let deployment = fitting(bench, replicas, &workload, variant.exempt)?;
             let with = |point: Point| Point { replicas: Some(replicas), ..point };
             points.push(with(bench.project(&series, &deployment, &workload, variant.exempt)?));
-            let clients = if bench.quick { CLIENTS / 8 } else { CLIENTS };
+            let clients = if variant.batch > 1 { BATCHED_CLIENTS } else { CLIENTS };
+            let clients = if bench.quick { clients / 8 } else { clients };
             points.push(with(bench.simulate(&series, &deployment, &workload, variant.exempt, clients)?));
         }
         published_points(variant, fraction, &mut points);
@@ -118,10 +122,14 @@ fn sheet(bench: &Bench, variant: &Variant) -> Result<Sheet> {
         theirs.push(curve(Measure::PublishedP90, Look::Solid, "p90"));
         theirs.push(curve(Measure::PublishedMean, Look::Dashed, "mean"));
     }
+    let (ours_flat, theirs_flat) = coupled(bench, variant, &mut points)?;
+    ours.push(ours_flat);
+    theirs.push(theirs_flat);
     let mut notes = vec![
         "For each point there are as many proxy leaders and acceptors as it takes for the leader or the replicas to be the \
          bottleneck, as in the paper."
             .to_owned(),
+        "MultiPaxos passes reads through its log like writes; the paper's is the best of its figure 28.".to_owned(),
     ];
     notes.extend(variant.notes.iter().map(|note| (*note).to_owned()));
     Ok(Sheet {
@@ -131,6 +139,25 @@ fn sheet(bench: &Bench, variant: &Variant) -> Result<Sheet> {
         points,
         panels: vec![panel("The paper (published)", theirs), panel("Ionian (simulated and projected)", ours)],
     })
+}
+
+/// MultiPaxos, for which a read is as good as a write, and a replica more or less no help.
+fn coupled(bench: &Bench, variant: &Variant, points: &mut Vec<Point>) -> Result<(Curve, Curve)> {
+    let (figure, from) = if variant.batch > 1 { ("28b", "colocated") } else { ("28a", "baseline") };
+    let deployment = batches(preset(from, LANES)?, variant.batch)?;
+    let workload = Workload::writes(variant.batch);
+    let ours = bench.project(MULTIPAXOS, &deployment, &workload, &[])?;
+    let rows = published::rows(figure).filter(|row| row.series == "multipaxos");
+    let theirs = rows.map(|row| row.p90).fold(0.0, f64::max);
+    let flat = |name: &str, throughput| Curve {
+        name: format!("{MULTIPAXOS}, {name}"),
+        colour: READ_FRACTIONS.len(),
+        look: Look::Solid,
+        points: REPLICAS.map(|replicas| (replicas as f64, throughput)).to_vec(),
+    };
+    let curves = (flat("projected", ours.commands_per_second), flat("p90", theirs));
+    points.extend([ours, Point::new(MULTIPAXOS, Measure::PublishedP90, theirs)]);
+    Ok(curves)
 }
 
 /// What a series of this part of reads is called.
@@ -208,9 +235,16 @@ fn findings(points: &[Point]) -> Vec<String> {
             of(Measure::PublishedMean)?
         ))
     }).collect();
-    let gain = |measure| Some(ratio(peak(points, &name(1.0), measure)?, peak(points, &name(0.0), measure)?));
-    if let (Some(ours), Some(theirs)) = (gain(Measure::Projected), gain(Measure::PublishedP90)) {
-        findings.push(format!("Reads alone over writes alone, at the best: {ours} projected, the paper's {theirs}."));
+    let gain =
+        |over: &str, of: f64, measure| Some(ratio(peak(points, &name(of), measure)?, peak(points, over, measure)?));
+    for (over, of, words) in
+        [(name(0.0), 1.0, "Reads alone over writes alone"), (MULTIPAXOS.to_owned(), 0.9, "90 % reads over MultiPaxos")]
+    {
+        if let (Some(ours), Some(theirs)) =
+            (gain(&over, of, Measure::Projected), gain(&over, of, Measure::PublishedP90))
+        {
+            findings.push(format!("{words}, at the best: {ours} projected, the paper's {theirs}."));
+        }
     }
     findings
 }

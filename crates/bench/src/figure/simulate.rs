@@ -10,7 +10,7 @@ use crate::model::price::Prices;
 use crate::model::projection::{Projection, project};
 use anyhow::{Result, bail};
 use bytes::Bytes;
-use ionian_deployment::Deployment;
+use ionian_deployment::{CLIENT, Deployment};
 use ionian_kernel::machine::StateMachine;
 use ionian_kernel::protocol::Protocol;
 use ionian_machines::kv;
@@ -22,6 +22,8 @@ use ionian_sim::performance::{Measured, Service, Setting, measure};
 pub(crate) const WAKE_US: f64 = 5.0;
 /// A burst with so much to do ends: what it sent is on its way before a node looks at its sockets again.
 pub(crate) const BURST_US: f64 = 100.0;
+/// By how much the delay of the network varies.
+const NETWORK_JITTER: f64 = 0.2;
 /// Keys that clients write and read.
 const KEYS: u64 = 1000;
 
@@ -97,6 +99,7 @@ impl Bench {
             MultiPaxos::NAME => MultiPaxos::KINDS,
             _ => Unreplicated::KINDS,
         };
+        let is_clients = |kind: &str| kind == CLIENT || exempt.contains(&kind);
         let prices = Prices::new(&self.demands, deployment, workload.value_bytes, exempt)?;
         let costs = MessageCosts::new(prices, workload.batch);
         let rounds = if self.quick { 3 } else { 20 };
@@ -106,12 +109,14 @@ impl Bench {
             clients,
             read_fraction: workload.read_fraction,
             read_level: workload.read_level,
+            client_kinds: (0..).zip(kinds).filter(|(_, kind)| is_clients(kind)).map(|(place, _)| place).collect(),
             network_delay_us: self.network_delay_us,
+            network_jitter: NETWORK_JITTER,
             wake_us: WAKE_US,
             burst_us: BURST_US,
             warm_up_requests: (5 * clients) as u64,
             requests: least.max(rounds * clients as u64),
-            longest_us: 200_000,
+            longest_us: 1_000_000,
         };
         Ok(measure(&setting, &costs, &KeyValue { value_bytes: workload.value_bytes })?)
     }

@@ -7,6 +7,7 @@ use crate::event::Heap;
 use ionian_kernel::id::ClientId;
 use ionian_kernel::layout::{Address, LayoutError};
 use ionian_kernel::protocol::Protocol;
+use ionian_kernel::random::Random;
 use std::collections::BTreeMap;
 
 enum Event<M> {
@@ -26,6 +27,10 @@ struct Run<'a, P: Protocol, C, S> {
     clients: Clients,
     heap: Heap<Event<P::Message>>,
     outcome: Outcome<P::Message>,
+    /// Of the delays.
+    random: Random,
+    /// When the last message of each link arrives, by sender and receiver.
+    last: Vec<Vec<Nanos>>,
 }
 
 /// Measures one deployment.
@@ -66,7 +71,8 @@ impl<'a, P: Protocol, C: Costs<P>, S: Service> Run<'a, P, C, S> {
         let layout = &setting.layout;
         let config = P::configure(layout.clone())?;
         let nodes: Vec<_> = layout.nodes().into_iter().collect();
-        let servers = nodes.iter().map(|node| Server::new(*node, layout, &config, service)).collect();
+        let last = vec![vec![0; nodes.len()]; nodes.len()];
+        let servers = nodes.iter().map(|node| Server::new(*node, setting, &config, service)).collect();
         let place = |kind, index| {
             let node = layout.node_of(Address { kind, index })?;
             nodes.iter().position(|known| *known == node)
@@ -74,13 +80,13 @@ impl<'a, P: Protocol, C: Costs<P>, S: Service> Run<'a, P, C, S> {
         let places = (0..P::KINDS.len() as u8).map(|kind| (0..64).map(|index| place(kind, index)).collect()).collect();
         let lanes: Vec<ClientId> = layout.all::<ClientId>(0).iter().collect();
         let (clients, heap, outcome) = (Clients::new(setting, &lanes), Heap::new(), Outcome::new());
-        Ok(Run { setting, costs, service, servers, places, clients, heap, outcome })
+        Ok(Run { setting, costs, service, servers, places, clients, heap, outcome, random: Random::new(2), last })
     }
 
     fn start(&mut self) {
         for server in 0..self.servers.len() {
             self.servers[server].start(&mut self.outcome);
-            self.dispatch(0);
+            self.dispatch(server, 0);
         }
         for client in 0..self.setting.clients {
             self.ask(0, client);
@@ -124,7 +130,7 @@ impl<'a, P: Protocol, C: Costs<P>, S: Service> Run<'a, P, C, S> {
         self.servers[server].looks_at = None;
         let terms = Terms { wake_us, burst_us };
         let done = self.servers[server].burst(now, self.costs, terms, &mut self.outcome);
-        self.dispatch(done);
+        self.dispatch(server, done);
         for (_, reply) in std::mem::take(&mut self.outcome.replies) {
             let client = self.clients.on_reply(done, &reply);
             self.ask(done, client);
@@ -139,8 +145,7 @@ impl<'a, P: Protocol, C: Costs<P>, S: Service> Run<'a, P, C, S> {
     }
 
     /// Puts what a burst sent on its way, all to one node together.
-    fn dispatch(&mut self, leaves: Nanos) {
-        let arrives = leaves + (self.setting.network_delay_us * 1000.0) as Nanos;
+    fn dispatch(&mut self, from: usize, leaves: Nanos) {
         let mut parcels: BTreeMap<usize, Vec<(u64, P::Message)>> = BTreeMap::new();
         for (kind, mut members, message) in self.outcome.sends.drain(..) {
             // Each node is told once, of all members that live there.
@@ -157,7 +162,16 @@ impl<'a, P: Protocol, C: Costs<P>, S: Service> Run<'a, P, C, S> {
             }
         }
         for (server, messages) in parcels {
+            let arrives = (leaves + self.delay()).max(self.last[from][server]);
+            self.last[from][server] = arrives;
             self.heap.plan(arrives, Event::Arrive { server, messages });
         }
+    }
+
+    fn delay(&mut self) -> Nanos {
+        let Setting { network_delay_us, network_jitter, .. } = *self.setting;
+        let (low, high) = (1.0 - network_jitter, 1.0 + network_jitter);
+        let [low, high] = [low, high].map(|part| (network_delay_us * part * 1000.0) as Nanos);
+        self.random.between(low, high)
     }
 }

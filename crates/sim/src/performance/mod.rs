@@ -4,10 +4,10 @@
 //! Each node is one server with its own clock of processor time. What arrives while it works waits; when it is free
 //! it takes in a burst, whose price is the sum of the prices of its messages ([`Costs`]), hops between roles of the
 //! node included, and a wake-up if it was asleep. What the burst sends leaves when the burst is over and arrives a
-//! constant delay later. There are no faults and no disks, so this says nothing about correctness: the rest of
-//! this crate does. Clients work in a closed loop: each sends its next request when the last is answered. The
-//! nodes of their lanes, which host nothing else, take no time and put nothing of two clients together: they stand
-//! for as many machines as are needed.
+//! delay later that varies a little, in the order of sending on each link. There are no faults and no disks, so this
+//! says nothing about correctness: the rest of this crate does. Clients work in a closed loop: each sends its next
+//! request when the last is answered. Their machines take no time and put nothing of two clients together: a few
+//! nodes stand for as many as are needed.
 //!
 //! The same [`Setting`] gives the same [`Measured`], bit for bit.
 //!
@@ -49,16 +49,22 @@ pub trait Service {
 /// What is measured.
 #[derive(Clone, Debug)]
 pub struct Setting {
-    /// The deployment. Each client lane should have a node of its own, which then takes no time.
+    /// The deployment.
     pub layout: Layout,
+    /// The places among [`KINDS`](Protocol::KINDS) of the roles that run on the machines of clients. A node that
+    /// hosts no others takes no time, and each of its messages is a burst of its own.
+    pub client_kinds: Vec<u8>,
     /// How many clients there are, each with one request under way.
     pub clients: usize,
     /// The part of the requests that are reads.
     pub read_fraction: f64,
     /// How fresh the reads must be.
     pub read_level: ReadLevel,
-    /// From the end of a burst on one node to the arrival on another, microseconds.
+    /// From the end of a burst on one node to the arrival on another on average, microseconds.
     pub network_delay_us: f64,
+    /// By which part of itself the delay is longer or shorter at most, below 1. Without any, clients march in step,
+    /// as they would nowhere else.
+    pub network_jitter: f64,
     /// What it costs a node to be woken when it has nothing to do, microseconds.
     pub wake_us: f64,
     /// A burst takes in nothing more when its price has reached this, microseconds.

@@ -1,10 +1,10 @@
 //! A node that takes its time: one processor, a queue of what has arrived, and the roles.
 
-use super::{Costs, Service};
+use super::{Costs, Service, Setting};
 use crate::trace::mix;
 use ionian_kernel::client::{Reply, Request};
 use ionian_kernel::id::ClientId;
-use ionian_kernel::layout::{Address, Layout, NodeId};
+use ionian_kernel::layout::{Address, NodeId};
 use ionian_kernel::machine::Frozen;
 use ionian_kernel::membership::Membership;
 use ionian_kernel::node::{Node, World};
@@ -23,8 +23,7 @@ const START_US: u64 = 1_767_225_600_000_000;
 pub(super) struct Server<P: Protocol> {
     pub(super) id: NodeId,
     host: Node<P>,
-    /// Hosts client lanes and nothing else: it takes no time, and every client is served as if it were alone there,
-    /// each message in a burst of its own.
+    /// Stands for machines of clients: takes no time, and serves every client as if it were alone there.
     pub(super) free: bool,
     arrived: VecDeque<(u64, P::Message)>,
     /// Its processor is at work until then.
@@ -83,8 +82,8 @@ pub(super) struct Terms {
 
 impl<P: Protocol> Server<P> {
     /// The node `id` of a deployment.
-    pub(super) fn new(id: NodeId, layout: &Layout, config: &P::Config, service: &impl Service) -> Self {
-        let addresses = layout.on_node(id);
+    pub(super) fn new(id: NodeId, setting: &Setting, config: &P::Config, service: &impl Service) -> Self {
+        let addresses = setting.layout.on_node(id);
         let mut host = Node::new(false);
         for address in &addresses {
             let birth = Birth {
@@ -97,7 +96,7 @@ impl<P: Protocol> Server<P> {
             };
             host.host(*address, P::instantiate(config, birth));
         }
-        let free = addresses.iter().all(|address| address.kind == 0);
+        let free = addresses.iter().all(|address| setting.client_kinds.contains(&address.kind));
         Server { id, host, free, arrived: VecDeque::new(), busy_until: 0, looks_at: None, spent: 0 }
     }
 

@@ -176,7 +176,7 @@ fn paint_bars<B: DrawingBackend>(bars: &[Bar], chart: &mut Chart<'_, B>, plot: &
             chart.draw_series([along, across(whisker), across(bar.height)])?;
         }
         let (x, top) = chart.backend_coord(&(middle, bar.top()));
-        write(plot, &short(bar.height), 13, BLACK, (x - origin.start, top - corner - 17), HPos::Center)?;
+        write(plot, &short(bar.height), 11, BLACK, (x - origin.start, top - corner - 15), HPos::Center)?;
         let (x, y) = chart.backend_coord(&(middle, 0.0));
         for (row, line) in (0..).zip(bar.label.lines()) {
             write(plot, line, 12, BLACK, (x - origin.start, y - corner + 6 + 15 * row), HPos::Center)?;
