@@ -8,7 +8,7 @@ use std::path::PathBuf;
 ///
 /// Ours are simulated (the real roles, each message at the price that `ionian bench role` measured, a processor for
 /// each node) or projected (the utilization law); the paper's are those that its authors published. Writes
-/// N.svg, N.png, N.csv, N.json and N.md.
+/// N.svg, N.png, N.csv, N.json and N.md; `all` writes what they say to findings.md, too.
 #[derive(Debug, clap::Args)]
 pub struct Figure {
     /// The figure, or all
@@ -26,6 +26,10 @@ pub struct Figure {
     /// From one node to another, in microseconds
     #[arg(long, value_name = "US", default_value_t = 50.0, value_parser = microseconds)]
     pub network_delay_us: f64,
+
+    /// What it costs a node to be woken when it has nothing to do, in microseconds of its processor
+    #[arg(long, value_name = "US", default_value_t = 5.0, value_parser = microseconds)]
+    pub wake_us: f64,
 
     /// Few points and short runs: to see that it works
     #[arg(long)]

@@ -102,7 +102,7 @@ pub(super) fn larger_values(bench: &Bench) -> Result<Sheet> {
     let mut sheet = Sheet {
         title: "latency and throughput of writes of larger values, unbatched (ours simulated)".to_owned(),
         findings: Vec::new(),
-        notes: vec!["Demands between two measured sizes of a value lie on a straight line between them.".to_owned()],
+        notes: vec![sizes(bench)],
         points: Vec::new(),
         panels: Vec::new(),
     };
@@ -126,6 +126,18 @@ pub(super) fn larger_values(bench: &Bench) -> Result<Sheet> {
     }
     sheet.panels = panels(ours, theirs);
     Ok(sheet)
+}
+
+/// What is known of the price of a larger value.
+fn sizes(bench: &Bench) -> String {
+    let mut sizes: Vec<usize> = bench.demands.demands.iter().map(|demand| demand.value_bytes).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let words = sizes.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+    match sizes.len() {
+        1 => format!("NO larger values were measured than of {words} bytes: here, more bytes cost nothing."),
+        _ => format!("Demands were measured with values of {words} bytes; between these they lie on a straight line."),
+    }
 }
 
 /// The paper's numbers of clients, and more.

@@ -28,6 +28,7 @@ use anyhow::{Context, Result};
 use arguments::Figure;
 use sheet::Sheet;
 use simulate::Bench;
+use std::io::Write;
 use std::process::ExitCode;
 
 type Make = fn(&Bench) -> Result<Sheet>;
@@ -51,14 +52,56 @@ const FIGURES: &[(&str, Make)] = &[
 /// # Errors
 /// When the demands cannot be read or lack something, or a file cannot be written.
 pub fn run(arguments: &Figure) -> Result<ExitCode> {
+    make(arguments, &mut std::io::stdout())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn make(arguments: &Figure, tell: &mut impl Write) -> Result<()> {
     let bench = Bench::new(arguments)?;
     let directory = &arguments.out;
     std::fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
     let wanted = |name: &str| arguments.figure == "all" || arguments.figure == name;
-    for (name, make) in FIGURES.iter().filter(|(name, _)| wanted(name)) {
-        let sheet = make(&bench).with_context(|| format!("figure {name}"))?;
+    let mut summary = "# What the figures say\n".to_owned();
+    for (name, sheet) in FIGURES.iter().filter(|(name, _)| wanted(name)) {
+        let sheet = sheet(&bench).with_context(|| format!("figure {name}"))?;
         sheet.write(directory, name, &bench)?;
-        println!("{}", sheet.text(name, &bench));
+        summary += &sheet.summary(name);
+        // Whoever reads no further wants the files all the same.
+        let _ = writeln!(tell, "{}", sheet.text(name, &bench));
     }
-    Ok(ExitCode::SUCCESS)
+    if arguments.figure == "all" {
+        let file = directory.join("findings.md");
+        std::fs::write(&file, summary).with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_figure_is_made() {
+        let out = std::env::temp_dir().join(format!("ionian-figures-{}", std::process::id()));
+        let figure = "all".to_owned();
+        let arguments =
+            Figure { figure, out: out.clone(), demands: None, network_delay_us: 50.0, wake_us: 5.0, quick: true };
+        let mut told = Vec::new();
+        make(&arguments, &mut told).unwrap();
+        assert_eq!(String::from_utf8(told).unwrap().matches("\n# Figure ").count(), FIGURES.len() - 1);
+        let findings = std::fs::read_to_string(out.join("findings.md")).unwrap();
+        for (name, _) in FIGURES {
+            assert!(findings.contains(&format!("Figure {name}: ")), "{name}");
+            for extension in ["svg", "png", "csv", "json", "md"] {
+                let file = out.join(format!("{name}.{extension}"));
+                assert!(file.metadata().unwrap().len() > 1000, "{}", file.display());
+            }
+            let json: serde_json::Value =
+                serde_json::from_slice(&std::fs::read(out.join(format!("{name}.json"))).unwrap()).unwrap();
+            let points = json["points"].as_array().unwrap();
+            let ours = points.iter().filter(|point| point["measure"] == "projected").count();
+            assert!(ours > 0 && ours < points.len(), "{name} has {ours} of ours of {}", points.len());
+        }
+        std::fs::remove_dir_all(&out).unwrap();
+    }
 }

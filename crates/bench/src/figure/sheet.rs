@@ -85,6 +85,15 @@ impl Sheet {
         Ok(serde_json::to_string_pretty(&document)? + "\n")
     }
 
+    /// What the figure says, as a chapter of the findings.
+    pub(crate) fn summary(&self, name: &str) -> String {
+        let mut text = format!("\n## Figure {name}: {}\n\n", self.title);
+        for finding in &self.findings {
+            let _ = writeln!(text, "- {finding}");
+        }
+        text
+    }
+
     /// The figure in words and as a table, for people and for the docs.
     pub(crate) fn text(&self, name: &str, bench: &Bench) -> String {
         let mut text = format!("# Figure {name}: {}\n\n", self.title);
@@ -124,11 +133,7 @@ fn origin(bench: &Bench) -> String {
         false => format!(
             "demands of Ionian {} measured on {} on {}; a processor of its own for each node, {} us from node to node, \
              {} us to wake a sleeping one.",
-            demands.version,
-            demands.machine,
-            demands.date,
-            bench.network_delay_us,
-            super::simulate::WAKE_US
+            demands.version, demands.machine, demands.date, bench.network_delay_us, bench.wake_us
         ),
     }
 }

@@ -18,10 +18,8 @@ use ionian_protocols::multipaxos::MultiPaxos;
 use ionian_protocols::unreplicated::Unreplicated;
 use ionian_sim::performance::{Measured, Service, Setting, measure};
 
-/// What it costs a sleeping process to be woken by a message: see the measurement in docs/figures.md.
-pub(crate) const WAKE_US: f64 = 5.0;
 /// A burst with so much to do ends: what it sent is on its way before a node looks at its sockets again.
-pub(crate) const BURST_US: f64 = 100.0;
+const BURST_US: f64 = 100.0;
 /// By how much the delay of the network varies.
 const NETWORK_JITTER: f64 = 0.2;
 /// Keys that clients write and read.
@@ -31,13 +29,19 @@ const KEYS: u64 = 1000;
 pub(crate) struct Bench {
     pub(crate) demands: Demands,
     pub(crate) network_delay_us: f64,
+    pub(crate) wake_us: f64,
     pub(crate) quick: bool,
 }
 
 impl Bench {
     pub(crate) fn new(arguments: &Figure) -> Result<Self> {
-        let Figure { demands, network_delay_us, quick, .. } = arguments;
-        Ok(Bench { demands: Demands::load(demands.as_deref())?, network_delay_us: *network_delay_us, quick: *quick })
+        let Figure { demands, network_delay_us, wake_us, quick, .. } = arguments;
+        Ok(Bench {
+            demands: Demands::load(demands.as_deref())?,
+            network_delay_us: *network_delay_us,
+            wake_us: *wake_us,
+            quick: *quick,
+        })
     }
 
     /// A few of `all` when it is to be quick: the first, the last and one between.
@@ -112,9 +116,9 @@ impl Bench {
             client_kinds: (0..).zip(kinds).filter(|(_, kind)| is_clients(kind)).map(|(place, _)| place).collect(),
             network_delay_us: self.network_delay_us,
             network_jitter: NETWORK_JITTER,
-            wake_us: WAKE_US,
+            wake_us: self.wake_us,
             burst_us: BURST_US,
-            warm_up_requests: (5 * clients) as u64,
+            warm_up_requests: (rounds / 2).max(5) * clients as u64,
             requests: least.max(rounds * clients as u64),
             longest_us: 1_000_000,
         };
@@ -167,5 +171,33 @@ impl Service for KeyValue {
 
     fn machine(&self) -> Box<dyn StateMachine> {
         Box::new(kv::Kv::default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::deployments::{batches, preset};
+    use super::*;
+    use crate::model::price::tests::demands;
+
+    /// What is projected from the demands is what the real roles do when each message takes its time.
+    #[test]
+    fn simulations_of_saturated_deployments_reach_what_is_projected() {
+        let bench = Bench { demands: demands(), network_delay_us: 50.0, wake_us: 5.0, quick: false };
+        let reads = Workload { read_fraction: 0.9, ..Workload::writes(1) };
+        let cases = [
+            ("compartmentalized", Workload::writes(1), 1000),
+            ("compartmentalized", reads, 1000),
+            ("baseline", Workload::writes(1), 300),
+            ("batched", Workload::writes(100), 4000),
+            ("unreplicated", Workload::writes(1), 300),
+        ];
+        for (name, workload, clients) in cases {
+            let deployment = batches(preset(name, 8).unwrap(), workload.batch).unwrap();
+            let projected = bench.project(name, &deployment, &workload, &[]).unwrap();
+            let simulated = bench.simulate(name, &deployment, &workload, &[], clients).unwrap();
+            let off = simulated.commands_per_second / projected.commands_per_second - 1.0;
+            assert!(off.abs() < 0.05, "{name}: {off:+.3} of {projected:?}, {simulated:?}");
+        }
     }
 }
