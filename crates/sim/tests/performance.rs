@@ -126,7 +126,6 @@ fn reads_go_round_the_leader() {
     assert_eq!(latency.p50, 214.0);
 }
 
-/// Links keep their order, so that nobody waits for what was overtaken.
 #[test]
 fn a_varying_delay_changes_the_latency_and_not_the_peak() {
     let jittery = |clients, prices: Prices| {

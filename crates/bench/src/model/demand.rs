@@ -110,21 +110,26 @@ impl Demands {
         Ok(demands)
     }
 
-    /// What the measurements say of a role; `adjust` is applied to each on the way.
+    /// What the measurements say of a role; `adjust` says what each comes to where it is to be used. `None` when
+    /// there are none.
+    ///
+    /// # Errors
+    /// Those of `adjust`.
     pub fn curve(
         &self,
         deployments: &[&str],
         role: &str,
         kind: Kind,
         value_bytes: usize,
-        adjust: impl Fn(&Demand) -> f64,
-    ) -> Option<Curve> {
+        adjust: impl Fn(&Demand) -> Result<f64>,
+    ) -> Result<Option<Curve>> {
         let known = self.demands.iter().filter(|demand| {
             demand.role == role && demand.workload == kind && deployments.contains(&demand.deployment.as_str())
         });
-        let points: Vec<_> =
-            known.map(|demand| (demand.batch as f64, demand.value_bytes as f64, adjust(demand))).collect();
-        Curve::new(&points, value_bytes as f64)
+        let points: Vec<_> = known
+            .map(|demand| Ok((demand.batch as f64, demand.value_bytes as f64, adjust(demand)?)))
+            .collect::<Result<_>>()?;
+        Ok(Curve::new(&points, value_bytes as f64))
     }
 }
 

@@ -43,9 +43,9 @@ impl Prices {
             for kind in *kinds {
                 let adjust = |demand: &Demand| match &target {
                     Some(target) if *role == "proxy_leader" => fan_out(demand, target),
-                    _ => demand.demand_us,
+                    _ => Ok(demand.demand_us),
                 };
-                let curve = demands.curve(family, role, *kind, value_bytes, adjust);
+                let curve = demands.curve(family, role, *kind, value_bytes, adjust)?;
                 let missing = || anyhow!("the demands lack {role}, {}, of {}", kind.name(), family.join(" or "));
                 // What an unreplicated server spends on reads is in no figure, and need not be measured.
                 if let Some(curve) = curve {
@@ -82,29 +82,22 @@ fn family(protocol: &str) -> &'static [&'static str] {
     }
 }
 
-/// A proxy leader's demand where it has another number of acceptors and replicas to talk to than when it was
-/// measured: in proportion to its messages.
-fn fan_out(demand: &Demand, target: &Layout) -> f64 {
-    let messages = (demand.messages_in + demand.messages_out) * demand.batch as f64;
-    let measured = Deployment::preset(&demand.deployment, &PresetOptions::default())
-        .and_then(|deployment| deployment.layout(MultiPaxos::KINDS));
-    match measured {
-        Ok(measured) if messages > 0.0 => {
-            demand.demand_us * (messages + chatter(target) - chatter(&measured)) / messages
-        }
-        _ => demand.demand_us,
-    }
+/// A proxy leader's demand where it has another number of acceptors and replicas to talk to than in the preset that
+/// it was measured in: in proportion to its messages.
+fn fan_out(demand: &Demand, target: &Layout) -> Result<f64> {
+    let measured = Deployment::preset(&demand.deployment, &PresetOptions::default())?.layout(MultiPaxos::KINDS)?;
+    Ok(demand.demand_us * proxy_leader_messages(target) / proxy_leader_messages(&measured))
 }
 
-/// Messages between a proxy leader and the acceptors and replicas for one slot.
-fn chatter(layout: &Layout) -> f64 {
+/// What a proxy leader takes in and sends for one slot: Phase2a, to a write quorum and back, to every replica.
+fn proxy_leader_messages(layout: &Layout) -> f64 {
     let acceptors = layout.count(multipaxos::kind::Acceptor);
     let quorum = match layout.quorums {
         QuorumSpec::Majority => acceptors / 2 + 1,
         QuorumSpec::Grid { rows, .. } => rows,
         QuorumSpec::Groups { groups } => acceptors / groups / 2 + 1,
     };
-    (2 * quorum + layout.count(multipaxos::kind::Replica)) as f64
+    (1 + 2 * quorum + layout.count(multipaxos::kind::Replica)) as f64
 }
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
 //! The event heap between servers and clients.
 
 use super::clients::Clients;
+use super::links::Links;
 use super::server::{Nanos, Outcome, Server, Terms};
 use super::{Costs, Measured, Service, Setting};
 use crate::event::Heap;
 use ionian_kernel::id::ClientId;
 use ionian_kernel::layout::{Address, LayoutError};
 use ionian_kernel::protocol::Protocol;
-use ionian_kernel::random::Random;
 use std::collections::BTreeMap;
 
 enum Event<M> {
@@ -27,10 +27,7 @@ struct Run<'a, P: Protocol, C, S> {
     clients: Clients,
     heap: Heap<Event<P::Message>>,
     outcome: Outcome<P::Message>,
-    /// Of the delays.
-    random: Random,
-    /// When the last message of each link arrives, by sender and receiver.
-    last: Vec<Vec<Nanos>>,
+    links: Links,
 }
 
 /// Measures one deployment.
@@ -71,7 +68,7 @@ impl<'a, P: Protocol, C: Costs<P>, S: Service> Run<'a, P, C, S> {
         let layout = &setting.layout;
         let config = P::configure(layout.clone())?;
         let nodes: Vec<_> = layout.nodes().into_iter().collect();
-        let last = vec![vec![0; nodes.len()]; nodes.len()];
+        let links = Links::new(nodes.len(), setting);
         let servers = nodes.iter().map(|node| Server::new(*node, setting, &config, service)).collect();
         let place = |kind, index| {
             let node = layout.node_of(Address { kind, index })?;
@@ -80,7 +77,7 @@ impl<'a, P: Protocol, C: Costs<P>, S: Service> Run<'a, P, C, S> {
         let places = (0..P::KINDS.len() as u8).map(|kind| (0..64).map(|index| place(kind, index)).collect()).collect();
         let lanes: Vec<ClientId> = layout.all::<ClientId>(0).iter().collect();
         let (clients, heap, outcome) = (Clients::new(setting, &lanes), Heap::new(), Outcome::new());
-        Ok(Run { setting, costs, service, servers, places, clients, heap, outcome, random: Random::new(2), last })
+        Ok(Run { setting, costs, service, servers, places, clients, heap, outcome, links })
     }
 
     fn start(&mut self) {
@@ -162,16 +159,8 @@ impl<'a, P: Protocol, C: Costs<P>, S: Service> Run<'a, P, C, S> {
             }
         }
         for (server, messages) in parcels {
-            let arrives = (leaves + self.delay()).max(self.last[from][server]);
-            self.last[from][server] = arrives;
+            let arrives = self.links.arrival(from, server, leaves);
             self.heap.plan(arrives, Event::Arrive { server, messages });
         }
-    }
-
-    fn delay(&mut self) -> Nanos {
-        let Setting { network_delay_us, network_jitter, .. } = *self.setting;
-        let (low, high) = (1.0 - network_jitter, 1.0 + network_jitter);
-        let [low, high] = [low, high].map(|part| (network_delay_us * part * 1000.0) as Nanos);
-        self.random.between(low, high)
     }
 }

@@ -15,10 +15,12 @@
 //! |---|---|
 //! | `clients` | the closed loop and its latencies |
 //! | `server` | a node that takes its time |
+//! | `links` | the network |
 //! | `drive` | the event heap between them |
 
 mod clients;
 mod drive;
+mod links;
 mod server;
 
 use bytes::Bytes;
