@@ -117,8 +117,8 @@ fn sheet(bench: &Bench, title: &str, axis: &str, steps: &[Step], clients: usize)
         title: title.to_owned(),
         findings: findings(&points, steps),
         notes: vec![
-            "Bars: ours simulated with whiskers to the projected peak; the paper's p90 with whiskers to the mean of the same \
-             windows (its tables give no standard deviations)."
+            "Bars: ours simulated with whiskers to the projected peak; the paper's p90 with whiskers to the mean of \
+             the same windows (its tables give no standard deviations)."
                 .to_owned(),
             format!("{clients} clients. The paper's first bar is its MultiPaxos of figure 28."),
         ],

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 #[derive(Debug, clap::Args)]
 pub struct Figure {
     /// The figure, or all
-    #[arg(value_name = "N", value_parser = PossibleValuesParser::new(FIGURES.iter().map(|(name, _)| *name).chain(["all"])))]
+    #[arg(value_name = "N", value_parser = figure_names())]
     pub figure: String,
 
     /// Where the files go
@@ -34,6 +34,10 @@ pub struct Figure {
     /// Few points and short runs: to see that it works
     #[arg(long)]
     pub quick: bool,
+}
+
+fn figure_names() -> PossibleValuesParser {
+    PossibleValuesParser::new(FIGURES.iter().map(|(name, _)| *name).chain(["all"]))
 }
 
 fn microseconds(text: &str) -> Result<f64, String> {

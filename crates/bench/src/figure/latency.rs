@@ -41,37 +41,31 @@ const BATCHED: [System; 3] = [
 
 /// Figure 28a.
 pub(super) fn unbatched(bench: &Bench) -> Result<Sheet> {
-    let sheet = Sheet {
-        title: "latency and throughput of writes, unbatched (ours simulated)".to_owned(),
-        findings: Vec::new(),
-        notes: vec![
-            "MultiPaxos is the preset `baseline`: three nodes with a leader, a proxy leader, an acceptor and a replica each, \
-             whose demands add up."
+    let sheet = Sheet::empty(
+        "latency and throughput of writes, unbatched (ours simulated)",
+        vec![
+            "MultiPaxos is the preset `baseline`: three nodes with a leader, a proxy leader, an acceptor and a \
+             replica each, whose demands add up."
                 .to_owned(),
             "Of the paper's compartmentalized runs those with a 2x2 grid are shown, which is also ours.".to_owned(),
         ],
-        points: Vec::new(),
-        panels: Vec::new(),
-    };
+    );
     compare(bench, "28a", sheet, &UNBATCHED, 1)
 }
 
 /// Figure 28b.
 pub(super) fn batched(bench: &Bench) -> Result<Sheet> {
-    let sheet = Sheet {
-        title: "latency and throughput of writes in batches (ours simulated)".to_owned(),
-        findings: Vec::new(),
-        notes: vec![
-            "Our batches adapt to the load and hold at most 100 commands; the paper's have the size that was best for the \
-             number of clients, from 1 to 100."
+    let sheet = Sheet::empty(
+        "latency and throughput of writes in batches (ours simulated)",
+        vec![
+            "Our batches adapt to the load and hold at most 100 commands; the paper's have the size that was best for \
+             the number of clients, from 1 to 100."
                 .to_owned(),
-            "MultiPaxos is the preset `colocated`: three nodes with one of every role each, a batcher and an unbatcher \
-             among them, whose demands add up."
+            "MultiPaxos is the preset `colocated`: three nodes with one of every role each, a batcher and an \
+             unbatcher among them, whose demands add up."
                 .to_owned(),
         ],
-        points: Vec::new(),
-        panels: Vec::new(),
-    };
+    );
     compare(bench, "28b", sheet, &BATCHED, BATCH)
 }
 
@@ -99,13 +93,10 @@ fn compare(bench: &Bench, figure: &str, mut sheet: Sheet, systems: &[System], ba
 
 /// Figure 29.
 pub(super) fn larger_values(bench: &Bench) -> Result<Sheet> {
-    let mut sheet = Sheet {
-        title: "latency and throughput of writes of larger values, unbatched (ours simulated)".to_owned(),
-        findings: Vec::new(),
-        notes: vec![sizes(bench)],
-        points: Vec::new(),
-        panels: Vec::new(),
-    };
+    let mut sheet = Sheet::empty(
+        "latency and throughput of writes of larger values, unbatched (ours simulated)",
+        vec![sizes(bench)],
+    );
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     let cases = UNBATCHED[1..].iter().flat_map(|system| [(system, 100), (system, 1000)]);
     for (colour, (System { published, preset: from, .. }, value_bytes)) in cases.enumerate() {

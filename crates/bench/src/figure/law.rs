@@ -48,12 +48,12 @@ pub(super) fn replicas(bench: &Bench) -> Result<Sheet> {
         title: "what n replicas can do: n a / (n f_w + f_r) (ours projected)".to_owned(),
         findings: findings(&points, alpha),
         notes: vec![
-            "The law knows one cost, a, for reads and writes alike, and no leader; ours is fitted to the projections at 60, 90 and \
-             100 % reads. Without reads the leader may be the bottleneck, which the law does not know."
+            "The law knows one cost, a, for reads and writes alike, and no leader; ours is fitted to the projections \
+             at 60, 90 and 100 % reads. Without reads the leader may be the bottleneck, which the law does not know."
                 .to_owned(),
         ],
         points,
-        panels: vec![panel("The paper: the law for a = 100,000", theirs), panel("Ionian: the law, and projected", ours)],
+        panels: vec![panel("The paper: the law for a = 100,000", theirs), panel("Ionian: law and projection", ours)],
     })
 }
 

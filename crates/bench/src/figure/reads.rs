@@ -64,7 +64,8 @@ pub(super) fn batched(bench: &Bench) -> Result<Sheet> {
         exempt: &CLIENT_SIDE,
         commands_per_request: BATCH as f64,
         notes: &[
-            "The paper's clients form batches themselves, and it counts requests of 50 commands; both sides are given in commands.",
+            "The paper's clients form batches themselves, and it counts requests of 50 commands; both sides are given \
+             in commands.",
             "Ours form none: our batchers and unbatchers, at no cost, stand for its clients.",
         ],
     };
@@ -126,8 +127,8 @@ fn sheet(bench: &Bench, variant: &Variant) -> Result<Sheet> {
     ours.push(ours_flat);
     theirs.push(theirs_flat);
     let mut notes = vec![
-        "For each point there are as many proxy leaders and acceptors as it takes for the leader or the replicas to be the \
-         bottleneck, as in the paper."
+        "For each point there are as many proxy leaders and acceptors as it takes for the leader or the replicas to \
+         be the bottleneck, as in the paper."
             .to_owned(),
         "MultiPaxos passes reads through its log like writes; the paper's is the best of its figure 28.".to_owned(),
     ];
@@ -223,18 +224,23 @@ pub(super) fn fitting(bench: &Bench, replicas: usize, workload: &Workload, exemp
 }
 
 fn findings(points: &[Point]) -> Vec<String> {
-    let mut findings: Vec<String> = READ_FRACTIONS.into_iter().map(name).filter_map(|series| {
-        let of = |measure| peak(points, &series, measure).map(short);
-        let last = points.iter().rfind(|point| point.series == series && point.measure == Measure::Projected)?;
-        Some(format!(
-            "{series}: up to {} commands/s projected and {} simulated (the bottleneck is {}); the paper's {} (mean {}).",
-            of(Measure::Projected)?,
-            of(Measure::Simulated)?,
-            last.bottleneck.as_deref().unwrap_or("unknown"),
-            of(Measure::PublishedP90)?,
-            of(Measure::PublishedMean)?
-        ))
-    }).collect();
+    let mut findings: Vec<String> = READ_FRACTIONS
+        .into_iter()
+        .map(name)
+        .filter_map(|series| {
+            let of = |measure| peak(points, &series, measure).map(short);
+            let last = points.iter().rfind(|point| point.series == series && point.measure == Measure::Projected)?;
+            Some(format!(
+                "{series}: up to {} commands/s projected and {} simulated (the bottleneck is {}); the paper's {} \
+                 (mean {}).",
+                of(Measure::Projected)?,
+                of(Measure::Simulated)?,
+                last.bottleneck.as_deref().unwrap_or("unknown"),
+                of(Measure::PublishedP90)?,
+                of(Measure::PublishedMean)?
+            ))
+        })
+        .collect();
     let gain =
         |over: &str, of: f64, measure| Some(ratio(peak(points, &name(of), measure)?, peak(points, over, measure)?));
     for (over, of, words) in

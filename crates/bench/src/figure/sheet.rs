@@ -41,6 +41,11 @@ struct Origin<'a> {
 }
 
 impl Sheet {
+    /// One that has yet to be filled.
+    pub(crate) fn empty(title: &str, notes: Vec<String>) -> Self {
+        Sheet { title: title.to_owned(), findings: Vec::new(), notes, points: Vec::new(), panels: Vec::new() }
+    }
+
     /// Writes `DIR/NAME.svg`, `.png`, `.csv`, `.json` and `.md`; says what was written.
     pub(crate) fn write(&self, directory: &Path, name: &str, bench: &Bench) -> Result<()> {
         let picture = Picture {
@@ -131,8 +136,8 @@ fn origin(bench: &Bench) -> String {
     match demands.placeholder {
         true => "INVENTED demands, for development: these are no measurements.".to_owned(),
         false => format!(
-            "demands of Ionian {} measured on {} on {}; a processor of its own for each node, {} us from node to node, \
-             {} us to wake a sleeping one.",
+            "demands of Ionian {} measured on {} on {}; a processor of its own for each node, {} us from node to \
+             node, {} us to wake a sleeping one.",
             demands.version, demands.machine, demands.date, bench.network_delay_us, bench.wake_us
         ),
     }
