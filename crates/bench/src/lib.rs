@@ -8,6 +8,7 @@
 pub mod figure;
 pub mod host;
 pub mod load;
+pub mod model;
 pub mod report;
 pub mod role;
 

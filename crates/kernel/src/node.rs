@@ -252,6 +252,11 @@ impl<P: Protocol> Node<P> {
         self.inbox.len()
     }
 
+    /// The message that is taken in next, and by whom: for a driver that counts what each costs.
+    pub fn front(&self) -> Option<(Address, &P::Message)> {
+        self.inbox.front().map(|(place, message)| (self.hosted[*place as usize].address, message))
+    }
+
     /// Takes in at most `limit` queued messages.
     pub fn run(&mut self, now: Instant, limit: usize, world: &mut impl World<P>) {
         for _ in 0..limit {

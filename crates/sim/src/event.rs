@@ -7,7 +7,7 @@ use std::collections::BinaryHeap;
 /// Simulated time since the start of the run, in microseconds. Every node's own clock is made from it.
 pub type Micros = u64;
 
-/// Planned events.
+/// Planned events; times are in microseconds, or in whatever unit the owner of the heap counts.
 pub(crate) struct Heap<E> {
     items: BinaryHeap<Item<E>>,
     planned: u64,

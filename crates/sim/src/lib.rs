@@ -8,6 +8,8 @@
 //! have no effect and acknowledged ones are never lost. The same seed gives the same trace.
 //!
 //! A [play] is the opposite of a seed: a text that says step by step what happens.
+//!
+//! [performance] is another driver: no faults, but each node has a processor of its own that takes its time.
 #![forbid(unsafe_code)]
 
 extern crate alloc;
@@ -26,6 +28,7 @@ pub mod model;
 mod network;
 mod node;
 mod oracle;
+pub mod performance;
 pub mod play;
 mod report;
 mod run;

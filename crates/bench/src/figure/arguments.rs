@@ -1,5 +1,46 @@
 //! What can be typed.
 
-/// To be written.
+use super::FIGURES;
+use clap::builder::PossibleValuesParser;
+use std::path::PathBuf;
+
+/// Draw a figure of the compartmentalization paper with our points beside the paper's
+///
+/// Ours are simulated (the real roles, each message at the price that `ionian bench role` measured, a processor for
+/// each node) or projected (the utilization law); the paper's are those that its authors published. Writes
+/// N.svg, N.png, N.csv, N.json and N.md; `all` writes what they say to findings.md, too.
 #[derive(Debug, clap::Args)]
-pub struct Figure {}
+pub struct Figure {
+    /// The figure, or all
+    #[arg(value_name = "N", value_parser = figure_names())]
+    pub figure: String,
+
+    /// Where the files go
+    #[arg(long, value_name = "DIR", default_value = "figures")]
+    pub out: PathBuf,
+
+    /// The service demands, as `ionian bench role all --json` prints them [default: those that come with this version]
+    #[arg(long, value_name = "FILE")]
+    pub demands: Option<PathBuf>,
+
+    /// From one node to another, in microseconds
+    #[arg(long, value_name = "US", default_value_t = 50.0, value_parser = microseconds)]
+    pub network_delay_us: f64,
+
+    /// What it costs a node to be woken when it has nothing to do, in microseconds of its processor
+    #[arg(long, value_name = "US", default_value_t = 5.0, value_parser = microseconds)]
+    pub wake_us: f64,
+
+    /// Few points and short runs: to see that it works
+    #[arg(long)]
+    pub quick: bool,
+}
+
+fn figure_names() -> PossibleValuesParser {
+    PossibleValuesParser::new(FIGURES.iter().map(|(name, _)| *name).chain(["all"]))
+}
+
+fn microseconds(text: &str) -> Result<f64, String> {
+    let us: f64 = text.parse().map_err(|_| format!("{text:?} is not a number"))?;
+    if (0.0..=1e6).contains(&us) { Ok(us) } else { Err("must be 0 to 1000000".to_owned()) }
+}

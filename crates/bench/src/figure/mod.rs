@@ -1,16 +1,107 @@
-//! To be written.
+//! `ionian bench figure`: the figures of the compartmentalization paper (section 8), our points beside the paper's.
+//!
+//! | file | job |
+//! |---|---|
+//! | `latency` | 28a, 28b, 29: latency against throughput |
+//! | `ablation` | 31a, 31b: one compartmentalization after the other |
+//! | `reads` | 32a, 32b, 34a, 34b: throughput against the number of replicas |
+//! | `law` | 33: what the number of replicas can do at all |
+//! | `deployments` | what is measured |
+//! | `simulate` | how it is measured |
+//! | `published` | what the paper's authors measured |
+//! | `point`, `sheet` | numbers, and the files they are written to |
+//! | `drawing` | pictures |
 
+mod ablation;
 pub mod arguments;
+mod deployments;
+mod drawing;
+mod latency;
+mod law;
+mod point;
+mod published;
+mod reads;
+mod sheet;
+mod simulate;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use arguments::Figure;
+use sheet::Sheet;
+use simulate::Bench;
+use std::io::Write;
 use std::process::ExitCode;
 
-/// Runs it.
+type Make = fn(&Bench) -> Result<Sheet>;
+
+/// Every figure with what makes it.
+const FIGURES: &[(&str, Make)] = &[
+    ("28a", latency::unbatched),
+    ("28b", latency::batched),
+    ("29", latency::larger_values),
+    ("31a", ablation::unbatched),
+    ("31b", ablation::batched),
+    ("32a", reads::linearizable),
+    ("32b", reads::batched),
+    ("33", law::replicas),
+    ("34a", reads::eventual),
+    ("34b", reads::sequential),
+];
+
+/// Draws one figure, or all of them.
 ///
 /// # Errors
-/// When it fails.
+/// When the demands cannot be read or lack something, or a file cannot be written.
 pub fn run(arguments: &Figure) -> Result<ExitCode> {
-    let Figure {} = arguments;
+    make(arguments, &mut std::io::stdout())?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn make(arguments: &Figure, tell: &mut impl Write) -> Result<()> {
+    let bench = Bench::new(arguments)?;
+    let directory = &arguments.out;
+    std::fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
+    let wanted = |name: &str| arguments.figure == "all" || arguments.figure == name;
+    let mut summary = "# What the figures say\n".to_owned();
+    for (name, sheet) in FIGURES.iter().filter(|(name, _)| wanted(name)) {
+        let sheet = sheet(&bench).with_context(|| format!("figure {name}"))?;
+        sheet.write(directory, name, &bench)?;
+        summary += &sheet.summary(name);
+        // Whoever reads no further wants the files all the same.
+        let _ = writeln!(tell, "{}", sheet.text(name, &bench));
+    }
+    if arguments.figure == "all" {
+        let file = directory.join("findings.md");
+        std::fs::write(&file, summary).with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_figure_is_made() {
+        let out = std::env::temp_dir().join(format!("ionian-figures-{}", std::process::id()));
+        let figure = "all".to_owned();
+        let arguments =
+            Figure { figure, out: out.clone(), demands: None, network_delay_us: 50.0, wake_us: 5.0, quick: true };
+        let mut told = Vec::new();
+        make(&arguments, &mut told).unwrap();
+        assert_eq!(String::from_utf8(told).unwrap().matches("\n# Figure ").count(), FIGURES.len() - 1);
+        let findings = std::fs::read_to_string(out.join("findings.md")).unwrap();
+        for (name, _) in FIGURES {
+            assert!(findings.contains(&format!("Figure {name}: ")), "{name}");
+            for extension in ["svg", "png", "csv", "json", "md"] {
+                let file = out.join(format!("{name}.{extension}"));
+                assert!(file.metadata().unwrap().len() > 1000, "{}", file.display());
+            }
+            let json: serde_json::Value =
+                serde_json::from_slice(&std::fs::read(out.join(format!("{name}.json"))).unwrap()).unwrap();
+            let points = json["points"].as_array().unwrap();
+            let ours = points.iter().filter(|point| point["measure"] == "projected").count();
+            assert!(ours > 0 && ours < points.len(), "{name} has {ours} of ours of {}", points.len());
+        }
+        std::fs::remove_dir_all(&out).unwrap();
+    }
 }

@@ -1,0 +1,47 @@
+//! What is drawn in one panel.
+
+/// Curves or bars under a title.
+pub(crate) struct Panel {
+    pub(crate) title: String,
+    pub(crate) x_label: String,
+    pub(crate) y_label: String,
+    pub(crate) marks: Marks,
+}
+
+/// What shows the numbers.
+pub(crate) enum Marks {
+    /// Points joined by lines.
+    Curves(Vec<Curve>),
+    /// Bars, one group a category.
+    Bars(Vec<Bar>),
+}
+
+/// Points joined by lines.
+pub(crate) struct Curve {
+    pub(crate) name: String,
+    /// Curves of one colour belong together.
+    pub(crate) colour: usize,
+    pub(crate) look: Look,
+    pub(crate) points: Vec<(f64, f64)>,
+}
+
+/// How a curve looks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// A line with dots.
+    Solid,
+    /// Dashes with circles.
+    Dashed,
+    /// Dots without a line.
+    Dots,
+}
+
+/// A bar with a mark across it.
+pub(crate) struct Bar {
+    /// Below the bar, a line each.
+    pub(crate) label: String,
+    pub(crate) colour: usize,
+    pub(crate) height: f64,
+    /// From here to the height there is a whisker.
+    pub(crate) whisker: Option<f64>,
+}

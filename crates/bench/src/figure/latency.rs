@@ -1,0 +1,199 @@
+//! Figures 28a, 28b and 29: latency against throughput, as clients are added.
+
+use super::deployments::{batches, preset};
+use super::drawing::panel::{Curve, Look, Marks, Panel};
+use super::point::{Measure, Point, short};
+use super::published::{self, Row};
+use super::sheet::{Sheet, peak, ratio};
+use super::simulate::Bench;
+use crate::model::Workload;
+use anyhow::Result;
+
+/// Machines that the clients are on.
+const LANES: usize = 8;
+/// More clients than the paper's most: a faster system needs more of them to be saturated.
+const MORE_CLIENTS: [usize; 2] = [2000, 4000];
+const BATCH: usize = 100;
+
+const MULTIPAXOS: &str = "MultiPaxos";
+const COMPARTMENTALIZED: &str = "Compartmentalized MultiPaxos";
+const UNREPLICATED: &str = "unreplicated";
+
+/// One of the systems compared.
+struct System {
+    name: &'static str,
+    /// As `published.csv` calls it.
+    published: &'static str,
+    preset: &'static str,
+}
+
+const UNBATCHED: [System; 3] = [
+    System { name: MULTIPAXOS, published: "multipaxos", preset: "baseline" },
+    System { name: COMPARTMENTALIZED, published: "compartmentalized", preset: "compartmentalized" },
+    System { name: UNREPLICATED, published: "unreplicated", preset: "unreplicated" },
+];
+
+const BATCHED: [System; 3] = [
+    System { name: MULTIPAXOS, published: "multipaxos", preset: "colocated" },
+    System { name: COMPARTMENTALIZED, published: "compartmentalized", preset: "batched" },
+    System { name: UNREPLICATED, published: "unreplicated", preset: "unreplicated-batched" },
+];
+
+/// Figure 28a.
+pub(super) fn unbatched(bench: &Bench) -> Result<Sheet> {
+    let sheet = Sheet::empty(
+        "latency and throughput of writes, unbatched (ours simulated)",
+        vec![
+            "MultiPaxos is the preset `baseline`: three nodes with a leader, a proxy leader, an acceptor and a \
+             replica each, whose demands add up."
+                .to_owned(),
+            "Of the paper's compartmentalized runs those with a 2x2 grid are shown, which is also ours.".to_owned(),
+        ],
+    );
+    compare(bench, "28a", sheet, &UNBATCHED, 1)
+}
+
+/// Figure 28b.
+pub(super) fn batched(bench: &Bench) -> Result<Sheet> {
+    let sheet = Sheet::empty(
+        "latency and throughput of writes in batches (ours simulated)",
+        vec![
+            "Our batches adapt to the load and hold at most 100 commands; the paper's have the size that was best for \
+             the number of clients, from 1 to 100."
+                .to_owned(),
+            "MultiPaxos is the preset `colocated`: three nodes with one of every role each, a batcher and an \
+             unbatcher among them, whose demands add up."
+                .to_owned(),
+        ],
+    );
+    compare(bench, "28b", sheet, &BATCHED, BATCH)
+}
+
+fn compare(bench: &Bench, figure: &str, mut sheet: Sheet, systems: &[System], batch: usize) -> Result<Sheet> {
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for (colour, System { name, published, preset: from }) in systems.iter().enumerate() {
+        let rows: Vec<Row> = published::rows(figure)
+            .filter(|row| row.series == *published)
+            .filter(|row| figure != "28a" || *published != "compartmentalized" || row.grid)
+            .collect();
+        let deployment = batches(preset(from, LANES)?, batch)?;
+        let workload = Workload::writes(batch);
+        let mut points = vec![bench.project(name, &deployment, &workload, &[])?];
+        for clients in counts(bench, &rows) {
+            points.push(bench.simulate(name, &deployment, &workload, &[], clients)?);
+        }
+        ours.push(curve(name, colour, Look::Solid, &points, Measure::Simulated));
+        theirs.extend(published_curves(name, colour, &rows, &mut points));
+        sheet.points.extend(points);
+    }
+    sheet.findings = gains(&sheet.points);
+    sheet.panels = panels(ours, theirs);
+    Ok(sheet)
+}
+
+/// Figure 29.
+pub(super) fn larger_values(bench: &Bench) -> Result<Sheet> {
+    let mut sheet = Sheet::empty(
+        "latency and throughput of writes of larger values, unbatched (ours simulated)",
+        vec![sizes(bench)],
+    );
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    let cases = UNBATCHED[1..].iter().flat_map(|system| [(system, 100), (system, 1000)]);
+    for (colour, (System { published, preset: from, .. }, value_bytes)) in cases.enumerate() {
+        let rows: Vec<Row> = published::rows("29")
+            .filter(|row| row.series == *published && row.value_bytes == Some(value_bytes))
+            .collect();
+        let series = format!("{published}, {value_bytes} bytes");
+        let deployment = batches(preset(from, LANES)?, 1)?;
+        let workload = Workload { value_bytes, ..Workload::writes(1) };
+        let mut points = vec![bench.project(&series, &deployment, &workload, &[])?];
+        for clients in counts(bench, &rows) {
+            points.push(bench.simulate(&series, &deployment, &workload, &[], clients)?);
+        }
+        ours.push(curve(&series, colour, Look::Solid, &points, Measure::Simulated));
+        theirs.extend(published_curves(&series, colour, &rows, &mut points));
+        sheet.findings.extend(peaks(&points, &series));
+        sheet.points.extend(points);
+    }
+    sheet.panels = panels(ours, theirs);
+    Ok(sheet)
+}
+
+/// What is known of the price of a larger value.
+fn sizes(bench: &Bench) -> String {
+    let mut sizes: Vec<usize> = bench.demands.demands.iter().map(|demand| demand.value_bytes).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let words = sizes.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+    match sizes.len() {
+        1 => format!("NO larger values were measured than of {words} bytes: here, more bytes cost nothing."),
+        _ => format!("Demands were measured with values of {words} bytes; between these they lie on a straight line."),
+    }
+}
+
+/// The paper's numbers of clients, and more.
+fn counts(bench: &Bench, rows: &[Row]) -> Vec<usize> {
+    let mut counts: Vec<usize> = rows.iter().filter_map(|row| row.clients).chain(MORE_CLIENTS).collect();
+    counts.sort_unstable();
+    counts.dedup();
+    bench.some(&counts)
+}
+
+fn published_curves(name: &str, colour: usize, rows: &[Row], points: &mut Vec<Point>) -> [Curve; 2] {
+    for row in rows {
+        for (measure, throughput) in [(Measure::PublishedP90, row.p90), (Measure::PublishedMean, row.mean)] {
+            points.push(Point {
+                clients: row.clients,
+                batch: row.batch,
+                value_bytes: row.value_bytes,
+                p50_ms: row.p50_ms,
+                p99_ms: row.p99_ms,
+                ..Point::new(name, measure, throughput)
+            });
+        }
+    }
+    [
+        curve(&format!("{name}, p90"), colour, Look::Solid, points, Measure::PublishedP90),
+        curve(&format!("{name}, mean"), colour, Look::Dashed, points, Measure::PublishedMean),
+    ]
+}
+
+fn curve(name: &str, colour: usize, look: Look, points: &[Point], measure: Measure) -> Curve {
+    let of_measure = points.iter().filter(|point| point.measure == measure);
+    let points = of_measure.filter_map(|point| Some((point.commands_per_second, point.p50_ms?))).collect();
+    Curve { name: name.to_owned(), colour, look, points }
+}
+
+fn panels(ours: Vec<Curve>, theirs: Vec<Curve>) -> Vec<Panel> {
+    let panel = |title: &str, curves| Panel {
+        title: title.to_owned(),
+        x_label: "commands per second".to_owned(),
+        y_label: "median latency (ms)".to_owned(),
+        marks: Marks::Curves(curves),
+    };
+    vec![panel("The paper (published)", theirs), panel("Ionian (simulated)", ours)]
+}
+
+/// One sentence for each system, and one for what compartmentalization gains.
+fn gains(points: &[Point]) -> Vec<String> {
+    let mut findings: Vec<String> =
+        [MULTIPAXOS, COMPARTMENTALIZED, UNREPLICATED].iter().flat_map(|series| peaks(points, series)).collect();
+    let gain = |measure| Some(ratio(peak(points, COMPARTMENTALIZED, measure)?, peak(points, MULTIPAXOS, measure)?));
+    let all = [Measure::Simulated, Measure::Projected, Measure::PublishedP90, Measure::PublishedMean];
+    let gains = all.into_iter().filter_map(|measure| Some(format!("{} {}", gain(measure)?, measure.name())));
+    findings.push(format!("Compartmentalization gains: {}.", gains.collect::<Vec<_>>().join(", ")));
+    findings
+}
+
+fn peaks(points: &[Point], series: &str) -> Option<String> {
+    let of = |measure| peak(points, series, measure).map(short);
+    let bottleneck = points.iter().find(|point| point.series == series && point.measure == Measure::Projected)?;
+    Some(format!(
+        "{series}: peak {} commands/s simulated, {} projected (the bottleneck is {}); the paper's {} (mean {}).",
+        of(Measure::Simulated)?,
+        of(Measure::Projected)?,
+        bottleneck.bottleneck.as_deref().unwrap_or("unknown"),
+        of(Measure::PublishedP90)?,
+        of(Measure::PublishedMean)?
+    ))
+}

@@ -1,0 +1,130 @@
+//! One point, bar or row of a figure, ours or the paper's.
+
+use serde::Serialize;
+
+/// What a number rests on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) enum Measure {
+    /// The real roles in the simulator, at measured prices.
+    #[serde(rename = "simulated")]
+    Simulated,
+    /// The utilization law on measured demands.
+    #[serde(rename = "projected")]
+    Projected,
+    /// Published: the 90th percentile of one-second windows, which the paper plots.
+    #[serde(rename = "published p90")]
+    PublishedP90,
+    /// Published: the mean of the same windows.
+    #[serde(rename = "published mean")]
+    PublishedMean,
+    /// A formula.
+    #[serde(rename = "law")]
+    Law,
+}
+
+impl Measure {
+    /// Its name in tables.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Measure::Simulated => "simulated",
+            Measure::Projected => "projected",
+            Measure::PublishedP90 => "published p90",
+            Measure::PublishedMean => "published mean",
+            Measure::Law => "law",
+        }
+    }
+}
+
+/// See the top of this file. What a point has none of is left out.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Point {
+    /// Which curve or bar it belongs to.
+    pub(crate) series: String,
+    /// What it rests on.
+    pub(crate) measure: Measure,
+    /// Clients in a closed loop.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) clients: Option<usize>,
+    /// Commands of a full batch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) batch: Option<usize>,
+    /// Bytes of a value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) value_bytes: Option<usize>,
+    /// The part of the commands that are reads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) read_fraction: Option<f64>,
+    /// Replicas.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) replicas: Option<usize>,
+    /// Commands per second.
+    pub(crate) commands_per_second: f64,
+    /// Mean latency.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) mean_ms: Option<f64>,
+    /// Median latency.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) p50_ms: Option<f64>,
+    /// Latency of the slowest of a hundred.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) p99_ms: Option<f64>,
+    /// What it is that keeps it from more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) bottleneck: Option<String>,
+    /// How it was deployed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) deployment: Option<String>,
+}
+
+impl Point {
+    /// A throughput and nothing else.
+    pub(crate) fn new(series: &str, measure: Measure, commands_per_second: f64) -> Self {
+        Point {
+            series: series.to_owned(),
+            measure,
+            commands_per_second,
+            clients: None,
+            batch: None,
+            value_bytes: None,
+            read_fraction: None,
+            replicas: None,
+            mean_ms: None,
+            p50_ms: None,
+            p99_ms: None,
+            bottleneck: None,
+            deployment: None,
+        }
+    }
+}
+
+type Cell = fn(&Point) -> Option<String>;
+
+/// The columns of a table, with how many digits people are shown.
+pub(crate) const COLUMNS: &[(&str, Cell)] = &[
+    ("series", |point| Some(point.series.clone())),
+    ("measure", |point| Some(point.measure.name().to_owned())),
+    ("clients", |point| point.clients.map(|it| it.to_string())),
+    ("batch", |point| point.batch.map(|it| it.to_string())),
+    ("value_bytes", |point| point.value_bytes.map(|it| it.to_string())),
+    ("read_fraction", |point| point.read_fraction.map(|it| it.to_string())),
+    ("replicas", |point| point.replicas.map(|it| it.to_string())),
+    ("commands_per_second", |point| Some(format!("{:.0}", point.commands_per_second))),
+    ("mean_ms", |point| point.mean_ms.map(|it| format!("{it:.3}"))),
+    ("p50_ms", |point| point.p50_ms.map(|it| format!("{it:.3}"))),
+    ("p99_ms", |point| point.p99_ms.map(|it| format!("{it:.3}"))),
+    ("bottleneck", |point| point.bottleneck.clone()),
+    ("deployment", |point| point.deployment.clone()),
+];
+
+/// A number with at most three digits that matter: 950, 12k, 1.25M.
+pub(crate) fn short(number: f64) -> String {
+    let trimmed = |number: f64, digits: usize| {
+        let text = format!("{number:.digits$}");
+        if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+    };
+    match number {
+        _ if number >= 999_500.0 => format!("{}M", trimmed(number / 1e6, if number >= 1e7 { 1 } else { 2 })),
+        _ if number >= 1000.0 => format!("{}k", trimmed(number / 1e3, if number >= 1e5 { 0 } else { 1 })),
+        _ => trimmed(number, 2),
+    }
+}

@@ -1,0 +1,256 @@
+//! Figures 32a, 32b, 34a and 34b: throughput against the number of replicas, by the part of the commands that are
+//! reads (section 8.5).
+
+use super::deployments::{batches, grid, majority, preset, scaled};
+use super::drawing::panel::{Curve, Look, Marks, Panel};
+use super::point::{Measure, Point, short};
+use super::published;
+use super::sheet::{Sheet, peak, ratio};
+use super::simulate::Bench;
+use crate::model::Workload;
+use crate::model::projection::project;
+use anyhow::Result;
+use ionian_deployment::Deployment;
+use ionian_kernel::client::ReadLevel;
+
+const LANES: usize = 16;
+/// Enough to keep every role busy.
+const CLIENTS: usize = 8000;
+const BATCHED_CLIENTS: usize = 24_000;
+pub(super) const REPLICAS: [usize; 5] = [2, 3, 4, 5, 6];
+pub(super) const READ_FRACTIONS: [f64; 4] = [0.0, 0.6, 0.9, 1.0];
+/// No more proxy leaders, and no more rows or columns of acceptors, than this.
+const MOST: usize = 40;
+const MOST_SIDE: usize = 7;
+const BATCH: usize = 50;
+/// In the batched figure these stand for the paper's clients, which form batches themselves.
+const CLIENT_SIDE: [&str; 3] = ["batcher", "read_batcher", "unbatcher"];
+
+const MULTIPAXOS: &str = "MultiPaxos";
+
+/// What is varied in one figure.
+struct Variant {
+    figure: &'static str,
+    title: &'static str,
+    read_level: ReadLevel,
+    batch: usize,
+    exempt: &'static [&'static str],
+    /// Commands of a published request.
+    commands_per_request: f64,
+    notes: &'static [&'static str],
+}
+
+/// Figure 32a.
+pub(super) fn linearizable(bench: &Bench) -> Result<Sheet> {
+    let variant = Variant {
+        figure: "32a",
+        title: "linearizable reads, unbatched (ours simulated and projected)",
+        read_level: ReadLevel::Linearizable,
+        batch: 1,
+        exempt: &[],
+        commands_per_request: 1.0,
+        notes: &[],
+    };
+    sheet(bench, &variant)
+}
+
+/// Figure 32b.
+pub(super) fn batched(bench: &Bench) -> Result<Sheet> {
+    let variant = Variant {
+        figure: "32b",
+        title: "linearizable reads in batches of 50 (ours simulated and projected)",
+        read_level: ReadLevel::Linearizable,
+        batch: BATCH,
+        exempt: &CLIENT_SIDE,
+        commands_per_request: BATCH as f64,
+        notes: &[
+            "The paper's clients form batches themselves, and it counts requests of 50 commands; both sides are given \
+             in commands.",
+            "Ours form none: our batchers and unbatchers, at no cost, stand for its clients.",
+        ],
+    };
+    sheet(bench, &variant)
+}
+
+/// Figure 34a.
+pub(super) fn eventual(bench: &Bench) -> Result<Sheet> {
+    let variant = Variant {
+        figure: "34a",
+        title: "eventually consistent reads, unbatched (ours simulated and projected)",
+        read_level: ReadLevel::Eventual,
+        batch: 1,
+        exempt: &[],
+        commands_per_request: 1.0,
+        notes: &[],
+    };
+    sheet(bench, &variant)
+}
+
+/// Figure 34b.
+pub(super) fn sequential(bench: &Bench) -> Result<Sheet> {
+    let variant = Variant {
+        figure: "34b",
+        title: "sequentially consistent reads, unbatched (ours simulated and projected)",
+        read_level: ReadLevel::Sequential,
+        batch: 1,
+        exempt: &[],
+        commands_per_request: 1.0,
+        notes: &[],
+    };
+    sheet(bench, &variant)
+}
+
+fn sheet(bench: &Bench, variant: &Variant) -> Result<Sheet> {
+    let mut points = Vec::new();
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for (colour, fraction) in READ_FRACTIONS.into_iter().enumerate() {
+        let series = name(fraction);
+        let workload =
+            Workload { read_fraction: fraction, read_level: variant.read_level, ..Workload::writes(variant.batch) };
+        for replicas in bench.some(&REPLICAS) {
+            let deployment = fitting(bench, replicas, &workload, variant.exempt)?;
+            let with = |point: Point| Point { replicas: Some(replicas), ..point };
+            points.push(with(bench.project(&series, &deployment, &workload, variant.exempt)?));
+            let clients = if variant.batch > 1 { BATCHED_CLIENTS } else { CLIENTS };
+            let clients = if bench.quick { clients / 8 } else { clients };
+            points.push(with(bench.simulate(&series, &deployment, &workload, variant.exempt, clients)?));
+        }
+        published_points(variant, fraction, &mut points);
+        let curve =
+            |measure, look, words: &str| curve(&format!("{series}, {words}"), colour, look, &points, &series, measure);
+        ours.push(curve(Measure::Projected, Look::Solid, "projected"));
+        ours.push(curve(Measure::Simulated, Look::Dots, "simulated"));
+        theirs.push(curve(Measure::PublishedP90, Look::Solid, "p90"));
+        theirs.push(curve(Measure::PublishedMean, Look::Dashed, "mean"));
+    }
+    let (ours_flat, theirs_flat) = coupled(bench, variant, &mut points)?;
+    ours.push(ours_flat);
+    theirs.push(theirs_flat);
+    let mut notes = vec![
+        "For each point there are as many proxy leaders and acceptors as it takes for the leader or the replicas to \
+         be the bottleneck, as in the paper."
+            .to_owned(),
+        "MultiPaxos passes reads through its log like writes; the paper's is the best of its figure 28.".to_owned(),
+    ];
+    notes.extend(variant.notes.iter().map(|note| (*note).to_owned()));
+    Ok(Sheet {
+        title: variant.title.to_owned(),
+        findings: findings(&points),
+        notes,
+        points,
+        panels: vec![panel("The paper (published)", theirs), panel("Ionian (simulated and projected)", ours)],
+    })
+}
+
+/// MultiPaxos, for which a read is as good as a write, and a replica more or less no help.
+fn coupled(bench: &Bench, variant: &Variant, points: &mut Vec<Point>) -> Result<(Curve, Curve)> {
+    let (figure, from) = if variant.batch > 1 { ("28b", "colocated") } else { ("28a", "baseline") };
+    let deployment = batches(preset(from, LANES)?, variant.batch)?;
+    let workload = Workload::writes(variant.batch);
+    let ours = bench.project(MULTIPAXOS, &deployment, &workload, &[])?;
+    let rows = published::rows(figure).filter(|row| row.series == "multipaxos");
+    let theirs = rows.map(|row| row.p90).fold(0.0, f64::max);
+    let flat = |name: &str, throughput| Curve {
+        name: format!("{MULTIPAXOS}, {name}"),
+        colour: READ_FRACTIONS.len(),
+        look: Look::Solid,
+        points: REPLICAS.map(|replicas| (replicas as f64, throughput)).to_vec(),
+    };
+    let curves = (flat("projected", ours.commands_per_second), flat("p90", theirs));
+    points.extend([ours, Point::new(MULTIPAXOS, Measure::PublishedP90, theirs)]);
+    Ok(curves)
+}
+
+/// What a series of this part of reads is called.
+pub(super) fn name(fraction: f64) -> String {
+    format!("{:.0} % reads", fraction * 100.0)
+}
+
+/// A panel of throughput against replicas.
+pub(super) fn panel(title: &str, curves: Vec<Curve>) -> Panel {
+    Panel {
+        title: title.to_owned(),
+        x_label: "replicas".to_owned(),
+        y_label: "commands per second".to_owned(),
+        marks: Marks::Curves(curves),
+    }
+}
+
+/// One series by one measure, throughput against replicas.
+pub(super) fn curve(name: &str, colour: usize, look: Look, points: &[Point], series: &str, measure: Measure) -> Curve {
+    let of = points.iter().filter(|point| point.series == series && point.measure == measure);
+    let points = of.filter_map(|point| Some((point.replicas? as f64, point.commands_per_second))).collect();
+    Curve { name: name.to_owned(), colour, look, points }
+}
+
+fn published_points(variant: &Variant, fraction: f64, points: &mut Vec<Point>) {
+    for row in published::rows(variant.figure).filter(|row| row.read_fraction == Some(fraction)) {
+        for (measure, throughput) in [(Measure::PublishedP90, row.p90), (Measure::PublishedMean, row.mean)] {
+            points.push(Point {
+                read_fraction: (fraction > 0.0).then_some(fraction),
+                replicas: row.replicas,
+                p50_ms: row.p50_ms,
+                p99_ms: row.p99_ms,
+                ..Point::new(&name(fraction), measure, throughput * variant.commands_per_request)
+            });
+        }
+    }
+}
+
+/// A deployment with so many replicas and enough of what can be had in any number.
+pub(super) fn fitting(bench: &Bench, replicas: usize, workload: &Workload, exempt: &[&str]) -> Result<Deployment> {
+    let base =
+        batches(preset(if workload.batch > 1 { "batched" } else { "compartmentalized" }, LANES)?, workload.batch)?;
+    let (mut proxies, mut rows, mut columns) = (2, 2, 2);
+    // Weak reads ask no acceptors, so three are enough unless the writes need more.
+    let mut in_majorities = workload.read_level != ReadLevel::Linearizable;
+    loop {
+        let base = scaled(scaled(base.clone(), "replica", replicas)?, "proxy_leader", proxies)?;
+        let deployment = if in_majorities { majority(base)? } else { grid(base, rows, columns)? };
+        let projection = project(&bench.demands, &deployment, workload, exempt)?;
+        match projection.bottleneck.as_str() {
+            "proxy_leader" if proxies < MOST => proxies += 1,
+            "acceptor" if in_majorities => in_majorities = false,
+            // More columns for writes, more rows for reads: whichever there are fewer of relative to their use.
+            "acceptor" if rows.max(columns) < MOST_SIDE => {
+                let reads = workload.read_fraction / rows as f64;
+                let writes = (1.0 - workload.read_fraction) / columns as f64;
+                if reads > writes { rows += 1 } else { columns += 1 }
+            }
+            "batcher" | "unbatcher" | "read_batcher" => unreachable!("they take no time where there are any"),
+            _ => return Ok(deployment),
+        }
+    }
+}
+
+fn findings(points: &[Point]) -> Vec<String> {
+    let mut findings: Vec<String> = READ_FRACTIONS
+        .into_iter()
+        .map(name)
+        .filter_map(|series| {
+            let of = |measure| peak(points, &series, measure).map(short);
+            let last = points.iter().rfind(|point| point.series == series && point.measure == Measure::Projected)?;
+            Some(format!(
+                "{series}: up to {} commands/s projected and {} simulated (the bottleneck is {}); the paper's {} \
+                 (mean {}).",
+                of(Measure::Projected)?,
+                of(Measure::Simulated)?,
+                last.bottleneck.as_deref().unwrap_or("unknown"),
+                of(Measure::PublishedP90)?,
+                of(Measure::PublishedMean)?
+            ))
+        })
+        .collect();
+    let gain =
+        |over: &str, of: f64, measure| Some(ratio(peak(points, &name(of), measure)?, peak(points, over, measure)?));
+    for (over, of, words) in
+        [(name(0.0), 1.0, "Reads alone over writes alone"), (MULTIPAXOS.to_owned(), 0.9, "90 % reads over MultiPaxos")]
+    {
+        if let (Some(ours), Some(theirs)) =
+            (gain(&over, of, Measure::Projected), gain(&over, of, Measure::PublishedP90))
+        {
+            findings.push(format!("{words}, at the best: {ours} projected, the paper's {theirs}."));
+        }
+    }
+    findings
+}

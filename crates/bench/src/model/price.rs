@@ -1,0 +1,172 @@
+//! What each role of one deployment spends under one workload.
+
+use super::demand::{Curve, Demand, Demands, Kind};
+use anyhow::{Result, anyhow};
+use ionian_deployment::{Deployment, PresetOptions};
+use ionian_kernel::layout::Layout;
+use ionian_kernel::protocol::Protocol;
+use ionian_kernel::quorum::QuorumSpec;
+use ionian_protocols::multipaxos::{self, MultiPaxos};
+use std::collections::BTreeMap;
+
+/// Prices of the roles of one deployment.
+#[derive(Clone, Debug)]
+pub struct Prices(BTreeMap<(String, Kind), Curve>);
+
+/// Every role with what is asked of it.
+const ALL: &[(&str, &[Kind])] = &[
+    ("batcher", &[Kind::Write]),
+    ("read_batcher", &[Kind::Read]),
+    ("leader", &[Kind::Write]),
+    ("proxy_leader", &[Kind::Write]),
+    ("acceptor", &[Kind::Write, Kind::Read]),
+    ("replica", &[Kind::Execute, Kind::Answer, Kind::Read]),
+    ("unbatcher", &[Kind::Write]),
+    ("server", &[Kind::Write, Kind::Read]),
+];
+
+impl Prices {
+    /// The prices of `deployment` for values of this size. Roles in `exempt` take no time: they stand for the
+    /// paper's client machines.
+    ///
+    /// # Errors
+    /// Names what was not measured.
+    pub fn new(demands: &Demands, deployment: &Deployment, value_bytes: usize, exempt: &[&str]) -> Result<Self> {
+        let family = family(&deployment.protocol);
+        let here: Vec<&str> = deployment.nodes.iter().flat_map(|node| node.instances().into_keys()).collect();
+        let target = match deployment.protocol == MultiPaxos::NAME {
+            true => Some(deployment.layout(MultiPaxos::KINDS)?),
+            false => None,
+        };
+        let mut prices = BTreeMap::new();
+        for (role, kinds) in ALL.iter().filter(|(role, _)| here.contains(role) && !exempt.contains(role)) {
+            for kind in *kinds {
+                let adjust = |demand: &Demand| match &target {
+                    Some(target) if *role == "proxy_leader" => fan_out(demand, target),
+                    _ => Ok(demand.demand_us),
+                };
+                let curve = demands.curve(family, role, *kind, value_bytes, adjust)?;
+                let missing = || anyhow!("the demands lack {role}, {}, of {}", kind.name(), family.join(" or "));
+                // What an unreplicated server spends on reads is in no figure, and need not be measured.
+                if let Some(curve) = curve {
+                    prices.insert(((*role).to_owned(), *kind), curve);
+                } else if *role != "server" || *kind != Kind::Read {
+                    return Err(missing());
+                }
+            }
+        }
+        Ok(Prices(prices))
+    }
+
+    /// Microseconds for a whole batch of so many commands; nothing for a role that takes no time.
+    pub fn batch_us(&self, role: &str, kind: Kind, commands: usize) -> f64 {
+        self.curve(role, kind).map_or(0.0, |curve| curve.batch_us(commands as f64))
+    }
+
+    /// Microseconds for each command of such a batch.
+    pub fn command_us(&self, role: &str, kind: Kind, batch: usize) -> f64 {
+        self.curve(role, kind).map_or(0.0, |curve| curve.command_us(batch as f64))
+    }
+
+    fn curve(&self, role: &str, kind: Kind) -> Option<&Curve> {
+        self.0.get(&(role.to_owned(), kind))
+    }
+}
+
+/// The presets whose measurements say what a role of this protocol costs. Roles on one node spare each other the
+/// network, so what is measured apart is the most that they cost together.
+fn family(protocol: &str) -> &'static [&'static str] {
+    match protocol {
+        MultiPaxos::NAME => &["compartmentalized", "batched"],
+        _ => &["unreplicated", "unreplicated-batched"],
+    }
+}
+
+/// A proxy leader's demand where it has another number of acceptors and replicas to talk to than in the preset that
+/// it was measured in: in proportion to its messages.
+fn fan_out(demand: &Demand, target: &Layout) -> Result<f64> {
+    let measured = Deployment::preset(&demand.deployment, &PresetOptions::default())?.layout(MultiPaxos::KINDS)?;
+    Ok(demand.demand_us * proxy_leader_messages(target) / proxy_leader_messages(&measured))
+}
+
+/// What a proxy leader takes in and sends for one slot: Phase2a, to a write quorum and back, to every replica.
+fn proxy_leader_messages(layout: &Layout) -> f64 {
+    let acceptors = layout.count(multipaxos::kind::Acceptor);
+    let quorum = match layout.quorums {
+        QuorumSpec::Majority => acceptors / 2 + 1,
+        QuorumSpec::Grid { rows, .. } => rows,
+        QuorumSpec::Groups { groups } => acceptors / groups / 2 + 1,
+    };
+    (1 + 2 * quorum + layout.count(multipaxos::kind::Replica)) as f64
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// One measurement of a role, of 16-byte values.
+    pub(crate) fn demand(deployment: &str, role: &str, workload: Kind, batch: usize, demand_us: f64) -> Demand {
+        Demand {
+            deployment: deployment.to_owned(),
+            role: role.to_owned(),
+            workload,
+            batch,
+            value_bytes: 16,
+            commands_per_second: 1e6 / demand_us,
+            demand_us,
+            messages_in: 3.0 / batch as f64,
+            messages_out: 6.0 / batch as f64,
+            bytes_in: 0.0,
+            bytes_out: 0.0,
+        }
+    }
+
+    /// Unbatched: leader 1, proxy leader 9, acceptor 2, replica 4 + 2 to answer, reads 2; of batches of 100, all
+    /// but the replica a tenth of that a command, batchers and unbatchers 0.5. An unreplicated server 5.
+    pub(crate) fn demands() -> Demands {
+        let mut demands = Vec::new();
+        for (deployment, batch, part) in [("compartmentalized", 1, 1.0), ("batched", 100, 0.1)] {
+            let mut add = |role, kind, us| demands.push(demand(deployment, role, kind, batch, us));
+            add("leader", Kind::Write, part);
+            add("proxy_leader", Kind::Write, 9.0 * part);
+            add("acceptor", Kind::Write, 2.0 * part);
+            add("acceptor", Kind::Read, 2.0 * part);
+            add("replica", Kind::Execute, 4.0);
+            add("replica", Kind::Answer, 2.0);
+            add("replica", Kind::Read, 2.0);
+        }
+        for (role, kind) in [("batcher", Kind::Write), ("read_batcher", Kind::Read), ("unbatcher", Kind::Write)] {
+            demands.push(demand("batched", role, kind, 100, 0.5));
+        }
+        demands.push(demand("unreplicated", "server", Kind::Write, 1, 5.0));
+        Demands { machine: String::new(), date: String::new(), version: String::new(), placeholder: true, demands }
+    }
+
+    fn preset(name: &str) -> Deployment {
+        Deployment::preset(name, &PresetOptions::default()).unwrap()
+    }
+
+    #[test]
+    fn a_proxy_leader_pays_for_the_replicas_that_it_tells() {
+        // Measured with a column of 2 acceptors and 4 replicas: 1 + 2 messages in, 2 + 4 out, 1 us each.
+        let demands = demands();
+        let six = preset("compartmentalized").with_overrides(&["node.replica-0.roles=replica*3"]).unwrap();
+        let us = |deployment| {
+            Prices::new(&demands, &deployment, 16, &[]).unwrap().command_us("proxy_leader", Kind::Write, 1)
+        };
+        // The batched measurement (2 of 3 acceptors, 2 replicas) was of as many messages, so it is adjusted too.
+        assert!((us(preset("compartmentalized")) - 9.0).abs() < 1e-9);
+        assert!((us(six) - 11.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_was_not_measured_is_named_and_what_is_exempt_is_not_missed() {
+        let mut demands = demands();
+        demands.demands.retain(|demand| demand.role != "unbatcher");
+        let error = Prices::new(&demands, &preset("batched"), 16, &[]).unwrap_err().to_string();
+        assert_eq!(error, "the demands lack unbatcher, write, of compartmentalized or batched");
+        let prices = Prices::new(&demands, &preset("batched"), 16, &["unbatcher"]).unwrap();
+        assert_eq!(prices.batch_us("unbatcher", Kind::Write, 100), 0.0);
+        assert!((prices.batch_us("leader", Kind::Write, 100) - 10.0).abs() < 1e-9);
+    }
+}

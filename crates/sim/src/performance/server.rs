@@ -1,0 +1,171 @@
+//! A node that takes its time: one processor, a queue of what has arrived, and the roles.
+
+use super::{Costs, Service, Setting};
+use crate::trace::mix;
+use ionian_kernel::client::{Reply, Request};
+use ionian_kernel::id::ClientId;
+use ionian_kernel::layout::{Address, NodeId};
+use ionian_kernel::machine::Frozen;
+use ionian_kernel::membership::Membership;
+use ionian_kernel::node::{Node, World};
+use ionian_kernel::protocol::{Birth, Protocol};
+use ionian_kernel::role::Lsn;
+use ionian_kernel::time::Instant;
+use std::collections::VecDeque;
+
+/// Nanoseconds since the start.
+pub(super) type Nanos = u64;
+
+/// What every clock shows at the start: some time in 2026, in microseconds.
+const START_US: u64 = 1_767_225_600_000_000;
+
+/// See the top of this file.
+pub(super) struct Server<P: Protocol> {
+    pub(super) id: NodeId,
+    host: Node<P>,
+    /// Stands for machines of clients: takes no time, and serves every client as if it were alone there.
+    pub(super) free: bool,
+    arrived: VecDeque<(u64, P::Message)>,
+    /// Its processor is at work until then.
+    busy_until: Nanos,
+    /// When it is planned to look for work next.
+    pub(super) looks_at: Option<Nanos>,
+    /// Processor time spent since the measurement began.
+    pub(super) spent: Nanos,
+}
+
+/// What a burst led to.
+pub(super) struct Outcome<M> {
+    pub(super) sends: Vec<(u8, u64, M)>,
+    pub(super) replies: Vec<(ClientId, Reply)>,
+}
+
+impl<M> Outcome<M> {
+    pub(super) fn new() -> Self {
+        Outcome { sends: Vec::new(), replies: Vec::new() }
+    }
+}
+
+/// A node of a deployment in memory, without faults: there is nothing to wait for.
+impl<P: Protocol> World<P> for Outcome<P::Message> {
+    fn send(&mut self, kind: u8, members: u64, message: P::Message) {
+        self.sends.push((kind, members, message));
+    }
+
+    fn append(&mut self, _: Address, _: &[u8], _: bool) -> Lsn {
+        Lsn(0)
+    }
+
+    fn durable(&self) -> Lsn {
+        Lsn(0)
+    }
+
+    fn store_snapshot(&mut self, _: Address, _: u64, _: Box<dyn Frozen>) {
+        unreachable!("nodes that keep no records store no snapshots");
+    }
+
+    fn announce(&mut self, _: Membership) {
+        unreachable!("no client of a measurement changes the membership");
+    }
+
+    fn reply(&mut self, lane: ClientId, reply: Reply) {
+        self.replies.push((lane, reply));
+    }
+}
+
+/// What a burst costs beside its messages, and at what price it ends.
+#[derive(Clone, Copy)]
+pub(super) struct Terms {
+    pub(super) wake_us: f64,
+    pub(super) burst_us: f64,
+}
+
+impl<P: Protocol> Server<P> {
+    /// The node `id` of a deployment.
+    pub(super) fn new(id: NodeId, setting: &Setting, config: &P::Config, service: &impl Service) -> Self {
+        let addresses = setting.layout.on_node(id);
+        let mut host = Node::new(false);
+        for address in &addresses {
+            let birth = Birth {
+                address: *address,
+                node: id,
+                seed: mix(u64::from(address.kind), u64::from(address.index)),
+                amnesiac: false,
+                keeps_records: false,
+                machine: &|| service.machine(),
+            };
+            host.host(*address, P::instantiate(config, birth));
+        }
+        let free = addresses.iter().all(|address| setting.client_kinds.contains(&address.kind));
+        Server { id, host, free, arrived: VecDeque::new(), busy_until: 0, looks_at: None, spent: 0 }
+    }
+
+    pub(super) fn start(&mut self, outcome: &mut Outcome<P::Message>) {
+        self.host.start(Instant(START_US), outcome);
+    }
+
+    /// Takes note of what has arrived.
+    pub(super) fn arrive(&mut self, members: u64, message: P::Message) {
+        self.arrived.push_back((members, message));
+    }
+
+    /// Hands a request to a lane of this node at once.
+    pub(super) fn submit(&mut self, lane: ClientId, request: Request) {
+        self.host.submit(lane, request);
+    }
+
+    /// When there is something to do next, if there is.
+    pub(super) fn next_look(&self, now: Nanos) -> Option<Nanos> {
+        if !self.arrived.is_empty() || self.host.queued() > 0 {
+            return Some(self.busy_until.max(now));
+        }
+        let timer = self.host.next_timer()?;
+        Some(timer.0.saturating_sub(START_US).saturating_mul(1000).max(self.busy_until).max(now))
+    }
+
+    /// Takes in what has arrived, and says when the processor is done with it: what it sent leaves then.
+    pub(super) fn burst(
+        &mut self,
+        now: Nanos,
+        costs: &impl Costs<P>,
+        terms: Terms,
+        outcome: &mut Outcome<P::Message>,
+    ) -> Nanos {
+        let was_asleep = now > self.busy_until;
+        let local = Instant(START_US + now / 1000);
+        let mut us = 0.0;
+        loop {
+            // Hops between roles of this node come first, so that a burst ends with none of them half done.
+            if self.host.queued() == 0
+                && us < terms.burst_us
+                && let Some((members, message)) = self.arrived.pop_front()
+            {
+                self.host.deliver(members, message);
+            }
+            if let Some((to, message)) = self.host.front() {
+                us += costs.of(to, message);
+                self.host.run(local, 1, outcome);
+                if !self.free {
+                    continue;
+                }
+            }
+            if self.host.next_timer().is_some_and(|timer| timer <= local) {
+                self.host.fire_timers(local, outcome);
+            }
+            self.host.end_burst(local, outcome);
+            if self.host.queued() == 0 {
+                break;
+            }
+        }
+        if self.free {
+            return now;
+        }
+        if was_asleep {
+            us += terms.wake_us;
+        }
+        let spent = (us * 1000.0) as Nanos;
+        self.spent += spent;
+        self.busy_until = now + spent;
+        self.busy_until
+    }
+}
