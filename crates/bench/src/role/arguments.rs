@@ -22,9 +22,9 @@ pub struct Role {
     /// Commands in a batch, where the deployment has batchers
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub batch: u64,
-    /// Size of the values set
-    #[arg(long, value_name = "BYTES", default_value_t = 16, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
-    pub value_bytes: u32,
+    /// Size of the values set [default: 16]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    pub value_bytes: Option<u32>,
     /// How many keys there are
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     pub keys: u64,
@@ -35,10 +35,10 @@ pub struct Role {
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub gathered: u64,
     /// Seconds before measuring begins
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.5, value_parser = seconds)]
     pub warm_up: f64,
     /// Seconds to measure
-    #[arg(long, value_name = "SECONDS", default_value_t = 3.0)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = seconds)]
     pub seconds: f64,
     /// How often each is measured; the median counts
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
@@ -46,7 +46,12 @@ pub struct Role {
     /// Change a setting of the deployment, such as options.window_slots=1024; can be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub overrides: Vec<String>,
-    /// Write the result to a file, or with `-` to standard output instead of the table
+    /// Write the result to a file, or with `-` to standard output in place of the table
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| format!("{text:?} is not a number"))?;
+    if (0.01..=3600.0).contains(&seconds) { Ok(seconds) } else { Err("must be 0.01 to 3600".to_owned()) }
 }

@@ -1,7 +1,8 @@
 //! The service demand of each role: what one saturated process that has nothing else to do spends on a command.
 //!
 //! `stage` starts the process and plays the rest of its deployment to it (`emulated`), with `multipaxos` and
-//! `unreplicated` saying who plays what; `flow` keeps so much under way that the process is never idle.
+//! `unreplicated` saying who plays what and `commands` forging what is said; `flow` keeps so much under way that the
+//! process is never idle. `work` says what a role can be given to do, `shown` how the result looks.
 
 pub mod arguments;
 
@@ -9,84 +10,82 @@ mod commands;
 mod emulated;
 mod flow;
 mod multipaxos;
+mod shown;
 mod stage;
 mod unreplicated;
 mod work;
 
-use anyhow::{Result, ensure};
+use crate::BadUsage;
+use anyhow::Result;
 use arguments::Role;
 use ionian_deployment::{Deployment, PresetOptions};
+use shown::Shown;
 use stage::{Measured, Scene};
 use std::process::ExitCode;
 use std::time::Duration;
 use work::Work;
 
-/// What is measured for `all`: preset, role, value sizes.
-const ALL: &[(&str, &[&str])] = &[
-    ("compartmentalized", &["leader", "proxy_leader", "acceptor", "replica"]),
-    ("batched", &["batcher", "leader", "proxy_leader", "acceptor", "replica", "unbatcher", "read_batcher"]),
-    ("unreplicated", &["server"]),
-    ("unreplicated-batched", &["server"]),
+/// What is measured for `all`: preset, roles, sizes of values. Those of figure 29 are 100 and 1000 bytes.
+const ALL: &[(&str, &[&str], &[u32])] = &[
+    ("compartmentalized", &["leader", "proxy_leader", "acceptor", "replica"], &[16, 100, 1000]),
+    ("batched", &["batcher", "leader", "proxy_leader", "acceptor", "replica", "unbatcher", "read_batcher"], &[16]),
+    ("unreplicated", &["server"], &[16, 100, 1000]),
+    ("unreplicated-batched", &["server"], &[16]),
 ];
+
+/// One thing to measure.
+struct Task<'a> {
+    preset: &'a str,
+    role: &'a str,
+    work: Work,
+    value_bytes: u32,
+}
 
 /// Runs it.
 ///
 /// # Errors
-/// When a process cannot be started, or nothing flows.
+/// When what was typed names no role, a process cannot be started, or nothing flows.
 pub fn run(arguments: &Role) -> Result<ExitCode> {
-    let chosen: Vec<(&str, &str)> = match arguments.role.as_str() {
-        "all" => ALL.iter().flat_map(|(preset, roles)| roles.iter().map(move |role| (*preset, *role))).collect(),
-        role => vec![(arguments.preset.as_deref().unwrap_or(home(role)), role)],
-    };
-    println!(
-        "{:<22} {:<13} {:<8} {:>5} {:>10} {:>8} {:>6} {:>7} {:>7} {:>8} {:>8} {:>7}",
-        "deployment",
-        "role",
-        "work",
-        "batch",
-        "commands/s",
-        "us/cmd",
-        "busy",
-        "in/cmd",
-        "out/cmd",
-        "B in",
-        "B out",
-        "cmds/wr"
-    );
-    for (preset, role) in chosen {
-        ensure!(
-            !Work::of(role).is_empty(),
-            "role {role:?}: must be leader, proxy_leader, acceptor, replica, batcher, read_batcher, unbatcher or server"
-        );
-        for work in Work::of(role) {
-            let mut rounds = Vec::new();
-            let scene = scene(arguments, preset, role, *work)?;
-            for _ in 0..arguments.rounds {
-                rounds.push(scene.clone().run()?);
-            }
-            rounds.sort_by(|a, b| demand(a).total_cmp(&demand(b)));
-            let m = rounds[rounds.len() / 2];
-            let per = |x: u64| x as f64 / m.commands as f64;
-            println!(
-                "{preset:<22} {role:<13} {:<8} {:>5} {:>10.0} {:>8.3} {:>5.0}% {:>7.2} {:>7.2} {:>8.1} {:>8.1} {:>7.1}",
-                work.name(),
-                scene.batch,
-                m.commands as f64 / m.seconds,
-                demand(&m),
-                m.cpu_us as f64 / m.seconds / 1e4,
-                per(m.messages_in),
-                per(m.messages_out),
-                per(m.bytes_in),
-                per(m.bytes_out),
-                m.commands as f64 / m.writes.max(1) as f64
-            );
-        }
+    let mut shown = Shown::begin(arguments)?;
+    for task in tasks(arguments)? {
+        let scene = scene(arguments, &task)?;
+        let rounds = (0..arguments.rounds).map(|_| scene.clone().run()).collect::<Result<Vec<_>>>()?;
+        shown.add(&task, &scene, median(rounds))?;
     }
+    shown.end()?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn demand(measured: &Measured) -> f64 {
-    measured.cpu_us as f64 / measured.commands as f64
+/// The round with the median demand.
+fn median(mut rounds: Vec<Measured>) -> Measured {
+    rounds.sort_by(|a, b| a.demand_us().total_cmp(&b.demand_us()));
+    rounds[rounds.len() / 2]
+}
+
+fn tasks(arguments: &Role) -> Result<Vec<Task<'_>>> {
+    let role = arguments.role.as_str();
+    if role == "all" {
+        if arguments.preset.is_some() || arguments.value_bytes.is_some() {
+            return Err(BadUsage(
+                "all: measures presets and sizes of its own, without --preset and --value-bytes".into(),
+            )
+            .into());
+        }
+        let every = ALL.iter().flat_map(|(preset, roles, sizes)| {
+            sizes.iter().flat_map(move |size| roles.iter().flat_map(move |role| every_work(preset, role, *size)))
+        });
+        return Ok(every.collect());
+    }
+    if work::of(role).is_empty() {
+        let known = "leader, proxy_leader, acceptor, replica, batcher, read_batcher, unbatcher, server or all";
+        return Err(BadUsage(format!("role {role:?}: must be {known}")).into());
+    }
+    let preset = arguments.preset.as_deref().unwrap_or(home(role));
+    Ok(every_work(preset, role, arguments.value_bytes.unwrap_or(16)).collect())
+}
+
+fn every_work<'a>(preset: &'a str, role: &'a str, value_bytes: u32) -> impl Iterator<Item = Task<'a>> {
+    work::of(role).iter().map(move |work| Task { preset, role, work: *work, value_bytes })
 }
 
 /// The preset that a role is measured in when nobody says.
@@ -98,18 +97,22 @@ fn home(role: &str) -> &'static str {
     }
 }
 
-fn scene(arguments: &Role, preset: &str, role: &str, work: Work) -> Result<Scene> {
-    let deployment = Deployment::preset(preset, &PresetOptions::default())?;
-    let batched = deployment.nodes.iter().flat_map(|node| &node.roles).any(|placed| placed.role == "batcher");
+fn has_role(deployment: &Deployment, role: &str) -> bool {
+    deployment.nodes.iter().any(|node| node.instances().contains_key(role))
+}
+
+fn scene(arguments: &Role, task: &Task<'_>) -> Result<Scene> {
+    let deployment = Deployment::preset(task.preset, &PresetOptions::default())?;
+    let batched = has_role(&deployment, "batcher");
     let batch = if batched { arguments.batch } else { 1 };
     let mut overrides = vec!["durability=memory".to_owned(), format!("options.batch_commands={}", arguments.batch)];
     overrides.extend_from_slice(&arguments.overrides);
     Ok(Scene {
         deployment: deployment.with_overrides(&overrides)?,
-        role: role.to_owned(),
-        work,
+        role: task.role.to_owned(),
+        work: task.work,
         batch,
-        value_bytes: arguments.value_bytes as usize,
+        value_bytes: task.value_bytes as usize,
         keys: arguments.keys,
         in_flight: arguments.in_flight.unwrap_or(4096.max(512 * batch)),
         gathered: arguments.gathered,
@@ -118,4 +121,26 @@ fn scene(arguments: &Role, preset: &str, role: &str, work: Work) -> Result<Scene
         ionian: std::env::current_exe()?,
         root: std::env::temp_dir().join(format!("ionian-bench-role-{}", std::process::id())),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_measures_every_role_that_can_be_measured() {
+        for (preset, roles, _) in ALL {
+            let known = Deployment::preset(preset, &PresetOptions::default()).expect("a preset");
+            for role in *roles {
+                assert!(has_role(&known, role), "{preset} has no {role}");
+                assert!(!work::of(role).is_empty(), "{role} has nothing to do");
+            }
+        }
+    }
+
+    #[test]
+    fn the_median_round_counts() {
+        let round = |cpu_us| Measured { commands: 10, cpu_us, seconds: 1.0, ..Measured::default() };
+        assert_eq!(median(vec![round(30), round(10), round(20)]).cpu_us, 20);
+    }
 }

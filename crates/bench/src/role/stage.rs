@@ -7,7 +7,8 @@ use super::flow::Flow;
 use super::work::Work;
 use super::{multipaxos, unreplicated};
 use anyhow::{Context, Result, bail, ensure};
-use ionian_deployment::{Configuration, Deployment, Placed};
+use ionian_deployment::{Configuration, Deployment, Node, Placed};
+use ionian_harness::cluster::place_on_free_ports;
 use ionian_kernel::layout::{Address, Layout};
 use ionian_kernel::machine::StateMachine;
 use ionian_kernel::protocol::Protocol;
@@ -16,9 +17,8 @@ use ionian_protocols::multipaxos::MultiPaxos;
 use ionian_protocols::unreplicated::Unreplicated;
 use ionian_runtime::{Application, NodeSettings, NodeStatus, query_status, resolve, run_node};
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::fs::{self, File};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
@@ -51,6 +51,7 @@ pub(crate) struct Scene {
     pub(crate) window: Duration,
     /// The program whose process is measured.
     pub(crate) ionian: PathBuf,
+    /// A directory for its files, which is removed afterwards.
     pub(crate) root: PathBuf,
 }
 
@@ -65,7 +66,26 @@ pub(crate) struct Measured {
     pub(crate) bytes_in: u64,
     pub(crate) bytes_out: u64,
     pub(crate) writes: u64,
-    pub(crate) pumps: u64,
+}
+
+impl Measured {
+    /// Microseconds of processor time for a command.
+    pub(crate) fn demand_us(&self) -> f64 {
+        self.per_command(self.cpu_us)
+    }
+
+    /// Which part of a processor it had.
+    pub(crate) fn busy(&self) -> f64 {
+        self.cpu_us as f64 / 1e6 / self.seconds
+    }
+
+    pub(crate) fn commands_per_second(&self) -> f64 {
+        self.commands as f64 / self.seconds
+    }
+
+    pub(crate) fn per_command(&self, number: u64) -> f64 {
+        number as f64 / self.commands as f64
+    }
 }
 
 impl Scene {
@@ -74,10 +94,10 @@ impl Scene {
     /// # Errors
     /// When the deployment has no node with this role alone, or nothing flows.
     pub(crate) fn run(mut self) -> Result<Measured> {
-        let listeners = self.lay_out()?;
+        self.lay_out()?;
         match self.deployment.protocol.as_str() {
-            MultiPaxos::NAME => self.run_multipaxos(listeners),
-            Unreplicated::NAME => self.run_unreplicated(listeners),
+            MultiPaxos::NAME => self.run_multipaxos(),
+            Unreplicated::NAME => self.run_unreplicated(),
             other => bail!("roles of the protocol {other:?} cannot be measured alone yet"),
         }
     }
@@ -86,40 +106,33 @@ impl Scene {
     fn subject(&self) -> Result<String> {
         // The two kinds of batchers share a node, and the other one has nothing to do.
         let of_its_kind = |role: &str| role == self.role || role.ends_with("batcher") && self.role.ends_with("batcher");
-        let alone = |node: &&ionian_deployment::Node| node.roles.iter().all(|placed| of_its_kind(&placed.role));
+        let alone = |node: &&Node| node.roles.iter().all(|placed| of_its_kind(&placed.role));
         let node = self.deployment.nodes.iter().find(alone);
         let role = &self.role;
         node.map(|node| node.name.clone())
             .with_context(|| format!("the deployment has no node with the role {role} alone"))
     }
 
-    /// Ports for all; the subject's is free again.
-    fn lay_out(&mut self) -> Result<HashMap<String, TcpListener>> {
+    /// Ports for all.
+    fn lay_out(&mut self) -> Result<()> {
         // A client beside the server would be measured with it.
-        if let Some(server) =
-            self.deployment.nodes.iter_mut().find(|node| node.roles.len() == 2 && node.name == "server-0")
-        {
+        let is_mixed = |node: &&mut Node| node.roles.len() == 2 && node.instances().contains_key("server");
+        if let Some(server) = self.deployment.nodes.iter_mut().find(is_mixed) {
             server.roles.retain(|placed| placed.role == "server");
             let mut gateway = server.clone();
             (gateway.name, gateway.roles) = ("gateway-0".into(), vec![Placed::some("client", 1)]);
             self.deployment.nodes.push(gateway);
         }
-        let mut listeners = HashMap::new();
-        for node in &mut self.deployment.nodes {
-            let listener = TcpListener::bind("127.0.0.1:0")?;
-            node.address = listener.local_addr()?.to_string();
-            node.gateway = None;
-            listeners.insert(node.name.clone(), listener);
-        }
-        listeners.remove(&self.subject()?);
-        Ok(listeners)
+        place_on_free_ports(&mut self.deployment)?;
+        self.deployment.nodes.iter_mut().for_each(|node| node.gateway = None);
+        Ok(())
     }
 
     fn commands(&self, lanes: usize) -> Commands {
         Commands::new(self.keys, self.value_bytes, lanes.max(1) as u64, self.batch, self.in_flight)
     }
 
-    fn run_multipaxos(self, listeners: HashMap<String, TcpListener>) -> Result<Measured> {
+    fn run_multipaxos(self) -> Result<Measured> {
         let layout = self.deployment.layout(MultiPaxos::KINDS)?;
         let config = MultiPaxos::configure(layout.clone())?;
         let subject = kind_of::<MultiPaxos>(&self.role)?;
@@ -132,10 +145,10 @@ impl Scene {
         });
         let casting = play.clone();
         let cast = move |address: Address| multipaxos::cast(&casting, subject, address);
-        self.perform::<MultiPaxos>(listeners, Script { config, cast: Box::new(cast) }, &play.flow)
+        self.perform::<MultiPaxos>(Script { config, cast: Box::new(cast) }, &play.flow)
     }
 
-    fn run_unreplicated(self, listeners: HashMap<String, TcpListener>) -> Result<Measured> {
+    fn run_unreplicated(self) -> Result<Measured> {
         let layout: Layout = self.deployment.layout(Unreplicated::KINDS)?;
         let config = Unreplicated::configure(layout)?;
         ensure!(self.role == "server", "of an unreplicated deployment only the server can be measured alone");
@@ -147,25 +160,20 @@ impl Scene {
         });
         let casting = play.clone();
         let cast = move |address: Address| unreplicated::cast(&casting, address);
-        self.perform::<Unreplicated>(listeners, Script { config, cast: Box::new(cast) }, &play.flow)
+        self.perform::<Unreplicated>(Script { config, cast: Box::new(cast) }, &play.flow)
     }
 
-    fn perform<P: Protocol>(
-        &self,
-        listeners: HashMap<String, TcpListener>,
-        script: Script<P>,
-        flow: &Flow,
-    ) -> Result<Measured> {
+    fn perform<P: Protocol>(&self, script: Script<P>, flow: &Flow) -> Result<Measured> {
         let process = Process::start(self, &self.subject()?)?;
         let address = resolve(&process.address)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let script = Arc::new(script);
         let failure = Rc::new(RefCell::new(None));
         LocalSet::new().block_on(&runtime, async {
-            for (name, listener) in listeners {
-                let mut settings =
-                    NodeSettings::new::<P>(Configuration::founded(self.deployment.clone()), &name, None)?;
-                settings.listener = Some(listener);
+            let subject = self.subject()?;
+            for node in self.deployment.nodes.iter().filter(|node| node.name != subject) {
+                let known = Configuration::founded(self.deployment.clone());
+                let settings = NodeSettings::new::<P>(known, &node.name, None)?;
                 let (script, failure) = (script.clone(), failure.clone());
                 tokio::task::spawn_local(async move {
                     let machine = || Box::new(Kv::default()) as Box<dyn StateMachine>;
@@ -215,7 +223,6 @@ fn difference(before: &NodeStatus, after: &NodeStatus) -> Measured {
         bytes_in: peers(|peer| peer.bytes_in),
         bytes_out: peers(|peer| peer.bytes_out),
         writes: peers(|peer| peer.writes),
-        pumps: after.event_loop.pumps - before.event_loop.pumps,
         ..Measured::default()
     }
 }
@@ -231,6 +238,7 @@ struct Process {
     child: Child,
     address: String,
     log: PathBuf,
+    root: PathBuf,
 }
 
 impl Process {
@@ -245,7 +253,7 @@ impl Process {
         command.arg("--supervised").stdin(Stdio::piped()).stdout(output.try_clone()?).stderr(output);
         let child = command.spawn().with_context(|| format!("cannot start {}", scene.ionian.display()))?;
         let place = scene.deployment.place(name)?;
-        Ok(Process { child, address: scene.deployment.nodes[place].address.clone(), log })
+        Ok(Process { child, address: scene.deployment.nodes[place].address.clone(), log, root: root.to_owned() })
     }
 
     /// What it said last, for whoever wonders why nothing came of it.
@@ -258,7 +266,9 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
+        // What fails here has ended already, or is gone.
         let _ = self.child.kill();
         let _ = self.child.wait();
+        let _ = fs::remove_dir_all(&self.root);
     }
 }

@@ -1,0 +1,125 @@
+//! How the result looks: a line for each measurement as soon as it is there, or one document.
+
+use super::arguments::Role;
+use super::stage::{Measured, Scene};
+use super::{Task, Work};
+use crate::host::Machine;
+use crate::model::demand::{Demand, Demands};
+use crate::report;
+use anyhow::Result;
+use std::time::SystemTime;
+
+/// A role that had less of a processor than this may not have been saturated: its demand can be less than it seems.
+const BUSY: f64 = 0.9;
+
+/// The result so far.
+pub(super) struct Shown<'a> {
+    arguments: &'a Role,
+    demands: Demands,
+}
+
+impl<'a> Shown<'a> {
+    pub(super) fn begin(arguments: &'a Role) -> Result<Self> {
+        let machine = Machine::look().to_string();
+        let shown = Shown {
+            arguments,
+            demands: Demands {
+                machine,
+                date: today(),
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                placeholder: false,
+                demands: Vec::new(),
+            },
+        };
+        shown.say(&format!("ionian {}\n{}\n{}\n", shown.demands.version, shown.demands.machine, header()))?;
+        Ok(shown)
+    }
+
+    pub(super) fn add(&mut self, task: &Task<'_>, scene: &Scene, measured: Measured) -> Result<()> {
+        self.say(&line(task, scene, &measured))?;
+        let demand = Demand {
+            deployment: task.preset.to_owned(),
+            role: task.role.to_owned(),
+            workload: task.work,
+            batch: scene.batch as usize,
+            value_bytes: scene.value_bytes,
+            commands_per_second: measured.commands_per_second(),
+            demand_us: self.demand_us(task, scene, &measured),
+            messages_in: measured.per_command(measured.messages_in),
+            messages_out: measured.per_command(measured.messages_out),
+            bytes_in: measured.per_command(measured.bytes_in),
+            bytes_out: measured.per_command(measured.bytes_out),
+        };
+        self.demands.demands.push(demand);
+        Ok(())
+    }
+
+    /// A replica that answers has executed as well: what counts as answering is what comes on top.
+    fn demand_us(&self, task: &Task<'_>, scene: &Scene, measured: &Measured) -> f64 {
+        let whole = measured.demand_us();
+        let executing = self.demands.demands.iter().find(|known| {
+            let same = known.deployment == task.preset && known.value_bytes == scene.value_bytes;
+            same && known.role == task.role && known.workload == Work::Execute
+        });
+        match (task.work, executing) {
+            (Work::Answer, Some(executing)) => (whole - executing.demand_us).max(0.0),
+            _ => whole,
+        }
+    }
+
+    pub(super) fn end(self) -> Result<()> {
+        match &self.arguments.json {
+            Some(path) => report::write(path, &(serde_json::to_string_pretty(&self.demands)? + "\n")),
+            None => Ok(()),
+        }
+    }
+
+    /// For people, unless the document goes where they read.
+    fn say(&self, text: &str) -> Result<()> {
+        match self.arguments.json.as_ref().is_some_and(|path| path.as_os_str() == "-") {
+            true => Ok(()),
+            false => report::print(text),
+        }
+    }
+}
+
+fn today() -> String {
+    let mut text = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+    text.truncate("2026-01-01".len());
+    text
+}
+
+const COLUMNS: [&str; 12] =
+    ["work", "batch", "value", "commands/s", "us/command", "busy", "in", "out", "bytes in", "bytes out", "a write", ""];
+
+fn header() -> String {
+    row("deployment", "role", COLUMNS.map(str::to_owned))
+}
+
+fn line(task: &Task<'_>, scene: &Scene, measured: &Measured) -> String {
+    let per = |number| format!("{:.2}", measured.per_command(number));
+    let cells = [
+        task.work.name().to_owned(),
+        scene.batch.to_string(),
+        scene.value_bytes.to_string(),
+        format!("{:.0}", measured.commands_per_second()),
+        format!("{:.3}", measured.demand_us()),
+        format!("{:.0}%", 100.0 * measured.busy()),
+        per(measured.messages_in),
+        per(measured.messages_out),
+        per(measured.bytes_in),
+        per(measured.bytes_out),
+        format!("{:.0}", measured.commands as f64 / measured.writes.max(1) as f64),
+        if measured.busy() < BUSY { "not saturated".to_owned() } else { String::new() },
+    ];
+    row(task.preset, task.role, cells) + "\n"
+}
+
+fn row(deployment: &str, role: &str, cells: [String; 12]) -> String {
+    let [work, batch, value, speed, demand, busy, into, out, bytes_in, bytes_out, write, remark] = cells;
+    let text = format!(
+        "{deployment:<21} {role:<13} {work:<8} {batch:>5} {value:>5} {speed:>11} {demand:>10} {busy:>5} {into:>6} \
+         {out:>6} {bytes_in:>9} {bytes_out:>9} {write:>8} {remark}"
+    );
+    text.trim_end().to_owned()
+}
