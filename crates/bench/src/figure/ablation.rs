@@ -1,7 +1,7 @@
 //! Figures 31a and 31b: one compartmentalization after the other, in the order in which bottlenecks appear
 //! (section 8.4). Each step is an edit of the deployment.
 
-use super::deployments::{batches, grid, in_words, majority, preset, scaled};
+use super::deployments::{batches, grid, majority, preset, scaled};
 use super::drawing::panel::{Bar, Marks, Panel};
 use super::point::{Measure, Point, short};
 use super::published::{self, Row};
@@ -66,7 +66,7 @@ pub(super) fn batched(bench: &Bench) -> Result<Sheet> {
         let label = format!("{batch}\n{unbatchers}");
         steps.push(step(&name, &label, deployment, batch, row.map(|row| (row.p90, row.mean))));
     }
-    let axis = "commands of a batch (above) and unbatchers (below); first: coupled MultiPaxos";
+    let axis = "batch (above) and unbatchers (below); first: coupled MultiPaxos";
     sheet(bench, "ablation, batched (ours simulated)", axis, &bench.some_steps(steps), BATCHED_CLIENTS)
 }
 
@@ -101,7 +101,6 @@ fn sheet(bench: &Bench, title: &str, axis: &str, steps: &[Step], clients: usize)
             theirs.push(bar(p90, Some(mean)));
             let point = |measure, throughput| Point {
                 batch: (*batch > 1).then_some(*batch),
-                deployment: Some(in_words(deployment)),
                 ..Point::new(name, measure, throughput)
             };
             points.extend([point(Measure::PublishedP90, p90), point(Measure::PublishedMean, mean)]);

@@ -12,6 +12,7 @@ use crate::model::projection::project;
 use anyhow::Result;
 use ionian_deployment::Deployment;
 use ionian_kernel::client::ReadLevel;
+use ionian_kernel::id::MAX_INSTANCES;
 
 const LANES: usize = 16;
 /// Enough to keep every role busy.
@@ -19,9 +20,8 @@ const CLIENTS: usize = 8000;
 const BATCHED_CLIENTS: usize = 24_000;
 pub(super) const REPLICAS: [usize; 5] = [2, 3, 4, 5, 6];
 pub(super) const READ_FRACTIONS: [f64; 4] = [0.0, 0.6, 0.9, 1.0];
-/// No more proxy leaders, and no more rows or columns of acceptors, than this.
-const MOST: usize = 40;
-const MOST_SIDE: usize = 7;
+/// As busy as this part of the leader or the replicas, whichever are busier, may others be.
+const SLACK: f64 = 0.9;
 const BATCH: usize = 50;
 /// In the batched figure these stand for the paper's clients, which form batches themselves.
 const CLIENT_SIDE: [&str; 3] = ["batcher", "read_batcher", "unbatcher"];
@@ -207,18 +207,21 @@ pub(super) fn fitting(bench: &Bench, replicas: usize, workload: &Workload, exemp
     loop {
         let base = scaled(scaled(base.clone(), "replica", replicas)?, "proxy_leader", proxies)?;
         let deployment = if in_majorities { majority(base)? } else { grid(base, rows, columns)? };
-        let projection = project(&bench.demands, &deployment, workload, exempt)?;
-        match projection.bottleneck.as_str() {
-            "proxy_leader" if proxies < MOST => proxies += 1,
-            "acceptor" if in_majorities => in_majorities = false,
-            // More columns for writes, more rows for reads: whichever there are fewer of relative to their use.
-            "acceptor" if rows.max(columns) < MOST_SIDE => {
-                let reads = workload.read_fraction / rows as f64;
-                let writes = (1.0 - workload.read_fraction) / columns as f64;
-                if reads > writes { rows += 1 } else { columns += 1 }
-            }
-            "batcher" | "unbatcher" | "read_batcher" => unreachable!("they take no time where there are any"),
-            _ => return Ok(deployment),
+        let loads = project(&bench.demands, &deployment, workload, exempt)?.roles;
+        let load = |role: &str| loads.get(role).copied().unwrap_or(0.0);
+        // Where roles are equally busy, chance makes either wait for the other.
+        let most = SLACK * load("leader").max(load("replica"));
+        if load("proxy_leader") > most && proxies < MAX_INSTANCES {
+            proxies += 1;
+        } else if load("acceptor") > most && in_majorities {
+            in_majorities = false;
+        } else if load("acceptor") > most && (rows + 1) * (columns + 1) <= MAX_INSTANCES {
+            // Rows are for reads, columns for writes: one more of whichever has more to do.
+            let reads = workload.read_fraction / rows as f64;
+            let writes = (1.0 - workload.read_fraction) / columns as f64;
+            if reads > writes { rows += 1 } else { columns += 1 }
+        } else {
+            return Ok(deployment);
         }
     }
 }
