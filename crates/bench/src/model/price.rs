@@ -45,6 +45,7 @@ impl Prices {
                     Some(target) if *role == "proxy_leader" => fan_out(demand, target),
                     _ => Ok(demand.demand_us),
                 };
+                let family = if matches!(*role, "batcher" | "unbatcher") { ALIKE } else { family };
                 let curve = demands.curve(family, role, *kind, value_bytes, adjust)?;
                 let missing = || anyhow!("the demands lack {role}, {}, of {}", kind.name(), family.join(" or "));
                 // What an unreplicated server spends on reads is in no figure, and need not be measured.
@@ -81,6 +82,9 @@ fn family(protocol: &str) -> &'static [&'static str] {
         _ => &["unreplicated", "unreplicated-batched"],
     }
 }
+
+/// The preset that batchers and unbatchers of all protocols are measured in: they do the same everywhere.
+const ALIKE: &[&str] = &["batched"];
 
 /// A proxy leader's demand where it has another number of acceptors and replicas to talk to than in the preset that
 /// it was measured in: in proportion to its messages.
