@@ -98,7 +98,8 @@ pub(crate) struct Asks {
     /// How many keys there are; before reads are measured, all are written
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = value_parser!(u64).range(1..=MOST_KEYS))]
     keys: u64,
-    /// How commands are spread over the keys: uniform, zipfian[:THETA], or point:P, where a fraction P goes to one
+    /// How commands are spread over the keys: uniform, zipfian, zipfian:THETA, or point:P, where a
+    /// fraction P goes to one
     #[arg(long, value_name = "SKEW", default_value = "uniform")]
     skew: Skew,
     /// Decides which keys are asked for
