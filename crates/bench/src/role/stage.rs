@@ -105,7 +105,8 @@ impl Scene {
     /// The name of the node where the role lives alone.
     fn subject(&self) -> Result<String> {
         // The two kinds of batchers share a node, and the other one has nothing to do.
-        let of_its_kind = |role: &str| role == self.role || role.ends_with("batcher") && self.role.ends_with("batcher");
+        let pair = ["batcher", "read_batcher"];
+        let of_its_kind = |role: &str| role == self.role || pair.contains(&role) && pair.contains(&self.role.as_str());
         let alone = |node: &&Node| node.roles.iter().all(|placed| of_its_kind(&placed.role));
         let node = self.deployment.nodes.iter().find(alone);
         let role = &self.role;
