@@ -39,6 +39,9 @@ use clap::Parser;
 use ionian_deployment::DeploymentError;
 use std::process::ExitCode;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Whether what was typed is wrong, and not a file or what came of the work: a deployment that is wrong
 /// and in no file comes from flags.
 fn is_bad_usage(error: &anyhow::Error) -> bool {
