@@ -4,7 +4,7 @@
 use crate::id::{ClientId, Id, MAX_INSTANCES, Slot};
 use crate::layout::Options;
 use crate::time::Instant;
-use crate::wire::{Reader, Wire, WireError, encode_bytes};
+use crate::wire::{Reader, Wire, WireError, encode_varint};
 use crate::wire_struct;
 use alloc::vec::Vec;
 use bytes::Bytes;
@@ -22,6 +22,17 @@ impl SessionId {
     pub const READ: SessionId = SessionId(u64::MAX);
 }
 
+impl SessionId {
+    /// In few bytes: the largest numbers are as frequent as the smallest.
+    fn put(self, out: &mut Vec<u8>) {
+        encode_varint(self.0.wrapping_add(2), out);
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        Ok(SessionId(reader.varint()?.wrapping_sub(2)))
+    }
+}
+
 impl Wire for SessionId {
     fn encode(&self, out: &mut Vec<u8>) {
         self.0.encode(out);
@@ -29,6 +40,17 @@ impl Wire for SessionId {
     fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
         u64::decode(reader).map(SessionId)
     }
+}
+
+/// Appends what is often short behind its length.
+fn put_short(bytes: &[u8], out: &mut Vec<u8>) {
+    encode_varint(bytes.len() as u64, out);
+    out.extend_from_slice(bytes);
+}
+
+/// How long the part is that comes next.
+fn read_length(reader: &mut Reader<'_>) -> Result<usize, WireError> {
+    usize::try_from(reader.varint()?).map_err(|_| WireError::Truncated)
 }
 
 /// One command of a client, with the id under which it is executed at most once. Its payload is shared with the
@@ -47,15 +69,16 @@ pub struct Command<P = Bytes> {
     pub payload: P,
 }
 
-/// What a command takes beside its payload.
-const COMMAND_HEAD_BYTES: usize = 29;
+/// What a command takes beside its payload, at most; mostly a dozen bytes.
+const COMMAND_HEAD_BYTES: usize = 46;
 
 impl<'a> Command<&'a [u8]> {
     /// Reads a command off the front, without counting a reference to its bytes.
     fn borrow(reader: &mut Reader<'a>) -> Result<Self, WireError> {
-        let (client, session) = (ClientId::decode(reader)?, SessionId::decode(reader)?);
-        let (number, floor) = (u64::decode(reader)?, u64::decode(reader)?);
-        Ok(Command { client, session, number, floor, payload: reader.borrow()? })
+        let (client, session) = (ClientId::decode(reader)?, SessionId::read(reader)?);
+        let (number, floor) = (reader.varint()?, reader.varint()?);
+        let length = read_length(reader)?;
+        Ok(Command { client, session, number, floor, payload: reader.take(length)? })
     }
 
     /// The same, with a copy of its bytes.
@@ -69,10 +92,10 @@ impl<P: AsRef<[u8]>> Command<P> {
     fn put(&self, out: &mut Vec<u8>) {
         out.reserve(COMMAND_HEAD_BYTES + self.payload.as_ref().len());
         self.client.encode(out);
-        self.session.encode(out);
-        self.number.encode(out);
-        self.floor.encode(out);
-        encode_bytes(self.payload.as_ref(), out);
+        self.session.put(out);
+        encode_varint(self.number, out);
+        encode_varint(self.floor, out);
+        put_short(self.payload.as_ref(), out);
     }
 }
 
@@ -242,7 +265,7 @@ impl<R> Outcome<R> {
         match self {
             Outcome::Done(reply) => {
                 out.push(0);
-                encode_bytes(reply.as_ref(), out);
+                put_short(reply.as_ref(), out);
             }
             Outcome::Opened(session) => {
                 out.push(1);
@@ -253,13 +276,16 @@ impl<R> Outcome<R> {
         }
     }
 
-    /// Reads one off the front; `reply` reads a reply's bytes.
+    /// Reads one off the front; `reply` reads a reply of the length it is told.
     fn read<'a>(
         reader: &mut Reader<'a>,
-        reply: impl FnOnce(&mut Reader<'a>) -> Result<R, WireError>,
+        reply: impl FnOnce(&mut Reader<'a>, usize) -> Result<R, WireError>,
     ) -> Result<Self, WireError> {
         match u8::decode(reader)? {
-            0 => reply(reader).map(Outcome::Done),
+            0 => {
+                let length = read_length(reader)?;
+                reply(reader, length).map(Outcome::Done)
+            }
             1 => SessionId::decode(reader).map(Outcome::Opened),
             2 => Ok(Outcome::NoSession),
             3 => Ok(Outcome::NotARead),
@@ -273,7 +299,7 @@ impl Wire for Outcome {
         self.put(out);
     }
     fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
-        Outcome::read(reader, Bytes::decode)
+        Outcome::read(reader, Reader::slice)
     }
 }
 
@@ -283,18 +309,18 @@ impl<R> Answer<R> {
         R: AsRef<[u8]>,
     {
         self.client.encode(out);
-        self.session.encode(out);
-        self.number.encode(out);
+        self.session.put(out);
+        encode_varint(self.number, out);
         self.outcome.put(out);
     }
 
-    /// Reads one off the front; `reply` reads a reply's bytes.
+    /// Reads one off the front; `reply` reads a reply of the length it is told.
     fn read<'a>(
         reader: &mut Reader<'a>,
-        reply: impl FnOnce(&mut Reader<'a>) -> Result<R, WireError>,
+        reply: impl FnOnce(&mut Reader<'a>, usize) -> Result<R, WireError>,
     ) -> Result<Self, WireError> {
-        let (client, session) = (ClientId::decode(reader)?, SessionId::decode(reader)?);
-        Ok(Answer { client, session, number: u64::decode(reader)?, outcome: Outcome::read(reader, reply)? })
+        let (client, session) = (ClientId::decode(reader)?, SessionId::read(reader)?);
+        Ok(Answer { client, session, number: reader.varint()?, outcome: Outcome::read(reader, reply)? })
     }
 }
 
@@ -314,13 +340,13 @@ impl Answers {
     /// The answers, in order; a malformed one ends them.
     pub fn iter(&self) -> impl Iterator<Item = Answer> {
         let mut reader = Reader::new(&self.answers);
-        core::iter::from_fn(move || (reader.remaining() > 0).then(|| Answer::read(&mut reader, Bytes::decode).ok())?)
+        core::iter::from_fn(move || (reader.remaining() > 0).then(|| Answer::read(&mut reader, Reader::slice).ok())?)
     }
 
     /// As [`iter`](Self::iter), for whoever keeps nothing of them.
     pub fn borrowed(&self) -> impl Iterator<Item = Answer<&[u8]>> {
         let mut reader = Reader::new(&self.answers);
-        core::iter::from_fn(move || (reader.remaining() > 0).then(|| Answer::read(&mut reader, Reader::borrow).ok())?)
+        core::iter::from_fn(move || (reader.remaining() > 0).then(|| Answer::read(&mut reader, Reader::take).ok())?)
     }
 }
 

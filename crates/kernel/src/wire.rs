@@ -9,7 +9,7 @@ use bytes::{Bytes, BytesMut};
 
 /// Grows by one with every change of any message or record; nodes of different versions refuse
 /// each other in the handshake.
-pub const WIRE_VERSION: u16 = 2;
+pub const WIRE_VERSION: u16 = 3;
 
 /// Something that can be sent and stored.
 pub trait Wire: Sized {
@@ -147,6 +147,27 @@ impl<'a> Reader<'a> {
         self.take(length)
     }
 
+    /// A number as [`encode_varint`] writes it.
+    ///
+    /// # Errors
+    /// [`WireError::Truncated`], or [`WireError::OutOfRange`] when it is beyond 64 bits.
+    pub fn varint(&mut self) -> Result<u64, WireError> {
+        let mut number = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = *self.buffer.get(self.at).ok_or(WireError::Truncated)?;
+            self.at += 1;
+            let bits = u64::from(byte & 0x7f);
+            if shift == 63 && byte > 1 {
+                break;
+            }
+            number |= bits << shift;
+            if byte < 0x80 {
+                return Ok(number);
+            }
+        }
+        Err(WireError::OutOfRange { what: "number of variable length", value: number })
+    }
+
     /// Makes sure that nothing is left.
     ///
     /// # Errors
@@ -219,6 +240,16 @@ impl Wire for bool {
             tag => Err(WireError::UnknownTag { what: "boolean", tag }),
         }
     }
+}
+
+/// Appends a number in as many bytes as it needs, seven bits in each, the lowest first: for what there are many of
+/// and is mostly small.
+pub fn encode_varint(mut number: u64, out: &mut Vec<u8>) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
 }
 
 /// Appends `bytes` behind their length, as [`Bytes`] are encoded.
@@ -331,4 +362,51 @@ macro_rules! wire_enum {
             }
         }
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn varint(bytes: &[u8]) -> Result<(u64, usize), WireError> {
+        let bytes = Bytes::copy_from_slice(bytes);
+        let mut reader = Reader::new(&bytes);
+        reader.varint().map(|number| (number, reader.remaining()))
+    }
+
+    #[test]
+    fn numbers_of_variable_length_come_back_and_take_what_they_need() {
+        for (number, length) in
+            [(0, 1), (127, 1), (128, 2), (16_383, 2), (16_384, 3), (u64::MAX / 2, 9), (u64::MAX, 10)]
+        {
+            let mut out = Vec::new();
+            encode_varint(number, &mut out);
+            assert_eq!(out.len(), length, "{number}");
+            assert_eq!(varint(&out), Ok((number, 0)));
+            assert_eq!(varint(&out[..length - 1]), Err(WireError::Truncated));
+        }
+    }
+
+    #[test]
+    fn no_number_is_beyond_64_bits() {
+        let mut bytes = [0xFF; 11];
+        assert!(matches!(varint(&bytes), Err(WireError::OutOfRange { .. })));
+        (bytes[9], bytes[10]) = (2, 0);
+        assert!(matches!(varint(&bytes), Err(WireError::OutOfRange { .. })));
+        bytes[9] = 1;
+        assert_eq!(varint(&bytes), Ok((u64::MAX, 1)));
+    }
+
+    #[test]
+    fn copies_share_memory_with_each_other_and_not_with_the_buffer() {
+        let (mut arena, buffer) = (BytesMut::new(), [7; 100]);
+        let mut reader = Reader::copying(&buffer, &mut arena);
+        let (one, two) = (reader.slice(40).unwrap(), reader.slice(60).unwrap());
+        assert_eq!((&one[..], &two[..]), (&buffer[..40], &buffer[40..]));
+        assert_eq!(one.as_ptr().wrapping_add(40), two.as_ptr());
+        assert!(!buffer.as_ptr_range().contains(&one.as_ptr()));
+        let large = [1; ALONE_BYTES];
+        let large = Reader::copying(&large, &mut arena).slice(ALONE_BYTES).unwrap();
+        assert!(large.is_unique() && !one.is_unique());
+    }
 }

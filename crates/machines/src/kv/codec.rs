@@ -1,11 +1,11 @@
 //! The encoding of a compound in the log. All numbers are little endian; a length comes before what it
-//! counts; the first byte is the version of the format. What is decoded may be any bytes: every field
+//! counts, in as many bytes as it needs, seven bits in each; the first byte is the version of the format. What is decoded may be any bytes: every field
 //! is checked, and nothing is allocated beyond a small multiple of the input.
 
 use super::command::{Command, Compound, Condition, Expiry, Only, Op, SetForm, When};
 use super::long_double::LongDouble;
 
-const FORMAT: u8 = 1;
+const FORMAT: u8 = 2;
 
 const PIPELINE: u8 = 0;
 const TRANSACTION: u8 = 1;
@@ -100,13 +100,22 @@ impl Sink for Len {
     }
 }
 
+fn length(out: &mut impl Sink, length: usize) {
+    let mut rest = length;
+    while rest >= 0x80 {
+        out.put(&[rest as u8 | 0x80]);
+        rest >>= 7;
+    }
+    out.put(&[rest as u8]);
+}
+
 fn bytes(out: &mut impl Sink, bytes: &[u8]) {
-    out.put(&(bytes.len() as u32).to_le_bytes());
+    length(out, bytes.len());
     out.put(bytes);
 }
 
 fn list<S: Sink, T>(out: &mut S, items: &[T], item: impl Fn(&mut S, &T)) {
-    out.put(&(items.len() as u32).to_le_bytes());
+    length(out, items.len());
     items.iter().for_each(|each| item(out, each));
 }
 
@@ -277,8 +286,21 @@ impl<'a> Input<'a> {
         }
     }
 
-    fn u32(&mut self) -> Option<u32> {
-        self.take().map(u32::from_le_bytes)
+    /// At most 32 bits: there is nothing that is longer.
+    fn length(&mut self) -> Option<u32> {
+        let mut length = 0;
+        for shift in (0..32).step_by(7) {
+            let byte = self.byte()?;
+            let bits = u32::from(byte & 0x7f);
+            if bits << shift >> shift != bits {
+                return None;
+            }
+            length |= bits << shift;
+            if byte < 0x80 {
+                return Some(length);
+            }
+        }
+        None
     }
 
     fn u64(&mut self) -> Option<u64> {
@@ -290,7 +312,7 @@ impl<'a> Input<'a> {
     }
 
     fn bytes(&mut self) -> Option<&'a [u8]> {
-        let len = self.u32()?;
+        let len = self.length()?;
         let (head, rest) = self.0.split_at_checked(len as usize)?;
         self.0 = rest;
         Some(head)
@@ -299,7 +321,7 @@ impl<'a> Input<'a> {
     /// The count is not trusted with memory: most lists are short, and a long one grows as its items,
     /// each of one byte at least, turn out to be there.
     fn list<T>(&mut self, item: impl Fn(&mut Self) -> Option<T>) -> Option<Vec<T>> {
-        let count = self.u32()?;
+        let count = self.length()?;
         let mut items = Vec::with_capacity(count.min(16) as usize);
         for _ in 0..count {
             items.push(item(self)?);
@@ -309,7 +331,7 @@ impl<'a> Input<'a> {
 
     fn pipeline(&mut self) -> Option<Ops<'a>> {
         let ahead = self.0;
-        if self.u32()? == 1 {
+        if self.length()? == 1 {
             return self.op().map(Ops::One);
         }
         self.0 = ahead;
