@@ -236,6 +236,14 @@ pub(super) struct Only {
 }
 
 impl<B> Op<B> {
+    /// The one key of the commands that are most frequent.
+    pub(super) fn key(&self) -> Option<&B> {
+        match self {
+            Op::Get(key) | Op::Set { key, .. } | Op::IncrBy { key, .. } => Some(key),
+            _ => None,
+        }
+    }
+
     pub(super) fn is_read(&self) -> bool {
         match self {
             Op::Fail(_)

@@ -19,6 +19,7 @@
 
 mod codec;
 mod command;
+mod entry;
 mod footprint;
 mod glob;
 mod hash;
@@ -41,6 +42,7 @@ use command::Op;
 use ionian_kernel::machine::{Footprint, Frozen, NotARead, RestoreError, StateMachine};
 use ionian_kernel::time::Timestamp;
 use snapshot::Picture;
+use std::hint::black_box;
 use store::{Key, Store};
 
 /// How many expired keys one command removes besides its own work. More than one, so that a stream of
@@ -73,6 +75,7 @@ impl StateMachine for Kv {
         };
         match &compound {
             Decoded::Pipeline(commands) => {
+                self.approach(commands.as_slice());
                 pipeline(commands.as_slice(), reply, |op, reply| self.execute(now.0, op, reply));
             }
             Decoded::Transaction { watched, commands } if self.unchanged(now.0, watched) => {
@@ -124,6 +127,16 @@ impl Kv {
         watched.iter().all(|(key, version)| self.store.version(Key::new(key), now) == *version)
     }
 
+    /// A command spends most of its time on waiting for memory. What several commands wait for can come at the same
+    /// time, if it is asked for before the first of them is executed.
+    fn approach(&self, ops: &[Op<&[u8]>]) {
+        if let [_, _, ..] = ops {
+            for key in ops.iter().filter_map(Op::key) {
+                black_box(self.store.touch(Key::new(key)));
+            }
+        }
+    }
+
     fn execute(&mut self, now: u64, op: &Op<&[u8]>, reply: &mut Vec<u8>) {
         if op.is_read() {
             read::answer(&self.store, now, op, reply);
@@ -136,7 +149,10 @@ impl Kv {
     fn answer(&self, now: u64, compound: &Decoded, reply: &mut Vec<u8>) {
         let answer = |op: &Op<&[u8]>, reply: &mut Vec<u8>| read::answer(&self.store, now, op, reply);
         match compound {
-            Decoded::Pipeline(commands) => pipeline(commands.as_slice(), reply, answer),
+            Decoded::Pipeline(commands) => {
+                self.approach(commands.as_slice());
+                pipeline(commands.as_slice(), reply, answer);
+            }
             Decoded::Transaction { watched, .. } if !self.unchanged(now, watched) => {
                 reply::null_array(reply);
             }

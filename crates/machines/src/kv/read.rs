@@ -2,10 +2,11 @@
 
 use super::MAX_REPLY_BYTES;
 use super::command::Op;
+use super::entry::Entry;
 use super::glob;
 use super::hash;
 use super::reply;
-use super::store::{Entry, Key, Store};
+use super::store::{Key, Store};
 
 /// Answers a command that is a read. A write is never given to it.
 pub(super) fn answer(store: &Store, now: u64, op: &Op<&[u8]>, out: &mut Vec<u8>) {

@@ -6,6 +6,7 @@
 //! ```
 //! What has expired is left out, so that the picture does not show how far its removal has come.
 
+use super::entry::Entry;
 use super::store::{self, Key, Segment, Store};
 use ionian_kernel::machine::{Frozen, RestoreError};
 use std::sync::Arc;
@@ -94,7 +95,7 @@ fn parse(mut input: &[u8]) -> Result<Store, &'static str> {
         if version == 0 || version > i64::MAX as u64 || deadline > i64::MAX as u64 {
             return Err("a version or a deadline is out of range");
         }
-        let entry = store::Entry::new(Key::new(key), value, version, (deadline > 0).then_some(deadline));
+        let entry = Entry::new(Key::new(key), value, version, (deadline > 0).then_some(deadline));
         // In this order no key comes twice, which `insert` relies on.
         let position = entry.order().0;
         if last.is_some_and(|last| last >= (position, key)) {
@@ -132,7 +133,7 @@ mod tests {
 
     /// Some keys, of which many share a segment.
     static KEYS: LazyLock<Vec<String>> = LazyLock::new(|| {
-        let first = |key: &String| Key::new(key.as_bytes()).position() >> 54;
+        let first = |key: &String| Key::new(key.as_bytes()).position >> 54;
         (0..).map(|i| format!("k{i}")).filter(|key| [0, 1, 1023].contains(&first(key))).take(12).collect()
     });
 
@@ -266,7 +267,8 @@ mod tests {
     fn filled() -> Kv {
         let mut kv = Kv::default();
         for i in 0..5000 {
-            kv.store.set(Key::new(format!("k{i}").as_bytes()), b"before", None, 0);
+            // Longer than what an entry holds itself.
+            kv.store.set(Key::new(format!("k{i}").as_bytes()), &[b'b'; 64], None, 0);
         }
         kv
     }

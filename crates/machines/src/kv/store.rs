@@ -18,6 +18,7 @@
 //! An expired key is missing for every method that is given the time. It is removed when it is next
 //! written, or by `purge`, a bounded number at a time.
 
+use super::entry::{Entry, NEVER};
 use super::hash;
 use hashbrown::HashTable;
 use std::collections::BTreeMap;
@@ -27,114 +28,18 @@ use std::sync::Arc;
 /// The number of segments is two to this power. Enough that a million keys leave a thousand a segment,
 /// which one page of SCAN looks through; few enough that an empty store is small.
 const SEGMENT_BITS: u32 = 10;
-/// An entry that becomes longer than this gets room to grow further.
-const LONG: usize = 1024;
-/// The deadline of what never expires.
-const NEVER: u64 = u64::MAX;
 
 /// A key and its position, which is computed once for all that a command does with the key.
 #[derive(Clone, Copy)]
 pub(super) struct Key<'a> {
-    position: u64,
-    bytes: &'a [u8],
+    pub(super) position: u64,
+    pub(super) bytes: &'a [u8],
 }
 
 impl<'a> Key<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Key<'a> {
         Key { position: hash::position(bytes), bytes }
     }
-
-    #[cfg(test)]
-    pub(super) fn position(self) -> u64 {
-        self.position
-    }
-}
-
-/// One key with what is known about it.
-#[derive(Clone, Debug)]
-pub(super) struct Entry {
-    position: u64,
-    version: u64,
-    deadline: u64,
-    key_len: u32,
-    value_len: u32,
-    /// The key, then the value, then zeros for the value to grow into: one allocation, and one place in
-    /// memory that GET has to fetch.
-    data: Arc<[u8]>,
-}
-
-impl Entry {
-    pub(super) fn new(key: Key, value: &[u8], version: u64, deadline: Option<u64>) -> Entry {
-        Entry {
-            position: key.position,
-            version,
-            deadline: deadline.unwrap_or(NEVER),
-            key_len: key.bytes.len() as u32,
-            value_len: value.len() as u32,
-            data: joined(key.bytes, value, 0),
-        }
-    }
-
-    pub(super) fn key(&self) -> &[u8] {
-        &self.data[..self.key_len as usize]
-    }
-
-    pub(super) fn value(&self) -> &[u8] {
-        &self.data[self.key_len as usize..][..self.value_len as usize]
-    }
-
-    /// What the entry's position in the order of all entries is.
-    pub(super) fn order(&self) -> (u64, &[u8]) {
-        (self.position, self.key())
-    }
-
-    pub(super) fn version(&self) -> u64 {
-        self.version
-    }
-
-    pub(super) fn deadline(&self) -> Option<u64> {
-        (self.deadline != NEVER).then_some(self.deadline)
-    }
-
-    fn is_live(&self, now: u64) -> bool {
-        now < self.deadline
-    }
-
-    fn set_value(&mut self, value: &[u8]) {
-        let key_len = self.key_len as usize;
-        if self.data.len() == key_len + value.len()
-            && let Some(data) = Arc::get_mut(&mut self.data)
-        {
-            data[key_len..].copy_from_slice(value);
-        } else {
-            self.data = joined(self.key(), value, 0);
-        }
-        self.value_len = value.len() as u32;
-    }
-
-    /// Writes `bytes` at `offset` of the value, which grows with zeros as far as needed.
-    fn edit(&mut self, offset: usize, bytes: &[u8]) {
-        let start = self.key_len as usize + offset;
-        let end = start + bytes.len();
-        if end > self.data.len() {
-            // A long value that grows by one APPEND after another is not copied by each of them.
-            let spare = if end > LONG { end / 4 } else { 0 };
-            let used = self.key_len as usize + self.value().len();
-            self.data = joined(self.key(), self.value(), end + spare - used);
-        }
-        Arc::make_mut(&mut self.data)[start..end].copy_from_slice(bytes);
-        self.value_len = self.value_len.max((offset + bytes.len()) as u32);
-    }
-}
-
-/// A key, a value and as many zeros as there is to be room.
-fn joined(key: &[u8], value: &[u8], room: usize) -> Arc<[u8]> {
-    let len = key.len() + value.len();
-    let mut data: Arc<[u8]> = std::iter::repeat_n(0, len + room).collect();
-    let bytes = Arc::make_mut(&mut data);
-    bytes[..key.len()].copy_from_slice(key);
-    bytes[key.len()..len].copy_from_slice(value);
-    data
 }
 
 /// The ways to modify an entry; each makes another version of the same arguments.
@@ -213,6 +118,12 @@ impl Store {
         self.segments[segment(key.position)]
             .find(mix(self.seeds, key.position), |entry| entry.order() == (key.position, key.bytes))
             .filter(|entry| entry.is_live(now))
+    }
+
+    /// Whether there may be such a key: fetches where it lies, so that it is near when it is wanted.
+    pub(super) fn touch(&self, key: Key) -> bool {
+        let hash = mix(self.seeds, key.position);
+        self.segments[segment(key.position)].find(hash, |entry| entry.position == key.position).is_some()
     }
 
     pub(super) fn contains(&self, key: Key, now: u64) -> bool {
@@ -360,7 +271,7 @@ impl Store {
     pub(super) fn shared(&self) -> (usize, usize) {
         let segments = self.segments.iter().filter(|segment| !segment.is_empty() && Arc::strong_count(segment) > 1);
         let entries = self.segments.iter().flat_map(|segment| segment.iter());
-        (segments.count(), entries.filter(|entry| Arc::strong_count(&entry.data) > 1).count())
+        (segments.count(), entries.filter(|entry| entry.is_shared()).count())
     }
 
     /// The entries from position `from` on, at least `limit` of them if there are as many, and the

@@ -1,10 +1,11 @@
 //! The commands that change state.
 
 use super::command::{Condition, Expiry, MAX_VALUE_LEN, Only, Op, SetForm, When};
+use super::entry::Entry;
 use super::long_double::{self, LongDouble, Parsed};
 use super::number;
 use super::reply;
-use super::store::{Entry, Key, Store};
+use super::store::{Key, Store};
 
 /// Executes a command that is a write. A read is never given to it.
 pub(super) fn execute(store: &mut Store, now: u64, op: &Op<&[u8]>, out: &mut Vec<u8>) {
