@@ -1,0 +1,47 @@
+"""What is compared with what."""
+
+import dataclasses
+
+from harness.loads import Load
+from harness.systems import Dragonboat, Etcd, Ionian, Redis
+
+
+@dataclasses.dataclass(frozen=True)
+class Scenario:
+    """Systems under the same loads. The first of them is Ionian, and the others are compared with it."""
+
+    key: str
+    title: str
+    systems: tuple
+    loads: tuple
+
+
+ONE_AT_A_TIME = (Load(1), Load(16), Load(64))
+PIPELINED = (Load(1), Load(64), Load(64, pipeline=16))
+
+SCENARIOS = (
+    Scenario(
+        "etcd-memory",
+        "Three nodes, in memory: Ionian and etcd without fsync",
+        (lambda tools: Ionian(tools, "memory"), lambda tools: Etcd(tools, "memory")),
+        ONE_AT_A_TIME,
+    ),
+    Scenario(
+        "etcd-disk",
+        "Three nodes, on disk: Ionian and etcd",
+        (lambda tools: Ionian(tools, "disk"), lambda tools: Etcd(tools, "disk")),
+        ONE_AT_A_TIME,
+    ),
+    Scenario(
+        "redis-memory",
+        "Ionian on three nodes in memory, Redis on one server that stores nothing",
+        (lambda tools: Ionian(tools, "memory"), lambda tools: Redis(tools, "memory")),
+        PIPELINED,
+    ),
+    Scenario(
+        "redis-disk",
+        "Ionian on three nodes on disk, Redis on one server with appendfsync always",
+        (lambda tools: Ionian(tools, "disk"), lambda tools: Redis(tools, "disk")),
+        PIPELINED,
+    ),
+)
