@@ -11,7 +11,6 @@ import time
 from pathlib import Path
 
 READY_WITHIN_S = 40
-STOP_WITHIN_S = 10
 
 
 class Failure(Exception):
@@ -35,6 +34,9 @@ def free_ports(count):
 class Servers:
     """The processes of one system and their directory; a context manager that leaves neither behind."""
 
+    # How long processes have to end in order.
+    stop_within_s = 10
+
     def __init__(self, durability, directory=None):
         # Where nothing must survive, nothing needs to reach a disk: not even the write-back of the page cache.
         memory = Path("/dev/shm")
@@ -49,7 +51,7 @@ class Servers:
     def __exit__(self, *_):
         for process in reversed(self.processes):
             _signal(process, signal.SIGTERM)
-        deadline = time.monotonic() + STOP_WITHIN_S
+        deadline = time.monotonic() + self.stop_within_s
         for process in self.processes:
             try:
                 process.wait(max(0.0, deadline - time.monotonic()))

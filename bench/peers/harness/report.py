@@ -3,6 +3,8 @@
 import json
 import statistics
 
+from harness.processes import Failure
+
 BEGIN, END = "<!-- results: begin (run.py table) -->", "<!-- results: end -->"
 
 HEAD = (
@@ -107,6 +109,8 @@ def write_readme(readme, directory, scenarios):
     """Writes the tables of all stored results into the README."""
     stored = [directory / f"{scenario.key}.json" for scenario in scenarios]
     sections = [section(json.loads(path.read_text(encoding="utf-8"))) for path in stored if path.exists()]
-    head, _, rest = readme.read_text(encoding="utf-8").partition(BEGIN)
-    _, _, tail = rest.partition(END)
+    head, begin, rest = readme.read_text(encoding="utf-8").partition(BEGIN)
+    _, end, tail = rest.partition(END)
+    if not begin or not end:
+        raise Failure(f"{readme} lacks the markers of its results: {BEGIN} and {END}")
     readme.write_text(f"{head}{BEGIN}\n\n" + "\n".join(sections) + f"\n{END}{tail}", encoding="utf-8")
