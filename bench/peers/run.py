@@ -49,10 +49,16 @@ def parse():
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help="turns of each system (default: 3)")
     parser.add_argument("--seconds", type=float, default=8, metavar="S", help="measured by each load (default: 8)")
     parser.add_argument("--warm-up", type=float, default=2, metavar="S", help="before that (default: 2)")
-    parser.add_argument("--directory", metavar="DIR", help="on the disk to be measured (default: the system's for temporary files)")
+    parser.add_argument("--directory", metavar="DIR", help="on the disk to be measured (default: for temporary files)")
+    parser.add_argument(
+        "--redis-benchmark", action="store_true",
+        help="use redis-benchmark, not Ionian's load generator, on Ionian and Redis: a check of the latter",
+    )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print results as JSON, not as tables")
     parser.add_argument("--store", action="store_true", help="keep results in results/ and write the README's tables")
     arguments = parser.parse_args()
+    if arguments.redis_benchmark and arguments.store:
+        parser.error("--store keeps results of Ionian's load generator only, not of --redis-benchmark")
     if "table" in arguments.scenario and len(arguments.scenario) > 1:
         parser.error("`table` stands alone")
     if arguments.rounds < 1 or arguments.seconds <= 0 or arguments.warm_up <= 0:
@@ -61,7 +67,7 @@ def parse():
 
 
 def run(arguments):
-    tools = Tools(arguments.ionian)
+    tools = Tools(arguments.ionian, arguments.redis_benchmark)
     window = Window(arguments.warm_up, arguments.seconds)
     for scenario in SCENARIOS:
         if scenario.key not in arguments.scenario and "all" not in arguments.scenario:

@@ -21,12 +21,13 @@ HEAD = (
     "CPU",
     "load average",
     "elsewhere",
+    "remarks",
 )
 
 
 def table(results):
     """The rows of one scenario as Markdown: medians over the rounds."""
-    lines = [_markdown(HEAD), _markdown("---" if index < 2 else "--:" for index in range(len(HEAD)))]
+    lines = [_markdown(HEAD), _markdown("---" if index in (0, 1, len(HEAD) - 1) else "--:" for index in range(len(HEAD)))]
     ours = None
     for row in results["rows"]:
         summary = _summary(row["rounds"])
@@ -52,7 +53,18 @@ def _cells(row, summary, ratios):
         *ratios,
         f"{summary['load_average']:.1f}",
         f"{summary['elsewhere']:.0%}",
+        ", ".join(_remarks(row["rounds"])),
     )
+
+
+def _remarks(rounds):
+    """What a reader must know before believing a row."""
+    errors = sum(figures["errors"] for figures in rounds)
+    if errors:
+        yield f"{errors} errors"
+    limited = sum(figures.get("client_limited", False) for figures in rounds)
+    if limited:
+        yield f"the load generator was the limit in {limited} of {len(rounds)} rounds"
 
 
 def _summary(rounds):

@@ -56,7 +56,30 @@ class Ionian(System):
         self.port = next(int(node["gateway"].rpartition(":")[2]) for node in status["nodes"] if _leads(node))
 
     def measure(self, load, window):
-        return loads.redis_benchmark(self.tools.installed("redis-benchmark"), self.port, load, window, self.pids)
+        return _redis_load(self, load, window)
+
+
+class IonianLanes(System):
+    """Three nodes of the preset `colocated`, one of which is the load generator itself."""
+
+    product = "ionian"
+    directory = None
+
+    def name(self):
+        return f"Ionian's lanes, {self.durability}"
+
+    def serve(self, servers):
+        self.directory = servers.directory
+
+    def measure(self, load, window):
+        return loads.ionian_lanes(self.tools.ionian(), self.durability, self.directory, load, window)
+
+
+def _redis_load(system, load, window):
+    if system.tools.with_redis_benchmark:
+        program = system.tools.installed("redis-benchmark")
+        return loads.redis_benchmark(program, system.port, load, window, system.pids)
+    return loads.ionian(system.tools.ionian(), system.port, load, window, system.pids)
 
 
 def _leads(node):
@@ -108,7 +131,9 @@ class Redis(System):
 
     def serve(self, servers):
         self.port = free_ports(1)
-        durable = ["--appendonly", "yes", "--appendfsync", "always"] if self.durability == "disk" else ["--appendonly", "no"]
+        durable = ["--appendonly", "no"]
+        if self.durability == "disk":
+            durable = ["--appendonly", "yes", "--appendfsync", "always"]
         process = servers.start(
             "redis", self.tools.installed("redis-server"), "--port", self.port, "--bind", "127.0.0.1",
             "--dir", servers.directory, "--save", "", *durable,
@@ -117,7 +142,7 @@ class Redis(System):
         self.pids = {"redis": process.pid}
 
     def measure(self, load, window):
-        return loads.redis_benchmark(self.tools.installed("redis-benchmark"), self.port, load, window, self.pids)
+        return _redis_load(self, load, window)
 
 
 class Dragonboat(System):

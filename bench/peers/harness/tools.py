@@ -15,7 +15,10 @@ BUILT = HERE / "built"
 class Tools:
     """Finds, or builds on first use, each program."""
 
-    def __init__(self, ionian=None):
+    def __init__(self, ionian=None, with_redis_benchmark=False):
+        # Whether Redis's own load generator puts the load on what speaks its protocol, and not Ionian's.
+        self.with_redis_benchmark = with_redis_benchmark
+        self._ionian_is_given = ionian is not None
         self._ionian = Path(ionian).resolve() if ionian else None
         self._go_is_built = False
 
@@ -32,7 +35,8 @@ class Tools:
     def go(self, name):
         """etcd, or a program of the Go module beside this script, built from the Go module proxy."""
         if not self._go_is_built:
-            _build(["go", "build", "-o", f"{BUILT}/", "go.etcd.io/etcd/server/v3", "./etcdload", "./dragonboat"], HERE / "go")
+            programs = ["go.etcd.io/etcd/server/v3", "./etcdload", "./dragonboat"]
+            _build(["go", "build", "-o", f"{BUILT}/", *programs], HERE / "go")
             # Go names a binary after the last part of the import path that is not a version.
             (BUILT / "server").replace(BUILT / "etcd")
             self._go_is_built = True
@@ -48,8 +52,11 @@ class Tools:
     def version(self, system):
         """The version of one of the systems, in words."""
         if system == "ionian":
-            commit = _output(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"])
-            return f"{_output([self.ionian(), '--version'])}, commit {commit}"
+            version = _output([self.ionian(), "--version"])
+            if self._ionian_is_given:
+                return f"{version} (a binary that was given)"
+            commit = _output(["git", "-C", ROOT, "describe", "--always", "--dirty", "--abbrev=10"])
+            return f"{version}, commit {commit}"
         if system == "redis":
             return _output([self.installed("redis-server"), "--version"]).split(" sha=")[0]
         module = {"etcd": "go.etcd.io/etcd/server/v3", "dragonboat": "github.com/lni/dragonboat/v4"}[system]

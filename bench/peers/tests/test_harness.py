@@ -1,4 +1,7 @@
-"""Tests of the harness itself, without any of the systems: python3 -m unittest discover -s bench/peers -t bench/peers"""
+"""Tests of the harness itself, without any of the systems.
+
+    python3 -m unittest discover -s bench/peers -t bench/peers
+"""
 
 import os
 import signal
@@ -19,6 +22,7 @@ def figures(per_second, cpu_us):
         "p50_us": 1e9 / per_second,
         "p99_us": 2e9 / per_second,
         "cpu_us": cpu_us,
+        "errors": 0,
         "load_average": 1.0,
         "elsewhere": 0.0,
     }
@@ -35,7 +39,11 @@ RESULTS = {
         {
             "load": "1 client",
             "system": "Ionian",
-            "rounds": [figures(2_000, {"a": 1, "b": 8}), figures(4_000, {"a": 9, "b": 1}), figures(3_000, {"a": 7, "b": 1})],
+            "rounds": [
+                figures(2_000, {"a": 1, "b": 8}),
+                figures(4_000, {"a": 9, "b": 1}),
+                figures(3_000, {"a": 7, "b": 1}),
+            ],
         },
         {"load": "1 client", "system": "other", "rounds": [figures(1_500, {"leader": 20.0})]},
         {"load": "2 clients", "system": "Ionian", "rounds": [figures(10_000, {"a": 1})]},
@@ -60,6 +68,13 @@ class ReportTest(unittest.TestCase):
         self.assertEqual(self.cells(1)["ours / theirs: commands/s"], "2.00x")
         self.assertEqual(self.cells(1)["CPU"], "0.45x")
         self.assertEqual(self.cells(2)["CPU"], "")
+
+    def test_errors_and_a_generator_at_its_limit_are_remarked(self):
+        bad = {**figures(10_000, {"a": 1}), "errors": 3, "client_limited": True}
+        results = {**RESULTS, "rows": [{"load": "1 client", "system": "Ionian", "rounds": [bad, figures(1, {"a": 1})]}]}
+        line = report.table(results).splitlines()[2]
+        self.assertIn("| 3 errors, the load generator was the limit in 1 of 2 rounds |", line)
+        self.assertEqual(self.cells(0)["remarks"], "")
 
     def test_the_readme_changes_between_its_markers_only(self):
         class Known:
@@ -93,7 +108,8 @@ class ServersTest(unittest.TestCase):
 
     def test_nothing_is_left_after_a_failure(self):
         # A server that does not end when asked, with a child of its own.
-        script = "import os, signal, time; signal.signal(15, signal.SIG_IGN); os.fork(); print('up', flush=True); time.sleep(99)"
+        script = "import os, signal, time; signal.signal(15, signal.SIG_IGN); os.fork()"
+        script += "; print('up', flush=True); time.sleep(99)"
         with self.assertRaises(ZeroDivisionError), Servers("disk") as servers:
             servers.stop_within_s = 0.1
             process = servers.start("stubborn", sys.executable, "-c", script, talk=True)

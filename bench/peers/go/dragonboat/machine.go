@@ -39,7 +39,9 @@ func (m *machine) Lookup(any) (any, error) { return nil, nil }
 func (m *machine) PrepareSnapshot() (any, error) { return maps.Clone(m.values), nil }
 
 // SaveSnapshot writes what PrepareSnapshot has copied.
-func (m *machine) SaveSnapshot(copied any, w io.Writer, _ statemachine.ISnapshotFileCollection, _ <-chan struct{}) error {
+func (m *machine) SaveSnapshot(
+	copied any, w io.Writer, _ statemachine.ISnapshotFileCollection, _ <-chan struct{},
+) error {
 	return gob.NewEncoder(w).Encode(copied)
 }
 

@@ -22,6 +22,9 @@ import (
 
 const shard = 1
 
+// loggers are the packages of the library that write a log.
+var loggers = []string{"raft", "rsm", "transport", "logdb", "dragonboat", "grpc", "raftpb", "config", "tan", "pebblekv"}
+
 type arguments struct {
 	replica    uint64
 	addresses  []string
@@ -39,7 +42,8 @@ func parse() arguments {
 	flag.Uint64Var(&a.replica, "replica", 1, "which of the addresses is this process's, from 1")
 	flag.StringVar(&a.data, "data", "", "directory for the log")
 	flag.StringVar(&a.logEngine, "log-engine", "tan", "tan, or pebble (dragonboat's default)")
-	flag.StringVar(&a.client, "client", "", "lead, and run clients here: goroutines (one for each command in flight) or pipeline (one goroutine)")
+	flag.StringVar(&a.client, "client", "",
+		"lead, and run clients here: goroutines (one for each command in flight) or pipeline (one goroutine)")
 	flag.IntVar(&a.keys, "keys", 100_000, "different keys")
 	flag.IntVar(&a.valueBytes, "value-bytes", 16, "bytes of a value")
 	flag.Var(a.pids, "pid", "NAME=PID of another process whose CPU time is measured; repeats")
@@ -56,7 +60,7 @@ func main() {
 }
 
 func run(a arguments) error {
-	for _, name := range []string{"raft", "rsm", "transport", "logdb", "dragonboat", "grpc", "raftpb", "config", "tan", "pebblekv"} {
+	for _, name := range loggers {
 		logger.GetLogger(name).SetLevel(logger.ERROR)
 	}
 	host, err := start(a)

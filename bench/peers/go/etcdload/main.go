@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -16,6 +17,9 @@ import (
 
 	"ionian/bench/peers/measure"
 )
+
+// operationsInTransaction is etcd's limit, unless it is told another.
+const operationsInTransaction = 128
 
 type arguments struct {
 	endpoints   string
@@ -36,7 +40,7 @@ func parse() arguments {
 	flag.IntVar(&a.connections, "connections", 1, "gRPC connections that the clients share (etcd's own benchmark: 1)")
 	flag.IntVar(&a.keys, "keys", 100_000, "different keys")
 	flag.IntVar(&a.valueBytes, "value-bytes", 16, "bytes of a value")
-	flag.StringVar(&a.operation, "operation", "put", "put, range (linearizable) or serializable-range")
+	flag.StringVar(&a.operation, "operation", "put", "put, range (linearizable) or serializable-range; before ranges all keys are written")
 	flag.DurationVar(&a.warmUp, "warm-up", 2*time.Second, "time before the window")
 	flag.DurationVar(&a.window, "window", 8*time.Second, "time measured")
 	flag.Var(a.pids, "pid", "NAME=PID of a process whose CPU time is measured; repeats")
@@ -58,7 +62,7 @@ func run(a arguments) error {
 	}
 	connections := make([]*clientv3.Client, a.connections)
 	for i := range connections {
-		if connections[i], err = clientv3.New(clientv3.Config{Endpoints: []string{leader}, DialTimeout: 5 * time.Second}); err != nil {
+		if connections[i], err = connect(leader); err != nil {
 			return err
 		}
 		defer connections[i].Close()
@@ -67,23 +71,50 @@ func run(a arguments) error {
 	if err != nil {
 		return err
 	}
-	result, err := measure.Run(a.clients, a.warmUp, a.window, a.pids, func(number int, w *measure.Window, s *measure.Samples) {
-		client := connections[number%len(connections)]
+	if a.operation != "put" {
+		if err := fill(connections[0], a); err != nil {
+			return fmt.Errorf("the keys could not be written: %w", err)
+		}
+	}
+	client := func(number int, w *measure.Window, s *measure.Samples) {
+		connection := connections[number%len(connections)]
 		for !w.Ended() {
 			began := time.Now()
-			s.Add(w, began, request(client))
+			s.Add(w, began, request(connection))
 		}
-	})
+	}
+	result, err := measure.Run(a.clients, a.warmUp, a.window, a.pids, client)
 	if err != nil {
 		return err
 	}
 	return json.NewEncoder(os.Stdout).Encode(result)
 }
 
+func connect(endpoints ...string) (*clientv3.Client, error) {
+	return clientv3.New(clientv3.Config{Endpoints: endpoints, DialTimeout: 5 * time.Second})
+}
+
+func keyOf(number int) string { return fmt.Sprintf("key:%012d", number) }
+
+// fill writes every key, as many in a transaction as etcd takes.
+func fill(client *clientv3.Client, a arguments) error {
+	value := strings.Repeat("x", a.valueBytes)
+	for first := 0; first < a.keys; first += operationsInTransaction {
+		var puts []clientv3.Op
+		for number := first; number < min(first+operationsInTransaction, a.keys); number++ {
+			puts = append(puts, clientv3.OpPut(keyOf(number), value))
+		}
+		if _, err := client.Txn(context.Background()).Then(puts...).Commit(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // requestOf is one request of the kind asked for, of a random key.
 func requestOf(a arguments) (func(*clientv3.Client) error, error) {
 	value := strings.Repeat("x", a.valueBytes)
-	key := func() string { return fmt.Sprintf("key:%012d", rand.IntN(a.keys)) }
+	key := func() string { return keyOf(rand.IntN(a.keys)) }
 	switch a.operation {
 	case "put":
 		return func(c *clientv3.Client) error {
@@ -92,21 +123,29 @@ func requestOf(a arguments) (func(*clientv3.Client) error, error) {
 		}, nil
 	case "range":
 		return func(c *clientv3.Client) error {
-			_, err := c.Get(context.Background(), key())
-			return err
+			reply, err := c.Get(context.Background(), key())
+			return found(reply, err)
 		}, nil
 	case "serializable-range":
 		return func(c *clientv3.Client) error {
-			_, err := c.Get(context.Background(), key(), clientv3.WithSerializable())
-			return err
+			reply, err := c.Get(context.Background(), key(), clientv3.WithSerializable())
+			return found(reply, err)
 		}, nil
 	}
 	return nil, fmt.Errorf("an operation is put, range or serializable-range; this is %q", a.operation)
 }
 
+// found is an error unless a read has found its key.
+func found(reply *clientv3.GetResponse, err error) error {
+	if err == nil && reply.Count == 0 {
+		return errors.New("a key that was written is not there")
+	}
+	return err
+}
+
 // leaderOf waits until the members agree on a leader, for half a minute at most, and is its endpoint.
 func leaderOf(endpoints []string) (string, error) {
-	client, err := clientv3.New(clientv3.Config{Endpoints: endpoints, DialTimeout: 5 * time.Second})
+	client, err := connect(endpoints...)
 	if err != nil {
 		return "", err
 	}

@@ -79,9 +79,11 @@ func (s *Samples) Add(w *Window, began time.Time, err error) {
 	s.nanoseconds = append(s.nanoseconds, int64(time.Since(began)))
 }
 
-// Run lets clients go, each with its own samples, and measures them for window after warmUp. A client returns soon
-// after the window has ended.
-func Run(clients int, warmUp, window time.Duration, pids Pids, client func(number int, w *Window, s *Samples)) (Result, error) {
+// Client is one client of a closed loop, by its number from 0. It returns soon after the window has ended.
+type Client func(number int, w *Window, s *Samples)
+
+// Run lets clients go, each with its own samples, and measures them for window after warmUp.
+func Run(clients int, warmUp, window time.Duration, pids Pids, client Client) (Result, error) {
 	var w Window
 	samples := make([]Samples, clients)
 	var done sync.WaitGroup
