@@ -109,7 +109,7 @@ class ServersTest(unittest.TestCase):
     def test_nothing_is_left_after_a_failure(self):
         # A server that does not end when asked, with a child of its own.
         script = "import os, signal, time; signal.signal(15, signal.SIG_IGN); os.fork()"
-        script += "; print('up', flush=True); time.sleep(99)"
+        script += "; os.write(1, b'up\\n'); time.sleep(99)"
         with self.assertRaises(ZeroDivisionError), Servers("disk") as servers:
             servers.stop_within_s = 0.1
             process = servers.start("stubborn", sys.executable, "-c", script, talk=True)
