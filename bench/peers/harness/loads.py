@@ -6,8 +6,8 @@ import io
 import json
 import subprocess
 
-from harness.processes import Failure
 from harness import accounting
+from harness.processes import Failure, stop
 
 KEYS = 100_000
 VALUE_BYTES = 16
@@ -53,13 +53,17 @@ def run(command, window):
     """Runs a load tool to its end and is what it printed."""
     words = [str(word) for word in command]
     patience = window.warm_up + window.seconds + 60
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(words, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
     try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=patience, check=False)
+        printed, complaint = process.communicate(timeout=patience)
     except subprocess.TimeoutExpired as error:
         raise Failure(f"{command[0]} still ran after {patience:.0f} s") from error
-    if done.returncode != 0:
-        raise Failure(f"`{' '.join(words)}` failed: {done.stderr.strip()[-800:]}")
-    return done.stdout
+    finally:
+        stop([process])
+    if process.returncode != 0:
+        raise Failure(f"`{' '.join(words)}` failed: {complaint.strip()[-800:]}")
+    return printed
 
 
 # What the operations are called elsewhere. A stale read may miss what others have written before it began.

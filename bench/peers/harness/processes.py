@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 READY_WITHIN_S = 40
+STOP_WITHIN_S = 10
 
 
 class Failure(Exception):
@@ -34,9 +35,6 @@ def free_ports(count):
 class Servers:
     """The processes of one system and their directory; a context manager that leaves neither behind."""
 
-    # How long processes have to end in order.
-    stop_within_s = 10
-
     def __init__(self, durability, directory=None):
         # Where nothing must survive, nothing needs to reach a disk: not even the write-back of the page cache.
         memory = Path("/dev/shm")
@@ -49,20 +47,7 @@ class Servers:
         return self
 
     def __exit__(self, *_):
-        for process in reversed(self.processes):
-            _signal(process, signal.SIGTERM)
-        deadline = time.monotonic() + self.stop_within_s
-        for process in self.processes:
-            try:
-                process.wait(max(0.0, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                pass
-            # Also when the process itself has ended: those that it started are in its group.
-            _signal(process, signal.SIGKILL)
-            process.wait()
-            for pipe in (process.stdin, process.stdout):
-                if pipe:
-                    pipe.close()
+        stop(self.processes)
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def start(self, name, *arguments, talk=False):
@@ -108,6 +93,24 @@ class Servers:
     def complaint(self, process):
         """The last lines that a process has written to its file."""
         return self.log(process)[-800:].strip() or "it said nothing"
+
+
+def stop(processes):
+    """Ends processes that lead a group each, with everything in their groups."""
+    for process in reversed(processes):
+        _signal(process, signal.SIGTERM)
+    deadline = time.monotonic() + STOP_WITHIN_S
+    for process in processes:
+        try:
+            process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            pass
+        # Also when the process itself has ended: those that it started are in its group.
+        _signal(process, signal.SIGKILL)
+        process.wait()
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            if pipe:
+                pipe.close()
 
 
 def accepts(port):

@@ -10,8 +10,9 @@ import tempfile
 import time
 import unittest
 from pathlib import Path
+from unittest import mock
 
-from harness import report
+from harness import loads, report
 from harness.processes import Failure, Servers, free_ports
 
 
@@ -110,14 +111,23 @@ class ServersTest(unittest.TestCase):
         # A server that does not end when asked, with a child of its own.
         script = "import os, signal, time; signal.signal(15, signal.SIG_IGN); os.fork()"
         script += "; os.write(1, b'up\\n'); time.sleep(99)"
-        with self.assertRaises(ZeroDivisionError), Servers("disk") as servers:
-            servers.stop_within_s = 0.1
+        with (
+            mock.patch("harness.processes.STOP_WITHIN_S", 0.1),
+            self.assertRaises(ZeroDivisionError),
+            Servers("disk") as servers,
+        ):
             process = servers.start("stubborn", sys.executable, "-c", script, talk=True)
             self.assertEqual([servers.line(process), servers.line(process)], ["up", "up"])
             raise ZeroDivisionError
         self.assertEqual(process.returncode, -signal.SIGKILL)
         self.assertFalse(servers.directory.exists())
         self.assertTrue(ended(process.pid), "the child lives")
+
+    def test_a_load_that_fails_says_why(self):
+        program = [sys.executable, "-c", "import sys; print(7); sys.exit(sys.argv[1:] and 'refused: ' + sys.argv[1])"]
+        self.assertEqual(loads.run(program, loads.Window(0, 1)), "7\n")
+        with self.assertRaisesRegex(Failure, "refused: twice"):
+            loads.run([*program, "twice"], loads.Window(0, 1))
 
     def test_a_server_that_ends_early_is_named_with_what_it_said(self):
         with Servers("disk") as servers:
