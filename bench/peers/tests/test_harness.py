@@ -124,7 +124,8 @@ class ServersTest(unittest.TestCase):
         self.assertTrue(ended(process.pid), "the child lives")
 
     def test_a_load_that_fails_says_why(self):
-        program = [sys.executable, "-c", "import sys; print(7); sys.exit('refused: ' + sys.argv[1] if sys.argv[1:] else 0)"]
+        script = "import sys; print(7); sys.exit('refused: ' + sys.argv[1] if sys.argv[1:] else 0)"
+        program = [sys.executable, "-c", script]
         self.assertEqual(loads.run(program, loads.Window(0, 1)), "7\n")
         with self.assertRaisesRegex(Failure, "refused: twice"):
             loads.run([*program, "twice"], loads.Window(0, 1))
