@@ -1,8 +1,24 @@
 //! How fast it is, by three measures: **live** (`load`: throughput, latency and processor time of servers that
 //! run), **service demand** (`role`: the processor time that one saturated instance of a role spends on a command)
 //! and **simulated** (`figure`: deployments that do not fit on this machine, from the demands).
+//!
+//! `host` says on which machine, `report` how tables are written.
 #![forbid(unsafe_code)]
 
 pub mod figure;
+pub mod host;
 pub mod load;
+pub mod report;
 pub mod role;
+
+/// What was typed contradicts itself: exit code 2.
+#[derive(Debug)]
+pub struct BadUsage(pub String);
+
+impl std::fmt::Display for BadUsage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BadUsage {}

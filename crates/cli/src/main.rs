@@ -43,7 +43,7 @@ use std::process::ExitCode;
 /// and in no file comes from flags.
 fn is_bad_usage(error: &anyhow::Error) -> bool {
     let typed = error.chain().next().and_then(|cause| cause.downcast_ref::<DeploymentError>());
-    typed.is_some_and(|error| error.file.is_none()) || error.is::<BadUsage>()
+    typed.is_some_and(|error| error.file.is_none()) || error.is::<BadUsage>() || error.is::<ionian_bench::BadUsage>()
 }
 
 fn main() -> ExitCode {

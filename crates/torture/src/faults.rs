@@ -60,7 +60,7 @@ impl Faults {
     pub(crate) fn heal(&self) -> Result<()> {
         let mut cluster = self.cluster.borrow_mut();
         cluster.heal()?;
-        self.counts.borrow_mut().starts = cluster.starts;
+        self.counts.borrow_mut().starts = cluster.starts();
         Ok(())
     }
 
@@ -117,9 +117,9 @@ impl Faults {
     /// Starts a node, and lets go of it.
     fn back(&self, node: usize) -> Result<()> {
         let mut cluster = self.cluster.borrow_mut();
-        cluster.start(node, None)?;
+        cluster.start(node)?;
         cluster.release(node);
-        self.counts.borrow_mut().starts = cluster.starts;
+        self.counts.borrow_mut().starts = cluster.starts();
         Ok(())
     }
 
@@ -153,7 +153,7 @@ impl Faults {
 
     async fn fill_disk(&self, node: usize, kib: u64, window: Duration) -> Result<()> {
         self.count_kills(&[node])?;
-        self.cluster.borrow_mut().start(node, Some(kib))?;
+        self.cluster.borrow_mut().start_limited(node, kib)?;
         self.counts.borrow_mut().full_disk_starts += 1;
         match self.end(node, window).await? {
             Some(status) => {

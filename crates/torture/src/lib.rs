@@ -6,11 +6,13 @@
 //! | `arguments` | what can be typed |
 //! | `run` | one run from beginning to end |
 //! | `schedule`, `faults` | which faults come when; how each is done |
-//! | `cluster`, `ports` | the processes, and where they listen |
+//! | `cluster` | the processes: which a fault has in hand, how they are limited and replaced |
 //! | `client`, `resp`, `keys` | who asks, how, and on what; what was asked and told |
 //! | `model`, `ledger`, `judge` | what answers are right |
 //! | `settle` | what must be found when the faults are over |
 //! | `report` | what is counted and shown |
+//!
+//! Processes, ports, figures of processes and numbers come from the crate `harness`.
 //!
 //! On the same processes and connections, without faults, stand the measurements: see docs/measurements.md.
 //!
@@ -20,8 +22,8 @@
 //! | `measure/soak`, `curve` | whether memory and disk stay flat under load |
 //! | `measure/restart`, `tail` | how soon a node that was killed is back; what it finds |
 //! | `measure/group_commit` | how many commands share a sync |
-//! | `measure/bench`, `load`, `process` | the cluster, who asks, what a process holds |
-//! | `measure/figures` | medians, percentiles, and how numbers are written |
+//! | `measure/bench`, `load` | the cluster, who asks |
+//! | `measure/figures` | percentiles, and the machine |
 
 #![forbid(unsafe_code)]
 
@@ -34,7 +36,6 @@ mod keys;
 mod ledger;
 mod measure;
 mod model;
-mod ports;
 mod report;
 mod resp;
 mod run;

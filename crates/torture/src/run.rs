@@ -2,7 +2,7 @@
 
 use crate::arguments::{Arguments, Sabotage};
 use crate::client::{Client, Load};
-use crate::cluster::{Cluster, program, try_file_limit};
+use crate::cluster::{Cluster, try_file_limit};
 use crate::faults::Faults;
 use crate::judge::{Expected, Judge, Violation};
 use crate::keys::Keys;
@@ -10,6 +10,7 @@ use crate::report::{Counts, Progress, Report};
 use crate::schedule::{Kind, Schedule};
 use crate::settle;
 use anyhow::{Result, bail};
+use ionian_harness::cluster::program;
 use ionian_kernel::random::Random;
 use std::cell::{Cell, RefCell};
 use std::collections::hash_map::RandomState;

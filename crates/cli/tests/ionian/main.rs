@@ -1,5 +1,6 @@
 //! The binary as its users meet it: real processes on loopback ports.
 
+mod bench;
 mod cluster;
 mod commands;
 mod disks;

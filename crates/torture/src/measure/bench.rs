@@ -1,9 +1,11 @@
 //! A cluster to measure on, in a directory of its own.
 
 use super::arguments::Common;
-use crate::cluster::{Cluster, program};
+use crate::cluster::deployment;
 use crate::settle::{ANSWER_LIMIT, serving};
 use anyhow::{Context, Result};
+use ionian_harness::Cluster;
+use ionian_harness::cluster::program;
 use ionian_runtime::{NodeStatus, query_status};
 use std::fs;
 use std::net::SocketAddr;
@@ -21,9 +23,9 @@ impl Bench {
         let ionian = program(common.ionian.as_deref())?;
         let root = std::path::absolute(common.data.join(format!("{name}-{}", std::process::id())))?;
         let settings: Vec<String> = overrides.iter().map(ToString::to_string).chain(common.overrides.clone()).collect();
-        let cluster = Cluster::new(&ionian, &root, &common.preset, &settings)?;
+        let cluster = Cluster::new(&ionian, &root, deployment(&common.preset, &settings)?)?;
         let mut bench = Bench { cluster, root };
-        bench.cluster.heal()?;
+        (0..bench.cluster.len()).try_for_each(|node| bench.cluster.start(node))?;
         bench.serving().await?;
         Ok(bench)
     }
@@ -31,7 +33,7 @@ impl Bench {
     async fn serving(&mut self) -> Result<()> {
         let served = serving(&self.cluster.gateways()?).await;
         // A node that has ended says better what is wrong.
-        self.cluster.check()?;
+        self.cluster.check_all()?;
         served.map(drop)
     }
 
@@ -47,7 +49,7 @@ impl Bench {
     /// All gateways, that of the leader's node first, if it has one.
     pub(crate) fn gateways_from(&self, leader: usize) -> Result<Vec<SocketAddr>> {
         let mut gateways = self.cluster.gateways()?;
-        if let Some(text) = &self.cluster.deployment.nodes[leader].gateway {
+        if let Some(text) = &self.cluster.deployment().nodes[leader].gateway {
             let of_leader = gateways.iter().position(|gateway| gateway.to_string() == *text);
             gateways.rotate_left(of_leader.unwrap_or(0));
         }
@@ -57,9 +59,8 @@ impl Bench {
 
 impl Drop for Bench {
     fn drop(&mut self) {
-        let all: Vec<usize> = (0..self.cluster.len()).collect();
         // What cannot be removed is seen by whoever looks there.
-        if self.cluster.kill(&all).is_ok() {
+        if self.cluster.kill_all().is_ok() {
             let _ = fs::remove_dir_all(&self.root);
         }
     }

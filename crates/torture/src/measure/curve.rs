@@ -1,7 +1,7 @@
 //! What nodes held in the course of time: as a table, as CSV, as a picture, and whether it grew.
 
-use super::figures::thousands;
 use anyhow::{Result, anyhow};
+use ionian_harness::numbers::thousands;
 use ionian_runtime::DiskOptions;
 use plotters::prelude::*;
 use std::fmt::Write;

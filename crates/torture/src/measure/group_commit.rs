@@ -2,9 +2,10 @@
 
 use super::arguments::GroupCommit;
 use super::bench::{Bench, leader};
-use super::figures::{machine, median, percentile, rounded, thousands};
+use super::figures::{machine, percentile};
 use super::load::{Keys, Load, ended};
 use anyhow::{Context, Result, ensure};
+use ionian_harness::numbers::{median, rounded, thousands};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;

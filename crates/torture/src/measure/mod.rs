@@ -6,7 +6,6 @@ mod curve;
 mod figures;
 mod group_commit;
 mod load;
-mod process;
 mod restart;
 mod soak;
 mod tail;

@@ -2,12 +2,13 @@
 
 use super::arguments::{RestartTime, Shape};
 use super::bench::{Bench, of_replica};
-use super::figures::{machine, median, thousands};
-use super::process;
+use super::figures::machine;
 use super::tail::{Built, build};
 use crate::resp::{Connection, bulk};
 use crate::settle::ANSWER_LIMIT;
 use anyhow::{Context, Result, bail, ensure};
+use ionian_harness::numbers::{median, thousands};
+use ionian_harness::process;
 use ionian_runtime::query_status;
 use redis_protocol::resp2::types::BytesFrame;
 use std::net::SocketAddr;
@@ -120,7 +121,7 @@ async fn kill(bench: &mut Bench, case: Case, round: usize) -> Result<(u64, Times
         process::forget_cached(&bench.cluster.stores())?;
     }
     let times = back(bench, &victims, executed, &word).await?;
-    bench.cluster.check()?;
+    bench.cluster.check_all()?;
     Ok((executed - kept, times))
 }
 
@@ -128,11 +129,11 @@ async fn kill(bench: &mut Bench, case: Case, round: usize) -> Result<(u64, Times
 async fn back(bench: &mut Bench, nodes: &[usize], executed: u64, word: &str) -> Result<Times> {
     let begun = Instant::now();
     for node in nodes {
-        bench.cluster.start(*node, None)?;
+        bench.cluster.start(*node)?;
     }
     let mut all = JoinSet::new();
     for node in nodes {
-        let place = &bench.cluster.deployment.nodes[*node];
+        let place = &bench.cluster.deployment().nodes[*node];
         let address: SocketAddr = place.address.parse()?;
         let gateway = place.gateway.as_ref().map(|gateway| gateway.parse()).transpose()?;
         all.spawn_local(node_is_back(begun, address, gateway, executed, word.to_owned()));

@@ -3,10 +3,11 @@
 use super::arguments::{Sabotage, Soak};
 use super::bench::Bench;
 use super::curve::{self, Curve, Held, Sample};
-use super::figures::{machine, thousands};
+use super::figures::machine;
 use super::load::{Keys, Load, ended};
-use super::process::{resident_bytes, size};
 use anyhow::{Context, Result, bail};
+use ionian_harness::numbers::thousands;
+use ionian_harness::process::{resident_bytes, size};
 use std::fs;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -70,7 +71,7 @@ async fn watch(
     load: &Rc<Load>,
     clients: &mut JoinSet<Result<()>>,
 ) -> Result<Curve> {
-    let names = bench.cluster.deployment.nodes.iter().map(|node| node.name.clone()).collect();
+    let names = bench.cluster.deployment().nodes.iter().map(|node| node.name.clone()).collect();
     let mut curve = Curve::new(names);
     println!("{}", curve.header());
     let begun = Instant::now();
@@ -88,7 +89,7 @@ async fn watch(
             }
             _ = tokio::signal::ctrl_c() => bail!("interrupted"),
         }
-        bench.cluster.check()?;
+        bench.cluster.check_all()?;
         curve.samples.push(sample(bench, begun, load.acknowledged()).await?);
         if due >= next_line {
             println!("{}", curve.line(LINE_EVERY));

@@ -46,7 +46,7 @@ pub(crate) async fn build(arguments: &RestartTime, bench: &Bench) -> Result<Buil
         // In addition to the few slots since the snapshot.
         Shape::Single => builder.send(Keys::AtRandom(arguments.keys), arguments.tail, (1, 1)).await?,
     }
-    let snapshot_bytes = super::process::size(&bench.cluster.store(0).join("snapshots"))?.bytes;
+    let snapshot_bytes = ionian_harness::process::size(&bench.cluster.store(0).join("snapshots"))?.bytes;
     Ok(Built { snapshot_bytes, commands: builder.commands - builder.commands_at(stored) })
 }
 

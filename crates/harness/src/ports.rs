@@ -11,7 +11,7 @@ const RANGE: std::ops::Range<u16> = 20_000..32_000;
 ///
 /// # Errors
 /// When there are not so many.
-pub(crate) fn free_ports(count: usize, taken: &[u16]) -> Result<Vec<u16>> {
+pub fn free_ports(count: usize, taken: &[u16]) -> Result<Vec<u16>> {
     // Programs that run beside each other begin at different places.
     let offset = std::process::id().wrapping_mul(997) as usize % RANGE.len();
     let places = RANGE.cycle().skip(offset).take(RANGE.len()).filter(|port| !taken.contains(port));

@@ -1,0 +1,28 @@
+//! A timer for an event loop, finer than the millisecond that the event queue counts in.
+
+use anyhow::{Context, Result};
+use mio::{Interest, Registry, Token, unix::SourceFd};
+use nix::sys::time::{TimeSpec, TimeValLike};
+use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+use std::os::fd::{AsFd, AsRawFd};
+
+/// See the top of this file.
+pub(crate) struct Alarm {
+    timer: TimerFd,
+}
+
+impl Alarm {
+    /// An alarm that the event queue tells under this token. What it tells needs no reading.
+    pub(crate) fn new(registry: &Registry, token: Token) -> Result<Self> {
+        let timer =
+            TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_NONBLOCK).context("the system has no timer")?;
+        registry.register(&mut SourceFd(&timer.as_fd().as_raw_fd()), token, Interest::READABLE)?;
+        Ok(Alarm { timer })
+    }
+
+    /// Goes off after so many nanoseconds, at least one, and not at the time that was set before.
+    pub(crate) fn set(&self, after: u64) -> Result<()> {
+        let after = TimeSpec::nanoseconds(i64::try_from(after.max(1)).unwrap_or(i64::MAX));
+        Ok(self.timer.set(Expiration::OneShot(after), TimerSetTimeFlags::empty())?)
+    }
+}

@@ -1,0 +1,87 @@
+//! Commands as the bytes of the Redis protocol: made once, with a place where the key's number goes.
+
+use super::workload::Ask;
+
+/// Keys are `key:` and so many digits, as those of redis-benchmark.
+const DIGITS: usize = 12;
+
+/// The most keys that can be told apart.
+pub(crate) const MOST_KEYS: u64 = 10_u64.pow(DIGITS as u32);
+
+/// A command, and where in it the digits begin.
+#[derive(Clone, Debug)]
+struct Template {
+    bytes: Vec<u8>,
+    digits: usize,
+}
+
+/// GET and SET.
+#[derive(Clone, Debug)]
+pub(crate) struct Encoder {
+    get: Template,
+    set: Template,
+}
+
+impl Encoder {
+    /// For values of so many bytes.
+    pub(crate) fn new(value_bytes: usize) -> Self {
+        let zero = key(0);
+        let set = command(&[b"SET", zero.as_bytes(), &value(value_bytes)]);
+        Encoder { get: template(command(&[b"GET", zero.as_bytes()])), set: template(set) }
+    }
+
+    /// Appends the command.
+    pub(crate) fn push(&self, ask: Ask, out: &mut Vec<u8>) {
+        let Template { bytes, digits } = if ask.is_read { &self.get } else { &self.set };
+        let begin = out.len() + digits;
+        out.extend_from_slice(bytes);
+        let mut number = ask.key;
+        for digit in out[begin..begin + DIGITS].iter_mut().rev() {
+            *digit = b'0' + (number % 10) as u8;
+            number /= 10;
+        }
+    }
+}
+
+/// The key of this number.
+pub(crate) fn key(number: u64) -> String {
+    format!("key:{number:0DIGITS$}")
+}
+
+/// What every key is set to.
+pub(crate) fn value(bytes: usize) -> Vec<u8> {
+    vec![b'v'; bytes]
+}
+
+/// A command as an array of strings.
+pub(crate) fn command(words: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        bytes.extend_from_slice(word);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes
+}
+
+fn template(bytes: Vec<u8>) -> Template {
+    let digits = bytes.windows(DIGITS).position(|some| some == [b'0'; DIGITS]).expect("the key of number 0 is in it");
+    Template { bytes, digits }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_those_of_the_protocol() {
+        let encoder = Encoder::new(3);
+        let mut out = Vec::new();
+        encoder.push(Ask { key: 1_203, is_read: false }, &mut out);
+        encoder.push(Ask { key: MOST_KEYS - 1, is_read: true }, &mut out);
+        let words = "*3\r\n$3\r\nSET\r\n$16\r\nkey:000000001203\r\n$3\r\nvvv\r\n\
+            *2\r\n$3\r\nGET\r\n$16\r\nkey:999999999999\r\n";
+        assert_eq!(String::from_utf8(out).unwrap(), words);
+        assert_eq!(key(1_203), "key:000000001203");
+    }
+}

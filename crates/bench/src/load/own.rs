@@ -1,0 +1,97 @@
+//! A cluster that lives as long as the run, in a directory that is removed afterwards.
+
+use super::arguments::{Account, Servers};
+use super::target::wait_until_served;
+use anyhow::{Context, Result, ensure};
+use ionian_deployment::{CLIENT, DEFAULT_PRESET, Deployment, PresetOptions};
+use ionian_harness::Cluster;
+use ionian_harness::cluster::place_on_free_ports;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How long a cluster may take until every gateway takes writes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// See the top of this file.
+pub(crate) struct Own {
+    pub(crate) cluster: Cluster,
+    /// The node that this process is, with `--lanes`.
+    pub(crate) this: Option<usize>,
+    root: PathBuf,
+}
+
+/// The deployment that was asked for, on free ports.
+pub(crate) fn deployment(servers: &Servers) -> Result<Deployment> {
+    let Servers { preset, file, overrides, durability, .. } = servers;
+    let (mut deployment, default) = match file {
+        Some(file) => (Deployment::load(file)?, None),
+        None => {
+            let preset = preset.as_deref().unwrap_or(DEFAULT_PRESET);
+            (Deployment::preset(preset, &PresetOptions::default())?, Some("durability=memory".to_owned()))
+        }
+    };
+    place_on_free_ports(&mut deployment)?;
+    let typed = durability.map(|durability| format!("durability={}", durability.name()));
+    let settings: Vec<String> = default.into_iter().chain(overrides.iter().cloned()).chain(typed).collect();
+    Ok(deployment.with_overrides(&settings)?)
+}
+
+impl Own {
+    /// Starts the nodes. With `lanes` the first that has a client lane is left out: this process is to be it.
+    pub(crate) fn start(servers: &Servers) -> Result<Self> {
+        let deployment = deployment(servers)?;
+        let has_lane = |node: &ionian_deployment::Node| node.instances().contains_key(CLIENT);
+        let this = deployment.nodes.iter().position(has_lane).filter(|_| servers.lanes);
+        let parent = servers.data.clone().unwrap_or_else(std::env::temp_dir);
+        let root = std::path::absolute(parent.join(format!("ionian-bench-{}", std::process::id())))?;
+        let program = std::env::current_exe().context("the system does not say where this program is")?;
+        let cluster = Cluster::new(&program, &root, deployment)?;
+        // From here on the directory is removed whatever happens.
+        let mut own = Own { cluster, this, root };
+        for node in (0..own.cluster.len()).filter(|node| Some(*node) != this) {
+            own.cluster.start(node)?;
+        }
+        Ok(own)
+    }
+
+    /// Where clients are served, by the nodes that are processes of their own.
+    pub(crate) fn gateways(&self) -> Result<Vec<SocketAddr>> {
+        let nodes = self.cluster.deployment().nodes.iter().enumerate();
+        let others = nodes.filter(|(place, _)| Some(*place) != self.this);
+        let gateways = others.filter_map(|(_, node)| node.gateway.as_deref());
+        gateways.map(|text| Ok(ionian_runtime::resolve(text)?)).collect()
+    }
+
+    /// Waits until every gateway takes writes.
+    pub(crate) fn wait_until_served(&mut self) -> Result<()> {
+        let gateways = self.gateways()?;
+        ensure!(!gateways.is_empty(), "the deployment has no gateway: nobody can ask it");
+        for gateway in gateways {
+            wait_until_served(gateway, PATIENCE, || self.cluster.check_all())?;
+        }
+        Ok(())
+    }
+
+    /// Whose processor time is counted.
+    pub(crate) fn accounts(&self) -> Result<Vec<Account>> {
+        let account = |node| {
+            let name = self.cluster.name(node);
+            match self.this == Some(node) {
+                true => Ok(Account { name: format!("{name}, with client"), process: std::process::id() }),
+                false => Ok(Account { name: name.to_owned(), process: self.cluster.process(node)? }),
+            }
+        };
+        (0..self.cluster.len()).map(account).collect()
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        // What cannot be removed is seen by whoever looks there.
+        if self.cluster.kill_all().is_ok() {
+            let _ = fs::remove_dir_all(&self.root);
+        }
+    }
+}

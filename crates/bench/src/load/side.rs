@@ -1,0 +1,137 @@
+//! One of those that are measured: where it is asked, whose processor time it is.
+
+use super::arguments::{Account, Level, Load};
+use super::encode::Encoder;
+use super::event_loop::{Job, Shared, run};
+use super::ledger::{Tally, Window};
+use super::own::Own;
+use super::schedule::Schedule;
+use super::target::{Target, connect};
+use super::workload::Workload;
+use anyhow::{Context, Result, bail, ensure};
+use ionian_harness::process::processor_time;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+/// Connections, and commands that each sends at once, while all keys are written.
+const FILL: (usize, u64) = (16, 64);
+
+/// How long that may take.
+const FILL_PATIENCE: Duration = Duration::from_secs(600);
+
+/// See the top of this file.
+pub(crate) struct Side {
+    /// What it is called in tables.
+    pub(crate) name: String,
+    addresses: Vec<SocketAddr>,
+    level: Option<Level>,
+    pub(crate) accounts: Vec<Account>,
+    /// The cluster, if it was started for the run.
+    own: Option<Own>,
+}
+
+/// A round that is under way.
+pub(crate) struct Running {
+    /// One for each thread.
+    pub(crate) tallies: Receiver<Result<Tally>>,
+    pub(crate) threads: usize,
+    pub(crate) origin: Instant,
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl Side {
+    /// Servers that run.
+    pub(crate) fn of_targets(targets: &[Target], accounts: &[Account], level: Option<Level>) -> Result<Self> {
+        let name = targets.iter().map(Target::to_string).collect::<Vec<_>>().join(" ");
+        let addresses = targets.iter().map(Target::resolve).collect::<Result<Vec<_>>>()?;
+        Ok(Side { name, addresses, level, accounts: accounts.to_vec(), own: None })
+    }
+
+    /// A cluster that serves.
+    pub(crate) fn of_own(name: String, mut own: Own, level: Option<Level>) -> Result<Self> {
+        own.wait_until_served()?;
+        Ok(Side { name, addresses: own.gateways()?, level, accounts: own.accounts()?, own: Some(own) })
+    }
+
+    /// The processor time of each process until now, in the order of the accounts.
+    pub(crate) fn processor_times(&self) -> Result<Vec<Duration>> {
+        let time = |account: &Account| {
+            let Account { name, process } = account;
+            processor_time(*process).with_context(|| format!("{name} (process {process}) does not run"))
+        };
+        self.accounts.iter().map(time).collect()
+    }
+
+    /// Makes sure that the nodes run that were started for the run.
+    pub(crate) fn check(&mut self) -> Result<()> {
+        self.own.as_mut().map_or(Ok(()), |own| own.cluster.check_all())
+    }
+
+    /// Writes every key.
+    pub(crate) fn fill(&self, load: &Load, shared: &Arc<Shared>) -> Result<()> {
+        let mix = load.asks.mix();
+        let (connections, pipeline) = FILL;
+        let job = Job {
+            connections: self.open(connections)?,
+            encoder: Encoder::new(mix.value_bytes),
+            workload: Workload::Each(0..mix.keys),
+            pipeline,
+            schedule: None,
+            window: Window { begin: 0, end: FILL_PATIENCE.as_nanos() as u64 },
+            origin: Instant::now(),
+            shared: shared.clone(),
+        };
+        let tally = run(job)?;
+        if let Some((word, count)) = tally.errors.first_key_value() {
+            bail!("{}: {count} of {} keys could not be written: {word}", self.name, mix.keys);
+        }
+        let stopped = shared.stop.load(Ordering::Relaxed);
+        ensure!(stopped || tally.answered == mix.keys, "{}: the keys could not be written in time", self.name);
+        Ok(())
+    }
+
+    /// Opens all connections, and begins.
+    pub(crate) fn begin(&self, load: &Load, window: Window, seed: u64, shared: Arc<Shared>) -> Result<Running> {
+        let Load { asks, course, .. } = load;
+        let threads = course.threads();
+        let mut connections: Vec<Vec<TcpStream>> = (0..threads).map(|_| Vec::new()).collect();
+        for (place, connection) in self.open(asks.clients())?.into_iter().enumerate() {
+            connections[place % threads].push(connection);
+        }
+        let (tell, tallies) = channel();
+        let origin = Instant::now();
+        for (place, connections) in connections.into_iter().enumerate() {
+            let schedule = asks.rate.map(|rate| {
+                let units = rate / asks.pipeline() as f64;
+                // The threads take turns.
+                let first = 1e9 / units * place as f64;
+                Schedule::new(first as u64, units / threads as f64, window.end)
+            });
+            let mix = asks.mix();
+            let job = Job {
+                connections,
+                encoder: Encoder::new(mix.value_bytes),
+                workload: Workload::drawn(mix, seed.wrapping_add(place as u64)),
+                pipeline: asks.pipeline(),
+                schedule,
+                window,
+                origin,
+                shared: shared.clone(),
+            };
+            let tell = tell.clone();
+            let body = move || {
+                // Nobody listens any more when another thread has failed.
+                let _ = tell.send(run(job));
+            };
+            std::thread::Builder::new().name(format!("load-{place}")).spawn(body)?;
+        }
+        Ok(Running { tallies, threads, origin, shared })
+    }
+
+    fn open(&self, count: usize) -> Result<Vec<TcpStream>> {
+        self.addresses.iter().cycle().take(count).map(|address| connect(*address, self.level)).collect()
+    }
+}
