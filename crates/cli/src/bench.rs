@@ -1,13 +1,19 @@
 //! `ionian bench`: what can be measured.
 
+use crate::family::{self, Work};
 use anyhow::Result;
 use clap::{Args, Subcommand};
+use ionian_bench::load::ThisNode;
 use ionian_bench::{figure, load, role};
+use ionian_kernel::machine::StateMachine;
+use ionian_kernel::protocol::Protocol;
+use ionian_machines::kv::Kv;
+use ionian_runtime::{NodeSettings, run_node_blocking};
 use std::process::ExitCode;
 
 /// Measure servers under load, the service demand of a role, or the papers' figures
 #[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = true)]
+#[command(args_conflicts_with_subcommands = true, after_help = load::EXAMPLES)]
 pub(crate) struct Bench {
     #[command(subcommand)]
     command: Option<Command>,
@@ -23,8 +29,27 @@ enum Command {
 
 pub(crate) fn run(arguments: &Bench) -> Result<ExitCode> {
     match &arguments.command {
-        None => load::run(&arguments.load),
+        None => load::run(&arguments.load, run_node),
         Some(Command::Role(arguments)) => role::run(arguments),
         Some(Command::Figure(arguments)) => figure::run(arguments),
     }
+}
+
+/// Runs a node inside of the load generator.
+fn run_node(node: ThisNode) -> Result<()> {
+    struct Run(ThisNode);
+    impl Work for Run {
+        type Output = Result<()>;
+        fn run<P: Protocol>(self) -> Result<()> {
+            let ThisNode { configuration, name, data, application, stop } = self.0;
+            let settings = NodeSettings::new::<P>(configuration, &name, Some(&data))?;
+            let known = settings.configuration.as_ref().expect("it was given");
+            let config = family::configure::<P>(&known.deployment, settings.layout.clone())?;
+            let machine = || Box::new(Kv::default()) as Box<dyn StateMachine>;
+            let stopped = async { drop(stop.await) };
+            Ok(run_node_blocking::<P>(settings, config, machine, application, stopped)?)
+        }
+    }
+    let protocol = node.configuration.deployment.protocol.clone();
+    family::with_protocol(&protocol, Run(node))?
 }

@@ -5,6 +5,7 @@ use super::target::Target;
 use super::workload::{Mix, Skew};
 use crate::BadUsage;
 use clap::{Args, ValueEnum, value_parser};
+use ionian_kernel::client::ReadLevel;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -55,7 +56,7 @@ pub(crate) struct Servers {
     pub(crate) data: Option<PathBuf>,
     /// Ask through the client lane of the library and not through the Redis protocol: this process is then the
     /// first node that has one, and its processor time is that of node and client together
-    #[arg(long, conflicts_with_all = ["target", "clients", "rate", "pipeline", "threads"])]
+    #[arg(long, conflicts_with_all = ["target", "versus", "clients", "rate", "pipeline", "threads"])]
     pub(crate) lanes: bool,
     /// Another server, measured in turns with the first; repeated, connections are spread over all of them
     #[arg(long, value_name = "redis://HOST:PORT")]
@@ -165,6 +166,15 @@ impl Level {
             Level::Linearizable => "linearizable",
             Level::Sequential => "sequential",
             Level::Eventual => "eventual",
+        }
+    }
+
+    /// As a client lane takes it.
+    pub(crate) fn of_lane(self) -> ReadLevel {
+        match self {
+            Level::Linearizable => ReadLevel::Linearizable,
+            Level::Sequential => ReadLevel::Sequential,
+            Level::Eventual => ReadLevel::Eventual,
         }
     }
 }
@@ -291,6 +301,7 @@ mod tests {
             "--preset colocated --file x".to_owned(),
             "--lanes --clients 5".to_owned(),
             "--lanes --rate 5".to_owned(),
+            "--lanes --versus redis://h:1".to_owned(),
             "--reads 101".to_owned(),
             "--rate 0".to_owned(),
             "--rate nan".to_owned(),

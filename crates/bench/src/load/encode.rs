@@ -1,6 +1,8 @@
-//! Commands as the bytes of the Redis protocol: made once, with a place where the key's number goes.
+//! Commands as bytes: made once, with a place where the key's number goes.
 
 use super::workload::Ask;
+use bytes::Bytes;
+use ionian_machines::kv;
 
 /// Keys are `key:` and so many digits, as those of redis-benchmark.
 const DIGITS: usize = 12;
@@ -23,11 +25,24 @@ pub(crate) struct Encoder {
 }
 
 impl Encoder {
-    /// For values of so many bytes.
-    pub(crate) fn new(value_bytes: usize) -> Self {
+    /// In the Redis protocol, with values of so many bytes.
+    pub(crate) fn of_redis(value_bytes: usize) -> Self {
+        Self::new(value_bytes, command)
+    }
+
+    /// As a gateway hands a lone command to its client lane, with values of so many bytes.
+    pub(crate) fn of_lane(value_bytes: usize) -> Self {
+        Self::new(value_bytes, |words| {
+            let words: Vec<Bytes> = words.iter().map(|word| Bytes::copy_from_slice(word)).collect();
+            let command = kv::Command::parse(&words).expect("GET and SET are commands");
+            kv::Compound::Pipeline(vec![command]).encode()
+        })
+    }
+
+    fn new(value_bytes: usize, encode: impl Fn(&[&[u8]]) -> Vec<u8>) -> Self {
         let zero = key(0);
-        let set = command(&[b"SET", zero.as_bytes(), &value(value_bytes)]);
-        Encoder { get: template(command(&[b"GET", zero.as_bytes()])), set: template(set) }
+        let set = encode(&[b"SET", zero.as_bytes(), &value(value_bytes)]);
+        Encoder { get: template(encode(&[b"GET", zero.as_bytes()])), set: template(set) }
     }
 
     /// Appends the command.
@@ -44,12 +59,12 @@ impl Encoder {
 }
 
 /// The key of this number.
-pub(crate) fn key(number: u64) -> String {
+fn key(number: u64) -> String {
     format!("key:{number:0DIGITS$}")
 }
 
 /// What every key is set to.
-pub(crate) fn value(bytes: usize) -> Vec<u8> {
+fn value(bytes: usize) -> Vec<u8> {
     vec![b'v'; bytes]
 }
 
@@ -75,7 +90,7 @@ mod tests {
 
     #[test]
     fn commands_are_those_of_the_protocol() {
-        let encoder = Encoder::new(3);
+        let encoder = Encoder::of_redis(3);
         let mut out = Vec::new();
         encoder.push(Ask { key: 1_203, is_read: false }, &mut out);
         encoder.push(Ask { key: MOST_KEYS - 1, is_read: true }, &mut out);
@@ -83,5 +98,18 @@ mod tests {
             *2\r\n$3\r\nGET\r\n$16\r\nkey:999999999999\r\n";
         assert_eq!(String::from_utf8(out).unwrap(), words);
         assert_eq!(key(1_203), "key:000000001203");
+    }
+    #[test]
+    fn a_lane_carries_what_a_gateway_would_encode() {
+        let encoder = Encoder::of_lane(16);
+        for (words, ask) in [
+            (&[&b"SET"[..], b"key:000000000042", &[b'v'; 16]][..], Ask { key: 42, is_read: false }),
+            (&[b"GET", b"key:000000000042"], Ask { key: 42, is_read: true }),
+        ] {
+            let mut out = Vec::new();
+            encoder.push(ask, &mut out);
+            let words: Vec<Bytes> = words.iter().map(|word| Bytes::copy_from_slice(word)).collect();
+            assert_eq!(out, kv::Compound::Pipeline(vec![kv::Command::parse(&words).unwrap()]).encode());
+        }
     }
 }

@@ -7,7 +7,7 @@ use super::encode::Encoder;
 use super::ledger::{Effort, Ledger, Loop, Tally, Window};
 use super::schedule::Schedule;
 use super::workload::Workload;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use ionian_harness::process::thread_times;
 use mio::{Events, Interest, Poll, Token};
 use std::net::TcpStream;
@@ -39,6 +39,14 @@ pub(crate) struct Shared {
     pub(crate) errors: AtomicU64,
     /// Everybody is to stop.
     pub(crate) stop: AtomicBool,
+}
+
+impl Shared {
+    /// Makes sure that nobody wants it to stop.
+    pub(crate) fn check(&self) -> Result<()> {
+        ensure!(!self.stop.load(Ordering::Relaxed), "interrupted");
+        Ok(())
+    }
 }
 
 /// What a thread has to do.

@@ -7,6 +7,7 @@
 //! | `round` | one round: the load, and the processes at both edges of the time that counts |
 //! | `workload`, `encode` | what is asked, and as which bytes |
 //! | `schedule`, `ledger` | when commands are to be begun; which count, and how long they took |
+//! | `lanes` | the generator inside of a node |
 //! | `event_loop`, `connection`, `scan`, `alarm` | a thread of the generator |
 //! | `outcome`, `show`, `progress` | what was found, and how it is shown |
 
@@ -16,6 +17,7 @@ mod alarm;
 mod connection;
 mod encode;
 mod event_loop;
+mod lanes;
 mod ledger;
 mod outcome;
 mod own;
@@ -33,6 +35,7 @@ use crate::report;
 use anyhow::{Context, Result, bail};
 use arguments::{Load, Servers};
 use event_loop::Shared;
+pub use lanes::{RunNode, ThisNode};
 use outcome::{Asked, Measured, Outcome, Ratios};
 use own::Own;
 use progress::Progress;
@@ -41,15 +44,27 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use tokio::signal::unix::{SignalKind, signal};
 
-/// Measures, and shows what it has found.
+/// What is shown below the flags.
+pub const EXAMPLES: &str = "Examples:\n  \
+    ionian bench                                    64 connections on three nodes of its own, in memory\n  \
+    ionian bench --preset batched --reads 90        another deployment; nine of ten commands read\n  \
+    ionian bench --rate 20000 --clients 256         20,000 commands a second, whatever the server does\n  \
+    ionian bench --lanes --in-flight 1024           through the library, without a gateway\n  \
+    ionian bench --target redis://127.0.0.1:7379    servers that run\n  \
+    ionian bench --versus redis://127.0.0.1:6379 --versus-pid redis=4711\n                                                  \
+    in turns with a server to compare with\n\n\
+    docs/bench.md says what the columns mean. Exit codes: 0 done, 1 the figures are not what was asked for, 2 bad usage.";
+
+/// Measures, and shows what it has found. With `--lanes`, `run_node` runs the node that this process is.
 ///
 /// # Errors
 /// [`BadUsage`](crate::BadUsage) when the flags make no sense together; otherwise when nothing could be measured, or
 /// what was measured is not what was asked for.
-pub fn run(load: &Load) -> Result<ExitCode> {
+pub fn run(load: &Load, run_node: RunNode) -> Result<ExitCode> {
     load.check()?;
-    let outcome = measure(load)?;
+    let outcome = measure(load, run_node)?;
     let text = show::text(&outcome);
     match load.course.json.as_deref() == Some(Path::new("-")) || load.course.csv.as_deref() == Some(Path::new("-")) {
         true => eprint!("{text}"),
@@ -82,13 +97,13 @@ fn judge(load: &Load, outcome: &Outcome) -> Result<()> {
     Ok(())
 }
 
-fn measure(load: &Load) -> Result<Outcome> {
+fn measure(load: &Load, run_node: RunNode) -> Result<Outcome> {
     let machine = Machine::look();
     ionian_harness::process::raise_file_limit()?;
     let shared = Arc::new(Shared::default());
     stop_when_interrupted(shared.clone())?;
     let progress = Progress::new();
-    let mut sides = sides(load, &shared, &progress)?;
+    let mut sides = sides(load, &shared, &progress, run_node)?;
     let mut rounds = vec![Vec::new(); sides.len()];
     for round in 1..=load.course.rounds {
         // Each is first in turn: what drifts in the machine is on no side.
@@ -119,23 +134,23 @@ fn measure(load: &Load) -> Result<Outcome> {
 }
 
 /// Who is measured, ready for it.
-fn sides(load: &Load, shared: &Arc<Shared>, progress: &Progress) -> Result<Vec<Side>> {
+fn sides(load: &Load, shared: &Arc<Shared>, progress: &Progress, run_node: RunNode) -> Result<Vec<Side>> {
     let Servers { target, pid, versus, versus_pid, .. } = &load.servers;
-    let level = load.asks.level;
     let mut sides = Vec::new();
     sides.push(match target.as_slice() {
         [] => {
             progress.on("starting the cluster".to_owned(), shared);
-            let own = Own::start(&load.servers)?;
+            let own = Own::start(load)?;
             let deployment = own.cluster.deployment();
             let from = match (&load.servers.file, &load.servers.preset) {
                 (Some(file), _) => file.display().to_string(),
                 (None, preset) => preset.as_deref().unwrap_or(ionian_deployment::DEFAULT_PRESET).to_owned(),
             };
-            let name = format!("{from}, durability {}", deployment.durability.name());
-            Side::of_own(name, own, level)?
+            let way = if own.this.is_some() { ", client lane" } else { "" };
+            let name = format!("{from}, durability {}{way}", deployment.durability.name());
+            Side::of_own(name, own, load, shared, run_node)?
         }
-        targets => Side::of_targets(targets, pid, level)?,
+        targets => Side::of_targets(targets, pid, load.asks.level)?,
     });
     if !versus.is_empty() {
         sides.push(Side::of_targets(versus, versus_pid, None)?);
@@ -147,19 +162,25 @@ fn sides(load: &Load, shared: &Arc<Shared>, progress: &Progress) -> Result<Vec<S
             side.fill(load, shared)?;
         }
     }
-    if shared.stop.load(Ordering::Relaxed) {
-        bail!("interrupted");
-    }
+    shared.check()?;
     Ok(sides)
 }
 
-/// Ctrl-C ends the run in order: what was started is stopped and removed.
+/// Ctrl-C and SIGTERM end the run in order: what was started is stopped and removed.
 fn stop_when_interrupted(shared: Arc<Shared>) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let entered = runtime.enter();
+    // Here and not on the thread: from the return on, no signal kills this process.
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    drop(entered);
     let body = move || {
-        if runtime.block_on(tokio::signal::ctrl_c()).is_ok() {
-            shared.stop.store(true, Ordering::Relaxed);
-        }
+        runtime.block_on(async {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+        });
+        shared.stop.store(true, Ordering::Relaxed);
     };
     std::thread::Builder::new().name("interrupt".to_owned()).spawn(body)?;
     Ok(())

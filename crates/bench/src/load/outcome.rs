@@ -58,7 +58,7 @@ impl Asked {
         Asked {
             mix: asks.mix(),
             level: asks.level,
-            clients: (!servers.lanes || !servers.versus.is_empty()).then(|| asks.clients()),
+            clients: (!servers.lanes).then(|| asks.clients()),
             pipeline: asks.pipeline(),
             rate: asks.rate,
             in_flight: servers.lanes.then(|| asks.in_flight()),

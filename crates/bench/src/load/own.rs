@@ -1,7 +1,9 @@
 //! A cluster that lives as long as the run, in a directory that is removed afterwards.
 
-use super::arguments::{Account, Servers};
+use super::arguments::{Account, Load, Servers};
+use super::event_loop::Shared;
 use super::target::wait_until_served;
+use crate::BadUsage;
 use anyhow::{Context, Result, ensure};
 use ionian_deployment::{CLIENT, DEFAULT_PRESET, Deployment, PresetOptions};
 use ionian_harness::Cluster;
@@ -12,7 +14,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// How long a cluster may take until every gateway takes writes.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// See the top of this file.
 pub(crate) struct Own {
@@ -39,11 +41,20 @@ pub(crate) fn deployment(servers: &Servers) -> Result<Deployment> {
 }
 
 impl Own {
-    /// Starts the nodes. With `lanes` the first that has a client lane is left out: this process is to be it.
-    pub(crate) fn start(servers: &Servers) -> Result<Self> {
+    /// Starts the nodes. With `--lanes` the first that has a client lane is left out: this process is to be it.
+    pub(crate) fn start(load: &Load) -> Result<Self> {
+        let servers = &load.servers;
         let deployment = deployment(servers)?;
+        let (in_flight, most) = (load.asks.in_flight(), deployment.options.options().lane.in_flight);
+        if servers.lanes && in_flight > most {
+            let text =
+                format!("--in-flight {in_flight}: a lane takes {most}; --set options.in_flight=N lets it take more");
+            return Err(BadUsage(text).into());
+        }
         let has_lane = |node: &ionian_deployment::Node| node.instances().contains_key(CLIENT);
         let this = deployment.nodes.iter().position(has_lane).filter(|_| servers.lanes);
+        let is_asked = |node: &ionian_deployment::Node| servers.lanes || node.gateway.is_some();
+        ensure!(deployment.nodes.iter().any(is_asked), "the deployment has no gateway: only --lanes can ask it");
         let parent = servers.data.clone().unwrap_or_else(std::env::temp_dir);
         let root = std::path::absolute(parent.join(format!("ionian-bench-{}", std::process::id())))?;
         let program = std::env::current_exe().context("the system does not say where this program is")?;
@@ -65,11 +76,12 @@ impl Own {
     }
 
     /// Waits until every gateway takes writes.
-    pub(crate) fn wait_until_served(&mut self) -> Result<()> {
-        let gateways = self.gateways()?;
-        ensure!(!gateways.is_empty(), "the deployment has no gateway: nobody can ask it");
-        for gateway in gateways {
-            wait_until_served(gateway, PATIENCE, || self.cluster.check_all())?;
+    pub(crate) fn wait_until_served(&mut self, shared: &Shared) -> Result<()> {
+        for gateway in self.gateways()? {
+            wait_until_served(gateway, PATIENCE, || {
+                shared.check()?;
+                self.cluster.check_all()
+            })?;
         }
         Ok(())
     }

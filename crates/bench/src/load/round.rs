@@ -5,7 +5,7 @@ use super::event_loop::Shared;
 use super::ledger::{Tally, Window};
 use super::progress::Progress;
 use super::side::{Running, Side};
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -105,15 +105,13 @@ pub(crate) fn measure(
     let window = Window { begin, end: begin + nanoseconds(load.course.seconds) };
     // Both sides are asked the same.
     let seed = load.asks.seed.wrapping_add(u64::from(round) << 32);
-    let running = side.begin(load, window, seed, shared.clone())?;
+    let running = side.begin(load, window, seed, shared)?;
     let until = |time| running.origin + Duration::from_nanos(time);
     let looks = wait(&running, until(window.begin), progress)
         .then(|| look(side, shared))
         .map(|before| (before, wait(&running, until(window.end), progress).then(|| look(side, shared))));
     let tally = collect(&running, side)?;
-    if shared.stop.load(Ordering::Relaxed) {
-        bail!("interrupted");
-    }
+    shared.check()?;
     let Some((before, Some(after))) = looks else { bail!("the load ended before its time") };
     Ok(figures(round, load, &tally, &before?, &after?))
 }
@@ -142,7 +140,10 @@ fn collect(running: &Running, side: &mut Side) -> Result<Tally> {
             Ok(Ok(tally)) => all.add(&tally),
             Ok(Err(error)) => failed = failed.or(Some(error)),
             Err(RecvTimeoutError::Timeout) => bail!("a thread of the load generator does not end"),
-            Err(RecvTimeoutError::Disconnected) => bail!("a thread of the load generator has panicked"),
+            Err(RecvTimeoutError::Disconnected) => {
+                failed = failed.or(Some(anyhow!("a thread of the load generator has panicked")));
+                break;
+            }
         }
     }
     let Some(error) = failed else { return Ok(all) };

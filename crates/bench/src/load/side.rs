@@ -3,13 +3,16 @@
 use super::arguments::{Account, Level, Load};
 use super::encode::Encoder;
 use super::event_loop::{Job, Shared, run};
+use super::lanes::{self, Lanes, Order, RunNode};
 use super::ledger::{Tally, Window};
-use super::own::Own;
+use super::own::{self, Own};
 use super::schedule::Schedule;
 use super::target::{Target, connect};
 use super::workload::Workload;
 use anyhow::{Context, Result, bail, ensure};
+use ionian_deployment::Configuration;
 use ionian_harness::process::processor_time;
+use ionian_kernel::client::ReadLevel;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -26,11 +29,19 @@ const FILL_PATIENCE: Duration = Duration::from_secs(600);
 pub(crate) struct Side {
     /// What it is called in tables.
     pub(crate) name: String,
-    addresses: Vec<SocketAddr>,
+    way: Way,
     level: Option<Level>,
     pub(crate) accounts: Vec<Account>,
     /// The cluster, if it was started for the run.
     own: Option<Own>,
+}
+
+/// How it is asked.
+enum Way {
+    /// By connections to these.
+    Connections(Vec<SocketAddr>),
+    /// Through a client lane of this process.
+    Lanes(Lanes),
 }
 
 /// A round that is under way.
@@ -47,13 +58,25 @@ impl Side {
     pub(crate) fn of_targets(targets: &[Target], accounts: &[Account], level: Option<Level>) -> Result<Self> {
         let name = targets.iter().map(Target::to_string).collect::<Vec<_>>().join(" ");
         let addresses = targets.iter().map(Target::resolve).collect::<Result<Vec<_>>>()?;
-        Ok(Side { name, addresses, level, accounts: accounts.to_vec(), own: None })
+        Ok(Side { name, way: Way::Connections(addresses), level, accounts: accounts.to_vec(), own: None })
     }
 
-    /// A cluster that serves.
-    pub(crate) fn of_own(name: String, mut own: Own, level: Option<Level>) -> Result<Self> {
-        own.wait_until_served()?;
-        Ok(Side { name, addresses: own.gateways()?, level, accounts: own.accounts()?, own: Some(own) })
+    /// A cluster that was started for the run; returns when it serves.
+    pub(crate) fn of_own(name: String, mut own: Own, load: &Load, shared: &Arc<Shared>, run: RunNode) -> Result<Self> {
+        let way = match own.this {
+            None => Way::Connections(own.gateways()?),
+            Some(node) => {
+                let (name, store) = (own.cluster.name(node).to_owned(), own.cluster.store(node));
+                let configuration = Configuration::founded(own.cluster.deployment().clone());
+                let mut lanes = Lanes::start(configuration, &name, store, run)?;
+                let encoder = Encoder::of_lane(load.asks.mix().value_bytes);
+                let check = || own.cluster.check_all();
+                lanes::wait_until_served(&mut lanes, own::PATIENCE, &encoder, shared, check)?;
+                Way::Lanes(lanes)
+            }
+        };
+        own.wait_until_served(shared)?;
+        Ok(Side { name, way, level: load.asks.level, accounts: own.accounts()?, own: Some(own) })
     }
 
     /// The processor time of each process until now, in the order of the accounts.
@@ -67,24 +90,26 @@ impl Side {
 
     /// Makes sure that the nodes run that were started for the run.
     pub(crate) fn check(&mut self) -> Result<()> {
+        if let Way::Lanes(lanes) = &mut self.way {
+            lanes.check()?;
+        }
         self.own.as_mut().map_or(Ok(()), |own| own.cluster.check_all())
     }
 
     /// Writes every key.
     pub(crate) fn fill(&self, load: &Load, shared: &Arc<Shared>) -> Result<()> {
-        let mix = load.asks.mix();
-        let (connections, pipeline) = FILL;
-        let job = Job {
-            connections: self.open(connections)?,
-            encoder: Encoder::new(mix.value_bytes),
-            workload: Workload::Each(0..mix.keys),
-            pipeline,
-            schedule: None,
-            window: Window { begin: 0, end: FILL_PATIENCE.as_nanos() as u64 },
-            origin: Instant::now(),
-            shared: shared.clone(),
+        let (mix, origin) = (load.asks.mix(), Instant::now());
+        let (workload, window) =
+            (Workload::Each(0..mix.keys), Window { begin: 0, end: FILL_PATIENCE.as_nanos() as u64 });
+        let tally = match &self.way {
+            Way::Lanes(lanes) => lanes.ask(self.order(load, workload, window, shared)).recv()??,
+            Way::Connections(addresses) => {
+                let (connections, pipeline) = FILL;
+                let encoder = Encoder::of_redis(mix.value_bytes);
+                let (connections, shared) = (self.open(addresses, connections)?, shared.clone());
+                run(Job { connections, encoder, workload, pipeline, schedule: None, window, origin, shared })?
+            }
         };
-        let tally = run(job)?;
         if let Some((word, count)) = tally.errors.first_key_value() {
             bail!("{}: {count} of {} keys could not be written: {word}", self.name, mix.keys);
         }
@@ -93,12 +118,43 @@ impl Side {
         Ok(())
     }
 
+    fn order(&self, load: &Load, workload: Workload, window: Window, shared: &Arc<Shared>) -> Order {
+        Order {
+            workload,
+            encoder: Encoder::of_lane(load.asks.mix().value_bytes),
+            level: self.level.map_or(ReadLevel::default(), Level::of_lane),
+            in_flight: load.asks.in_flight(),
+            window,
+            origin: Instant::now(),
+            shared: shared.clone(),
+        }
+    }
+
+    /// Begins.
+    pub(crate) fn begin(&self, load: &Load, window: Window, seed: u64, shared: &Arc<Shared>) -> Result<Running> {
+        match &self.way {
+            Way::Connections(addresses) => self.begin_threads(addresses, load, window, seed, shared),
+            Way::Lanes(lanes) => {
+                let order = self.order(load, Workload::drawn(load.asks.mix(), seed), window, shared);
+                let (origin, shared) = (order.origin, shared.clone());
+                Ok(Running { tallies: lanes.ask(order), threads: 1, origin, shared })
+            }
+        }
+    }
+
     /// Opens all connections, and begins.
-    pub(crate) fn begin(&self, load: &Load, window: Window, seed: u64, shared: Arc<Shared>) -> Result<Running> {
+    fn begin_threads(
+        &self,
+        addresses: &[SocketAddr],
+        load: &Load,
+        window: Window,
+        seed: u64,
+        shared: &Arc<Shared>,
+    ) -> Result<Running> {
         let Load { asks, course, .. } = load;
         let threads = course.threads();
         let mut connections: Vec<Vec<TcpStream>> = (0..threads).map(|_| Vec::new()).collect();
-        for (place, connection) in self.open(asks.clients())?.into_iter().enumerate() {
+        for (place, connection) in self.open(addresses, asks.clients())?.into_iter().enumerate() {
             connections[place % threads].push(connection);
         }
         let (tell, tallies) = channel();
@@ -113,7 +169,7 @@ impl Side {
             let mix = asks.mix();
             let job = Job {
                 connections,
-                encoder: Encoder::new(mix.value_bytes),
+                encoder: Encoder::of_redis(mix.value_bytes),
                 workload: Workload::drawn(mix, seed.wrapping_add(place as u64)),
                 pipeline: asks.pipeline(),
                 schedule,
@@ -128,10 +184,10 @@ impl Side {
             };
             std::thread::Builder::new().name(format!("load-{place}")).spawn(body)?;
         }
-        Ok(Running { tallies, threads, origin, shared })
+        Ok(Running { tallies, threads, origin, shared: shared.clone() })
     }
 
-    fn open(&self, count: usize) -> Result<Vec<TcpStream>> {
-        self.addresses.iter().cycle().take(count).map(|address| connect(*address, self.level)).collect()
+    fn open(&self, addresses: &[SocketAddr], count: usize) -> Result<Vec<TcpStream>> {
+        addresses.iter().cycle().take(count).map(|address| connect(*address, self.level)).collect()
     }
 }

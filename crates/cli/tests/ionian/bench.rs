@@ -1,10 +1,13 @@
 //! `ionian bench` on a cluster of its own. Nothing is said of how fast it must be.
 
-use crate::cluster::{Directory, run, text};
+use crate::cluster::{Directory, eventually, ionian, run, text};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::process::Stdio;
 
 /// Runs a short round on a cluster of its own, which leaves nothing behind; returns the document.
 fn bench(flags: &[&str]) -> Value {
@@ -60,6 +63,58 @@ fn an_open_loop_begins_what_was_asked_for() {
     assert!(answered + unfinished <= 60, "{round}");
 }
 
+#[test]
+fn a_client_lane_is_loaded_from_inside_of_its_node() {
+    let found = bench(&["--lanes", "--in-flight", "8", "--reads", "50", "--durability", "disk", "--keys", "100"]);
+    assert_eq!((&found["asked"]["in_flight"], &found["asked"]["clients"]), (&8.into(), &Value::Null));
+    let side = &found["sides"][0];
+    assert_eq!(side["name"], "colocated, durability disk, client lane");
+    assert_eq!(side["processes"].as_array().unwrap(), &["n0, with client", "n1", "n2"]);
+    is_sane(side);
+    let round = &side["rounds"][0];
+    assert_eq!((&round["nothing"], &round["bench_us"]), (&0.into(), &Value::Null));
+}
+
+#[test]
+fn an_interrupted_run_leaves_nothing_behind() {
+    let directory = Directory::new();
+    let data = directory.path("data");
+    fs::create_dir_all(&data).unwrap();
+    let mut command = ionian();
+    command.args(["bench", "--seconds", "1000", "--data", data.to_str().unwrap()]);
+    let bench = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    eventually("it begins", || fs::read_dir(&data).unwrap().next().map(drop));
+    kill(Pid::from_raw(bench.id() as i32), Signal::SIGINT).unwrap();
+    let output = bench.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("interrupted"), "{}", text(&output.stderr));
+    assert_eq!(fs::read_dir(&data).unwrap().count(), 0);
+}
+
+#[test]
+fn error_replies_are_counted_and_no_success() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = format!("redis://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut piece = [0; 512];
+        let _ = stream.read(&mut piece);
+        let _ = stream.write_all(b"+PONG\r\n");
+        // One connection without pipelining: a command a read, of which every other one is refused.
+        for turn in 0_u64.. {
+            let reply = if turn % 2 == 0 { &b"+OK\r\n"[..] } else { b"-OOM no memory\r\n" };
+            if stream.read(&mut piece).unwrap_or(0) == 0 || stream.write_all(reply).is_err() {
+                return;
+            }
+        }
+    });
+    let flags = ["--target", &target, "--clients", "1", "--warm-up", "0", "--seconds", "0.2", "--rounds", "1"];
+    let output = run(&[&["bench"][..], &flags].concat());
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("error replies"), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("which count for nothing: OOM "), "{}", text(&output.stdout));
+}
+
 /// Somebody who says these bytes to whoever connects.
 fn somebody(says: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -89,6 +144,7 @@ fn what_cannot_be_measured_is_told_in_a_line() {
         (2, &["--target", &web, "--preset", "colocated"], "cannot be used with"),
         (2, &["--level", "eventual"], "say --reads PERCENT"),
         (2, &["--preset", "none"], "there are colocated"),
+        (2, &["--lanes", "--in-flight", "100000"], "--set options.in_flight=N"),
         (2, &["--skew", "zipf"], "must be uniform, zipfian"),
     ] {
         let output = run(&[&["bench"], flags].concat());
