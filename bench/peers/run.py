@@ -12,7 +12,7 @@ from pathlib import Path
 from harness import report
 from harness.loads import Window
 from harness.processes import Failure
-from harness.rounds import compare
+from harness.rounds import Course, compare
 from harness.scenarios import SCENARIOS
 from harness.tools import HERE, Tools
 
@@ -49,6 +49,10 @@ def parse():
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help="turns of each system (default: 3)")
     parser.add_argument("--seconds", type=float, default=8, metavar="S", help="measured by each load (default: 8)")
     parser.add_argument("--warm-up", type=float, default=2, metavar="S", help="before that (default: 2)")
+    parser.add_argument(
+        "--calm", type=float, default=0, metavar="S",
+        help="before each turn, wait until nothing else runs on the machine, S seconds at most (default: 0)",
+    )  # fmt: skip
     parser.add_argument("--directory", metavar="DIR", help="on the disk to be measured (default: for temporary files)")
     parser.add_argument(
         "--redis-benchmark", action="store_true",
@@ -61,19 +65,20 @@ def parse():
         parser.error("--store keeps results of Ionian's load generator only, not of --redis-benchmark")
     if "table" in arguments.scenario and len(arguments.scenario) > 1:
         parser.error("`table` stands alone")
-    if arguments.rounds < 1 or arguments.seconds <= 0 or arguments.warm_up <= 0:
-        parser.error("--rounds, --seconds and --warm-up are above 0")
+    if arguments.rounds < 1 or arguments.seconds <= 0 or arguments.warm_up <= 0 or arguments.calm < 0:
+        parser.error("--rounds, --seconds and --warm-up are above 0, and --calm is not below")
     return arguments
 
 
 def run(arguments):
     tools = Tools(arguments.ionian, arguments.redis_benchmark)
     window = Window(arguments.warm_up, arguments.seconds)
+    course = Course(arguments.rounds, window, arguments.directory, arguments.calm)
     for scenario in SCENARIOS:
         if scenario.key not in arguments.scenario and "all" not in arguments.scenario:
             continue
         note(scenario.title)
-        results = compare(scenario, tools, window, arguments.rounds, arguments.directory, note)
+        results = compare(scenario, tools, course, note)
         if arguments.store:
             report.store(results, HERE / "results")
         print(json.dumps(results, indent=1) if arguments.json else report.section(results))

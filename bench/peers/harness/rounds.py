@@ -1,23 +1,40 @@
 """Rounds: each starts every system in turn, ours, theirs, ours, theirs, so that what drifts drifts for all."""
 
+import dataclasses
 import datetime
 import os
 import resource
 import time
 
 from harness import accounting
-from harness.loads import KEYS, VALUE_BYTES
+from harness.loads import KEYS, VALUE_BYTES, Window
 from harness.processes import Servers
 
 
-def compare(scenario, tools, window, rounds, directory, progress):
+# Below this share of the machine, what else runs is taken for the system's own housekeeping.
+CALM = 0.05
+
+
+@dataclasses.dataclass(frozen=True)
+class Course:
+    """How often everything is measured and how long, where files go, and how patiently a calm machine is awaited."""
+
+    rounds: int
+    window: Window
+    directory: str | None
+    calm_within_s: float
+
+
+def compare(scenario, tools, course, progress):
     """Runs a scenario and is its results, as they are stored."""
+    rounds, window = course.rounds, course.window
     systems = [make(tools) for make in scenario.systems]
     rows = {(number, load): [] for number in range(len(systems)) for load in scenario.loads}
     for turn in range(1, rounds + 1):
         for number, make in enumerate(scenario.systems):
             system = make(tools)
-            with Servers(system.durability, directory) as servers:
+            _await_calm(course.calm_within_s, progress)
+            with Servers(system.durability, course.directory) as servers:
                 system.serve(servers)
                 for load in scenario.loads:
                     figures = _observed(system, load, window)
@@ -42,6 +59,19 @@ def compare(scenario, tools, window, rounds, directory, progress):
             for number in range(len(systems))
         ],
     }
+
+
+def _await_calm(within_s, progress):
+    """Waits until next to nothing runs on this machine for a second, or goes on when it takes too long."""
+    deadline = time.monotonic() + within_s
+    while time.monotonic() < deadline:
+        began, before = time.monotonic(), accounting.machine_cpu_us()
+        time.sleep(1)
+        busy = accounting.machine_cpu_us() - before
+        if busy < CALM * (time.monotonic() - began) * 1e6 * os.cpu_count():
+            return
+    if within_s:
+        progress(f"the machine has not been calm for {within_s:g} s: going on")
 
 
 def _observed(system, load, window):
