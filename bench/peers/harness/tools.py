@@ -10,6 +10,8 @@ from harness.processes import Failure
 HERE = Path(__file__).resolve().parent.parent
 ROOT = HERE.parent.parent
 BUILT = HERE / "built"
+# What Ionian's binary is made of.
+SOURCES = ("crates", "Cargo.toml", "Cargo.lock")
 
 
 class Tools:
@@ -55,8 +57,9 @@ class Tools:
             version = _output([self.ionian(), "--version"])
             if self._ionian_is_given:
                 return f"{version} (a binary that was given)"
-            commit = _output(["git", "-C", ROOT, "describe", "--always", "--dirty", "--abbrev=10"])
-            return f"{version}, commit {commit}"
+            commit = _output(["git", "log", "-1", "--abbrev=10", "--format=%h", "--", *SOURCES], ROOT)
+            changed = _output(["git", "status", "--porcelain", "--", *SOURCES], ROOT)
+            return f"{version}, commit {commit}{' with changes' if changed else ''}"
         if system == "redis":
             return _output([self.installed("redis-server"), "--version"]).split(" sha=")[0]
         module = {"etcd": "go.etcd.io/etcd/server/v3", "dragonboat": "github.com/lni/dragonboat/v4"}[system]
