@@ -204,9 +204,12 @@ impl EventLoop {
 
     /// Whether nothing is to be begun or answered any more, or it takes too long.
     fn is_over(&self, now: u64) -> bool {
-        let has_begun_all = match &self.schedule {
-            Some(schedule) => schedule.due().is_none(),
-            None => now >= self.window.end || matches!(&self.workload, Workload::Each(keys) if keys.is_empty()),
+        let has_begun_all = match &self.workload {
+            Workload::Each(keys) => keys.is_empty(),
+            // Of a schedule, nothing is due after the window; but what was before may still be waiting.
+            Workload::Drawn(_) => {
+                now >= self.window.end && self.schedule.as_ref().is_none_or(|schedule| schedule.due().is_none())
+            }
         };
         has_begun_all && self.idle.len() == self.connections.len() || now >= self.window.end.saturating_add(DRAIN)
     }
@@ -217,8 +220,10 @@ impl EventLoop {
         until = [self.window.begin, self.window.end].iter().filter(|time| **time > now).fold(until, |a, b| a.min(*b));
         let due = self.schedule.as_ref().filter(|_| !self.idle.is_empty()).and_then(Schedule::due);
         if let Some(due) = due.filter(|due| *due < until && *due != self.alarm_at) {
-            self.alarm.set(due.saturating_sub(now))?;
-            self.alarm_at = due;
+            match self.alarm.set(due.saturating_sub(now))? {
+                true => self.alarm_at = due,
+                false => until = due,
+            }
         }
         match self.poll.poll(events, Some(Duration::from_nanos(until - now))) {
             Err(error) if error.kind() != std::io::ErrorKind::Interrupted => Err(error.into()),

@@ -35,6 +35,7 @@ use crate::report;
 use anyhow::{Context, Result, bail};
 use arguments::{Load, Servers};
 use event_loop::Shared;
+use ionian_deployment::Durability;
 pub use lanes::{RunNode, ThisNode};
 use outcome::{Asked, Measured, Outcome, Ratios};
 use own::Own;
@@ -147,7 +148,11 @@ fn sides(load: &Load, shared: &Arc<Shared>, progress: &Progress, run_node: RunNo
                 (None, preset) => preset.as_deref().unwrap_or(ionian_deployment::DEFAULT_PRESET).to_owned(),
             };
             let way = if own.this.is_some() { ", client lane" } else { "" };
-            let name = format!("{from}, durability {}{way}", deployment.durability.name());
+            let durability = match (deployment.durability, own.is_in_memory()) {
+                (Durability::Disk, true) => "disk (but in a directory in memory: see --data)",
+                (durability, _) => durability.name(),
+            };
+            let name = format!("{from}, durability {durability}{way}");
             Side::of_own(name, own, load, shared, run_node)?
         }
         targets => Side::of_targets(targets, pid, load.asks.level)?,

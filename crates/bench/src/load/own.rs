@@ -10,7 +10,7 @@ use ionian_harness::Cluster;
 use ionian_harness::cluster::place_on_free_ports;
 use std::fs;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How long a cluster may take until every gateway takes writes.
@@ -86,6 +86,12 @@ impl Own {
         Ok(())
     }
 
+    /// Whether the cluster's directory is in memory, where a sync costs nothing.
+    pub(crate) fn is_in_memory(&self) -> bool {
+        let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
+        is_in_memory(&mounts, &self.root)
+    }
+
     /// Whose processor time is counted.
     pub(crate) fn accounts(&self) -> Result<Vec<Account>> {
         let account = |node| {
@@ -105,5 +111,28 @@ impl Drop for Own {
         if self.cluster.kill_all().is_ok() {
             let _ = fs::remove_dir_all(&self.root);
         }
+    }
+}
+
+/// Whether the file system of `path` is in memory, by the system's table: device, directory, type, and more.
+fn is_in_memory(mounts: &str, path: &Path) -> bool {
+    let fields = mounts.lines().map(|line| line.split(' ').skip(1).take(2).collect::<Vec<_>>());
+    let holding = fields.filter(|fields| fields.len() == 2 && path.starts_with(fields[0]));
+    // Of several at the same place, the last hides the others.
+    holding.max_by_key(|fields| fields[0].len()).is_some_and(|fields| ["tmpfs", "ramfs"].contains(&fields[1]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_system_nearest_to_a_directory_counts() {
+        let mounts =
+            "/dev/a / ext4 rw 0 0\ntmpfs /tmp tmpfs rw 0 0\n/dev/b /tmp/disk ext4 rw 0 0\nshm /tmpx tmpfs rw 0 0\n";
+        for (path, in_memory) in [("/tmp/a", true), ("/tmp/disk/a", false), ("/var/a", false), ("/tmpx/a", true)] {
+            assert_eq!(is_in_memory(mounts, Path::new(path)), in_memory, "{path}");
+        }
+        assert!(!is_in_memory("", Path::new("/")));
     }
 }

@@ -27,6 +27,11 @@ pub(crate) fn text(outcome: &Outcome) -> String {
     let build = if *optimized { "" } else { ", NOT OPTIMIZED: build with --release to measure" };
     // Into memory: cannot fail.
     let _ = writeln!(text, "{command}\nionian {version}{build}\n{machine}\n{}", question(asked));
+    let is_busy = machine.load_average.is_some_and(|load| load >= machine.processors as f64);
+    if is_busy {
+        let _ =
+            writeln!(text, "NOT A QUIET MACHINE: others use its processors. Believe processor times more than speeds.");
+    }
     for side in sides {
         let _ = write!(text, "\n{}\n{}", side.name, rounds(side));
         if !side.processes.is_empty() {
