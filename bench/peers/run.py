@@ -81,9 +81,8 @@ def run(arguments):
         results = compare(scenario, tools, course, note)
         if arguments.store:
             report.store(results, HERE / "results")
+            report.write_readme(HERE / "README.md", HERE / "results", SCENARIOS)
         print(json.dumps(results, indent=1) if arguments.json else report.section(results))
-    if arguments.store:
-        report.write_readme(HERE / "README.md", HERE / "results", SCENARIOS)
     return 0
 
 
