@@ -5,6 +5,9 @@ import statistics
 
 from harness.processes import Failure
 
+# Other work may have this share of the machine before results are called into question.
+CALM = 0.1
+
 BEGIN, END = "<!-- results: begin (run.py table) -->", "<!-- results: end -->"
 
 HEAD = (
@@ -23,11 +26,14 @@ HEAD = (
     "elsewhere",
     "remarks",
 )
+# The columns that hold no figures.
+WORDS = ("load", "system", "remarks")
 
 
 def table(results):
     """The rows of one scenario as Markdown: medians over the rounds."""
-    lines = [_markdown(HEAD), _markdown("---" if index in (0, 1, len(HEAD) - 1) else "--:" for index in range(len(HEAD)))]
+    rule = ("---" if name in WORDS else "--:" for name in HEAD)
+    lines = [_markdown(HEAD), _markdown(rule)]
     ours = None
     for row in results["rows"]:
         summary = _summary(row["rounds"])
@@ -105,9 +111,22 @@ def section(results):
             f"{settings['warm_up_s']:g} s of warm-up; values of {settings['value_bytes']} bytes, "
             f"{settings['keys']:,} keys. {'; '.join(results['versions'])}.",
             "",
+            *_warning(results),
             table(results),
             "",
         )
+    )
+
+
+def _warning(results):
+    """What a reader must know before believing any row but for its CPU."""
+    busiest = max(figures["elsewhere"] for row in results["rows"] for figures in row["rounds"])
+    if busiest <= CALM:
+        return ()
+    return (
+        f"**The machine was not calm**: in one of the rounds {busiest:.0%} of it was busy with something else. Throughput "
+        "and latency, and their ratios, are then those of a fight for processors; CPU a command suffers least.",
+        "",
     )
 
 

@@ -77,6 +77,13 @@ class ReportTest(unittest.TestCase):
         self.assertIn("| 3 errors, the load generator was the limit in 1 of 2 rounds |", line)
         self.assertEqual(self.cells(0)["remarks"], "")
 
+    def test_a_machine_that_was_busy_with_something_else_is_told(self):
+        self.assertNotIn("not calm", report.section(RESULTS))
+        busy = {**figures(1, {"a": 1}), "elsewhere": 0.42}
+        rounds = [figures(1, {"a": 1}), busy]
+        results = {**RESULTS, "rows": [{"load": "1 client", "system": "Ionian", "rounds": rounds}]}
+        self.assertIn("**The machine was not calm**: in one of the rounds 42% of it", report.section(results))
+
     def test_the_readme_changes_between_its_markers_only(self):
         class Known:
             key = "etcd-disk"
