@@ -124,8 +124,8 @@ def _warning(results):
     if busiest <= CALM:
         return ()
     return (
-        f"**The machine was not calm**: in one of the rounds {busiest:.0%} of it was busy with something else. Throughput "
-        "and latency, and their ratios, are then those of a fight for processors; CPU a command suffers least.",
+        f"**The machine was not calm**: in one of the rounds {busiest:.0%} of it was busy with something else. Rates "
+        "and latencies, and their ratios, are then those of a fight for processors; CPU a command suffers least.",
         "",
     )
 
