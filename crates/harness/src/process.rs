@@ -1,16 +1,12 @@
 //! What a process and its directory hold, and what it uses.
 
 use anyhow::{Context, Result};
-use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use std::fs::{self, File};
+use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
-
-/// The unit of processor time in `/proc/PID/stat`: on Linux, 100 in a second for whoever looks from outside.
-const TICK: Duration = Duration::from_millis(10);
 
 /// Bytes of memory in which the process has something, shared libraries included.
 ///
@@ -25,19 +21,27 @@ pub fn resident_bytes(process: u32) -> Result<u64> {
 }
 
 /// The processor time that the process has used until now, all its threads together, in user mode and in the
-/// system; in steps of 10 ms.
+/// system.
 ///
 /// # Errors
 /// When the process is gone, or the system does not tell.
+#[cfg(target_os = "linux")]
 pub fn processor_time(process: u32) -> Result<Duration> {
-    let path = format!("/proc/{process}/stat");
-    let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}, which only Linux has"))?;
-    // The name may hold anything, parentheses and blanks included; what follows it may not.
-    let fields = text.rsplit_once(") ").map(|(_, rest)| rest.split(' ').collect::<Vec<&str>>()).unwrap_or_default();
-    let ticks = |place: usize| fields.get(place).and_then(|field| field.parse::<u32>().ok());
-    // Fields 14 and 15 of the manual, which begins with 1 at the number of the process and has 3 behind the name.
-    let used = ticks(11).zip(ticks(12)).with_context(|| format!("{path} does not say utime and stime"))?;
-    Ok(TICK * used.0 + TICK * used.1)
+    let process = nix::unistd::Pid::from_raw(i32::try_from(process)?);
+    // 0 would be this process.
+    anyhow::ensure!(process.as_raw() > 0, "no process has the number {process}");
+    // Not from `/proc/PID/stat`, which tells the same in hundredths of a second.
+    let clock = nix::time::clock_getcpuclockid(process).context("there is no such process")?;
+    Ok(nix::time::clock_gettime(clock)?.into())
+}
+
+/// As on Linux, if it could be.
+///
+/// # Errors
+/// Always.
+#[cfg(not(target_os = "linux"))]
+pub fn processor_time(_: u32) -> Result<Duration> {
+    anyhow::bail!("the processor time of another process can be had on Linux only")
 }
 
 /// The processor time that the calling thread has used, and the time that it was ready to run and had no processor.
@@ -88,20 +92,11 @@ pub fn size(path: &Path) -> Result<Size> {
     Ok(size)
 }
 
-/// Has the system forget what it caches of all files below `path`, as if the machine had just been started.
+/// Calls `visit` for all files below `path`. Those that go meanwhile are passed over.
 ///
 /// # Errors
-/// When a file cannot be read or synced.
-pub fn forget_cached(path: &Path) -> Result<()> {
-    walk(path, &mut |file| {
-        let file = File::open(file)?;
-        // Only what is on disk can be forgotten.
-        file.sync_all()?;
-        Ok(posix_fadvise(&file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED)?)
-    })
-}
-
-fn walk(path: &Path, visit: &mut dyn FnMut(&Path) -> std::io::Result<()>) -> Result<()> {
+/// When a directory cannot be listed, or `visit` fails.
+pub fn walk(path: &Path, visit: &mut dyn FnMut(&Path) -> std::io::Result<()>) -> Result<()> {
     let entries = match fs::read_dir(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         entries => entries.with_context(|| format!("cannot list {}", path.display()))?,
@@ -135,13 +130,19 @@ mod tests {
 
     #[test]
     fn a_thread_that_works_uses_time_and_so_does_its_process() {
+        let hundredth = Duration::from_millis(10);
         let (process, (thread, _)) = (processor_time(std::process::id()).unwrap(), thread_times().unwrap());
-        while thread_times().unwrap().0 < thread + 10 * TICK {
+        while thread_times().unwrap().0 < thread + hundredth {
             std::hint::black_box(fs::metadata("/").unwrap());
         }
         let used = processor_time(std::process::id()).unwrap() - process;
-        assert!(used >= 9 * TICK, "{used:?}");
-        assert!(processor_time(0).is_err());
+        assert!(used >= hundredth, "{used:?}");
+        // A child is known until it was waited for.
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        assert!(processor_time(child.id()).is_ok());
+        child.wait().unwrap();
+        assert!(processor_time(child.id()).is_err());
+        assert!(processor_time(0).is_err() && processor_time(u32::MAX).is_err());
     }
 
     #[test]
@@ -150,8 +151,7 @@ mod tests {
         fs::create_dir_all(root.join("a/b")).unwrap();
         fs::write(root.join("a/one"), [1; 10_000]).unwrap();
         // A hole has a length and no blocks.
-        File::create(root.join("a/b/hole")).unwrap().set_len(1 << 30).unwrap();
-        forget_cached(&root).unwrap();
+        fs::File::create(root.join("a/b/hole")).unwrap().set_len(1 << 30).unwrap();
         let size = size(&root).unwrap();
         fs::remove_dir_all(&root).unwrap();
         assert_eq!(size.bytes, (1 << 30) + 10_000);

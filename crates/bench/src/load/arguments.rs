@@ -13,6 +13,9 @@ use std::str::FromStr;
 /// Requests in flight with `--lanes`, unless it is said.
 const IN_FLIGHT: usize = 128;
 
+/// The most bytes of values that a connection sends at once.
+const UNIT_BYTES: u64 = 64 << 20;
+
 /// Connections, unless it is said.
 const CLIENTS: usize = 64;
 
@@ -56,7 +59,7 @@ pub(crate) struct Servers {
     pub(crate) data: Option<PathBuf>,
     /// Ask through the client lane of the library and not through the Redis protocol: this process is then the
     /// first node that has one, and its processor time is that of node and client together
-    #[arg(long, conflicts_with_all = ["target", "versus", "clients", "rate", "pipeline", "threads"])]
+    #[arg(long, conflicts_with_all = ["target", "versus", "clients", "rate", "pipeline", "threads", "strict"])]
     pub(crate) lanes: bool,
     /// Another server, measured in turns with the first; repeated, connections are spread over all of them
     #[arg(long, value_name = "redis://HOST:PORT")]
@@ -95,7 +98,8 @@ pub(crate) struct Asks {
     /// How many keys there are; before reads are measured, all are written
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = value_parser!(u64).range(1..=MOST_KEYS))]
     keys: u64,
-    /// How commands are spread over the keys: uniform, zipfian[:THETA], or point:P, where a fraction P goes to one
+    /// How commands are spread over the keys: uniform, zipfian, zipfian:THETA, or point:P, where a
+    /// fraction P goes to one
     #[arg(long, value_name = "SKEW", default_value = "uniform")]
     skew: Skew,
     /// Decides which keys are asked for
@@ -234,6 +238,13 @@ impl Load {
         if threads > clients {
             return refuse(format!("--threads {threads}: of {clients} connections, some threads would have none"));
         }
+        if asks.pipeline() * u64::from(asks.value_bytes) > UNIT_BYTES {
+            let (mib, value_bytes) = (UNIT_BYTES >> 20, asks.value_bytes);
+            return refuse(format!(
+                "--pipeline {} --value-bytes {value_bytes}: more than {mib} MiB at once on each connection",
+                asks.pipeline()
+            ));
+        }
         if asks.level.is_some() && asks.reads == 0 {
             return refuse("--level is about reads, and there are none: say --reads PERCENT".to_owned());
         }
@@ -254,8 +265,8 @@ impl Load {
 }
 
 fn positive(text: &str) -> Result<f64, String> {
-    let number = text.parse::<f64>().ok().filter(|number| (1e-3..=1e9).contains(number));
-    number.ok_or_else(|| "must be a number from 0.001 to 1000000000".to_owned())
+    let number = text.parse::<f64>().ok().filter(|number| (1e-3..=1e7).contains(number));
+    number.ok_or_else(|| "must be a number from 0.001 to 10000000".to_owned())
 }
 
 fn not_negative(text: &str) -> Result<f64, String> {
@@ -303,7 +314,9 @@ mod tests {
             "--lanes --rate 5".to_owned(),
             "--lanes --versus redis://h:1".to_owned(),
             "--reads 101".to_owned(),
+            "--lanes --strict".to_owned(),
             "--rate 0".to_owned(),
+            "--rate 1e9".to_owned(),
             "--rate nan".to_owned(),
             "--seconds -1".to_owned(),
             "--keys 0".to_owned(),
@@ -314,6 +327,7 @@ mod tests {
         }
         for (words, says) in [
             ("--clients 2 --threads 3", "of 2 connections"),
+            ("--pipeline 100 --value-bytes 1000000", "64 MiB"),
             ("--level eventual", "--reads PERCENT"),
             ("--level eventual --reads 5 --versus redis://h:1", "--versus"),
             ("--json - --csv -", "standard output"),

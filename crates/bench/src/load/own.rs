@@ -1,4 +1,5 @@
-//! A cluster that lives as long as the run, in a directory that is removed afterwards.
+//! A cluster that lives as long as the run, in a directory that is removed afterwards, unless a node has ended by
+//! itself.
 
 use super::arguments::{Account, Load, Servers};
 use super::event_loop::Shared;
@@ -22,6 +23,8 @@ pub(crate) struct Own {
     /// The node that this process is, with `--lanes`.
     pub(crate) this: Option<usize>,
     root: PathBuf,
+    /// Whether a node has ended by itself: what it has left is worth reading.
+    failed: bool,
 }
 
 /// The deployment that was asked for, on free ports.
@@ -60,7 +63,7 @@ impl Own {
         let program = std::env::current_exe().context("the system does not say where this program is")?;
         let cluster = Cluster::new(&program, &root, deployment)?;
         // From here on the directory is removed whatever happens.
-        let mut own = Own { cluster, this, root };
+        let mut own = Own { cluster, this, root, failed: false };
         for node in (0..own.cluster.len()).filter(|node| Some(*node) != this) {
             own.cluster.start(node)?;
         }
@@ -80,10 +83,17 @@ impl Own {
         for gateway in self.gateways()? {
             wait_until_served(gateway, PATIENCE, || {
                 shared.check()?;
-                self.cluster.check_all()
+                self.check()
             })?;
         }
         Ok(())
+    }
+
+    /// Makes sure that no node has ended.
+    pub(crate) fn check(&mut self) -> Result<()> {
+        let checked = self.cluster.check_all();
+        self.failed |= checked.is_err();
+        checked
     }
 
     /// Whether the cluster's directory is in memory, where a sync costs nothing.
@@ -108,7 +118,7 @@ impl Own {
 impl Drop for Own {
     fn drop(&mut self) {
         // What cannot be removed is seen by whoever looks there.
-        if self.cluster.kill_all().is_ok() {
+        if self.cluster.kill_all().is_ok() && !self.failed {
             let _ = fs::remove_dir_all(&self.root);
         }
     }

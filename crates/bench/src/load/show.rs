@@ -6,13 +6,35 @@ use crate::report::Table;
 use ionian_harness::numbers::{rounded, thousands};
 use std::fmt::Write;
 
-/// Percent of the time; none when nobody knows.
-fn percent(fraction: Option<f64>) -> String {
-    fraction.map_or("-".to_owned(), |fraction| format!("{:.0}", fraction * 100.0))
+/// A column of the table of rounds: what it is called, what stands in it, and how.
+struct Column {
+    name: &'static str,
+    figure: fn(&Round) -> Option<f64>,
+    written: fn(f64) -> String,
 }
 
-fn optional(value: Option<f64>) -> String {
-    value.map_or("-".to_owned(), rounded)
+const COLUMNS: [Column; 12] = [
+    Column { name: "commands/s", figure: |round| Some(round.per_second), written: rounded },
+    Column { name: "p50 ms", figure: |round| Some(round.latency_ms.p50), written: milliseconds },
+    Column { name: "p90", figure: |round| Some(round.latency_ms.p90), written: milliseconds },
+    Column { name: "p99", figure: |round| Some(round.latency_ms.p99), written: milliseconds },
+    Column { name: "p99.9", figure: |round| Some(round.latency_ms.p999), written: milliseconds },
+    Column { name: "max", figure: |round| Some(round.latency_ms.max), written: milliseconds },
+    Column { name: "errors", figure: |round| Some(round.error_count() as f64), written: whole },
+    Column { name: "unfinished", figure: |round| Some(round.unfinished as f64), written: whole },
+    Column { name: "servers us/command", figure: |round| round.servers_us, written: rounded },
+    Column { name: "bench us/command", figure: |round| round.bench_us, written: rounded },
+    Column { name: "bench busy %", figure: |round| round.bench_busy, written: percent },
+    Column { name: "starved %", figure: |round| round.bench_starved, written: percent },
+];
+
+/// Of a fraction.
+fn percent(fraction: f64) -> String {
+    format!("{:.0}", fraction * 100.0)
+}
+
+fn whole(number: f64) -> String {
+    thousands(number.round() as u64)
 }
 
 /// A loopback round trip is some hundredths of a millisecond.
@@ -63,62 +85,25 @@ fn question(asked: &Asked) -> String {
     words.join(", ")
 }
 
-/// A line for each round, and of several the medians.
+/// A line for each round, and of several the spread of each column. What is known of no round has no column.
 fn rounds(side: &Measured) -> Table {
-    let mut table = Table::new([
-        "round",
-        "commands/s",
-        "p50 ms",
-        "p90",
-        "p99",
-        "p99.9",
-        "max",
-        "errors",
-        "unfinished",
-        "servers us/command",
-        "bench us/command",
-        "bench busy %",
-        "starved %",
-    ]);
+    let is_known = |column: &&Column| side.rounds.iter().any(|round| (column.figure)(round).is_some());
+    let columns: Vec<&Column> = COLUMNS.iter().filter(is_known).collect();
+    let mut table = Table::new(std::iter::once("round").chain(columns.iter().map(|column| column.name)));
+    let mut row = |name: String, cell: &dyn Fn(&Column) -> Option<f64>| {
+        let cells = columns.iter().map(|column| cell(column).map_or("-".to_owned(), column.written));
+        table.row(std::iter::once(name).chain(cells));
+    };
     for round in &side.rounds {
         let name =
             if round.bench_limited { format!("{} LIMITED BY BENCH", round.round) } else { round.round.to_string() };
-        let latency = round.latency_ms;
-        let quantiles = [latency.p50, latency.p90, latency.p99, latency.p999, latency.max].map(milliseconds);
-        let mut cells = vec![name, rounded(round.per_second)];
-        cells.extend(quantiles);
-        cells.extend([thousands(round.error_count()), thousands(round.unfinished)]);
-        cells.extend([optional(round.servers_us), optional(round.bench_us)]);
-        cells.extend([percent(round.bench_busy), percent(round.bench_starved)]);
-        table.row(cells);
+        row(name, &|column| (column.figure)(round));
     }
     if side.rounds.len() > 1 {
-        for (name, pick) in [
-            ("min", (|spread| spread.min) as fn(Spread) -> f64),
-            ("median", |spread| spread.median),
-            ("max", |spread| spread.max),
-        ] {
-            let of = |field: fn(&Round) -> Option<f64>| Spread::of(side.rounds.iter().map(field)).map(pick);
-            let ms = |field: fn(&Round) -> f64| {
-                Spread::of(side.rounds.iter().map(|round| Some(field(round))))
-                    .map_or(String::new(), |spread| milliseconds(pick(spread)))
-            };
-            table.row([
-                name.to_owned(),
-                optional(of(|round| Some(round.per_second))),
-                ms(|round| round.latency_ms.p50),
-                ms(|round| round.latency_ms.p90),
-                ms(|round| round.latency_ms.p99),
-                ms(|round| round.latency_ms.p999),
-                ms(|round| round.latency_ms.max),
-                String::new(),
-                String::new(),
-                optional(of(|round| round.servers_us)),
-                optional(of(|round| round.bench_us)),
-                percent(of(|round| round.bench_busy)),
-                percent(of(|round| round.bench_starved)),
-            ]);
-        }
+        let spread = |column: &Column| Spread::of(side.rounds.iter().map(column.figure));
+        row("min".to_owned(), &|column| spread(column).map(|spread| spread.min));
+        row("median".to_owned(), &|column| spread(column).map(|spread| spread.median));
+        row("max".to_owned(), &|column| spread(column).map(|spread| spread.max));
     }
     table
 }
@@ -209,4 +194,52 @@ pub(crate) fn csv(outcome: &Outcome) -> String {
         table.row(cells);
     }
     table.csv()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::round::Latency;
+    use super::*;
+    use std::collections::BTreeMap;
+
+    fn round(number: u16, per_second: f64, bench_busy: Option<f64>) -> Round {
+        Round {
+            round: number,
+            per_second,
+            latency_ms: Latency { p50: 0.25, p90: 0.5, p99: 1.0, p999: 12.0, max: 1_234.0 },
+            answered: 1_000,
+            nothing: 0,
+            errors: BTreeMap::from([("BUSY".to_owned(), 2)]),
+            unfinished: 0,
+            processor_us: vec![2.0, 1.5],
+            servers_us: Some(3.5),
+            bench_us: None,
+            bench_busy,
+            bench_starved: None,
+            bench_limited: bench_busy.is_some_and(|busy| busy > 0.9),
+        }
+    }
+
+    #[test]
+    fn a_table_has_the_columns_of_which_something_is_known() {
+        let rounds = vec![round(1, 50_000.0, Some(0.95)), round(2, 30_000.0, Some(0.5))];
+        let side = Measured { name: "x".to_owned(), processes: vec!["a".to_owned(), "b".to_owned()], rounds };
+        let text = super::rounds(&side).to_string();
+        let words = |line: usize| text.lines().nth(line).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(
+            words(0),
+            "round commands/s p50 ms p90 p99 p99.9 max errors unfinished servers us/command bench busy %"
+        );
+        assert_eq!(words(1), "1 LIMITED BY BENCH 50,000 0.250 0.500 1.000 12.0 1,234 2 0 3.50 95");
+        assert_eq!(words(4), "median 40,000 0.250 0.500 1.000 12.0 1,234 2 0 3.50 72");
+        assert_eq!(text.lines().count(), 6);
+        let remarks = remarks(&side).join("\n");
+        assert!(
+            remarks.contains("BUSY 4") && remarks.contains("--threads") && !remarks.contains("unfinished"),
+            "{remarks}"
+        );
+        let processes = processes(&side).to_string();
+        let last: Vec<&str> = processes.lines().last().unwrap().split_whitespace().collect();
+        assert_eq!(last, ["b", "1.50", "1.50", "1.50"]);
+    }
 }

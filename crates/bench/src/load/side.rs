@@ -70,7 +70,7 @@ impl Side {
                 let configuration = Configuration::founded(own.cluster.deployment().clone());
                 let mut lanes = Lanes::start(configuration, &name, store, run)?;
                 let encoder = Encoder::of_lane(load.asks.mix().value_bytes);
-                let check = || own.cluster.check_all();
+                let check = || own.check();
                 lanes::wait_until_served(&mut lanes, own::PATIENCE, &encoder, shared, check)?;
                 Way::Lanes(lanes)
             }
@@ -93,7 +93,7 @@ impl Side {
         if let Way::Lanes(lanes) = &mut self.way {
             lanes.check()?;
         }
-        self.own.as_mut().map_or(Ok(()), |own| own.cluster.check_all())
+        self.own.as_mut().map_or(Ok(()), |own| own.check())
     }
 
     /// Writes every key.

@@ -15,7 +15,14 @@ fn bench(flags: &[&str]) -> Value {
     let data = directory.path("data");
     fs::create_dir_all(&data).unwrap();
     let short = ["bench", "--seconds", "0.5", "--warm-up", "0.1", "--rounds", "1", "--json", "-"];
-    let output = run(&[&short[..], &["--data", data.to_str().unwrap()], flags].concat());
+    let attempt = || run(&[&short[..], &["--data", data.to_str().unwrap()], flags].concat());
+    let mut output = attempt();
+    // A machine that is busy with other things may have nothing answered in half a second.
+    for _ in 0..3 {
+        if text(&output.stderr).contains("nothing was answered") {
+            output = attempt();
+        }
+    }
     assert!(output.status.success(), "{flags:?}: {}", text(&output.stderr));
     assert_eq!(fs::read_dir(&data).unwrap().count(), 0, "the cluster's directory is removed");
     assert!(text(&output.stderr).contains("commands/s"), "the table goes to standard error");
