@@ -17,10 +17,13 @@ from harness.scenarios import SCENARIOS
 from harness.tools import HERE, Tools
 
 
+STOPS = (signal.SIGINT, signal.SIGTERM)
+
+
 def main():
     arguments = parse()
-    # `kill` is to leave nothing behind, as Ctrl-C does.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in STOPS:
+        signal.signal(number, interrupt)
     try:
         if arguments.scenario == ["table"]:
             report.write_readme(HERE / "README.md", HERE / "results", SCENARIOS)
@@ -32,6 +35,13 @@ def main():
     except KeyboardInterrupt:
         print("run.py: stopped", file=sys.stderr)
         return 130
+
+
+def interrupt(*_):
+    """Ends the run, by Ctrl-C or `kill`. A second signal does not disturb the tidying up, which takes seconds."""
+    for number in STOPS:
+        signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 def parse():
