@@ -120,10 +120,9 @@ impl Store {
             .filter(|entry| entry.is_live(now))
     }
 
-    /// Whether there may be such a key: fetches where it lies, so that it is near when it is wanted.
-    pub(super) fn touch(&self, key: Key) -> bool {
-        let hash = mix(self.seeds, key.position);
-        self.segments[segment(key.position)].find(hash, |entry| entry.position == key.position).is_some()
+    /// Whether there is a key of this position: fetches where it lies, so that it is near when it is wanted.
+    pub(super) fn touch(&self, position: u64) -> bool {
+        self.segments[segment(position)].find(mix(self.seeds, position), |entry| entry.position == position).is_some()
     }
 
     pub(super) fn contains(&self, key: Key, now: u64) -> bool {
