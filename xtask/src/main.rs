@@ -20,6 +20,13 @@ const fn step(what: &'static str, arguments: &'static [&'static str]) -> Step {
     Step { what, arguments, environment: &[] }
 }
 
+/// Runs a harness of the development build.
+macro_rules! words {
+    ($harness:literal $($word:literal)*) => {
+        ["run", "--quiet", "--package", "ionian-torture", "--bin", $harness, "--", $($word),*]
+    };
+}
+
 /// What must hold at every commit. The tests come last, so that theirs is the closing line.
 const VERIFY: &[Step] = &[
     step("the code is formatted", &["fmt", "--all", "--check"]),
@@ -30,6 +37,19 @@ const VERIFY: &[Step] = &[
         environment: &[("RUSTDOCFLAGS", "-D warnings")],
     },
     step("no role costs more than it did", &["xtask", "costs", "--skip-without-valgrind"]),
+    // What measures is tried where it is tested (`cli/tests/ionian/bench.rs`) or here: that it works, not how fast.
+    step("build what is tried next", &["build", "--quiet", "--package", "ionian-cli", "--package", "ionian-torture"]),
+    step("torture finds nothing in seconds", &words!("torture" "--seconds" "8" "--members" "--seed" "1")),
+    step("group-commit works", &words!("measure" "group-commit" "--rounds" "1" "--seconds" "1" "--in-flight" "16")),
+    step(
+        "restart-time works",
+        &words!("measure" "restart-time" "--rounds" "1" "--keys" "2000" "--tail" "50000"
+        "--shape" "pipelined" "--limit" "60"),
+    ),
+    step(
+        "soak works",
+        &words!("measure" "soak" "--minutes" "0.2" "--every" "0.5" "--keys" "1000" "--tolerance" "1000"),
+    ),
     step("the tests pass", &["test", "--workspace", "--no-fail-fast"]),
 ];
 

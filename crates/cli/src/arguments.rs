@@ -45,7 +45,7 @@ pub(crate) enum Command {
     Member(Member),
     Exec(Exec),
     Sim(Sim),
-    Bench(crate::bench::Bench),
+    Bench(Box<crate::bench::Bench>),
     Snapshot(crate::snapshot::arguments::Arguments),
 }
 

@@ -161,3 +161,78 @@ fn what_cannot_be_measured_is_told_in_a_line() {
         assert!(error.contains(says), "{flags:?}: {error}");
     }
 }
+
+/// Measures a role, as short as can be; returns the demands.
+fn role(flags: &[&str]) -> Vec<Value> {
+    let short = ["--rounds", "1", "--seconds", "0.2", "--warm-up", "0.1", "--json", "-"];
+    let output = run(&[&["bench", "role"][..], flags, &short].concat());
+    assert!(output.status.success(), "{flags:?}: {}", text(&output.stderr));
+    let found: Value = serde_json::from_slice(&output.stdout).expect("a document");
+    assert!(found["machine"].as_str().unwrap().contains("processors"), "{found}");
+    found["demands"].as_array().unwrap().clone()
+}
+
+#[test]
+fn each_role_of_an_unbatched_deployment_can_be_measured_alone() {
+    // What comes in and goes out for a command is the paper's figure 4: a column of two acceptors, four replicas.
+    for (name, work, into, out) in [
+        ("leader", &["write"][..], 1.0, 1.0),
+        ("proxy_leader", &["write"], 3.0, 6.0),
+        ("acceptor", &["write", "read"], 1.0, 1.0),
+        ("replica", &["execute", "answer", "read"], 1.0, 0.0),
+    ] {
+        let found = role(&[name]);
+        assert_eq!(found.iter().map(|demand| demand["workload"].as_str().unwrap()).collect::<Vec<_>>(), work);
+        for demand in found {
+            let number = |name: &str| demand[name].as_f64().unwrap();
+            assert!(number("commands_per_second") > 0.0 && number("demand_us") >= 0.0, "{demand}");
+            assert!((number("messages_in") - into).abs() < 0.3 * into, "{demand}");
+            // Answers share messages, as many as come together.
+            assert!(number("messages_out") >= 0.7 * out && number("messages_out") <= 1.3 * out.max(1.0), "{demand}");
+        }
+    }
+}
+
+#[test]
+fn each_role_of_batches_can_be_measured_alone() {
+    for name in ["batcher", "leader", "proxy_leader", "acceptor", "replica", "unbatcher", "read_batcher"] {
+        for demand in role(&[name, "--preset", "batched", "--batch", "20"]) {
+            assert_eq!((demand["batch"].as_u64(), demand["deployment"].as_str()), (Some(20), Some("batched")));
+            assert!(demand["messages_in"].as_f64().unwrap() < 1.0, "{demand}");
+        }
+    }
+    for preset in ["unreplicated", "unreplicated-batched"] {
+        assert_eq!(role(&["server", "--preset", preset]).len(), 2);
+    }
+}
+
+#[test]
+fn a_figure_is_drawn_from_demands() {
+    let directory = Directory::new();
+    let out = directory.path("figures");
+    let output = run(&["bench", "figure", "all", "--quick", "--out", out.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    for figure in ["28a", "28b", "29", "31a", "31b", "32a", "32b", "33", "34a", "34b"] {
+        for kind in ["svg", "png", "csv", "json", "md"] {
+            let path = out.join(format!("{figure}.{kind}"));
+            assert!(fs::metadata(&path).is_ok_and(|file| file.len() > 100), "{} is missing", path.display());
+        }
+    }
+}
+
+#[test]
+fn roles_that_are_none_are_bad_usage() {
+    for (flags, says) in [
+        (&["role", "king"][..], "must be leader, proxy_leader, acceptor"),
+        (&["role", "all", "--preset", "batched"], "without --preset"),
+        (&["role", "leader", "--seconds", "0"], "must be 0.01 to 3600"),
+        (&["figure", "35"], "possible values"),
+    ] {
+        let output = run(&[&["bench"][..], flags].concat());
+        assert_eq!(output.status.code(), Some(2), "{flags:?}");
+        assert!(text(&output.stderr).contains(says), "{flags:?}: {}", text(&output.stderr));
+    }
+    let output = run(&["bench", "role", "leader", "--preset", "colocated"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("no node with the role leader alone"), "{}", text(&output.stderr));
+}
