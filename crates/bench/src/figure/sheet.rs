@@ -127,7 +127,11 @@ impl Sheet {
 fn subtitle(bench: &Bench) -> String {
     match bench.demands.placeholder {
         true => "PLACEHOLDER: drawn from invented demands, not from measurements".to_owned(),
-        false => format!("demands measured on {}, {}", bench.demands.machine, bench.demands.date),
+        false => {
+            // The page has the whole of it; above a picture there is room for the processors.
+            let machine: Vec<&str> = bench.demands.machine.split(", ").take(2).collect();
+            format!("demands measured on {}, {}", machine.join(", "), bench.demands.date)
+        }
     }
 }
 
