@@ -126,6 +126,8 @@ impl<'a> Reader<'a> {
         let range = self.at..self.at + count;
         self.at += count;
         Ok(match &mut self.keep {
+            // Nothing keeps no memory.
+            _ if count == 0 => Bytes::new(),
             Keep::Share(buffer) => buffer.slice(range),
             Keep::Copy(_) if count >= ALONE_BYTES => Bytes::copy_from_slice(&self.buffer[range]),
             Keep::Copy(arena) => {
