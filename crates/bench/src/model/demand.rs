@@ -71,6 +71,18 @@ pub enum Kind {
     Answer,
 }
 
+/// Every role that can be measured, with what can be asked of it.
+pub const ROLES: &[(&str, &[Kind])] = &[
+    ("leader", &[Kind::Write]),
+    ("proxy_leader", &[Kind::Write]),
+    ("acceptor", &[Kind::Write, Kind::Read]),
+    ("replica", &[Kind::Execute, Kind::Answer, Kind::Read]),
+    ("batcher", &[Kind::Write]),
+    ("read_batcher", &[Kind::Read]),
+    ("unbatcher", &[Kind::Write]),
+    ("server", &[Kind::Write, Kind::Read]),
+];
+
 impl Kind {
     /// Its name in the file.
     pub fn name(self) -> &'static str {

@@ -1,6 +1,6 @@
 //! What each role of one deployment spends under one workload.
 
-use super::demand::{Curve, Demand, Demands, Kind};
+use super::demand::{Curve, Demand, Demands, Kind, ROLES};
 use anyhow::{Result, anyhow};
 use ionian_deployment::{Deployment, PresetOptions};
 use ionian_kernel::layout::Layout;
@@ -12,18 +12,6 @@ use std::collections::BTreeMap;
 /// Prices of the roles of one deployment.
 #[derive(Clone, Debug)]
 pub struct Prices(BTreeMap<(String, Kind), Curve>);
-
-/// Every role with what is asked of it.
-const ALL: &[(&str, &[Kind])] = &[
-    ("batcher", &[Kind::Write]),
-    ("read_batcher", &[Kind::Read]),
-    ("leader", &[Kind::Write]),
-    ("proxy_leader", &[Kind::Write]),
-    ("acceptor", &[Kind::Write, Kind::Read]),
-    ("replica", &[Kind::Execute, Kind::Answer, Kind::Read]),
-    ("unbatcher", &[Kind::Write]),
-    ("server", &[Kind::Write, Kind::Read]),
-];
 
 impl Prices {
     /// The prices of `deployment` for values of this size. Roles in `exempt` take no time: they stand for the
@@ -39,7 +27,7 @@ impl Prices {
             false => None,
         };
         let mut prices = BTreeMap::new();
-        for (role, kinds) in ALL.iter().filter(|(role, _)| here.contains(role) && !exempt.contains(role)) {
+        for (role, kinds) in ROLES.iter().filter(|(role, _)| here.contains(role) && !exempt.contains(role)) {
             for kind in *kinds {
                 let adjust = |demand: &Demand| match &target {
                     Some(target) if *role == "proxy_leader" => fan_out(demand, target),
