@@ -7,9 +7,9 @@
 
 pub mod figure;
 pub mod load;
-pub mod model;
+mod model;
 mod payload;
-pub mod report;
+mod report;
 pub mod role;
 
 /// What was typed contradicts itself: exit code 2.

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 /// Prices of the roles of one deployment.
 #[derive(Clone, Debug)]
-pub struct Prices(BTreeMap<(String, Kind), Curve>);
+pub(crate) struct Prices(BTreeMap<(String, Kind), Curve>);
 
 impl Prices {
     /// The prices of `deployment` for values of this size. Roles in `exempt` take no time: they stand for the
@@ -19,7 +19,7 @@ impl Prices {
     ///
     /// # Errors
     /// Names what was not measured.
-    pub fn new(demands: &Demands, deployment: &Deployment, value_bytes: usize, exempt: &[&str]) -> Result<Self> {
+    pub(crate) fn new(demands: &Demands, deployment: &Deployment, value_bytes: usize, exempt: &[&str]) -> Result<Self> {
         let family = family(&deployment.protocol);
         let here: Vec<&str> = deployment.nodes.iter().flat_map(|node| node.instances().into_keys()).collect();
         let target = match deployment.protocol == MultiPaxos::NAME {
@@ -48,12 +48,12 @@ impl Prices {
     }
 
     /// Microseconds for a whole batch of so many commands; nothing for a role that takes no time.
-    pub fn batch_us(&self, role: &str, kind: Kind, commands: usize) -> f64 {
+    pub(crate) fn batch_us(&self, role: &str, kind: Kind, commands: usize) -> f64 {
         self.curve(role, kind).map_or(0.0, |curve| curve.batch_us(commands as f64))
     }
 
     /// Microseconds for each command of such a batch.
-    pub fn command_us(&self, role: &str, kind: Kind, batch: usize) -> f64 {
+    pub(crate) fn command_us(&self, role: &str, kind: Kind, batch: usize) -> f64 {
         self.curve(role, kind).map_or(0.0, |curve| curve.command_us(batch as f64))
     }
 
