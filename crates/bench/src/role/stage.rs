@@ -24,6 +24,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::LocalSet;
 
 /// How long a cluster may take until commands flow.
@@ -182,7 +183,10 @@ impl Scene {
                     *failure.borrow_mut() = ran.err();
                 });
             }
-            let measured = self.observe(address, flow).await;
+            let measured = tokio::select! {
+                measured = self.observe(address, flow) => measured,
+                interrupted = interrupted() => bail!(interrupted?),
+            };
             match failure.borrow_mut().take() {
                 Some(error) => Err(error).context("the emulated part of the deployment"),
                 None => measured.with_context(|| subject.last_words()),
@@ -208,6 +212,16 @@ impl Scene {
         ensure!(commands > 0, "no command was done while it was measured");
         Ok(Measured { commands, seconds: (until - from).as_secs_f64(), ..measured })
     }
+}
+
+/// Waits for Ctrl-C or SIGTERM, which end the run in order: what was started is stopped and removed.
+async fn interrupted() -> Result<&'static str> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::select! {
+        done = tokio::signal::ctrl_c() => done?,
+        _ = terminate.recv() => {}
+    }
+    Ok("interrupted")
 }
 
 fn difference(before: &NodeStatus, after: &NodeStatus) -> Measured {
