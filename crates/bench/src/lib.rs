@@ -2,14 +2,14 @@
 //! run), **service demand** (`role`: the processor time that one saturated instance of a role spends on a command)
 //! and **simulated** (`figure`: deployments that do not fit on this machine, from the demands).
 //!
-//! `host` says on which machine, `report` how tables are written.
+//! `payload` makes commands of the key-value store, `report` writes tables.
 #![forbid(unsafe_code)]
 
 pub mod figure;
-pub mod host;
 pub mod load;
-pub mod model;
-pub mod report;
+mod model;
+mod payload;
+mod report;
 pub mod role;
 
 /// What was typed contradicts itself: exit code 2.

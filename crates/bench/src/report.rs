@@ -7,14 +7,14 @@ use std::path::Path;
 
 /// Rows under a header.
 #[derive(Clone, Debug)]
-pub struct Table {
+pub(crate) struct Table {
     header: Vec<String>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
     /// Without rows.
-    pub fn new(header: impl IntoIterator<Item = impl Into<String>>) -> Self {
+    pub(crate) fn new(header: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Table { header: header.into_iter().map(Into::into).collect(), rows: Vec::new() }
     }
 
@@ -22,14 +22,14 @@ impl Table {
     ///
     /// # Panics
     /// When it has not as many cells as the header.
-    pub fn row(&mut self, cells: impl IntoIterator<Item = impl Into<String>>) {
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = impl Into<String>>) {
         let cells: Vec<String> = cells.into_iter().map(Into::into).collect();
         assert_eq!(cells.len(), self.header.len(), "a cell for each column: {cells:?}");
         self.rows.push(cells);
     }
 
     /// As comma separated values, the header first.
-    pub fn csv(&self) -> String {
+    pub(crate) fn csv(&self) -> String {
         let line = |cells: &Vec<String>| cells.iter().map(|cell| quoted(cell)).collect::<Vec<_>>().join(",") + "\n";
         std::iter::once(&self.header).chain(&self.rows).map(line).collect()
     }
@@ -66,7 +66,7 @@ impl fmt::Display for Table {
 ///
 /// # Errors
 /// When standard output cannot be written for another reason.
-pub fn print(text: &str) -> Result<()> {
+pub(crate) fn print(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error).context("cannot write to standard output"),
@@ -78,7 +78,7 @@ pub fn print(text: &str) -> Result<()> {
 ///
 /// # Errors
 /// When it cannot be written.
-pub fn write(path: &Path, text: &str) -> Result<()> {
+pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
     match path.as_os_str() == "-" {
         true => print(text),
         false => std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display())),

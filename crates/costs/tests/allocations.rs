@@ -1,9 +1,10 @@
 //! How often a role asks for memory for a command, in the steady state, from decoded messages to encoded ones. (The
 //! memory that a frame is received into is the runtime's affair and not counted.)
 //!
-//! None in leader, proxy leader and acceptor: they only hand on what arrived (a proxy leader tells batchers once a burst
-//! which batches are chosen). Client lanes, batchers, unbatchers and replicas make new payloads, a batch or the answers
-//! of a burst, which take memory of their own. Each bound is what the role does today; whoever does better lowers it.
+//! None in leader, proxy leader and acceptor: they only hand on what arrived (a proxy leader tells batchers once a
+//! burst which batches are chosen). Client lanes, batchers, unbatchers and replicas make new payloads, a batch or the
+//! answers of a burst, which take memory of their own. Each bound is what the role does today; whoever does better
+//! lowers it.
 
 use ionian_costs::cases::{CASES, Case, Run};
 

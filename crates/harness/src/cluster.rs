@@ -262,6 +262,11 @@ impl Cluster {
         describe(status, &self.log(node))
     }
 
+    /// The last that the node's latest process said, if it said anything.
+    pub fn last_words(&self, node: usize) -> Option<String> {
+        last_words(&self.log(node))
+    }
+
     /// Every line in which a process says that it panicked.
     ///
     /// # Errors
@@ -314,9 +319,14 @@ impl Drop for Cluster {
 
 /// How a process ended, and the last that it said.
 pub fn describe(status: ExitStatus, log: &Path) -> String {
+    let last = last_words(log).unwrap_or_else(|| "it said nothing".to_owned());
+    format!("{status}: {last} ({})", log.display())
+}
+
+/// The last line that is not empty.
+fn last_words(log: &Path) -> Option<String> {
     let text = fs::read_to_string(log).unwrap_or_default();
-    let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
-    format!("{status}: {} ({})", last.trim(), log.display())
+    text.lines().map(str::trim).rfind(|line| !line.is_empty()).map(str::to_owned)
 }
 
 fn address(text: &str) -> Result<SocketAddr> {

@@ -69,8 +69,8 @@ pub struct Command<P = Bytes> {
     pub payload: P,
 }
 
-/// What a command takes beside its payload, at most; mostly a dozen bytes.
-const COMMAND_HEAD_BYTES: usize = 46;
+/// What a command takes beside its payload, at most: a client and four numbers of variable length. Mostly a dozen bytes.
+const COMMAND_HEAD_BYTES: usize = 1 + 4 * 10;
 
 impl<'a> Command<&'a [u8]> {
     /// Reads a command off the front, without counting a reference to its bytes.

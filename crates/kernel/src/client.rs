@@ -46,7 +46,8 @@ pub struct Request {
 pub struct Reply {
     /// The token of the request.
     pub token: u64,
-    /// What the state machine answered, or why it was not asked.
+    /// What the state machine answered, or why it was not asked. An answer shares memory with others that came at the
+    /// same time: whoever keeps a short one for long copies it.
     pub outcome: Result<Bytes, Refusal>,
 }
 

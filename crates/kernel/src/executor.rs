@@ -68,7 +68,7 @@ impl Executor {
                 answers.push(&Answer { client, session, number, outcome });
             }
         }
-        self.reply.shrink_to(MAX_IDLE_REPLY_BYTES);
+        release(&mut self.reply);
     }
 
     /// Executes one command unless it was before; `None` when nobody wants the answer.
@@ -105,7 +105,7 @@ impl Executor {
             };
             answers.push(&Answer { client, session, number, outcome });
         }
-        reply.shrink_to(MAX_IDLE_REPLY_BYTES);
+        release(reply);
     }
 
     /// The time that a read is told. The log's time stands still while nothing is written, and what is
@@ -153,6 +153,13 @@ impl Executor {
         (self.now, self.sessions, self.membership) = (now, sessions, membership);
         Ok(())
     }
+}
+
+/// Empties a buffer for replies, and gives back what only a large reply has needed.
+fn release(reply: &mut Vec<u8>) {
+    // What is still in it would keep its memory.
+    reply.clear();
+    reply.shrink_to(MAX_IDLE_REPLY_BYTES);
 }
 
 /// A snapshot with the same state, for a cluster of its own: nothing has ever changed its membership.
@@ -262,6 +269,23 @@ mod tests {
         executor.read(Timestamp(0), &value(&[(u64::MAX, 1, b"!"), (u64::MAX, 2, b"?")]).batch, &mut answers);
         let outcomes: Vec<_> = answers.take_all(0, Slot(0)).iter().map(|answer| answer.outcome).collect();
         assert_eq!(outcomes, [Outcome::NotARead, Outcome::Done(Bytes::new())]);
+    }
+
+    #[test]
+    fn the_memory_of_a_large_reply_is_not_kept() {
+        let mut executor = executor();
+        let large = [7; 2 * MAX_IDLE_REPLY_BYTES];
+        let mut builder = BatchBuilder::default();
+        for (session, payload) in [(0, &[][..]), (1, &large)] {
+            let (client, session) = (ClientId(3), SessionId(session));
+            builder.push(&Command { client, session, number: 0, floor: 0, payload });
+        }
+        let written = Value { stamp: Timestamp(5), batch: builder.take() };
+        assert_eq!(outcomes(&mut executor, &written)[1], Outcome::Done(Bytes::copy_from_slice(&large)));
+        assert!(executor.reply.capacity() <= MAX_IDLE_REPLY_BYTES, "{}", executor.reply.capacity());
+        let mut answers = AnswersByClient::default();
+        executor.read(Timestamp(0), &value(&[(u64::MAX, 1, b"?")]).batch, &mut answers);
+        assert!(executor.reply.capacity() <= MAX_IDLE_REPLY_BYTES, "{}", executor.reply.capacity());
     }
 
     #[test]

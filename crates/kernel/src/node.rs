@@ -186,8 +186,9 @@ impl<P: Protocol> Node<P> {
         }
     }
 
-    /// The membership has changed. Instances that the layout no longer places here are gone; new ones are to
-    /// be [hosted](Node::host) and [started](Node::start) next.
+    /// The membership has changed. Instances that the layout no longer places here are gone, and with them what they
+    /// wanted to send and waits for the disk: it is lost, as any message may be. New ones are to be
+    /// [hosted](Node::host) and [started](Node::start) next.
     pub fn reconfigure(
         &mut self,
         now: Instant,

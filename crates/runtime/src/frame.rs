@@ -14,12 +14,11 @@ pub(crate) const READ_CHUNK: usize = 64 << 10;
 
 /// A frame of at least this size keeps the memory that it was read into; what is kept of a smaller one is copied.
 ///
-/// Roles keep slices of messages for long (a batch stays in an acceptor's log). A slice keeps the
-/// whole allocation behind it, so a retained 60-byte batch would hold a 64 KiB read buffer. Copied,
-/// it holds itself and its neighbours in a chunk of such copies, and a message without variable parts costs no memory. Measured (`examples/frame_cost.rs`, one core of the development machine,
-/// messages retained): a frame of 100 bytes costs 55 ns copied and 50 ns shared, one of 1000 bytes
-/// 90 and 70, of 16 KB 960 and 640, of 30 KB 1800 and 1500. Above the limit a frame is at least half
-/// of the buffer it came in, or the buffer has grown for it: sharing wastes little there.
+/// Roles keep slices of messages for long (a batch stays in an acceptor's log). A slice keeps the whole allocation
+/// behind it, so a retained 60-byte batch would hold a 64 KiB read buffer, with all the messages in it of which nothing
+/// is to be kept. Copied, it holds a chunk of such copies, and a message without variable parts costs no memory. What
+/// copying costs is measured by `examples/frame_cost.rs`. Above the limit a frame is at least half of the buffer it came
+/// in, or the buffer has grown for it: sharing wastes little there.
 const SHARE_FROM: usize = 32 << 10;
 
 const LENGTH_BYTES: usize = 4;
@@ -202,7 +201,7 @@ impl FrameReader {
         self.buffer.len() - self.given
     }
 
-    /// How many bytes of memory are held.
+    /// How large the buffer is that bytes arrive in.
     pub fn capacity(&self) -> usize {
         self.buffer.capacity()
     }

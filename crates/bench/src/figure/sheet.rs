@@ -4,6 +4,7 @@ use super::drawing::Picture;
 use super::drawing::panel::Panel;
 use super::point::{COLUMNS, Measure, Point};
 use super::simulate::Bench;
+use crate::report::Table;
 use anyhow::{Context, Result};
 use serde::Serialize;
 use std::fmt::Write;
@@ -64,12 +65,11 @@ impl Sheet {
     }
 
     fn csv(&self) -> String {
-        let row = |cells: Vec<String>| cells.join(",") + "\n";
-        let mut csv = row(COLUMNS.iter().map(|(name, _)| (*name).to_owned()).collect());
+        let mut table = Table::new(COLUMNS.iter().map(|(name, _)| *name));
         for point in &self.points {
-            csv += &row(COLUMNS.iter().map(|(_, cell)| quoted(cell(point).unwrap_or_default())).collect());
+            table.row(COLUMNS.iter().map(|(_, cell)| cell(point).unwrap_or_default()));
         }
-        csv
+        table.csv()
     }
 
     fn json(&self, name: &str, bench: &Bench) -> Result<String> {
@@ -145,11 +145,6 @@ fn origin(bench: &Bench) -> String {
             demands.version, demands.machine, demands.date, bench.network_delay_us, bench.wake_us
         ),
     }
-}
-
-/// As CSV takes it.
-fn quoted(cell: String) -> String {
-    if cell.contains([',', '"', '\n']) { format!("\"{}\"", cell.replace('"', "\"\"")) } else { cell }
 }
 
 /// The highest throughput of a series.

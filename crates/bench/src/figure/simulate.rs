@@ -8,6 +8,7 @@ use crate::model::costs::MessageCosts;
 use crate::model::demand::Demands;
 use crate::model::price::Prices;
 use crate::model::projection::{Projection, project};
+use crate::payload::payload;
 use anyhow::{Result, bail};
 use bytes::Bytes;
 use ionian_deployment::{CLIENT, Deployment};
@@ -152,21 +153,16 @@ impl KeyValue {
     fn key(client: usize, number: u64) -> Bytes {
         Bytes::from(format!("{:08}", (client as u64 * 7919 + number * 104_729) % KEYS))
     }
-
-    fn command(words: &[Bytes]) -> Bytes {
-        let command = kv::Command::parse(words).expect("a command of the store");
-        kv::Compound::Pipeline(vec![command]).encode().into()
-    }
 }
 
 impl Service for KeyValue {
     fn write(&self, client: usize, number: u64) -> Bytes {
         let value = Bytes::from(vec![b'v'; self.value_bytes]);
-        KeyValue::command(&[Bytes::from_static(b"SET"), KeyValue::key(client, number), value])
+        payload(&[Bytes::from_static(b"SET"), KeyValue::key(client, number), value]).into()
     }
 
     fn read(&self, client: usize, number: u64) -> Bytes {
-        KeyValue::command(&[Bytes::from_static(b"GET"), KeyValue::key(client, number)])
+        payload(&[Bytes::from_static(b"GET"), KeyValue::key(client, number)]).into()
     }
 
     fn machine(&self) -> Box<dyn StateMachine> {

@@ -1,8 +1,8 @@
 //! Commands as bytes: made once, with a place where the key's number goes.
 
 use super::workload::Ask;
+use crate::payload::payload;
 use bytes::Bytes;
-use ionian_machines::kv;
 
 /// Keys are `key:` and so many digits, as those of redis-benchmark.
 const DIGITS: usize = 12;
@@ -34,8 +34,7 @@ impl Encoder {
     pub(crate) fn of_lane(value_bytes: usize) -> Self {
         Self::new(value_bytes, |words| {
             let words: Vec<Bytes> = words.iter().map(|word| Bytes::copy_from_slice(word)).collect();
-            let command = kv::Command::parse(&words).expect("GET and SET are commands");
-            kv::Compound::Pipeline(vec![command]).encode()
+            payload(&words)
         })
     }
 
@@ -87,6 +86,7 @@ fn template(bytes: Vec<u8>) -> Template {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ionian_machines::kv;
 
     #[test]
     fn commands_are_those_of_the_protocol() {
@@ -99,6 +99,7 @@ mod tests {
         assert_eq!(String::from_utf8(out).unwrap(), words);
         assert_eq!(key(1_203), "key:000000001203");
     }
+
     #[test]
     fn a_lane_carries_what_a_gateway_would_encode() {
         let encoder = Encoder::of_lane(16);

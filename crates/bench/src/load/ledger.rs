@@ -1,8 +1,9 @@
 //! What counts: answers within the window, and how long they took.
 //!
-//! In a closed loop a command begins when it is sent, and belongs to the window in which it is answered. In an open loop
-//! it begins when it was to be sent, whether it could be or not, and belongs to the window in which that was: so the wait
-//! of all that queues behind a stall is counted too. What is never answered counts with the time that it has waited.
+//! In a closed loop a command begins when it is sent, and belongs to the window in which it is answered. In an open
+//! loop it begins when it was to be sent, whether it could be or not, and belongs to the window in which that was: so
+//! the wait of all that queues behind a stall is counted too. What is never answered counts with the time that it has
+//! waited.
 
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;

@@ -30,12 +30,12 @@ mod side;
 mod target;
 mod workload;
 
-use crate::host::Machine;
 use crate::report;
 use anyhow::{Context, Result, bail};
 use arguments::{Load, Servers};
 use event_loop::Shared;
 use ionian_deployment::Durability;
+use ionian_harness::host::Machine;
 pub use lanes::{RunNode, ThisNode};
 use outcome::{Asked, Measured, Outcome, Ratios};
 use own::Own;

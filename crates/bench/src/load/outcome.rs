@@ -3,7 +3,7 @@
 use super::arguments::{Level, Load};
 use super::round::Round;
 use super::workload::Mix;
-use crate::host::Machine;
+use ionian_harness::host::Machine;
 use ionian_harness::numbers::median;
 use serde::Serialize;
 

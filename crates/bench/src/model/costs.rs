@@ -10,7 +10,7 @@ use ionian_sim::performance::Costs;
 
 /// What the messages of one deployment cost. Messages that are not in the way of a command (heartbeats, watermarks)
 /// cost nothing here: they are in the demands as measured.
-pub struct MessageCosts {
+pub(crate) struct MessageCosts {
     prices: Prices,
     /// Reads of an inquiry.
     batch: usize,
@@ -18,7 +18,7 @@ pub struct MessageCosts {
 
 impl MessageCosts {
     /// Those of the deployment that the prices are of; inquiries of reads are for `batch` reads each.
-    pub fn new(prices: Prices, batch: usize) -> Self {
+    pub(crate) fn new(prices: Prices, batch: usize) -> Self {
         MessageCosts { prices, batch }
     }
 

@@ -11,18 +11,18 @@ const BUILT_IN: &str = include_str!("../../../../docs/figures/demands.json");
 /// What `ionian bench role all --json` prints.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Demands {
+pub(crate) struct Demands {
     /// The machine, in words: processors, memory, system.
-    pub machine: String,
+    pub(crate) machine: String,
     /// When it was measured, `YYYY-MM-DD`.
-    pub date: String,
+    pub(crate) date: String,
     /// The version of Ionian that was measured.
-    pub version: String,
+    pub(crate) version: String,
     /// Whether the numbers are invented, for development. What is drawn from such says so.
     #[serde(default, skip_serializing_if = "is_false")]
-    pub placeholder: bool,
+    pub(crate) placeholder: bool,
     /// One measurement each.
-    pub demands: Vec<Demand>,
+    pub(crate) demands: Vec<Demand>,
 }
 
 fn is_false(it: &bool) -> bool {
@@ -32,35 +32,35 @@ fn is_false(it: &bool) -> bool {
 /// What one saturated instance of a role spent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Demand {
+pub(crate) struct Demand {
     /// The preset that the instance belonged to: it says how many messages a command takes.
-    pub deployment: String,
+    pub(crate) deployment: String,
     /// The role, by its name in a deployment file.
-    pub role: String,
+    pub(crate) role: String,
     /// What it was asked for.
-    pub workload: Kind,
+    pub(crate) workload: Kind,
     /// Commands of a batch; for reads, reads of an inquiry.
-    pub batch: usize,
+    pub(crate) batch: usize,
     /// Bytes of a value.
-    pub value_bytes: usize,
+    pub(crate) value_bytes: usize,
     /// Commands in which that one instance took part, per second.
-    pub commands_per_second: f64,
+    pub(crate) commands_per_second: f64,
     /// Microseconds of its processor time for each of them.
-    pub demand_us: f64,
+    pub(crate) demand_us: f64,
     /// Messages that it took in for each.
-    pub messages_in: f64,
+    pub(crate) messages_in: f64,
     /// Messages that it sent for each; one that goes to several nodes counts several times.
-    pub messages_out: f64,
+    pub(crate) messages_out: f64,
     /// Their bytes.
-    pub bytes_in: f64,
+    pub(crate) bytes_in: f64,
     /// Their bytes.
-    pub bytes_out: f64,
+    pub(crate) bytes_out: f64,
 }
 
 /// What a role was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub(crate) enum Kind {
     /// Its part in a write.
     Write,
     /// Its part in a read.
@@ -71,9 +71,21 @@ pub enum Kind {
     Answer,
 }
 
+/// Every role that can be measured, with what can be asked of it.
+pub(crate) const ROLES: &[(&str, &[Kind])] = &[
+    ("leader", &[Kind::Write]),
+    ("proxy_leader", &[Kind::Write]),
+    ("acceptor", &[Kind::Write, Kind::Read]),
+    ("replica", &[Kind::Execute, Kind::Answer, Kind::Read]),
+    ("batcher", &[Kind::Write]),
+    ("read_batcher", &[Kind::Read]),
+    ("unbatcher", &[Kind::Write]),
+    ("server", &[Kind::Write, Kind::Read]),
+];
+
 impl Kind {
     /// Its name in the file.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Kind::Write => "write",
             Kind::Read => "read",
@@ -88,7 +100,7 @@ impl Demands {
     ///
     /// # Errors
     /// When the file cannot be read, or is not what `ionian bench role all --json` prints.
-    pub fn load(path: Option<&Path>) -> Result<Self> {
+    pub(crate) fn load(path: Option<&Path>) -> Result<Self> {
         let (text, name) = match path {
             Some(path) => {
                 let name = path.display().to_string();
@@ -115,7 +127,7 @@ impl Demands {
     ///
     /// # Errors
     /// Those of `adjust`.
-    pub fn curve(
+    pub(crate) fn curve(
         &self,
         deployments: &[&str],
         role: &str,
@@ -135,7 +147,7 @@ impl Demands {
 
 /// What a whole batch costs, by the number of its commands: straight lines through what was measured.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Curve(Vec<(f64, f64)>);
+pub(crate) struct Curve(Vec<(f64, f64)>);
 
 impl Curve {
     /// From measurements: batch, bytes of a value, microseconds a command.
@@ -153,7 +165,7 @@ impl Curve {
     }
 
     /// Microseconds for a batch of so many commands.
-    pub fn batch_us(&self, commands: f64) -> f64 {
+    pub(crate) fn batch_us(&self, commands: f64) -> f64 {
         match self.0[..] {
             // One measurement says nothing of a part that all commands of a batch share.
             [(batch, us)] => us * commands / batch,
@@ -162,7 +174,7 @@ impl Curve {
     }
 
     /// Microseconds for each command of such a batch.
-    pub fn command_us(&self, batch: f64) -> f64 {
+    pub(crate) fn command_us(&self, batch: f64) -> f64 {
         self.batch_us(batch) / batch
     }
 }

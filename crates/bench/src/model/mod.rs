@@ -8,30 +8,30 @@
 //! | `projection` | the utilization law |
 //! | `costs` | the same prices, message by message, for the simulator |
 
-pub mod costs;
-pub mod demand;
-pub mod price;
-pub mod projection;
-pub mod share;
+pub(crate) mod costs;
+pub(crate) mod demand;
+pub(crate) mod price;
+pub(crate) mod projection;
+pub(crate) mod share;
 
 use ionian_kernel::client::ReadLevel;
 
 /// What clients ask of a deployment.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Workload {
+pub(crate) struct Workload {
     /// The part of the commands that are reads.
-    pub read_fraction: f64,
+    pub(crate) read_fraction: f64,
     /// How fresh reads must be.
-    pub read_level: ReadLevel,
+    pub(crate) read_level: ReadLevel,
     /// Commands of a full batch; 1 where nothing is batched.
-    pub batch: usize,
+    pub(crate) batch: usize,
     /// Bytes of a value.
-    pub value_bytes: usize,
+    pub(crate) value_bytes: usize,
 }
 
 impl Workload {
     /// Writes alone, of the 16 bytes that the papers write.
-    pub fn writes(batch: usize) -> Self {
+    pub(crate) fn writes(batch: usize) -> Self {
         Workload { read_fraction: 0.0, read_level: ReadLevel::Linearizable, batch, value_bytes: 16 }
     }
 }

@@ -1,6 +1,6 @@
 //! What each role of one deployment spends under one workload.
 
-use super::demand::{Curve, Demand, Demands, Kind};
+use super::demand::{Curve, Demand, Demands, Kind, ROLES};
 use anyhow::{Result, anyhow};
 use ionian_deployment::{Deployment, PresetOptions};
 use ionian_kernel::layout::Layout;
@@ -11,19 +11,7 @@ use std::collections::BTreeMap;
 
 /// Prices of the roles of one deployment.
 #[derive(Clone, Debug)]
-pub struct Prices(BTreeMap<(String, Kind), Curve>);
-
-/// Every role with what is asked of it.
-const ALL: &[(&str, &[Kind])] = &[
-    ("batcher", &[Kind::Write]),
-    ("read_batcher", &[Kind::Read]),
-    ("leader", &[Kind::Write]),
-    ("proxy_leader", &[Kind::Write]),
-    ("acceptor", &[Kind::Write, Kind::Read]),
-    ("replica", &[Kind::Execute, Kind::Answer, Kind::Read]),
-    ("unbatcher", &[Kind::Write]),
-    ("server", &[Kind::Write, Kind::Read]),
-];
+pub(crate) struct Prices(BTreeMap<(String, Kind), Curve>);
 
 impl Prices {
     /// The prices of `deployment` for values of this size. Roles in `exempt` take no time: they stand for the
@@ -31,7 +19,7 @@ impl Prices {
     ///
     /// # Errors
     /// Names what was not measured.
-    pub fn new(demands: &Demands, deployment: &Deployment, value_bytes: usize, exempt: &[&str]) -> Result<Self> {
+    pub(crate) fn new(demands: &Demands, deployment: &Deployment, value_bytes: usize, exempt: &[&str]) -> Result<Self> {
         let family = family(&deployment.protocol);
         let here: Vec<&str> = deployment.nodes.iter().flat_map(|node| node.instances().into_keys()).collect();
         let target = match deployment.protocol == MultiPaxos::NAME {
@@ -39,7 +27,7 @@ impl Prices {
             false => None,
         };
         let mut prices = BTreeMap::new();
-        for (role, kinds) in ALL.iter().filter(|(role, _)| here.contains(role) && !exempt.contains(role)) {
+        for (role, kinds) in ROLES.iter().filter(|(role, _)| here.contains(role) && !exempt.contains(role)) {
             for kind in *kinds {
                 let adjust = |demand: &Demand| match &target {
                     Some(target) if *role == "proxy_leader" => fan_out(demand, target),
@@ -60,12 +48,12 @@ impl Prices {
     }
 
     /// Microseconds for a whole batch of so many commands; nothing for a role that takes no time.
-    pub fn batch_us(&self, role: &str, kind: Kind, commands: usize) -> f64 {
+    pub(crate) fn batch_us(&self, role: &str, kind: Kind, commands: usize) -> f64 {
         self.curve(role, kind).map_or(0.0, |curve| curve.batch_us(commands as f64))
     }
 
     /// Microseconds for each command of such a batch.
-    pub fn command_us(&self, role: &str, kind: Kind, batch: usize) -> f64 {
+    pub(crate) fn command_us(&self, role: &str, kind: Kind, batch: usize) -> f64 {
         self.curve(role, kind).map_or(0.0, |curve| curve.command_us(batch as f64))
     }
 

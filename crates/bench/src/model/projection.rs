@@ -14,20 +14,25 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What a deployment can do under a workload, and what it is that it cannot do more.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Projection {
+pub(crate) struct Projection {
     /// Commands per second.
-    pub peak: f64,
+    pub(crate) peak: f64,
     /// The role that spends the most on the node that is busy first; "a whole node" where several roles share it.
-    pub bottleneck: String,
+    pub(crate) bottleneck: String,
     /// For each role the microseconds that its busiest node spends on it for each command of the workload.
-    pub roles: BTreeMap<String, f64>,
+    pub(crate) roles: BTreeMap<String, f64>,
 }
 
 /// Projects one deployment.
 ///
 /// # Errors
 /// When it is no deployment of its protocol, or a demand was not measured.
-pub fn project(demands: &Demands, deployment: &Deployment, workload: &Workload, exempt: &[&str]) -> Result<Projection> {
+pub(crate) fn project(
+    demands: &Demands,
+    deployment: &Deployment,
+    workload: &Workload,
+    exempt: &[&str],
+) -> Result<Projection> {
     let prices = Prices::new(demands, deployment, workload.value_bytes, exempt)?;
     let (shares, kinds, layout) = shares(deployment, workload)?;
     let mut nodes: BTreeMap<NodeId, f64> = BTreeMap::new();

@@ -11,22 +11,22 @@ use ionian_protocols::unreplicated;
 
 /// A part of all commands, for which an instance spends what its role does on one of this kind.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Share {
+pub(crate) struct Share {
     /// Who.
-    pub address: Address,
+    pub(crate) address: Address,
     /// Where it lives.
-    pub node: NodeId,
+    pub(crate) node: NodeId,
     /// What is asked of it.
-    pub kind: Kind,
+    pub(crate) kind: Kind,
     /// The part, of reads and writes together.
-    pub part: f64,
+    pub(crate) part: f64,
 }
 
 /// Quorums are dealt out in turns; after so many every pattern has come round (a multiple of 1 to 10).
 const TURNS: u64 = 2520;
 
 /// The shares of a deployment of MultiPaxos whose leader is the first.
-pub fn multipaxos(layout: &Layout, quorums: &QuorumSystem, workload: &Workload) -> Vec<Share> {
+pub(crate) fn multipaxos(layout: &Layout, quorums: &QuorumSystem, workload: &Workload) -> Vec<Share> {
     let (writes, reads) = (1.0 - workload.read_fraction, workload.read_fraction);
     let mut shares = Shares { layout, shares: Vec::new() };
     shares.deal(kind::Batcher, Kind::Write, writes);
@@ -61,7 +61,7 @@ pub fn multipaxos(layout: &Layout, quorums: &QuorumSystem, workload: &Workload) 
 }
 
 /// The shares of a deployment of the unreplicated server.
-pub fn unreplicated(layout: &Layout, workload: &Workload) -> Vec<Share> {
+pub(crate) fn unreplicated(layout: &Layout, workload: &Workload) -> Vec<Share> {
     let mut shares = Shares { layout, shares: Vec::new() };
     let writes = 1.0 - workload.read_fraction;
     shares.deal(unreplicated::kind::Batcher, Kind::Write, writes);

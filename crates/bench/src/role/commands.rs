@@ -1,9 +1,9 @@
 //! The commands that the bench forges: SETs and GETs of the key-value store, as a gateway would send them.
 
+use crate::payload::payload;
 use bytes::Bytes;
 use ionian_kernel::batch::{Answer, Answers, AnswersByClient, Batch, BatchBuilder, Command, Outcome, SessionId};
 use ionian_kernel::id::{ClientId, Slot};
-use ionian_machines::kv;
 
 /// Payloads made beforehand, one of each kind for each key.
 pub(crate) struct Commands {
@@ -20,14 +20,11 @@ pub(crate) struct Commands {
 impl Commands {
     pub(crate) fn new(keys: u64, value_bytes: usize, lanes: u64, batch: u64, window: u64) -> Self {
         let value = Bytes::from(vec![b'v'; value_bytes]);
-        let payload = |words: &[Bytes]| {
-            let command = kv::Command::parse(words).expect("a command of the store");
-            Bytes::from(kv::Compound::Pipeline(vec![command]).encode())
-        };
+        let made = |words: &[Bytes]| Bytes::from(payload(words));
         let key = |key: u64| Bytes::from(format!("key:{key:012}"));
         Commands {
-            writes: (0..keys).map(|k| payload(&[Bytes::from_static(b"SET"), key(k), value.clone()])).collect(),
-            reads: (0..keys).map(|k| payload(&[Bytes::from_static(b"GET"), key(k)])).collect(),
+            writes: (0..keys).map(|k| made(&[Bytes::from_static(b"SET"), key(k), value.clone()])).collect(),
+            reads: (0..keys).map(|k| made(&[Bytes::from_static(b"GET"), key(k)])).collect(),
             lanes,
             window,
             batch,

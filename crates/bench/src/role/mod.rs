@@ -16,6 +16,7 @@ mod unreplicated;
 mod work;
 
 use crate::BadUsage;
+use crate::model::demand::ROLES;
 use anyhow::Result;
 use arguments::Role;
 use ionian_deployment::{Deployment, PresetOptions};
@@ -77,8 +78,8 @@ fn tasks(arguments: &Role) -> Result<Vec<Task<'_>>> {
         return Ok(every.collect());
     }
     if work::of(role).is_empty() {
-        let known = "leader, proxy_leader, acceptor, replica, batcher, read_batcher, unbatcher, server or all";
-        return Err(BadUsage(format!("role {role:?}: must be {known}")).into());
+        let known: Vec<&str> = ROLES.iter().map(|(role, _)| *role).collect();
+        return Err(BadUsage(format!("role {role:?}: must be {} or all", known.join(", "))).into());
     }
     let preset = arguments.preset.as_deref().unwrap_or(home(role));
     Ok(every_work(preset, role, arguments.value_bytes.unwrap_or(16)).collect())

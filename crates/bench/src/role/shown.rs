@@ -3,10 +3,10 @@
 use super::arguments::Role;
 use super::stage::{Measured, Scene};
 use super::{Task, Work};
-use crate::host::Machine;
 use crate::model::demand::{Demand, Demands};
 use crate::report;
 use anyhow::Result;
+use ionian_harness::host::Machine;
 use std::time::SystemTime;
 
 /// A role that had less of a processor than this may not have been saturated: its demand can be less than it seems.

@@ -8,6 +8,7 @@ use super::work::Work;
 use super::{multipaxos, unreplicated};
 use anyhow::{Context, Result, bail, ensure};
 use ionian_deployment::{Configuration, Deployment, Node, Placed};
+use ionian_harness::Cluster;
 use ionian_harness::cluster::place_on_free_ports;
 use ionian_kernel::layout::{Address, Layout};
 use ionian_kernel::machine::StateMachine;
@@ -17,13 +18,13 @@ use ionian_protocols::multipaxos::MultiPaxos;
 use ionian_protocols::unreplicated::Unreplicated;
 use ionian_runtime::{Application, NodeSettings, NodeStatus, query_status, resolve, run_node};
 use std::cell::RefCell;
-use std::fs::{self, File};
+use std::fs;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::LocalSet;
 
 /// How long a cluster may take until commands flow.
@@ -102,16 +103,14 @@ impl Scene {
         }
     }
 
-    /// The name of the node where the role lives alone.
-    fn subject(&self) -> Result<String> {
+    /// The node where the role lives alone.
+    fn subject(&self) -> Result<usize> {
         // The two kinds of batchers share a node, and the other one has nothing to do.
         let pair = ["batcher", "read_batcher"];
         let of_its_kind = |role: &str| role == self.role || pair.contains(&role) && pair.contains(&self.role.as_str());
-        let alone = |node: &&Node| node.roles.iter().all(|placed| of_its_kind(&placed.role));
-        let node = self.deployment.nodes.iter().find(alone);
-        let role = &self.role;
-        node.map(|node| node.name.clone())
-            .with_context(|| format!("the deployment has no node with the role {role} alone"))
+        let alone = |node: &Node| node.roles.iter().all(|placed| of_its_kind(&placed.role));
+        let place = self.deployment.nodes.iter().position(alone);
+        place.with_context(|| format!("the deployment has no node with the role {} alone", self.role))
     }
 
     /// Ports for all.
@@ -165,14 +164,14 @@ impl Scene {
     }
 
     fn perform<P: Protocol>(&self, script: Script<P>, flow: &Flow) -> Result<Measured> {
-        let process = Process::start(self, &self.subject()?)?;
-        let address = resolve(&process.address)?;
+        let subject = Subject::start(self)?;
+        let address = resolve(&self.deployment.nodes[subject.node].address)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let script = Arc::new(script);
         let failure = Rc::new(RefCell::new(None));
         LocalSet::new().block_on(&runtime, async {
-            let subject = self.subject()?;
-            for node in self.deployment.nodes.iter().filter(|node| node.name != subject) {
+            let nodes = self.deployment.nodes.iter().enumerate();
+            for (_, node) in nodes.filter(|(place, _)| *place != subject.node) {
                 let known = Configuration::founded(self.deployment.clone());
                 let settings = NodeSettings::new::<P>(known, &node.name, None)?;
                 let (script, failure) = (script.clone(), failure.clone());
@@ -184,10 +183,13 @@ impl Scene {
                     *failure.borrow_mut() = ran.err();
                 });
             }
-            let measured = self.observe(address, flow).await;
+            let measured = tokio::select! {
+                measured = self.observe(address, flow) => measured,
+                interrupted = interrupted() => bail!(interrupted?),
+            };
             match failure.borrow_mut().take() {
                 Some(error) => Err(error).context("the emulated part of the deployment"),
-                None => measured.with_context(|| process.last_words()),
+                None => measured.with_context(|| subject.last_words()),
             }
         })
     }
@@ -212,6 +214,16 @@ impl Scene {
     }
 }
 
+/// Waits for Ctrl-C or SIGTERM, which end the run in order: what was started is stopped and removed.
+async fn interrupted() -> Result<&'static str> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::select! {
+        done = tokio::signal::ctrl_c() => done?,
+        _ = terminate.recv() => {}
+    }
+    Ok("interrupted")
+}
+
 fn difference(before: &NodeStatus, after: &NodeStatus) -> Measured {
     let sum = |status: &NodeStatus, what: fn(&ionian_runtime::status::PeerStatus) -> u64| -> u64 {
         status.peers.iter().map(what).sum()
@@ -234,42 +246,32 @@ fn kind_of<P: Protocol>(role: &str) -> Result<u8> {
     Ok(place.with_context(|| format!("role {role:?}: must be one of {known}"))? as u8)
 }
 
-/// The process that is measured; it ends with this.
-struct Process {
-    child: Child,
-    address: String,
-    log: PathBuf,
-    root: PathBuf,
+/// The process that is measured. It ends with this, and nothing of it stays.
+struct Subject {
+    cluster: Cluster,
+    node: usize,
 }
 
-impl Process {
-    fn start(scene: &Scene, name: &str) -> Result<Self> {
-        let root: &Path = &scene.root;
-        fs::create_dir_all(root).with_context(|| format!("cannot create {}", root.display()))?;
-        let (config, log) = (root.join("deployment.toml"), root.join("log"));
-        fs::write(&config, scene.deployment.to_toml())?;
-        let output = File::create(&log)?;
-        let mut command = Command::new(&scene.ionian);
-        command.args(["node", name, "--config"]).arg(&config).arg("--data").arg(root);
-        command.arg("--supervised").stdin(Stdio::piped()).stdout(output.try_clone()?).stderr(output);
-        let child = command.spawn().with_context(|| format!("cannot start {}", scene.ionian.display()))?;
-        let place = scene.deployment.place(name)?;
-        Ok(Process { child, address: scene.deployment.nodes[place].address.clone(), log, root: root.to_owned() })
+impl Subject {
+    fn start(scene: &Scene) -> Result<Self> {
+        let node = scene.subject()?;
+        let cluster = Cluster::new(&scene.ionian, &scene.root, scene.deployment.clone())?;
+        let mut subject = Subject { cluster, node };
+        subject.cluster.start(node)?;
+        Ok(subject)
     }
 
     /// What it said last, for whoever wonders why nothing came of it.
     fn last_words(&self) -> String {
-        let text = fs::read_to_string(&self.log).unwrap_or_default();
-        let last = text.lines().last().unwrap_or("nothing");
+        let last = self.cluster.last_words(self.node).unwrap_or_else(|| "nothing".to_owned());
         format!("the process that is measured said last: {last}")
     }
 }
 
-impl Drop for Process {
+impl Drop for Subject {
     fn drop(&mut self) {
         // What fails here has ended already, or is gone.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = fs::remove_dir_all(&self.root);
+        let _ = self.cluster.kill_all();
+        let _ = fs::remove_dir_all(self.cluster.root());
     }
 }

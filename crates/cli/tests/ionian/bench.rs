@@ -7,6 +7,7 @@ use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::path::Path;
 use std::process::Stdio;
 
 /// Runs a short round on a cluster of its own, which leaves nothing behind; returns the document.
@@ -83,20 +84,34 @@ fn a_client_lane_is_loaded_from_inside_of_its_node() {
     assert_eq!((&round["nothing"], &round["bench_us"]), (&0.into(), &Value::Null));
 }
 
-#[test]
-fn an_interrupted_run_leaves_nothing_behind() {
+/// Interrupts a run once it is under way, which `begun` sees in the directory for temporary files: it says so, and
+/// nothing of it stays there.
+fn interrupt(flags: &[&str], signal: Signal, begun: impl Fn(&Path) -> bool) {
     let directory = Directory::new();
     let data = directory.path("data");
     fs::create_dir_all(&data).unwrap();
     let mut command = ionian();
-    command.args(["bench", "--seconds", "1000", "--data", data.to_str().unwrap()]);
+    command.arg("bench").args(flags).args(["--seconds", "1000"]).env("TMPDIR", &data);
     let bench = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    eventually("it begins", || fs::read_dir(&data).unwrap().next().map(drop));
-    kill(Pid::from_raw(bench.id() as i32), Signal::SIGINT).unwrap();
+    eventually("it begins", || {
+        let run = fs::read_dir(&data).unwrap().next()?.unwrap();
+        begun(&run.path()).then_some(())
+    });
+    kill(Pid::from_raw(bench.id() as i32), signal).unwrap();
     let output = bench.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("interrupted"), "{}", text(&output.stderr));
     assert_eq!(fs::read_dir(&data).unwrap().count(), 0);
+}
+
+#[test]
+fn an_interrupted_run_leaves_nothing_behind() {
+    interrupt(&[], Signal::SIGINT, |_| true);
+    let is_connected = |run: &Path| {
+        let said = fs::read_to_string(run.join("logs/leader-0.1.log"));
+        said.is_ok_and(|said| said.contains("is connected"))
+    };
+    interrupt(&["role", "leader"], Signal::SIGTERM, is_connected);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The encoding of a compound in the log. All numbers are little endian; a length comes before what it
-//! counts, in as many bytes as it needs, seven bits in each; the first byte is the version of the format. What is decoded may be any bytes: every field
-//! is checked, and nothing is allocated beyond a small multiple of the input.
+//! counts, in as many bytes as it needs, seven bits in each; the first byte is the version of the format. What is
+//! decoded may be any bytes: every field is checked, and nothing is allocated beyond a small multiple of the input.
 
 use super::command::{Command, Compound, Condition, Expiry, Only, Op, SetForm, When};
 use super::long_double::LongDouble;

@@ -12,8 +12,9 @@
 //! that reason, and nothing that leaves this file depends on it.
 //!
 //! A picture of the store shares its segments, so that taking it costs a counter a segment. A segment is
-//! copied when it is written to while it is shared, but not what its keys and values are: copies of an
-//! entry share that, until one of them changes. What is not shared is written in place.
+//! copied when it is written to while it is shared, but of its keys and values only the short ones, which lie
+//! in their entries: copies of an entry share longer ones, until one of them changes. What is not shared is written in
+//! place.
 //!
 //! An expired key is missing for every method that is given the time. It is removed when it is next
 //! written, or by `purge`, a bounded number at a time.

@@ -1,5 +1,7 @@
 //! Percentiles, and what this machine is.
 
+use ionian_harness::host::Machine;
+
 /// The value below which `percent` of a hundred are; 0 of none.
 pub(crate) fn percentile(values: &mut [u32], percent: f64) -> u32 {
     if values.is_empty() {
@@ -11,10 +13,8 @@ pub(crate) fn percentile(values: &mut [u32], percent: f64) -> u32 {
 
 /// The processors of this machine.
 pub(crate) fn machine() -> String {
-    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-    let count = std::thread::available_parallelism().map_or(0, usize::from);
-    format!("{count} processors, {}", model.map_or("of an unknown kind", |(_, model)| model.trim()))
+    let Machine { processors, model, .. } = Machine::look();
+    format!("{processors} processors, {model}")
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The machine on which something was measured. A figure without it says little.
 
-use ionian_harness::numbers::rounded;
+use crate::numbers::rounded;
 use serde::Serialize;
 use std::fmt;
 use std::fs::read_to_string;
