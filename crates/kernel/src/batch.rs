@@ -4,7 +4,7 @@
 use crate::id::{ClientId, Id, MAX_INSTANCES, Slot};
 use crate::layout::Options;
 use crate::time::Instant;
-use crate::wire::{Reader, Wire, WireError, encode_varint};
+use crate::wire::{Reader, Wire, WireError, encode_varint, varint_len};
 use crate::wire_struct;
 use alloc::vec::Vec;
 use bytes::Bytes;
@@ -69,9 +69,6 @@ pub struct Command<P = Bytes> {
     pub payload: P,
 }
 
-/// What a command takes beside its payload, at most: a client and four numbers of variable length. Mostly a dozen bytes.
-const COMMAND_HEAD_BYTES: usize = 1 + 4 * 10;
-
 impl<'a> Command<&'a [u8]> {
     /// Reads a command off the front, without counting a reference to its bytes.
     fn borrow(reader: &mut Reader<'a>) -> Result<Self, WireError> {
@@ -90,7 +87,10 @@ impl<'a> Command<&'a [u8]> {
 
 impl<P: AsRef<[u8]>> Command<P> {
     fn put(&self, out: &mut Vec<u8>) {
-        out.reserve(COMMAND_HEAD_BYTES + self.payload.as_ref().len());
+        // Exactly: a lone command's buffer is then as long as the command, and costs one allocation.
+        let length = self.payload.as_ref().len();
+        let numbers = [self.session.0.wrapping_add(2), self.number, self.floor, length as u64];
+        out.reserve(1 + numbers.map(varint_len).iter().sum::<usize>() + length);
         self.client.encode(out);
         self.session.put(out);
         encode_varint(self.number, out);

@@ -254,6 +254,11 @@ pub fn encode_varint(mut number: u64, out: &mut Vec<u8>) {
     out.push(number as u8);
 }
 
+/// How many bytes [`encode_varint`] takes for a number.
+pub fn varint_len(number: u64) -> usize {
+    (64 - (number | 1).leading_zeros() as usize).div_ceil(7)
+}
+
 /// Appends `bytes` behind their length, as [`Bytes`] are encoded.
 pub fn encode_bytes(bytes: &[u8], out: &mut Vec<u8>) {
     (bytes.len() as u32).encode(out);
@@ -383,7 +388,7 @@ mod tests {
         {
             let mut out = Vec::new();
             encode_varint(number, &mut out);
-            assert_eq!(out.len(), length, "{number}");
+            assert_eq!((out.len(), varint_len(number)), (length, length), "{number}");
             assert_eq!(varint(&out), Ok((number, 0)));
             assert_eq!(varint(&out[..length - 1]), Err(WireError::Truncated));
         }
