@@ -137,11 +137,13 @@ fn subtitle(bench: &Bench) -> String {
 
 fn origin(bench: &Bench) -> String {
     let demands = &bench.demands;
+    let (unsaturated, all) = demands.unsaturated();
     match demands.placeholder {
         true => "INVENTED demands, for development: these are no measurements.".to_owned(),
         false => format!(
-            "demands of Ionian {} measured on {} on {}; a processor of its own for each node, {} us from node to \
-             node, {} us to wake a sleeping one.",
+            "demands of Ionian {} measured on {} on {}, {unsaturated} of {all} on processes that were less than 90 % busy and so \
+             cost more than they would at saturation; a processor of its own for each node, {} us from node to node, {} us to \
+             wake a sleeping one.",
             demands.version, demands.machine, demands.date, bench.network_delay_us, bench.wake_us
         ),
     }

@@ -47,6 +47,9 @@ pub(crate) struct Demand {
     pub(crate) commands_per_second: f64,
     /// Microseconds of its processor time for each of them.
     pub(crate) demand_us: f64,
+    /// The part of a processor that the process had. Well below 1 it slept between bursts, which costs: the demand is then
+    /// an upper bound.
+    pub(crate) busy: f64,
     /// Messages that it took in for each.
     pub(crate) messages_in: f64,
     /// Messages that it sent for each; one that goes to several nodes counts several times.
@@ -95,7 +98,15 @@ impl Kind {
     }
 }
 
+/// A process that had less of a processor than this was not saturated.
+pub(crate) const SATURATED: f64 = 0.9;
+
 impl Demands {
+    /// How many of the measurements were of processes that were not saturated, and of how many.
+    pub(crate) fn unsaturated(&self) -> (usize, usize) {
+        (self.demands.iter().filter(|demand| demand.busy < SATURATED).count(), self.demands.len())
+    }
+
     /// Those of a file; without one those that come with this version.
     ///
     /// # Errors
@@ -117,7 +128,9 @@ impl Demands {
             let Demand { deployment, role, workload, batch, demand_us, .. } = demand;
             let name = format!("{role} of {deployment}, {}", workload.name());
             ensure!(*batch > 0, "{name}: batch = 0: a batch has at least one command");
-            ensure!(demand_us.is_finite() && *demand_us >= 0.0, "{name}: demand_us = {demand_us}: must be at least 0");
+            // What answering adds may be lost in the noise; everything else costs something.
+            let least = if *workload == Kind::Answer { 0.0 } else { 1e-6 };
+            ensure!((least..=1e6).contains(demand_us), "{name}: demand_us = {demand_us}: must be {least} to 1000000");
         }
         Ok(demands)
     }
@@ -201,7 +214,7 @@ mod tests {
         let again = serde_json::to_string(&demands).unwrap();
         assert_eq!(Demands::parse(&again).unwrap(), demands);
         let wrong = again.replace("\"demand_us\":", "\"demand_us\":-");
-        assert!(Demands::parse(&wrong).unwrap_err().to_string().contains("must be at least 0"));
+        assert!(Demands::parse(&wrong).unwrap_err().to_string().contains("must be 0.000001 to"));
     }
 
     #[test]

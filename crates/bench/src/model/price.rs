@@ -106,6 +106,7 @@ pub(crate) mod tests {
             value_bytes: 16,
             commands_per_second: 1e6 / demand_us,
             demand_us,
+            busy: 1.0,
             messages_in: 3.0 / batch as f64,
             messages_out: 6.0 / batch as f64,
             bytes_in: 0.0,

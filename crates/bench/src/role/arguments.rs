@@ -28,8 +28,8 @@ pub struct Role {
     /// How many keys there are
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     pub keys: u64,
-    /// Commands under way at most [default: 4096, or 512 batches]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    /// Commands under way at most [default: 4096, or up to 512 batches; fewer of large values]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(512..=51_200))]
     pub in_flight: Option<u64>,
     /// Commands that a client sends a batcher at once
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=10_000))]

@@ -34,6 +34,11 @@ const ALL: &[(&str, &[&str], &[u32])] = &[
     ("unreplicated-batched", &["server"], &[16]),
 ];
 
+/// Bytes of a batch, of all commands under way, and of all keys with their values.
+const MAX_BATCH_BYTES: u64 = 16 << 20;
+const MAX_STATE_BYTES: u64 = 1 << 30;
+const MAX_BYTES_UNDER_WAY: u64 = 64 << 20;
+
 /// One thing to measure.
 struct Task<'a> {
     preset: &'a str,
@@ -102,11 +107,41 @@ fn has_role(deployment: &Deployment, role: &str) -> bool {
     deployment.nodes.iter().any(|node| node.instances().contains_key(role))
 }
 
+/// What may be under way at most. More than 51,200 commands of one lane would be beyond its session's window, and what
+/// is under way lies in memory, several times.
+fn in_flight(arguments: &Role, batch: u64, value_bytes: u32) -> Result<u64> {
+    let command_bytes = u64::from(value_bytes) + 64;
+    if batch * command_bytes > MAX_BATCH_BYTES {
+        let text =
+            format!("--batch {batch} of --value-bytes {value_bytes}: a batch must be at most {MAX_BATCH_BYTES} bytes");
+        return Err(BadUsage(text).into());
+    }
+    if arguments.keys * command_bytes > MAX_STATE_BYTES {
+        let keys = arguments.keys;
+        let text = format!(
+            "--keys {keys} of --value-bytes {value_bytes}: all must be at most {MAX_STATE_BYTES} bytes together"
+        );
+        return Err(BadUsage(text).into());
+    }
+    let room = MAX_BYTES_UNDER_WAY / command_bytes;
+    match arguments.in_flight {
+        Some(typed) if typed > room => {
+            let text = format!("--in-flight {typed} with --value-bytes {value_bytes}: must be at most {room}");
+            Err(BadUsage(text).into())
+        }
+        Some(typed) => Ok(typed),
+        None => Ok(4096.max(512 * batch).min(51_200).min(room).max(batch)),
+    }
+}
+
 fn scene(arguments: &Role, task: &Task<'_>) -> Result<Scene> {
     let deployment = Deployment::preset(task.preset, &PresetOptions::default())?;
     let batched = has_role(&deployment, "batcher");
     let batch = if batched { arguments.batch } else { 1 };
-    let mut overrides = vec!["durability=memory".to_owned(), format!("options.batch_commands={}", arguments.batch)];
+    let in_flight = in_flight(arguments, batch, task.value_bytes)?;
+    // A bench that cannot keep up is not to be taken for a leader that is gone.
+    let mut overrides = ["durability=memory", "options.election_timeout_ms=60000"].map(str::to_owned).to_vec();
+    overrides.push(format!("options.batch_commands={}", arguments.batch));
     overrides.extend_from_slice(&arguments.overrides);
     Ok(Scene {
         deployment: deployment.with_overrides(&overrides)?,
@@ -115,7 +150,7 @@ fn scene(arguments: &Role, task: &Task<'_>) -> Result<Scene> {
         batch,
         value_bytes: task.value_bytes as usize,
         keys: arguments.keys,
-        in_flight: arguments.in_flight.unwrap_or(4096.max(512 * batch)),
+        in_flight,
         gathered: arguments.gathered,
         warm_up: Duration::from_secs_f64(arguments.warm_up),
         window: Duration::from_secs_f64(arguments.seconds),

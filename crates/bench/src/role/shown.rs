@@ -3,14 +3,11 @@
 use super::arguments::Role;
 use super::stage::{Measured, Scene};
 use super::{Task, Work};
-use crate::model::demand::{Demand, Demands};
+use crate::model::demand::{Demand, Demands, SATURATED};
 use crate::report;
 use anyhow::Result;
 use ionian_harness::host::Machine;
 use std::time::SystemTime;
-
-/// A role that had less of a processor than this may not have been saturated: its demand can be less than it seems.
-const BUSY: f64 = 0.9;
 
 /// The result so far.
 pub(super) struct Shown<'a> {
@@ -45,6 +42,7 @@ impl<'a> Shown<'a> {
             value_bytes: scene.value_bytes,
             commands_per_second: measured.commands_per_second(),
             demand_us: self.demand_us(task, scene, &measured),
+            busy: (measured.busy() * 1000.0).round() / 1000.0,
             messages_in: measured.per_command(measured.messages_in),
             messages_out: measured.per_command(measured.messages_out),
             bytes_in: measured.per_command(measured.bytes_in),
@@ -110,7 +108,7 @@ fn line(task: &Task<'_>, scene: &Scene, measured: &Measured) -> String {
         per(measured.bytes_in),
         per(measured.bytes_out),
         format!("{:.0}", measured.commands as f64 / measured.writes.max(1) as f64),
-        if measured.busy() < BUSY { "not saturated".to_owned() } else { String::new() },
+        if measured.busy() < SATURATED { "not saturated".to_owned() } else { String::new() },
     ];
     row(task.preset, task.role, cells) + "\n"
 }

@@ -242,6 +242,9 @@ fn roles_that_are_none_are_bad_usage() {
         (&["role", "all", "--preset", "batched"], "without --preset"),
         (&["role", "leader", "--seconds", "0"], "must be 0.01 to 3600"),
         (&["figure", "35"], "possible values"),
+        (&["role", "replica", "--preset", "batched", "--value-bytes", "1000000"], "a batch must be at most"),
+        (&["role", "replica", "--value-bytes", "1000000"], "--keys 10000 of --value-bytes 1000000"),
+        (&["role", "leader", "--in-flight", "60000"], "512..=51200"),
     ] {
         let output = run(&[&["bench"][..], flags].concat());
         assert_eq!(output.status.code(), Some(2), "{flags:?}");
