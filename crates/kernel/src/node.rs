@@ -333,6 +333,11 @@ impl<P: Protocol> Node<P> {
         self.hosted.iter().map(|hosted| (hosted.address, &hosted.instance))
     }
 
+    /// The instance with this address, if it lives here.
+    pub fn instance(&self, address: Address) -> Option<&P::Instance> {
+        Some(&self.hosted[self.place(address)? as usize].instance)
+    }
+
     /// Calls one instance and carries out what it asks.
     fn call(
         &mut self,

@@ -250,8 +250,14 @@ impl<P: Protocol> SimNode<P> {
         self.stored.extend(self.disk.complete_sync());
     }
 
-    /// Lets the roles work.
-    pub(crate) fn step(&mut self, now: Micros, burst: &Burst, effects: &mut Effects<P::Message>) -> Result<(), String> {
+    /// Lets the roles work. `watch` sees each that took in a message.
+    pub(crate) fn step(
+        &mut self,
+        now: Micros,
+        burst: &Burst,
+        effects: &mut Effects<P::Message>,
+        watch: &mut dyn FnMut(Address, &P::Instance),
+    ) -> Result<(), String> {
         let local = self.clock.read(now);
         let Some(host) = &mut self.host else { return Ok(()) };
         let mut port = Port { disk: &mut self.disk, effects };
@@ -280,7 +286,11 @@ impl<P: Protocol> SimNode<P> {
             let message = decode_all(&bytes).map_err(|error| format!("{bytes:02x?} does not decode: {error}"))?;
             host.deliver(members, message);
         }
-        host.run(local, burst.run, &mut port);
+        for _ in 0..burst.run {
+            let Some((taker, _)) = host.front() else { break };
+            host.run(local, 1, &mut port);
+            watch(taker, host.instance(taker).expect("it was just called"));
+        }
         if host.next_timer().is_some_and(|timer| timer <= local) {
             host.fire_timers(local, &mut port);
         }

@@ -14,6 +14,16 @@ pub trait Oracle<P: Protocol> {
     /// Says what is wrong; the run fails.
     fn after_event(&mut self, view: &View<'_, P>) -> Result<(), String>;
 
+    /// Called after each message that a role takes in. Within an event a role can take in several, and the next
+    /// one may undo what this one did.
+    ///
+    /// # Errors
+    /// Says what is wrong; the run fails.
+    fn after_message(&mut self, address: Address, instance: &P::Instance) -> Result<(), String> {
+        let _ = (address, instance);
+        Ok(())
+    }
+
     /// A message leaves a node (what its fence waited for is on disk). Hops inside a node are not told.
     fn on_send(&mut self, from: NodeId, message: &P::Message) {
         let _ = (from, message);
@@ -72,6 +82,10 @@ impl<P: Protocol> Oracle<P> for OwnInvariants<P> {
         self.forget(|known| known.0 == here && !hosted.contains(known));
         self.addresses.extend(hosted);
         view.on_node(here).try_for_each(|(address, instance)| self.invariants.check(address, instance))
+    }
+
+    fn after_message(&mut self, address: Address, instance: &P::Instance) -> Result<(), String> {
+        self.invariants.check(address, instance)
     }
 
     fn on_reconfigure(&mut self, config: &P::Config) {

@@ -469,7 +469,7 @@ impl<P: Protocol, M: Model> Stage<P, M> {
     fn settle(&mut self, node: usize) -> Result<(), String> {
         let all = Burst { deliver: usize::MAX, run: usize::MAX, ends: true, checkpoint: false };
         for _ in 0..MOST_STEPS {
-            self.nodes[node].step(self.now, &all, &mut self.effects)?;
+            self.nodes[node].step(self.now, &all, &mut self.effects, &mut |_, _| {})?;
             self.carry_out(node);
             if let Some(host) = &self.nodes[node].host {
                 host.invariants();

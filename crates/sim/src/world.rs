@@ -337,8 +337,14 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
             ends: !self.random.chance(self.knobs.burst_goes_on),
             checkpoint: self.random.once_in(CHECKPOINT_ONCE_IN),
         };
-        let stepped = self.nodes[node].step(self.heap.now(), &burst, &mut self.effects);
+        let (oracles, mut seen) = (&mut self.oracles, Ok(()));
+        let mut watch = |taker, instance: &P::Instance| {
+            let watched = oracles.iter_mut().try_for_each(|oracle| oracle.after_message(taker, instance));
+            seen = core::mem::replace(&mut seen, Ok(())).and(watched);
+        };
+        let stepped = self.nodes[node].step(self.heap.now(), &burst, &mut self.effects, &mut watch);
         stepped.map_err(|what| self.fail(FailureKind::Message, what))?;
+        seen.map_err(|what| self.fail(FailureKind::Invariant, what))?;
         self.carry_out(node)
     }
 
