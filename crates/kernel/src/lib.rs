@@ -13,6 +13,7 @@ pub mod client;
 pub mod election;
 pub mod executor;
 pub mod id;
+pub mod inner;
 pub mod lane;
 pub mod layout;
 pub mod machine;

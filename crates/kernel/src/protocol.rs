@@ -349,11 +349,12 @@ macro_rules! protocol {
     };
 }
 
-/// Writes the `In` enumeration of a role: its variants with their fields, wire format and names.
+/// Writes the `In` enumeration of a role: its variants with their fields, wire format and names. A variant `via` one of
+/// its fields is called by that field's name: it carries a message of another protocol's role.
 #[macro_export]
 macro_rules! messages {
     ($(#[$doc:meta])* $role:literal $name:ident {
-        $($(#[$variant_doc:meta])* $tag:literal => $variant:ident { $($(#[$field_doc:meta])* $field:ident: $type:ty),* $(,)? }),* $(,)?
+        $($(#[$variant_doc:meta])* $tag:literal => $variant:ident $(via $inner:ident)? { $($(#[$field_doc:meta])* $field:ident: $type:ty),* $(,)? }),* $(,)?
     }) => {
         $(#[$doc])*
         #[derive(Clone, Debug)]
@@ -367,9 +368,21 @@ macro_rules! messages {
             /// The role's and the variant's name.
             pub fn name(&self) -> &'static str {
                 match self {
-                    $($name::$variant { .. } => concat!($role, "::", stringify!($variant)),)*
+                    $($name::$variant { $($inner,)? .. } => $crate::message_name!($role $variant $($inner)?),)*
                 }
             }
         }
+    };
+}
+
+/// The name of a message, for [`messages!`](crate::messages!).
+#[doc(hidden)]
+#[macro_export]
+macro_rules! message_name {
+    ($role:literal $variant:ident) => {
+        concat!($role, "::", stringify!($variant))
+    };
+    ($role:literal $variant:ident $inner:ident) => {
+        $inner.name()
     };
 }

@@ -132,7 +132,7 @@ pub struct Outbox<E> {
     /// What the log says of the membership.
     pub(crate) membership: Option<Membership>,
     /// Whether the driver stores ordinary records; if not they are counted and not encoded.
-    keeps_records: bool,
+    pub(crate) keeps_records: bool,
 }
 
 /// A record in an outbox.
@@ -177,7 +177,7 @@ impl<E> Outbox<E> {
 /// A role's way to its driver: typed by the role, so that it can only send what its protocol knows
 /// and only persist its own records.
 pub struct Out<'a, R: Role + ?Sized> {
-    outbox: &'a mut Outbox<R::Send>,
+    pub(crate) outbox: &'a mut Outbox<R::Send>,
 }
 
 impl<'a, R: Role + ?Sized> Out<'a, R> {
