@@ -5,6 +5,7 @@ use ionian_deployment::{Configuration, Deployment};
 use ionian_kernel::layout::Layout;
 use ionian_kernel::protocol::Protocol;
 use ionian_kernel::quorum::QuorumSystem;
+use ionian_protocols::mencius::Mencius;
 use ionian_protocols::multipaxos::{self, MultiPaxos};
 use ionian_protocols::unreplicated::Unreplicated;
 
@@ -21,6 +22,7 @@ pub(crate) trait Work {
 pub(crate) fn with_protocol<W: Work>(name: &str, work: W) -> Result<W::Output> {
     match name {
         MultiPaxos::NAME => Ok(work.run::<MultiPaxos>()),
+        Mencius::NAME => Ok(work.run::<Mencius>()),
         Unreplicated::NAME => Ok(work.run::<Unreplicated>()),
         _ => bail!("protocol = {name:?}: must be {}", ionian_deployment::PROTOCOLS.join(" or ")),
     }

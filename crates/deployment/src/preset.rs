@@ -11,6 +11,9 @@ pub const PRESETS: &[(&str, &str)] = &[
     ("baseline", "MultiPaxos, 3 nodes, nothing decoupled and nothing batched"),
     ("compartmentalized", "MultiPaxos, 22 nodes: every role apart and scaled, a 2x2 grid of acceptors, unbatched"),
     ("batched", "MultiPaxos, 17 nodes: every role apart, with batchers and unbatchers"),
+    ("mencius", "Mencius as published, 3 nodes, every role on each: every node leads a third of the log"),
+    ("mencius-compartmentalized", "Mencius, 23 nodes: every role apart and scaled, 3 leaders, a 2x2 grid of acceptors"),
+    ("mencius-batched", "Mencius, 18 nodes: every role apart, with batchers and unbatchers"),
     ("unreplicated", "one server, nothing replicated: what every protocol is compared with"),
     ("unreplicated-batched", "one server, 6 nodes: with batchers and unbatchers"),
 ];
@@ -83,6 +86,7 @@ struct Sketch {
 
 fn sketch(name: &str) -> Option<Sketch> {
     let multipaxos = |quorums, nodes| Sketch { protocol: "multipaxos", f: 1, quorums, nodes };
+    let mencius = |quorums, nodes| Sketch { protocol: "mencius", f: 1, quorums, nodes };
     let unreplicated = |nodes| Sketch { protocol: "unreplicated", f: 0, quorums: QuorumSpec::Majority, nodes };
     Some(match name {
         // Every role on each, those too that a small cluster could do without: a hop to a neighbour
@@ -125,6 +129,37 @@ fn sketch(name: &str) -> Option<Sketch> {
                 some(3, "acceptor-", &["acceptor"]),
                 some(2, "replica-", &["replica"]),
                 some(3, "unbatcher-", &["unbatcher"]),
+            ]
+            .concat(),
+        ),
+        // As published: a client's commands are led where it is.
+        "mencius" => mencius(
+            QuorumSpec::Majority,
+            some(3, "n", &[CLIENT, "leader", "proxy_leader", "acceptor", "replica", "unbatcher", "read_batcher"]),
+        ),
+        // As many leaders as keep them from being the bottleneck (8.2).
+        "mencius-compartmentalized" => mencius(
+            QuorumSpec::Grid { rows: 2, columns: 2 },
+            [
+                some(3, "gateway-", &[CLIENT]),
+                some(3, "leader-", &["leader"]),
+                some(10, "proxy-leader-", &["proxy_leader"]),
+                some(2, "acceptor-0-", &["acceptor"]),
+                some(2, "acceptor-1-", &["acceptor"]),
+                some(3, "replica-", &["replica"]),
+            ]
+            .concat(),
+        ),
+        "mencius-batched" => mencius(
+            QuorumSpec::Majority,
+            [
+                some(2, "gateway-", &[CLIENT]),
+                some(3, "batcher-", &["batcher", "read_batcher"]),
+                some(3, "leader-", &["leader"]),
+                some(3, "proxy-leader-", &["proxy_leader"]),
+                some(3, "acceptor-", &["acceptor"]),
+                some(2, "replica-", &["replica"]),
+                some(2, "unbatcher-", &["unbatcher"]),
             ]
             .concat(),
         ),

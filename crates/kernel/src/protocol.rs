@@ -11,6 +11,7 @@ use crate::time::Instant;
 use crate::wire::{Reader, Wire, WireError};
 use alloc::boxed::Box;
 use alloc::string::String;
+use alloc::vec::Vec;
 use bytes::Bytes;
 use core::fmt::Debug;
 
@@ -44,6 +45,11 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// # Errors
     /// Says why it cannot, in terms of the protocol.
     fn transition(from: &Layout, to: &Layout) -> Result<Transition, LayoutError>;
+
+    /// The names of the defects that can be [built in](Layout::canary) to test the simulator.
+    fn canaries() -> Vec<&'static str> {
+        Vec::new()
+    }
 
     /// Builds one instance.
     fn instantiate(config: &Self::Config, birth: Birth<'_>) -> Self::Instance;

@@ -6,5 +6,6 @@
 
 extern crate alloc;
 
+pub mod mencius;
 pub mod multipaxos;
 pub mod unreplicated;

@@ -275,6 +275,30 @@ impl Replica {
         }
     }
 
+    /// The slots from the one that is executed next up to `end` hold noops, as Mencius knows without a Chosen for each.
+    pub(crate) fn skip_to(&mut self, now: Instant, end: Slot, out: &mut Out<'_, Self>) {
+        if end.distance(self.executed) <= self.config.options().retained_slots as u64 {
+            for slot in self.executed.until(end).filter(|slot| self.log.get(*slot).is_none()).collect::<Vec<_>>() {
+                self.log.insert(slot, Chosen { value: Value::default(), replier: None });
+            }
+        } else {
+            self.pass_over(end);
+            self.answer_deferred(now);
+        }
+        self.execute_ready(now, out);
+    }
+
+    /// Goes on at `end`. Whoever is behind gets a snapshot.
+    fn pass_over(&mut self, end: Slot) {
+        self.executed = end;
+        self.retained_bytes = 0;
+        match end < self.log.end() {
+            true => self.log.advance_to(end),
+            false => self.log.reset(end),
+        }
+        self.wanted = self.wanted.max(end);
+    }
+
     fn forget_old(&mut self) {
         let retained = self.config.options().retained_slots as u64;
         while self.log.base() < self.executed {
@@ -420,13 +444,7 @@ impl Replica {
             return;
         }
         self.installed += 1;
-        self.executed = executed;
-        self.retained_bytes = 0;
-        match executed < self.log.end() {
-            true => self.log.advance_to(executed),
-            false => self.log.reset(executed),
-        }
-        self.wanted = self.wanted.max(executed);
+        self.pass_over(executed);
         self.answer_deferred(now);
         self.execute_ready(now, out);
         if self.executed < self.wanted {

@@ -107,7 +107,14 @@ impl Window {
 
     /// Some replica has executed every slot below `executed`.
     pub(super) fn advance_to(&mut self, executed: Slot) {
-        self.slots.advance_to(executed.min(self.slots.end()));
+        self.slots.advance_to(executed.min(self.next_slot));
+    }
+
+    /// The end of the unused slots that begin at `slot`; none when it is used, or not held here any more.
+    pub(super) fn left_until(&self, slot: Slot) -> Option<Slot> {
+        let held = slot >= self.slots.base() && slot < self.next_slot && self.slots.get(slot).is_none();
+        let used = || self.slots.iter_from(slot).next().map(|(slot, _)| slot);
+        held.then(|| used().unwrap_or(self.next_slot).min(self.next_slot))
     }
 
     /// Whether the next slot is within `window_slots` of what is executed.
