@@ -108,11 +108,6 @@ impl Acceptor {
         Acceptor { id: AcceptorId(birth.address.index), stripes: stripes.collect(), config }
     }
 
-    /// How many votes it has cast in this life.
-    pub fn votes_cast(&self) -> u64 {
-        self.stripes.iter().map(|stripe| stripe.inner.votes_cast()).sum()
-    }
-
     /// What it does in each stripe, for those who watch.
     pub fn stripes(&self) -> impl Iterator<Item = (Stripe, &multipaxos::acceptor::Acceptor)> {
         self.config.stripes.iter().zip(self.stripes.iter().map(|stripe| &*stripe.inner))

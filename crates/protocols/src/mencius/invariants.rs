@@ -22,8 +22,8 @@ pub struct Invariants {
     votes: BTreeMap<(Slot, Round), (Value, AcceptorSet)>,
     /// What is chosen, by votes or by being skipped.
     chosen: BTreeMap<Slot, Value>,
-    /// How many votes of each acceptor were looked at, in its present life.
-    seen: BTreeMap<Address, u64>,
+    /// How many votes of each acceptor were looked at in each stripe, in its present life.
+    seen: BTreeMap<(Address, Stripe), u64>,
     /// How far each replica was when it was last looked at, in its present life.
     executed: BTreeMap<Address, Slot>,
 }
@@ -43,7 +43,7 @@ impl protocol::Invariants<Mencius> for Invariants {
     }
 
     fn crashed(&mut self, address: Address) {
-        self.seen.remove(&address);
+        self.seen.retain(|(known, _), _| *known != address);
         self.executed.remove(&address);
     }
 }
@@ -52,10 +52,10 @@ impl Invariants {
     /// One value in a slot of a round. Votes count from the moment they are cast, though a crash may take them back
     /// before they are told: that is enough for what is asked of them here.
     fn check_acceptor(&mut self, address: Address, acceptor: &Acceptor) -> Result<(), String> {
-        if self.seen.insert(address, acceptor.votes_cast()) == Some(acceptor.votes_cast()) {
-            return Ok(());
-        }
         for (stripe, acceptor) in acceptor.stripes() {
+            if self.seen.insert((address, stripe), acceptor.votes_cast()) == Some(acceptor.votes_cast()) {
+                continue;
+            }
             for (position, vote) in acceptor.votes() {
                 let slot = self.config.stripes.slot(stripe, position);
                 let entry = self.votes.entry((slot, vote.round));
