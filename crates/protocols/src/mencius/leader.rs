@@ -339,11 +339,22 @@ impl Leader {
         }
     }
 
-    fn on_reserved(&mut self, from: AcceptorId, stripe: Stripe, reserved: Reserved) {
+    fn on_reserved(
+        &mut self,
+        now: Instant,
+        from: AcceptorId,
+        stripe: Stripe,
+        reserved: Reserved,
+        out: &mut Out<'_, Self>,
+    ) {
         let Some(place) = self.place(stripe) else { return };
         let served = &mut self.served[place];
-        if served.round == Some(reserved.round) {
-            served.reservation.on_reserved(from, reserved.end, &self.config.of(stripe).quorums);
+        if served.round == Some(reserved.round)
+            && served.reservation.on_reserved(from, reserved.end, &self.config.of(stripe).quorums)
+        {
+            // Suggestions too are made in reserved slots only: a later leader can then make nothing of them but what
+            // they are, or noops, and replicas can rely on it.
+            self.call(now, place, out, |leader, out| leader.open_below(now, reserved.end, out));
         }
     }
 
@@ -464,7 +475,7 @@ impl Role for Leader {
                 }
             }
             In::Index { from, slot } => self.on_index(from, slot),
-            In::Reserved { from, stripe, reserved } => self.on_reserved(from, stripe, reserved),
+            In::Reserved { from, stripe, reserved } => self.on_reserved(now, from, stripe, reserved, out),
         }
     }
 

@@ -143,7 +143,7 @@ impl ProxyLeader {
         let trusted = self.suspicion.trusted(all);
         let probe = self.suspicion.probe(now);
         let pending = self.pending.get_mut(&slot).expect("asked for a pending slot");
-        let thrifty = pending.attempts < 2 || self.config.has(Canary::L8AlwaysThrifty);
+        let thrifty = (config.options().thrifty && pending.attempts < 2) || self.config.has(Canary::L8AlwaysThrifty);
         let quorum = match self.config.has(Canary::L8AlwaysThrifty) {
             true => quorums.write_quorum(all, self.near, slot.0),
             false => quorums.write_quorum(trusted, self.near, self.turn),
