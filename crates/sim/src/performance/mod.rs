@@ -15,11 +15,13 @@
 //! |---|---|
 //! | `clients` | the closed loop and its latencies |
 //! | `server` | a node that takes its time |
+//! | `fleet` | all of them |
 //! | `links` | the network |
 //! | `drive` | the event heap between them |
 
 mod clients;
 mod drive;
+mod fleet;
 mod links;
 mod server;
 
@@ -36,6 +38,17 @@ pub trait Costs<P: Protocol> {
     /// Microseconds of processor time that the instance at `to` spends because of `message`, whatever it sends
     /// because of it included.
     fn of(&self, to: Address, message: &P::Message) -> f64;
+
+    /// Microseconds that each of two nodes spends, beside, because `message` goes from one to the other.
+    fn carrying(&self, message: &P::Message) -> f64 {
+        let _ = message;
+        0.0
+    }
+
+    /// Microseconds that a node spends, beside, on taking a request from a client, and again on giving the answer.
+    fn serving(&self) -> f64 {
+        0.0
+    }
 }
 
 /// What the clients ask and what answers them.
