@@ -47,13 +47,21 @@ impl Observed {
 
     /// Of all answers.
     pub fn latency_us(&self) -> Latency {
-        let mut all: Vec<u64> = self.sources.iter().flat_map(Series::latencies).collect();
-        all.sort_unstable();
-        Latency::of_sorted(&all, 1.0)
+        latency_us(self.sources.iter().flat_map(Series::latencies).collect())
     }
 }
 
+fn latency_us(mut all: Vec<u64>) -> Latency {
+    all.sort_unstable();
+    Latency::of_sorted(&all, 1.0)
+}
+
 impl Series {
+    /// Of all its answers.
+    pub fn latency_us(&self) -> Latency {
+        latency_us(self.latencies().collect())
+    }
+
     /// How long each answer took, microseconds.
     pub fn latencies(&self) -> impl Iterator<Item = u64> {
         self.answers.iter().map(|answer| answer.latency_us)
