@@ -52,8 +52,12 @@ fn what_is_written_is_read_and_written_again() {
 fn the_example_in_every_file_can_be_uncommented() {
     let text = parse("").unwrap().to_toml();
     let (_, example) = text.split_once("# [network]").unwrap();
-    let example: String =
-        example.lines().skip(1).take_while(|line| !line.is_empty()).map(|line| line[..].replace("# ", "") + "\n").collect();
+    let example: String = example
+        .lines()
+        .skip(1)
+        .take_while(|line| !line.is_empty())
+        .map(|line| line[..].replace("# ", "") + "\n")
+        .collect();
     let network = parse(&format!("[network]{example}")).unwrap().network.unwrap();
     assert_eq!((network.delay_ms, network.mbps, network.links.len()), (50, Some(20), 1));
 }
