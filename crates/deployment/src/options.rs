@@ -167,7 +167,7 @@ impl Settings {
     }
 
     /// Takes those over that concern one node alone, in place of its own.
-    pub fn take_local(&mut self, other: &Settings) {
+    pub(crate) fn take_local(&mut self, other: &Settings) {
         for setting in SETTINGS.iter().filter(|setting| !setting.shared) {
             self.0.remove(setting.key);
             self.0.extend(other.stated(setting.key).map(|value| (setting.key, value)));

@@ -69,6 +69,7 @@ impl Deployment {
             durability: Durability::default(),
             options: Settings::default(),
             nodes: placed(sketch.nodes, options),
+            network: None,
         };
         // Reading it back checks what the caller put in: names, hosts and ports.
         Deployment::parse(&deployment.to_toml()).map_err(|error| DeploymentError { place: None, ..error })
@@ -196,6 +197,7 @@ fn placed(nodes: Vec<(String, &'static [&'static str])>, options: &PresetOptions
                 .then(|| gateway_ports.next())
                 .flatten()
                 .map(|port| format!("{}:{port}", options.gateway_host)),
+            site: None,
             roles: roles.iter().map(|role| Placed::some(role, 1)).collect(),
         })
         .collect()

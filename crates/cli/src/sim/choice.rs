@@ -149,6 +149,7 @@ fn grid(base: Deployment) -> Deployment {
         // Nobody listens in a simulation; it is only to differ.
         address: node.address.replace("127.0.0.1", "127.0.0.2"),
         gateway: None,
+        site: None,
         id: None,
         roles: node.roles.clone(),
     });
