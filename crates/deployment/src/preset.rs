@@ -11,6 +11,9 @@ pub const PRESETS: &[(&str, &str)] = &[
     ("baseline", "MultiPaxos, 3 nodes, nothing decoupled and nothing batched"),
     ("compartmentalized", "MultiPaxos, 22 nodes: every role apart and scaled, a 2x2 grid of acceptors, unbatched"),
     ("batched", "MultiPaxos, 17 nodes: every role apart, with batchers and unbatchers"),
+    ("spaxos", "S-Paxos, 3 nodes, every role on each: commands go round the leader, which orders references to them"),
+    ("spaxos-compartmentalized", "S-Paxos, 27 nodes: every role apart and scaled, 2x2 grids, unbatched"),
+    ("spaxos-batched", "S-Paxos, 22 nodes: every role apart, with batchers and unbatchers"),
     ("unreplicated", "one server, nothing replicated: what every protocol is compared with"),
     ("unreplicated-batched", "one server, 6 nodes: with batchers and unbatchers"),
 ];
@@ -64,7 +67,9 @@ impl Deployment {
             f: sketch.f,
             quorums: sketch.quorums,
             durability: Durability::default(),
-            options: Settings::default(),
+            options: sketch.options.iter().try_fold(Settings::default(), |mut options, (key, value)| {
+                options.set(key, *value).map(|()| options)
+            })?,
             nodes: placed(sketch.nodes, options),
         };
         // Reading it back checks what the caller put in: names, hosts and ports.
@@ -77,13 +82,17 @@ struct Sketch {
     protocol: &'static str,
     f: usize,
     quorums: QuorumSpec,
+    /// What is not as it is by default.
+    options: &'static [(&'static str, u64)],
     /// Names and roles.
     nodes: Vec<(String, &'static [&'static str])>,
 }
 
 fn sketch(name: &str) -> Option<Sketch> {
-    let multipaxos = |quorums, nodes| Sketch { protocol: "multipaxos", f: 1, quorums, nodes };
-    let unreplicated = |nodes| Sketch { protocol: "unreplicated", f: 0, quorums: QuorumSpec::Majority, nodes };
+    let multipaxos = |quorums, nodes| Sketch { protocol: "multipaxos", f: 1, quorums, options: &[], nodes };
+    let spaxos = |quorums, options, nodes| Sketch { protocol: "spaxos", f: 1, quorums, options, nodes };
+    let unreplicated =
+        |nodes| Sketch { protocol: "unreplicated", f: 0, quorums: QuorumSpec::Majority, options: &[], nodes };
     Some(match name {
         // Every role on each, those too that a small cluster could do without: a hop to a neighbour
         // on the same node is a function call, batches are what makes a node fast, and there is
@@ -123,6 +132,62 @@ fn sketch(name: &str) -> Option<Sketch> {
                 some(2, "leader-", &["leader"]),
                 some(3, "proxy-leader-", &["proxy_leader"]),
                 some(3, "acceptor-", &["acceptor"]),
+                some(2, "replica-", &["replica"]),
+                some(3, "unbatcher-", &["unbatcher"]),
+            ]
+            .concat(),
+        ),
+        // As published: every server plays every role. Read batchers and unbatchers serve their neighbours, as in the
+        // default preset; disseminators batch by themselves.
+        "spaxos" => spaxos(
+            QuorumSpec::Majority,
+            &[],
+            some(
+                3,
+                "n",
+                &[
+                    CLIENT,
+                    "disseminator",
+                    "read_batcher",
+                    "leader",
+                    "proxy_leader",
+                    "acceptor",
+                    "stabilizer",
+                    "replica",
+                    "unbatcher",
+                ],
+            ),
+        ),
+        // Compartmentalized MultiPaxos with disseminators and a grid of stabilizers (compartmentalization 7); a payload
+        // is one command.
+        "spaxos-compartmentalized" => spaxos(
+            QuorumSpec::Grid { rows: 2, columns: 2 },
+            &[("batch_commands", 1)],
+            [
+                some(2, "gateway-", &[CLIENT]),
+                some(3, "disseminator-", &["disseminator"]),
+                some(2, "leader-", &["leader"]),
+                some(10, "proxy-leader-", &["proxy_leader"]),
+                some(2, "acceptor-0-", &["acceptor"]),
+                some(2, "acceptor-1-", &["acceptor"]),
+                some(2, "stabilizer-0-", &["stabilizer"]),
+                some(2, "stabilizer-1-", &["stabilizer"]),
+                some(4, "replica-", &["replica"]),
+            ]
+            .concat(),
+        ),
+        // As MultiPaxos's batched deployment.
+        "spaxos-batched" => spaxos(
+            QuorumSpec::Majority,
+            &[],
+            [
+                some(2, "gateway-", &[CLIENT]),
+                some(2, "batcher-", &["batcher", "read_batcher"]),
+                some(2, "disseminator-", &["disseminator"]),
+                some(2, "leader-", &["leader"]),
+                some(3, "proxy-leader-", &["proxy_leader"]),
+                some(3, "acceptor-", &["acceptor"]),
+                some(3, "stabilizer-", &["stabilizer"]),
                 some(2, "replica-", &["replica"]),
                 some(3, "unbatcher-", &["unbatcher"]),
             ]

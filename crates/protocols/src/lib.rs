@@ -7,4 +7,5 @@
 extern crate alloc;
 
 pub mod multipaxos;
+pub mod spaxos;
 pub mod unreplicated;

@@ -10,6 +10,7 @@ use ionian_kernel::client::ReadLevel;
 use ionian_kernel::protocol::Protocol;
 use ionian_kernel::quorum::QuorumSpec;
 use ionian_protocols::multipaxos::{self, MultiPaxos};
+use ionian_protocols::spaxos::{self, SPaxos};
 use ionian_protocols::unreplicated::Unreplicated;
 use ionian_sim::{Canary, Durability, Scenario, variations};
 
@@ -26,10 +27,10 @@ pub(crate) struct Choice {
     changes: bool,
 }
 
-/// The names of multipaxos's own canaries, for the help text.
+/// The names of the protocols' own canaries, for the help text.
 pub(crate) fn canary_names() -> String {
-    let names: Vec<&str> = multipaxos::canary::Canary::ALL.iter().map(|(name, _)| *name).collect();
-    names.join(", ")
+    let of = |protocol: &str| format!("{} ({protocol})", own_canaries(protocol).join(", "));
+    [MultiPaxos::NAME, SPaxos::NAME].map(of).join(", ")
 }
 
 impl Choice {
@@ -117,6 +118,7 @@ fn deployment(arguments: &arguments::Sim) -> Result<Deployment> {
         (Some(file), _, _) => Deployment::load(file)?,
         (None, Some(preset), _) => source::preset(preset, None, None)?,
         (None, None, Some(Unreplicated::NAME)) => source::preset("unreplicated", None, None)?,
+        (None, None, Some(SPaxos::NAME)) => source::preset("spaxos", None, None)?,
         (None, None, _) => {
             // Batchers hide the slot that l5 is about: they propose so often that it is soon filled.
             let l5 = arguments.canary.as_deref() == Some("l5");
@@ -142,16 +144,24 @@ fn grid(base: Deployment) -> Deployment {
     Deployment { quorums: QuorumSpec::Grid { rows: 2, columns: 3 }, nodes, ..base }
 }
 
+/// The names of a protocol's own canaries.
+fn own_canaries(protocol: &str) -> Vec<&'static str> {
+    match protocol {
+        MultiPaxos::NAME => multipaxos::canary::Canary::ALL.iter().map(|(name, _)| *name).collect(),
+        SPaxos::NAME => spaxos::canary::Canary::ALL.iter().map(|(name, _)| *name).collect(),
+        _ => Vec::new(),
+    }
+}
+
 fn canary(protocol: &str, name: &str) -> Result<Canary> {
     if let Some((_, canary)) = DRIVER_CANARIES.iter().find(|(known, _)| *known == name) {
         return Ok(*canary);
     }
-    let own = if protocol == MultiPaxos::NAME { multipaxos::canary::Canary::ALL } else { &[] };
-    if let Some((known, _)) = own.iter().find(|(known, _)| *known == name) {
+    let own = own_canaries(protocol);
+    if let Some(known) = own.iter().find(|known| **known == name) {
         return Ok(Canary::Named(known));
     }
-    let known: Vec<&str> =
-        DRIVER_CANARIES.iter().map(|(name, _)| *name).chain(own.iter().map(|(name, _)| *name)).collect();
+    let known: Vec<&str> = DRIVER_CANARIES.iter().map(|(name, _)| *name).chain(own).collect();
     bail!(BadUsage(format!("there is no canary {name:?} for {protocol}: there are {}", known.join(", "))))
 }
 

@@ -206,6 +206,16 @@ impl Leader {
         self.round
     }
 
+    /// The slots below this one are executed by some replica.
+    pub(crate) fn executed(&self) -> Slot {
+        self.progress.executed()
+    }
+
+    /// How many batches it has dropped because too many waited.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
     fn resend_after(&self) -> Duration {
         self.config.options().resend_after
     }
