@@ -211,6 +211,11 @@ impl Leader {
         self.progress.executed()
     }
 
+    /// The slot that a batch would be given that came now, if nothing else is proposed meanwhile.
+    pub(crate) fn place_of_next(&self) -> Slot {
+        self.window.next_slot.plus(self.queue.len() as u64)
+    }
+
     /// How many batches it has dropped because too many waited.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped

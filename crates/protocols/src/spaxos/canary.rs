@@ -16,7 +16,7 @@ pub enum Canary {
     ForgetsDelivered,
     /// A leader gives a payload that is proposed twice two slots.
     ProposesTwice,
-    /// A payload has its effect in whatever slot it is chosen in.
+    /// A payload may be chosen in whatever slot, and has its effect there.
     DeliversVoid,
     /// A stabilizer that lost its payloads counts as one that holds them.
     AmnesiacCounts,

@@ -49,6 +49,7 @@ pub struct Leader {
     config: Config,
     taken: Taken,
     repeated: u64,
+    late: u64,
 }
 
 /// The payloads taken in one round, by the process that disseminates them.
@@ -97,7 +98,7 @@ impl Leader {
     /// The leader of this birth.
     pub fn new(config: Config, birth: &Birth<'_>) -> Self {
         let inner = Inner::new(Ordered::new(config.ordering.clone(), birth), birth.keeps_records);
-        Leader { inner, config, taken: Taken::default(), repeated: 0 }
+        Leader { inner, config, taken: Taken::default(), repeated: 0, late: 0 }
     }
 
     fn on_propose(
@@ -127,6 +128,12 @@ impl Leader {
                 let message = disseminator::In::Chosen { numbers: vec![number], below: slot.next() };
                 out.send(Envelope::ToDisseminators(to, message));
             }
+            return;
+        }
+        if self.inner.place_of_next() >= ticket.until && !self.config.has(Canary::DeliversVoid) {
+            // Void by the time its turn comes: a slot for nothing, and the work to have it ordered anew would only make
+            // the queue longer. The disseminator does that in its time.
+            self.late += 1;
             return;
         }
         life.slots.insert(number, None);
@@ -214,5 +221,6 @@ impl Role for Leader {
         self.inner.status(report);
         report("payloads_taken", self.taken.lives.values().map(|life| life.slots.len() as u64).sum());
         report("repeated_proposals", self.repeated);
+        report("late_proposals", self.late);
     }
 }
