@@ -12,7 +12,7 @@ pub const PRESETS: &[(&str, &str)] = &[
     ("compartmentalized", "MultiPaxos, 22 nodes: every role apart and scaled, a 2x2 grid of acceptors, unbatched"),
     ("batched", "MultiPaxos, 17 nodes: every role apart, with batchers and unbatchers"),
     ("spaxos", "S-Paxos, 3 nodes, every role on each: commands go round the leader, which orders references to them"),
-    ("spaxos-compartmentalized", "S-Paxos, 27 nodes: every role apart and scaled, 2x2 grids, unbatched"),
+    ("spaxos-compartmentalized", "S-Paxos, 29 nodes: every role apart and scaled, 2x2 grids, unbatched"),
     ("spaxos-batched", "S-Paxos, 22 nodes: every role apart, with batchers and unbatchers"),
     ("unreplicated", "one server, nothing replicated: what every protocol is compared with"),
     ("unreplicated-batched", "one server, 6 nodes: with batchers and unbatchers"),

@@ -20,8 +20,8 @@ pub enum Canary {
     DeliversVoid,
     /// A stabilizer that lost its payloads counts as one that holds them.
     AmnesiacCounts,
-    /// A stabilizer asks for a payload that it misses once and never again.
-    FetchesOnce,
+    /// A disseminator counts what a stabilizer acknowledged before it lost its memory.
+    CountsEarlierLives,
 }
 
 impl Canary {
@@ -33,7 +33,7 @@ impl Canary {
         ("twice", Canary::ProposesTwice),
         ("void", Canary::DeliversVoid),
         ("amnesia", Canary::AmnesiacCounts),
-        ("fetch", Canary::FetchesOnce),
+        ("lives", Canary::CountsEarlierLives),
     ];
 
     /// The defect of this name.

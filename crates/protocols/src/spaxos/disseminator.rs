@@ -59,12 +59,12 @@ messages! {
             /// Each is chosen in a slot below this one.
             below: Slot,
         },
-        /// A leader has finished phase 1.
+        /// A leader has finished phase 1, or leads in another round than that of a payload that came to it.
         4 => NewLeader {
             /// Its round.
             round: Round,
         },
-        /// A payload came to a leader that does not lead, or not in the payload's round.
+        /// A payload came to a leader that was deposed before its turn came.
         5 => NotLeader {
             /// The highest round that it knows of.
             round: Round,
@@ -116,11 +116,11 @@ pub struct Disseminator {
     in_flight_bytes: usize,
     life: u64,
     next_number: u64,
+    /// The highest round in which a leader has said that it leads: payloads are ordered in it. It is not the highest
+    /// round heard of, for in that one nobody may ever lead.
     round: Round,
     /// How far the log is known to be executed. Nothing can be disseminated before that is known.
     executed: Option<Slot>,
-    /// Turns to the next leader when the one of the round is silent.
-    stray: u64,
     suspicion: Suspicion<StabilizerId>,
     /// How often stabilizers have lost their memory, where they have.
     lives: BTreeMap<StabilizerId, u64>,
@@ -166,7 +166,6 @@ impl Disseminator {
             next_number: life,
             round: Round(0),
             executed: None,
-            stray: 0,
             suspicion: Suspicion::default(),
             lives: BTreeMap::new(),
             turn: random.any() >> 1,
@@ -336,7 +335,7 @@ impl Disseminator {
         payload.attempts += 1;
         self.check_at = earliest(self.check_at, Some(payload.due));
         let (stored, until) = (payload.stored, payload.until);
-        let leader = self.config.ordering.leader(self.round, self.stray);
+        let leader = self.config.ordering.leader(self.round, 0);
         let message = leader::In::Propose { ticket: self.ticket(number, until), stored, near: self.near };
         out.send(Envelope::ToLeaders(Set::one(leader), message));
     }
@@ -360,9 +359,8 @@ impl Disseminator {
 
     /// Turns to the leader of `round`. What a leader of another round may have taken and left is its own no more.
     fn follow(&mut self, now: Instant, round: Round, out: &mut Out<'_, Self>) {
-        let is_new = round > self.round;
-        (self.round, self.stray) = (round, 0);
-        if is_new {
+        if round > self.round {
+            self.round = round;
             self.disseminate_all_again(now, out);
         } else {
             let stable: Vec<u64> =
@@ -393,13 +391,12 @@ impl Disseminator {
         let executed = self.executed.unwrap_or_default();
         let overdue: Vec<u64> =
             self.in_flight.iter().filter(|(_, payload)| payload.due <= now).map(|(number, _)| *number).collect();
-        let (mut void, mut unanswered) = (Vec::new(), false);
+        let mut void = Vec::new();
         for number in overdue {
             let payload = self.in_flight.get_mut(&number).expect("just found");
             if executed >= payload.until {
                 void.push(number);
             } else if payload.stable {
-                unanswered |= payload.attempts > 0;
                 self.propose(now, number, out);
             } else {
                 self.suspicion.silent(payload.asked.without(payload.stored), now);
@@ -407,7 +404,6 @@ impl Disseminator {
                 self.store(now, number, out);
             }
         }
-        self.stray += u64::from(unanswered);
         self.disseminate_again(now, void, out);
         self.check_at = self.in_flight.values().map(|payload| payload.due).min();
     }
@@ -438,10 +434,7 @@ impl Role for Disseminator {
             }
             In::Chosen { numbers, below } => self.on_chosen(now, &numbers, below, out),
             In::NewLeader { round } if round >= self.round => self.follow(now, round, out),
-            In::NotLeader { round } if round > self.round => self.follow(now, round, out),
-            // The stray was wrong. (Not when there was none: then the leader of the round itself does not
-            // lead, and nobody better is known.)
-            In::NotLeader { round } if round == self.round && self.stray > 0 => self.follow(now, round, out),
+            // Whoever leads now says so itself, again and again.
             In::NewLeader { .. } | In::NotLeader { .. } => {}
             In::Progress { round, executed } => self.on_progress(now, round, executed, out),
         }

@@ -111,8 +111,15 @@ impl Leader {
     ) {
         let round = self.inner.round();
         let to = Set::one(ticket.id.disseminator);
-        if !self.inner.is_leading() || ticket.round != round {
-            return out.send(Envelope::ToDisseminators(to, disseminator::In::NotLeader { round }));
+        if !self.inner.is_leading() {
+            // Whoever leads tells the disseminators.
+            return;
+        }
+        if ticket.round != round {
+            if ticket.round < round {
+                out.send(Envelope::ToDisseminators(to, disseminator::In::NewLeader { round }));
+            }
+            return;
         }
         if self.taken.round != round {
             self.taken = Taken { round, lives: BTreeMap::new() };

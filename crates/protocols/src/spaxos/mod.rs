@@ -26,7 +26,7 @@
 //! stabilizer ── Copy ──> stabilizer ══ Copied ══> stabilizer
 //! stabilizer ── Delivered ──> stabilizers        leader ── Kept ──> stabilizers
 //! stabilizer ── StabilizerAlive ──> proxy leaders      leader ── Progress ──> disseminators
-//! leader ── NewLeader, NotLeader ──> disseminator
+//! leader ── NewLeader ──> disseminators
 //! ```
 //!
 //! Reads, elections and the recovery of replicas are MultiPaxos's. Safety rests, beside what that rests on, on three

@@ -30,7 +30,7 @@ struct Missing {
     /// Those who were known to hold it when it was proposed.
     stored: Set<StabilizerId>,
     attempts: u32,
-    ask_at: Option<Instant>,
+    ask_at: Instant,
 }
 
 impl Waiting {
@@ -48,7 +48,7 @@ impl Waiting {
             missing.order.replicas = missing.order.replicas.or(order.replicas);
         } else if self.orders.len() < MAX_WAITING {
             let stored = stored.without(Set::one(self.me));
-            self.orders.insert(id, Missing { order, stored, attempts: 0, ask_at: Some(ask_at) });
+            self.orders.insert(id, Missing { order, stored, attempts: 0, ask_at });
         }
     }
 
@@ -68,16 +68,14 @@ impl Waiting {
         now: Instant,
         others: Set<StabilizerId>,
         resend_after: Duration,
-        once: bool,
     ) -> Vec<(PayloadId, Slot, Set<StabilizerId>)> {
         let mut asked = Vec::new();
         for (id, missing) in &mut self.orders {
-            if missing.ask_at.is_some_and(|at| at <= now) {
+            if missing.ask_at <= now {
                 self.turn += 1;
                 let one = missing.stored.pick(self.turn).filter(|_| missing.attempts == 0);
                 asked.push((*id, missing.order.slot, one.map_or(others, Set::one)));
-                let wait = resend_after * (1 << missing.attempts.min(5));
-                missing.ask_at = (!once).then(|| now + wait);
+                missing.ask_at = now + resend_after * (1 << missing.attempts.min(5));
                 missing.attempts += 1;
             }
         }
@@ -85,11 +83,6 @@ impl Waiting {
     }
 
     pub(super) fn next_timer(&self) -> Option<Instant> {
-        self.orders.values().filter_map(|missing| missing.ask_at).min()
-    }
-
-    /// Whether everything that is missing is asked for.
-    pub(super) fn is_watched(&self) -> bool {
-        self.orders.values().all(|missing| missing.ask_at.is_some())
+        self.orders.values().map(|missing| missing.ask_at).min()
     }
 }
