@@ -269,7 +269,7 @@ fn lost_with(layout: &Layout, quorums: &QuorumSystem, failed: &[NodeId]) -> Opti
     kinds.into_iter().find(|(kind, _)| layout.count(*kind) > 0 && alive(*kind).is_empty()).map(|(_, name)| name)
 }
 
-fn at_least(name: &str, count: usize, needed: usize) -> Result<(), LayoutError> {
+pub(crate) fn at_least(name: &str, count: usize, needed: usize) -> Result<(), LayoutError> {
     if count >= needed {
         return Ok(());
     }
@@ -278,7 +278,7 @@ fn at_least(name: &str, count: usize, needed: usize) -> Result<(), LayoutError> 
 }
 
 /// Every choice of `count` of `items`.
-fn combinations<T: Copy>(items: &[T], count: usize) -> Vec<Vec<T>> {
+pub(crate) fn combinations<T: Copy>(items: &[T], count: usize) -> Vec<Vec<T>> {
     if count == 0 {
         return Vec::from([Vec::new()]);
     }
