@@ -115,7 +115,7 @@ impl Tag for RecordTag {
 const MAX_JUMP: u64 = 1 << 40;
 
 /// At least so many positions are reserved beyond those that are needed.
-const LEAST_RESERVED: u64 = 128;
+const LEAST_RESERVED: u64 = 16;
 
 /// A leader.
 pub struct Leader {
