@@ -152,6 +152,7 @@ fn multipaxos_messages(seed: u64) -> Vec<multipaxos::Message> {
         Acceptor(acceptor::In::Heartbeat { round: d.round(), kept: d.slot() }),
         Acceptor(acceptor::In::PreVote { from: d.id() }),
         Acceptor(acceptor::In::Admit { nonce: d.number(), round: d.round(), frontier: d.slot() }),
+        Acceptor(acceptor::In::Learn { slot: d.slot(), round: d.round(), replier: d.id() }),
         Replica(replica::In::Chosen { slot: d.slot(), value: d.value(), replier: d.id() }),
         Replica(replica::In::Read { reads: d.batch(), executed: d.slot() }),
         Replica(replica::In::Heartbeat { round: d.round(), executed: d.slot(), keep: d.slot() }),

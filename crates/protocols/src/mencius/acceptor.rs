@@ -125,11 +125,17 @@ impl Acceptor {
     ) {
         let InStripe { inner, reserved, released } = &mut self.stripes[usize::from(stripe.0)];
         inner.call(act);
+        let stripes = self.config.stripes;
         let left = inner.pour(out, &RecordTag(stripe), |envelope, relay| match envelope {
             multipaxos::Envelope::ToLeaders(to, multipaxos::leader::In::Phase1b { from, round, mut votes }) => {
                 votes.reserved = reserved.clone();
                 let message = multipaxos::leader::In::Phase1b { from, round, votes };
                 relay.send(Envelope::ToLeaders(to, leader::In::InStripe { stripe, message }));
+            }
+            multipaxos::Envelope::ToReplicas(replicas, multipaxos::replica::In::Chosen { slot, value, replier }) => {
+                let slot = stripes.slot(stripe, slot);
+                let message = multipaxos::replica::In::Chosen { slot, value, replier };
+                relay.send(Envelope::ToReplicas(replicas, replica::In::OfLog { message }));
             }
             envelope => relay.send(striped(stripe, envelope)),
         });
