@@ -147,12 +147,13 @@ fn figure_2_suggest_skip_revoke() {
     play(include_str!("plays/mencius_figure_2.play"), &three_plain());
 }
 
-/// Commands that do not commute wait, whatever the deployment says; others if it says so.
+/// Commands that do not commute wait, whatever the deployment says; those that do wait if it does not say otherwise.
 #[test]
 fn figure_3_delayed_commit() {
     let text = include_str!("plays/mencius_figure_3.play");
-    play(text, &three_plain());
-    let mut in_order = three_plain();
+    let (mut in_order, mut out_of_order) = (three_plain(), three_plain());
     in_order.layout.options.out_of_order = false;
+    out_of_order.layout.options.out_of_order = true;
+    play(text, &out_of_order);
     play(&text.replace("c1 set x", "c1 set y"), &in_order);
 }
