@@ -110,11 +110,6 @@ fn reservations_are_lost() {
 }
 
 #[test]
-fn l6_a_range_stops_at_a_known_slot() {
-    catches("l6", together("three", 1), Durability::Disk, 1000);
-}
-
-#[test]
 fn leaders_that_are_behind_never_skip() {
     catches("never-skips", together("three", 1), MEMORY, 100);
 }
