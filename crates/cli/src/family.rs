@@ -6,6 +6,7 @@ use ionian_kernel::layout::Layout;
 use ionian_kernel::protocol::Protocol;
 use ionian_kernel::quorum::QuorumSystem;
 use ionian_protocols::mencius::Mencius;
+use ionian_protocols::mencius::stripe::Stripe;
 use ionian_protocols::multipaxos::{self, MultiPaxos};
 use ionian_protocols::unreplicated::Unreplicated;
 
@@ -36,11 +37,12 @@ pub(crate) fn configure<P: Protocol>(deployment: &Deployment, layout: Layout) ->
 
 /// The quorum system of a cluster's acceptors, while it changes that of both sides; none where it has no acceptors.
 pub(crate) fn quorums(known: &Configuration) -> Result<Option<QuorumSystem>> {
-    if known.deployment.protocol != MultiPaxos::NAME {
-        return Ok(None);
-    }
-    let config = multipaxos::config::Config::new(known.layout(MultiPaxos::KINDS)?)?;
-    Ok(Some(config.quorums))
+    Ok(match known.deployment.protocol.as_str() {
+        MultiPaxos::NAME => Some(multipaxos::config::Config::new(known.layout(MultiPaxos::KINDS)?)?.quorums),
+        // The same in all stripes.
+        Mencius::NAME => Some(Mencius::configure(known.layout(Mencius::KINDS)?)?.of(Stripe(0)).quorums.clone()),
+        _ => None,
+    })
 }
 
 /// Checks a deployment as a node would, without running it.

@@ -101,7 +101,8 @@ fn s12_reserves_for_the_deposed() {
 #[test]
 fn skips_what_is_not_reserved() {
     let failure = catches("unreserved", together("three", 1), Durability::Disk, 1000);
-    assert_eq!(failure.kind, FailureKind::Invariant, "{failure}");
+    // Whoever sees it first: the watcher of all roles, or a replica that hears of two values.
+    assert!(matches!(failure.kind, FailureKind::Invariant | FailureKind::Panic), "{failure}");
 }
 
 #[test]

@@ -312,11 +312,10 @@ impl Leader {
         let many = self.skips.slots() > options.skip_slots as u64;
         let late = self.skips.oldest().is_some_and(|oldest| oldest + options.skip_delay <= now);
         let whom = if proposes || many || late { self.config.replicas() } else { self.prompt };
-        for (replicas, range) in self.skips.take(whom) {
-            let Range { stripe, start, end } = range;
+        self.skips.tell(whom, |replicas, Range { stripe, start, end }| {
             // Unfenced: that these slots may be skipped is on the disks of a write quorum.
             out.send_unfenced(Envelope::ToReplicas(replicas, replica::In::Skip { stripe, start, end }));
-        }
+        });
         self.prompt = Set::EMPTY;
     }
 
