@@ -158,15 +158,23 @@ impl Acceptor {
         }
     }
 
+    /// The slot of the log after the highest in which it ever voted, and the highest epoch of its promises, in all
+    /// stripes in which it may take part.
+    fn watermark(&self) -> (Slot, Epoch) {
+        let stripes = self.config.stripes.iter().zip(&self.stripes);
+        stripes.fold((Slot::ZERO, Epoch::default()), |(watermark, epoch), (stripe, InStripe { inner, .. })| {
+            let (position, promise) = inner.watermark().unwrap_or_default();
+            (watermark.max(self.config.stripes.end(stripe, position)), epoch.max(promise.epoch()))
+        })
+    }
+
     /// The highest slot of the log in which it ever voted decides, whichever stripe that is in: what is below it in
     /// other stripes is voted for, or skipped, or revoked before a replica executes that slot.
     fn on_pre_read(&self, from: ReaderId, inquiry: u64, out: &mut Out<'_, Self>) {
-        let (mut watermark, mut epoch) = (Slot::ZERO, Epoch::default());
-        for (stripe, InStripe { inner, .. }) in self.config.stripes.iter().zip(&self.stripes) {
-            let Some((position, promise)) = inner.watermark() else { return };
-            watermark = watermark.max(self.config.stripes.end(stripe, position));
-            epoch = epoch.max(promise.epoch());
+        if self.stripes.iter().any(|stripe| stripe.inner.watermark().is_none()) {
+            return;
         }
+        let (watermark, epoch) = self.watermark();
         let from_me = self.id;
         out.send(match from {
             ReaderId::Client { id } => {
@@ -290,6 +298,12 @@ impl Role for Acceptor {
     }
 
     fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
-        super::message::report_sums(self.stripes.iter().map(|stripe| &*stripe.inner), report);
+        let (watermark, _) = self.watermark();
+        super::message::report_sums(self.stripes.iter().map(|stripe| &*stripe.inner), &mut |name, sum| match name {
+            "watermark" => report(name, watermark.0),
+            // It is let in again stripe by stripe.
+            "amnesiac" => report(name, sum.min(1)),
+            _ => report(name, sum),
+        });
     }
 }

@@ -73,11 +73,6 @@ impl Config {
         Config { beside, ..self }
     }
 
-    /// As if no replica lived beside an acceptor: in S-Paxos acceptors have no values to hand over, only references.
-    pub(crate) fn without_neighbours(self) -> Self {
-        Config { beside: Vec::new(), ..self }
-    }
-
     /// How to get from one layout to another: at once when acceptors and replicas stay what they are.
     ///
     /// # Errors

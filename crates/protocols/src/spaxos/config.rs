@@ -111,7 +111,7 @@ impl Config {
         let by_batchers = layout.count(kind::Batcher) > 0;
         let gather = if by_batchers { kind::Batcher } else { kind::Disseminator };
         Ok(Config(Arc::new(Checked {
-            ordering: Arc::new(Ordering::new(view(&layout, kind::Disseminator))?.without_neighbours()),
+            ordering: Arc::new(Ordering::new(view(&layout, kind::Disseminator))?),
             lanes: Arc::new(Ordering::new(view(&layout, gather))?),
             beside: neighbours(&layout, kind::Stabilizer, kind::Replica),
             helpers: neighbours(&layout, kind::Disseminator, kind::Leader),
