@@ -6,6 +6,8 @@ use ionian_kernel::layout::{Layout, NodeId, numbered};
 use ionian_kernel::protocol::Protocol;
 use ionian_kernel::quorum::QuorumSpec;
 use ionian_protocols::spaxos::SPaxos;
+use ionian_sim::machine::Lists;
+use ionian_sim::play::Play;
 use ionian_sim::{Canary, Durability, Failure, FailureKind, Scenario, Watch, run_seeds};
 
 /// Seeds for each shape and durability. `ionian sim` runs as many as one likes.
@@ -135,4 +137,17 @@ fn void_payloads_delivered() {
 #[test]
 fn stabilizers_without_memory() {
     is_caught_as(&catches("amnesia", preset("spaxos"), AMNESIA, 400), "is held by 1 stabilizers, and 0 have lost");
+}
+
+/// So rare that the simulator does not come across it in 20,000 seeds; the play catches the canary.
+#[test]
+fn acknowledgements_of_a_former_life() {
+    let layout = apart("apart", 1, [1, 0, 2, 0, 2, 2, 3, 3, 2, 0], QuorumSpec::Majority);
+    let scenario = Scenario { durability: AMNESIA, ..layout };
+    let play = Play::parse(include_str!("plays/lost_acknowledgement.play")).expect("a play");
+    play.run::<SPaxos>(&scenario, Lists::new(3)).expect("the sound protocol does as the play says");
+    let mut broken = scenario.clone();
+    broken.layout.canary = Some("lives");
+    let failure = play.run::<SPaxos>(&broken, Lists::new(3)).expect_err("the play catches the canary");
+    assert!(failure.message.contains("was told \"Unknown\""), "{failure}");
 }
