@@ -264,7 +264,8 @@ fn what_passes_through_the_leader_is_as_large_whatever_the_commands_are() {
     };
     let small = bytes(16);
     assert_eq!(small, bytes(64 << 10));
-    assert!(small.0 < 100 && small.1 < 150, "{small:?}");
+    println!("{small:?} bytes come in and go out");
+    assert!(small.0 < 100 && small.1 < 100, "{small:?}");
 }
 
 // Stabilizers.
@@ -385,10 +386,12 @@ fn one_that_lost_its_memory_counts_when_it_has_copied_from_a_read_quorum_of_the_
     assert!(!stage.role.is_amnesiac());
     assert!([5, 6, 7, 9].into_iter().all(|number| stage.role.holds(id(number))));
     let answer = stage.tell(copy);
-    assert!(matches!(
-        &answer[..],
-        [Envelope::ToStabilizers(_, stabilizer::In::Copied { payloads, life: 4, last: true, .. })] if payloads.len() == 4
-    ));
+    match &answer[..] {
+        [Envelope::ToStabilizers(_, stabilizer::In::Copied { payloads, life: 4, last: true, .. })] => {
+            assert_eq!(payloads.len(), 4);
+        }
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]
