@@ -190,15 +190,17 @@ impl ProxyLeader {
     }
 
     /// The value is chosen: all replicas are told, and one of them is named to answer the clients. Those that live with an
-    /// acceptor that has voted for it are told through it, without the value.
+    /// acceptor that has the value are told through it, without the value: it has voted, or, where all are asked at once,
+    /// will have by the time that this comes behind the question.
     fn announce(&mut self, slot: Slot, pending: Pending, out: &mut Out<'_, Self>) {
         self.chosen += 1;
-        let Pending { value, proposer, replier, voted, .. } = pending;
+        let Pending { value, proposer, replier, voted, asked, .. } = pending;
+        let informed = if self.config.options().thrifty { voted } else { voted.or(asked) };
         let mut replicas = self.config.replicas();
         if self.config.has_neighbours() {
             let mut acceptors = AcceptorSet::EMPTY;
             // To a replica on this node the value is no more than a reference.
-            for acceptor in voted.without(self.near).iter() {
+            for acceptor in informed.without(self.near).iter() {
                 let beside = self.config.replicas_beside(acceptor).and(replicas);
                 if !beside.is_empty() {
                     acceptors.insert(acceptor);
