@@ -24,7 +24,7 @@ pub(in super::super) fn failure(bench: &Bench) -> Result<Sheet> {
         "a server dies, 4,000 bytes of payload",
         &[
             "Links carry 10 Mbps (the paper's text does not say how much). A server that is silent for 3.5 to 7 s is suspected; \
-           the paper's five seconds begin with the loss of a connection. Each site has 120 clients that wait for their \
+           the paper's five seconds begin with the loss of a connection. Each site has 240 clients that wait for their \
            answers, so that no more than that is finished at once when a stall ends; those of the site that dies are \
            gone. What is shown is the sum of all sites.",
         ],

@@ -42,7 +42,7 @@ const SECOND: u64 = 1_000_000;
 const SITES: usize = 3;
 const SITE_NAMES: [&str; 7] = ["A", "B", "C", "D", "E", "F", "G"];
 /// So many clients that wait for their answers saturate three sites that send payloads.
-const MANY: usize = 120;
+const MANY: usize = 240;
 
 const PAXOS: System = System::new::<MultiPaxos>("Paxos", "baseline");
 /// The messages of the paper's Paxos: ours asks a quorum of acceptors, this one all of them (and waits for all).

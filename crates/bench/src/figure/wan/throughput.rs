@@ -13,20 +13,21 @@ use ionian_sim::performance::wan::{Change, Pace, Topology, Variation};
 const SYMMETRIC: [(&str, usize, f64); 4] =
     [("Paxos", PAYLOAD, 540.0), ("Mencius", PAYLOAD, 1550.0), ("Paxos", 0, 6000.0), ("Mencius", 0, 9000.0)];
 const MBPS: f64 = 20.0;
-/// Clients of a site that saturate processors.
-const VERY_MANY: usize = 1500;
+/// Clients of a site that saturate links of every protocol, and processors.
+const FOR_LINKS: usize = 480;
+const FOR_PROCESSORS: usize = 1500;
 
 /// Figure 4.
 pub(in super::super) fn symmetric(bench: &Bench) -> Result<Sheet> {
     let mut sheet = sheet(
         "throughput for 20 Mbps bandwidth",
         &[
-            "Clients wait for their answers: 120 a site with payload, 1,500 without.",
+            "Clients wait for their answers: 480 a site with payload, 1,500 without.",
             "`Paxos asking all` has f=0 and a write quorum of all acceptors, so that it sends the messages of the paper's \
            Paxos; it is there to be compared with, not to be used.",
         ],
     );
-    for (padding, clients) in [(PAYLOAD, MANY), (0, VERY_MANY)] {
+    for (padding, clients) in [(PAYLOAD, FOR_LINKS), (0, FOR_PROCESSORS)] {
         let mut bars = Vec::new();
         for (name, _, throughput) in SYMMETRIC.iter().filter(|(_, payload, _)| *payload == padding) {
             bars.push(bar(&format!("{name}\npaper"), 0, *throughput));
@@ -150,7 +151,7 @@ pub(in super::super) fn changing(bench: &Bench) -> Result<Sheet> {
         "changing bandwidth, 4,000 bytes of payload",
         &[
             "Links AB and AC begin with 15 Mbps, BA and BC with 10, CA and CB with 5. After one quarter of the time CA has 10, \
-           after two CB has 10, after three AC has 5. Each site has 120 clients that wait for their answers.",
+           after two CB has 10, after three AC has 5. Each site has 240 clients that wait for their answers.",
         ],
     );
     for (site, rate) in PAPER.iter().enumerate() {
