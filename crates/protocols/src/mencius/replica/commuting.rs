@@ -15,8 +15,9 @@ use ionian_kernel::batch::{SessionId, Value};
 use ionian_kernel::id::Slot;
 use ionian_kernel::machine::Footprint;
 
-/// Suggestions and chosen values further than so many slots ahead of what is executed are not looked at.
-const REACH: u64 = 4096;
+/// Suggestions and chosen values further than so many slots ahead of what is executed are not looked at: whoever has so
+/// much under way waits for throughput and not for order.
+const REACH: u64 = 1024;
 
 /// What was suggested and is not executed.
 #[derive(Default)]
@@ -97,8 +98,8 @@ impl Commuting {
 struct Earlier {
     read: BTreeSet<u64>,
     written: BTreeSet<u64>,
-    /// The smallest number of a command of each session.
-    sessions: BTreeMap<SessionId, u64>,
+    /// The smallest number of a command of each session, and the largest floor.
+    sessions: BTreeMap<SessionId, (u64, u64)>,
 }
 
 impl Earlier {
@@ -106,8 +107,8 @@ impl Earlier {
         self.read.extend(&footprint.reads);
         self.written.extend(&footprint.writes);
         for command in value.batch.commands() {
-            let smallest = self.sessions.entry(command.session).or_insert(command.number);
-            *smallest = command.number.min(*smallest);
+            let (smallest, highest) = self.sessions.entry(command.session).or_insert((u64::MAX, 0));
+            (*smallest, *highest) = (command.number.min(*smallest), command.floor.max(*highest));
         }
     }
 
@@ -115,11 +116,12 @@ impl Earlier {
         let touched = |key| self.written.contains(key) || self.read.contains(key);
         footprint.reads.iter().any(|key| self.written.contains(key))
             || footprint.writes.iter().any(touched)
-            || value.batch.commands().any(|command| self.settles(command.session, command.floor))
+            || value.batch.commands().any(|command| self.settles(command.session, command.number, command.floor))
     }
 
-    /// Whether a command with this floor would have an earlier one of its session taken for settled.
-    fn settles(&self, session: SessionId, floor: u64) -> bool {
-        self.sessions.get(&session).is_some_and(|smallest| *smallest < floor)
+    /// Whether of such a command and an earlier one of its session the one that is executed first has the other taken for
+    /// settled.
+    fn settles(&self, session: SessionId, number: u64, floor: u64) -> bool {
+        self.sessions.get(&session).is_some_and(|(smallest, highest)| *smallest < floor || number < *highest)
     }
 }
