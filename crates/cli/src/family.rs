@@ -5,7 +5,9 @@ use ionian_deployment::{Configuration, Deployment};
 use ionian_kernel::layout::Layout;
 use ionian_kernel::protocol::Protocol;
 use ionian_kernel::quorum::QuorumSystem;
+use ionian_protocols::mencius::Mencius;
 use ionian_protocols::multipaxos::{self, MultiPaxos};
+use ionian_protocols::spaxos::SPaxos;
 use ionian_protocols::unreplicated::Unreplicated;
 
 /// The state machines that this binary can make.
@@ -21,6 +23,8 @@ pub(crate) trait Work {
 pub(crate) fn with_protocol<W: Work>(name: &str, work: W) -> Result<W::Output> {
     match name {
         MultiPaxos::NAME => Ok(work.run::<MultiPaxos>()),
+        Mencius::NAME => Ok(work.run::<Mencius>()),
+        SPaxos::NAME => Ok(work.run::<SPaxos>()),
         Unreplicated::NAME => Ok(work.run::<Unreplicated>()),
         _ => bail!("protocol = {name:?}: must be {}", ionian_deployment::PROTOCOLS.join(" or ")),
     }
@@ -34,11 +38,11 @@ pub(crate) fn configure<P: Protocol>(deployment: &Deployment, layout: Layout) ->
 
 /// The quorum system of a cluster's acceptors, while it changes that of both sides; none where it has no acceptors.
 pub(crate) fn quorums(known: &Configuration) -> Result<Option<QuorumSystem>> {
-    if known.deployment.protocol != MultiPaxos::NAME {
-        return Ok(None);
-    }
-    let config = multipaxos::config::Config::new(known.layout(MultiPaxos::KINDS)?)?;
-    Ok(Some(config.quorums))
+    Ok(match known.deployment.protocol.as_str() {
+        MultiPaxos::NAME => Some(multipaxos::config::Config::new(known.layout(MultiPaxos::KINDS)?)?.quorums),
+        SPaxos::NAME => Some(SPaxos::configure(known.layout(SPaxos::KINDS)?)?.ordering.quorums.clone()),
+        _ => None,
+    })
 }
 
 /// Checks a deployment as a node would, without running it.

@@ -40,8 +40,14 @@ fn elect(stage: &mut Stage) -> Round {
     for message in stage.heard() {
         if let Message::Acceptor(acceptor::In::Phase1a { round: asked, start, .. }) = message {
             round = asked;
-            let votes =
-                Votes { start, next: Slot::MAX, votes: Vec::new(), forgotten: Slot::ZERO, watermark: Slot::ZERO };
+            let votes = Votes {
+                start,
+                next: Slot::MAX,
+                votes: Vec::new(),
+                forgotten: Slot::ZERO,
+                watermark: Slot::ZERO,
+                reserved: Vec::new(),
+            };
             for from in acceptors.iter() {
                 stage.say(Message::Leader(leader::In::Phase1b { from, round, votes: votes.clone() }));
             }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 /// The protocols that a file may name.
-pub const PROTOCOLS: &[&str] = &["multipaxos", "unreplicated"];
+pub const PROTOCOLS: &[&str] = &["multipaxos", "mencius", "spaxos", "unreplicated"];
 /// The state machines that come with Ionian; see [`Deployment::check_machine`].
 pub const MACHINES: &[&str] = &["kv"];
 /// The role that a gateway brings with it.

@@ -30,6 +30,9 @@ macro_rules! unit {
     (count $($field:ident).+) => {
         (|options| options.$($field).+ as u64, |options, value| options.$($field).+ = value as usize)
     };
+    (flag $($field:ident).+) => {
+        (|options| u64::from(options.$($field).+), |options, value| options.$($field).+ = value != 0)
+    };
     (mib $($field:ident).+) => {
         (|options| options.$($field).+ as u64 >> 20, |options, value| options.$($field).+ = (value as usize) << 20)
     };
@@ -86,6 +89,16 @@ settings! {
         "a leader silent for this long, up to twice as long, is suspected";
     "resend_after_ms" ms resend_after, 1..=60_000, false,
         "a message unanswered this long is asked again, of somebody else";
+    "thrifty" flag thrifty, 0..=1, false,
+        "1: a proxy leader asks one write quorum of acceptors first, 0: all at once";
+    "skip_slots" count skip_slots, 0..=1 << 20, false,
+        "Mencius: idle replicas are told of skipped slots when there are more than this many (alpha); 0: at once";
+    "skip_delay_ms" ms skip_delay, 0..=60_000, false,
+        "Mencius: or when the first of them was skipped this long ago (tau)";
+    "revoke_slots" count revoke_slots, 0..=1 << 24, true,
+        "Mencius: a dead leader's stripe is skipped this many slots ahead, up to twice that (beta)";
+    "out_of_order" flag out_of_order, 0..=1, false,
+        "Mencius: 1 executes commands that commute before earlier ones are chosen, 0 strictly in order";
     "session_expiry_s" s session_expiry, 1..=31_536_000, true,
         "a session unused for this long, by the log's time, is forgotten";
     "in_flight" count lane.in_flight, 1..=MAX_IN_FLIGHT, false,
@@ -231,18 +244,22 @@ mod tests {
             heartbeat: _,
             election_timeout: _,
             resend_after: _,
+            thrifty: _,
+            skip_slots: _,
+            skip_delay: _,
+            revoke_slots: _,
+            out_of_order: _,
             session_expiry: _,
             lane: ionian_kernel::client::LaneLimits { in_flight: _, payload_bytes: _, patience: _, retry_after: _ },
         } = options;
-        assert_eq!(SETTINGS.len(), 16);
+        assert_eq!(SETTINGS.len(), 21);
     }
 
     #[test]
     fn every_range_is_kept() {
         for setting in SETTINGS {
             let (low, high) = (*setting.allowed.start(), *setting.allowed.end());
-            assert!(low > 0, "{}: zero is absurd everywhere", setting.key);
-            for outside in [low - 1, high + 1] {
+            for outside in [low.checked_sub(1), Some(high + 1)].into_iter().flatten() {
                 let error = Settings::default().set(setting.key, outside).unwrap_err().to_string();
                 let key = setting.key;
                 assert_eq!(error, format!("options.{key} = {outside}: must be a whole number from {low} to {high}"));

@@ -61,16 +61,11 @@ impl Left {
     }
 }
 
-/// How the records of an inner role look in the log of the outer one.
+/// How the records of an inner role look in the log of the outer one. They keep their [keys](Role::key).
 pub trait Tag {
     /// Writes what stands before the inner record, so that both together are a record of the outer role.
     fn write(&self, out: &mut Vec<u8>) {
         let _ = out;
-    }
-
-    /// The outer record's [key](Role::key), from that of the inner one.
-    fn key(&self, inner: u64) -> u64 {
-        inner
     }
 }
 
@@ -118,11 +113,7 @@ impl<R: Role> Inner<R> {
             send(envelope, &mut Relay { out, fence });
         }
         let Outbox { release, snapshot, membership, .. } = &mut self.outbox;
-        Left {
-            release: release.take().map(|key| tag.key(key)),
-            snapshot: snapshot.take(),
-            membership: membership.take(),
-        }
+        Left { release: release.take(), snapshot: snapshot.take(), membership: membership.take() }
     }
 
     /// Has the role persist again what it needs, in the name of the outer role.
@@ -139,7 +130,6 @@ fn append<F, E>(from: &mut Outbox<F>, to: &mut Outbox<E>, tag: &impl Tag) {
     for RecordEnd { end, vital, key } in from.record_ends.drain(..) {
         tag.write(&mut to.records);
         to.records.extend_from_slice(&from.records[start..end]);
-        let key = key.map(|key| tag.key(key));
         to.record_ends.push(RecordEnd { end: to.records.len(), vital, key });
         start = end;
     }
@@ -300,9 +290,6 @@ mod tests {
         fn write(&self, out: &mut Vec<u8>) {
             out.push(7);
         }
-        fn key(&self, inner: u64) -> u64 {
-            inner * 10
-        }
     }
 
     #[test]
@@ -314,13 +301,13 @@ mod tests {
         }
         assert_eq!(outbox.records, [0, 4, 7, 4, 0, 5, 7, 5]);
         let keys: Vec<_> = outbox.record_ends.iter().map(|record| record.key).collect();
-        assert_eq!(keys, [None, Some(40), None, Some(50)]);
+        assert_eq!(keys, [None, Some(4), None, Some(5)]);
         let sends: Vec<_> = outbox.sends.iter().map(|outgoing| (outgoing.envelope, outgoing.fence)).collect();
         let each = |number: u16, before| {
             let fences = [Some(before), Some(before + 1), None];
             fences.into_iter().flat_map(move |fence| [(number, fence), (number + 100, fence)])
         };
         assert_eq!(sends, vec![each(4, 1), each(5, 3)].into_iter().flatten().collect::<Vec<_>>());
-        assert_eq!(outbox.release, Some(50));
+        assert_eq!(outbox.release, Some(5));
     }
 }

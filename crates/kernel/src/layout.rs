@@ -185,6 +185,18 @@ pub struct Options {
     pub election_timeout: Duration,
     /// A message unanswered this long is asked again, of somebody else.
     pub resend_after: Duration,
+    /// Whether a proxy leader asks one write quorum of acceptors first, and not all at once.
+    pub thrifty: bool,
+    /// A leader of Mencius tells replicas that do not wait for it of the slots that it skipped when they are more than so
+    /// many (alpha; 0 tells all at once, which is to do without Optimization 2),
+    pub skip_slots: usize,
+    /// or when the first of them was skipped so long ago (tau).
+    pub skip_delay: Duration,
+    /// The stripe of a dead leader is skipped so many slots ahead of the others, up to twice that (beta); 0 revokes each
+    /// slot as it is needed.
+    pub revoke_slots: usize,
+    /// Whether replicas of Mencius execute commands that commute before earlier ones that are not chosen yet.
+    pub out_of_order: bool,
     /// A session unused for this long, by the log's time, is forgotten.
     pub session_expiry: Duration,
     /// Limits of every client lane.
@@ -205,6 +217,11 @@ impl Default for Options {
             heartbeat: Duration::from_millis(100),
             election_timeout: Duration::from_millis(400),
             resend_after: Duration::from_millis(40),
+            thrifty: true,
+            skip_slots: 20,
+            skip_delay: Duration::from_millis(50),
+            revoke_slots: 100_000,
+            out_of_order: false,
             session_expiry: Duration::from_secs(600),
             lane: LaneLimits::default(),
         }

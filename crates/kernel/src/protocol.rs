@@ -4,13 +4,14 @@
 
 use crate::client::{Reply, Request};
 use crate::id::ClientId;
-use crate::layout::{Address, Layout, LayoutError, NodeId};
+use crate::layout::{Address, Layout, LayoutError, NodeId, Options};
 use crate::machine::{RestoreError, StateMachine};
 use crate::role::{Lsn, Outbox, Picture};
 use crate::time::Instant;
 use crate::wire::{Reader, Wire, WireError};
 use alloc::boxed::Box;
 use alloc::string::String;
+use alloc::vec::Vec;
 use bytes::Bytes;
 use core::fmt::Debug;
 
@@ -44,6 +45,17 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// # Errors
     /// Says why it cannot, in terms of the protocol.
     fn transition(from: &Layout, to: &Layout) -> Result<Transition, LayoutError>;
+
+    /// The names of the defects that can be [built in](Layout::canary) to test the simulator.
+    fn canaries() -> Vec<&'static str> {
+        Vec::new()
+    }
+
+    /// Whether replicas may execute commands that commute in different orders.
+    fn commutes(options: &Options) -> bool {
+        let _ = options;
+        false
+    }
 
     /// Builds one instance.
     fn instantiate(config: &Self::Config, birth: Birth<'_>) -> Self::Instance;

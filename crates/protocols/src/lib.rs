@@ -6,5 +6,7 @@
 
 extern crate alloc;
 
+pub mod mencius;
 pub mod multipaxos;
+pub mod spaxos;
 pub mod unreplicated;

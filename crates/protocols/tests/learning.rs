@@ -16,12 +16,14 @@ type Config = <MultiPaxos as Protocol>::Config;
 
 /// A client, two leaders, two proxy leaders, three acceptors and three replicas. The first proxy leader lives with the
 /// first acceptor, and each acceptor with a replica, or nobody with anybody.
-fn config(together: bool) -> Config {
+fn config(together: bool, thrifty: bool) -> Config {
     let apart = [[0].as_slice(), &[], &[], &[1, 2], &[3, 4], &[5, 6, 7], &[8, 9, 10], &[]];
     let mixed = [[0].as_slice(), &[], &[], &[1, 2], &[5, 4], &[5, 6, 7], &[5, 6, 7], &[]];
     let places = |nodes: &[u16]| nodes.iter().map(|node| NodeId(*node)).collect();
     let instances = if together { mixed } else { apart }.map(places).to_vec();
-    MultiPaxos::configure(Layout { f: 1, instances: numbered(instances), ..Layout::default() }).expect("a deployment")
+    let mut layout = Layout { f: 1, instances: numbered(instances), ..Layout::default() };
+    layout.options.thrifty = thrifty;
+    MultiPaxos::configure(layout).expect("a deployment")
 }
 
 fn birth(kind: u8, index: u8, node: u16) -> Birth<'static> {
@@ -46,21 +48,24 @@ fn value() -> Value {
 const ROUND: Round = Round(64);
 const SLOT: Slot = Slot(5);
 
+/// A proxy leader, alone or with an acceptor.
+fn proxy(together: bool, thrifty: bool) -> ProxyLeader {
+    ProxyLeader::new(config(together, thrifty), &birth(kind::ProxyLeader, 0, if together { 5 } else { 3 }))
+}
+
 /// Whom a proxy leader tells of a slot for which these acceptors have voted: replicas with the value, acceptors without.
-fn told(together: bool, voters: [u8; 2]) -> (Vec<u8>, Vec<u8>) {
-    let mut proxy = ProxyLeader::new(config(together), &birth(kind::ProxyLeader, 0, if together { 5 } else { 3 }));
+fn told(proxy: &mut ProxyLeader, slot: Slot, voters: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let (proposer, replier) = (Proposer::Client { id: ClientId(0) }, ReplicaId(2));
-    let phase2a = proxy_leader::In::Phase2a { slot: SLOT, round: ROUND, value: value(), proposer, replier };
-    tell(&mut proxy, phase2a);
-    let votes = voters.map(|from| proxy_leader::In::Phase2b { from: AcceptorId(from), slot: SLOT, round: ROUND });
+    tell(proxy, proxy_leader::In::Phase2a { slot, round: ROUND, value: value(), proposer, replier });
+    let votes = voters.iter().map(|from| proxy_leader::In::Phase2b { from: AcceptorId(*from), slot, round: ROUND });
     let (mut with, mut without) = (Vec::new(), Vec::new());
-    for envelope in votes.into_iter().flat_map(|vote| tell(&mut proxy, vote)) {
+    for envelope in votes.flat_map(|vote| tell(proxy, vote)) {
         match envelope {
-            Envelope::ToReplicas(to, replica::In::Chosen { slot: SLOT, replier: ReplicaId(2), .. }) => {
+            Envelope::ToReplicas(to, replica::In::Chosen { slot: of, replier: ReplicaId(2), .. }) if of == slot => {
                 with.extend(to.iter().map(ReplicaId::index));
             }
-            Envelope::ToAcceptors(to, acceptor::In::Learn { slot: SLOT, round: ROUND, replier: ReplicaId(2) }) => {
-                without.extend(to.iter().map(AcceptorId::index))
+            Envelope::ToAcceptors(to, acceptor::In::Learn { slot: of, round: ROUND, .. }) if of == slot => {
+                without.extend(to.iter().map(AcceptorId::index));
             }
             other => panic!("{other:?}"),
         }
@@ -71,14 +76,22 @@ fn told(together: bool, voters: [u8; 2]) -> (Vec<u8>, Vec<u8>) {
 #[test]
 fn a_replica_is_told_through_the_acceptor_of_its_node_if_that_has_voted() {
     // The proxy leader's own node needs no network.
-    assert_eq!(told(true, [0, 1]), (vec![0, 2], vec![1]));
-    assert_eq!(told(true, [1, 2]), (vec![0], vec![1, 2]));
-    assert_eq!(told(false, [0, 1]), (vec![0, 1, 2], vec![]));
+    assert_eq!(told(&mut proxy(true, true), SLOT, &[0, 1]), (vec![0, 2], vec![1]));
+    assert_eq!(told(&mut proxy(true, true), SLOT, &[1, 2]), (vec![0], vec![1, 2]));
+    assert_eq!(told(&mut proxy(false, true), SLOT, &[0, 1]), (vec![0, 1, 2], vec![]));
+}
+
+#[test]
+fn or_if_it_was_asked_and_has_voted_lately_for_something_else() {
+    let mut proxy = proxy(true, false);
+    assert_eq!(told(&mut proxy, SLOT, &[0, 1]), (vec![0, 2], vec![1]), "nothing is known of the third");
+    assert_eq!(told(&mut proxy, Slot(6), &[2, 0]), (vec![0], vec![1, 2]));
+    assert_eq!(told(&mut proxy, Slot(7), &[0, 1]), (vec![0], vec![1, 2]));
 }
 
 #[test]
 fn an_acceptor_hands_over_the_value_of_its_vote_in_that_round_and_nothing_else() {
-    let mut acceptor = Acceptor::new(config(true), &birth(kind::Acceptor, 1, 6));
+    let mut acceptor = Acceptor::new(config(true, true), &birth(kind::Acceptor, 1, 6));
     let from = ProxyLeaderId(0);
     tell(&mut acceptor, acceptor::In::Phase2a { from, slot: SLOT, round: ROUND, value: value() });
     let mut learn = |slot, round| tell(&mut acceptor, acceptor::In::Learn { slot, round, replier: ReplicaId(2) });

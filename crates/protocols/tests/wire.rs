@@ -7,7 +7,7 @@ use ionian_kernel::id::*;
 use ionian_kernel::random::Random;
 use ionian_kernel::time::Timestamp;
 use ionian_kernel::wire::{Wire, decode_all, encode_all};
-use ionian_protocols::multipaxos::message::{Proposer, ReaderId, Vote, Votes};
+use ionian_protocols::multipaxos::message::{Proposer, ReaderId, Reserved, Vote, Votes};
 use ionian_protocols::multipaxos::{
     self, acceptor, batcher, client, leader, proxy_leader, read_batcher, replica, unbatcher,
 };
@@ -97,7 +97,9 @@ impl Draw {
     }
     fn votes(&mut self) -> Votes {
         let votes = self.many(|draw| (draw.slot(), Vote { round: draw.round(), value: draw.value() }));
-        Votes { start: self.slot(), next: self.slot(), votes, forgotten: self.slot(), watermark: self.slot() }
+        let (start, end) = (self.slot(), self.slot());
+        let reserved = vec![Reserved { round: self.round(), start, end }];
+        Votes { start, next: self.slot(), votes, forgotten: self.slot(), watermark: self.slot(), reserved }
     }
 }
 

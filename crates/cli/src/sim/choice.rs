@@ -9,7 +9,7 @@ use ionian_deployment::{DEFAULT_PRESET, Deployment, Node};
 use ionian_kernel::client::ReadLevel;
 use ionian_kernel::protocol::Protocol;
 use ionian_kernel::quorum::QuorumSpec;
-use ionian_protocols::multipaxos::{self, MultiPaxos};
+use ionian_protocols::multipaxos::MultiPaxos;
 use ionian_protocols::unreplicated::Unreplicated;
 use ionian_sim::{Canary, Durability, Scenario, variations};
 
@@ -26,10 +26,23 @@ pub(crate) struct Choice {
     changes: bool,
 }
 
-/// The names of multipaxos's own canaries, for the help text.
+/// The names of the canaries, for the help text: every protocol's own.
 pub(crate) fn canary_names() -> String {
-    let names: Vec<&str> = multipaxos::canary::Canary::ALL.iter().map(|(name, _)| *name).collect();
-    names.join(", ")
+    let of = |protocol: &&str| Some(format!("{protocol}: {}", own_canaries(protocol).ok()?.join(", ")));
+    let has_some = |protocol: &&&str| own_canaries(protocol).is_ok_and(|own| !own.is_empty());
+    ionian_deployment::PROTOCOLS.iter().filter(has_some).filter_map(of).collect::<Vec<_>>().join("; ")
+}
+
+/// The defects that can be built into the roles of a protocol.
+fn own_canaries(protocol: &str) -> Result<Vec<&'static str>> {
+    struct Names;
+    impl family::Work for Names {
+        type Output = Vec<&'static str>;
+        fn run<P: Protocol>(self) -> Self::Output {
+            P::canaries()
+        }
+    }
+    family::with_protocol(protocol, Names)
 }
 
 impl Choice {
@@ -116,7 +129,8 @@ fn deployment(arguments: &arguments::Sim) -> Result<Deployment> {
     let base = match (&arguments.config, &arguments.preset, arguments.protocol.as_deref()) {
         (Some(file), _, _) => Deployment::load(file)?,
         (None, Some(preset), _) => source::preset(preset, None, None)?,
-        (None, None, Some(Unreplicated::NAME)) => source::preset("unreplicated", None, None)?,
+        // Of the others the smallest preset bears the protocol's name.
+        (None, None, Some(other)) if other != MultiPaxos::NAME => source::preset(other, None, None)?,
         (None, None, _) => {
             // Batchers hide the slot that l5 is about: they propose so often that it is soon filled.
             let l5 = arguments.canary.as_deref() == Some("l5");
@@ -147,12 +161,11 @@ fn canary(protocol: &str, name: &str) -> Result<Canary> {
     if let Some((_, canary)) = DRIVER_CANARIES.iter().find(|(known, _)| *known == name) {
         return Ok(*canary);
     }
-    let own = if protocol == MultiPaxos::NAME { multipaxos::canary::Canary::ALL } else { &[] };
-    if let Some((known, _)) = own.iter().find(|(known, _)| *known == name) {
+    let own = own_canaries(protocol)?;
+    if let Some(known) = own.iter().find(|known| **known == name) {
         return Ok(Canary::Named(known));
     }
-    let known: Vec<&str> =
-        DRIVER_CANARIES.iter().map(|(name, _)| *name).chain(own.iter().map(|(name, _)| *name)).collect();
+    let known: Vec<&str> = DRIVER_CANARIES.iter().map(|(name, _)| *name).chain(own).collect();
     bail!(BadUsage(format!("there is no canary {name:?} for {protocol}: there are {}", known.join(", "))))
 }
 
@@ -176,8 +189,10 @@ mod tests {
 
     #[test]
     fn every_canary_of_the_help_text_is_known() {
-        for (name, _) in multipaxos::canary::Canary::ALL {
-            assert_eq!(canary(MultiPaxos::NAME, name).unwrap(), Canary::Named(name));
+        for protocol in ionian_deployment::PROTOCOLS {
+            for name in own_canaries(protocol).unwrap() {
+                assert_eq!(canary(protocol, name).unwrap(), Canary::Named(name));
+            }
         }
         let error = canary(Unreplicated::NAME, "s1").unwrap_err().to_string();
         assert!(error.ends_with("there are no-fence, forget-disk, hide-amnesia"), "{error}");

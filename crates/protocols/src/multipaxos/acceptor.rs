@@ -177,6 +177,17 @@ impl Acceptor {
         self.cast
     }
 
+    /// The slot after the highest in which it ever voted, and the highest round that it has promised. None while it
+    /// may not take part.
+    pub(crate) fn watermark(&self) -> Option<(Slot, Round)> {
+        self.rejoin.is_none().then_some((self.watermark, self.promise))
+    }
+
+    /// It knows nothing of slots below this one any more.
+    pub(crate) fn forgotten(&self) -> Slot {
+        self.votes.base()
+    }
+
     /// The slots in which it has a vote.
     pub fn votes(&self) -> impl Iterator<Item = (Slot, &Vote)> {
         self.votes.iter()
@@ -219,7 +230,8 @@ impl Acceptor {
             bytes += vote.value.batch.byte_len() + 32;
             votes.push((slot, vote.clone()));
         }
-        Votes { start, next, votes, forgotten: self.votes.base(), watermark: self.watermark }
+        let (forgotten, watermark, reserved) = (self.votes.base(), self.watermark, Vec::new());
+        Votes { start, next, votes, forgotten, watermark, reserved }
     }
 
     /// The leader of an old round must step down, and its proxy leader drop what it has of that round.

@@ -25,6 +25,11 @@ pub struct Config {
     before: Option<QuorumSystem>,
     /// The replicas that hold what f+1 must keep, and f: of each configuration in force.
     pub keepers: Vec<(Set<ReplicaId>, usize)>,
+    /// The leader that founds a cluster and is asked first.
+    pub home: LeaderId,
+    /// Whether slots that a leader has reserved may be noops without any vote (Mencius): whoever finds no vote in
+    /// a slot that is chosen then knows what is in it.
+    pub skips: bool,
     /// The defect built in on purpose, in tests of the tests.
     pub canary: Option<Canary>,
 }
@@ -38,8 +43,9 @@ impl Config {
         let canary = layout.canary.map(Canary::named).transpose().map_err(LayoutError)?;
         let (now, keepers) = check(&layout)?;
         let instances = (0..super::KINDS.len()).map(|kind| layout.all::<ClientId>(kind as u8).bits()).collect();
-        let (beside, keepers) = (Vec::new(), Vec::from([keepers]));
-        let mut config = Config { instances, beside, quorums: now, before: None, keepers, canary, layout };
+        let (beside, before, keepers, home) = (Vec::new(), None, Vec::from([keepers]), LeaderId(0));
+        let mut config =
+            Config { instances, beside, quorums: now, before, keepers, home, skips: false, canary, layout };
         if let Some(next) = &config.layout.next {
             let (quorums, keepers) = check(next)?;
             if config.has(Canary::AppliesAtOnce) {
@@ -158,7 +164,8 @@ impl Config {
     /// The leader to ask when that of `round` was asked `stray` times for nothing.
     pub fn leader(&self, round: Round, stray: u64) -> LeaderId {
         let leaders = self.leaders();
-        let owner = round.leader();
+        // Nobody owns the first round of all.
+        let owner = if round == Round(0) { self.home } else { round.leader() };
         let place = leaders.iter().take_while(|leader| *leader < owner).count() as u64;
         leaders.pick(place + stray).expect("a deployment has leaders")
     }
@@ -290,7 +297,7 @@ fn lost_with(layout: &Layout, quorums: &QuorumSystem, failed: &[NodeId]) -> Opti
     kinds.into_iter().find(|(kind, _)| layout.count(*kind) > 0 && alive(*kind).is_empty()).map(|(_, name)| name)
 }
 
-fn at_least(name: &str, count: usize, needed: usize) -> Result<(), LayoutError> {
+pub(crate) fn at_least(name: &str, count: usize, needed: usize) -> Result<(), LayoutError> {
     if count >= needed {
         return Ok(());
     }
@@ -299,7 +306,7 @@ fn at_least(name: &str, count: usize, needed: usize) -> Result<(), LayoutError> 
 }
 
 /// Every choice of `count` of `items`.
-fn combinations<T: Copy>(items: &[T], count: usize) -> Vec<Vec<T>> {
+pub(crate) fn combinations<T: Copy>(items: &[T], count: usize) -> Vec<Vec<T>> {
     if count == 0 {
         return Vec::from([Vec::new()]);
     }

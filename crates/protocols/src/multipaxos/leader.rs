@@ -11,6 +11,7 @@ mod handover;
 mod phase1;
 mod progress;
 mod repair;
+mod striped;
 mod window;
 
 use super::canary::Canary;
@@ -142,6 +143,9 @@ pub struct Leader {
     state: State,
     timer: ElectionTimer,
     heartbeat_at: Instant,
+    /// When it began to lead: from the first of these slots up to the other one nothing was proposed, and only
+    /// noops can be there.
+    vacant: (Slot, Slot),
     /// Whether it is the one to lead a new cluster. One that has lived before holds back.
     founder: bool,
     window: Window,
@@ -181,7 +185,8 @@ impl Leader {
             window: Window::new(config.clone(), birth, random.any()),
             timer: ElectionTimer::new(config.options().election_timeout, random),
             heartbeat_at: Instant::ZERO,
-            founder: birth.address.index == 0 && !birth.amnesiac && config.epoch() == Epoch::default(),
+            vacant: (Slot::ZERO, Slot::ZERO),
+            founder: birth.address.index == config.home.0 && !birth.amnesiac && config.epoch() == Epoch::default(),
             progress: Progress::new(&config),
             repairs: Repairs::new(config.clone()),
             admission: Admission::default(),
@@ -204,6 +209,21 @@ impl Leader {
     /// The highest round that it knows.
     pub fn round(&self) -> Round {
         self.round
+    }
+
+    /// The slots below this one are executed by some replica.
+    pub(crate) fn executed(&self) -> Slot {
+        self.progress.executed()
+    }
+
+    /// The slot that a batch would be given that came now, if nothing else is proposed meanwhile.
+    pub(crate) fn place_of_next(&self) -> Slot {
+        self.window.next_slot.plus(self.queue.len() as u64)
+    }
+
+    /// How many batches it has dropped because too many waited.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped
     }
 
     fn resend_after(&self) -> Duration {
@@ -269,7 +289,7 @@ impl Leader {
         self.propose(now, Proposer::Nobody {}, Set::EMPTY, Batch::default(), out);
     }
 
-    fn turn_away(&self, proposer: Proposer, out: &mut Out<'_, Self>) {
+    pub(crate) fn turn_away(&self, proposer: Proposer, out: &mut Out<'_, Self>) {
         let round = self.round;
         match proposer {
             Proposer::Client { id } => out.send(Envelope::ToClients(Set::one(id), client::In::NotLeader { round })),

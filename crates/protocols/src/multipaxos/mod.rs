@@ -78,6 +78,7 @@ pub mod config;
 pub mod invariants;
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::{Layout, LayoutError};
 use ionian_kernel::protocol::{Birth, Protocol, Transition};
@@ -112,6 +113,10 @@ impl Protocol for MultiPaxos {
 
     fn transition(from: &Layout, to: &Layout) -> Result<Transition, LayoutError> {
         config::Config::transition(from, to)
+    }
+
+    fn canaries() -> Vec<&'static str> {
+        canary::Canary::ALL.iter().map(|(name, _)| *name).collect()
     }
 
     fn instantiate(config: &Self::Config, birth: Birth<'_>) -> Instance {

@@ -159,7 +159,7 @@ fn under_load(
         let mean_ms = ms.is_finite().then_some(*ms);
         sheet.points.push(Point { mean_ms, offered_per_second: Some(*load), ..published(name, *load) });
     }
-    for system in SYSTEMS {
+    for system in SYSTEMS_AND_ORDERS {
         let mut curve_points = Vec::new();
         for &asked in &bench.some(loads) {
             let seconds = if bench.quick { (3, 5) } else { (5, 15) };

@@ -22,6 +22,7 @@ use super::drawing::panel::{Bar, Curve, Look, Marks, Panel};
 use super::point::{Measure, Point};
 use super::sheet::{Basis, Sheet};
 use ionian_kernel::layout::NodeId;
+use ionian_protocols::mencius::Mencius;
 use ionian_protocols::multipaxos::MultiPaxos;
 use ionian_sim::performance::Latency;
 use ionian_sim::performance::wan::{Link, Network, Observed, Series};
@@ -46,10 +47,18 @@ const MANY: usize = 120;
 const PAXOS: System = System::new::<MultiPaxos>("Paxos", "baseline");
 /// The messages of the paper's Paxos: ours asks a quorum of acceptors, this one all of them (and waits for all).
 const PAXOS_ASKING_ALL: System = System::new::<MultiPaxos>("Paxos asking all", "baseline").asking_all();
+/// Everything in order.
+const MENCIUS: System = System::new::<Mencius>("Mencius", "mencius-wan").with(&["options.out_of_order=0"]);
+/// Out-of-order commit on few registers, of which many commands conflict, and on more.
+const MENCIUS_16: System = System::new::<Mencius>("Mencius-16", "mencius-wan").on_registers(16);
+const MENCIUS_128: System = System::new::<Mencius>("Mencius-128", "mencius-wan").on_registers(128);
+const MENCIUS_1024: System = System::new::<Mencius>("Mencius-1024", "mencius-wan").on_registers(1024);
 /// What is compared in every figure.
-const SYSTEMS: &[System] = &[PAXOS];
+const SYSTEMS: &[System] = &[PAXOS, MENCIUS];
 /// What is compared where messages are counted.
-const SYSTEMS_AND_REFERENCE: &[System] = &[PAXOS_ASKING_ALL, PAXOS];
+const SYSTEMS_AND_REFERENCE: &[System] = &[PAXOS_ASKING_ALL, PAXOS, MENCIUS];
+/// What is compared where it makes a difference in which order commands are executed.
+const SYSTEMS_AND_ORDERS: &[System] = &[PAXOS, MENCIUS, MENCIUS_16, MENCIUS_128, MENCIUS_1024];
 
 /// The colour of a system, ours or the paper's.
 fn colour(system: &str) -> usize {

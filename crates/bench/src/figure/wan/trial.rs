@@ -26,6 +26,8 @@ pub(super) struct System {
     preset: &'static str,
     /// Every acceptor's vote is asked for, and waited for.
     asks_all: bool,
+    /// Options of its own.
+    options: &'static [&'static str],
     /// Of the register service: how many there are says how many commands conflict.
     registers: u16,
     kinds: &'static [&'static str],
@@ -65,7 +67,17 @@ pub(super) struct Load {
 impl System {
     /// The protocol with the preset that has all roles on each node.
     pub(super) const fn new<P: Protocol>(name: &'static str, preset: &'static str) -> Self {
-        System { name, preset, asks_all: false, registers: 1024, kinds: P::KINDS, observe: observe::<P> }
+        System { name, preset, asks_all: false, options: &[], registers: 1024, kinds: P::KINDS, observe: observe::<P> }
+    }
+
+    /// The same with these options.
+    pub(super) const fn with(self, options: &'static [&'static str]) -> Self {
+        System { options, ..self }
+    }
+
+    /// The same on so many registers.
+    pub(super) const fn on_registers(self, registers: u16) -> Self {
+        System { registers, ..self }
     }
 
     /// The same, but every acceptor's vote is asked for and waited for: no failure is tolerated.
@@ -119,6 +131,8 @@ impl System {
             format!("options.resend_after_ms={resend_after_ms}"),
             format!("options.in_flight={in_flight}"),
         ];
+        let own = self.options.iter().map(|option| (*option).to_owned());
+        let options: Vec<String> = options.into_iter().chain(own).collect();
         Ok(Deployment { nodes, f, quorums, ..preset }.with_overrides(&options)?)
     }
 }

@@ -6,7 +6,6 @@ use super::{In, Leader, Record, State};
 use crate::multipaxos::canary::Canary;
 use crate::multipaxos::message::{Proposer, Votes};
 use crate::multipaxos::{Envelope, acceptor, batcher, client, kind, replica};
-use ionian_kernel::batch::{Batch, Value};
 use ionian_kernel::id::*;
 use ionian_kernel::role::Out;
 use ionian_kernel::time::Instant;
@@ -104,15 +103,16 @@ impl Leader {
         self.window.reset(outcome.start, outcome.next_slot);
         self.window.start(now);
         self.send_heartbeat(now, out);
-        for slot in outcome.start.until(outcome.next_slot) {
-            let noop = Value { stamp: self.last_stamp, batch: Batch::default() };
-            let value = outcome.values.remove(&slot).unwrap_or(noop);
+        self.vacant = (outcome.unvoted, outcome.next_slot);
+        for slot in outcome.start.until(outcome.unvoted) {
+            // Without a time of its own, so that whoever fills the slot puts the same into it.
+            let value = outcome.values.remove(&slot).unwrap_or_default();
             self.window.propose(now, self.round, slot, value, Proposer::Nobody {}, Set::EMPTY, out);
         }
         let round = self.round;
         out.send(Envelope::ToClients(self.config.all(kind::Client), client::In::NewLeader { round }));
         out.send(Envelope::ToBatchers(self.config.all(kind::Batcher), batcher::In::NewLeader { round }));
-        self.admission.won(outcome.next_slot);
+        self.admission.won(outcome.unvoted);
         if self.config.is_joint() && round.epoch() == self.config.epoch() {
             // Something must be chosen by quorums of both before the old ones may be given up.
             self.propose_noop(now, out);

@@ -2,9 +2,10 @@
 
 use super::super::canary::Canary;
 use super::super::config::Config;
-use super::super::message::{Vote, Votes};
+use super::super::message::{Reserved, Vote, Votes};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use ionian_kernel::batch::Value;
 use ionian_kernel::id::*;
 use ionian_kernel::quorum::QuorumSystem;
@@ -26,6 +27,7 @@ pub(super) struct Phase1 {
     votes: BTreeMap<Slot, Vote>,
     forgotten: Slot,
     watermark: Slot,
+    reserved: Vec<Reserved>,
     pub(super) ask_at: Instant,
 }
 
@@ -33,9 +35,11 @@ pub(super) struct Phase1 {
 pub(super) struct Outcome {
     /// The first slot that the leader must see chosen again.
     pub(super) start: Slot,
-    /// The first slot in which it may propose anything.
+    /// From here on nothing can have been chosen by votes.
+    pub(super) unvoted: Slot,
+    /// The first slot in which it may propose anything; only noops can be in those between.
     pub(super) next_slot: Slot,
-    /// Safe values; a slot between `start` and `next_slot` without one may take a noop.
+    /// Safe values; a slot between `start` and `unvoted` without one may take a noop.
     pub(super) values: BTreeMap<Slot, Value>,
     /// The largest time stamped so far.
     pub(super) stamp: Timestamp,
@@ -55,6 +59,7 @@ impl Phase1 {
             votes: BTreeMap::new(),
             forgotten: Slot::ZERO,
             watermark: Slot::ZERO,
+            reserved: Vec::new(),
             ask_at,
         }
     }
@@ -76,6 +81,7 @@ impl Phase1 {
         }
         self.forgotten = self.forgotten.max(votes.forgotten);
         self.watermark = self.watermark.max(votes.watermark);
+        self.reserved.extend(votes.reserved);
         for (slot, vote) in votes.votes {
             let ignored = self.config.has(Canary::S1GridLeaderChange)
                 && usize::from(from.0) % self.quorums.members().len() != (slot.0 as usize) % 2;
@@ -101,9 +107,16 @@ impl Phase1 {
         slot < self.forgotten
     }
 
-    /// What was voted for in the highest round in `slot`.
+    /// What was voted for in the highest round in `slot`, unless a leader of a later round may have skipped it.
     pub(super) fn value(&self, slot: Slot) -> Option<&Value> {
-        self.votes.get(&slot).map(|vote| &vote.value)
+        let vote = self.votes.get(&slot)?;
+        (!self.may_be_skipped(slot, vote.round)).then_some(&vote.value)
+    }
+
+    /// Whether a leader of a round after `round` may have made a noop of `slot`. It had asked a read quorum, so what
+    /// was voted for before was not chosen, and will not be.
+    fn may_be_skipped(&self, slot: Slot, round: Round) -> bool {
+        self.reserved.iter().any(|reserved| reserved.round > round && reserved.start <= slot && slot < reserved.end)
     }
 
     /// What follows. The leader continues above everything that is chosen, that was forgotten, and that
@@ -112,13 +125,15 @@ impl Phase1 {
     pub(super) fn finish(self) -> Outcome {
         let start = self.start.max(self.forgotten);
         let highest_voted = self.votes.keys().next_back().map_or(Slot::ZERO, |slot| slot.next());
-        let next_slot = match self.config.has(Canary::S2NextSlotFallsBack) {
+        let unvoted = match self.config.has(Canary::S2NextSlotFallsBack) {
             true => highest_voted,
             false => start.max(self.watermark),
         };
         let stamp = self.votes.values().map(|vote| vote.value.stamp).max().unwrap_or_default();
-        let votes = self.votes.into_iter().filter(|(slot, _)| *slot >= start);
-        Outcome { start, next_slot, values: votes.map(|(slot, vote)| (slot, vote.value)).collect(), stamp }
+        let safe = self.votes.keys().filter(|slot| **slot >= start);
+        let values = safe.filter_map(|slot| Some((*slot, self.value(*slot)?.clone()))).collect();
+        let reserved = self.reserved.iter().map(|reserved| reserved.end).max().unwrap_or_default();
+        Outcome { start, unvoted, next_slot: unvoted.max(reserved), values, stamp }
     }
 }
 
@@ -126,7 +141,6 @@ impl Phase1 {
 mod tests {
     use super::*;
     use alloc::vec;
-    use alloc::vec::Vec;
     use ionian_kernel::layout::{Layout, NodeId, numbered};
     use ionian_kernel::quorum::QuorumSpec;
 
@@ -147,6 +161,7 @@ mod tests {
             votes: votes.iter().map(|(slot, round, stamp)| (Slot(*slot), vote(*round, *stamp))).collect(),
             forgotten: Slot(forgotten),
             watermark: Slot(watermark),
+            reserved: Vec::new(),
         }
     }
 
@@ -173,6 +188,19 @@ mod tests {
         phase1.on_votes(AcceptorId(2), votes(0, &[], 90, 90));
         let outcome = phase1.finish();
         assert_eq!((outcome.start, outcome.next_slot), (Slot(100), Slot(120)));
+    }
+
+    /// A leader of a later round than a vote's may have told somebody that the slot is a noop.
+    #[test]
+    fn a_slot_that_was_reserved_after_it_was_voted_for_is_a_noop() {
+        let mut phase1 = phase1(QuorumSpec::Majority, 3, 0);
+        phase1.on_votes(AcceptorId(0), votes(0, &[(0, 2, 20), (1, 2, 21), (2, 5, 22), (3, 2, 23)], 0, 4));
+        let reserved = vec![Reserved { round: Round(4), start: Slot(1), end: Slot(3) }];
+        phase1.on_votes(AcceptorId(2), Votes { reserved, ..votes(0, &[], 0, 0) });
+        let outcome = phase1.finish();
+        let stamps: Vec<_> = outcome.values.iter().map(|(slot, value)| (slot.0, value.stamp.0)).collect();
+        assert_eq!(stamps, [(0, 20), (2, 22), (3, 23)]);
+        assert_eq!((outcome.unvoted, outcome.next_slot), (Slot(4), Slot(4)));
     }
 
     #[test]

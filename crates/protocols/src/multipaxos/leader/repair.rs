@@ -58,7 +58,9 @@ impl Repairs {
             return None;
         }
         let repair = self.slots.remove(&slot).expect("just found");
-        repair.value(slot).map(|value| (slot, value.clone()))
+        let skipped = self.config.skips && !repair.is_forgotten(slot);
+        let value = repair.value(slot).cloned().or(skipped.then(Value::default));
+        value.map(|value| (slot, value))
     }
 
     /// Those whose answers are overdue.

@@ -1,0 +1,161 @@
+//! Which layouts are deployments of Mencius, and what every role needs to know of its own.
+
+use super::canary::Canary;
+use super::kind;
+use super::stripe::{Stripe, Stripes};
+use crate::multipaxos;
+use alloc::format;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use ionian_kernel::id::*;
+use ionian_kernel::layout::{Layout, LayoutError, NodeId, Options, Places};
+
+/// A layout that was checked, with what follows from it.
+#[derive(Clone, Debug)]
+pub struct Config {
+    layout: Layout,
+    /// How the log is divided.
+    pub stripes: Stripes,
+    /// What MultiPaxos's roles need to know in each stripe: there the leaders are its own and those that stand in.
+    each: Vec<Arc<multipaxos::config::Config>>,
+    /// The defect built in on purpose, in tests of the tests.
+    pub canary: Option<Canary>,
+}
+
+impl Config {
+    /// Checks a layout.
+    ///
+    /// # Errors
+    /// Says which rule of the protocol it breaks.
+    pub fn new(layout: Layout) -> Result<Self, LayoutError> {
+        let canary = layout.canary.and_then(Canary::named);
+        // What is not a defect of Mencius itself is one of the roles that it shares with MultiPaxos.
+        let shared = Layout { canary: layout.canary.filter(|_| canary.is_none()), ..layout.clone() };
+        multipaxos::config::Config::new(shared.clone())?;
+        let leaders: Vec<(u8, NodeId)> = layout.places(kind::Leader).iter().collect();
+        let each = (0..leaders.len()).map(|stripe| of_stripe(&shared, &leaders, stripe).map(Arc::new));
+        let each = each.collect::<Result<_, _>>()?;
+        Ok(Config { stripes: Stripes::new(leaders.len()), each, canary, layout })
+    }
+
+    /// What MultiPaxos's roles need to know in this stripe.
+    pub fn of(&self, stripe: Stripe) -> &Arc<multipaxos::config::Config> {
+        &self.each[usize::from(stripe.0)]
+    }
+
+    /// Whether there is such a stripe.
+    pub fn knows(&self, stripe: Stripe) -> bool {
+        usize::from(stripe.0) < self.each.len()
+    }
+
+    /// The stripes that a leader serves: its own first, then those in which it stands in for others.
+    pub fn served_by(&self, leader: LeaderId) -> Vec<Stripe> {
+        let serves = |stripe: &Stripe| self.of(*stripe).leaders().contains(leader);
+        let mut served: Vec<Stripe> = self.stripes.iter().filter(serves).collect();
+        served.sort_by_key(|stripe| self.of(*stripe).home != leader);
+        served
+    }
+
+    /// The stripe that an instance on `node` proposes in: that of a leader beside it; where there is none each
+    /// takes its turn.
+    pub fn stripe_near(&self, index: u8, node: NodeId) -> Stripe {
+        let leaders = self.layout.places(kind::Leader);
+        let homes = self.stripes.iter().zip(leaders.iter());
+        let near: Vec<Stripe> = homes.filter(|(_, (_, home))| *home == node).map(|(stripe, _)| stripe).collect();
+        match near.is_empty() {
+            true => Stripe(index % self.stripes.count() as u8),
+            false => near[usize::from(index) % near.len()],
+        }
+    }
+
+    /// The instances of a kind that propose in a stripe.
+    pub fn proposers<I: Id>(&self, kind: u8, stripe: Stripe) -> Set<I> {
+        let places = self.layout.places(kind);
+        let there = places.iter().filter(|(index, node)| self.stripe_near(*index, *node) == stripe);
+        there.map(|(index, _)| I::at(index)).collect()
+    }
+
+    /// The replicas on the node of a leader; all of them where there is none.
+    pub fn replicas_of(&self, leader: LeaderId) -> Set<ReplicaId> {
+        let node = self.layout.places(kind::Leader).node_of(leader.0);
+        node.map_or_else(|| self.layout.all(kind::Replica), |node| self.layout.preferred(kind::Replica, node))
+    }
+
+    /// All leaders.
+    pub fn leaders(&self) -> Set<LeaderId> {
+        self.layout.all(kind::Leader)
+    }
+
+    /// All replicas.
+    pub fn replicas(&self) -> Set<ReplicaId> {
+        self.layout.all(kind::Replica)
+    }
+
+    /// Tunables.
+    pub fn options(&self) -> &Options {
+        &self.layout.options
+    }
+
+    /// Whether this defect is built in.
+    pub fn has(&self, canary: Canary) -> bool {
+        self.canary == Some(canary)
+    }
+}
+
+/// The configuration of one stripe: its own leader, and the next f on other nodes, which stand in for it.
+fn of_stripe(
+    layout: &Layout,
+    leaders: &[(u8, NodeId)],
+    stripe: usize,
+) -> Result<multipaxos::config::Config, LayoutError> {
+    let (home, node) = leaders[stripe];
+    let mut served = Vec::from([(home, node)]);
+    for (leader, node) in leaders[stripe + 1..].iter().chain(&leaders[..stripe]) {
+        if served.len() <= layout.f && served.iter().all(|(_, taken)| taken != node) {
+            served.push((*leader, *node));
+        }
+    }
+    if served.len() <= layout.f {
+        return Err(LayoutError(format!(
+            "leader {home} has {} leaders on other nodes to stand in for it: to tolerate f={} it needs at least f",
+            served.len() - 1,
+            layout.f
+        )));
+    }
+    let mut instances = layout.instances.clone();
+    instances[usize::from(kind::Leader)] = served.into_iter().collect::<Places>();
+    let config = multipaxos::config::Config::new(Layout { instances, ..layout.clone() })?;
+    let mut config = config.telling_neighbours();
+    (config.home, config.skips) = (LeaderId(home), true);
+    Ok(config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ionian_kernel::layout::numbered;
+
+    fn everything_on(nodes: u16) -> Layout {
+        let all = || (0..nodes).map(NodeId).collect::<Vec<_>>();
+        let instances = numbered(Vec::from([all(), Vec::new(), Vec::new(), all(), all(), all(), all(), Vec::new()]));
+        Layout { f: usize::from(nodes / 2), instances, ..Layout::default() }
+    }
+
+    #[test]
+    fn every_leader_has_its_stripe_and_f_others_stand_in() {
+        let config = Config::new(everything_on(5)).unwrap();
+        assert_eq!(config.stripes.count(), 5);
+        assert_eq!(config.served_by(LeaderId(1)), [Stripe(1), Stripe(0), Stripe(4)]);
+        assert_eq!(config.of(Stripe(4)).leader(Round(0), 0), LeaderId(4));
+        assert_eq!(config.stripe_near(3, NodeId(3)), Stripe(3));
+        assert_eq!(config.proposers::<ClientId>(kind::Client, Stripe(2)), Set::one(ClientId(2)));
+    }
+
+    #[test]
+    fn leaders_on_one_node_cannot_stand_in_for_each_other() {
+        let mut layout = everything_on(3);
+        layout.instances[usize::from(kind::Leader)] = Vec::from([NodeId(0), NodeId(0)]).into();
+        let refusal = Config::new(layout).unwrap_err().0;
+        assert!(refusal.contains("no leader is left"), "{refusal}");
+    }
+}

@@ -1,0 +1,536 @@
+//! The leader (Mencius 4; compartmentalization 6): suggests in its own stripe, skips when it is behind the others, and
+//! revokes the stripe of a dead one.
+//!
+//! Stands between client or batcher and proxy leader. In each stripe that it serves it does the work of a MultiPaxos
+//! leader; that is all of suggesting, of rounds, elections, phase 1 and repair. What is its own: all leaders tell each
+//! other how far they are, and whoever is behind leaves its unused slots to noops (Rule 2); it tells replicas so,
+//! without a vote (`skips.rs`; `reservation.rs` says why that is safe). When it stands in for a dead leader it revokes
+//! (Rule 3): phase 1 ends what was begun, and from there on it skips the stripe, far ahead (Optimization 3). A leader
+//! that comes back takes its stripe over again, above everything that was skipped meanwhile; what it had suggested and
+//! lost its proposers send again (Rule 4).
+
+mod reservation;
+mod returning;
+mod skips;
+
+use self::reservation::Reservation;
+use self::returning::Returning;
+use self::skips::{Range, Skips};
+use super::canary::Canary;
+use super::config::Config;
+use super::stripe::Stripe;
+use super::{Envelope, acceptor, kind, replica, striped};
+use crate::multipaxos;
+use crate::multipaxos::message::Reserved;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use ionian_kernel::id::*;
+use ionian_kernel::inner::{Inner, Tag};
+use ionian_kernel::protocol::Birth;
+use ionian_kernel::random::Random;
+use ionian_kernel::role::{Out, Role};
+use ionian_kernel::time::{Instant, Timestamp, earliest};
+use ionian_kernel::wire::Wire;
+use ionian_kernel::{messages, wire_struct};
+
+messages! {
+    /// What a leader is told.
+    "leader" In {
+        /// What MultiPaxos's is told, of the slots of a stripe.
+        0 => InStripe via message {
+            /// The stripe.
+            stripe: Stripe,
+            /// The message.
+            message: multipaxos::leader::In,
+        },
+        /// A replica lives and has executed every slot of the log below `executed`.
+        1 => Executed {
+            /// The replica.
+            from: ReplicaId,
+            /// The slot that it executes next.
+            executed: Slot,
+            /// It would find every slot below this one again after a crash.
+            kept: Slot,
+            /// The highest round of each stripe that it had heard of when it said so.
+            rounds: Vec<Round>,
+        },
+        /// A replica misses these slots of the log and its peers do not have them.
+        2 => Recover {
+            /// The replica.
+            from: ReplicaId,
+            /// The slots, lowest first.
+            slots: Vec<Slot>,
+        },
+        /// The state machine's answers change with time alone: the log must be given the time.
+        3 => AdvanceClock {
+            /// The time at which they do.
+            deadline: Timestamp,
+        },
+        /// A proxy leader lives.
+        4 => ProxyAlive {
+            /// The proxy leader.
+            from: ProxyLeaderId,
+        },
+        /// Another leader has suggested something below this slot of the log, and will go on from there.
+        5 => Index {
+            /// The leader.
+            from: LeaderId,
+            /// The slot.
+            slot: Slot,
+        },
+        /// An acceptor has noted a reservation.
+        6 => Reserved {
+            /// The acceptor.
+            from: AcceptorId,
+            /// The stripe.
+            stripe: Stripe,
+            /// What was reserved, in which round.
+            reserved: Reserved,
+        },
+    }
+}
+
+/// What a leader must find again: what MultiPaxos's must, of each stripe.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// The stripe.
+    pub stripe: Stripe,
+    /// The record.
+    pub record: multipaxos::leader::Record,
+}
+
+wire_struct! { Record { stripe, record } }
+
+/// Makes a record of a stripe a record of the leader.
+struct RecordTag(Stripe);
+
+impl Tag for RecordTag {
+    fn write(&self, out: &mut Vec<u8>) {
+        self.0.encode(out);
+    }
+}
+
+/// A leader further ahead than so many slots is not believed: no message of a stranger makes anybody skip a log's
+/// whole life.
+const MAX_JUMP: u64 = 1 << 40;
+
+/// At least so many positions are reserved beyond those that are needed.
+const LEAST_RESERVED: u64 = 128;
+
+/// A leader.
+pub struct Leader {
+    id: LeaderId,
+    config: Arc<Config>,
+    /// The stripes that it serves, its own first.
+    served: Vec<Served>,
+    /// How far the log is used, by this leader or another, in its own stripe.
+    frontier: Slot,
+    /// The slot after the last that it suggested in its own stripe.
+    suggested: Slot,
+    /// The slot that the other leaders were told last.
+    told: Slot,
+    tell_at: Instant,
+    skips: Skips,
+    /// The replicas that wait for this leader to skip.
+    prompt: Set<ReplicaId>,
+    returning: Returning,
+    skipped: u64,
+}
+
+/// What it does in one stripe.
+struct Served {
+    stripe: Stripe,
+    leader: Inner<multipaxos::leader::Leader>,
+    reservation: Reservation,
+    /// The round in which it leads.
+    round: Option<Round>,
+    /// Left by an earlier leader, and not known to be skipped by anybody yet.
+    vacant: Option<Range>,
+}
+
+impl Leader {
+    /// The leader of this birth.
+    pub fn new(config: Arc<Config>, birth: &Birth<'_>) -> Self {
+        let id = LeaderId(birth.address.index);
+        let mut random = Random::new(birth.seed);
+        let served = config.served_by(id).into_iter().map(|stripe| {
+            let birth = Birth { seed: random.any(), ..*birth };
+            let leader = multipaxos::leader::Leader::new(config.of(stripe).clone(), &birth);
+            let leader = Inner::new(leader, birth.keeps_records);
+            Served { stripe, leader, reservation: Reservation::default(), round: None, vacant: None }
+        });
+        Leader {
+            id,
+            served: served.collect(),
+            frontier: Slot::ZERO,
+            suggested: Slot::ZERO,
+            told: Slot::ZERO,
+            tell_at: Instant::ZERO,
+            skips: Skips::default(),
+            prompt: Set::EMPTY,
+            returning: Returning::new(config.options().election_timeout),
+            skipped: 0,
+            config,
+        }
+    }
+
+    /// What it does in each stripe that it serves, for those who watch.
+    pub fn stripes(&self) -> impl Iterator<Item = (Stripe, &multipaxos::leader::Leader)> {
+        self.served.iter().map(|served| (served.stripe, &*served.leader))
+    }
+
+    fn place(&self, stripe: Stripe) -> Option<usize> {
+        self.served.iter().position(|served| served.stripe == stripe)
+    }
+
+    /// Calls what it is in one stripe, and carries out what that asks for.
+    fn call(
+        &mut self,
+        now: Instant,
+        place: usize,
+        out: &mut Out<'_, Self>,
+        act: impl FnOnce(&mut multipaxos::leader::Leader, &mut Out<'_, multipaxos::leader::Leader>),
+    ) {
+        let Leader { config, served, suggested, frontier, .. } = self;
+        let Served { stripe, leader, .. } = &mut served[place];
+        let stripe = *stripe;
+        leader.call(act);
+        let left = leader.pour(out, &RecordTag(stripe), |envelope, relay| match envelope {
+            multipaxos::Envelope::ToProxyLeaders(to, message) => {
+                if let multipaxos::proxy_leader::In::Phase2a { slot, .. } = message
+                    && place == 0
+                {
+                    *suggested = (*suggested).max(config.stripes.slot(stripe, slot).next());
+                }
+                relay.send(striped(stripe, multipaxos::Envelope::ToProxyLeaders(to, message)));
+            }
+            // Who proposes in other stripes has other leaders to follow.
+            multipaxos::Envelope::ToClients(clients, message @ multipaxos::client::In::NewLeader { .. }) => {
+                let clients = clients.and(config.proposers(kind::Client, stripe));
+                relay.send(Envelope::ToClients(clients, message));
+            }
+            multipaxos::Envelope::ToBatchers(batchers, message @ multipaxos::batcher::In::NewLeader { .. }) => {
+                let batchers = batchers.and(config.proposers(kind::Batcher, stripe));
+                relay.send(Envelope::ToBatchers(batchers, message));
+            }
+            multipaxos::Envelope::ToReplicas(replicas, multipaxos::replica::In::Heartbeat { round, executed, .. }) => {
+                // Below the frontier everything is used or skipped sooner or later: a replica that was not told so,
+                // because the message was lost, is to ask.
+                let executed = config.stripes.end(stripe, executed).max(*frontier);
+                relay.send(Envelope::ToReplicas(replicas, replica::In::Heartbeat { stripe, round, executed }));
+            }
+            envelope => relay.send(striped(stripe, envelope)),
+        });
+        left.pass_on(out);
+        self.follow_round(now, place);
+    }
+
+    /// Takes note of where it leads.
+    fn follow_round(&mut self, now: Instant, place: usize) {
+        let served = &mut self.served[place];
+        let round = served.leader.is_leading().then(|| served.leader.round());
+        if served.round == round {
+            return;
+        }
+        served.round = round;
+        served.reservation = Reservation::default();
+        let (start, end) = served.leader.vacant();
+        let stripe = served.stripe;
+        served.vacant = (round.is_some() && start < end).then_some(Range { stripe, start, end });
+        if place == 0 && round.is_some() {
+            // It goes on above everything that was skipped in its absence: the others must follow.
+            self.suggested = self.suggested.max(self.config.stripes.end(stripe, served.leader.next_slot()));
+        }
+        if place == 0 {
+            self.returning.follow(now, round.is_some());
+        }
+    }
+
+    // Skipping.
+
+    /// Everything that is behind is skipped, as far as it is reserved.
+    fn catch_up(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        self.frontier = self.frontier.max(self.suggested);
+        for place in 0..self.served.len() {
+            let wanted = self.wanted_index(place);
+            // As far ahead as others are revoked: more than a leader goes on by in the time that it takes to reserve more.
+            let ahead = self.config.stripes.from(Stripe(0), Slot(self.revoke_slots())).0.max(LEAST_RESERVED);
+            let resend_after = self.config.options().resend_after;
+            let served = &mut self.served[place];
+            let Some(round) = served.round else { continue };
+            let next = served.leader.next_slot();
+            let wanted = wanted.max(next);
+            if let Some(end) = served.reservation.want(now, wanted, ahead, resend_after) {
+                let (start, stripe) = (served.leader.vacant().0, served.stripe);
+                let acceptors = self.config.of(stripe).quorums.members();
+                reserve(self.id, stripe, Reserved { round, start, end }, acceptors, out);
+            }
+            let granted = match self.config.has(Canary::SkipsUnreserved) {
+                true => Slot::MAX,
+                false => served.reservation.granted(),
+            };
+            if let Some(range) = served.vacant.take_if(|range| range.end <= granted) {
+                self.skips.add(now, range, self.config.replicas());
+                self.prompt = self.config.replicas();
+            }
+            let end = wanted.min(granted);
+            if end > next && !self.config.has(Canary::NeverSkips) {
+                self.skip(now, place, next, end);
+            }
+        }
+    }
+
+    /// The position that a stripe should go on at: that of its own beyond the frontier (Rule 2), and that of a stripe
+    /// that it revokes far ahead of it (Optimization 3), so that nobody has to wait for the next revocation.
+    fn wanted_index(&self, place: usize) -> Slot {
+        let (stripe, beta) = (self.served[place].stripe, self.revoke_slots());
+        let from = |slot| self.config.stripes.from(stripe, slot);
+        if place == 0 {
+            return from(self.frontier);
+        }
+        let next = self.served[place].leader.next_slot();
+        if next < from(self.frontier.plus(beta)) { from(self.frontier.plus(2 * beta)) } else { next }
+    }
+
+    fn revoke_slots(&self) -> u64 {
+        self.config.options().revoke_slots as u64
+    }
+
+    fn skip(&mut self, now: Instant, place: usize, start: Slot, end: Slot) {
+        let stripe = self.served[place].stripe;
+        self.served[place].leader.skip_to(end);
+        self.skipped += end.distance(start);
+        self.skips.add(now, Range { stripe, start, end }, self.config.replicas());
+        if place > 0 {
+            self.prompt = self.config.replicas();
+        }
+    }
+
+    /// Tells replicas of skipped slots: those that wait for it, and all when it is time to.
+    fn tell_skips(&mut self, now: Instant, proposes: bool, out: &mut Out<'_, Self>) {
+        let options = self.config.options();
+        let many = self.skips.slots() > options.skip_slots as u64;
+        let late = self.skips.oldest().is_some_and(|oldest| oldest + options.skip_delay <= now);
+        let whom = if proposes || many || late { self.config.replicas() } else { self.prompt };
+        for (replicas, range) in self.skips.take(whom) {
+            let Range { stripe, start, end } = range;
+            // Unfenced: that these slots may be skipped is on the disks of a write quorum.
+            out.send_unfenced(Envelope::ToReplicas(replicas, replica::In::Skip { stripe, start, end }));
+        }
+        self.prompt = Set::EMPTY;
+    }
+
+    /// Tells the other leaders how far this one is.
+    fn tell_index(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        self.told = self.suggested;
+        self.tell_at = now + self.config.options().heartbeat;
+        let others = self.config.leaders().without(Set::one(self.id));
+        // Unfenced: whoever skips too much for it has lost nothing.
+        out.send_unfenced(Envelope::ToLeaders(others, In::Index { from: self.id, slot: self.suggested }));
+    }
+
+    fn on_index(&mut self, from: LeaderId, slot: Slot) {
+        if slot.distance(self.frontier) > MAX_JUMP {
+            return;
+        }
+        if slot > self.frontier {
+            self.frontier = slot;
+            self.prompt = self.prompt.or(self.config.replicas_of(from));
+        }
+    }
+
+    fn on_reserved(
+        &mut self,
+        now: Instant,
+        from: AcceptorId,
+        stripe: Stripe,
+        reserved: Reserved,
+        out: &mut Out<'_, Self>,
+    ) {
+        let Some(place) = self.place(stripe) else { return };
+        let served = &mut self.served[place];
+        if served.round == Some(reserved.round)
+            && served.reservation.on_reserved(from, reserved.end, &self.config.of(stripe).quorums)
+        {
+            // Suggestions too are made in reserved slots only: a later leader can then make nothing of them but what
+            // they are, or noops, and replicas can rely on it.
+            self.call(now, place, out, |leader, out| leader.open_below(now, reserved.end, out));
+        }
+    }
+
+    // What others ask of it.
+
+    /// Commands go into its own stripe, whoever sends them. In a stripe that it revokes they would come far too late.
+    fn on_propose(&mut self, now: Instant, stripe: Stripe, message: multipaxos::leader::In, out: &mut Out<'_, Self>) {
+        if !self.served[0].leader.is_standby() {
+            return self.call(now, 0, out, |leader, out| leader.on_message(now, message, out));
+        }
+        let place = self.place(stripe).unwrap_or(0);
+        if let multipaxos::leader::In::Propose { proposer, .. } = message {
+            self.call(now, place, out, |leader, out| leader.turn_away(proposer, out));
+        }
+    }
+
+    fn on_executed(
+        &mut self,
+        now: Instant,
+        from: ReplicaId,
+        (executed, kept): (Slot, Slot),
+        rounds: &[Round],
+        out: &mut Out<'_, Self>,
+    ) {
+        for place in 0..self.served.len() {
+            let stripe = self.served[place].stripe;
+            let of_stripe = |slot| self.config.stripes.from(stripe, slot);
+            let (executed, kept) = (of_stripe(executed), of_stripe(kept));
+            let round = rounds.get(usize::from(stripe.0)).copied().unwrap_or_default();
+            let message = multipaxos::leader::In::Executed { from, executed, kept, round };
+            self.call(now, place, out, |leader, out| leader.on_message(now, message, out));
+        }
+    }
+
+    /// A replica misses slots. What this leader skipped it says again; what it has not used yet it skips now; all else
+    /// is mended as in MultiPaxos, where a slot without any vote turns out to be a noop.
+    fn on_recover(&mut self, now: Instant, from: ReplicaId, slots: &[Slot], out: &mut Out<'_, Self>) {
+        for slot in slots.iter().copied() {
+            let (stripe, start) = self.config.stripes.place(slot);
+            let Some(place) = self.place(stripe).filter(|place| self.served[*place].round.is_some()) else { continue };
+            let served = &self.served[place];
+            if start >= served.leader.next_slot() {
+                self.on_index(self.id, slot.next());
+                self.prompt.insert(from);
+            } else if let Some(end) = served.leader.left_until(start) {
+                let end = end.min(served.reservation.granted());
+                if start < end {
+                    let message = replica::In::Skip { stripe, start, end };
+                    // Unfenced: as when it was said for the first time.
+                    out.send_unfenced(Envelope::ToReplicas(Set::one(from), message));
+                }
+            } else {
+                let message = multipaxos::leader::In::Recover { slots: Vec::from([start]) };
+                self.call(now, place, out, |leader, out| leader.on_message(now, message, out));
+            }
+        }
+    }
+
+    fn come_back(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        if self.returning.is_due(now) {
+            self.returning.try_again(now);
+            self.call(now, 0, out, |leader, out| leader.take_over(now, out));
+        }
+    }
+}
+
+fn reserve(me: LeaderId, stripe: Stripe, reserved: Reserved, of: AcceptorSet, out: &mut Out<'_, Leader>) {
+    out.send(Envelope::ToAcceptors(of, acceptor::In::Reserve { from: me, stripe, reserved }));
+}
+
+impl Role for Leader {
+    type In = In;
+    type Send = Envelope;
+    type Config = Arc<Config>;
+    type Record = Record;
+
+    fn recover(&mut self, record: Record) {
+        if let Some(place) = self.place(record.stripe) {
+            self.served[place].leader.recover(record.record);
+        }
+    }
+
+    fn checkpoint(&self, out: &mut Out<'_, Self>) {
+        for served in &self.served {
+            served.leader.checkpoint(out, &RecordTag(served.stripe));
+        }
+    }
+
+    fn on_start(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        self.returning.follow(now, false);
+        for place in 0..self.served.len() {
+            self.call(now, place, out, |leader, out| leader.on_start(now, out));
+        }
+    }
+
+    fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
+        match message {
+            In::InStripe { stripe, message: message @ multipaxos::leader::In::Propose { .. } } => {
+                self.on_propose(now, stripe, message, out);
+            }
+            In::InStripe { stripe, message } => {
+                if let Some(place) = self.place(stripe) {
+                    self.call(now, place, out, |leader, out| leader.on_message(now, message, out));
+                }
+            }
+            In::Executed { from, executed, kept, rounds } => {
+                self.on_executed(now, from, (executed, kept), &rounds, out);
+            }
+            In::Recover { from, slots } => self.on_recover(now, from, &slots, out),
+            In::AdvanceClock { deadline } => {
+                let message = multipaxos::leader::In::AdvanceClock { deadline };
+                self.call(now, 0, out, |leader, out| leader.on_message(now, message, out));
+            }
+            In::ProxyAlive { from } => {
+                for place in 0..self.served.len() {
+                    let message = multipaxos::leader::In::ProxyAlive { from };
+                    self.call(now, place, out, |leader, out| leader.on_message(now, message, out));
+                }
+            }
+            In::Index { from, slot } => self.on_index(from, slot),
+            In::Reserved { from, stripe, reserved } => self.on_reserved(now, from, stripe, reserved, out),
+        }
+    }
+
+    fn on_timer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        for place in 0..self.served.len() {
+            self.call(now, place, out, |leader, out| leader.on_timer(now, out));
+            let served = &mut self.served[place];
+            let (stripe, start) = (served.stripe, served.leader.vacant().0);
+            let acceptors = self.config.of(stripe).quorums.members();
+            let overdue = served.reservation.overdue(now, acceptors, self.config.options().resend_after);
+            if let (Some((acceptors, end)), Some(round)) = (overdue, served.round) {
+                reserve(self.id, stripe, Reserved { round, start, end }, acceptors, out);
+            }
+        }
+        self.come_back(now, out);
+        if self.tell_at <= now && self.served[0].round.is_some() {
+            self.tell_index(now, out);
+        }
+    }
+
+    fn next_timer(&self) -> Option<Instant> {
+        let inner = self.served.iter().fold(None, |next, served| {
+            earliest(earliest(next, served.leader.next_timer()), served.reservation.next_timer())
+        });
+        let skips = self.skips.oldest().map(|oldest| oldest + self.config.options().skip_delay);
+        let tell = self.served[0].round.map(|_| self.tell_at);
+        earliest(earliest(inner, skips), earliest(tell, self.returning.next_timer()))
+    }
+
+    fn on_burst_end(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        let proposes = self.suggested > self.told;
+        self.catch_up(now, out);
+        self.tell_skips(now, proposes, out);
+        if proposes {
+            self.tell_index(now, out);
+        }
+    }
+
+    fn invariants(&self) {
+        for served in &self.served {
+            served.leader.invariants();
+            assert_eq!(
+                served.round,
+                served.leader.is_leading().then(|| served.leader.round()),
+                "a round went by unseen"
+            );
+        }
+    }
+
+    fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
+        let home = &self.served[0].leader;
+        Role::status(&**home, report);
+        report("stripes_led", self.served.iter().filter(|served| served.round.is_some()).count() as u64);
+        report("frontier", self.frontier.0);
+        report("skipped", self.skipped);
+        report("untold_skips", self.skips.slots());
+    }
+}

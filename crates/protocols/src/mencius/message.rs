@@ -1,0 +1,50 @@
+//! From messages of MultiPaxos to those of Mencius.
+
+use super::stripe::Stripe;
+use super::{Envelope, acceptor, leader, proxy_leader, replica};
+use crate::multipaxos;
+use alloc::collections::BTreeMap;
+use ionian_kernel::batch::Value;
+use ionian_kernel::id::*;
+use ionian_kernel::role::Role;
+
+/// What stands here for an envelope of MultiPaxos in a stripe.
+pub(super) fn striped(stripe: Stripe, envelope: multipaxos::Envelope) -> Envelope {
+    use multipaxos::Envelope as Theirs;
+    match envelope {
+        Theirs::ToClients(clients, message) => Envelope::ToClients(clients, message),
+        Theirs::ToBatchers(batchers, message) => Envelope::ToBatchers(batchers, message),
+        Theirs::ToReadBatchers(batchers, message) => Envelope::ToReadBatchers(batchers, message),
+        Theirs::ToLeaders(leaders, message) => Envelope::ToLeaders(leaders, leader::In::InStripe { stripe, message }),
+        Theirs::ToProxyLeaders(proxies, message) => {
+            Envelope::ToProxyLeaders(proxies, proxy_leader::In::InStripe { stripe, message })
+        }
+        Theirs::ToAcceptors(acceptors, multipaxos::acceptor::In::PreRead { from, inquiry }) => {
+            Envelope::ToAcceptors(acceptors, acceptor::In::PreRead { from, inquiry })
+        }
+        Theirs::ToAcceptors(acceptors, message) => {
+            Envelope::ToAcceptors(acceptors, acceptor::In::InStripe { stripe, message })
+        }
+        Theirs::ToReplicas(replicas, message) => Envelope::ToReplicas(replicas, replica::In::OfLog { message }),
+        Theirs::ToUnbatchers(unbatchers, message) => Envelope::ToUnbatchers(unbatchers, message),
+        Theirs::ToApplication(lane, reply) => Envelope::ToApplication(lane, reply),
+    }
+}
+
+/// Tells replicas what is chosen in a slot of the whole log.
+pub(super) fn chosen(slot: Slot, value: Value, (replicas, replier): (Set<ReplicaId>, ReplicaId)) -> Envelope {
+    let message = multipaxos::replica::In::Chosen { slot, value, replier };
+    Envelope::ToReplicas(replicas, replica::In::OfLog { message })
+}
+
+/// Reports the sum of each figure over the stripes.
+pub(super) fn report_sums<'a, R: Role + 'a>(
+    stripes: impl Iterator<Item = &'a R>,
+    report: &mut dyn FnMut(&'static str, u64),
+) {
+    let mut sums = BTreeMap::new();
+    for stripe in stripes {
+        stripe.status(&mut |name, value| *sums.entry(name).or_insert(0) += value);
+    }
+    sums.into_iter().for_each(|(name, sum)| report(name, sum));
+}

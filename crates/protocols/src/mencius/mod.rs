@@ -1,0 +1,166 @@
+//! Mencius (Mao et al.), as published and compartmentalized (compartmentalization, section 6).
+//!
+//! The log is dealt out to several leaders: slot `s` of `n` leaders belongs to leader `s` modulo `n`. Such a part is a
+//! stripe, and in a stripe every role does what it does in MultiPaxos, with rounds, phase 1 and quorums of the stripe's
+//! own: the roles here hold those of [`multipaxos`] and add what it takes to make one log of
+//! many. From left to right, messages of Mencius alone in capitals:
+//!
+//! ```text
+//! client ── Commands ──> batcher ── Propose ──> leader ── Phase2a ──> proxy leader        (suggest)
+//!                                                │  ▲                  │      ▲
+//!                                      RESERVE │  │ RESERVED   Phase2a│      │Phase2b
+//!                                                ▼  │                  ▼      │
+//!                                               acceptor              acceptor (a write quorum)
+//!
+//! proxy leader ── Chosen ──> replica (all) ── Results ──> unbatcher ── Answers ──> client
+//! leader ── INDEX ──> leader (all others): how far I am
+//! leader ── SKIP ──> replica: what I left                                                   (skip)
+//! ```
+//!
+//! A leader that hears of an index beyond its own leaves its unused slots to noops and says so to the replicas, which
+//! need nobody's vote to believe it. For that to be safe nobody else may put anything but a noop there, now or later:
+//! that is what is reserved beforehand (`leader/reservation.rs`).
+//!
+//! Every stripe has f leaders of other nodes that stand in for its own. When it is silent one of them is elected, by the
+//! witness of the acceptors as in MultiPaxos, finishes what was begun in the stripe and skips the rest (revoke):
+//!
+//! ```text
+//! leader ── Heartbeat ──> leaders of the stripe, acceptors, replicas
+//! leader ── PreVote ──> acceptors ── PreVoteReply ──> leader
+//! leader ── Phase1a ──> acceptors ── Phase1b (and what was reserved) ──> leader
+//! leader ── NewLeader ──> clients and batchers of the stripe
+//! ```
+//!
+//! Linearizable reads ask a read quorum of acceptors as in MultiPaxos; what an acceptor tells is the highest slot of the
+//! log in which it has voted, whatever its stripe. Recovery is MultiPaxos's, but that a replica asks all leaders for
+//! what it misses, and each answers for the stripes that it leads, with a vote or with a SKIP.
+//!
+//! Safety rests on MultiPaxos's three facts in every stripe, and on a fourth: a slot that was skipped was reserved by
+//! its leader's round, and whoever leads in a later round has heard of that.
+
+pub mod stripe;
+
+pub mod message;
+
+pub mod of_stripe;
+
+/// The client lane: MultiPaxos's own, which follows the leaders of its stripe.
+pub mod client {
+    pub use crate::multipaxos::client::In;
+    /// See [`crate::multipaxos::client`].
+    pub type ClientLane = super::of_stripe::OfStripe<crate::multipaxos::client::ClientLane>;
+}
+
+/// The batcher: MultiPaxos's own, which follows the leaders of its stripe.
+pub mod batcher {
+    pub use crate::multipaxos::batcher::In;
+    /// See [`crate::multipaxos::batcher`].
+    pub type Batcher = super::of_stripe::OfStripe<crate::multipaxos::batcher::Batcher>;
+}
+
+pub mod leader;
+
+pub mod proxy_leader;
+
+pub mod acceptor;
+
+pub mod replica;
+
+/// The unbatcher: MultiPaxos's own.
+pub mod unbatcher {
+    pub use crate::multipaxos::unbatcher::In;
+    /// See [`crate::multipaxos::unbatcher`].
+    pub type Unbatcher = super::of_stripe::OfStripe<crate::multipaxos::unbatcher::Unbatcher>;
+}
+
+/// The read batcher: MultiPaxos's own.
+pub mod read_batcher {
+    pub use crate::multipaxos::read_batcher::In;
+    /// See [`crate::multipaxos::read_batcher`].
+    pub type ReadBatcher = super::of_stripe::OfStripe<crate::multipaxos::read_batcher::ReadBatcher>;
+}
+
+pub mod canary;
+pub mod config;
+pub mod invariants;
+
+use self::message::{chosen, striped};
+use crate::multipaxos;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use ionian_kernel::id::*;
+use ionian_kernel::layout::{Layout, LayoutError, Options};
+use ionian_kernel::protocol::{Birth, Protocol, Transition};
+
+ionian_kernel::protocol! {
+    config Arc<config::Config>;
+    0 Client "client" ToClients(ClientId) client::ClientLane,
+    1 Batcher "batcher" ToBatchers(BatcherId) batcher::Batcher,
+    2 ReadBatcher "read_batcher" ToReadBatchers(ReadBatcherId) read_batcher::ReadBatcher,
+    3 Leader "leader" ToLeaders(LeaderId) leader::Leader,
+    4 ProxyLeader "proxy_leader" ToProxyLeaders(ProxyLeaderId) proxy_leader::ProxyLeader,
+    5 Acceptor "acceptor" ToAcceptors(AcceptorId) acceptor::Acceptor,
+    6 Replica "replica" ToReplicas(ReplicaId) replica::Replica,
+    7 Unbatcher "unbatcher" ToUnbatchers(UnbatcherId) unbatcher::Unbatcher,
+}
+
+/// Mencius; with every role on every node, as published.
+pub enum Mencius {}
+
+impl Protocol for Mencius {
+    const NAME: &'static str = "mencius";
+    const KINDS: &'static [&'static str] = KINDS;
+    type Message = Message;
+    type Envelope = Envelope;
+    type Instance = Instance;
+    type Config = Arc<config::Config>;
+    type Invariants = invariants::Invariants;
+
+    fn configure(layout: Layout) -> Result<Self::Config, LayoutError> {
+        config::Config::new(layout).map(Arc::new)
+    }
+
+    /// Leaders cannot come or go, for the stripes are as many; acceptors and replicas could, but each stripe would
+    /// have to hand over at a slot of its own, and that is not built.
+    fn transition(from: &Layout, to: &Layout) -> Result<Transition, LayoutError> {
+        config::Config::new(from.clone())?;
+        config::Config::new(to.clone())?;
+        Err(LayoutError(
+            "the membership of a Mencius cluster cannot be changed: write a snapshot with `ionian backup`, and restore \
+             it into a new cluster"
+                .into(),
+        ))
+    }
+
+    /// Its own, and those of the roles that it shares.
+    fn canaries() -> Vec<&'static str> {
+        let own = canary::Canary::ALL.iter().map(|(name, _)| *name);
+        own.chain(multipaxos::MultiPaxos::canaries()).collect()
+    }
+
+    fn commutes(options: &Options) -> bool {
+        options.out_of_order
+    }
+
+    fn instantiate(config: &Self::Config, birth: Birth<'_>) -> Instance {
+        let shared = config.clone();
+        let stripe = config.stripe_near(birth.address.index, birth.node);
+        let of = config.of(stripe).clone();
+        use self::of_stripe::OfStripe;
+        match birth.address.kind {
+            kind::Client => Instance::Client(OfStripe::new(stripe, multipaxos::client::ClientLane::new(of, &birth))),
+            kind::Batcher => Instance::Batcher(OfStripe::new(stripe, multipaxos::batcher::Batcher::new(of, &birth))),
+            kind::ReadBatcher => {
+                Instance::ReadBatcher(OfStripe::new(stripe, multipaxos::read_batcher::ReadBatcher::new(of, &birth)))
+            }
+            kind::Leader => Instance::Leader(leader::Leader::new(shared, &birth)),
+            kind::ProxyLeader => Instance::ProxyLeader(proxy_leader::ProxyLeader::new(shared, &birth)),
+            kind::Acceptor => Instance::Acceptor(acceptor::Acceptor::new(shared, &birth)),
+            kind::Replica => Instance::Replica(replica::Replica::new(shared, &birth)),
+            kind::Unbatcher => {
+                Instance::Unbatcher(OfStripe::new(stripe, multipaxos::unbatcher::Unbatcher::new(of, &birth)))
+            }
+            kind => unreachable!("the protocol has no role of kind {kind}"),
+        }
+    }
+}

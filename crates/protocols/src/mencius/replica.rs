@@ -1,0 +1,247 @@
+//! The replica: MultiPaxos's own on the whole log, which knows besides what leaders have skipped.
+//!
+//! Stands between proxy leader and client (or unbatcher), and between readers and client.
+
+mod commuting;
+mod skipped;
+
+use self::commuting::Commuting;
+use self::skipped::Skipped;
+use super::canary::Canary;
+use super::config::Config;
+use super::stripe::Stripe;
+use super::{Envelope, leader, striped};
+use crate::multipaxos;
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+use bytes::Bytes;
+use core::ops::Deref;
+use ionian_kernel::batch::Value;
+use ionian_kernel::id::*;
+use ionian_kernel::inner::{Inner, Untagged};
+use ionian_kernel::machine::RestoreError;
+use ionian_kernel::messages;
+use ionian_kernel::protocol::Birth;
+use ionian_kernel::role::{Out, Picture, Role};
+use ionian_kernel::time::Instant;
+use ionian_kernel::wire::Never;
+
+messages! {
+    /// What a replica is told.
+    "replica" In {
+        /// What MultiPaxos's is told, of slots of the log.
+        0 => OfLog via message {
+            /// The message.
+            message: multipaxos::replica::In,
+        },
+        /// A leader has skipped these slots: they hold noops.
+        1 => Skip {
+            /// The stripe.
+            stripe: Stripe,
+            /// The first position.
+            start: Slot,
+            /// The position after the last.
+            end: Slot,
+        },
+        /// A leader suggests this value: the slot holds it or a noop, once it is decided. Told by an acceptor beside.
+        3 => Suggested {
+            /// The slot of the log.
+            slot: Slot,
+            /// The value.
+            value: Value,
+        },
+        /// The leader of a stripe lives, and every slot of the log below `executed` is in use or skipped.
+        2 => Heartbeat {
+            /// The stripe.
+            stripe: Stripe,
+            /// The leader's round.
+            round: Round,
+            /// How far the log is known to reach.
+            executed: Slot,
+        },
+    }
+}
+
+/// A replica.
+pub struct Replica {
+    id: ReplicaId,
+    config: Arc<Config>,
+    inner: Inner<multipaxos::replica::Replica>,
+    /// What was skipped, by stripe.
+    skipped: Vec<Skipped>,
+    /// The highest round heard of, by stripe.
+    rounds: Vec<Round>,
+    commuting: Commuting,
+    early: u64,
+}
+
+impl Deref for Replica {
+    type Target = multipaxos::replica::Replica;
+    fn deref(&self) -> &multipaxos::replica::Replica {
+        &self.inner
+    }
+}
+
+impl Replica {
+    /// The replica of this birth.
+    pub fn new(config: Arc<Config>, birth: &Birth<'_>) -> Self {
+        // Any stripe's configuration will do: replicas, readers and quorums are the same in all.
+        let inner = multipaxos::replica::Replica::new(config.of(Stripe(0)).clone(), birth);
+        Replica {
+            id: ReplicaId(birth.address.index),
+            inner: Inner::new(inner, birth.keeps_records),
+            skipped: config.stripes.iter().map(|_| Skipped::default()).collect(),
+            rounds: vec![Round(0); config.stripes.count()],
+            commuting: Commuting::default(),
+            early: 0,
+            config,
+        }
+    }
+
+    fn call(
+        &mut self,
+        out: &mut Out<'_, Self>,
+        act: impl FnOnce(&mut multipaxos::replica::Replica, &mut Out<'_, multipaxos::replica::Replica>),
+    ) {
+        let Replica { id, config, inner, skipped, rounds, .. } = self;
+        let from = *id;
+        inner.call(act);
+        let left = inner.pour(out, &Untagged, |envelope, relay| {
+            let multipaxos::Envelope::ToLeaders(_, message) = envelope else {
+                return relay.send(striped(Stripe(0), envelope));
+            };
+            let message = match message {
+                multipaxos::leader::In::Executed { executed, kept, .. } => {
+                    leader::In::Executed { from, executed, kept, rounds: rounds.clone() }
+                }
+                multipaxos::leader::In::Recover { mut slots } => {
+                    slots.retain(|slot| {
+                        let (stripe, position) = config.stripes.place(*slot);
+                        skipped[usize::from(stripe.0)].end_from(position) == position
+                    });
+                    leader::In::Recover { from, slots }
+                }
+                multipaxos::leader::In::AdvanceClock { deadline } => leader::In::AdvanceClock { deadline },
+                message => unreachable!("a replica does not say {message:?} to a leader"),
+            };
+            relay.send(Envelope::ToLeaders(config.leaders(), message));
+        });
+        left.pass_on(out);
+    }
+
+    fn on_skip(&mut self, stripe: Stripe, start: Slot, end: Slot) {
+        let known = self.config.stripes.from(stripe, self.inner.executed());
+        let skipped = &mut self.skipped[usize::from(stripe.0)];
+        let knows_some = skipped.end_from(start) > start || start < known;
+        if knows_some && self.config.has(Canary::L6RangeStopsAtKnown) {
+            return;
+        }
+        skipped.insert(start.max(known), end);
+    }
+
+    /// The first slot from this one on that is not known to be skipped.
+    fn skipped_until(&self, slot: Slot) -> Slot {
+        let stripes = self.config.stripes;
+        let ends = stripes.iter().zip(&self.skipped).map(|(stripe, skipped)| {
+            let position = stripes.from(stripe, slot);
+            stripes.slot(stripe, skipped.end_from(position))
+        });
+        ends.min().expect("a log has stripes")
+    }
+
+    /// Executes the noops that come next, and what follows them.
+    fn pass_skipped(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        loop {
+            let stripes = self.config.stripes;
+            let end = self.skipped_until(self.inner.executed());
+            if end <= self.inner.executed() {
+                return;
+            }
+            self.call(out, |replica, out| replica.skip_to(now, end, out));
+            for (stripe, skipped) in stripes.iter().zip(&mut self.skipped) {
+                skipped.forget_below(stripes.from(stripe, self.inner.executed()));
+            }
+        }
+    }
+
+    /// Executes what commutes with everything that comes before it.
+    fn run_ahead(&mut self, now: Instant) {
+        self.commuting.forget_below(self.inner.executed());
+        if !self.config.options().out_of_order || !self.inner.may_run_ahead(now) {
+            return;
+        }
+        let mut commuting = core::mem::take(&mut self.commuting);
+        let ready = commuting.ready(&self.inner, |slot| self.skipped_until(slot), self.config.canary);
+        self.commuting = commuting;
+        self.early += ready.len() as u64;
+        for slot in ready {
+            self.inner.execute_early(slot);
+        }
+    }
+}
+
+impl Role for Replica {
+    type In = In;
+    type Send = Envelope;
+    type Config = Arc<Config>;
+    type Record = Never;
+
+    fn recover(&mut self, record: Never) {
+        match record {}
+    }
+
+    fn restore(&mut self, stamp: u64, snapshot: &Bytes) -> Result<(), RestoreError> {
+        self.inner.restore(stamp, snapshot)
+    }
+
+    fn on_snapshot(&mut self, stamp: u64, out: &mut Out<'_, Self>) {
+        self.call(out, |replica, out| replica.on_snapshot(stamp, out));
+    }
+
+    fn freeze(&mut self, now: Instant, at: u64) -> Picture {
+        self.inner.freeze(now, at)
+    }
+
+    fn on_start(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        self.call(out, |replica, out| replica.on_start(now, out));
+    }
+
+    fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
+        match message {
+            In::OfLog { message } => self.call(out, |replica, out| replica.on_message(now, message, out)),
+            In::Skip { stripe, start, end } if self.config.knows(stripe) => self.on_skip(stripe, start, end),
+            In::Heartbeat { stripe, round, executed } if self.config.knows(stripe) => {
+                let known = &mut self.rounds[usize::from(stripe.0)];
+                *known = round.max(*known);
+                let message = multipaxos::replica::In::Heartbeat { round, executed, keep: Slot::ZERO };
+                self.call(out, |replica, out| replica.on_message(now, message, out));
+            }
+            In::Suggested { slot, value } => self.commuting.suggest(self.inner.executed(), slot, value),
+            In::Skip { .. } | In::Heartbeat { .. } => {}
+        }
+        self.pass_skipped(now, out);
+    }
+
+    fn on_timer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        self.call(out, |replica, out| replica.on_timer(now, out));
+    }
+
+    fn next_timer(&self) -> Option<Instant> {
+        self.inner.next_timer()
+    }
+
+    fn on_burst_end(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        self.run_ahead(now);
+        self.call(out, |replica, out| replica.on_burst_end(now, out));
+    }
+
+    fn invariants(&self) {
+        self.inner.invariants();
+    }
+
+    fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
+        self.inner.status(report);
+        report("executed_early", self.early);
+    }
+}

@@ -1,0 +1,68 @@
+//! The slots of a stripe that its leaders have skipped, as far as a replica has heard and not executed them.
+
+use alloc::collections::BTreeMap;
+use ionian_kernel::id::Slot;
+
+/// So many ranges are remembered of a stripe; what comes beyond is asked for when its turn comes.
+const MAX_RANGES: usize = 1 << 16;
+
+/// Ranges of positions, apart from each other: the end of each by its start.
+#[derive(Default)]
+pub(super) struct Skipped {
+    ranges: BTreeMap<Slot, Slot>,
+}
+
+impl Skipped {
+    /// The positions from `start` up to `end` were skipped, whatever is known of some of them (l6).
+    pub(super) fn insert(&mut self, mut start: Slot, mut end: Slot) {
+        if start >= end || self.ranges.len() >= MAX_RANGES {
+            return;
+        }
+        while let Some((from, to)) = self.ranges.range(..=end).next_back().map(|(from, to)| (*from, *to))
+            && to >= start
+        {
+            self.ranges.remove(&from);
+            (start, end) = (start.min(from), end.max(to));
+        }
+        self.ranges.insert(start, end);
+    }
+
+    /// The first position from `position` on that is not skipped.
+    pub(super) fn end_from(&self, position: Slot) -> Slot {
+        let before = self.ranges.range(..=position).next_back();
+        before.map_or(position, |(_, end)| position.max(*end))
+    }
+
+    /// What lies below `position` is executed.
+    pub(super) fn forget_below(&mut self, position: Slot) {
+        while let Some(first) = self.ranges.first_entry().filter(|first| *first.get() <= position) {
+            first.remove();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn ranges_know_exactly_what_was_put_in(ranges in prop::collection::vec((0..60u64, 0..9u64), 0..30)) {
+            let (mut skipped, mut set) = (Skipped::default(), [false; 80]);
+            for (start, length) in ranges {
+                skipped.insert(Slot(start), Slot(start + length));
+                set[start as usize..(start + length) as usize].fill(true);
+            }
+            for position in 0..70 {
+                let end = (position..80).find(|at| !set[*at as usize]).expect("it ends");
+                prop_assert_eq!(skipped.end_from(Slot(position)), Slot(end));
+            }
+            skipped.forget_below(Slot(30));
+            for position in 30..70 {
+                let end = (position..80).find(|at| !set[*at as usize]).expect("it ends");
+                prop_assert_eq!(skipped.end_from(Slot(position)), Slot(end));
+            }
+        }
+    }
+}

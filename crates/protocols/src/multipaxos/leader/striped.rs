@@ -1,0 +1,49 @@
+//! What Mencius asks of a leader beside what MultiPaxos does: each of its leaders does this work for a stripe of the
+//! log (`crate::mencius::leader`).
+
+use super::{Leader, State};
+use ionian_kernel::id::*;
+use ionian_kernel::role::Out;
+use ionian_kernel::time::Instant;
+
+impl Leader {
+    /// The slot of the next proposal.
+    pub(crate) fn next_slot(&self) -> Slot {
+        self.window.next_slot
+    }
+
+    /// Whether another leads, or nobody, and it does nothing about it.
+    pub(crate) fn is_standby(&self) -> bool {
+        matches!(self.state, State::Standby)
+    }
+
+    /// When it began to lead: from the first of these slots up to the other one it proposed nothing, and nobody else
+    /// can have proposed anything but a noop.
+    pub(crate) fn vacant(&self) -> (Slot, Slot) {
+        self.vacant
+    }
+
+    /// Goes on at `slot` and leaves all slots below it that it has not used.
+    pub(crate) fn skip_to(&mut self, slot: Slot) {
+        self.window.next_slot = self.window.next_slot.max(slot);
+    }
+
+    /// New values can be proposed in slots below `limit`.
+    pub(crate) fn open_below(&mut self, now: Instant, limit: Slot, out: &mut Out<'_, Self>) {
+        self.window.limit = limit;
+        self.propose_queued(now, out);
+    }
+
+    /// From `slot` on, the end of the slots that it has left: `None` when `slot` is not one, or so old that this
+    /// leader cannot know.
+    pub(crate) fn left_until(&self, slot: Slot) -> Option<Slot> {
+        self.is_leading().then(|| self.window.left_until(slot)).flatten()
+    }
+
+    /// Begins a round of its own, though another leads and lives: it is to lead where it can.
+    pub(crate) fn take_over(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        if matches!(self.state, State::Standby) {
+            self.begin_phase1(now, self.round, self.config.epoch(), out);
+        }
+    }
+}

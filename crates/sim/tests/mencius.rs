@@ -1,0 +1,124 @@
+//! Mencius in every shape of deployment under every kind of fault, and the proof that the tests would notice: each
+//! canary is a mistake that somebody made or could make.
+
+use ionian_deployment::{Deployment, PresetOptions};
+use ionian_kernel::layout::{Layout, NodeId, numbered};
+use ionian_kernel::protocol::Protocol;
+use ionian_kernel::quorum::QuorumSpec;
+use ionian_protocols::mencius::Mencius;
+use ionian_sim::{Canary, Durability, Failure, FailureKind, Scenario, Watch, run_seeds};
+
+/// Seeds for each shape and durability. `ionian sim` runs as many as one likes.
+const SEEDS: u64 = 100;
+
+const MEMORY: Durability = Durability::Memory { returns: false };
+const AMNESIA: Durability = Durability::Memory { returns: true };
+
+fn preset(name: &str) -> Scenario {
+    let deployment = Deployment::preset(name, &PresetOptions::default()).expect("a preset");
+    Scenario::new(name, deployment.layout(Mencius::KINDS).expect("a layout"))
+}
+
+/// 2f+1 nodes with every role on each.
+fn together(name: &str, f: usize) -> Scenario {
+    let nodes: Vec<NodeId> = (0..2 * f as u16 + 1).map(NodeId).collect();
+    Scenario::new(name, Layout { f, instances: numbered(vec![nodes; 8]), ..Layout::default() })
+}
+
+/// Two leaders, and a grid of acceptors longer than it is wide, each instance on a node of its own.
+fn grid() -> Scenario {
+    let mut next = (0..).map(NodeId);
+    let instances = [2, 2, 2, 2, 2, 6, 3, 2].map(|count| next.by_ref().take(count).collect()).to_vec();
+    let quorums = QuorumSpec::Grid { rows: 2, columns: 3 };
+    Scenario::new("grid", Layout { f: 1, quorums, instances: numbered(instances), ..Layout::default() })
+}
+
+fn passes(scenario: Scenario) {
+    for durability in [Durability::Disk, MEMORY, AMNESIA] {
+        let scenario = Scenario { durability, ..scenario.clone() };
+        let summary = run_seeds::<Mencius>(&scenario, 0..SEEDS, true, |_| Watch::default(), |_| {});
+        if let Some(failed) = summary.failures.first() {
+            panic!("{} {durability:?}: seed {} [{}]: {:?}", scenario.name, failed.seed, failed.knobs, failed.result);
+        }
+        assert!(summary.report.acknowledged_under_faults > SEEDS * 5, "an idle run: {}", summary.report);
+    }
+}
+
+#[test]
+fn as_published_passes() {
+    passes(preset("mencius"));
+}
+
+#[test]
+fn compartmentalized_passes() {
+    passes(preset("mencius-compartmentalized"));
+}
+
+#[test]
+fn batched_passes() {
+    passes(preset("mencius-batched"));
+}
+
+#[test]
+fn a_batched_grid_passes() {
+    passes(grid());
+}
+
+#[test]
+fn five_servers_pass() {
+    passes(together("five", 2));
+}
+
+#[test]
+fn one_server_passes() {
+    passes(together("one", 0));
+}
+
+/// The defect must be found within `seeds` seeds, and the sound protocol pass the one that found it.
+fn catches(canary: &'static str, scenario: Scenario, durability: Durability, seeds: u64) -> Failure {
+    let sound = Scenario { durability, ..scenario };
+    let broken = Scenario { canary: Canary::Named(canary), ..sound.clone() };
+    let found = run_seeds::<Mencius>(&broken, 0..seeds, true, |_| Watch::default(), |_| {}).failures;
+    let found = found.first().unwrap_or_else(|| panic!("{canary} was not caught in {seeds} seeds"));
+    let seed = found.seed;
+    let summary = run_seeds::<Mencius>(&sound, [seed], true, |_| Watch::default(), |_| {});
+    assert!(summary.failures.is_empty(), "{canary}: the sound protocol fails seed {seed} as well");
+    found.result.clone().expect_err("was caught")
+}
+
+#[test]
+fn s3_wrong_stripes() {
+    catches("s3", together("five", 2), Durability::Disk, 100);
+}
+
+#[test]
+fn s12_reserves_for_the_deposed() {
+    catches("s12", together("three", 1), Durability::Disk, 3000);
+}
+
+#[test]
+fn skips_what_is_not_reserved() {
+    let failure = catches("unreserved", together("three", 1), Durability::Disk, 1000);
+    assert_eq!(failure.kind, FailureKind::Invariant, "{failure}");
+}
+
+#[test]
+fn reservations_are_lost() {
+    catches("reservation", together("three", 1), Durability::Disk, 3000);
+}
+
+#[test]
+fn l6_a_range_stops_at_a_known_slot() {
+    catches("l6", together("three", 1), Durability::Disk, 1000);
+}
+
+#[test]
+fn leaders_that_are_behind_never_skip() {
+    catches("never-skips", together("three", 1), MEMORY, 100);
+}
+
+#[test]
+fn defects_of_the_shared_roles_show_here_too() {
+    catches("promise", together("three", 1), Durability::Disk, 1000);
+    catches("unfenced", together("three", 1), Durability::Disk, 1000);
+}
