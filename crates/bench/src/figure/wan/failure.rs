@@ -11,7 +11,8 @@ use ionian_sim::performance::wan::{Change, Pace};
 
 /// The paper's text does not say it; with this, its throughputs before the failure are what links can carry.
 const MBPS: f64 = 10.0;
-/// From the last heartbeat heard to the end of the leaders' patience is 3.5 to 7 s.
+/// A leader is suspected when it has been silent for this long, up to twice as long.
+const ELECTION_TIMEOUT_MS: usize = 3500;
 const RESEND_AFTER_MS: usize = 2000;
 
 /// Figure 7 in the paper's text: system, who dies, commands per second before and after.
@@ -40,6 +41,7 @@ pub(in super::super) fn failure(bench: &Bench) -> Result<Sheet> {
             let trial = Trial {
                 changes: vec![(dies, Change::Death { node: NodeId(site as u16) })],
                 resend_after_ms: RESEND_AFTER_MS,
+                election_timeout_ms: ELECTION_TIMEOUT_MS,
                 ..Trial::new(SITES, clique(MBPS), PAYLOAD, (0, ends)).with_clients(MANY, Pace::Answered)
             };
             let observed = system.observe(&trial)?;

@@ -41,7 +41,8 @@ const DELAY_MS: f64 = 50.0;
 const SECOND: u64 = 1_000_000;
 const SITES: usize = 3;
 const SITE_NAMES: [&str; 7] = ["A", "B", "C", "D", "E", "F", "G"];
-/// So many clients that wait for their answers saturate three sites that send payloads.
+/// So many clients of a site that wait for their answers keep links busy most of the time, with queues that are short
+/// beside the time in which a dead leader is suspected.
 const MANY: usize = 120;
 
 const PAXOS: System = System::new::<MultiPaxos>("Paxos", "baseline");

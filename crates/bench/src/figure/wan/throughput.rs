@@ -13,6 +13,9 @@ use ionian_sim::performance::wan::{Change, Pace, Topology, Variation};
 const SYMMETRIC: [(&str, usize, f64); 4] =
     [("Paxos", PAYLOAD, 540.0), ("Mencius", PAYLOAD, 1550.0), ("Paxos", 0, 6000.0), ("Mencius", 0, 9000.0)];
 const MBPS: f64 = 20.0;
+/// Clients of a site that saturate links: votes wait behind payloads, so that a link is idle for a round trip between two
+/// of their rounds.
+const SATURATING: usize = 600;
 /// Clients of a site that saturate processors.
 const VERY_MANY: usize = 1500;
 
@@ -21,19 +24,19 @@ pub(in super::super) fn symmetric(bench: &Bench) -> Result<Sheet> {
     let mut sheet = sheet(
         "throughput for 20 Mbps bandwidth",
         &[
-            "Clients wait for their answers: 120 a site with payload, 1,500 without.",
+            "Clients wait for their answers: 600 a site with payload, 1,500 without.",
             "`Paxos asking all` has f=0 and a write quorum of all acceptors, so that it sends the messages of the paper's \
            Paxos; it is there to be compared with, not to be used.",
         ],
     );
-    for (padding, clients) in [(PAYLOAD, MANY), (0, VERY_MANY)] {
+    for (padding, clients) in [(PAYLOAD, SATURATING), (0, VERY_MANY)] {
         let mut bars = Vec::new();
         for (name, _, throughput) in SYMMETRIC.iter().filter(|(_, payload, _)| *payload == padding) {
             bars.push(bar(&format!("{name}\npaper"), 0, *throughput));
             sheet.points.push(Point { value_bytes: Some(padding), ..published(name, *throughput) });
         }
         for system in SYSTEMS_AND_REFERENCE {
-            let seconds = if bench.quick { (3, 5) } else { (5, 20) };
+            let seconds = if bench.quick { (6, 8) } else { (10, 30) };
             let trial = Trial::new(SITES, clique(MBPS), padding, seconds).with_clients(clients, Pace::Answered);
             let observed = system.observe(&trial)?;
             let throughput = observed.answers_per_second();
