@@ -46,6 +46,8 @@ pub(super) struct Trial {
     pub(super) changes: Vec<(u64, Change)>,
     /// A site that has so many commands under way has its clients wait, or refuses more where they do not.
     pub(super) in_flight: usize,
+    /// A client whose site has more bytes waiting for a link waits.
+    pub(super) room_bytes: f64,
     /// What is not answered for so long is asked of others, and a leader silent for longer is suspected. Where nobody
     /// dies, that is longer than any queue.
     pub(super) resend_after_ms: usize,
@@ -100,6 +102,7 @@ impl System {
             layout: self.deployment(trial)?.layout(self.kinds)?,
             network: trial.network.clone(),
             sources: trial.loads.iter().map(source).collect(),
+            room_bytes: trial.room_bytes,
             changes: trial.changes.iter().map(|(second, change)| (second * SECOND, *change)).collect(),
             wake_us: 0.0,
             burst_us: BURST_US,
@@ -151,6 +154,7 @@ impl Trial {
             loads: Vec::new(),
             changes: Vec::new(),
             in_flight: 4096,
+            room_bytes: f64::INFINITY,
             resend_after_ms: 60_000,
             election_timeout_ms: 60_000,
             message_us: MESSAGE_US,

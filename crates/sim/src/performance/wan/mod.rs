@@ -36,6 +36,9 @@ pub struct Experiment {
     pub network: Network,
     /// Who asks.
     pub sources: Vec<Source>,
+    /// A client whose node has more than so many bytes waiting for one of its links waits as well, as on a connection whose
+    /// far end reads no more; infinity where nobody waits.
+    pub room_bytes: f64,
     /// What changes, and when, microseconds from the start.
     pub changes: Vec<(u64, Change)>,
     /// What it costs a node to be woken when it has nothing to do, microseconds.
