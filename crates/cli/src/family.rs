@@ -6,6 +6,7 @@ use ionian_kernel::layout::Layout;
 use ionian_kernel::protocol::Protocol;
 use ionian_kernel::quorum::QuorumSystem;
 use ionian_protocols::mencius::Mencius;
+use ionian_protocols::mencius::stripe::Stripe;
 use ionian_protocols::multipaxos::{self, MultiPaxos};
 use ionian_protocols::spaxos::SPaxos;
 use ionian_protocols::unreplicated::Unreplicated;
@@ -41,6 +42,8 @@ pub(crate) fn quorums(known: &Configuration) -> Result<Option<QuorumSystem>> {
     Ok(match known.deployment.protocol.as_str() {
         MultiPaxos::NAME => Some(multipaxos::config::Config::new(known.layout(MultiPaxos::KINDS)?)?.quorums),
         SPaxos::NAME => Some(SPaxos::configure(known.layout(SPaxos::KINDS)?)?.ordering.quorums.clone()),
+        // The same in all stripes.
+        Mencius::NAME => Some(Mencius::configure(known.layout(Mencius::KINDS)?)?.of(Stripe(0)).quorums.clone()),
         _ => None,
     })
 }

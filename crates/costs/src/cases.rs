@@ -1,6 +1,7 @@
 //! Which roles are driven, in which deployment.
 
 use crate::stage::Stage;
+use crate::surroundings::{Plain, Striped};
 use crate::{Drive, acceptor, batchers, client, leader, proxy_leader, replica, unbatcher};
 use ionian_deployment::{Deployment, PresetOptions};
 use ionian_kernel::layout::{Layout, Options};
@@ -16,6 +17,7 @@ pub struct Case {
     kind: u8,
     load: Load,
     disks: bool,
+    stage: fn(u8, Layout, bool) -> Stage,
     make: fn(&mut Stage, Load) -> Box<dyn Drive>,
 }
 
@@ -35,6 +37,10 @@ const UNBATCHED: Load = Load { preset: "compartmentalized", batch: 1, batches: 3
 
 /// The paper's batched deployment.
 const BATCHED: Load = Load { preset: "batched", batch: 100, batches: 4 };
+
+/// The same deployments, with as many leaders as there are stripes.
+const MENCIUS: Load = Load { preset: "mencius-compartmentalized", ..UNBATCHED };
+const MENCIUS_BATCHED: Load = Load { preset: "mencius-batched", ..BATCHED };
 
 /// All cases.
 pub const CASES: &[Case] = &[
@@ -59,10 +65,26 @@ pub const CASES: &[Case] = &[
     case("replica, reads", kind::Replica, UNBATCHED, replica::drive_reads),
     case("replica, reads, batched", kind::Replica, BATCHED, replica::drive_reads),
     case("unbatcher, batched", kind::Unbatcher, BATCHED, unbatcher::drive),
+    mencius("mencius leader", kind::Leader, MENCIUS, leader::drive),
+    mencius("mencius leader, batched", kind::Leader, MENCIUS_BATCHED, leader::drive),
+    mencius("mencius proxy leader", kind::ProxyLeader, MENCIUS, proxy_leader::drive),
+    mencius("mencius proxy leader, batched", kind::ProxyLeader, MENCIUS_BATCHED, proxy_leader::drive),
+    mencius("mencius acceptor", kind::Acceptor, MENCIUS, acceptor::drive_votes),
+    mencius("mencius acceptor, batched", kind::Acceptor, MENCIUS_BATCHED, acceptor::drive_votes),
+    mencius("mencius acceptor with a disk", kind::Acceptor, MENCIUS, acceptor::drive_votes).with_disks(),
+    mencius("mencius acceptor, reads", kind::Acceptor, MENCIUS, acceptor::drive_reads),
+    mencius("mencius replica", kind::Replica, MENCIUS, replica::drive_share),
+    mencius("mencius replica, batched", kind::Replica, MENCIUS_BATCHED, replica::drive_share),
+    mencius("mencius replica, reads", kind::Replica, MENCIUS, replica::drive_reads),
 ];
 
 const fn case(name: &'static str, kind: u8, load: Load, make: fn(&mut Stage, Load) -> Box<dyn Drive>) -> Case {
-    Case { name, kind, load, disks: false, make }
+    Case { name, kind, load, disks: false, stage: Stage::new::<Plain>, make }
+}
+
+/// The same role in Mencius: it hears what one of MultiPaxos hears, and what Mencius adds to that.
+const fn mencius(name: &'static str, kind: u8, load: Load, make: fn(&mut Stage, Load) -> Box<dyn Drive>) -> Case {
+    Case { stage: Stage::new::<Striped>, ..case(name, kind, load, make) }
 }
 
 impl Case {
@@ -77,7 +99,7 @@ impl Case {
 
     /// The role, led to where it serves.
     pub fn begin(&self) -> Run {
-        let mut stage = Stage::new(self.kind, layout(self.load), self.disks);
+        let mut stage = (self.stage)(self.kind, layout(self.load), self.disks);
         let drive = (self.make)(&mut stage, self.load);
         stage.begin();
         Run { name: self.name, stage, drive, commands: 0, due: 0 }
@@ -97,6 +119,7 @@ pub struct Run {
 impl Run {
     /// Has the messages of one burst arrive; they are still to be taken in.
     pub fn arrive(&mut self) {
+        self.stage.answer();
         let burst = self.drive.burst(&mut self.stage);
         self.commands += burst.commands;
         self.due += burst.due;

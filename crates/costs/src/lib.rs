@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `stage` | a node with one role, and what lies outside it |
 //! | `forge` | commands and answers of others |
+//! | `surroundings` | what others say in protocols whose roles do the same work |
 //! | `cases` | which roles are driven, in which deployment |
 //! | the others | one a role: says to it what it hears in the steady state |
 //!
@@ -30,6 +31,7 @@ mod leader;
 mod proxy_leader;
 mod replica;
 pub mod stage;
+mod surroundings;
 mod unbatcher;
 
 use stage::Stage;

@@ -1,6 +1,7 @@
 //! One role alone on a node: what it is told comes as bytes, what it says leaves as bytes, as in the runtime, but no
 //! system call is made.
 
+use crate::surroundings::{self, Surroundings};
 use ionian_kernel::client::{Reply, Request};
 use ionian_kernel::id::{ClientId, Id, Set};
 use ionian_kernel::layout::{Address, Layout};
@@ -10,8 +11,9 @@ use ionian_kernel::node::{Node, World};
 use ionian_kernel::protocol::{Birth, Protocol};
 use ionian_kernel::role::Lsn;
 use ionian_kernel::time::{Duration, Instant};
+use ionian_kernel::wire::Wire;
 use ionian_machines::kv::Kv;
-use ionian_protocols::multipaxos::{Message, MultiPaxos};
+use ionian_protocols::multipaxos::Message;
 use ionian_runtime::frame::{FrameReader, encode_frame};
 
 /// Between the beginnings of two bursts.
@@ -22,39 +24,23 @@ const LANE: ClientId = ClientId(0);
 
 /// Instance 0 of some kind of role, on a node of its own.
 pub struct Stage {
-    node: Node<MultiPaxos>,
+    role: Box<dyn Hosted>,
     layout: Layout,
     now: Instant,
     bursts: u64,
-    arrived: FrameReader,
-    frame: Vec<u8>,
+    arrived: Arrived,
     requests: Vec<Request>,
-    outside: Outside,
 }
 
 impl Stage {
     /// Starts instance 0 of `kind` as it would be in a deployment of this layout, with disks or without.
     ///
     /// # Panics
-    /// When the layout is no deployment of MultiPaxos with such an instance.
-    pub fn new(kind: u8, layout: Layout, disks: bool) -> Self {
-        let address = Address { kind, index: 0 };
-        let config = MultiPaxos::configure(layout.clone()).expect("a deployment");
-        let machine = || Box::new(Kv::default()) as Box<dyn StateMachine>;
-        let node = layout.node_of(address).expect("an instance");
-        let birth = Birth { address, node, seed: 7, amnesiac: false, keeps_records: disks, machine: &machine };
-        let mut stage = Stage {
-            node: Node::new(birth.keeps_records),
-            layout,
-            now: Instant(1_000_000_000),
-            bursts: 0,
-            arrived: FrameReader::default(),
-            frame: Vec::new(),
-            requests: Vec::new(),
-            outside: Outside { listens: true, ..Outside::default() },
-        };
-        stage.node.host(address, MultiPaxos::instantiate(&config, birth));
-        stage.node.start(stage.now, &mut stage.outside);
+    /// When the layout is no deployment of the protocol with such an instance.
+    pub(crate) fn new<S: Surroundings + 'static>(kind: u8, layout: Layout, disks: bool) -> Self {
+        let now = Instant(1_000_000_000);
+        let role = Box::new(Lone::<S>::new(Address { kind, index: 0 }, &layout, disks, now));
+        let mut stage = Stage { role, layout, now, bursts: 0, arrived: Arrived::default(), requests: Vec::new() };
         stage.pass();
         stage
     }
@@ -76,9 +62,12 @@ impl Stage {
 
     /// A peer says something.
     pub fn say(&mut self, message: Message) {
-        self.frame.clear();
-        encode_frame(&mut self.frame, 1, &message).expect("a message of usual size");
-        self.arrived.space().extend_from_slice(&self.frame);
+        self.role.say(message, &mut self.arrived);
+    }
+
+    /// Peers answer what the role has said, as far as its driver knows nothing of it.
+    pub(crate) fn answer(&mut self) {
+        self.role.answer(&mut self.arrived);
     }
 
     /// The application of the client lane wants something.
@@ -88,18 +77,17 @@ impl Stage {
 
     /// What the role has said to others since this was last called, before the steady state.
     pub fn heard(&mut self) -> Vec<Message> {
-        core::mem::take(&mut self.outside.heard)
+        self.role.heard()
     }
 
     /// The role is where it serves: from now on what it says is only encoded.
     pub fn begin(&mut self) {
-        self.outside.listens = false;
-        self.outside.left = 0;
+        self.role.begin();
     }
 
     /// How many messages and replies have left since the beginning, each counted once for every destination.
     pub fn left(&self) -> usize {
-        self.outside.left
+        self.role.left()
     }
 
     /// Takes the burst in, from bytes that have arrived to bytes to be written: what is counted. Not inlined, so
@@ -112,38 +100,124 @@ impl Stage {
 
     /// The first half of [`pass`](Stage::pass): from bytes to messages.
     pub fn receive(&mut self) {
-        while let Some(frame) = self.arrived.next_frame().expect("frames") {
-            self.node.deliver(frame.members, frame.message.decode().expect("a message"));
-        }
+        self.role.receive(&mut self.arrived);
     }
 
     /// The other half: from messages to bytes.
     pub fn work(&mut self) {
-        for request in self.requests.drain(..) {
-            self.node.submit(LANE, request);
-        }
-        if self.node.next_timer().is_some_and(|timer| timer <= self.now) {
-            self.node.fire_timers(self.now, &mut self.outside);
-        }
-        self.node.settle(self.now, &mut self.outside);
-        if self.outside.durable < self.outside.appended {
-            // Here the disk would be waited for.
-            self.outside.durable = self.outside.appended;
-            self.outside.log.clear();
-            self.node.on_durable(&mut self.outside);
-            self.node.settle(self.now, &mut self.outside);
-        }
-        self.outside.outgoing.clear();
+        self.role.work(self.now, &mut self.requests);
         self.bursts += 1;
         self.now = self.now + BURST_EVERY;
     }
 }
 
-/// Encodes what is sent, and forgets it.
+/// What has arrived and is not taken in yet.
 #[derive(Default)]
-struct Outside {
+struct Arrived {
+    frames: FrameReader,
+    frame: Vec<u8>,
+}
+
+impl Arrived {
+    fn push(&mut self, message: &impl Wire) {
+        self.frame.clear();
+        encode_frame(&mut self.frame, 1, message).expect("a message of usual size");
+        self.frames.space().extend_from_slice(&self.frame);
+    }
+}
+
+/// A [`Lone`] role of whichever protocol.
+trait Hosted {
+    fn say(&mut self, message: Message, arrived: &mut Arrived);
+    fn answer(&mut self, arrived: &mut Arrived);
+    fn heard(&mut self) -> Vec<Message>;
+    fn begin(&mut self);
+    fn left(&self) -> usize;
+    fn receive(&mut self, arrived: &mut Arrived);
+    fn work(&mut self, now: Instant, requests: &mut Vec<Request>);
+}
+
+/// A role alone on its node, and what lies outside it.
+struct Lone<S: Surroundings> {
+    node: Node<S::Protocol>,
+    outside: Outside<surroundings::Message<S>>,
+    surroundings: S,
+}
+
+impl<S: Surroundings> Lone<S> {
+    fn new(address: Address, layout: &Layout, disks: bool, now: Instant) -> Self {
+        let config = S::Protocol::configure(layout.clone()).expect("a deployment");
+        let machine = || Box::new(Kv::default()) as Box<dyn StateMachine>;
+        let node = layout.node_of(address).expect("an instance");
+        let birth = Birth { address, node, seed: 7, amnesiac: false, keeps_records: disks, machine: &machine };
+        let mut lone = Lone {
+            node: Node::new(birth.keeps_records),
+            outside: Outside::new(S::is_answered),
+            surroundings: S::default(),
+        };
+        lone.node.host(address, S::Protocol::instantiate(&config, birth));
+        lone.node.start(now, &mut lone.outside);
+        lone
+    }
+}
+
+impl<S: Surroundings> Hosted for Lone<S> {
+    fn say(&mut self, message: Message, arrived: &mut Arrived) {
+        self.surroundings.say(message, &mut |message| arrived.push(&message));
+    }
+
+    fn answer(&mut self, arrived: &mut Arrived) {
+        for (members, message) in self.outside.asked.drain(..) {
+            self.surroundings.answer(members, message, &mut |message| arrived.push(&message));
+        }
+    }
+
+    fn heard(&mut self) -> Vec<Message> {
+        let heard = core::mem::take(&mut self.outside.heard);
+        heard.into_iter().filter_map(|message| self.surroundings.hear(message)).collect()
+    }
+
+    fn begin(&mut self) {
+        self.outside.listens = false;
+        self.outside.left = 0;
+    }
+
+    fn left(&self) -> usize {
+        self.outside.left
+    }
+
+    fn receive(&mut self, arrived: &mut Arrived) {
+        while let Some(frame) = arrived.frames.next_frame().expect("frames") {
+            self.node.deliver(frame.members, frame.message.decode().expect("a message"));
+        }
+    }
+
+    fn work(&mut self, now: Instant, requests: &mut Vec<Request>) {
+        for request in requests.drain(..) {
+            self.node.submit(LANE, request);
+        }
+        if self.node.next_timer().is_some_and(|timer| timer <= now) {
+            self.node.fire_timers(now, &mut self.outside);
+        }
+        self.node.settle(now, &mut self.outside);
+        if self.outside.durable < self.outside.appended {
+            // Here the disk would be waited for.
+            self.outside.durable = self.outside.appended;
+            self.outside.log.clear();
+            self.node.on_durable(&mut self.outside);
+            self.node.settle(now, &mut self.outside);
+        }
+        self.outside.outgoing.clear();
+    }
+}
+
+/// Encodes what is sent, and forgets it.
+struct Outside<M> {
     listens: bool,
-    heard: Vec<Message>,
+    heard: Vec<M>,
+    is_answered: fn(&M) -> bool,
+    /// What is answered, with those to whom it was said.
+    asked: Vec<(u64, M)>,
     /// What waits to be written, to whichever node.
     outgoing: Vec<u8>,
     /// A frame that goes to several nodes, encoded once.
@@ -155,8 +229,20 @@ struct Outside {
     left: usize,
 }
 
-impl World<MultiPaxos> for Outside {
-    fn send(&mut self, _: u8, members: u64, message: Message) {
+impl<M> Outside<M> {
+    fn new(is_answered: fn(&M) -> bool) -> Self {
+        let (outgoing, scratch, log) = (Vec::new(), Vec::new(), Vec::new());
+        let (appended, durable) = (Lsn::default(), Lsn::default());
+        let (heard, asked) = (Vec::new(), Vec::new());
+        Outside { listens: true, heard, is_answered, asked, outgoing, scratch, log, appended, durable, left: 0 }
+    }
+}
+
+impl<P: Protocol> World<P> for Outside<P::Message> {
+    fn send(&mut self, _: u8, members: u64, message: P::Message) {
+        if (self.is_answered)(&message) {
+            self.asked.push((members, message.clone()));
+        }
         if self.listens {
             return self.heard.push(message);
         }

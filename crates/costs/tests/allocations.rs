@@ -35,6 +35,17 @@ const BOUNDS: &[(&str, f64)] = &[
     ("replica, reads", 0.07),
     ("replica, reads, batched", 0.0026),
     ("unbatcher, batched", 0.021),
+    ("mencius leader", 0.0),
+    ("mencius leader, batched", 0.0),
+    ("mencius proxy leader", 0.0),
+    ("mencius proxy leader, batched", 0.0026),
+    ("mencius acceptor", 0.0),
+    ("mencius acceptor, batched", 0.0),
+    ("mencius acceptor with a disk", 0.0),
+    ("mencius acceptor, reads", 0.0),
+    ("mencius replica", 0.053),
+    ("mencius replica, batched", 0.003),
+    ("mencius replica, reads", 0.094),
 ];
 
 fn bursts(run: &mut Run, count: u32) -> (u64, u64) {

@@ -267,7 +267,7 @@ fn options(random: &mut Random, scenario: &Scenario) -> Options {
     shrink(&mut options.skip_slots, small(random, &[0, 2]));
     if scenario.vary_options {
         // In every seed: a run is not long enough to reach what people would set.
-        options.revoke_slots = options.revoke_slots.min(pick(random, &[0, 6, 40, 300]));
+        options.revoke_slots = options.revoke_slots.min(pick(random, &[0, 6, 40, 200]));
     }
     options.thrifty ^= small(random, &[1]).is_some();
     options.out_of_order ^= random.once_in(2) && scenario.vary_options;

@@ -6,7 +6,9 @@ use ionian_kernel::layout::{Layout, NodeId, numbered};
 use ionian_kernel::protocol::Protocol;
 use ionian_kernel::quorum::QuorumSpec;
 use ionian_protocols::spaxos::SPaxos;
-use ionian_sim::{Canary, Durability, Failure, Scenario, Watch, run_seeds};
+use ionian_sim::machine::Lists;
+use ionian_sim::play::Play;
+use ionian_sim::{Canary, Durability, Failure, FailureKind, Scenario, Watch, run_seeds};
 
 /// Seeds for each shape and durability. `ionian sim` runs as many as one likes.
 const SEEDS: u64 = 100;
@@ -78,4 +80,74 @@ fn each_read_level_passes_alone() {
     for level in [ReadLevel::Linearizable, ReadLevel::Sequential, ReadLevel::Eventual] {
         passes(Scenario { read_levels: vec![level], ..preset("spaxos") });
     }
+}
+
+/// The limits of a payload's life are reached all the time where the leader's window is one slot.
+fn short_lived() -> Scenario {
+    let mut scenario = preset("spaxos");
+    scenario.layout.options.window_slots = 1;
+    scenario
+}
+
+#[test]
+fn short_lived_payloads_pass() {
+    passes(short_lived());
+}
+
+/// The defect must be found within `seeds` seeds, and the sound protocol pass the one that found it.
+fn catches(canary: &'static str, scenario: Scenario, durability: Durability, seeds: u64) -> Failure {
+    let sound = Scenario { durability, ..scenario };
+    let broken = Scenario { canary: Canary::Named(canary), ..sound.clone() };
+    let found = run_seeds::<SPaxos>(&broken, 0..seeds, true, |_| Watch::default(), |_| {}).failures;
+    let found = found.first().unwrap_or_else(|| panic!("{canary} was not caught in {seeds} seeds"));
+    let summary = run_seeds::<SPaxos>(&sound, [found.seed], true, |_| Watch::default(), |_| {});
+    assert!(summary.failures.is_empty(), "{canary}: the sound protocol fails seed {} as well", found.seed);
+    found.result.clone().expect_err("was caught")
+}
+
+fn is_caught_as(failure: &Failure, what: &str) {
+    assert!(failure.kind == FailureKind::Invariant && failure.message.contains(what), "{failure}");
+}
+
+#[test]
+fn payloads_proposed_before_they_are_stable() {
+    is_caught_as(&catches("unstable", preset("spaxos"), Durability::Disk, 100), "is held by 1 stabilizers");
+}
+
+#[test]
+fn unfenced_acknowledgements() {
+    is_caught_as(&catches("unfenced", preset("spaxos"), Durability::Disk, 100), "is held by");
+}
+
+#[test]
+fn payloads_forgotten_before_they_are_kept() {
+    is_caught_as(&catches("forgets", preset("spaxos-compartmentalized"), MEMORY, 100), "is held by");
+}
+
+#[test]
+fn payloads_given_two_slots() {
+    is_caught_as(&catches("twice", preset("spaxos"), Durability::Disk, 100), "was given two slots");
+}
+
+#[test]
+fn void_payloads_delivered() {
+    is_caught_as(&catches("void", short_lived(), Durability::Disk, 400), "that was not chosen");
+}
+
+#[test]
+fn stabilizers_without_memory() {
+    is_caught_as(&catches("amnesia", preset("spaxos"), AMNESIA, 400), "is held by 1 stabilizers, and 0 have lost");
+}
+
+/// So rare that the simulator does not come across it in 20,000 seeds; the play catches the canary.
+#[test]
+fn acknowledgements_of_a_former_life() {
+    let layout = apart("apart", 1, [1, 0, 2, 0, 2, 2, 3, 3, 2, 0], QuorumSpec::Majority);
+    let scenario = Scenario { durability: AMNESIA, ..layout };
+    let play = Play::parse(include_str!("plays/lost_acknowledgement.play")).expect("a play");
+    play.run::<SPaxos>(&scenario, Lists::new(3)).expect("the sound protocol does as the play says");
+    let mut broken = scenario.clone();
+    broken.layout.canary = Some("lives");
+    let failure = play.run::<SPaxos>(&broken, Lists::new(3)).expect_err("the play catches the canary");
+    assert!(failure.message.contains("was told \"Unknown\""), "{failure}");
 }

@@ -13,7 +13,7 @@ use std::fmt::Write;
 /// All of it. What needs attention comes last, where the eye is when the command has ended.
 pub(crate) fn show(known: &Configuration, cluster: &ClusterStatus) -> String {
     let mut text = head(&known.deployment, cluster);
-    text += &leaders(cluster);
+    text += &leaders(known, cluster);
     text.push('\n');
     text += &nodes(cluster);
     text.push('\n');
@@ -56,20 +56,57 @@ fn figure(role: &RoleStatus, name: &str) -> Option<u64> {
     role.figures.get(name).copied()
 }
 
-/// Who leads. After a change the old leader may believe in itself for a moment: the highest round counts.
-fn leaders(cluster: &ClusterStatus) -> String {
-    let all: Vec<_> = instances(cluster).filter(|(_, role)| role.figures.contains_key("leading")).collect();
-    if all.is_empty() {
+/// Who leads.
+fn leaders(known: &Configuration, cluster: &ClusterStatus) -> String {
+    let led = instances(cluster).filter(|(_, role)| role.figures.contains_key("leading"));
+    let led: Vec<_> = led.map(|(node, role)| (node.name.as_str(), role)).collect();
+    if led.is_empty() {
         return String::new();
     }
+    if led.iter().all(|(_, role)| figure(role, STRIPES_LED).is_none()) {
+        return the_leader(&led);
+    }
+    let nodes = known.deployment.nodes.iter();
+    let stripes = nodes.filter_map(|node| node.instances().get("leader").copied()).sum::<usize>();
+    leaders_of_stripes(&led, stripes as u64)
+}
+
+/// After a change the old leader may believe in itself for a moment: the highest round counts.
+fn the_leader(all: &[(&str, &RoleStatus)]) -> String {
     let leading = all.iter().filter(|(_, role)| figure(role, "leading") == Some(1));
     match leading.max_by_key(|(_, role)| (figure(role, "epoch"), figure(role, "round"))) {
-        Some((node, role)) => {
-            let round = figure(role, "round").unwrap_or(0);
-            format!("leader: {} {} on {}, round {round}\n", role.role, role.index, node.name)
-        }
+        Some(leader) => format!("leader: {}\n", leader_in_its_round(leader)),
         None => "leader: none that can be reached\n".to_owned(),
     }
+}
+
+fn leader_in_its_round((node, role): &(&str, &RoleStatus)) -> String {
+    format!("{} {} on {node}, round {}", role.role, role.index, figure(role, "round").unwrap_or(0))
+}
+
+/// How many parts of the log a leader leads, where each has its own (Mencius).
+const STRIPES_LED: &str = "stripes_led";
+
+/// Where the log is divided among leaders: all of them, those that stand in for others, and what nobody leads.
+fn leaders_of_stripes(all: &[(&str, &RoleStatus)], stripes: u64) -> String {
+    let of = |role: &RoleStatus| figure(role, STRIPES_LED).unwrap_or(0);
+    let mut leading: Vec<_> = all.iter().filter(|(_, role)| of(role) > 0).collect();
+    leading.sort_by_key(|(_, role)| role.index);
+    let mut said: Vec<String> = Vec::new();
+    for leader @ (node, role) in leading {
+        let own = figure(role, "leading").unwrap_or(0);
+        said.push(match (own, of(role).saturating_sub(own)) {
+            (0, _) => format!("{} {} on {node}, only for others", role.role, role.index),
+            (_, 0) => leader_in_its_round(leader),
+            (_, 1) => format!("{} and for another", leader_in_its_round(leader)),
+            (_, others) => format!("{} and for {others} others", leader_in_its_round(leader)),
+        });
+    }
+    let led: u64 = all.iter().map(|(_, role)| of(role)).sum();
+    if led < stripes {
+        said.push(format!("{} of {stripes} stripes have none that can be reached", stripes - led));
+    }
+    format!("leaders: {}\n", said.join("; "))
 }
 
 /// How many slots behind the furthest executor a node's slowest executor is.
@@ -234,6 +271,36 @@ mod tests {
     fn columns_line_up() {
         let table = [["a", "bb", "c"], ["aaa", "b", ""]].map(|row| row.map(String::from));
         assert_eq!(aligned(&table), "a    bb  c\naaa  b\n");
+    }
+
+    fn leader(index: u8, figures: &[(&str, u64)]) -> RoleStatus {
+        let figures = figures.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
+        RoleStatus { role: "leader".into(), index, figures }
+    }
+
+    #[test]
+    fn the_leader_of_the_highest_round_is_named() {
+        let [old, new] = [128, 129].map(|round| leader(round as u8 % 2, &[("leading", 1), ("round", round)]));
+        assert_eq!(the_leader(&[("n0", &old), ("n1", &new)]), "leader: leader 1 on n1, round 129\n");
+        let idle = leader(0, &[("leading", 0), ("round", 129)]);
+        assert_eq!(the_leader(&[("n0", &idle)]), "leader: none that can be reached\n");
+    }
+
+    #[test]
+    fn where_each_leads_a_stripe_all_are_named() {
+        let [own, two, none, other] =
+            [(0, 1, 1), (1, 1, 2), (2, 0, 0), (2, 0, 1)].map(|(index, leading, stripes_led)| {
+                leader(index, &[("leading", leading), ("round", 64), (STRIPES_LED, stripes_led)])
+            });
+        assert_eq!(
+            leaders_of_stripes(&[("n1", &two), ("n0", &own), ("n2", &none)], 3),
+            "leaders: leader 0 on n0, round 64; leader 1 on n1, round 64 and for another\n"
+        );
+        assert_eq!(
+            leaders_of_stripes(&[("n0", &own), ("n2", &other)], 3),
+            "leaders: leader 0 on n0, round 64; leader 2 on n2, only for others; 1 of 3 stripes have none that can be \
+             reached\n"
+        );
     }
 
     #[test]

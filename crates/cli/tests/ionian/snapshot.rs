@@ -48,9 +48,9 @@ fn at(directory: &Directory, name: &str) -> String {
 }
 
 /// Starts a new cluster from a snapshot.
-fn restore(file: &str) -> Cluster {
+fn restore(preset: &str, file: &str) -> Cluster {
     let directory = Directory::new();
-    let deployment = deployment("colocated", &["durability=disk", "cluster=new"]);
+    let deployment = deployment(preset, &["durability=disk", "cluster=new"]);
     fs::write(directory.path("given.toml"), deployment.to_toml()).unwrap();
     let (config, data) = (at(&directory, "given.toml"), at(&directory, "data"));
     // As on machines of their own, one after the other.
@@ -65,7 +65,16 @@ fn restore(file: &str) -> Cluster {
 
 #[test]
 fn what_was_acknowledged_before_a_save_under_load_is_in_the_restored_cluster() {
-    let cluster = Cluster::start("colocated", DISK, &[]);
+    is_saved_and_restored("colocated");
+}
+
+#[test]
+fn and_so_it_is_where_commands_go_round_the_leader() {
+    is_saved_and_restored("spaxos");
+}
+
+fn is_saved_and_restored(preset: &str) {
+    let cluster = Cluster::start(preset, DISK, &[]);
     let (acknowledged, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     let file = at(&cluster.directory, "saved");
     let mut client = cluster.client(1);
@@ -94,7 +103,7 @@ fn what_was_acknowledged_before_a_save_under_load_is_in_the_restored_cluster() {
     let again = refused(1, &["snapshot", "save", &file, "--data", &cluster.data()]);
     assert!(again.contains("saved exists already"), "{again}");
 
-    let mut new = restore(&file);
+    let mut new = restore(preset, &file);
     assert_has(&new, keys);
     set(&mut new.client(2), keys);
     // All of it is on disk, and the new cluster can be saved in turn.
@@ -165,7 +174,7 @@ fn a_new_cluster_begins_with_what_was_salvaged() {
     done(&["snapshot", "save", &copy, "--stopped", &n2]);
     assert_eq!(inspect(&copy)["keys"], stored);
 
-    let new = restore(&one);
+    let new = restore("colocated", &one);
     assert_has(&new, keys);
     // Nothing was changed in the directories: the old cluster can still be started.
     cluster.start_again(&[]);

@@ -6,7 +6,7 @@
 use super::canary::Canary;
 use super::config::Config;
 use super::stripe::Stripe;
-use super::{Envelope, chosen, client, kind, leader, read_batcher, replica, striped};
+use super::{Envelope, client, kind, leader, read_batcher, replica, striped};
 use crate::multipaxos;
 use crate::multipaxos::message::{ReaderId, Reserved};
 use alloc::sync::Arc;
@@ -123,17 +123,19 @@ impl Acceptor {
         out: &mut Out<'_, Self>,
         act: impl FnOnce(&mut multipaxos::acceptor::Acceptor, &mut Out<'_, multipaxos::acceptor::Acceptor>),
     ) {
-        let slots = self.config.stripes;
         let InStripe { inner, reserved, released } = &mut self.stripes[usize::from(stripe.0)];
         inner.call(act);
+        let stripes = self.config.stripes;
         let left = inner.pour(out, &RecordTag(stripe), |envelope, relay| match envelope {
             multipaxos::Envelope::ToLeaders(to, multipaxos::leader::In::Phase1b { from, round, mut votes }) => {
                 votes.reserved = reserved.clone();
                 let message = multipaxos::leader::In::Phase1b { from, round, votes };
                 relay.send(Envelope::ToLeaders(to, leader::In::InStripe { stripe, message }));
             }
-            multipaxos::Envelope::ToReplicas(to, multipaxos::replica::In::Chosen { slot, value, replier }) => {
-                relay.send(chosen(slots.slot(stripe, slot), value, (to, replier)));
+            multipaxos::Envelope::ToReplicas(replicas, multipaxos::replica::In::Chosen { slot, value, replier }) => {
+                let slot = stripes.slot(stripe, slot);
+                let message = multipaxos::replica::In::Chosen { slot, value, replier };
+                relay.send(Envelope::ToReplicas(replicas, replica::In::OfLog { message }));
             }
             envelope => relay.send(striped(stripe, envelope)),
         });
@@ -156,15 +158,23 @@ impl Acceptor {
         }
     }
 
+    /// The slot of the log after the highest in which it ever voted, and the highest epoch of its promises, in all
+    /// stripes in which it may take part.
+    fn watermark(&self) -> (Slot, Epoch) {
+        let stripes = self.config.stripes.iter().zip(&self.stripes);
+        stripes.fold((Slot::ZERO, Epoch::default()), |(watermark, epoch), (stripe, InStripe { inner, .. })| {
+            let (position, promise) = inner.watermark().unwrap_or_default();
+            (watermark.max(self.config.stripes.end(stripe, position)), epoch.max(promise.epoch()))
+        })
+    }
+
     /// The highest slot of the log in which it ever voted decides, whichever stripe that is in: what is below it in
     /// other stripes is voted for, or skipped, or revoked before a replica executes that slot.
     fn on_pre_read(&self, from: ReaderId, inquiry: u64, out: &mut Out<'_, Self>) {
-        let (mut watermark, mut epoch) = (Slot::ZERO, Epoch::default());
-        for (stripe, InStripe { inner, .. }) in self.config.stripes.iter().zip(&self.stripes) {
-            let Some((position, promise)) = inner.watermark() else { return };
-            watermark = watermark.max(self.config.stripes.end(stripe, position));
-            epoch = epoch.max(promise.epoch());
+        if self.stripes.iter().any(|stripe| stripe.inner.watermark().is_none()) {
+            return;
         }
+        let (watermark, epoch) = self.watermark();
         let from_me = self.id;
         out.send(match from {
             ReaderId::Client { id } => {
@@ -288,6 +298,12 @@ impl Role for Acceptor {
     }
 
     fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
-        super::message::report_sums(self.stripes.iter().map(|stripe| &*stripe.inner), report);
+        let (watermark, _) = self.watermark();
+        super::message::report_sums(self.stripes.iter().map(|stripe| &*stripe.inner), &mut |name, sum| match name {
+            "watermark" => report(name, watermark.0),
+            // It is let in again stripe by stripe.
+            "amnesiac" => report(name, sum.min(1)),
+            _ => report(name, sum),
+        });
     }
 }

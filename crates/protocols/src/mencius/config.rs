@@ -18,6 +18,10 @@ pub struct Config {
     pub stripes: Stripes,
     /// What MultiPaxos's roles need to know in each stripe: there the leaders are its own and those that stand in.
     each: Vec<Arc<multipaxos::config::Config>>,
+    leaders: Set<LeaderId>,
+    replicas: Set<ReplicaId>,
+    /// The replicas beside each leader, in the order of the leaders.
+    beside: Vec<(LeaderId, Set<ReplicaId>)>,
     /// The defect built in on purpose, in tests of the tests.
     pub canary: Option<Canary>,
 }
@@ -35,7 +39,16 @@ impl Config {
         let leaders: Vec<(u8, NodeId)> = layout.places(kind::Leader).iter().collect();
         let each = (0..leaders.len()).map(|stripe| of_stripe(&shared, &leaders, stripe).map(Arc::new));
         let each = each.collect::<Result<_, _>>()?;
-        Ok(Config { stripes: Stripes::new(leaders.len()), each, canary, layout })
+        let beside = leaders.iter().map(|(leader, node)| (LeaderId(*leader), layout.near(kind::Replica, *node)));
+        Ok(Config {
+            stripes: Stripes::new(leaders.len()),
+            each,
+            leaders: layout.all(kind::Leader),
+            replicas: layout.all(kind::Replica),
+            beside: beside.collect(),
+            canary,
+            layout,
+        })
     }
 
     /// What MultiPaxos's roles need to know in this stripe.
@@ -77,18 +90,18 @@ impl Config {
 
     /// The replicas on the node of a leader; all of them where there is none.
     pub fn replicas_of(&self, leader: LeaderId) -> Set<ReplicaId> {
-        let node = self.layout.places(kind::Leader).node_of(leader.0);
-        node.map_or_else(|| self.layout.all(kind::Replica), |node| self.layout.preferred(kind::Replica, node))
+        let beside = self.beside.iter().find(|(known, _)| *known == leader);
+        beside.map(|(_, replicas)| *replicas).filter(|replicas| !replicas.is_empty()).unwrap_or(self.replicas)
     }
 
     /// All leaders.
     pub fn leaders(&self) -> Set<LeaderId> {
-        self.layout.all(kind::Leader)
+        self.leaders
     }
 
     /// All replicas.
     pub fn replicas(&self) -> Set<ReplicaId> {
-        self.layout.all(kind::Replica)
+        self.replicas
     }
 
     /// Tunables.

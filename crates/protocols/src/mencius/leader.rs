@@ -18,7 +18,7 @@ use self::returning::Returning;
 use self::skips::{Range, Skips};
 use super::canary::Canary;
 use super::config::Config;
-use super::stripe::Stripe;
+use super::stripe::{Stripe, Stripes};
 use super::{Envelope, acceptor, kind, replica, striped};
 use crate::multipaxos;
 use crate::multipaxos::message::Reserved;
@@ -115,7 +115,7 @@ impl Tag for RecordTag {
 const MAX_JUMP: u64 = 1 << 40;
 
 /// At least so many positions are reserved beyond those that are needed.
-const LEAST_RESERVED: u64 = 128;
+const LEAST_RESERVED: u64 = 16;
 
 /// A leader.
 pub struct Leader {
@@ -312,11 +312,10 @@ impl Leader {
         let many = self.skips.slots() > options.skip_slots as u64;
         let late = self.skips.oldest().is_some_and(|oldest| oldest + options.skip_delay <= now);
         let whom = if proposes || many || late { self.config.replicas() } else { self.prompt };
-        for (replicas, range) in self.skips.take(whom) {
-            let Range { stripe, start, end } = range;
+        self.skips.tell(whom, |replicas, Range { stripe, start, end }| {
             // Unfenced: that these slots may be skipped is on the disks of a write quorum.
             out.send_unfenced(Envelope::ToReplicas(replicas, replica::In::Skip { stripe, start, end }));
-        }
+        });
         self.prompt = Set::EMPTY;
     }
 
@@ -381,7 +380,12 @@ impl Leader {
     ) {
         for place in 0..self.served.len() {
             let stripe = self.served[place].stripe;
-            let of_stripe = |slot| self.config.stripes.from(stripe, slot);
+            // Not by the number of leaders that serve the stripe (s3).
+            let stripes = match self.config.has(Canary::S3WrongStripes) {
+                true => Stripes::new(self.config.of(stripe).leaders().len()),
+                false => self.config.stripes,
+            };
+            let of_stripe = |slot| stripes.from(stripe, slot);
             let (executed, kept) = (of_stripe(executed), of_stripe(kept));
             let round = rounds.get(usize::from(stripe.0)).copied().unwrap_or_default();
             let message = multipaxos::leader::In::Executed { from, executed, kept, round };

@@ -4,8 +4,6 @@ use super::stripe::Stripe;
 use super::{Envelope, acceptor, leader, proxy_leader, replica};
 use crate::multipaxos;
 use alloc::collections::BTreeMap;
-use ionian_kernel::batch::Value;
-use ionian_kernel::id::*;
 use ionian_kernel::role::Role;
 
 /// What stands here for an envelope of MultiPaxos in a stripe.
@@ -29,12 +27,6 @@ pub(super) fn striped(stripe: Stripe, envelope: multipaxos::Envelope) -> Envelop
         Theirs::ToUnbatchers(unbatchers, message) => Envelope::ToUnbatchers(unbatchers, message),
         Theirs::ToApplication(lane, reply) => Envelope::ToApplication(lane, reply),
     }
-}
-
-/// Tells replicas what is chosen in a slot of the whole log.
-pub(super) fn chosen(slot: Slot, value: Value, (replicas, replier): (Set<ReplicaId>, ReplicaId)) -> Envelope {
-    let message = multipaxos::replica::In::Chosen { slot, value, replier };
-    Envelope::ToReplicas(replicas, replica::In::OfLog { message })
 }
 
 /// Reports the sum of each figure over the stripes.

@@ -84,7 +84,7 @@ pub mod canary;
 pub mod config;
 pub mod invariants;
 
-use self::message::{chosen, striped};
+use self::message::striped;
 use crate::multipaxos;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -126,8 +126,8 @@ impl Protocol for Mencius {
         config::Config::new(from.clone())?;
         config::Config::new(to.clone())?;
         Err(LayoutError(
-            "the membership of a Mencius cluster cannot be changed: write a snapshot with `ionian backup`, and restore \
-             it into a new cluster"
+            "the membership of a Mencius cluster cannot be changed: save a snapshot with `ionian snapshot save`, and \
+             restore it into a new cluster"
                 .into(),
         ))
     }

@@ -5,7 +5,7 @@
 
 use super::config::Config;
 use super::stripe::Stripe;
-use super::{Envelope, chosen, leader, striped};
+use super::{Envelope, leader, replica, striped};
 use crate::multipaxos;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -56,7 +56,9 @@ impl ProxyLeader {
         inner.call(act);
         let left = inner.pour(out, &Untagged, |envelope, relay| match envelope {
             multipaxos::Envelope::ToReplicas(replicas, multipaxos::replica::In::Chosen { slot, value, replier }) => {
-                relay.send(chosen(config.stripes.slot(stripe, slot), value, (replicas, replier)));
+                let slot = config.stripes.slot(stripe, slot);
+                let message = multipaxos::replica::In::Chosen { slot, value, replier };
+                relay.send(Envelope::ToReplicas(replicas, replica::In::OfLog { message }));
             }
             // One who says that it lives is enough.
             multipaxos::Envelope::ToLeaders(_, multipaxos::leader::In::ProxyAlive { from }) => {

@@ -43,9 +43,9 @@ impl Config {
         let canary = layout.canary.map(Canary::named).transpose().map_err(LayoutError)?;
         let (now, keepers) = check(&layout)?;
         let instances = (0..super::KINDS.len()).map(|kind| layout.all::<ClientId>(kind as u8).bits()).collect();
-        let (beside, before, keepers, home) = (Vec::new(), None, Vec::from([keepers]), LeaderId(0));
-        let mut config =
-            Config { instances, beside, quorums: now, before, keepers, home, skips: false, canary, layout };
+        let (before, keepers, home) = (None, Vec::from([keepers]), LeaderId(0));
+        let (beside, skips) = (Vec::new(), false);
+        let mut config = Config { instances, beside, quorums: now, before, keepers, home, skips, canary, layout };
         if let Some(next) = &config.layout.next {
             let (quorums, keepers) = check(next)?;
             if config.has(Canary::AppliesAtOnce) {

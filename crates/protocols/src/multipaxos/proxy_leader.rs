@@ -18,7 +18,7 @@ use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
 use ionian_kernel::role::{Out, Role};
 use ionian_kernel::slot_map::{SlotMap, slots_where};
-use ionian_kernel::suspicion::{Presence, Suspicion};
+use ionian_kernel::suspicion::Suspicion;
 use ionian_kernel::time::{Duration, Instant, earliest};
 use ionian_kernel::wire::Never;
 
@@ -75,8 +75,6 @@ pub struct ProxyLeader {
     round: Round,
     pending: SlotMap<Pending>,
     suspicion: Suspicion<AcceptorId>,
-    /// Who voted lately: kept where acceptors are asked whose votes nobody waits for.
-    voters: Presence<AcceptorId>,
     turn: u64,
     check_at: Option<Instant>,
     /// Batches chosen in this burst, by the batcher that waits for them.
@@ -106,7 +104,6 @@ impl ProxyLeader {
             round: Round(0),
             pending: SlotMap::default(),
             suspicion: Suspicion::default(),
-            voters: Presence::new(config.all(kind::Acceptor), config.options().resend_after),
             turn: Random::new(birth.seed).any() >> 1,
             check_at: None,
             chosen_batches: BTreeMap::new(),
@@ -164,16 +161,8 @@ impl ProxyLeader {
         out.send(Envelope::ToAcceptors(asked, message));
     }
 
-    /// Whether more acceptors than a quorum are asked, some of which tell replicas.
-    fn asks_more(&self) -> bool {
-        !self.config.options().thrifty && self.config.has_neighbours()
-    }
-
-    fn on_phase2b(&mut self, now: Instant, from: AcceptorId, slot: Slot, round: Round, out: &mut Out<'_, Self>) {
+    fn on_phase2b(&mut self, from: AcceptorId, slot: Slot, round: Round, out: &mut Out<'_, Self>) {
         self.suspicion.heard(from);
-        if self.asks_more() {
-            self.voters.heard(from, now);
-        }
         if round != self.round {
             return;
         }
@@ -181,7 +170,7 @@ impl ProxyLeader {
         pending.voted.insert(from);
         if self.config.quorums_of(round).is_some_and(|quorums| quorums.is_write_quorum(pending.voted)) {
             let pending = self.pending.remove(&slot).expect("just found");
-            self.announce(now, slot, pending, out);
+            self.announce(slot, pending, out);
         }
     }
 
@@ -201,17 +190,17 @@ impl ProxyLeader {
     }
 
     /// The value is chosen: all replicas are told, and one of them is named to answer the clients. Those that live with an
-    /// acceptor that has the value are told through it, without the value.
-    fn announce(&mut self, now: Instant, slot: Slot, pending: Pending, out: &mut Out<'_, Self>) {
+    /// acceptor that has the value are told through it, without the value: it has voted, or, where all are asked at once,
+    /// will have by the time that this comes behind the question.
+    fn announce(&mut self, slot: Slot, pending: Pending, out: &mut Out<'_, Self>) {
         self.chosen += 1;
         let Pending { value, proposer, replier, voted, asked, .. } = pending;
+        let informed = if self.config.options().thrifty { voted } else { voted.or(asked) };
         let mut replicas = self.config.replicas();
         if self.config.has_neighbours() {
             let mut acceptors = AcceptorSet::EMPTY;
-            // What was asked of one that votes is there before this, and voted for.
-            let have = if self.asks_more() { voted.or(asked.and(self.voters.present(now))) } else { voted };
             // To a replica on this node the value is no more than a reference.
-            for acceptor in have.without(self.near).iter() {
+            for acceptor in informed.without(self.near).iter() {
                 let beside = self.config.replicas_beside(acceptor).and(replicas);
                 if !beside.is_empty() {
                     acceptors.insert(acceptor);
@@ -242,7 +231,6 @@ impl Role for ProxyLeader {
 
     fn on_reconfigure(&mut self, _: Instant, config: Arc<Config>, _: &mut Out<'_, Self>) {
         self.near = config.near(kind::Acceptor, self.node);
-        self.voters.reconfigure(config.all(kind::Acceptor));
         if config.quorums_of(self.round).is_none() {
             self.pending.clear();
             self.check_at = None;
@@ -259,7 +247,7 @@ impl Role for ProxyLeader {
                     self.on_phase2a(now, slot, pending, out);
                 }
             }
-            In::Phase2b { from, slot, round } => self.on_phase2b(now, from, slot, round, out),
+            In::Phase2b { from, slot, round } => self.on_phase2b(from, slot, round, out),
             In::Nack { round } => {
                 self.enter(round);
             }

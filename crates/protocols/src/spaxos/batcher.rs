@@ -61,6 +61,7 @@ pub struct Batcher {
 struct InFlight {
     batch: Batch,
     by: DisseminatorId,
+    attempts: u32,
     due: Instant,
 }
 
@@ -101,15 +102,15 @@ impl Batcher {
         self.next_number += 1;
         self.batches += 1;
         self.in_flight_bytes += batch.byte_len();
-        self.hand_over(now, number, batch, out);
+        self.hand_over(now, number, batch, 0, out);
     }
 
-    fn hand_over(&mut self, now: Instant, number: u64, batch: Batch, out: &mut Out<'_, Self>) {
+    fn hand_over(&mut self, now: Instant, number: u64, batch: Batch, attempts: u32, out: &mut Out<'_, Self>) {
         let (by, disseminators) = self.disseminators.next(now).expect("a deployment has disseminators");
-        let due = now + HAND_OVER_AFTER;
+        let due = now + HAND_OVER_AFTER * (1 << attempts.min(3));
         let message = disseminator::In::Disseminate { from: self.id, number, batch: batch.clone() };
         out.send(Envelope::ToDisseminators(disseminators, message));
-        self.in_flight.insert(number, InFlight { batch, by, due });
+        self.in_flight.insert(number, InFlight { batch, by, attempts, due });
         self.check_at = earliest(self.check_at, Some(due));
     }
 
@@ -126,9 +127,9 @@ impl Batcher {
         let overdue: Vec<u64> =
             self.in_flight.iter().filter(|(_, batch)| batch.due <= now).map(|(number, _)| *number).collect();
         for number in overdue {
-            let InFlight { batch, by, .. } = self.in_flight.remove(&number).expect("just found");
+            let InFlight { batch, by, attempts, .. } = self.in_flight.remove(&number).expect("just found");
             self.disseminators.silent(by, now);
-            self.hand_over(now, number, batch, out);
+            self.hand_over(now, number, batch, attempts + 1, out);
         }
         self.check_at = self.in_flight.values().map(|batch| batch.due).min();
     }

@@ -1,5 +1,5 @@
-//! Defects built in on purpose, to test the tests: the simulator must catch every one. A deployment file cannot
-//! name them.
+//! Defects built in on purpose, to test the tests: the simulator must catch every one, by itself or in a play. A
+//! deployment file cannot name them.
 
 use alloc::format;
 use alloc::string::String;
@@ -20,7 +20,7 @@ pub enum Canary {
     DeliversVoid,
     /// A stabilizer that lost its payloads counts as one that holds them.
     AmnesiacCounts,
-    /// A disseminator counts what a stabilizer acknowledged before it lost its memory.
+    /// A disseminator counts what a stabilizer acknowledged before it lost its memory. So rare that it takes a play.
     CountsEarlierLives,
 }
 

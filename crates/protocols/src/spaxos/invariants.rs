@@ -81,9 +81,9 @@ impl protocol::Invariants<SPaxos> for Invariants {
 }
 
 impl Invariants {
-    /// "The leader knows the command is stable. It then uses the id as a proxy for the command" (7): an id never reaches
-    /// the log unless its payload can be had while f failures hold. And it reaches one slot only, which is what lets
-    /// stabilizers forget it.
+    /// "The leader knows the command is stable. It then uses the id as a proxy for the command" (7): an id never
+    /// reaches the log unless its payload can be had while f failures hold. And it reaches one slot only, which is
+    /// what lets stabilizers forget it.
     fn check_acceptor(&mut self, address: Address, acceptor: &Acceptor) -> Result<(), String> {
         if self.seen.insert(address, acceptor.votes_cast()) == Some(acceptor.votes_cast()) {
             return Ok(());

@@ -161,11 +161,10 @@ impl Leader {
         inner.call(act);
         let left = inner.pour(out, &Untagged, |envelope, relay| {
             match &envelope {
-                Theirs::ToProxyLeaders(_, proxy_leader::In::Phase2a { slot, proposer, .. }) => {
-                    if let Proposer::Batcher { id, number } = proposer {
-                        taken.placed(DisseminatorId(id.0), *number, *slot);
-                    }
-                }
+                Theirs::ToProxyLeaders(
+                    _,
+                    proxy_leader::In::Phase2a { slot, proposer: Proposer::Batcher { id, number }, .. },
+                ) => taken.placed(DisseminatorId(id.0), *number, *slot),
                 Theirs::ToAcceptors(_, acceptor::In::Heartbeat { kept, .. }) => {
                     let message = stabilizer::In::Kept { kept: *kept };
                     relay.send(Envelope::ToStabilizers(config.stabilizers.members(), message));

@@ -224,13 +224,13 @@ impl Stabilizer {
 
     // Payloads come in.
 
-    fn on_store(&mut self, round: Round, floor: u64, payload: Payload, out: &mut Out<'_, Self>) {
+    fn on_store(&mut self, now: Instant, round: Round, floor: u64, payload: Payload, out: &mut Out<'_, Self>) {
         let Payload { id, until, .. } = payload;
         if until <= self.kept || self.payloads.len() >= MAX_PAYLOADS {
             self.refused += 1;
             return;
         }
-        self.keep(payload, out);
+        self.keep(now, payload, out);
         let ticket = Ticket { id, until, round, floor };
         if self.config.has(Canary::UnfencedStore) {
             let message = disseminator::In::Stored { from: self.id, tickets: [ticket].into(), lives: self.lives() };
@@ -241,12 +241,12 @@ impl Stabilizer {
     }
 
     /// Holds a payload so that it would be found again.
-    fn keep(&mut self, payload: Payload, out: &mut Out<'_, Self>) {
+    fn keep(&mut self, now: Instant, payload: Payload, out: &mut Out<'_, Self>) {
         let id = payload.id;
         if let Some(place) = self.payloads.keep(payload.clone()) {
             self.stored += 1;
             out.persist(Record::Kept { place, payload });
-            self.hand_over_waiting(id, out);
+            self.hand_over_waiting(now, id, out);
             self.move_oldest(out);
         }
     }
@@ -322,9 +322,9 @@ impl Stabilizer {
         out.send_unfenced(Envelope::ToStabilizers(self.others(), In::Delivered { places }));
     }
 
-    fn hand_over_waiting(&mut self, id: PayloadId, out: &mut Out<'_, Self>) {
+    fn hand_over_waiting(&mut self, now: Instant, id: PayloadId, out: &mut Out<'_, Self>) {
         if let (Some(order), Some(batch)) = (self.waiting.take(id), self.payloads.get(id).cloned()) {
-            self.deliver(Instant::ZERO, id, &order, batch, out);
+            self.deliver(now, id, &order, batch, out);
         }
     }
 
@@ -339,10 +339,10 @@ impl Stabilizer {
         out.send(Envelope::ToStabilizers(Set::one(from), message));
     }
 
-    fn on_fetched(&mut self, payload: Payload, out: &mut Out<'_, Self>) {
+    fn on_fetched(&mut self, now: Instant, payload: Payload, out: &mut Out<'_, Self>) {
         if payload.until > self.kept && !self.holds(payload.id) {
             self.fetched += 1;
-            self.keep(payload, out);
+            self.keep(now, payload, out);
         }
     }
 
@@ -381,7 +381,7 @@ impl Stabilizer {
         let whole = self.config.stabilizers.is_read_quorum(copying.complete());
         for payload in payloads {
             if payload.until > self.kept && !self.holds(payload.id) {
-                self.keep(payload, out);
+                self.keep(now, payload, out);
             }
         }
         if whole {
@@ -460,13 +460,13 @@ impl Role for Stabilizer {
 
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
         match message {
-            In::Store { round, floor, payload } => self.on_store(round, floor, payload, out),
+            In::Store { round, floor, payload } => self.on_store(now, round, floor, payload, out),
             In::Chosen { slot, value, replier, replicas } => {
                 self.on_chosen(now, Order { slot, stamp: value.stamp, replier, replicas }, &value, out);
             }
             In::Kept { kept } => self.on_kept(kept, out),
             In::Fetch { from, id, slot } => self.on_fetch(from, id, slot, out),
-            In::Fetched { payload } => self.on_fetched(payload, out),
+            In::Fetched { payload } => self.on_fetched(now, payload, out),
             In::Delivered { places } => self.on_delivered(&places),
             In::Copy { from, life, after } => self.on_copy(from, life, after, out),
             In::Copied { from, life, payloads, last } if life == self.life() => {

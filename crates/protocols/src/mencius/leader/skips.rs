@@ -44,18 +44,16 @@ impl Skips {
         }
     }
 
-    /// Takes out what `whom` has yet to be told.
-    pub(super) fn take(&mut self, whom: Set<ReplicaId>) -> Vec<(Set<ReplicaId>, Range)> {
-        let mut told = Vec::new();
+    /// Has `tell` told what `whom` has yet to be told.
+    pub(super) fn tell(&mut self, whom: Set<ReplicaId>, mut tell: impl FnMut(Set<ReplicaId>, Range)) {
         self.untold.retain_mut(|untold| {
             let now = untold.whom.and(whom);
             if !now.is_empty() {
-                told.push((now, untold.range));
+                tell(now, untold.range);
                 untold.whom = untold.whom.without(whom);
             }
             !untold.whom.is_empty()
         });
-        told
     }
 
     /// How many slots somebody has yet to be told of.
@@ -80,11 +78,16 @@ mod tests {
         skips.add(Instant(5), range(0, 4), all);
         skips.add(Instant(6), range(4, 9), all);
         assert_eq!((skips.slots(), skips.oldest()), (9, Some(Instant(5))));
-        assert_eq!(skips.take(one), [(one, range(0, 9))]);
+        let told = |skips: &mut Skips, whom| {
+            let mut told = Vec::new();
+            skips.tell(whom, |replicas, range| told.push((replicas, range)));
+            told
+        };
+        assert_eq!(told(&mut skips, one), [(one, range(0, 9))]);
         skips.add(Instant(7), range(9, 12), all);
-        assert_eq!(skips.take(one), [(one, range(9, 12))]);
+        assert_eq!(told(&mut skips, one), [(one, range(9, 12))]);
         let others = all.without(one);
-        assert_eq!(skips.take(all), [(others, range(0, 9)), (others, range(9, 12))]);
+        assert_eq!(told(&mut skips, all), [(others, range(0, 9)), (others, range(9, 12))]);
         assert_eq!((skips.slots(), skips.oldest()), (0, None));
     }
 }

@@ -39,8 +39,8 @@ impl Helping {
         helper && !self.leaders.contains(leader)
     }
 
-    /// A stabilizer holds another's payload. When that makes it stable, and its leader lives here: who holds it, and the
-    /// replicas beside its disseminator, for a proposal.
+    /// A stabilizer holds another's payload. When that makes it stable, and its leader lives here: who holds it, and
+    /// the replicas beside its disseminator, for a proposal.
     pub(super) fn on_stored(
         &mut self,
         from: StabilizerId,

@@ -3,14 +3,14 @@
 //! It acknowledges new payloads at once: those it does hold. For the older ones it counts as failed until it has copied
 //! everything that a read quorum of the others holds, none of which lost its memory in turn.
 //!
-//! That is enough. Let X be the stabilizer, and P a payload that is needed and that X acknowledged in its earlier life.
-//! P is stable when a write quorum W with X in it has acknowledged it. A read quorum meets W; the one that X copies from
-//! does not contain X, so some Y other than X is in both.
+//! That is enough. Let X be the stabilizer, and P a payload that is needed and that X acknowledged in its earlier
+//! life. P is stable when a write quorum W with X in it has acknowledged it. A read quorum meets W; the one that X
+//! copies from does not contain X, so some Y other than X is in both.
 //!
 //! - *Y took P in before X first asked it*: X has copied P from Y.
 //! - *Y took P in later*. Y knows X's present life since X has asked it, and says so with every acknowledgement. The
-//!   disseminator that hears that X has begun another life strikes out what X acknowledged in the one before, so P is not
-//!   stable by that.
+//!   disseminator that hears that X has begun another life strikes out what X acknowledged in the one before, so P is
+//!   not stable by that.
 //!
 //! If Y has lost its memory itself it answers nobody before it is whole again, and then the same holds of it.
 //!

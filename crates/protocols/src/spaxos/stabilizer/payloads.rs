@@ -250,7 +250,9 @@ mod tests {
     #[test]
     fn pages_hold_everything_once() {
         let mut payloads = Payloads::default();
-        (0..10).for_each(|number| drop(payloads.keep(payload(number, 10))));
+        for number in 0..10 {
+            payloads.keep(payload(number, 10));
+        }
         let (mut after, mut all, mut pages) = (None, Vec::new(), 0);
         loop {
             let (page, last) = payloads.page(after, 300);
