@@ -50,7 +50,8 @@ const SLOT: Slot = Slot(5);
 
 /// Whom a proxy leader tells of a slot for which these acceptors have voted: replicas with the value, acceptors without.
 fn told((together, thrifty): (bool, bool), voters: [u8; 2]) -> (Vec<u8>, Vec<u8>) {
-    let mut proxy = ProxyLeader::new(config(together, thrifty), &birth(kind::ProxyLeader, 0, if together { 5 } else { 3 }));
+    let mut proxy =
+        ProxyLeader::new(config(together, thrifty), &birth(kind::ProxyLeader, 0, if together { 5 } else { 3 }));
     let (proposer, replier) = (Proposer::Client { id: ClientId(0) }, ReplicaId(2));
     let phase2a = proxy_leader::In::Phase2a { slot: SLOT, round: ROUND, value: value(), proposer, replier };
     tell(&mut proxy, phase2a);

@@ -23,12 +23,10 @@ pub(in super::super) fn failure(bench: &Bench) -> Result<Sheet> {
     let (dies, ends) = if bench.quick { (4, 20) } else { (30, 80) };
     let mut sheet = sheet(
         "a server dies, 4,000 bytes of payload",
-        &[
-            "Links carry 10 Mbps (the paper's text does not say how much). A server that is silent for 3.5 to 7 s is suspected; \
-           the paper's five seconds begin with the loss of a connection. Each site has 120 clients that wait for their \
-           answers, so that no more than that is finished at once when a stall ends; those of the site that dies are \
-           gone. What is shown is the sum of all sites.",
-        ],
+        &["Links carry 10 Mbps (the paper's text does not say how much). A server that is silent for 3.5 to 7 s is \
+           suspected; the paper's five seconds begin with the loss of a connection. Each site has 120 clients that \
+           wait for their answers, so that no more than that is finished at once when a stall ends; those of the site \
+           that dies are gone. What is shown is the sum of all sites."],
     );
     for (name, site, before, after) in PAPER {
         let series = format!("{name}, {} dies", SITE_NAMES[site]);
@@ -61,8 +59,8 @@ pub(in super::super) fn failure(bench: &Bench) -> Result<Sheet> {
         sheet.panels.push(panel(system.name, ("seconds", "commands per second"), Marks::Curves(curves)));
     }
     sheet.findings.push(
-        "The paper's Mencius goes from 850 to 580 commands/s when a server dies, its Paxos from 285 to 285 when the leader \
-         does, both after a stall of five seconds; without another of its servers Paxos goes on."
+        "The paper's Mencius goes from 850 to 580 commands/s when a server dies, its Paxos from 285 to 285 when the \
+         leader does, both after a stall of five seconds; without another of its servers Paxos goes on."
             .to_owned(),
     );
     Ok(sheet)

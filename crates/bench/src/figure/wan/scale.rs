@@ -21,12 +21,10 @@ const CLIENTS_WITHOUT_PAYLOAD: usize = 3150;
 pub(in super::super) fn sites(bench: &Bench) -> Result<Sheet> {
     let mut sheet = sheet(
         "throughput and number of sites",
-        &[
-            "All traffic of a site goes through its line to the centre of a star: 10 Mbps and 25 ms each way. Clients wait for \
-           their answers: 420 in all with payload, 3,150 without. Without payload a message costs twice as much, because in \
-           the paper the clients run on the servers' machines; the paper's text gives no numbers for that part but that \
-           with seven sites Mencius has almost double the throughput of Paxos.",
-        ],
+        &["All traffic of a site goes through its line to the centre of a star: 10 Mbps and 25 ms each way. Clients \
+           wait for their answers: 420 in all with payload, 3,150 without. Without payload a message costs twice as \
+           much, because in the paper the clients run on the servers' machines; the paper's text gives no numbers for \
+           that part but that with seven sites Mencius has almost double the throughput of Paxos."],
     );
     for (padding, clients, message_us) in
         [(PAYLOAD, CLIENTS, MESSAGE_US), (0, CLIENTS_WITHOUT_PAYLOAD, 2.0 * MESSAGE_US)]

@@ -13,16 +13,16 @@ use ionian_sim::performance::wan::{Change, Pace, Topology, Variation};
 const SYMMETRIC: [(&str, usize, f64); 4] =
     [("Paxos", PAYLOAD, 540.0), ("Mencius", PAYLOAD, 1550.0), ("Paxos", 0, 6000.0), ("Mencius", 0, 9000.0)];
 const MBPS: f64 = 20.0;
-/// What a connection's buffers hold: a client whose site has more waiting waits, or votes would queue behind everything that
-/// the site will ever ask, and all sites would be as slow as the slowest.
+/// What a connection's buffers hold: a client whose site has more waiting waits, or votes would queue behind
+/// everything that the site will ever ask, and all sites would be as slow as the slowest.
 const ROOM_BYTES: f64 = 65_536.0;
 /// A leader's links carry what all sites ask: its own clients alone would wait.
 fn room(system: &System) -> f64 {
     if system.name == PAXOS.name { f64::INFINITY } else { ROOM_BYTES }
 }
 
-/// Clients of a site that saturate links: votes wait behind payloads, so that a link is idle for a round trip between two
-/// of their rounds.
+/// Clients of a site that saturate links: votes wait behind payloads, so that a link is idle for a round trip between
+/// two of their rounds.
 const SATURATING: usize = 600;
 /// Clients of a site that saturate processors.
 const VERY_MANY: usize = 1500;
@@ -33,8 +33,8 @@ pub(in super::super) fn symmetric(bench: &Bench) -> Result<Sheet> {
         "throughput for 20 Mbps bandwidth",
         &[
             "Clients wait for their answers: 600 a site with payload, 1,500 without.",
-            "`Paxos asking all` has f=0 and a write quorum of all acceptors, so that it sends the messages of the paper's \
-           Paxos; it is there to be compared with, not to be used.",
+            "`Paxos asking all` has f=0 and a write quorum of all acceptors, so that it sends the messages of the \
+           paper's Paxos; it is there to be compared with, not to be used.",
         ],
     );
     for (padding, clients) in [(PAYLOAD, SATURATING), (0, VERY_MANY)] {
@@ -104,11 +104,10 @@ pub(in super::super) fn asymmetric(bench: &Bench) -> Result<Sheet> {
     const PAPER: [f64; SITES] = [530.0, 420.0, 285.0];
     let mut sheet = sheet(
         "4,000 bytes of payload with asymmetric bandwidth",
-        &[
-            "Links AB and AC carry 20 Mbps, BA and BC 15, CA and CB 10. Each client asks at a constant rate of 100 a second. A \
-           site has at most 300 commands under way; what is asked beyond is refused. Nobody asks while more than 64 KiB wait for \
-           one of the links of the site, as on a connection whose buffers are full; with Paxos, where the leader's links carry everything, everybody does.",
-        ],
+        &["Links AB and AC carry 20 Mbps, BA and BC 15, CA and CB 10. Each client asks at a constant rate of 100 a \
+           second. A site has at most 300 commands under way; what is asked beyond is refused. Nobody asks while more \
+           than 64 KiB wait for one of the links of the site, as on a connection whose buffers are full; with Paxos, \
+           where the leader's links carry everything, everybody does."],
     );
     let counts = bench.some(&[1, 2, 3, 4, 5, 6, 7, 8]);
     for (site, most) in PAPER.iter().enumerate() {
@@ -163,11 +162,9 @@ pub(in super::super) fn changing(bench: &Bench) -> Result<Sheet> {
     let interval = if bench.quick { 1 } else { 5 };
     let mut sheet = sheet(
         "changing bandwidth, 4,000 bytes of payload",
-        &[
-            "Links AB and AC begin with 15 Mbps, BA and BC with 10, CA and CB with 5. After one quarter of the time CA has 10, \
-           after two CB has 10, after three AC has 5. Each site has 240 clients that wait for their answers, and, but for Paxos, \
-           while more than 64 KiB wait for one of the links of the site.",
-        ],
+        &["Links AB and AC begin with 15 Mbps, BA and BC with 10, CA and CB with 5. After one quarter of the time \
+           CA has 10, after two CB has 10, after three AC has 5. Each site has 240 clients that wait for their \
+           answers, and, but for Paxos, while more than 64 KiB wait for one of the links of the site."],
     );
     for (site, rate) in PAPER.iter().enumerate() {
         sheet.points.push(published(&format!("Mencius, site {}, at first", SITE_NAMES[site]), *rate));
@@ -202,8 +199,8 @@ pub(in super::super) fn changing(bench: &Bench) -> Result<Sheet> {
         sheet.panels.push(panel(system.name, ("seconds", "commands per second"), Marks::Curves(curves)));
     }
     sheet.findings.push(
-        "The paper's Mencius: 450, 300 and 150 commands/s at A, B and C; C's doubles in the third quarter, A's falls to a \
-         third in the last."
+        "The paper's Mencius: 450, 300 and 150 commands/s at A, B and C; C's doubles in the third quarter, A's falls \
+         to a third in the last."
             .to_owned(),
     );
     Ok(sheet)
