@@ -62,6 +62,7 @@ fn experiment(network: Network, sources: Vec<Source>) -> Experiment {
         network,
         sources,
         changes,
+        room_bytes: f64::INFINITY,
         wake_us: 0.0,
         burst_us: 100.0,
         begins_us: 3 * SECOND,
@@ -147,6 +148,20 @@ fn a_link_that_is_made_wider_carries_more_from_then_on() {
     };
     let (before, after) = (total(3 * SECOND, 12 * SECOND), total(14 * SECOND, 23 * SECOND));
     assert!(after > 2.0 * before, "{before}, then {after}");
+}
+
+#[test]
+fn clients_wait_while_there_is_no_room_and_links_are_busy_all_the_same() {
+    // Those of the leader, which alone send into its links.
+    let sources = vec![source(0, 80, Pace::Answered)];
+    let everything = Experiment { sources, ..saturated(1e6) };
+    let little = Experiment { room_bytes: 65_536.0, ..everything.clone() };
+    let [everything, little] = [everything, little].map(|experiment| run(&experiment, 4000));
+    let most = |observed: &Observed| rate(observed, 0, 1).max(rate(observed, 0, 2));
+    assert!(most(&little) > 0.9 * most(&everything), "{} of {}", most(&little), most(&everything));
+    let worst = |observed: &Observed| observed.sources[0].latencies().max().unwrap();
+    assert!(worst(&little) < 250_000, "a round trip and 64 KiB at 1 MB a second: {}", worst(&little));
+    assert!(worst(&everything) > 300_000, "80 times 4 kB and more: {}", worst(&everything));
 }
 
 #[test]

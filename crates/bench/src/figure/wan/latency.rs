@@ -21,11 +21,9 @@ pub(in super::super) fn shifting(bench: &Bench) -> Result<Sheet> {
     let third = if bench.quick { 4 } else { 60 };
     let mut sheet = sheet(
         "commit latency when client load shifts from one site to another",
-        &[
-            "One client at site A asks in the first two thirds of the time, one at B in the last two, each 100 to 200 ms after \
-           it asked before. No payload. Each dot is a command; the table has the mean, the median and the 99th percentile of \
-           each third.",
-        ],
+        &["One client at site A asks in the first two thirds of the time, one at B in the last two, each 100 to 200 \
+           ms after it asked before. No payload. Each dot is a command; the table has the mean, the median and the \
+           99th percentile of each third."],
     );
     sheet.points.push(Point { mean_ms: Some(100.0), ..published("Mencius, site A alone", 1000.0 / 150.0) });
     for system in SYSTEMS {
@@ -52,8 +50,8 @@ pub(in super::super) fn shifting(bench: &Bench) -> Result<Sheet> {
         sheet.panels.push(panel(system.name, ("seconds", "latency (ms)"), Marks::Curves(curves)));
     }
     sheet.findings.push(
-        "The paper's Mencius: 100 ms while one site asks, and up to 100 ms more for some commands while both do; its Paxos, \
-         constantly: 100 ms at the leader's site, 200 ms at others."
+        "The paper's Mencius: 100 ms while one site asks, and up to 100 ms more for some commands while both do; its \
+         Paxos, constantly: 100 ms at the leader's site, 200 ms at others."
             .to_owned(),
     );
     Ok(sheet)
@@ -64,9 +62,8 @@ pub(in super::super) fn distribution(bench: &Bench) -> Result<Sheet> {
     let until = if bench.quick { 8 } else { 120 };
     let mut sheet = sheet(
         "commit latency distribution under low and medium load",
-        &[
-            "One client a site, 100 to 200 ms between two requests under low load, 10 to 20 ms under medium load. No payload.",
-        ],
+        &["One client a site, 100 to 200 ms between two requests under low load, 10 to 20 ms under medium load. No \
+             payload."],
     );
     sheet.points.push(Point { mean_ms: Some(167.0), ..published("Paxos, low load", 20.0) });
     sheet.points.push(Point { mean_ms: Some(155.0), ..published("Mencius, medium load", 200.0) });
@@ -93,8 +90,8 @@ pub(in super::super) fn distribution(bench: &Bench) -> Result<Sheet> {
     }
     sheet.panels.push(panel("", ("latency (ms)", "% of commands"), Marks::Curves(curves)));
     sheet.findings.push(
-        "The paper: Paxos 167 ms on average (a third of the commands 100 ms, the others 200 ms) under either load; about half \
-         of Mencius's 100 ms under low load, and 155 ms on average under medium load."
+        "The paper: Paxos 167 ms on average (a third of the commands 100 ms, the others 200 ms) under either load; \
+         about half of Mencius's 100 ms under low load, and 155 ms on average under medium load."
             .to_owned(),
     );
     Ok(sheet)
@@ -132,16 +129,18 @@ pub(in super::super) fn with_variance(bench: &Bench) -> Result<Sheet> {
         ("Mencius-128", 300.0, 350.0),
         ("Mencius-1024", 300.0, 350.0),
     ];
-    let note = "Every message takes longer by a Pareto-distributed time, 20 ms on average and 100 ms at most, and what is behind \
-                it on its link waits for it. The paper's have Nagle's algorithm, and TCP that took reordering for loss.";
+    let note = "Every message takes longer by a Pareto-distributed time, 20 ms on average and 100 ms at most, and \
+                what is behind it on its link waits for it. The paper's have Nagle's algorithm, and TCP that took \
+                reordering for loss.";
     let sheet = sheet("commit latency and load, no payload, delays that vary", &[ABOUT, note]);
     let variation = Variation::Pareto { scale_us: 25_000.0, longest_us: 100_000.0 };
     let loads = [100, 300, 900, 2000, 4000, 5000, 6000, 7000, 8000, 9000, 10_000];
     under_load(bench, sheet, paper, (0, variation), &loads)
 }
 
-const ABOUT: &str = "Clients of all sites ask alike, each 100 to 200 ms after it asked before, answered or not; more load is more \
-                     clients. Links carry 20 Mbps. The table goes on where the picture ends, at four times the least latency.";
+const ABOUT: &str = "Clients of all sites ask alike, each 100 to 200 ms after it asked before, answered or not; more \
+                     load is more clients. Links carry 20 Mbps. The table goes on where the picture ends, at four \
+                     times the least latency.";
 
 /// What the paper's text says: system, load, milliseconds.
 type Said = (&'static str, f64, f64);

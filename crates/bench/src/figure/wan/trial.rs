@@ -46,8 +46,12 @@ pub(super) struct Trial {
     pub(super) changes: Vec<(u64, Change)>,
     /// A site that has so many commands under way has its clients wait, or refuses more where they do not.
     pub(super) in_flight: usize,
-    /// What is not answered for so long is asked of others: longer than queues are.
+    /// A client whose site has more bytes waiting for a link waits.
+    pub(super) room_bytes: f64,
+    /// What is not answered for so long is asked of others, and a leader silent for longer is suspected. Where nobody
+    /// dies, that is longer than any queue.
     pub(super) resend_after_ms: usize,
+    pub(super) election_timeout_ms: usize,
     /// The price of a message.
     pub(super) message_us: f64,
     /// It counts from this second until that one.
@@ -98,6 +102,7 @@ impl System {
             layout: self.deployment(trial)?.layout(self.kinds)?,
             network: trial.network.clone(),
             sources: trial.loads.iter().map(source).collect(),
+            room_bytes: trial.room_bytes,
             changes: trial.changes.iter().map(|(second, change)| (second * SECOND, *change)).collect(),
             wake_us: 0.0,
             burst_us: BURST_US,
@@ -108,7 +113,10 @@ impl System {
         Ok((self.observe)(&experiment, &PerMessage { us: message_us }, &service)?)
     }
 
-    fn deployment(&self, &Trial { sites, in_flight, resend_after_ms, .. }: &Trial) -> Result<Deployment> {
+    fn deployment(
+        &self,
+        &Trial { sites, in_flight, resend_after_ms, election_timeout_ms, .. }: &Trial,
+    ) -> Result<Deployment> {
         let preset = Deployment::preset(self.preset, &PresetOptions::default())?;
         let node = |name: &&str| Node {
             name: (*name).to_owned(),
@@ -122,10 +130,9 @@ impl System {
             true => (0, QuorumSpec::Grid { rows: sites, columns: 1 }),
             false => ((sites - 1) / 2, preset.quorums),
         };
-        // Queues of a second are usual where links are saturated: nobody is given up for that.
         let options = [
             "options.heartbeat_ms=200".to_owned(),
-            "options.election_timeout_ms=3500".to_owned(),
+            format!("options.election_timeout_ms={election_timeout_ms}"),
             "options.patience_ms=300000".to_owned(),
             "options.retry_after_ms=60000".to_owned(),
             format!("options.resend_after_ms={resend_after_ms}"),
@@ -147,7 +154,9 @@ impl Trial {
             loads: Vec::new(),
             changes: Vec::new(),
             in_flight: 4096,
-            resend_after_ms: 10_000,
+            room_bytes: f64::INFINITY,
+            resend_after_ms: 60_000,
+            election_timeout_ms: 60_000,
             message_us: MESSAGE_US,
             seconds,
         }

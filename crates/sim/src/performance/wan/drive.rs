@@ -9,6 +9,7 @@ use super::{Change, Experiment, Observed};
 use crate::event::Heap;
 use ionian_kernel::layout::{LayoutError, NodeId};
 use ionian_kernel::protocol::Protocol;
+use std::collections::VecDeque;
 
 enum Event<M> {
     /// A node puts something on the network.
@@ -32,6 +33,8 @@ struct Run<'a, P: Protocol, C, S> {
     lines: Lines<P::Message>,
     sources: Sources,
     dead: Vec<bool>,
+    /// Clients that wait until there is room, by node.
+    waiting: Vec<VecDeque<usize>>,
     heap: Heap<Event<P::Message>>,
 }
 
@@ -74,7 +77,8 @@ impl<'a, P: Protocol, C: Costs<P>, S: Service> Run<'a, P, C, S> {
         let nodes: Vec<NodeId> = experiment.layout.nodes().into_iter().collect();
         let lines = Lines::new(nodes.len(), &experiment.network);
         let (sources, dead) = (Sources::new(&experiment.sources), vec![false; nodes.len()]);
-        Ok(Run { experiment, costs, service, nodes, fleet, lines, sources, dead, heap: Heap::new() })
+        let (waiting, heap) = (vec![VecDeque::new(); nodes.len()], Heap::new());
+        Ok(Run { experiment, costs, service, nodes, fleet, lines, sources, dead, waiting, heap })
     }
 
     fn start(&mut self) {
@@ -101,10 +105,14 @@ impl<'a, P: Protocol, C: Costs<P>, S: Service> Run<'a, P, C, S> {
                         .send(now, (from, to), messages, &mut |at, step| self.heap.plan(at, Event::Network(step)));
                 }
                 Event::Network(step) => {
+                    let sender = if let Step::Through(pipe) = step { self.lines.sender(pipe) } else { None };
                     let plan = &mut |at, step| self.heap.plan(at, Event::Network(step));
                     if let Some(cargo) = self.lines.step(now, step, plan) {
                         self.fleet.arrive(cargo.to, vec![(cargo.members, cargo.message)]);
                         self.plan(cargo.to);
+                    }
+                    if let Some(client) = sender.and_then(|node| self.waiting[node].pop_front()) {
+                        self.ask(client);
                     }
                 }
                 Event::Look(node) if self.fleet.is_due(node, now) && !self.dead[node] => self.work(node),
@@ -145,6 +153,9 @@ impl<'a, P: Protocol, C: Costs<P>, S: Service> Run<'a, P, C, S> {
         let node = self.fleet.place_of(lane);
         if self.dead[node] {
             return;
+        }
+        if self.lines.waiting(node) > self.experiment.room_bytes {
+            return self.waiting[node].push_back(client);
         }
         if let Some((request, next)) = self.sources.ask(self.heap.now(), client, self.service) {
             self.fleet.submit(lane, request, self.costs.serving());

@@ -38,6 +38,8 @@ struct Pipe<M> {
     bytes_per_second: f64,
     /// The first is on its way through.
     queue: VecDeque<Cargo<M>>,
+    /// Bytes in the queue.
+    waiting: f64,
 }
 
 /// All links.
@@ -73,6 +75,7 @@ impl<M: Wire> Lines<M> {
             delay: link.delay_us * 1000.0,
             bytes_per_second: link.bytes_per_second,
             queue: VecDeque::new(),
+            waiting: 0.0,
         };
         Lines {
             nodes,
@@ -123,7 +126,8 @@ impl<M: Wire> Lines<M> {
     }
 
     fn enter(&mut self, pipe: usize, cargo: Cargo<M>, now: Nanos, plan: &mut impl FnMut(Nanos, Step<M>)) {
-        let queue = &mut self.pipes[pipe].queue;
+        let Pipe { queue, waiting, .. } = &mut self.pipes[pipe];
+        *waiting += cargo.bytes;
         queue.push_back(cargo);
         if queue.len() == 1 {
             self.next(pipe, now, plan);
@@ -133,9 +137,10 @@ impl<M: Wire> Lines<M> {
     /// The first of a queue goes in.
     fn next(&mut self, pipe: usize, now: Nanos, plan: &mut impl FnMut(Nanos, Step<M>)) {
         let dead = &self.dead;
-        let Pipe { queue, bytes_per_second, .. } = &mut self.pipes[pipe];
+        let Pipe { queue, bytes_per_second, waiting, .. } = &mut self.pipes[pipe];
         // A connection with a dead node is broken: what waited on it goes nowhere.
-        while queue.front().is_some_and(|cargo| dead[cargo.from] || dead[cargo.to]) {
+        while let Some(lost) = queue.front().filter(|cargo| dead[cargo.from] || dead[cargo.to]) {
+            *waiting -= lost.bytes;
             queue.pop_front();
         }
         if let Some(cargo) = queue.front() {
@@ -146,6 +151,7 @@ impl<M: Wire> Lines<M> {
 
     fn through(&mut self, pipe: usize, now: Nanos, plan: &mut impl FnMut(Nanos, Step<M>)) {
         let cargo = self.pipes[pipe].queue.pop_front().expect("it was on its way through");
+        self.pipes[pipe].waiting -= cargo.bytes;
         let arrives = now + self.pipes[pipe].delay as Nanos;
         let up = self.star && pipe < self.nodes;
         let pair = cargo.from * self.nodes + cargo.to;
@@ -174,6 +180,20 @@ impl<M: Wire> Lines<M> {
                 (longest_us.min(scale_us * (1.0 / (1.0 - part()).sqrt() - 1.0)) * 1000.0) as Nanos
             }
         }
+    }
+
+    /// Whose pipe it is, if it is one that a node sends into.
+    pub(super) fn sender(&self, pipe: usize) -> Option<usize> {
+        match self.star {
+            true => (pipe < self.nodes).then_some(pipe),
+            false => Some(pipe / self.nodes),
+        }
+    }
+
+    /// The most bytes that wait for one of the links of a node.
+    pub(super) fn waiting(&self, node: usize) -> f64 {
+        let pipes = if self.star { node..node + 1 } else { node * self.nodes..(node + 1) * self.nodes };
+        self.pipes[pipes].iter().map(|pipe| pipe.waiting).fold(0.0, f64::max)
     }
 
     /// What concerns the network of a change.

@@ -67,8 +67,8 @@ impl Series {
         self.answers.iter().map(|answer| answer.latency_us)
     }
 
-    /// Answers per second in each interval of this length, with the middle of the interval, from one time to another, all
-    /// microseconds.
+    /// Answers per second in each interval of this length, with the middle of the interval, from one time to another,
+    /// all microseconds.
     pub fn over_time(&self, from_us: u64, until_us: u64, interval_us: u64) -> Vec<(u64, f64)> {
         let mut counts = vec![0u64; ((until_us - from_us) / interval_us) as usize];
         for answer in &self.answers {
