@@ -48,6 +48,7 @@ pub struct Left {
 
 impl Left {
     /// Asks for the same in the outer role's name.
+    #[inline]
     pub fn pass_on<O: Role>(self, out: &mut Out<'_, O>) {
         if let Some(key) = self.release {
             out.release_below(key);
@@ -94,12 +95,14 @@ impl<R: Role> Inner<R> {
     }
 
     /// Calls the role. What it asks for waits until it is [poured](Inner::pour).
+    #[inline]
     pub fn call<T>(&mut self, act: impl FnOnce(&mut R, &mut Out<'_, R>) -> T) -> T {
         act(&mut self.role, &mut Out::new(&mut self.outbox))
     }
 
     /// Appends the role's records to those of the outer role, and hands each of its envelopes to `send`, which
     /// sends what takes its place.
+    #[inline]
     pub fn pour<O: Role>(
         &mut self,
         out: &mut Out<'_, O>,
@@ -125,7 +128,12 @@ impl<R: Role> Inner<R> {
 }
 
 /// Moves the records of one outbox to another.
+#[inline]
 fn append<F, E>(from: &mut Outbox<F>, to: &mut Outbox<E>, tag: &impl Tag) {
+    // As most often.
+    if from.record_ends.is_empty() {
+        return;
+    }
     let mut start = 0;
     for RecordEnd { end, vital, key } in from.record_ends.drain(..) {
         tag.write(&mut to.records);

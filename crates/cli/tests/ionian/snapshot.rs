@@ -49,8 +49,12 @@ fn at(directory: &Directory, name: &str) -> String {
 
 /// Starts a new cluster from a snapshot.
 fn restore(file: &str) -> Cluster {
+    restore_as("colocated", file)
+}
+
+fn restore_as(preset: &str, file: &str) -> Cluster {
     let directory = Directory::new();
-    let deployment = deployment("colocated", &["durability=disk", "cluster=new"]);
+    let deployment = deployment(preset, &["durability=disk", "cluster=new"]);
     fs::write(directory.path("given.toml"), deployment.to_toml()).unwrap();
     let (config, data) = (at(&directory, "given.toml"), at(&directory, "data"));
     // As on machines of their own, one after the other.
@@ -217,4 +221,20 @@ fn what_cannot_be_used_is_refused_in_plain_words() {
     }
     let whole = refused(1, &["snapshot", "salvage", &cluster.data(), "--output", &broken.replace("broken", "x")]);
     assert!(whole.contains("is no directory of a node with durability \"disk\""), "{whole}");
+}
+
+/// In each stripe acceptors forget what the snapshot holds.
+#[test]
+fn a_cluster_of_mencius_is_saved_and_restored() {
+    let cluster = Cluster::start("mencius", DISK, &[]);
+    for number in 0..90 {
+        // Most by one leader, so that the others skip.
+        set(&mut cluster.client(if number % 10 == 0 { 1 } else { 0 }), number);
+    }
+    let file = at(&cluster.directory, "saved");
+    let said = done(&["snapshot", "save", &file, "--data", &cluster.data()]);
+    assert!(said.contains("with every write acknowledged before the command began"), "{said}");
+    let new = restore_as("mencius", &file);
+    set(&mut new.client(2), 90);
+    assert_has(&new, 91);
 }
