@@ -111,11 +111,16 @@ impl<R: Role> Inner<R> {
     ) -> Left {
         let before = out.outbox.record_ends.len();
         append(&mut self.outbox, out.outbox, tag);
-        for Outgoing { envelope, fence } in self.outbox.sends.drain(..) {
-            let fence = fence.map(|records| before + records);
-            send(envelope, &mut Relay { out, fence });
+        if !self.outbox.sends.is_empty() {
+            for Outgoing { envelope, fence } in self.outbox.sends.drain(..) {
+                let fence = fence.map(|records| before + records);
+                send(envelope, &mut Relay { out, fence });
+            }
         }
         let Outbox { release, snapshot, membership, .. } = &mut self.outbox;
+        if release.is_none() && snapshot.is_none() && membership.is_none() {
+            return Left { release: None, snapshot: None, membership: None };
+        }
         Left { release: release.take(), snapshot: snapshot.take(), membership: membership.take() }
     }
 
