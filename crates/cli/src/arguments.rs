@@ -356,7 +356,7 @@ pub(crate) enum Level {
     ionian sim --canary unfenced                        a defect on purpose: is it caught?\n  \
     ionian sim --seed 17 --trace 17.trace               one run, every event of it\n\n\
     Canaries of any protocol: no-fence, forget-disk, hide-amnesia.\n\
-    Canaries of multipaxos: {}.", crate::sim::canary_names()))]
+    Canaries of one protocol: {}.", crate::sim::canary_names()))]
 pub(crate) struct Sim {
     /// The protocol [default: that of the deployment, or multipaxos]
     #[arg(long, value_name = "NAME", value_parser = clap::builder::PossibleValuesParser::new(ionian_deployment::PROTOCOLS))]

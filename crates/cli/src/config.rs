@@ -5,7 +5,7 @@ use crate::family;
 use crate::output::{self, say};
 use crate::source;
 use anyhow::{Context, Result, bail};
-use ionian_deployment::{Deployment, PRESETS};
+use ionian_deployment::{Deployment, Distance, Network, Node, PRESETS};
 use ionian_kernel::quorum::QuorumSpec;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -93,6 +93,28 @@ fn summary(deployment: &Deployment) -> String {
     }
     let gateways: Vec<&str> = nodes.iter().filter_map(|node| node.gateway.as_deref()).collect();
     text += &format!("clients connect to {}\n", if gateways.is_empty() { "none".into() } else { gateways.join(" ") });
+    text + &deployment.network.as_ref().map_or_else(String::new, |network| distances(nodes, network))
+}
+
+/// Which nodes are where, and what lies between.
+fn distances(nodes: &[Node], network: &Network) -> String {
+    let mut sites: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for node in nodes {
+        if let Some(site) = &node.site {
+            sites.entry(site).or_default().push(&node.name);
+        }
+    }
+    let mut text = String::new();
+    for (site, here) in &sites {
+        text += &format!("site {site}: {}\n", here.join(" "));
+    }
+    for (index, one) in sites.keys().enumerate() {
+        for other in sites.keys().skip(index + 1) {
+            let Distance { delay, bytes_per_second } = network.distance(one, other);
+            let rate = bytes_per_second.map_or_else(String::new, |bytes| format!(", {} Mbps", bytes / 125_000));
+            text += &format!("from {one} to {other} and back: {} ms each way{rate}\n", delay.as_millis());
+        }
+    }
     text
 }
 

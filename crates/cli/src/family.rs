@@ -8,6 +8,7 @@ use ionian_kernel::quorum::QuorumSystem;
 use ionian_protocols::mencius::Mencius;
 use ionian_protocols::mencius::stripe::Stripe;
 use ionian_protocols::multipaxos::{self, MultiPaxos};
+use ionian_protocols::spaxos::SPaxos;
 use ionian_protocols::unreplicated::Unreplicated;
 
 /// The state machines that this binary can make.
@@ -24,6 +25,7 @@ pub(crate) fn with_protocol<W: Work>(name: &str, work: W) -> Result<W::Output> {
     match name {
         MultiPaxos::NAME => Ok(work.run::<MultiPaxos>()),
         Mencius::NAME => Ok(work.run::<Mencius>()),
+        SPaxos::NAME => Ok(work.run::<SPaxos>()),
         Unreplicated::NAME => Ok(work.run::<Unreplicated>()),
         _ => bail!("protocol = {name:?}: must be {}", ionian_deployment::PROTOCOLS.join(" or ")),
     }
@@ -39,6 +41,7 @@ pub(crate) fn configure<P: Protocol>(deployment: &Deployment, layout: Layout) ->
 pub(crate) fn quorums(known: &Configuration) -> Result<Option<QuorumSystem>> {
     Ok(match known.deployment.protocol.as_str() {
         MultiPaxos::NAME => Some(multipaxos::config::Config::new(known.layout(MultiPaxos::KINDS)?)?.quorums),
+        SPaxos::NAME => Some(SPaxos::configure(known.layout(SPaxos::KINDS)?)?.ordering.quorums.clone()),
         // The same in all stripes.
         Mencius::NAME => Some(Mencius::configure(known.layout(Mencius::KINDS)?)?.of(Stripe(0)).quorums.clone()),
         _ => None,

@@ -19,6 +19,7 @@ impl Deployment {
         self.check_names()?;
         self.check_numbers()?;
         self.check_addresses()?;
+        self.check_network()?;
         match self.nodes.iter().find(|node| node.instances().is_empty()) {
             None => Ok(()),
             Some(idle) => {

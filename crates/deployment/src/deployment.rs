@@ -1,6 +1,7 @@
 //! A deployment as its file describes it, and as the kernel takes it.
 
 use crate::error::{DeploymentError, Problem};
+use crate::network::Network;
 use crate::options::Settings;
 use ionian_kernel::id::MAX_INSTANCES;
 use ionian_kernel::layout::{Layout, NodeId};
@@ -9,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 /// The protocols that a file may name.
-pub const PROTOCOLS: &[&str] = &["multipaxos", "mencius", "unreplicated"];
+pub const PROTOCOLS: &[&str] = &["multipaxos", "mencius", "spaxos", "unreplicated"];
 /// The state machines that come with Ionian; see [`Deployment::check_machine`].
 pub const MACHINES: &[&str] = &["kv"];
 /// The role that a gateway brings with it.
@@ -38,6 +39,8 @@ pub struct Deployment {
     pub durability: Durability,
     /// What is tuned.
     pub options: Settings,
+    /// How far apart sites are, if that is to be felt.
+    pub network: Option<Network>,
     /// The nodes, in the order of the file.
     pub nodes: Vec<Node>,
 }
@@ -65,6 +68,8 @@ pub struct Node {
     /// `host:port` where it serves Redis clients, if it does. It then has a client lane even when
     /// its roles do not name one.
     pub gateway: Option<String>,
+    /// Where it is; see [`Network`]. A node without a site is near every other.
+    pub site: Option<String>,
     /// Its roles. One may be listed twice.
     pub roles: Vec<Placed>,
 }
@@ -160,6 +165,18 @@ impl Deployment {
         let instances = instances.into_iter().map(|places| places.into_iter().collect()).collect();
         let options = self.options.options();
         Ok(Layout { f: self.f, quorums: self.quorums, instances, options, names, ..Layout::default() })
+    }
+
+    /// Takes what concerns one node alone from the deployment that it is started with: the options that nodes need not
+    /// agree on, and how far apart sites are.
+    pub fn take_local(&mut self, given: &Deployment) {
+        self.options.take_local(&given.options);
+        self.network.clone_from(&given.network);
+        for node in &mut self.nodes {
+            if let Some(as_given) = given.nodes.iter().find(|known| known.name == node.name) {
+                node.site.clone_from(&as_given.site);
+            }
+        }
     }
 
     /// The node of this name, by its place among [`nodes`](Deployment::nodes).

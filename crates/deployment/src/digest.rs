@@ -15,9 +15,9 @@ impl Deployment {
     /// depends on it.
     ///
     /// It leaves out comments and layout of the text, the order of a node's roles, the options that
-    /// concern one node alone, gateway addresses, and the nodes' own addresses: one node may know
-    /// another by another name than a third does, and a node that moved to another machine must be
-    /// able to join before all the others have been told.
+    /// concern one node alone, gateway addresses, the network with the nodes' sites, and the nodes' own
+    /// addresses: one node may know another by another name than a third does, and a node that moved to
+    /// another machine must be able to join before all the others have been told.
     pub fn digest(&self) -> u64 {
         fnv1a(self.agreed().as_bytes())
     }
@@ -26,7 +26,7 @@ impl Deployment {
     /// pass for the structure around it.
     fn agreed(&self) -> String {
         let mut text = String::new();
-        let Deployment { cluster, protocol, machine, f, quorums, durability, options, nodes } = self;
+        let Deployment { cluster, protocol, machine, f, quorums, durability, options, nodes, network: _ } = self;
         let quorums = quorums::write(*quorums);
         let _ = writeln!(text, "{cluster:?} {protocol:?} {machine:?} {f} {quorums:?} {:?}", durability.name());
         for setting in SETTINGS.iter().filter(|setting| setting.shared) {

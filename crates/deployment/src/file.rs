@@ -2,6 +2,7 @@
 
 use crate::deployment::{CLIENT, Deployment, MAX_TEXT, Node};
 use crate::error::{DeploymentError, Place, Problem};
+use crate::network::{Link, Network};
 use crate::options::SETTINGS;
 use crate::quorums;
 use crate::set::{Given, is_name};
@@ -22,6 +23,7 @@ const REQUIRED: &[(&str, &str)] = &[
 ];
 const REQUIRED_OF_NODE: &[(&str, &str)] =
     &[("name", "the name of the node"), ("address", "host:port where other nodes find it")];
+const REQUIRED_OF_LINK: &[(&str, &str)] = &[("between", "the two sites")];
 
 fn read(path: &Path) -> io::Result<String> {
     let mut text = String::new();
@@ -46,6 +48,9 @@ impl Deployment {
         for (key, value) in in_order(document.get_ref()) {
             let read = match (key.get_ref().as_ref(), value.get_ref()) {
                 ("options", DeValue::Table(table)) => deployment.read_options(table, text),
+                ("network", DeValue::Table(table)) => {
+                    read_network(table, text).map(|network| deployment.network = Some(network))
+                }
                 ("node", DeValue::Array(items)) if items.iter().all(|item| item.get_ref().is_table()) => {
                     let tables = items.iter().filter_map(|item| Some((item.get_ref().as_table()?, item.span())));
                     tables.into_iter().try_for_each(|(table, span)| {
@@ -104,6 +109,8 @@ impl Deployment {
             let line = format!("{stated}{} = {}", setting.key, self.options.value(setting));
             let _ = writeln!(text, "{line:<32}# {} ({})", setting.about, setting.range_text());
         }
+        text.push_str(NETWORK_HEADER);
+        text += &self.network.as_ref().map_or_else(|| NETWORK_EXAMPLE.to_owned(), Network::to_toml);
         text.push_str(&NODES_HEADER.replace("CLIENT", CLIENT));
         for node in &self.nodes {
             write_node(&mut text, node);
@@ -123,11 +130,26 @@ const OPTIONS_HEADER: &str = "
 [options]
 ";
 
+const NETWORK_HEADER: &str = "
+# For tests and demonstrations: what goes to a node of another site is on its way for so long, and megabits
+# per second get through. A [[network.link]] says what is different between two sites.
+";
+
+const NETWORK_EXAMPLE: &str = "\
+# [network]
+# delay_ms = 50
+# mbps = 20
+# [[network.link]]
+# between = [\"A\", \"B\"]
+# delay_ms = 80
+";
+
 const NODES_HEADER: &str = "
 # One table for each node, which is one operating system process:
 #   name     unique in the file; letters, digits, '-' and '_'
 #   address  host:port where other nodes find it; a host name is resolved when it is used
 #   gateway  host:port where it serves Redis clients, if it does; brings one \"CLIENT\" with it
+#   site     where it is, for [network]; a node without one is near every other
 #   roles    what lives there; \"acceptor*2\" is two of them, \"acceptor:3\" is the one with this number
 #   id       the node's number
 # Nodes and instances keep their numbers when the membership changes. Those not stated are the lowest that
@@ -142,6 +164,9 @@ fn write_node(text: &mut String, node: &Node) {
     let _ = writeln!(text, "address = {}", quoted(&node.address));
     if let Some(gateway) = &node.gateway {
         let _ = writeln!(text, "gateway = {}", quoted(gateway));
+    }
+    if let Some(site) = &node.site {
+        let _ = writeln!(text, "site = {}", quoted(site));
     }
     let roles: Vec<_> = node.roles.iter().map(|placed| quoted(&placed.to_string())).collect();
     let _ = writeln!(text, "roles = [{}]", roles.join(", "));
@@ -161,6 +186,36 @@ fn read_node(table: &DeTable<'_>, index: usize, text: &str) -> Result<Node, Depl
     }
     require(table, &format!("{owner}."), REQUIRED_OF_NODE)?;
     Ok(node)
+}
+
+fn read_network(table: &DeTable<'_>, text: &str) -> Result<Network, DeploymentError> {
+    let mut network = Network::default();
+    for (key, value) in in_order(table) {
+        let at = |error: DeploymentError| error.at(Place::of(text, key.span().start));
+        match (key.get_ref().as_ref(), value.get_ref()) {
+            ("link", DeValue::Array(items)) if items.iter().all(|item| item.get_ref().is_table()) => {
+                for item in items.iter() {
+                    let place = Place::of(text, item.span().start);
+                    let Some(table) = item.get_ref().as_table() else { continue };
+                    let link = read_link(table, network.links.len(), text).map_err(|error| error.at(place))?;
+                    network.links.push(link);
+                }
+            }
+            (name, _) => network.set(name, Given::Toml(value, text)).map_err(at)?,
+        }
+    }
+    Ok(network)
+}
+
+fn read_link(table: &DeTable<'_>, index: usize, text: &str) -> Result<Link, DeploymentError> {
+    let owner = format!("network.link[{index}]");
+    let mut link = Link::default();
+    for (key, value) in in_order(table) {
+        let set = link.set(&owner, key.get_ref(), Given::Toml(value, text));
+        set.map_err(|error| error.at(Place::of(text, key.span().start)))?;
+    }
+    require(table, &format!("{owner}."), REQUIRED_OF_LINK)?;
+    Ok(link)
 }
 
 /// The entries in the order of the text, so that the first mistake is the one that is reported.

@@ -89,6 +89,8 @@ settings! {
         "a leader silent for this long, up to twice as long, is suspected";
     "resend_after_ms" ms resend_after, 1..=60_000, false,
         "a message unanswered this long is asked again, of somebody else";
+    "thrifty" flag thrifty, 0..=1, false,
+        "1: a proxy leader asks one write quorum of acceptors first, 0: all at once";
     "skip_slots" count skip_slots, 0..=1 << 20, false,
         "Mencius: idle replicas are told of skipped slots when there are more than this many (alpha); 0: at once";
     "skip_delay_ms" ms skip_delay, 0..=60_000, false,
@@ -165,7 +167,7 @@ impl Settings {
     }
 
     /// Takes those over that concern one node alone, in place of its own.
-    pub fn take_local(&mut self, other: &Settings) {
+    pub(crate) fn take_local(&mut self, other: &Settings) {
         for setting in SETTINGS.iter().filter(|setting| !setting.shared) {
             self.0.remove(setting.key);
             self.0.extend(other.stated(setting.key).map(|value| (setting.key, value)));
@@ -242,6 +244,7 @@ mod tests {
             heartbeat: _,
             election_timeout: _,
             resend_after: _,
+            thrifty: _,
             skip_slots: _,
             skip_delay: _,
             revoke_slots: _,
@@ -249,7 +252,7 @@ mod tests {
             session_expiry: _,
             lane: ionian_kernel::client::LaneLimits { in_flight: _, payload_bytes: _, patience: _, retry_after: _ },
         } = options;
-        assert_eq!(SETTINGS.len(), 20);
+        assert_eq!(SETTINGS.len(), 21);
     }
 
     #[test]

@@ -12,8 +12,15 @@ pub const PRESETS: &[(&str, &str)] = &[
     ("compartmentalized", "MultiPaxos, 22 nodes: every role apart and scaled, a 2x2 grid of acceptors, unbatched"),
     ("batched", "MultiPaxos, 17 nodes: every role apart, with batchers and unbatchers"),
     ("mencius", "Mencius as published, 3 nodes, every role on each: every node leads a third of the log"),
+    (
+        "mencius-wan",
+        "Mencius on 3 sites, 50 ms apart one way: every site leads a third of the log, out-of-order commit",
+    ),
     ("mencius-compartmentalized", "Mencius, 23 nodes: every role apart and scaled, 3 leaders, a 2x2 grid of acceptors"),
     ("mencius-batched", "Mencius, 18 nodes: every role apart, with batchers and unbatchers"),
+    ("spaxos", "S-Paxos, 3 nodes, every role on each: commands go round the leader, which orders references to them"),
+    ("spaxos-compartmentalized", "S-Paxos, 29 nodes: every role apart and scaled, 2x2 grids, unbatched"),
+    ("spaxos-batched", "S-Paxos, 22 nodes: every role apart, with batchers and unbatchers"),
     ("unreplicated", "one server, nothing replicated: what every protocol is compared with"),
     ("unreplicated-batched", "one server, 6 nodes: with batchers and unbatchers"),
 ];
@@ -67,27 +74,61 @@ impl Deployment {
             f: sketch.f,
             quorums: sketch.quorums,
             durability: Durability::default(),
-            options: Settings::default(),
+            options: sketch.options.iter().try_fold(Settings::default(), |mut options, (key, value)| {
+                options.set(key, *value).map(|()| options)
+            })?,
             nodes: placed(sketch.nodes, options),
+            network: None,
+        };
+        let deployment = match sketch.delay_ms {
+            Some(delay_ms) => deployment.apart(delay_ms),
+            None => deployment,
         };
         // Reading it back checks what the caller put in: names, hosts and ports.
         Deployment::parse(&deployment.to_toml()).map_err(|error| DeploymentError { place: None, ..error })
     }
 }
 
+/// On a local network a replica that waits for skips waits longer than they are worth: tau is the one-way delay.
+const LOCAL_SKIPS: &[(&str, u64)] = &[("skip_delay_ms", 1)];
+
+/// Sites are far apart: whoever asks again before an answer can be there asks for nothing, and a leader is not gone
+/// because it is far away. Alpha, tau and beta are the paper's (Mencius 6).
+const WAN: &[(&str, u64)] = &[
+    ("heartbeat_ms", 200),
+    ("election_timeout_ms", 1000),
+    ("resend_after_ms", 300),
+    ("thrifty", 0),
+    ("out_of_order", 1),
+];
+
 /// A preset without addresses.
 struct Sketch {
     protocol: &'static str,
     f: usize,
     quorums: QuorumSpec,
+    /// What is not as it is by default.
+    options: &'static [(&'static str, u64)],
+    /// If each node is at a site of its own: how far these are apart, one way.
+    delay_ms: Option<u64>,
     /// Names and roles.
     nodes: Vec<(String, &'static [&'static str])>,
 }
 
 fn sketch(name: &str) -> Option<Sketch> {
-    let multipaxos = |quorums, nodes| Sketch { protocol: "multipaxos", f: 1, quorums, nodes };
-    let mencius = |quorums, nodes| Sketch { protocol: "mencius", f: 1, quorums, nodes };
-    let unreplicated = |nodes| Sketch { protocol: "unreplicated", f: 0, quorums: QuorumSpec::Majority, nodes };
+    let multipaxos =
+        |quorums, nodes| Sketch { protocol: "multipaxos", f: 1, quorums, options: &[], nodes, delay_ms: None };
+    let mencius =
+        |quorums, options, nodes| Sketch { protocol: "mencius", f: 1, quorums, options, nodes, delay_ms: None };
+    let spaxos = |quorums, options, nodes| Sketch { protocol: "spaxos", f: 1, quorums, options, nodes, delay_ms: None };
+    let unreplicated = |nodes| Sketch {
+        protocol: "unreplicated",
+        f: 0,
+        quorums: QuorumSpec::Majority,
+        options: &[],
+        nodes,
+        delay_ms: None,
+    };
     Some(match name {
         // Every role on each, those too that a small cluster could do without: a hop to a neighbour
         // on the same node is a function call, batches are what makes a node fast, and there is
@@ -135,11 +176,22 @@ fn sketch(name: &str) -> Option<Sketch> {
         // As published: a client's commands are led where it is.
         "mencius" => mencius(
             QuorumSpec::Majority,
+            LOCAL_SKIPS,
             some(3, "n", &[CLIENT, "leader", "proxy_leader", "acceptor", "replica", "unbatcher", "read_batcher"]),
         ),
+        // The paper's three sites (Mencius 7.1): every acceptor is asked, for all sites must know what is suggested.
+        "mencius-wan" => Sketch {
+            delay_ms: Some(50),
+            ..mencius(
+                QuorumSpec::Majority,
+                WAN,
+                some(3, "n", &[CLIENT, "leader", "proxy_leader", "acceptor", "replica", "unbatcher", "read_batcher"]),
+            )
+        },
         // As many leaders as keep them from being the bottleneck (8.2).
         "mencius-compartmentalized" => mencius(
             QuorumSpec::Grid { rows: 2, columns: 2 },
+            LOCAL_SKIPS,
             [
                 some(3, "gateway-", &[CLIENT]),
                 some(3, "leader-", &["leader"]),
@@ -152,6 +204,7 @@ fn sketch(name: &str) -> Option<Sketch> {
         ),
         "mencius-batched" => mencius(
             QuorumSpec::Majority,
+            LOCAL_SKIPS,
             [
                 some(2, "gateway-", &[CLIENT]),
                 some(3, "batcher-", &["batcher", "read_batcher"]),
@@ -160,6 +213,62 @@ fn sketch(name: &str) -> Option<Sketch> {
                 some(3, "acceptor-", &["acceptor"]),
                 some(2, "replica-", &["replica"]),
                 some(2, "unbatcher-", &["unbatcher"]),
+            ]
+            .concat(),
+        ),
+        // As published: every server plays every role. Read batchers and unbatchers serve their neighbours, as in the
+        // default preset; disseminators batch by themselves.
+        "spaxos" => spaxos(
+            QuorumSpec::Majority,
+            &[],
+            some(
+                3,
+                "n",
+                &[
+                    CLIENT,
+                    "disseminator",
+                    "read_batcher",
+                    "leader",
+                    "proxy_leader",
+                    "acceptor",
+                    "stabilizer",
+                    "replica",
+                    "unbatcher",
+                ],
+            ),
+        ),
+        // Compartmentalized MultiPaxos with disseminators and a grid of stabilizers (compartmentalization 7); a payload
+        // is one command.
+        "spaxos-compartmentalized" => spaxos(
+            QuorumSpec::Grid { rows: 2, columns: 2 },
+            &[("batch_commands", 1)],
+            [
+                some(2, "gateway-", &[CLIENT]),
+                some(3, "disseminator-", &["disseminator"]),
+                some(2, "leader-", &["leader"]),
+                some(10, "proxy-leader-", &["proxy_leader"]),
+                some(2, "acceptor-0-", &["acceptor"]),
+                some(2, "acceptor-1-", &["acceptor"]),
+                some(2, "stabilizer-0-", &["stabilizer"]),
+                some(2, "stabilizer-1-", &["stabilizer"]),
+                some(4, "replica-", &["replica"]),
+            ]
+            .concat(),
+        ),
+        // As MultiPaxos's batched deployment.
+        "spaxos-batched" => spaxos(
+            QuorumSpec::Majority,
+            &[],
+            [
+                some(2, "gateway-", &[CLIENT]),
+                some(2, "batcher-", &["batcher", "read_batcher"]),
+                some(2, "disseminator-", &["disseminator"]),
+                some(2, "leader-", &["leader"]),
+                some(3, "proxy-leader-", &["proxy_leader"]),
+                some(3, "acceptor-", &["acceptor"]),
+                some(3, "stabilizer-", &["stabilizer"]),
+                some(2, "replica-", &["replica"]),
+                some(3, "unbatcher-", &["unbatcher"]),
             ]
             .concat(),
         ),
@@ -196,6 +305,7 @@ fn placed(nodes: Vec<(String, &'static [&'static str])>, options: &PresetOptions
                 .then(|| gateway_ports.next())
                 .flatten()
                 .map(|port| format!("{}:{port}", options.gateway_host)),
+            site: None,
             roles: roles.iter().map(|role| Placed::some(role, 1)).collect(),
         })
         .collect()

@@ -10,8 +10,9 @@ use std::str::FromStr;
 use toml::Spanned;
 use toml::de::DeValue;
 
-pub(crate) const KEYS: &[&str] = &["cluster", "protocol", "machine", "f", "quorums", "durability", "options", "node"];
-pub(crate) const NODE_KEYS: &[&str] = &["name", "id", "address", "gateway", "roles"];
+pub(crate) const KEYS: &[&str] =
+    &["cluster", "protocol", "machine", "f", "quorums", "durability", "options", "network", "node"];
+pub(crate) const NODE_KEYS: &[&str] = &["name", "id", "address", "gateway", "site", "roles"];
 const NAME: &str = "1 to 64 letters, digits, '-' and '_' in quotes";
 const ROLES: &str = "a list of roles, such as [\"leader\", \"acceptor*2\", \"replica:5\"], with 1 to 64 of each, \
     numbered 0 to 63";
@@ -44,7 +45,7 @@ impl<'a> Given<'a> {
     }
 
     /// The items of a list; in a flag they are separated by commas.
-    fn items(self) -> Option<Vec<Given<'a>>> {
+    pub(crate) fn items(self) -> Option<Vec<Given<'a>>> {
         match self {
             Given::Flag("") => Some(Vec::new()),
             Given::Flag(text) => Some(text.split(',').map(Given::Flag).collect()),
@@ -68,7 +69,7 @@ impl<'a> Given<'a> {
         DeploymentError { place, ..problem.into() }
     }
 
-    fn name(self, key: &str) -> Result<String, DeploymentError> {
+    pub(crate) fn name(self, key: &str) -> Result<String, DeploymentError> {
         let name = self.text().filter(|name| is_name(name));
         name.map(str::to_owned).ok_or_else(|| self.wrong(key, NAME))
     }
@@ -76,6 +77,11 @@ impl<'a> Given<'a> {
     fn number_up_to(self, key: &str, limit: usize) -> Result<usize, DeploymentError> {
         let number = self.number().and_then(|number| usize::try_from(number).ok()).filter(|number| *number <= limit);
         number.ok_or_else(|| self.wrong(key, format!("a whole number from 0 to {limit}")))
+    }
+
+    pub(crate) fn number_between(self, key: &str, least: usize, most: usize) -> Result<u64, DeploymentError> {
+        let number = self.number().filter(|number| (least as u64..=most as u64).contains(number));
+        number.ok_or_else(|| self.wrong(key, format!("a whole number from {least} to {most}")))
     }
 
     fn endpoint(self, key: &str) -> Result<(&'a str, Endpoint<'a>), DeploymentError> {
@@ -115,13 +121,14 @@ impl Deployment {
             quorums: Default::default(),
             durability: Durability::default(),
             options: Default::default(),
+            network: None,
             nodes: Vec::new(),
         }
     }
 
     /// The same with some settings replaced, each given as `key=value`: `f=2`,
-    /// `options.batch_commands=10`, `node.n0.roles=leader,acceptor*2`. `node.n0.gateway=` takes the
-    /// gateway away.
+    /// `options.batch_commands=10`, `network.delay_ms=50`, `node.n0.roles=leader,acceptor*2`.
+    /// `node.n0.gateway=` takes the gateway away, `node.n0.site=` the site, and `network=` the table.
     ///
     /// # Errors
     /// As for a file.
@@ -138,6 +145,9 @@ impl Deployment {
     fn set_path(&mut self, path: &str, given: Given<'_>) -> Result<(), DeploymentError> {
         if let Some(key) = path.strip_prefix("options.") {
             return self.set_option(key, given);
+        }
+        if let Some(key) = path.strip_prefix("network.") {
+            return self.network.get_or_insert_default().set(key, given);
         }
         // Names of nodes hold no dots.
         match path.strip_prefix("node.").and_then(|path| path.split_once('.')) {
@@ -171,6 +181,8 @@ impl Deployment {
             }
             // Reached when the file or a flag gives these a value that is not a table.
             "options" => return Err(given.wrong(key, "a table, begun with [options]")),
+            "network" if matches!(given, Given::Flag("")) => self.network = None,
+            "network" => return Err(given.wrong(key, "a table, begun with [network]")),
             "node" => return Err(given.wrong(key, "tables, each begun with [[node]]")),
             _ => return Err(Problem::UnknownKey { key: shortened(key), known: KEYS.join(", ") }.into()),
         }
@@ -216,6 +228,8 @@ impl Node {
             }
             "gateway" if matches!(given, Given::Flag("")) => self.gateway = None,
             "gateway" => self.gateway = Some(given.endpoint(&path)?.0.to_owned()),
+            "site" if matches!(given, Given::Flag("")) => self.site = None,
+            "site" => self.site = Some(given.name(&path)?),
             "roles" => {
                 let items = given.items().ok_or_else(|| given.wrong(&path, ROLES))?;
                 self.roles = items.into_iter().map(|item| item.placed(&path)).collect::<Result<_, _>>()?;
@@ -243,7 +257,7 @@ pub(crate) fn one_of(names: &[&str]) -> String {
 }
 
 /// What fits into a line of a message.
-fn shortened(text: &str) -> String {
+pub(crate) fn shortened(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(60) {
         Some((end, _)) => format!("{}...", &line[..end]),

@@ -53,14 +53,14 @@ fn not_toml() {
 
 #[test]
 fn unknown_keys() {
-    let known = "known here are cluster, protocol, machine, f, quorums, durability, options, node";
+    let known = "known here are cluster, protocol, machine, f, quorums, durability, options, network, node";
     refused(5, "quorum = \"majority\"", &format!("line 5, column 1: unknown key quorum: {known}"));
     refused(7, "[option]", &format!("line 7, column 2: unknown key option: {known}"));
     let known = "known here are batch_commands, batch_bytes, batch_delay_us, batches_in_flight, window_slots, \
         retained_slots, snapshot_slots, snapshot_mib_per_s, heartbeat_ms, election_timeout_ms, resend_after_ms, \
         session_expiry_s, in_flight, payload_bytes, patience_ms, retry_after_ms";
     refused(8, "heartbeat = 1", &format!("line 8, column 1: unknown key options.heartbeat: {known}"));
-    let known = "known here are name, id, address, gateway, roles";
+    let known = "known here are name, id, address, gateway, site, roles";
     refused(16, "  port = 1", &format!("line 16, column 3: unknown key node.b.port: {known}"));
 }
 
@@ -235,8 +235,11 @@ fn overrides() {
         ("options.in_flight=0", "options.in_flight = 0: must be a whole number from 1 to 16384"),
         ("options=1", "options = 1: must be a table, begun with [options]"),
         ("node.x.gateway=", "no node \"x\": the deployment has a, b"),
-        ("node.a.gate=", "unknown key node.a.gate: known here are name, id, address, gateway, roles"),
-        ("x=1", "unknown key x: known here are cluster, protocol, machine, f, quorums, durability, options, node"),
+        ("node.a.gate=", "unknown key node.a.gate: known here are name, id, address, gateway, site, roles"),
+        (
+            "x=1",
+            "unknown key x: known here are cluster, protocol, machine, f, quorums, durability, options, network, node",
+        ),
         (
             "node.a.roles=leader,",
             "node.a.roles = \"\": must be a list of roles, such as [\"leader\", \"acceptor*2\", \"replica:5\"], with 1 to 64 of each, numbered 0 to 63",
@@ -257,7 +260,7 @@ fn files() {
 
     assert_eq!(load().unwrap_err(), format!("{shown}: cannot be read: No such file or directory (os error 2)"));
     std::fs::write(&path, "f = 1\nx = 1").unwrap();
-    let known = "cluster, protocol, machine, f, quorums, durability, options, node";
+    let known = "cluster, protocol, machine, f, quorums, durability, options, network, node";
     assert_eq!(load().unwrap_err(), format!("{shown}: line 2, column 1: unknown key x: known here are {known}"));
     std::fs::write(&path, good().to_toml()).unwrap();
     assert_eq!(load(), Ok(good()));

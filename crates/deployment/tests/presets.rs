@@ -7,6 +7,18 @@ use std::collections::BTreeSet;
 
 const MULTIPAXOS: &[&str] =
     &["client", "batcher", "read_batcher", "leader", "proxy_leader", "acceptor", "replica", "unbatcher"];
+const SPAXOS: &[&str] = &[
+    "client",
+    "batcher",
+    "disseminator",
+    "read_batcher",
+    "leader",
+    "proxy_leader",
+    "acceptor",
+    "stabilizer",
+    "replica",
+    "unbatcher",
+];
 const UNREPLICATED: &[&str] = &["client", "batcher", "server", "unbatcher"];
 
 fn preset(name: &str) -> Deployment {
@@ -14,7 +26,11 @@ fn preset(name: &str) -> Deployment {
 }
 
 fn layout(deployment: &Deployment) -> Layout {
-    let kinds = if deployment.protocol == "multipaxos" { MULTIPAXOS } else { UNREPLICATED };
+    let kinds = match deployment.protocol.as_str() {
+        "multipaxos" => MULTIPAXOS,
+        "spaxos" => SPAXOS,
+        _ => UNREPLICATED,
+    };
     deployment.layout(kinds).unwrap()
 }
 
@@ -80,7 +96,7 @@ fn a_written_preset_reads_like_this() {
 #[test]
 fn the_presets_are_those_that_are_listed() {
     let names: BTreeSet<_> = PRESETS.iter().map(|(name, _)| *name).collect();
-    assert_eq!(names.len(), 6);
+    assert_eq!(names.len(), 9);
     assert!(names.contains(DEFAULT_PRESET));
     for (name, about) in PRESETS {
         assert!(preset(name).nodes.len() == 1 || about.contains(&format!(" {} nodes", preset(name).nodes.len())));
@@ -147,6 +163,38 @@ fn batched_is_the_papers_batched_deployment() {
     assert_eq!(deployment.nodes.len(), 17);
     assert_eq!((deployment.f, deployment.quorums), (1, QuorumSpec::Majority));
     assert_eq!(gateways(&deployment).len(), 2);
+}
+
+#[test]
+fn spaxos_has_every_role_on_each_of_three_nodes() {
+    let deployment = preset("spaxos");
+    let every = "n0 n1 n2";
+    assert_eq!(places(&deployment), [every, "", every, every, every, every, every, every, every, every]);
+    assert_eq!((deployment.f, deployment.quorums), (1, QuorumSpec::Majority));
+}
+
+#[test]
+fn spaxos_compartmentalized_has_grids_and_a_payload_for_each_command() {
+    let deployment = preset("spaxos-compartmentalized");
+    let places = places(&deployment);
+    assert_eq!(places[2], "disseminator-0 disseminator-1 disseminator-2");
+    assert_eq!(places[7], "stabilizer-0-0 stabilizer-0-1 stabilizer-1-0 stabilizer-1-1");
+    assert_eq!([&places[1], &places[3], &places[9]], ["", "", ""]);
+    assert_eq!((deployment.f, deployment.quorums), (1, QuorumSpec::Grid { rows: 2, columns: 2 }));
+    assert_eq!(layout(&deployment).options.batch_commands, 1);
+}
+
+#[test]
+fn spaxos_batched_has_batchers_and_unbatchers() {
+    let deployment = preset("spaxos-batched");
+    let places = places(&deployment);
+    assert_eq!((places[1].as_str(), places[3].as_str()), ("batcher-0 batcher-1", "batcher-0 batcher-1"));
+    assert_eq!(
+        (places[2].as_str(), places[7].as_str()),
+        ("disseminator-0 disseminator-1", "stabilizer-0 stabilizer-1 stabilizer-2")
+    );
+    assert_eq!(places[9], "unbatcher-0 unbatcher-1 unbatcher-2");
+    assert_eq!((deployment.f, deployment.quorums), (1, QuorumSpec::Majority));
 }
 
 #[test]

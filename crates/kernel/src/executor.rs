@@ -1,9 +1,9 @@
 //! The state machine together with its sessions: what a replica executes the log on.
 
 use crate::batch::{Answer, AnswersByClient, Batch, Command, Outcome, SessionId, Value};
-use crate::machine::{Frozen, NotARead, RestoreError, StateMachine};
+use crate::machine::{Footprint, Frozen, NotARead, RestoreError, StateMachine};
 use crate::membership::Membership;
-use crate::session::{Sessions, Standing};
+use crate::session::{SESSION_WINDOW, Sessions, Standing};
 use crate::time::Timestamp;
 use crate::wire::{Reader, Wire, WireError};
 use alloc::boxed::Box;
@@ -57,12 +57,56 @@ impl Executor {
         // A new leader's clock may be behind: time in the log never falls.
         self.now = self.now.max(value.stamp);
         self.sessions.expire(self.now);
-        self.execute_batch(&value.batch, &mut answers);
+        self.execute_batch(value, &mut answers);
     }
 
-    fn execute_batch(&mut self, batch: &Batch, answers: &mut Option<&mut AnswersByClient>) {
-        for command in batch.commands() {
-            let Some(outcome) = self.execute_command(&command) else { continue };
+    /// Executes a value before others that come earlier in the log, with all of which it
+    /// [commutes](Executor::commutes_until): time stands still. When its turn comes it is [passed](Executor::pass).
+    pub fn execute_early(&mut self, value: &Value, mut answers: Option<&mut AnswersByClient>) {
+        self.execute_batch(value, &mut answers);
+    }
+
+    /// The turn has come of a value that was executed early.
+    pub fn pass(&mut self, value: &Value) {
+        self.now = self.now.max(value.stamp);
+        self.sessions.expire(self.now);
+    }
+
+    /// Whether the order of commands makes no difference but by the keys that they touch, if `latest` is the largest
+    /// stamp of any of them: no key's and no session's life ends by then.
+    pub fn commutes_until(&self, latest: Timestamp) -> bool {
+        self.next_deadline().is_none_or(|deadline| deadline > latest) && self.sessions.is_quiet_until(latest)
+    }
+
+    /// What the commands of a batch touch.
+    pub fn footprint(&self, batch: &Batch) -> Footprint {
+        let mut footprint = Footprint::default();
+        for Command { session, number, floor, payload, .. } in batch.commands() {
+            match session {
+                // Sessions are numbered in the order in which they are opened.
+                SessionId::OPEN | SessionId::CHANGE => footprint.everything = true,
+                // Whether it is still executed depends on what was executed before.
+                _ if number.saturating_sub(floor) >= SESSION_WINDOW / 2 && session != SessionId::READ => {
+                    footprint.everything = true;
+                }
+                _ => self.machine.footprint(payload, &mut footprint),
+            }
+        }
+        footprint
+    }
+
+    /// Whether each command of a batch reads one key at most, and writes none.
+    pub fn reads_single_keys(&self, batch: &Batch) -> bool {
+        batch.commands().all(|command| {
+            let mut footprint = Footprint::default();
+            self.machine.footprint(command.payload, &mut footprint);
+            !footprint.everything && footprint.reads.len() <= 1 && footprint.writes.is_empty()
+        })
+    }
+
+    fn execute_batch(&mut self, value: &Value, answers: &mut Option<&mut AnswersByClient>) {
+        for command in value.batch.commands() {
+            let Some(outcome) = self.execute_command(value.stamp, &command) else { continue };
             if let Some(answers) = answers {
                 let Command { client, session, number, .. } = command;
                 answers.push(&Answer { client, session, number, outcome });
@@ -72,7 +116,7 @@ impl Executor {
     }
 
     /// Executes one command unless it was before; `None` when nobody wants the answer.
-    fn execute_command(&mut self, command: &Command<&[u8]>) -> Option<Outcome<&[u8]>> {
+    fn execute_command(&mut self, stamp: Timestamp, command: &Command<&[u8]>) -> Option<Outcome<&[u8]>> {
         self.reply.clear();
         if command.session == SessionId::OPEN {
             return Some(Outcome::Opened(self.sessions.open(self.now)));
@@ -81,7 +125,7 @@ impl Executor {
             self.reply.extend_from_slice(&self.membership.execute(&Bytes::copy_from_slice(command.payload)));
             return Some(Outcome::Done(&self.reply));
         }
-        match self.sessions.begin(self.now, command.session, command.number, command.floor, &mut self.reply) {
+        match self.sessions.begin(stamp, command.session, command.number, command.floor, &mut self.reply) {
             Standing::New => {
                 self.machine.apply(self.now, command.payload, &mut self.reply);
                 self.sessions.finish(command.session, command.number, &self.reply);

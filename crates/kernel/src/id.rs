@@ -169,6 +169,10 @@ ids! {
     UnbatcherId
     /// The server of an unreplicated deployment.
     ServerId
+    /// A disseminator (S-Paxos).
+    DisseminatorId
+    /// A stabilizer (S-Paxos).
+    StabilizerId
 }
 
 /// The most instances of one role that a deployment can have: a [`Set`] is one machine word.

@@ -185,6 +185,8 @@ pub struct Options {
     pub election_timeout: Duration,
     /// A message unanswered this long is asked again, of somebody else.
     pub resend_after: Duration,
+    /// Whether a proxy leader asks one write quorum of acceptors first, and not all at once.
+    pub thrifty: bool,
     /// A leader of Mencius tells replicas that do not wait for it of the slots that it skipped when they are more than so
     /// many (alpha; 0 tells all at once, which is to do without Optimization 2),
     pub skip_slots: usize,
@@ -215,10 +217,11 @@ impl Default for Options {
             heartbeat: Duration::from_millis(100),
             election_timeout: Duration::from_millis(400),
             resend_after: Duration::from_millis(40),
+            thrifty: true,
             skip_slots: 20,
             skip_delay: Duration::from_millis(50),
             revoke_slots: 100_000,
-            out_of_order: true,
+            out_of_order: false,
             session_expiry: Duration::from_secs(600),
             lane: LaneLimits::default(),
         }

@@ -86,6 +86,8 @@ impl Frozen for Whole {
 pub struct Footprint {
     /// The command may read and write anything: it conflicts with every other.
     pub everything: bool,
+    /// The time at which it is executed makes a difference, even if no [deadline](StateMachine::next_deadline) passes.
+    pub timed: bool,
     /// Hashes of the keys that it reads. Equal keys have equal hashes on every replica.
     pub reads: Vec<u64>,
     /// Hashes of the keys that it writes.

@@ -4,7 +4,7 @@
 
 use crate::client::{Reply, Request};
 use crate::id::ClientId;
-use crate::layout::{Address, Layout, LayoutError, NodeId};
+use crate::layout::{Address, Layout, LayoutError, NodeId, Options};
 use crate::machine::{RestoreError, StateMachine};
 use crate::role::{Lsn, Outbox, Picture};
 use crate::time::Instant;
@@ -49,6 +49,12 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// The names of the defects that can be [built in](Layout::canary) to test the simulator.
     fn canaries() -> Vec<&'static str> {
         Vec::new()
+    }
+
+    /// Whether replicas may execute commands that commute in different orders.
+    fn commutes(options: &Options) -> bool {
+        let _ = options;
+        false
     }
 
     /// Builds one instance.

@@ -131,10 +131,18 @@ impl Sessions {
     }
 
     /// Looks a command up, and forgets the results below `floor`. The result of one that was executed before is
-    /// appended to `result`.
-    pub fn begin(&mut self, now: Timestamp, id: SessionId, number: u64, floor: u64, result: &mut Vec<u8>) -> Standing {
+    /// appended to `result`. `stamp` is the command's own: commands in any order leave the session used last at the
+    /// latest of them.
+    pub fn begin(
+        &mut self,
+        stamp: Timestamp,
+        id: SessionId,
+        number: u64,
+        floor: u64,
+        result: &mut Vec<u8>,
+    ) -> Standing {
         let Some(session) = self.sessions.get_mut(&id) else { return Standing::NoSession };
-        session.last_used = now;
+        session.last_used = session.last_used.max(stamp);
         session.forget_below(floor.min(number));
         match number.checked_sub(session.floor) {
             None => Standing::Settled,
@@ -168,6 +176,11 @@ impl Sessions {
             let expiry_ms = self.expiry_ms;
             self.sessions.retain(|_, session| now.0.saturating_sub(session.last_used.0) <= expiry_ms);
         }
+    }
+
+    /// Whether no session can be forgotten by `time`, whatever is executed until then.
+    pub fn is_quiet_until(&self, time: Timestamp) -> bool {
+        time < self.next_sweep
     }
 
     /// Appends the whole table, the same bytes on every replica.

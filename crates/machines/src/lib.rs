@@ -4,3 +4,4 @@
 
 pub mod kv;
 pub mod register;
+pub mod registers;

@@ -8,4 +8,5 @@ extern crate alloc;
 
 pub mod mencius;
 pub mod multipaxos;
+pub mod spaxos;
 pub mod unreplicated;

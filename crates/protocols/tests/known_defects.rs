@@ -92,7 +92,8 @@ fn propose(payload: &'static [u8]) -> leader::In {
 }
 
 fn votes(start: u64, votes: Vec<(Slot, Vote)>, watermark: u64) -> Votes {
-    Votes { start: Slot(start), next: Slot::MAX, votes, forgotten: Slot::ZERO, watermark: Slot(watermark) }
+    let (forgotten, watermark, reserved) = (Slot::ZERO, Slot(watermark), Vec::new());
+    Votes { start: Slot(start), next: Slot::MAX, votes, forgotten, watermark, reserved }
 }
 
 /// What a leader hands to proxy leaders: slots and payloads.

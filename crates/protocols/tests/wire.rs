@@ -11,6 +11,8 @@ use ionian_protocols::multipaxos::message::{Proposer, ReaderId, Reserved, Vote, 
 use ionian_protocols::multipaxos::{
     self, acceptor, batcher, client, leader, proxy_leader, read_batcher, replica, unbatcher,
 };
+use ionian_protocols::spaxos;
+use ionian_protocols::spaxos::message::{Payload, PayloadId, Ticket};
 use ionian_protocols::unreplicated;
 use proptest::prelude::*;
 
@@ -95,6 +97,15 @@ impl Draw {
             false => ReaderId::ReadBatcher { id: self.id() },
         }
     }
+    fn payload_id(&mut self) -> PayloadId {
+        PayloadId { disseminator: self.id(), life: self.number(), number: self.number() }
+    }
+    fn payload(&mut self) -> Payload {
+        Payload { id: self.payload_id(), until: self.slot(), batch: self.batch() }
+    }
+    fn ticket(&mut self) -> Ticket {
+        Ticket { id: self.payload_id(), until: self.slot(), round: self.round(), floor: self.number() }
+    }
     fn votes(&mut self) -> Votes {
         let votes = self.many(|draw| (draw.slot(), Vote { round: draw.round(), value: draw.value() }));
         let (start, end) = (self.slot(), self.slot());
@@ -152,6 +163,7 @@ fn multipaxos_messages(seed: u64) -> Vec<multipaxos::Message> {
         Acceptor(acceptor::In::Heartbeat { round: d.round(), kept: d.slot() }),
         Acceptor(acceptor::In::PreVote { from: d.id() }),
         Acceptor(acceptor::In::Admit { nonce: d.number(), round: d.round(), frontier: d.slot() }),
+        Acceptor(acceptor::In::Learn { slot: d.slot(), round: d.round(), replier: d.id() }),
         Replica(replica::In::Chosen { slot: d.slot(), value: d.value(), replier: d.id() }),
         Replica(replica::In::Read { reads: d.batch(), executed: d.slot() }),
         Replica(replica::In::Heartbeat { round: d.round(), executed: d.slot(), keep: d.slot() }),
@@ -167,6 +179,55 @@ fn multipaxos_messages(seed: u64) -> Vec<multipaxos::Message> {
         }),
         Replica(replica::In::UnbatcherAlive { from: d.id() }),
         Unbatcher(unbatcher::In::Results { answers: d.answers() }),
+    ]
+}
+
+/// What is not carried over from MultiPaxos as it is, and one of each kind that is.
+fn spaxos_messages(seed: u64) -> Vec<spaxos::Message> {
+    use spaxos::Message::{Acceptor, Batcher, Client, Disseminator, Leader, ProxyLeader, Stabilizer};
+    use spaxos::{batcher, disseminator, leader, proxy_leader, stabilizer};
+    let mut d = Draw(Random::new(seed));
+    let d = &mut d;
+    let heartbeat = multipaxos::leader::In::Heartbeat { round: d.round() };
+    let forgotten = multipaxos::proxy_leader::In::Forgotten { below: d.slot() };
+    vec![
+        Client(client::In::Answers { answers: d.answers() }),
+        Batcher(batcher::In::Commands { commands: d.batch() }),
+        Batcher(batcher::In::BatchesChosen { from: d.id(), numbers: d.many(Draw::number) }),
+        Disseminator(disseminator::In::Commands { commands: d.batch() }),
+        Disseminator(disseminator::In::Disseminate { from: d.id(), number: d.number(), batch: d.batch() }),
+        Disseminator(disseminator::In::Stored {
+            from: d.id(),
+            tickets: d.many(Draw::ticket),
+            lives: d.many(|draw| (draw.id(), draw.number())),
+        }),
+        Disseminator(disseminator::In::Chosen { numbers: d.many(Draw::number), below: d.slot() }),
+        Disseminator(disseminator::In::NewLeader { round: d.round() }),
+        Disseminator(disseminator::In::NotLeader { round: d.round() }),
+        Disseminator(disseminator::In::Progress { round: d.round(), executed: d.slot() }),
+        Leader(leader::In::Propose { ticket: d.ticket(), stored: Set::from_bits(d.number()), near: Set::EMPTY }),
+        Leader(leader::In::Ordering { message: heartbeat }),
+        ProxyLeader(proxy_leader::In::Ordering { message: forgotten }),
+        ProxyLeader(proxy_leader::In::StabilizerAlive { from: d.id() }),
+        Acceptor(acceptor::In::PreRead { from: d.reader(), inquiry: d.number() }),
+        Stabilizer(stabilizer::In::Store { round: d.round(), floor: d.number(), payload: d.payload() }),
+        Stabilizer(stabilizer::In::Chosen {
+            slot: d.slot(),
+            value: d.value(),
+            replier: d.id(),
+            replicas: Set::from_bits(d.number()),
+        }),
+        Stabilizer(stabilizer::In::Kept { kept: d.slot() }),
+        Stabilizer(stabilizer::In::Fetch { from: d.id(), id: d.payload_id(), slot: d.slot() }),
+        Stabilizer(stabilizer::In::Fetched { payload: d.payload() }),
+        Stabilizer(stabilizer::In::Delivered { places: d.many(|draw| (draw.payload_id(), draw.slot())) }),
+        Stabilizer(stabilizer::In::Copy { from: d.id(), life: d.number(), after: d.flag().then(|| d.payload_id()) }),
+        Stabilizer(stabilizer::In::Copied {
+            from: d.id(),
+            life: d.number(),
+            payloads: d.many(Draw::payload),
+            last: d.flag(),
+        }),
     ]
 }
 
@@ -210,6 +271,7 @@ proptest! {
     #[test]
     fn every_message_survives_the_wire(seed: u64) {
         multipaxos_messages(seed).iter().for_each(survives);
+        spaxos_messages(seed).iter().for_each(survives);
         unreplicated_messages(seed).iter().for_each(survives);
     }
 
@@ -218,6 +280,8 @@ proptest! {
     fn b1_garbage_is_harmless(bytes: Vec<u8>) {
         harmless::<multipaxos::Message>(bytes.clone());
         harmless::<unreplicated::Message>(bytes.clone());
+        harmless::<spaxos::Message>(bytes.clone());
+        harmless::<spaxos::stabilizer::Record>(bytes.clone());
         harmless::<acceptor::Record>(bytes.clone());
         harmless::<leader::Record>(bytes.clone());
         harmless::<unreplicated::server::Record>(bytes);
@@ -230,6 +294,12 @@ proptest! {
             let at = at.index(bytes.len());
             bytes[at] ^= damage;
             harmless::<multipaxos::Message>(bytes);
+        }
+        for message in spaxos_messages(seed) {
+            let mut bytes = encode_all(&message);
+            let at = at.index(bytes.len());
+            bytes[at] ^= damage;
+            harmless::<spaxos::Message>(bytes);
         }
     }
 
@@ -250,5 +320,6 @@ proptest! {
 #[test]
 fn b1_an_empty_message_is_an_error() {
     assert!(decode_all::<multipaxos::Message>(&Bytes::new()).is_err());
+    assert!(decode_all::<spaxos::Message>(&Bytes::new()).is_err());
     assert!(decode_all::<unreplicated::Message>(&Bytes::new()).is_err());
 }

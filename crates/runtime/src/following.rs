@@ -125,8 +125,9 @@ impl Following {
         encode_frame(&mut news, 0, &configuration.membership).map_err(|error| unusable(error.to_string()))?;
         let addresses = addresses(&configuration);
         outside.peers.change(epoch, &addresses, news);
-        say(&configuration);
         let here = self.nursery.node;
+        outside.peers.set_distances(&configuration.distances(here));
+        say(&configuration);
         let is_member = configuration.member(&self.name).is_some_and(|(id, _)| id == here);
         let left = names_that_left(known, &configuration);
         self.configuration = Some(configuration);

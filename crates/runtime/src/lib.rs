@@ -18,6 +18,7 @@
 //! | `following` | what a node does when the membership has changed |
 //! | `membership` | the membership on disk, and talk about it |
 //! | `peer`, `outgoing` | the other nodes and the bytes that wait for them |
+//! | `pace` | a delay and a bandwidth between sites, for tests and demonstrations |
 //! | `log` | what survives the process |
 //! | `memory_log`, `vital` | with durability "memory" |
 //! | `disk_log`, `snapshots` | with durability "disk" |
@@ -53,6 +54,7 @@ mod memory_log;
 pub mod node;
 pub mod offline;
 mod outgoing;
+mod pace;
 mod peer;
 pub mod settings;
 mod snapshots;

@@ -168,6 +168,9 @@ pub async fn run_node<P: Protocol>(
     let guard = Guard { tasks: tasks.clone(), submissions: submissions.clone() };
     let peers = Peers::new(settings.node, settings.layout.epoch, &settings.peers, tasks.clone());
     let peers = Rc::new(peers);
+    if let Some(configuration) = &settings.configuration {
+        peers.set_distances(&configuration.distances(settings.node));
+    }
     let application = application(LaneHandle::new(submissions.clone()));
     let outside = Outside::new(&settings.layout, peers.clone(), log, application);
     let patience = settings.layout.options.lane.patience;

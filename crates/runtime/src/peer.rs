@@ -2,8 +2,10 @@
 
 use crate::frame::{encode_frame, set_members};
 use crate::outgoing::Outgoing;
+use crate::pace::Pace;
 use crate::status::{PeerState, PeerStatus};
 use crate::tasks::Tasks;
+use ionian_deployment::Distance;
 use ionian_kernel::id::Epoch;
 use ionian_kernel::layout::NodeId;
 use ionian_kernel::time::{Duration, Instant};
@@ -81,9 +83,11 @@ pub(crate) struct Peer {
     /// Why the peer last refused this node; forgotten when it accepts it.
     refusal: Option<String>,
     outgoing: Outgoing,
+    /// Of one at another site: when what waits may be written.
+    pace: Option<Box<Pace>>,
     /// Whether something was said since the last write.
     dirty: bool,
-    /// Whether a task waits until the connection takes more.
+    /// Whether a task waits until more can be written.
     draining: bool,
     /// Since when messages wait for a connection.
     held_since: Instant,
@@ -105,6 +109,7 @@ impl Peer {
             link: None,
             refusal: None,
             outgoing: Outgoing::default(),
+            pace: None,
             dirty: false,
             draining: false,
             held_since: Instant::ZERO,
@@ -138,10 +143,18 @@ impl Peer {
 
     /// Writes as much as the connection takes now.
     fn write(&mut self, link: &Link) -> Written {
-        while !self.outgoing.is_empty() {
-            match link.stream.try_write(self.outgoing.unwritten()) {
+        loop {
+            let unwritten = self.outgoing.unwritten();
+            let ready = self.pace.as_ref().map_or(unwritten.len(), |pace| pace.ready());
+            if ready == 0 {
+                return Written::Everything;
+            }
+            match link.stream.try_write(&unwritten[..ready]) {
                 Ok(count) => {
                     self.outgoing.advance(count);
+                    if let Some(pace) = &mut self.pace {
+                        pace.wrote(count);
+                    }
                     self.counters.bytes_out += count as u64;
                     self.counters.writes += 1;
                 }
@@ -149,7 +162,21 @@ impl Peer {
                 Err(error) => return Written::Failed(error),
             }
         }
-        Written::Everything
+    }
+
+    /// Forgets what waits, and counts it.
+    fn drop_waiting(&mut self) {
+        self.counters.dropped += self.outgoing.clear();
+        if let Some(pace) = &mut self.pace {
+            pace.clear();
+        }
+    }
+
+    /// It is not at another site any more: everything that waits may be written.
+    fn come_near(&mut self) {
+        if self.pace.take().is_some() {
+            self.draining = false;
+        }
     }
 
     /// How many bytes may wait now, after letting go of what has waited too long for a connection.
@@ -158,7 +185,7 @@ impl Peer {
             return BACKLOG_LIMIT;
         }
         if self.outgoing.is_empty() || now.since(self.held_since) > HELD_FOR {
-            self.counters.dropped += self.outgoing.clear();
+            self.drop_waiting();
             self.held_since = now;
         }
         HELD_LIMIT
@@ -206,6 +233,8 @@ impl Peers {
         }
         *self.news.borrow_mut() = news;
         for gone in self.set(addresses) {
+            // There is no time for a distance.
+            gone.borrow_mut().come_near();
             self.flush_peer(&gone);
             let mut gone = gone.borrow_mut();
             if let Some(link) = gone.link.take() {
@@ -230,6 +259,17 @@ impl Peers {
             peers[place].get_or_insert_with(|| Peer::new(*node, address.clone()));
         }
         gone
+    }
+
+    /// Says which of them are at other sites; what is on its way begins anew where that is news.
+    pub(crate) fn set_distances(&self, distances: &BTreeMap<NodeId, Distance>) {
+        for shared in self.all() {
+            let mut peer = shared.borrow_mut();
+            let distance = distances.get(&peer.node).copied();
+            if peer.pace.as_ref().map(|pace| pace.distance()) != distance {
+                peer.pace = distance.map(|distance| Box::new(Pace::new(distance)));
+            }
+        }
     }
 
     pub(crate) fn epoch(&self) -> Epoch {
@@ -315,18 +355,20 @@ impl Peers {
     fn flush_peer(self: &Rc<Self>, shared: &Shared) {
         let mut peer = shared.borrow_mut();
         let Some(link) = peer.link.clone() else { return };
+        observe(&mut peer);
         if peer.draining {
             return;
         }
-        match peer.write(&link) {
-            Written::Everything => {}
-            Written::Failed(error) => link.close(format!("cannot write: {error}")),
-            Written::Blocked => {
-                peer.draining = true;
-                drop(peer);
-                self.tasks.spawn(drain(shared.clone(), link));
+        if peer.pace.is_none() {
+            match peer.write(&link) {
+                Written::Everything => return,
+                Written::Failed(error) => return link.close(format!("cannot write: {error}")),
+                Written::Blocked => {}
             }
         }
+        peer.draining = true;
+        drop(peer);
+        self.tasks.spawn(drain(shared.clone(), link));
     }
 
     /// A connection to a peer stands. It takes the place of an earlier one: the peer would not have
@@ -341,7 +383,7 @@ impl Peers {
         let link = Rc::new(Link { stream, reason: RefCell::default() });
         let mut peer = shared.borrow_mut();
         if let Some(old) = peer.link.replace(link.clone()) {
-            peer.counters.dropped += peer.outgoing.clear();
+            peer.drop_waiting();
             old.close("the peer has made a new connection".into());
         }
         tracing::info!("node {} ('{name}', {}) is connected", peer.node.0, peer.address);
@@ -363,7 +405,7 @@ impl Peers {
             peer.link = None;
             peer.draining = false;
             // What is left may be half a frame, and belongs to a conversation that is over.
-            peer.counters.dropped += peer.outgoing.clear();
+            peer.drop_waiting();
         }
         drop(peer);
         self.ended.notify_waiters();
@@ -395,25 +437,38 @@ impl Peers {
     }
 }
 
-/// Writes as the connection takes it, until nothing is left or the connection ends.
+/// What waits for a peer at another site begins its way.
+fn observe(peer: &mut Peer) {
+    if let Some(pace) = &mut peer.pace {
+        pace.observe(tokio::time::Instant::now(), peer.outgoing.len());
+    }
+}
+
+/// Writes as the connection takes it, to a peer at another site when it is time, until nothing is left or the connection
+/// ends.
 async fn drain(peer: Shared, link: Rc<Link>) {
     loop {
-        let writable = link.stream.writable().await;
-        let mut peer = peer.borrow_mut();
-        if !peer.link.as_ref().is_some_and(|current| Rc::ptr_eq(current, &link)) {
-            return;
-        }
-        let written = match writable {
-            Ok(()) => peer.write(&link),
-            Err(error) => Written::Failed(error),
-        };
-        match written {
-            Written::Blocked => {}
-            Written::Everything => {
-                peer.draining = false;
+        let next = {
+            let mut peer = peer.borrow_mut();
+            if !peer.link.as_ref().is_some_and(|current| Rc::ptr_eq(current, &link)) {
                 return;
             }
-            Written::Failed(error) => return link.close(format!("cannot write: {error}")),
+            observe(&mut peer);
+            match (peer.write(&link), peer.pace.as_ref().and_then(|pace| pace.next())) {
+                (Written::Failed(error), _) => return link.close(format!("cannot write: {error}")),
+                (Written::Blocked, _) => None,
+                (Written::Everything, Some(next)) => Some(next),
+                (Written::Everything, None) => {
+                    peer.draining = false;
+                    return;
+                }
+            }
+        };
+        match next {
+            // A deadline is rounded up to the next millisecond, the grain of the runtime's timers.
+            Some(next) => tokio::time::sleep_until(next).await,
+            // When it fails, so does the next write.
+            None => drop(link.stream.writable().await),
         }
     }
 }
@@ -421,7 +476,11 @@ async fn drain(peer: Shared, link: Rc<Link>) {
 async fn write_out(peer: &Shared) {
     loop {
         let Some(link) = peer.borrow().link.clone() else { return };
-        let written = peer.borrow_mut().write(&link);
+        let written = {
+            let mut peer = peer.borrow_mut();
+            peer.come_near();
+            peer.write(&link)
+        };
         match written {
             Written::Blocked => {
                 if link.stream.writable().await.is_err() {

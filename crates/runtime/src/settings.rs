@@ -132,7 +132,7 @@ fn newest(given: Configuration, data: Option<&Path>) -> Result<Configuration, No
         );
     }
     tracing::info!("starts with the membership of epoch {}, as this node knew it when it stopped", epoch.0);
-    stored.deployment.options.take_local(&given.deployment.options);
+    stored.deployment.take_local(&given.deployment);
     Ok(stored)
 }
 

@@ -130,7 +130,7 @@ fn every_refusal_says_why() {
         greeting.bytes()
     };
     let cases: [(Vec<u8>, &str); 8] = [
-        (other(|it| it.version = 99), "this node speaks wire version 3, you speak version 99"),
+        (other(|it| it.version = 99), "this node speaks wire version 4, you speak version 99"),
         (other(|it| it.identity.cluster = "red".into()), "this is cluster 'blue', you are of cluster 'red'"),
         (other(|it| it.identity.protocol = "tot".into()), "this cluster runs protocol 'toy', you run 'tot'"),
         (

@@ -10,6 +10,7 @@ use ionian_kernel::machine::StateMachine;
 use ionian_kernel::protocol::Protocol;
 use ionian_machines::register::{self, Register};
 use ionian_protocols::multipaxos::MultiPaxos;
+use ionian_protocols::spaxos::SPaxos;
 use ionian_protocols::unreplicated::Unreplicated;
 use ionian_runtime::cluster::ClusterOptions;
 use ionian_runtime::{Client, Cluster};
@@ -29,10 +30,10 @@ fn read(client: &Client) -> Result<String, Refusal> {
     Ok(String::from_utf8(content.to_vec()).unwrap())
 }
 
-/// Whether the acceptors of a node can vote.
-fn remembers(cluster: &Cluster<MultiPaxos>, node: NodeId) -> bool {
+/// Whether no role of a node, its acceptor for one, has lost what it is to remember.
+fn remembers<P: Protocol>(cluster: &Cluster<P>, node: NodeId) -> bool {
     let roles = cluster.status(node).unwrap().roles;
-    roles.iter().filter(|role| role.role == "acceptor").all(|role| role.figures["amnesiac"] == 0)
+    roles.iter().all(|role| role.figures.get("amnesiac").is_none_or(|amnesiac| *amnesiac == 0))
 }
 
 /// One instance of every role on each of the nodes.
@@ -53,10 +54,19 @@ fn an_unreplicated_server_serves_lanes_elsewhere() {
 
 #[test]
 fn multipaxos_elects_a_leader_and_survives_the_loss_and_return_of_each_node() {
+    survives_the_loss_and_return_of_each_node::<MultiPaxos>();
+}
+
+#[test]
+fn spaxos_elects_a_leader_and_survives_the_loss_and_return_of_each_node() {
+    survives_the_loss_and_return_of_each_node::<SPaxos>();
+}
+
+fn survives_the_loss_and_return_of_each_node<P: Protocol>() {
     let data = Directory::new();
-    let layout = Layout { f: 1, instances: numbered(everything_on::<MultiPaxos>(3)), ..Layout::default() };
+    let layout = Layout { f: 1, instances: numbered(everything_on::<P>(3)), ..Layout::default() };
     let options = ClusterOptions { data: Some(data.0.clone()), ..ClusterOptions::in_memory() };
-    let mut cluster = Cluster::<MultiPaxos>::start_with(layout, machine, options).unwrap();
+    let mut cluster = Cluster::<P>::start_with(layout, machine, options).unwrap();
     let began = Instant::now();
     at_last(|| write(&cluster.client_on(ClientId(0)), "first"));
     let election = began.elapsed();

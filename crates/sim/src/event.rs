@@ -42,6 +42,15 @@ impl<E> Heap<E> {
         self.now = item.at;
         Some(item.event)
     }
+
+    /// As [`pop`](Heap::pop), but leaves what happens at `end` or later; when nothing is before it, moves time to it.
+    pub(crate) fn pop_before(&mut self, end: Micros) -> Option<E> {
+        if self.items.peek().is_some_and(|item| item.at < end) {
+            return self.pop();
+        }
+        self.now = self.now.max(end);
+        None
+    }
 }
 
 impl<E> Item<E> {
@@ -85,5 +94,14 @@ mod tests {
         heap.plan(0, 'x');
         let order: String = std::iter::from_fn(|| heap.pop()).collect();
         assert_eq!((order.as_str(), heap.now()), ("bxcd", 5));
+    }
+
+    #[test]
+    fn what_is_not_before_the_end_stays() {
+        let mut heap = Heap::new();
+        heap.plan(3, 'a');
+        heap.plan(7, 'b');
+        assert_eq!((heap.pop_before(7), heap.pop_before(7), heap.now()), (Some('a'), None, 7));
+        assert_eq!((heap.pop_before(8), heap.now()), (Some('b'), 7));
     }
 }

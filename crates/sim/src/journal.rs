@@ -26,6 +26,10 @@ pub enum Order {
 /// The stream that takes all commands of [`Order::Total`].
 const ALL: u64 = 0;
 
+/// Set in the streams of commands that write nothing, where only the order on each key is promised: they commute with
+/// their like, so each has a stream of its own.
+const LONE: u64 = 1 << 63;
+
 /// One executed command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Executed {
@@ -119,6 +123,11 @@ impl Journal {
     /// The commands of each stream, in order.
     pub(crate) fn streams(&self) -> impl Iterator<Item = &[Executed]> {
         self.streams.values().map(|stream| &stream[..])
+    }
+
+    /// As [`streams`](Journal::streams), without those of commands whose place nobody can tell.
+    pub(crate) fn ordered_streams(&self) -> impl Iterator<Item = &[Executed]> {
+        self.streams.iter().filter(|(key, _)| **key & LONE == 0).map(|(_, stream)| &stream[..])
     }
 
     /// Living copies that have not executed everything yet.
@@ -245,7 +254,10 @@ impl Recorded {
         }
         let mut footprint = Footprint::default();
         self.machine.footprint(command, &mut footprint);
-        footprint.writes.first().or(footprint.reads.first()).copied().unwrap_or(u64::MAX)
+        match footprint.writes.first() {
+            Some(key) => mix(*key, 1) & !LONE,
+            None => hash_bytes(command) | LONE,
+        }
     }
 }
 

@@ -97,9 +97,11 @@ pub(crate) fn check<S: Specification>(history: &History<S>, streams: &[&[Execute
         let low = earlier.map(|(_, place)| *place).max().unwrap_or(0);
         let high = if order == Order::Total { entry.executed.min(log.end) } else { log.end };
         let place = match entry.operation {
-            Operation::Write | Operation::Change => {
-                log.places.get(&entry.command).copied().filter(|place| *place > low)
-            }
+            Operation::Write | Operation::Change => match log.places.get(&entry.command) {
+                Some(place) => Some(*place).filter(|place| *place > low),
+                // It was executed, and wrote nothing: it is a read that went through the log.
+                None => log.place_of_read(&entry.action, answer, low, high),
+            },
             Operation::Read(ReadLevel::Eventual) => log.place_of_read(&entry.action, answer, 0, high),
             Operation::Read(_) => log.place_of_read(&entry.action, answer, low, high),
         };

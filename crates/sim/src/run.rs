@@ -94,11 +94,11 @@ fn conclude<P: Protocol, M: Model>(simulation: &mut Simulation<P, M>, driven: St
     }
     let Simulation { workload, journal, scenario, .. } = &*simulation;
     let journal = journal::open(journal);
-    let streams: Vec<_> = journal.streams().collect();
+    let (streams, ordered): (Vec<_>, Vec<_>) = (journal.streams().collect(), journal.ordered_streams().collect());
     let mut unchecked = 0;
     let found = levels::audit(&workload.history, &streams)
         .and_then(|()| linearizable(workload, &journal, scenario.check_limit, &mut unchecked))
-        .and_then(|()| levels::check(&workload.history, &streams, scenario.order));
+        .and_then(|()| levels::check(&workload.history, &ordered, scenario.order));
     let idle = simulation.report.acknowledged == 0;
     drop(journal);
     simulation.report.unchecked_keys += unchecked;

@@ -211,7 +211,7 @@ impl Knobs {
 }
 
 /// The options that seeds vary.
-fn listed(options: &Options) -> [(&'static str, String); 16] {
+fn listed(options: &Options) -> [(&'static str, String); 18] {
     let times = |duration: Duration| format!("{duration:?}");
     [
         ("batch_commands", options.batch_commands.to_string()),
@@ -223,6 +223,8 @@ fn listed(options: &Options) -> [(&'static str, String); 16] {
         ("snapshot_slots", options.snapshot_slots.to_string()),
         ("snapshot_bytes_per_second", options.snapshot_bytes_per_second.to_string()),
         ("resend_after", times(options.resend_after)),
+        ("thrifty", options.thrifty.to_string()),
+        ("out_of_order", options.out_of_order.to_string()),
         ("skip_slots", options.skip_slots.to_string()),
         ("skip_delay", times(options.skip_delay)),
         ("revoke_slots", options.revoke_slots.to_string()),
@@ -265,8 +267,10 @@ fn options(random: &mut Random, scenario: &Scenario) -> Options {
     shrink(&mut options.skip_slots, small(random, &[0, 2]));
     if scenario.vary_options {
         // In every seed: a run is not long enough to reach what people would set.
-        options.revoke_slots = options.revoke_slots.min(pick(random, &[0, 6, 40, 300]));
+        options.revoke_slots = options.revoke_slots.min(pick(random, &[0, 6, 40, 200]));
     }
+    options.thrifty ^= small(random, &[1]).is_some();
+    options.out_of_order ^= random.once_in(2) && scenario.vary_options;
     if let Some(ms) = small(random, &[0, 1, 300]) {
         options.skip_delay = Duration::from_millis(ms as u64);
     }

@@ -4,7 +4,7 @@ use crate::clock::Clock;
 use crate::disk::{Defect, Disk, Loss};
 use crate::event::{Heap, Micros};
 use crate::faults::{Fault, Outages};
-use crate::journal::{self, Journal, Recorded, SharedJournal};
+use crate::journal::{self, Journal, Order, Recorded, SharedJournal};
 use crate::membership::{Configurations, OPERATOR};
 use crate::model::Model;
 use crate::network::{Network, Passage};
@@ -101,6 +101,9 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         let mut scenario = scenario.clone();
         let knobs = Knobs::draw(seed, &scenario);
         scenario.layout.options = knobs.options.clone();
+        if P::commutes(&knobs.options) {
+            scenario.order = Order::PerKey;
+        }
         if let Canary::Named(name) = scenario.canary {
             scenario.layout.canary = Some(name);
         }

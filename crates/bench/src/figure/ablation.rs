@@ -5,7 +5,7 @@ use super::deployments::{batches, grid, majority, preset, scaled};
 use super::drawing::panel::{Bar, Marks, Panel};
 use super::point::{Measure, Point, short};
 use super::published::{self, Row};
-use super::sheet::{Sheet, peak, ratio};
+use super::sheet::{Basis, Sheet, peak, ratio};
 use super::simulate::Bench;
 use crate::model::Workload;
 use anyhow::Result;
@@ -114,6 +114,7 @@ fn sheet(bench: &Bench, title: &str, axis: &str, steps: &[Step], clients: usize)
     };
     Ok(Sheet {
         title: title.to_owned(),
+        basis: Basis::Demands,
         findings: findings(&points, steps),
         notes: vec![
             "Bars: ours simulated with whiskers to the projected peak; the paper's p90 with whiskers to the mean of \

@@ -4,11 +4,12 @@ use super::FIGURES;
 use clap::builder::PossibleValuesParser;
 use std::path::PathBuf;
 
-/// Draw a figure of the compartmentalization paper with our points beside the paper's
+/// Draw a figure of the compartmentalization or the Mencius paper with our points beside the paper's
 ///
 /// Ours are simulated (the real roles, each message at the price that `ionian bench role` measured, a processor for
-/// each node) or projected (the utilization law); the paper's are those that its authors published. Writes
-/// N.svg, N.png, N.csv, N.json and N.md; `all` writes what they say to findings.md, too.
+/// each node; for the figures of the Mencius paper each message at one price, on sites that are far apart) or projected
+/// (the utilization law); the papers' are those that their authors published. Writes N.svg, N.png, N.csv, N.json and
+/// N.md; `all` writes what they say to findings.md, too.
 #[derive(Debug, clap::Args)]
 pub struct Figure {
     /// The figure, or all
@@ -23,7 +24,7 @@ pub struct Figure {
     #[arg(long, value_name = "FILE")]
     pub demands: Option<PathBuf>,
 
-    /// From one node to another, in microseconds
+    /// From one node to another, in microseconds; figures of the Mencius paper have a network of their own
     #[arg(long, value_name = "US", default_value_t = 50.0, value_parser = microseconds)]
     pub network_delay_us: f64,
 

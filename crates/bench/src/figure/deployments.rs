@@ -18,6 +18,7 @@ pub(crate) fn preset(name: &str, lanes: usize) -> Result<Deployment> {
         id: None,
         address: format!("client-{index}:1"),
         gateway: None,
+        site: None,
         roles: vec![Placed::some(CLIENT, 1)],
     };
     deployment.nodes.extend((0..lanes).map(client));

@@ -4,7 +4,7 @@
 use super::drawing::panel::Look;
 use super::point::{Measure, Point, short};
 use super::reads::{READ_FRACTIONS, REPLICAS, curve, fitting, name, panel};
-use super::sheet::Sheet;
+use super::sheet::{Basis, Sheet};
 use super::simulate::Bench;
 use crate::model::Workload;
 use anyhow::Result;
@@ -46,6 +46,7 @@ pub(super) fn replicas(bench: &Bench) -> Result<Sheet> {
     }
     Ok(Sheet {
         title: "what n replicas can do: n a / (n f_w + f_r) (ours projected)".to_owned(),
+        basis: Basis::Demands,
         findings: findings(&points, alpha),
         notes: vec![
             "The law knows one cost, a, for reads and writes alike, and no leader; ours is fitted to the projections \

@@ -17,6 +17,9 @@ pub(crate) enum Measure {
     /// Published: the mean of the same windows.
     #[serde(rename = "published mean")]
     PublishedMean,
+    /// Published: what the text of the paper says.
+    #[serde(rename = "published")]
+    Published,
     /// A formula.
     #[serde(rename = "law")]
     Law,
@@ -30,6 +33,7 @@ impl Measure {
             Measure::Projected => "projected",
             Measure::PublishedP90 => "published p90",
             Measure::PublishedMean => "published mean",
+            Measure::Published => "published",
             Measure::Law => "law",
         }
     }
@@ -57,6 +61,15 @@ pub(crate) struct Point {
     /// Replicas.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) replicas: Option<usize>,
+    /// Sites that are far apart.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) sites: Option<usize>,
+    /// Since the start, in the middle of the time that it is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) seconds: Option<f64>,
+    /// What clients ask in a second, answered or not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) offered_per_second: Option<f64>,
     /// Commands per second.
     pub(crate) commands_per_second: f64,
     /// Mean latency.
@@ -88,6 +101,9 @@ impl Point {
             value_bytes: None,
             read_fraction: None,
             replicas: None,
+            sites: None,
+            seconds: None,
+            offered_per_second: None,
             mean_ms: None,
             p50_ms: None,
             p99_ms: None,
@@ -97,7 +113,8 @@ impl Point {
     }
 }
 
-type Cell = fn(&Point) -> Option<String>;
+/// What a column shows of a point.
+pub(crate) type Cell = fn(&Point) -> Option<String>;
 
 /// The columns of a table, with how many digits people are shown.
 pub(crate) const COLUMNS: &[(&str, Cell)] = &[
@@ -108,6 +125,9 @@ pub(crate) const COLUMNS: &[(&str, Cell)] = &[
     ("value_bytes", |point| point.value_bytes.map(|it| it.to_string())),
     ("read_fraction", |point| point.read_fraction.map(|it| it.to_string())),
     ("replicas", |point| point.replicas.map(|it| it.to_string())),
+    ("sites", |point| point.sites.map(|it| it.to_string())),
+    ("seconds", |point| point.seconds.map(|it| it.to_string())),
+    ("offered_per_second", |point| point.offered_per_second.map(|it| format!("{it:.0}"))),
     ("commands_per_second", |point| Some(format!("{:.0}", point.commands_per_second))),
     ("mean_ms", |point| point.mean_ms.map(|it| format!("{it:.3}"))),
     ("p50_ms", |point| point.p50_ms.map(|it| format!("{it:.3}"))),

@@ -5,7 +5,7 @@ use super::deployments::{batches, grid, majority, preset, scaled};
 use super::drawing::panel::{Curve, Look, Marks, Panel};
 use super::point::{Measure, Point, short};
 use super::published;
-use super::sheet::{Sheet, peak, ratio};
+use super::sheet::{Basis, Sheet, peak, ratio};
 use super::simulate::Bench;
 use crate::model::Workload;
 use crate::model::projection::project;
@@ -135,6 +135,7 @@ fn sheet(bench: &Bench, variant: &Variant) -> Result<Sheet> {
     notes.extend(variant.notes.iter().map(|note| (*note).to_owned()));
     Ok(Sheet {
         title: variant.title.to_owned(),
+        basis: Basis::Demands,
         findings: findings(&points),
         notes,
         points,

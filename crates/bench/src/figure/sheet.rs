@@ -2,8 +2,9 @@
 
 use super::drawing::Picture;
 use super::drawing::panel::Panel;
-use super::point::{COLUMNS, Measure, Point};
+use super::point::{COLUMNS, Cell, Measure, Point};
 use super::simulate::Bench;
+use crate::model::demand::Demands;
 use crate::report::Table;
 use anyhow::{Context, Result};
 use serde::Serialize;
@@ -13,6 +14,7 @@ use std::path::Path;
 /// See the top of this file.
 pub(crate) struct Sheet {
     pub(crate) title: String,
+    pub(crate) basis: Basis,
     /// What the numbers say, a sentence each.
     pub(crate) findings: Vec<String>,
     /// What each bar or point rests on, and what must be known to read it, a sentence each.
@@ -21,12 +23,28 @@ pub(crate) struct Sheet {
     pub(crate) panels: Vec<Panel>,
 }
 
+/// What our numbers rest on.
+pub(crate) enum Basis {
+    /// The demands that were measured.
+    Demands,
+    /// What is said here.
+    Said {
+        /// For the picture.
+        short: &'static str,
+        /// For the page: it goes on from "What it rests on:".
+        whole: String,
+    },
+}
+
 /// A figure as JSON.
 #[derive(Serialize)]
 struct Document<'a> {
     figure: &'a str,
     title: &'a str,
-    demands: Origin<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    demands: Option<Origin<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rests_on: Option<&'a str>,
     findings: &'a [String],
     notes: &'a [String],
     points: &'a [Point],
@@ -44,14 +62,18 @@ struct Origin<'a> {
 impl Sheet {
     /// One that has yet to be filled.
     pub(crate) fn empty(title: &str, notes: Vec<String>) -> Self {
-        Sheet { title: title.to_owned(), findings: Vec::new(), notes, points: Vec::new(), panels: Vec::new() }
+        let (basis, findings, points, panels) = (Basis::Demands, Vec::new(), Vec::new(), Vec::new());
+        Sheet { title: title.to_owned(), basis, findings, notes, points, panels }
     }
 
     /// Writes `DIR/NAME.svg`, `.png`, `.csv`, `.json` and `.md`; says what was written.
     pub(crate) fn write(&self, directory: &Path, name: &str, bench: &Bench) -> Result<()> {
         let picture = Picture {
             title: format!("Figure {name}: {}", self.title),
-            subtitle: subtitle(bench),
+            subtitle: match &self.basis {
+                Basis::Demands => subtitle(bench),
+                Basis::Said { short, .. } => (*short).to_owned(),
+            },
             panels: &self.panels,
         };
         picture.write(directory, name)?;
@@ -65,24 +87,31 @@ impl Sheet {
     }
 
     fn csv(&self) -> String {
-        let mut table = Table::new(COLUMNS.iter().map(|(name, _)| *name));
+        let used = self.columns();
+        let mut table = Table::new(used.iter().map(|(name, _)| *name));
         for point in &self.points {
-            table.row(COLUMNS.iter().map(|(_, cell)| cell(point).unwrap_or_default()));
+            table.row(used.iter().map(|(_, cell)| cell(point).unwrap_or_default()));
         }
         table.csv()
     }
 
+    /// The columns in which there is something.
+    fn columns(&self) -> Vec<(&'static str, Cell)> {
+        let some = |cell: &Cell| self.points.iter().any(|point| cell(point).is_some());
+        COLUMNS.iter().filter(|(_, cell)| some(cell)).copied().collect()
+    }
+
     fn json(&self, name: &str, bench: &Bench) -> Result<String> {
-        let demands = &bench.demands;
+        let Demands { machine, date, version, placeholder, .. } = &bench.demands;
+        let (demands, rests_on) = match &self.basis {
+            Basis::Demands => (Some(Origin { machine, date, version, placeholder: *placeholder }), None),
+            Basis::Said { whole, .. } => (None, Some(whole.as_str())),
+        };
         let document = Document {
             figure: name,
             title: &self.title,
-            demands: Origin {
-                machine: &demands.machine,
-                date: &demands.date,
-                version: &demands.version,
-                placeholder: demands.placeholder,
-            },
+            demands,
+            rests_on,
             findings: &self.findings,
             notes: &self.notes,
             points: &self.points,
@@ -111,9 +140,12 @@ impl Sheet {
         for finding in &self.findings {
             let _ = writeln!(text, "- {finding}");
         }
-        let _ = writeln!(text, "\nWhat it rests on: {} {}\n", origin(bench), self.notes.join(" "));
-        let used: Vec<_> =
-            COLUMNS.iter().filter(|(_, cell)| self.points.iter().any(|point| cell(point).is_some())).collect();
+        let basis = match &self.basis {
+            Basis::Demands => &origin(bench),
+            Basis::Said { whole, .. } => whole,
+        };
+        let _ = writeln!(text, "\nWhat it rests on: {basis} {}\n", self.notes.join(" "));
+        let used = self.columns();
         let row = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
         text += &row(used.iter().map(|(name, _)| name.replace('_', " ")).collect());
         text += &format!("|{}\n", "---|".repeat(used.len()));

@@ -10,6 +10,7 @@ use ionian_kernel::client::ReadLevel;
 use ionian_kernel::protocol::Protocol;
 use ionian_kernel::quorum::QuorumSpec;
 use ionian_protocols::multipaxos::MultiPaxos;
+use ionian_protocols::spaxos::SPaxos;
 use ionian_protocols::unreplicated::Unreplicated;
 use ionian_sim::{Canary, Durability, Scenario, variations};
 
@@ -129,6 +130,10 @@ fn deployment(arguments: &arguments::Sim) -> Result<Deployment> {
     let base = match (&arguments.config, &arguments.preset, arguments.protocol.as_deref()) {
         (Some(file), _, _) => Deployment::load(file)?,
         (None, Some(preset), _) => source::preset(preset, None, None)?,
+        // A window of one slot makes payloads void within reach of a run.
+        (None, None, Some(SPaxos::NAME)) if arguments.canary.as_deref() == Some("void") => {
+            source::preset(SPaxos::NAME, None, None)?.with_overrides(&["options.window_slots=1"])?
+        }
         // Of the others the smallest preset bears the protocol's name.
         (None, None, Some(other)) if other != MultiPaxos::NAME => source::preset(other, None, None)?,
         (None, None, _) => {
@@ -149,6 +154,7 @@ fn grid(base: Deployment) -> Deployment {
         // Nobody listens in a simulation; it is only to differ.
         address: node.address.replace("127.0.0.1", "127.0.0.2"),
         gateway: None,
+        site: None,
         id: None,
         roles: node.roles.clone(),
     });

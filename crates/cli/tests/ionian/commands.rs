@@ -103,6 +103,7 @@ fn sim_runs_seeds_and_catches_canaries() {
     let printed = works(&["sim", "--seeds", "0..6"]);
     assert!(printed.contains("multipaxos: 6 runs in") && printed.contains("0 failed"), "{printed}");
     works(&["sim", "--protocol", "unreplicated", "--seeds", "0..6", "--durability", "memory"]);
+    works(&["sim", "--protocol", "spaxos", "--seeds", "0..6"]);
     works(&["sim", "--preset", "batched", "--seeds", "0..3", "--reads", "sequential", "--operations", "20"]);
 
     let trace = directory.path("trace");
@@ -122,6 +123,9 @@ fn sim_runs_seeds_and_catches_canaries() {
     // Without saying so it gets what shows it.
     works(&["sim", "--canary", "l8"]);
     works(&["sim", "--canary", "s7"]);
+    works(&["sim", "--protocol", "spaxos", "--canary", "amnesia"]);
+    works(&["sim", "--protocol", "spaxos", "--canary", "void"]);
+    fails(&["sim", "--protocol", "spaxos", "--canary", "s7"], 2, "there is no canary");
     fails(&["sim", "--canary", "none"], 2, "there is no canary");
     fails(&["sim", "--seed", "18446744073709551615"], 2, "is not in");
     fails(&["sim", "--protocol", "unreplicated", "--preset", "batched"], 1, "the deployment runs multipaxos");

@@ -57,16 +57,48 @@ impl Writer {
 
 #[test]
 fn acknowledged_writes_outlive_one_node_after_another() {
-    nodes_die_one_after_another("durability=disk");
+    nodes_die_one_after_another("colocated", "durability=disk");
 }
 
 #[test]
 fn and_so_they_do_in_memory() {
-    nodes_die_one_after_another("durability=memory");
+    nodes_die_one_after_another("colocated", "durability=memory");
 }
 
-fn nodes_die_one_after_another(durability: &str) {
-    let cluster = Cluster::start("colocated", &[durability], &[]);
+#[test]
+fn and_so_they_do_where_commands_go_round_the_leader() {
+    nodes_die_one_after_another("spaxos", "durability=disk");
+    nodes_die_one_after_another("spaxos", "durability=memory");
+}
+
+#[test]
+fn a_node_of_each_role_can_die_under_load() {
+    for preset in ["spaxos-compartmentalized", "spaxos-batched"] {
+        let cluster = Cluster::start(preset, &[], &[]);
+        let writer = Writer::start(cluster.gateways()[0], "k");
+        let first_of_its_kind = |name: &str| name.ends_with("-0") && !name.starts_with("gateway");
+        let nodes = cluster.deployment.nodes.iter().enumerate();
+        let victims: Vec<usize> =
+            nodes.filter(|(_, node)| first_of_its_kind(&node.name)).map(|(place, _)| place).collect();
+        assert!(victims.len() >= 6, "{victims:?}");
+        for victim in victims {
+            let before = cluster.pid(victim);
+            writer.go_on(20);
+            cluster.signal(victim, Signal::SIGKILL);
+            writer.go_on(20);
+            eventually("the node is started again", || cluster.pid(victim).filter(|pid| Some(*pid) != before));
+            cluster.wait_until_whole_under_load();
+        }
+        let keys = writer.finish();
+        let mut client = cluster.client(1);
+        for key in &keys {
+            assert_eq!(client.get(key).as_ref(), Some(key), "{preset}");
+        }
+    }
+}
+
+fn nodes_die_one_after_another(preset: &str, durability: &str) {
+    let cluster = Cluster::start(preset, &[durability], &[]);
     let mut keys = Vec::new();
     // The leader's node, then, when that one is back, whichever leads then, and at last a follower's.
     for (prefix, kills_leader) in [("a", true), ("b", true), ("c", false)] {

@@ -191,3 +191,14 @@ fn a_cluster_that_does_not_run_cannot_be_changed() {
     assert_eq!(code, Some(1));
     assert!(said.starts_with("ionian: no node of the cluster answers: n0 at"), "{said}");
 }
+
+#[test]
+fn the_members_of_an_spaxos_cluster_stay_what_they_are() {
+    let cluster = Cluster::start("spaxos", &[], &[]);
+    let (address, gateway) = (local(free_port()), local(free_port()));
+    let replace = ["replace", "n1", "n3", "--address", &address, "--gateway", &gateway];
+    let (code, said) = refused(&member(&cluster, &replace));
+    assert_eq!(code, Some(1));
+    assert!(said.contains("cannot be changed while it runs") && said.contains("Save a snapshot"), "{said}");
+    cluster.client(0).set("k", "v");
+}

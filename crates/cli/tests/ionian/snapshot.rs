@@ -48,11 +48,7 @@ fn at(directory: &Directory, name: &str) -> String {
 }
 
 /// Starts a new cluster from a snapshot.
-fn restore(file: &str) -> Cluster {
-    restore_as("colocated", file)
-}
-
-fn restore_as(preset: &str, file: &str) -> Cluster {
+fn restore(preset: &str, file: &str) -> Cluster {
     let directory = Directory::new();
     let deployment = deployment(preset, &["durability=disk", "cluster=new"]);
     fs::write(directory.path("given.toml"), deployment.to_toml()).unwrap();
@@ -69,7 +65,21 @@ fn restore_as(preset: &str, file: &str) -> Cluster {
 
 #[test]
 fn what_was_acknowledged_before_a_save_under_load_is_in_the_restored_cluster() {
-    let cluster = Cluster::start("colocated", DISK, &[]);
+    is_saved_and_restored("colocated");
+}
+
+#[test]
+fn and_so_it_is_where_commands_go_round_the_leader() {
+    is_saved_and_restored("spaxos");
+}
+
+#[test]
+fn and_where_each_leads_a_stripe_of_the_log() {
+    is_saved_and_restored("mencius");
+}
+
+fn is_saved_and_restored(preset: &str) {
+    let cluster = Cluster::start(preset, DISK, &[]);
     let (acknowledged, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     let file = at(&cluster.directory, "saved");
     let mut client = cluster.client(1);
@@ -98,7 +108,7 @@ fn what_was_acknowledged_before_a_save_under_load_is_in_the_restored_cluster() {
     let again = refused(1, &["snapshot", "save", &file, "--data", &cluster.data()]);
     assert!(again.contains("saved exists already"), "{again}");
 
-    let mut new = restore(&file);
+    let mut new = restore(preset, &file);
     assert_has(&new, keys);
     set(&mut new.client(2), keys);
     // All of it is on disk, and the new cluster can be saved in turn.
@@ -169,7 +179,7 @@ fn a_new_cluster_begins_with_what_was_salvaged() {
     done(&["snapshot", "save", &copy, "--stopped", &n2]);
     assert_eq!(inspect(&copy)["keys"], stored);
 
-    let new = restore(&one);
+    let new = restore("colocated", &one);
     assert_has(&new, keys);
     // Nothing was changed in the directories: the old cluster can still be started.
     cluster.start_again(&[]);
@@ -221,20 +231,4 @@ fn what_cannot_be_used_is_refused_in_plain_words() {
     }
     let whole = refused(1, &["snapshot", "salvage", &cluster.data(), "--output", &broken.replace("broken", "x")]);
     assert!(whole.contains("is no directory of a node with durability \"disk\""), "{whole}");
-}
-
-/// In each stripe acceptors forget what the snapshot holds.
-#[test]
-fn a_cluster_of_mencius_is_saved_and_restored() {
-    let cluster = Cluster::start("mencius", DISK, &[]);
-    for number in 0..90 {
-        // Most by one leader, so that the others skip.
-        set(&mut cluster.client(if number % 10 == 0 { 1 } else { 0 }), number);
-    }
-    let file = at(&cluster.directory, "saved");
-    let said = done(&["snapshot", "save", &file, "--data", &cluster.data()]);
-    assert!(said.contains("with every write acknowledged before the command began"), "{said}");
-    let new = restore_as("mencius", &file);
-    set(&mut new.client(2), 90);
-    assert_has(&new, 91);
 }

@@ -1,7 +1,7 @@
 //! Which keys a command touches.
 
 use super::codec::Decoded;
-use super::command::Op;
+use super::command::{Expiry, Op};
 use super::hash::position;
 use ionian_kernel::machine::Footprint;
 
@@ -20,6 +20,7 @@ pub(super) fn of_compound(compound: &Decoded, footprint: &mut Footprint) {
 
 /// A key that is written is named as written only: this conflicts with whatever reading it does.
 fn of_command(op: &Op<&[u8]>, footprint: &mut Footprint) {
+    footprint.timed |= is_timed(op);
     match op {
         Op::Fail(_) => {}
         Op::Get(key) | Op::StrLen(key) | Op::GetRange { key, .. } | Op::Ttl { key, .. } | Op::Type(key) => {
@@ -47,6 +48,15 @@ fn of_command(op: &Op<&[u8]>, footprint: &mut Footprint) {
             footprint.reads.push(position(from));
             footprint.writes.push(position(to));
         }
+    }
+}
+
+/// Whether it says how long a key lives, or asks.
+fn is_timed(op: &Op<&[u8]>) -> bool {
+    match op {
+        Op::Set { expiry, .. } => matches!(expiry, Expiry::At(_)),
+        Op::GetEx { .. } | Op::Expire { .. } | Op::Ttl { .. } => true,
+        _ => false,
     }
 }
 

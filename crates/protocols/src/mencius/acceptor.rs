@@ -6,7 +6,7 @@
 use super::canary::Canary;
 use super::config::Config;
 use super::stripe::Stripe;
-use super::{Envelope, client, leader, read_batcher, striped};
+use super::{Envelope, client, kind, leader, read_batcher, replica, striped};
 use crate::multipaxos;
 use crate::multipaxos::message::{ReaderId, Reserved};
 use alloc::sync::Arc;
@@ -84,6 +84,8 @@ pub struct Acceptor {
     id: AcceptorId,
     config: Arc<Config>,
     stripes: Vec<InStripe>,
+    /// Replicas of the own node, if they execute out of order.
+    listeners: Set<ReplicaId>,
 }
 
 /// What it does and knows in one stripe.
@@ -105,7 +107,9 @@ impl Acceptor {
             reserved: Vec::new(),
             released: 0,
         });
-        Acceptor { id: AcceptorId(birth.address.index), stripes: stripes.collect(), config }
+        let listens = config.options().out_of_order;
+        let listeners = if listens { config.of(Stripe(0)).near(kind::Replica, birth.node) } else { Set::EMPTY };
+        Acceptor { id: AcceptorId(birth.address.index), stripes: stripes.collect(), listeners, config }
     }
 
     /// What it does in each stripe, for those who watch.
@@ -121,11 +125,17 @@ impl Acceptor {
     ) {
         let InStripe { inner, reserved, released } = &mut self.stripes[usize::from(stripe.0)];
         inner.call(act);
+        let stripes = self.config.stripes;
         let left = inner.pour(out, &RecordTag(stripe), |envelope, relay| match envelope {
             multipaxos::Envelope::ToLeaders(to, multipaxos::leader::In::Phase1b { from, round, mut votes }) => {
                 votes.reserved = reserved.clone();
                 let message = multipaxos::leader::In::Phase1b { from, round, votes };
                 relay.send(Envelope::ToLeaders(to, leader::In::InStripe { stripe, message }));
+            }
+            multipaxos::Envelope::ToReplicas(replicas, multipaxos::replica::In::Chosen { slot, value, replier }) => {
+                let slot = stripes.slot(stripe, slot);
+                let message = multipaxos::replica::In::Chosen { slot, value, replier };
+                relay.send(Envelope::ToReplicas(replicas, replica::In::OfLog { message }));
             }
             envelope => relay.send(striped(stripe, envelope)),
         });
@@ -133,6 +143,18 @@ impl Acceptor {
             *released = (*released).max(key);
             let all = self.stripes.iter().map(|stripe| stripe.released).min();
             out.release_below(all.expect("a log has stripes"));
+        }
+    }
+
+    /// Replicas of this node hear of what is suggested: they may execute other commands before it.
+    fn tell_suggestion(&self, stripe: Stripe, message: &multipaxos::acceptor::In, out: &mut Out<'_, Self>) {
+        if let multipaxos::acceptor::In::Phase2a { slot, value, .. } = message
+            && !self.listeners.is_empty()
+            && !value.batch.is_empty()
+        {
+            let (slot, value) = (self.config.stripes.slot(stripe, *slot), value.clone());
+            // Unfenced: that it was suggested is so whatever becomes of this vote.
+            out.send_unfenced(Envelope::ToReplicas(self.listeners, replica::In::Suggested { slot, value }));
         }
     }
 
@@ -250,6 +272,7 @@ impl Role for Acceptor {
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
         match message {
             In::InStripe { stripe, message } if self.config.knows(stripe) => {
+                self.tell_suggestion(stripe, &message, out);
                 self.call(stripe, out, |role, out| role.on_message(now, message, out));
             }
             In::PreRead { from, inquiry } => self.on_pre_read(from, inquiry, out),

@@ -137,7 +137,8 @@ fn of_stripe(
     }
     let mut instances = layout.instances.clone();
     instances[usize::from(kind::Leader)] = served.into_iter().collect::<Places>();
-    let mut config = multipaxos::config::Config::new(Layout { instances, ..layout.clone() })?;
+    let config = multipaxos::config::Config::new(Layout { instances, ..layout.clone() })?;
+    let mut config = config.telling_neighbours();
     (config.home, config.skips) = (LeaderId(home), true);
     Ok(config)
 }

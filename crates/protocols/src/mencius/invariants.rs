@@ -14,6 +14,7 @@ use ionian_kernel::batch::Value;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::Address;
 use ionian_kernel::protocol;
+use ionian_kernel::slot_map::SlotMap;
 
 /// What was seen so far in one run.
 pub struct Invariants {
@@ -22,10 +23,19 @@ pub struct Invariants {
     votes: BTreeMap<(Slot, Round), (Value, AcceptorSet)>,
     /// What is chosen, by votes or by being skipped.
     chosen: BTreeMap<Slot, Value>,
-    /// How many votes of each acceptor were looked at in each stripe, in its present life.
-    seen: BTreeMap<(Address, Stripe), u64>,
+    /// The votes of each acceptor that were looked at in each stripe, in its present life.
+    seen: BTreeMap<(Address, Stripe), Seen>,
     /// How far each replica was when it was last looked at, in its present life.
     executed: BTreeMap<Address, Slot>,
+}
+
+/// Votes that were looked at.
+#[derive(Default)]
+struct Seen {
+    /// How many were cast by then.
+    cast: u64,
+    /// The round of the last in each position.
+    rounds: SlotMap<Round>,
 }
 
 impl protocol::Invariants<Mencius> for Invariants {
@@ -53,10 +63,14 @@ impl Invariants {
     /// before they are told: that is enough for what is asked of them here.
     fn check_acceptor(&mut self, address: Address, acceptor: &Acceptor) -> Result<(), String> {
         for (stripe, acceptor) in acceptor.stripes() {
-            if self.seen.insert((address, stripe), acceptor.votes_cast()) == Some(acceptor.votes_cast()) {
+            let seen = self.seen.entry((address, stripe)).or_default();
+            if core::mem::replace(&mut seen.cast, acceptor.votes_cast()) == acceptor.votes_cast() && seen.cast > 0 {
                 continue;
             }
             for (position, vote) in acceptor.votes() {
+                if seen.rounds.insert(position, vote.round) == Some(vote.round) {
+                    continue;
+                }
                 let slot = self.config.stripes.slot(stripe, position);
                 let entry = self.votes.entry((slot, vote.round));
                 let (value, voters) = entry.or_insert_with(|| (vote.value.clone(), AcceptorSet::EMPTY));

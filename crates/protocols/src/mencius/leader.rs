@@ -115,7 +115,7 @@ impl Tag for RecordTag {
 const MAX_JUMP: u64 = 1 << 40;
 
 /// At least so many positions are reserved beyond those that are needed.
-const LEAST_RESERVED: u64 = 128;
+const LEAST_RESERVED: u64 = 16;
 
 /// A leader.
 pub struct Leader {
@@ -338,11 +338,22 @@ impl Leader {
         }
     }
 
-    fn on_reserved(&mut self, from: AcceptorId, stripe: Stripe, reserved: Reserved) {
+    fn on_reserved(
+        &mut self,
+        now: Instant,
+        from: AcceptorId,
+        stripe: Stripe,
+        reserved: Reserved,
+        out: &mut Out<'_, Self>,
+    ) {
         let Some(place) = self.place(stripe) else { return };
         let served = &mut self.served[place];
-        if served.round == Some(reserved.round) {
-            served.reservation.on_reserved(from, reserved.end, &self.config.of(stripe).quorums);
+        if served.round == Some(reserved.round)
+            && served.reservation.on_reserved(from, reserved.end, &self.config.of(stripe).quorums)
+        {
+            // Suggestions too are made in reserved slots only: a later leader can then make nothing of them but what
+            // they are, or noops, and replicas can rely on it.
+            self.call(now, place, out, |leader, out| leader.open_below(now, reserved.end, out));
         }
     }
 
@@ -468,7 +479,7 @@ impl Role for Leader {
                 }
             }
             In::Index { from, slot } => self.on_index(from, slot),
-            In::Reserved { from, stripe, reserved } => self.on_reserved(from, stripe, reserved),
+            In::Reserved { from, stripe, reserved } => self.on_reserved(now, from, stripe, reserved, out),
         }
     }
 

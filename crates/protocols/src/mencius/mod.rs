@@ -89,7 +89,7 @@ use crate::multipaxos;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
-use ionian_kernel::layout::{Layout, LayoutError};
+use ionian_kernel::layout::{Layout, LayoutError, Options};
 use ionian_kernel::protocol::{Birth, Protocol, Transition};
 
 ionian_kernel::protocol! {
@@ -136,6 +136,10 @@ impl Protocol for Mencius {
     fn canaries() -> Vec<&'static str> {
         let own = canary::Canary::ALL.iter().map(|(name, _)| *name);
         own.chain(multipaxos::MultiPaxos::canaries()).collect()
+    }
+
+    fn commutes(options: &Options) -> bool {
+        options.out_of_order
     }
 
     fn instantiate(config: &Self::Config, birth: Birth<'_>) -> Instance {

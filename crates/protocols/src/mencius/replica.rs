@@ -2,8 +2,10 @@
 //!
 //! Stands between proxy leader and client (or unbatcher), and between readers and client.
 
+mod commuting;
 mod skipped;
 
+use self::commuting::Commuting;
 use self::skipped::Skipped;
 use super::canary::Canary;
 use super::config::Config;
@@ -15,6 +17,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use core::ops::Deref;
+use ionian_kernel::batch::Value;
 use ionian_kernel::id::*;
 use ionian_kernel::inner::{Inner, Untagged};
 use ionian_kernel::machine::RestoreError;
@@ -41,6 +44,13 @@ messages! {
             /// The position after the last.
             end: Slot,
         },
+        /// A leader suggests this value: the slot holds it or a noop, once it is decided. Told by an acceptor beside.
+        3 => Suggested {
+            /// The slot of the log.
+            slot: Slot,
+            /// The value.
+            value: Value,
+        },
         /// The leader of a stripe lives, and every slot of the log below `executed` is in use or skipped.
         2 => Heartbeat {
             /// The stripe.
@@ -62,6 +72,8 @@ pub struct Replica {
     skipped: Vec<Skipped>,
     /// The highest round heard of, by stripe.
     rounds: Vec<Round>,
+    commuting: Commuting,
+    early: u64,
 }
 
 impl Deref for Replica {
@@ -81,6 +93,8 @@ impl Replica {
             inner: Inner::new(inner, birth.keeps_records),
             skipped: config.stripes.iter().map(|_| Skipped::default()).collect(),
             rounds: vec![Round(0); config.stripes.count()],
+            commuting: Commuting::default(),
+            early: 0,
             config,
         }
     }
@@ -90,7 +104,7 @@ impl Replica {
         out: &mut Out<'_, Self>,
         act: impl FnOnce(&mut multipaxos::replica::Replica, &mut Out<'_, multipaxos::replica::Replica>),
     ) {
-        let Replica { id, config, inner, skipped, rounds } = self;
+        let Replica { id, config, inner, skipped, rounds, .. } = self;
         let from = *id;
         inner.call(act);
         let left = inner.pour(out, &Untagged, |envelope, relay| {
@@ -126,24 +140,43 @@ impl Replica {
         skipped.insert(start.max(known), end);
     }
 
+    /// The first slot from this one on that is not known to be skipped.
+    fn skipped_until(&self, slot: Slot) -> Slot {
+        let stripes = self.config.stripes;
+        let ends = stripes.iter().zip(&self.skipped).map(|(stripe, skipped)| {
+            let position = stripes.from(stripe, slot);
+            stripes.slot(stripe, skipped.end_from(position))
+        });
+        ends.min().expect("a log has stripes")
+    }
+
     /// Executes the noops that come next, and what follows them.
     fn pass_skipped(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         loop {
-            let executed = self.inner.executed();
             let stripes = self.config.stripes;
-            // The first slot of each stripe, from here on, that is not skipped.
-            let ends = stripes.iter().zip(&self.skipped).map(|(stripe, skipped)| {
-                let position = stripes.from(stripe, executed);
-                stripes.slot(stripe, skipped.end_from(position))
-            });
-            let end = ends.min().expect("a log has stripes");
-            if end <= executed {
+            let end = self.skipped_until(self.inner.executed());
+            if end <= self.inner.executed() {
                 return;
             }
             self.call(out, |replica, out| replica.skip_to(now, end, out));
             for (stripe, skipped) in stripes.iter().zip(&mut self.skipped) {
                 skipped.forget_below(stripes.from(stripe, self.inner.executed()));
             }
+        }
+    }
+
+    /// Executes what commutes with everything that comes before it.
+    fn run_ahead(&mut self, now: Instant) {
+        self.commuting.forget_below(self.inner.executed());
+        if !self.config.options().out_of_order || !self.inner.may_run_ahead(now) {
+            return;
+        }
+        let mut commuting = core::mem::take(&mut self.commuting);
+        let ready = commuting.ready(&self.inner, |slot| self.skipped_until(slot), self.config.canary);
+        self.commuting = commuting;
+        self.early += ready.len() as u64;
+        for slot in ready {
+            self.inner.execute_early(slot);
         }
     }
 }
@@ -184,6 +217,7 @@ impl Role for Replica {
                 let message = multipaxos::replica::In::Heartbeat { round, executed, keep: Slot::ZERO };
                 self.call(out, |replica, out| replica.on_message(now, message, out));
             }
+            In::Suggested { slot, value } => self.commuting.suggest(self.inner.executed(), slot, value),
             In::Skip { .. } | In::Heartbeat { .. } => {}
         }
         self.pass_skipped(now, out);
@@ -198,6 +232,7 @@ impl Role for Replica {
     }
 
     fn on_burst_end(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        self.run_ahead(now);
         self.call(out, |replica, out| replica.on_burst_end(now, out));
     }
 
@@ -207,5 +242,6 @@ impl Role for Replica {
 
     fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
         self.inner.status(report);
+        report("executed_early", self.early);
     }
 }

@@ -6,7 +6,7 @@
 use super::canary::Canary;
 use super::config::Config;
 use super::message::{ReaderId, Vote, Votes};
-use super::{Envelope, client, leader, proxy_leader, read_batcher};
+use super::{Envelope, client, leader, proxy_leader, read_batcher, replica};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -73,6 +73,15 @@ messages! {
             /// Every slot below this one is chosen and kept by f+1 replicas; no slot from it on
             /// has been voted for in a lower round by a quorum.
             frontier: Slot,
+        },
+        /// The value that it voted for in this slot and round is chosen: the replicas on its node are to have it.
+        6 => Learn {
+            /// The slot.
+            slot: Slot,
+            /// The round in which the value was chosen.
+            round: Round,
+            /// The replica that is to answer the clients.
+            replier: ReplicaId,
         },
     }
 }
@@ -271,6 +280,17 @@ impl Acceptor {
         self.cast += 1;
     }
 
+    /// Hands what it voted for to the replicas of its node: the network carried the value to this node once already. If it
+    /// has forgotten the vote, or has another by now, they find a hole and ask for it.
+    fn on_learn(&self, slot: Slot, round: Round, replier: ReplicaId, out: &mut Out<'_, Self>) {
+        if let Some(vote) = self.votes.get(slot).filter(|vote| vote.round == round) {
+            let message = replica::In::Chosen { slot, value: vote.value.clone(), replier };
+            // It reveals no vote: a write quorum has the value on disk, this acceptor's vote included if it was counted.
+            // Behind a fence the replicas would wait for votes in other slots.
+            out.send_unfenced(Envelope::ToReplicas(self.config.replicas_beside(self.id), message));
+        }
+    }
+
     fn on_pre_read(&self, from: ReaderId, inquiry: u64, out: &mut Out<'_, Self>) {
         let (acceptor, watermark, epoch) = (self.id, self.watermark, self.promise.epoch());
         out.send(match from {
@@ -387,6 +407,7 @@ impl Role for Acceptor {
             In::Heartbeat { round, kept } => self.on_heartbeat(now, round, kept, out),
             In::PreVote { from } => self.on_pre_vote(now, from, out),
             In::Admit { nonce, round, frontier } => self.on_admit(nonce, round, frontier, out),
+            In::Learn { slot, round, replier } => self.on_learn(slot, round, replier, out),
         }
     }
 

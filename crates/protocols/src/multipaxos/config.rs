@@ -16,6 +16,9 @@ pub struct Config {
     layout: Layout,
     /// All instances of each kind, as bits: asked for with every message.
     instances: Vec<u64>,
+    /// By the number of an acceptor, the replicas on its node. Empty where no acceptor lives with a replica, or none is to
+    /// tell them anything.
+    beside: Vec<Set<ReplicaId>>,
     /// The acceptors' quorum system; while the membership is changing, that of both configurations together.
     pub quorums: QuorumSystem,
     /// While the membership is changing: the quorum system of the configuration before.
@@ -41,7 +44,8 @@ impl Config {
         let (now, keepers) = check(&layout)?;
         let instances = (0..super::KINDS.len()).map(|kind| layout.all::<ClientId>(kind as u8).bits()).collect();
         let (before, keepers, home) = (None, Vec::from([keepers]), LeaderId(0));
-        let mut config = Config { instances, quorums: now, before, keepers, home, skips: false, canary, layout };
+        let (beside, skips) = (Vec::new(), false);
+        let mut config = Config { instances, beside, quorums: now, before, keepers, home, skips, canary, layout };
         if let Some(next) = &config.layout.next {
             let (quorums, keepers) = check(next)?;
             if config.has(Canary::AppliesAtOnce) {
@@ -53,6 +57,20 @@ impl Config {
             }
         }
         Ok(config)
+    }
+
+    /// The same, with acceptors that tell the replicas of their nodes what is chosen, without a value on the network. For
+    /// those who hand replicas the very values that acceptors vote for.
+    pub fn telling_neighbours(self) -> Self {
+        let mut beside = Vec::new();
+        for (acceptor, node) in self.layout.places(kind::Acceptor).iter() {
+            let here: Set<ReplicaId> = self.layout.near(kind::Replica, node);
+            if !here.is_empty() {
+                beside.resize(beside.len().max(usize::from(acceptor) + 1), Set::EMPTY);
+                beside[usize::from(acceptor)] = here;
+            }
+        }
+        Config { beside, ..self }
     }
 
     /// How to get from one layout to another: at once when acceptors and replicas stay what they are.
@@ -200,6 +218,16 @@ impl Config {
         self.all(kind::Replica)
     }
 
+    /// Whether some acceptor tells replicas of its node what is chosen.
+    pub fn has_neighbours(&self) -> bool {
+        !self.beside.is_empty()
+    }
+
+    /// The replicas that an acceptor tells.
+    pub fn replicas_beside(&self, acceptor: AcceptorId) -> Set<ReplicaId> {
+        self.beside.get(usize::from(acceptor.0)).copied().unwrap_or_default()
+    }
+
     /// Whether this defect is built in.
     pub fn has(&self, canary: Canary) -> bool {
         self.canary == Some(canary)
@@ -269,7 +297,7 @@ fn lost_with(layout: &Layout, quorums: &QuorumSystem, failed: &[NodeId]) -> Opti
     kinds.into_iter().find(|(kind, _)| layout.count(*kind) > 0 && alive(*kind).is_empty()).map(|(_, name)| name)
 }
 
-fn at_least(name: &str, count: usize, needed: usize) -> Result<(), LayoutError> {
+pub(crate) fn at_least(name: &str, count: usize, needed: usize) -> Result<(), LayoutError> {
     if count >= needed {
         return Ok(());
     }
@@ -278,7 +306,7 @@ fn at_least(name: &str, count: usize, needed: usize) -> Result<(), LayoutError> 
 }
 
 /// Every choice of `count` of `items`.
-fn combinations<T: Copy>(items: &[T], count: usize) -> Vec<Vec<T>> {
+pub(crate) fn combinations<T: Copy>(items: &[T], count: usize) -> Vec<Vec<T>> {
     if count == 0 {
         return Vec::from([Vec::new()]);
     }

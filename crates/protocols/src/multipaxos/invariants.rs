@@ -57,7 +57,7 @@ impl Invariants {
     /// "The leader assigns log entries to commands" (2.3): one value in a slot of a round. Votes count from
     /// the moment they are cast, though a crash may take them back before they are told: that is enough
     /// for what is asked of them here.
-    fn check_acceptor(&mut self, address: Address, acceptor: &Acceptor) -> Result<(), String> {
+    pub(crate) fn check_acceptor(&mut self, address: Address, acceptor: &Acceptor) -> Result<(), String> {
         if self.seen.insert(address, acceptor.votes_cast()) == Some(acceptor.votes_cast()) {
             return Ok(());
         }
@@ -96,6 +96,13 @@ impl Invariants {
     fn has_quorum(&self, slot: Slot, value: &Value) -> bool {
         let mut rounds = self.votes.range((slot, Round(0))..=(slot, Round(u64::MAX)));
         rounds.any(|((_, round), (voted, voters))| voted == value && self.is_write_quorum(*round, *voters))
+    }
+
+    /// The values for which a write quorum has voted in `slot`, in one round each: they are all the same.
+    pub(crate) fn voted_by_quorum(&self, slot: Slot) -> impl Iterator<Item = &Value> {
+        let rounds = self.votes.range((slot, Round(0))..=(slot, Round(u64::MAX)));
+        let chosen = rounds.filter(|((_, round), (_, voters))| self.is_write_quorum(*round, *voters));
+        chosen.map(|(_, (value, _))| value)
     }
 
     /// Whether these are enough in the eyes of a node of any configuration that uses the round.

@@ -211,6 +211,21 @@ impl Leader {
         self.round
     }
 
+    /// The slots below this one are executed by some replica.
+    pub(crate) fn executed(&self) -> Slot {
+        self.progress.executed()
+    }
+
+    /// The slot that a batch would be given that came now, if nothing else is proposed meanwhile.
+    pub(crate) fn place_of_next(&self) -> Slot {
+        self.window.next_slot.plus(self.queue.len() as u64)
+    }
+
+    /// How many batches it has dropped because too many waited.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
     fn resend_after(&self) -> Duration {
         self.config.options().resend_after
     }

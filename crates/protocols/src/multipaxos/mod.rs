@@ -12,6 +12,7 @@
 //!
 //! proxy leader ── Chosen ──> replica (all) ── Results ──> unbatcher ── Answers ──> client
 //!              ── BatchesChosen ──> batcher
+//!              ── Learn ──> acceptor ── Chosen ──> replica (of the same node, in place of the first)
 //! ```
 //!
 //! Linearizable reads (3.4); read batchers are optional too. Sequential and eventual reads (3.6) go
@@ -107,7 +108,7 @@ impl Protocol for MultiPaxos {
     type Invariants = invariants::Invariants;
 
     fn configure(layout: Layout) -> Result<Self::Config, LayoutError> {
-        config::Config::new(layout).map(Arc::new)
+        config::Config::new(layout).map(config::Config::telling_neighbours).map(Arc::new)
     }
 
     fn transition(from: &Layout, to: &Layout) -> Result<Transition, LayoutError> {

@@ -143,7 +143,7 @@ impl ProxyLeader {
         let trusted = self.suspicion.trusted(all);
         let probe = self.suspicion.probe(now);
         let pending = self.pending.get_mut(&slot).expect("asked for a pending slot");
-        let thrifty = pending.attempts < 2 || self.config.has(Canary::L8AlwaysThrifty);
+        let thrifty = (config.options().thrifty && pending.attempts < 2) || self.config.has(Canary::L8AlwaysThrifty);
         let quorum = match self.config.has(Canary::L8AlwaysThrifty) {
             true => quorums.write_quorum(all, self.near, slot.0),
             false => quorums.write_quorum(trusted, self.near, self.turn),
@@ -189,11 +189,30 @@ impl ProxyLeader {
         self.check_at = self.pending.values().map(|pending| pending.ask_at).min();
     }
 
-    /// The value is chosen: all replicas are told, and one of them is named to answer the clients.
+    /// The value is chosen: all replicas are told, and one of them is named to answer the clients. Those that live with an
+    /// acceptor that has the value are told through it, without the value: it has voted, or, where all are asked at once,
+    /// will have by the time that this comes behind the question.
     fn announce(&mut self, slot: Slot, pending: Pending, out: &mut Out<'_, Self>) {
         self.chosen += 1;
-        let Pending { value, proposer, replier, .. } = pending;
-        out.send(Envelope::ToReplicas(self.config.replicas(), replica::In::Chosen { slot, value, replier }));
+        let Pending { value, proposer, replier, voted, asked, .. } = pending;
+        let informed = if self.config.options().thrifty { voted } else { voted.or(asked) };
+        let mut replicas = self.config.replicas();
+        if self.config.has_neighbours() {
+            let mut acceptors = AcceptorSet::EMPTY;
+            // To a replica on this node the value is no more than a reference.
+            for acceptor in informed.without(self.near).iter() {
+                let beside = self.config.replicas_beside(acceptor).and(replicas);
+                if !beside.is_empty() {
+                    acceptors.insert(acceptor);
+                    replicas = replicas.without(beside);
+                }
+            }
+            if !acceptors.is_empty() {
+                let learn = acceptor::In::Learn { slot, round: self.round, replier };
+                out.send(Envelope::ToAcceptors(acceptors, learn));
+            }
+        }
+        out.send(Envelope::ToReplicas(replicas, replica::In::Chosen { slot, value, replier }));
         if let Proposer::Batcher { id, number } = proposer {
             self.chosen_batches.entry(id).or_default().push(number);
         }

@@ -5,11 +5,13 @@
 
 mod catch_up;
 mod deferred;
+mod early;
 mod offer;
 mod snapshots;
 
 use self::catch_up::{Ask, CatchUp, Chunk, Progress};
 use self::deferred::Deferred;
+use self::early::Early;
 use self::offer::Offer;
 use self::snapshots::Snapshots;
 use super::canary::{Canary, without_sessions};
@@ -151,6 +153,7 @@ pub struct Replica {
     /// How far the log is known to reach: something was chosen or voted for below this slot.
     wanted: Slot,
     deferred: Deferred,
+    early: Early,
     answers: AnswersByClient,
     unbatchers: Set<UnbatcherId>,
     present: Presence<UnbatcherId>,
@@ -191,6 +194,7 @@ impl Replica {
             retained_bytes: 0,
             wanted: Slot::ZERO,
             deferred: Deferred::default(),
+            early: Early::default(),
             answers: AnswersByClient::default(),
             unbatchers: config.near(kind::Unbatcher, birth.node),
             present: Presence::new(unbatchers, UNBATCHER_PRESENCE),
@@ -251,7 +255,10 @@ impl Replica {
             let answers = (chosen.replier == Some(self.id)).then_some(&mut self.answers);
             self.retained_bytes += chosen.value.batch.byte_len();
             self.snapshots.executed(chosen.value.batch.byte_len());
-            self.executor.execute(&chosen.value, answers);
+            match self.early.pass(self.executed) {
+                false => self.executor.execute(&chosen.value, answers),
+                true => self.executor.pass(&chosen.value),
+            }
             self.executed = self.executed.next();
             self.forget_old();
             if self.deferred.len() > 0 {
@@ -319,6 +326,11 @@ impl Replica {
 
     fn on_read(&mut self, now: Instant, reads: Batch, executed: Slot) {
         self.reads += reads.len() as u64;
+        self.answer_or_defer(now, reads, executed);
+    }
+
+    fn answer_or_defer(&mut self, now: Instant, reads: Batch, executed: Slot) {
+        let executed = self.early_horizon(now, &reads, executed);
         if self.executed >= executed {
             return self.executor.read(now.timestamp(), &reads, &mut self.answers);
         }
@@ -334,7 +346,7 @@ impl Replica {
 
     fn answer_deferred(&mut self, now: Instant) {
         for reads in self.deferred.take_ready(self.executed) {
-            self.executor.read(now.timestamp(), &reads, &mut self.answers);
+            self.answer_or_defer(now, reads, self.executed);
         }
     }
 
@@ -343,7 +355,7 @@ impl Replica {
         if self.answers.is_empty() {
             return;
         }
-        let (from, executed) = (self.id.0, self.executed);
+        let (from, executed) = (self.id.0, self.early.seen(self.executed));
         self.turn += 1;
         match self.present.pick(self.unbatchers, now, self.turn) {
             Some(unbatcher) => {
@@ -444,6 +456,7 @@ impl Replica {
             return;
         }
         self.installed += 1;
+        self.early.forget();
         self.pass_over(executed);
         self.answer_deferred(now);
         self.execute_ready(now, out);
@@ -509,7 +522,7 @@ impl Role for Replica {
     }
 
     fn freeze(&mut self, now: Instant, at: u64) -> Picture {
-        if self.executed.0 >= at {
+        if self.executed.0 >= at && self.is_a_prefix(now) {
             return Picture::Taken(self.executed.0, self.executor.freeze());
         }
         // As with a read that waits: what is missing counts as a hole.
@@ -570,7 +583,8 @@ impl Role for Replica {
 
     fn on_burst_end(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         self.flush_answers(now, out);
-        if self.snapshots.begin_if_due(self.executed) {
+        if self.snapshots.is_due(self.executed) && self.is_a_prefix(now) {
+            self.snapshots.begin(self.executed);
             out.store_snapshot(self.executed.0, self.executor.freeze());
         }
         if self.executed.distance(self.reported) >= REPORT_SLOTS {

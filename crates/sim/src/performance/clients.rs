@@ -64,13 +64,6 @@ impl Clients {
 
     pub(super) fn latency(&mut self) -> Latency {
         self.latencies.sort_unstable();
-        let count = self.latencies.len();
-        if count == 0 {
-            return Latency::default();
-        }
-        let us = |nanos: Nanos| nanos as f64 / 1000.0;
-        let at = |part: f64| us(self.latencies[((count as f64 * part).ceil() as usize).clamp(1, count) - 1]);
-        let mean = us(self.latencies.iter().sum::<Nanos>()) / count as f64;
-        Latency { mean, p50: at(0.5), p99: at(0.99) }
+        Latency::of_sorted(&self.latencies, 1000.0)
     }
 }

@@ -15,13 +15,17 @@
 //! |---|---|
 //! | `clients` | the closed loop and its latencies |
 //! | `server` | a node that takes its time |
+//! | `fleet` | all of them |
 //! | `links` | the network |
 //! | `drive` | the event heap between them |
+//! | [`wan`] | nodes that are far apart |
 
 mod clients;
 mod drive;
+mod fleet;
 mod links;
 mod server;
+pub mod wan;
 
 use bytes::Bytes;
 use ionian_kernel::client::ReadLevel;
@@ -36,6 +40,17 @@ pub trait Costs<P: Protocol> {
     /// Microseconds of processor time that the instance at `to` spends because of `message`, whatever it sends
     /// because of it included.
     fn of(&self, to: Address, message: &P::Message) -> f64;
+
+    /// Microseconds that each of two nodes spends, beside, because `message` goes from one to the other.
+    fn carrying(&self, message: &P::Message) -> f64 {
+        let _ = message;
+        0.0
+    }
+
+    /// Microseconds that a node spends, beside, on taking a request from a client, and again on giving the answer.
+    fn serving(&self) -> f64 {
+        0.0
+    }
 }
 
 /// What the clients ask and what answers them.
@@ -101,6 +116,19 @@ pub struct Latency {
     pub p50: f64,
     /// 99 of 100 were no slower.
     pub p99: f64,
+}
+
+impl Latency {
+    /// Of latencies that are sorted and so many to a microsecond.
+    fn of_sorted(latencies: &[u64], per_us: f64) -> Self {
+        let count = latencies.len();
+        if count == 0 {
+            return Latency::default();
+        }
+        let at = |part: f64| latencies[((count as f64 * part).ceil() as usize).clamp(1, count) - 1] as f64 / per_us;
+        let mean = latencies.iter().sum::<u64>() as f64 / per_us / count as f64;
+        Latency { mean, p50: at(0.5), p99: at(0.99) }
+    }
 }
 
 impl Measured {

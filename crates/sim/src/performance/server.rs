@@ -1,10 +1,10 @@
 //! A node that takes its time: one processor, a queue of what has arrived, and the roles.
 
-use super::{Costs, Service, Setting};
+use super::{Costs, Service};
 use crate::trace::mix;
 use ionian_kernel::client::{Reply, Request};
 use ionian_kernel::id::ClientId;
-use ionian_kernel::layout::{Address, NodeId};
+use ionian_kernel::layout::{Address, Layout, NodeId};
 use ionian_kernel::machine::Frozen;
 use ionian_kernel::membership::Membership;
 use ionian_kernel::node::{Node, World};
@@ -25,7 +25,10 @@ pub(super) struct Server<P: Protocol> {
     host: Node<P>,
     /// Stands for machines of clients: takes no time, and serves every client as if it were alone there.
     pub(super) free: bool,
-    arrived: VecDeque<(u64, P::Message)>,
+    /// What other nodes have sent and it has not taken in.
+    pub(super) arrived: VecDeque<(u64, P::Message)>,
+    /// What it owes for requests that it has taken from clients, microseconds.
+    owed: f64,
     /// Its processor is at work until then.
     busy_until: Nanos,
     /// When it is planned to look for work next.
@@ -82,8 +85,14 @@ pub(super) struct Terms {
 
 impl<P: Protocol> Server<P> {
     /// The node `id` of a deployment.
-    pub(super) fn new(id: NodeId, setting: &Setting, config: &P::Config, service: &impl Service) -> Self {
-        let addresses = setting.layout.on_node(id);
+    pub(super) fn new(
+        id: NodeId,
+        layout: &Layout,
+        client_kinds: &[u8],
+        config: &P::Config,
+        service: &impl Service,
+    ) -> Self {
+        let addresses = layout.on_node(id);
         let mut host = Node::new(false);
         for address in &addresses {
             let birth = Birth {
@@ -96,21 +105,17 @@ impl<P: Protocol> Server<P> {
             };
             host.host(*address, P::instantiate(config, birth));
         }
-        let free = addresses.iter().all(|address| setting.client_kinds.contains(&address.kind));
-        Server { id, host, free, arrived: VecDeque::new(), busy_until: 0, looks_at: None, spent: 0 }
+        let free = addresses.iter().all(|address| client_kinds.contains(&address.kind));
+        Server { id, host, free, arrived: VecDeque::new(), owed: 0.0, busy_until: 0, looks_at: None, spent: 0 }
     }
 
     pub(super) fn start(&mut self, outcome: &mut Outcome<P::Message>) {
         self.host.start(Instant(START_US), outcome);
     }
 
-    /// Takes note of what has arrived.
-    pub(super) fn arrive(&mut self, members: u64, message: P::Message) {
-        self.arrived.push_back((members, message));
-    }
-
-    /// Hands a request to a lane of this node at once.
-    pub(super) fn submit(&mut self, lane: ClientId, request: Request) {
+    /// Hands a request to a lane of this node at once; it costs so many microseconds.
+    pub(super) fn submit(&mut self, lane: ClientId, request: Request, us: f64) {
+        self.owed += us;
         self.host.submit(lane, request);
     }
 
@@ -123,23 +128,24 @@ impl<P: Protocol> Server<P> {
         Some(timer.0.saturating_sub(START_US).saturating_mul(1000).max(self.busy_until).max(now))
     }
 
-    /// Takes in what has arrived, and says when the processor is done with it: what it sent leaves then.
+    /// Takes in what has arrived, and says how many microseconds that costs, without what is sent.
     pub(super) fn burst(
         &mut self,
         now: Nanos,
         costs: &impl Costs<P>,
         terms: Terms,
         outcome: &mut Outcome<P::Message>,
-    ) -> Nanos {
+    ) -> f64 {
         let was_asleep = now > self.busy_until;
         let local = Instant(START_US + now / 1000);
-        let mut us = 0.0;
+        let mut us = std::mem::take(&mut self.owed);
         loop {
             // Hops between roles of this node come first, so that a burst ends with none of them half done.
             if self.host.queued() == 0
                 && us < terms.burst_us
                 && let Some((members, message)) = self.arrived.pop_front()
             {
+                us += costs.carrying(&message);
                 self.host.deliver(members, message);
             }
             if let Some((to, message)) = self.host.front() {
@@ -157,11 +163,16 @@ impl<P: Protocol> Server<P> {
                 break;
             }
         }
-        if self.free {
-            return now;
-        }
         if was_asleep {
             us += terms.wake_us;
+        }
+        us
+    }
+
+    /// A burst that began now costs so much: says when the processor is done with it.
+    pub(super) fn finish(&mut self, now: Nanos, us: f64) -> Nanos {
+        if self.free {
+            return now;
         }
         let spent = (us * 1000.0) as Nanos;
         self.spent += spent;

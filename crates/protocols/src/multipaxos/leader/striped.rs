@@ -28,6 +28,12 @@ impl Leader {
         self.window.next_slot = self.window.next_slot.max(slot);
     }
 
+    /// New values can be proposed in slots below `limit`.
+    pub(crate) fn open_below(&mut self, now: Instant, limit: Slot, out: &mut Out<'_, Self>) {
+        self.window.limit = limit;
+        self.propose_queued(now, out);
+    }
+
     /// From `slot` on, the end of the slots that it has left: `None` when `slot` is not one, or so old that this
     /// leader cannot know.
     pub(crate) fn left_until(&self, slot: Slot) -> Option<Slot> {

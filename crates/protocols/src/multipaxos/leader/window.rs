@@ -42,6 +42,8 @@ pub(super) struct Window {
     slots: SlotWindow<Proposed>,
     /// The slot of the next proposal.
     pub(super) next_slot: Slot,
+    /// Nothing new is proposed in slots from this one on: in Mencius, where they are reserved first.
+    pub(super) limit: Slot,
     check_at: Option<Instant>,
     replicas: Presence<ReplicaId>,
     proxies: Presence<ProxyLeaderId>,
@@ -67,6 +69,7 @@ impl Window {
             near: config.near(kind::ProxyLeader, birth.node),
             slots: SlotWindow::new(Slot::ZERO, MAX_WINDOW),
             next_slot: Slot::ZERO,
+            limit: Slot::MAX,
             check_at: None,
             replicas: Presence::new(config.serving(), PRESENCE),
             proxies: Presence::new(config.all(kind::ProxyLeader), PRESENCE),
@@ -102,6 +105,7 @@ impl Window {
     pub(super) fn reset(&mut self, base: Slot, next_slot: Slot) {
         self.slots.reset(base);
         self.next_slot = next_slot;
+        self.limit = if self.config.skips { Slot::ZERO } else { Slot::MAX };
         self.check_at = None;
     }
 
@@ -121,6 +125,7 @@ impl Window {
     pub(super) fn is_open(&self, executed: Slot) -> bool {
         self.next_slot.distance(executed) < self.config.options().window_slots as u64
             && self.slots.admits(self.next_slot)
+            && self.next_slot < self.limit
     }
 
     /// How many slots are on their way.

@@ -51,6 +51,9 @@ impl Replica {
         // After an older one the peer would still miss slots that are forgotten here.
         let oldest = self.log.base().max(start.next());
         if self.offer.as_ref().is_none_or(|offer| offer.executed < oldest) {
+            if !self.is_a_prefix(now) {
+                return;
+            }
             self.offer = Some(Offer::new(&self.config, now, self.executed, self.executor.freeze()));
         }
         self.send_chunk(now, to, 0, out);

@@ -40,17 +40,18 @@ impl Snapshots {
         self.wanted = slot;
     }
 
-    /// Begins one of the state before the slot `executed` if enough was executed since the last.
-    pub(super) fn begin_if_due(&mut self, executed: Slot) -> bool {
+    /// Whether enough was executed since the last for one of the state before the slot `executed`.
+    pub(super) fn is_due(&self, executed: Slot) -> bool {
         let since = executed.distance(self.stored);
         let enough = since >= self.config.options().snapshot_slots as u64 || self.bytes >= SNAPSHOT_BYTES;
         let wanted = self.stored < self.wanted && self.wanted <= executed;
-        let due = (enough || wanted) && since > 0 && self.storing.is_none() && !self.loses_state;
-        if due {
-            self.storing = Some(executed);
-            self.bytes = 0;
-        }
-        due
+        (enough || wanted) && since > 0 && self.storing.is_none() && !self.loses_state
+    }
+
+    /// One of the state before the slot `executed` begins to be stored.
+    pub(super) fn begin(&mut self, executed: Slot) {
+        self.storing = Some(executed);
+        self.bytes = 0;
     }
 
     /// The one of the state before this slot is on disk: just now, or since before a crash.

@@ -1,0 +1,195 @@
+//! The `[network]` table: how far apart sites are, for tests and demonstrations. What a node sends to one of another
+//! site is delayed by the sender, and takes its time.
+
+use crate::configuration::Configuration;
+use crate::deployment::Deployment;
+use crate::error::{DeploymentError, Problem};
+use crate::set::{Given, shortened};
+use ionian_kernel::layout::NodeId;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::time::Duration;
+
+pub(crate) const NETWORK_KEYS: &[&str] = &["delay_ms", "mbps", "link"];
+pub(crate) const LINK_KEYS: &[&str] = &["between", "delay_ms", "mbps"];
+/// More is a slip of the pen: nobody waits for a minute.
+const MAX_DELAY_MS: usize = 60_000;
+const MAX_MBPS: usize = 100_000;
+const BETWEEN: &str = "two different sites, such as [\"A\", \"B\"]";
+
+/// Between nodes of different sites.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Network {
+    /// How long everything is on its way, one way, milliseconds.
+    pub delay_ms: u64,
+    /// Megabits that go from one node to another each second; as many as there are room for if it is not stated.
+    pub mbps: Option<u64>,
+    /// Pairs of sites that are something else, both ways.
+    pub links: Vec<Link>,
+}
+
+/// What is different between two sites. What is not stated is as between all others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Link {
+    /// The sites, in either order.
+    pub between: [String; 2],
+    /// As [`Network::delay_ms`].
+    pub delay_ms: Option<u64>,
+    /// As [`Network::mbps`].
+    pub mbps: Option<u64>,
+}
+
+/// What lies between two nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Distance {
+    /// Everything arrives so much later.
+    pub delay: Duration,
+    /// So much gets through.
+    pub bytes_per_second: Option<u64>,
+}
+
+impl Network {
+    /// What lies between two sites.
+    pub fn distance(&self, from: &str, to: &str) -> Distance {
+        let joins = |link: &&Link| [[from, to], [to, from]].contains(&[&*link.between[0], &*link.between[1]]);
+        let link = self.links.iter().find(joins);
+        let delay_ms = link.and_then(|link| link.delay_ms).unwrap_or(self.delay_ms);
+        let mbps = link.and_then(|link| link.mbps).or(self.mbps);
+        Distance { delay: Duration::from_millis(delay_ms), bytes_per_second: mbps.map(|mbps| mbps * 125_000) }
+    }
+
+    /// Sets one of the keys of `[network]`.
+    pub(crate) fn set(&mut self, key: &str, given: Given<'_>) -> Result<(), DeploymentError> {
+        let path = format!("network.{key}");
+        match key {
+            "delay_ms" => self.delay_ms = given.number_between(&path, 0, MAX_DELAY_MS)?,
+            "mbps" => self.mbps = Some(given.number_between(&path, 1, MAX_MBPS)?),
+            "link" => return Err(given.wrong(&path, "tables, each begun with [[network.link]]")),
+            _ => return Err(Problem::UnknownKey { key: shortened(&path), known: NETWORK_KEYS.join(", ") }.into()),
+        }
+        Ok(())
+    }
+
+    /// The table as a file has it.
+    pub(crate) fn to_toml(&self) -> String {
+        let mut text = String::new();
+        let _ =
+            writeln!(text, "[network]\n{:<32}# one way, 0 to {MAX_DELAY_MS}", format!("delay_ms = {}", self.delay_ms));
+        if let Some(mbps) = self.mbps {
+            let _ = writeln!(text, "{:<32}# from a node to another, 1 to {MAX_MBPS}", format!("mbps = {mbps}"));
+        }
+        for Link { between: [one, other], delay_ms, mbps } in &self.links {
+            let _ = writeln!(text, "\n[[network.link]]\nbetween = [\"{one}\", \"{other}\"]");
+            for (key, value) in [("delay_ms", delay_ms), ("mbps", mbps)] {
+                let _ = value.map_or(Ok(()), |value| writeln!(text, "{key} = {value}"));
+            }
+        }
+        text
+    }
+}
+
+impl Link {
+    /// Sets one of the keys of a `[[network.link]]`; errors call it `owner`.
+    pub(crate) fn set(&mut self, owner: &str, key: &str, given: Given<'_>) -> Result<(), DeploymentError> {
+        let path = format!("{owner}.{key}");
+        match key {
+            "between" => {
+                let sites =
+                    given.items().filter(|items| items.len() == 2).ok_or_else(|| given.wrong(&path, BETWEEN))?;
+                self.between = [sites[0].name(&path)?, sites[1].name(&path)?];
+                if self.between[0] == self.between[1] {
+                    return Err(given.wrong(&path, BETWEEN));
+                }
+            }
+            "delay_ms" => self.delay_ms = Some(given.number_between(&path, 0, MAX_DELAY_MS)?),
+            "mbps" => self.mbps = Some(given.number_between(&path, 1, MAX_MBPS)?),
+            _ => return Err(Problem::UnknownKey { key: shortened(&path), known: LINK_KEYS.join(", ") }.into()),
+        }
+        Ok(())
+    }
+}
+
+impl Deployment {
+    /// The same with each node at a site of its own, called A, B, C and so on, and this delay between any two.
+    pub fn apart(mut self, delay_ms: u64) -> Self {
+        for (index, node) in self.nodes.iter_mut().enumerate() {
+            let letter = char::from(b'A' + (index % 26) as u8);
+            let round = index / 26;
+            node.site = Some(if round == 0 { letter.to_string() } else { format!("{letter}{round}") });
+        }
+        self.network = Some(Network { delay_ms, ..Network::default() });
+        self
+    }
+
+    /// Whether every link is between sites of nodes, and no two are between the same.
+    pub(crate) fn check_network(&self) -> Result<(), DeploymentError> {
+        let links = self.network.iter().flat_map(|network| &network.links).enumerate();
+        let key = |index| format!("network.link[{index}].between");
+        let mut known: Vec<&str> = self.nodes.iter().filter_map(|node| node.site.as_deref()).collect();
+        known.sort_unstable();
+        known.dedup();
+        let mut taken = BTreeMap::new();
+        for (index, link) in links {
+            let mut sites = link.between.each_ref().map(String::as_str);
+            if let Some(missing) = sites.iter().find(|site| !known.contains(site)) {
+                let allowed = match known.is_empty() {
+                    true => "sites of nodes, and no node has a site".to_owned(),
+                    false => format!("sites of nodes, which are {}", known.join(", ")),
+                };
+                return Err(Problem::Value { key: key(index), value: format!("{missing:?}"), allowed }.into());
+            }
+            sites.sort_unstable();
+            if let Some(by) = taken.insert(sites, index) {
+                return Err(Problem::Taken { key: key(index), value: sites.join(", "), by: key(by) }.into());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Configuration {
+    /// What lies between a node and each other that is somewhere else, as far as the deployment says it.
+    pub fn distances(&self, from: NodeId) -> BTreeMap<NodeId, Distance> {
+        let Some(network) = &self.target().network else { return BTreeMap::new() };
+        let nodes = self.nodes();
+        let here = nodes.get(&from).and_then(|node| node.site.as_deref());
+        let to = |there: Option<&str>| Some(network.distance(here?, there.filter(|there| here != Some(there))?));
+        nodes.iter().filter_map(|(node, there)| Some((*node, to(there.site.as_deref())?))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::preset::PresetOptions;
+
+    fn ms(delay: u64, bytes_per_second: Option<u64>) -> Distance {
+        Distance { delay: Duration::from_millis(delay), bytes_per_second }
+    }
+
+    #[test]
+    fn a_link_says_what_is_different_about_it_in_either_direction() {
+        let link = |between: [&str; 2], delay_ms, mbps| Link { between: between.map(str::to_owned), delay_ms, mbps };
+        let links = vec![link(["A", "B"], Some(80), None), link(["C", "A"], None, Some(1))];
+        let network = Network { delay_ms: 50, mbps: Some(20), links };
+        assert_eq!(
+            (network.distance("A", "B"), network.distance("B", "A")),
+            (ms(80, Some(2_500_000)), ms(80, Some(2_500_000)))
+        );
+        assert_eq!(
+            (network.distance("A", "C"), network.distance("C", "B")),
+            (ms(50, Some(125_000)), ms(50, Some(2_500_000)))
+        );
+    }
+
+    #[test]
+    fn only_what_goes_to_another_site_is_delayed() {
+        let sites = ["network.delay_ms=7", "node.n0.site=A", "node.n1.site=B"];
+        let preset = Deployment::preset("colocated", &PresetOptions::default()).unwrap();
+        let known = Configuration::founded(preset.with_overrides(&sites).unwrap());
+        assert_eq!(known.distances(NodeId(0)), BTreeMap::from([(NodeId(1), ms(7, None))]));
+        assert_eq!(known.distances(NodeId(2)), BTreeMap::new(), "it has no site");
+        let apart = known.deployment.with_overrides(&["node.n1.site=A"]).unwrap();
+        assert_eq!(Configuration::founded(apart).distances(NodeId(0)), BTreeMap::new(), "one site");
+    }
+}

@@ -1,0 +1,125 @@
+//! Out-of-order commit (Mencius 5): which commands can be executed before earlier ones are known to be chosen.
+//!
+//! By the rules of simple consensus a slot that somebody has suggested a command in holds that command or a noop, once
+//! it is decided: only the leader that has reserved a slot suggests in it, once (`leader/reservation.rs`). So a command
+//! that is chosen can be executed when every earlier slot is executed, skipped, chosen or suggested, and the command
+//! commutes with all that are not executed yet. Commands commute when the state machine says so by the keys that they
+//! touch, when they do not depend on each other through their session, and when the time at which they are executed
+//! makes no difference.
+
+use crate::mencius::canary::Canary;
+use crate::multipaxos::replica::Replica;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use ionian_kernel::batch::{SessionId, Value};
+use ionian_kernel::id::Slot;
+use ionian_kernel::machine::Footprint;
+
+/// Suggestions and chosen values further than so many slots ahead of what is executed are not looked at.
+const REACH: u64 = 4096;
+
+/// What was suggested and is not executed.
+#[derive(Default)]
+pub(super) struct Commuting {
+    suggested: BTreeMap<Slot, Value>,
+    /// What is touched by the commands of slots that were looked at and not executed.
+    footprints: BTreeMap<Slot, Footprint>,
+}
+
+impl Commuting {
+    /// A leader suggests a value: the slot holds this or a noop, once it is decided.
+    pub(super) fn suggest(&mut self, executed: Slot, slot: Slot, value: Value) {
+        if slot >= executed && slot.distance(executed) < REACH {
+            self.suggested.insert(slot, value);
+        }
+    }
+
+    /// Everything below `executed` is executed.
+    pub(super) fn forget_below(&mut self, executed: Slot) {
+        while let Some(first) = self.suggested.first_entry().filter(|first| *first.key() < executed) {
+            first.remove();
+        }
+        while let Some(first) = self.footprints.first_entry().filter(|first| *first.key() < executed) {
+            first.remove();
+        }
+    }
+
+    /// The chosen slots that can be executed now, in order. `skipped_until` tells from a slot on which is the first that
+    /// is not known to be skipped.
+    pub(super) fn ready(
+        &mut self,
+        replica: &Replica,
+        skipped_until: impl Fn(Slot) -> Slot,
+        canary: Option<Canary>,
+    ) -> Vec<Slot> {
+        let (mut ready, mut earlier) = (Vec::new(), Earlier::default());
+        // Without a suggestion every slot that comes next is executed as soon as it is chosen.
+        if self.suggested.is_empty() {
+            return ready;
+        }
+        let (mut slot, end) = (replica.executed(), replica.executed().plus(REACH));
+        let mut latest = replica.executor().now();
+        while slot < end {
+            let next = skipped_until(slot);
+            if next > slot {
+                slot = next;
+                continue;
+            }
+            let chosen = replica.value(slot);
+            let Some(value) = chosen.or_else(|| self.suggested.get(&slot)) else {
+                if canary == Some(Canary::CommutesWithTheUnknown) {
+                    slot = slot.next();
+                    continue;
+                }
+                break;
+            };
+            latest = latest.max(value.stamp);
+            if !replica.was_early(slot) && !value.batch.is_empty() {
+                let footprint =
+                    self.footprints.entry(slot).or_insert_with(|| replica.executor().footprint(&value.batch));
+                if footprint.everything {
+                    break;
+                }
+                let free = chosen.is_some() && !footprint.timed && !earlier.conflicts(value, footprint);
+                match free && replica.executor().commutes_until(latest) {
+                    true => ready.push(slot),
+                    false => earlier.add(value, footprint),
+                }
+            }
+            slot = slot.next();
+        }
+        ready
+    }
+}
+
+/// What the commands touch that come earlier in the log and are not executed.
+#[derive(Default)]
+struct Earlier {
+    read: BTreeSet<u64>,
+    written: BTreeSet<u64>,
+    /// The smallest number of a command of each session.
+    sessions: BTreeMap<SessionId, u64>,
+}
+
+impl Earlier {
+    fn add(&mut self, value: &Value, footprint: &Footprint) {
+        self.read.extend(&footprint.reads);
+        self.written.extend(&footprint.writes);
+        for command in value.batch.commands() {
+            let smallest = self.sessions.entry(command.session).or_insert(command.number);
+            *smallest = command.number.min(*smallest);
+        }
+    }
+
+    fn conflicts(&self, value: &Value, footprint: &Footprint) -> bool {
+        let touched = |key| self.written.contains(key) || self.read.contains(key);
+        footprint.reads.iter().any(|key| self.written.contains(key))
+            || footprint.writes.iter().any(touched)
+            || value.batch.commands().any(|command| self.settles(command.session, command.floor))
+    }
+
+    /// Whether a command with this floor would have an earlier one of its session taken for settled.
+    fn settles(&self, session: SessionId, floor: u64) -> bool {
+        self.sessions.get(&session).is_some_and(|smallest| *smallest < floor)
+    }
+}

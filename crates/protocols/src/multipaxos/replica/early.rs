@@ -1,0 +1,87 @@
+//! Values executed before their turn: what Mencius asks of a replica beside what MultiPaxos does
+//! (`crate::mencius::replica`). In MultiPaxos there are none.
+//!
+//! The state is then not that of a prefix of the log. It must be wherever somebody takes it for that: in a snapshot,
+//! and for a read of several keys, which could see of two commands the one here and the other at another replica.
+//! Such a one *holds*: nothing more is executed early until the log has caught up.
+
+use super::Replica;
+use alloc::collections::BTreeSet;
+use ionian_kernel::batch::{Batch, Value};
+use ionian_kernel::executor::Executor;
+use ionian_kernel::id::Slot;
+use ionian_kernel::time::{Duration, Instant};
+
+/// Whoever holds and is not heard of again for so long is forgotten.
+const HELD_FOR: Duration = Duration::from_secs(1);
+
+/// The slots executed early, and who waits for there to be none.
+#[derive(Default)]
+pub(super) struct Early {
+    slots: BTreeSet<Slot>,
+    held_until: Instant,
+}
+
+impl Early {
+    /// The turn of a slot has come; whether it was executed early.
+    pub(super) fn pass(&mut self, slot: Slot) -> bool {
+        !self.slots.is_empty() && self.slots.remove(&slot)
+    }
+
+    /// The state is another one.
+    pub(super) fn forget(&mut self) {
+        self.slots.clear();
+    }
+
+    /// What whoever sees the state may have seen: everything below this slot.
+    pub(super) fn seen(&self, executed: Slot) -> Slot {
+        self.slots.last().map_or(executed, |last| last.next())
+    }
+}
+
+impl Replica {
+    /// The value that it holds in a slot.
+    pub(crate) fn value(&self, slot: Slot) -> Option<&Value> {
+        self.log.get(slot).map(|chosen| &chosen.value)
+    }
+
+    /// Its state machine.
+    pub(crate) fn executor(&self) -> &Executor {
+        &self.executor
+    }
+
+    /// Whether a slot was executed early.
+    pub(crate) fn was_early(&self, slot: Slot) -> bool {
+        self.early.slots.contains(&slot)
+    }
+
+    /// Whether nobody waits for the state to be that of a prefix.
+    pub(crate) fn may_run_ahead(&self, now: Instant) -> bool {
+        self.early.held_until <= now
+    }
+
+    /// Executes a slot whose value it holds, and answers for it if it is to.
+    pub(crate) fn execute_early(&mut self, slot: Slot) {
+        let Some(chosen) = self.log.get(slot).filter(|_| slot >= self.executed) else { return };
+        let answers = (chosen.replier == Some(self.id)).then_some(&mut self.answers);
+        self.executor.execute_early(&chosen.value, answers);
+        let new = self.early.slots.insert(slot);
+        assert!(new, "{slot:?} was executed twice");
+    }
+
+    /// Whether the state is that of a prefix of the log. If not, it will be soon: ask again.
+    pub(super) fn is_a_prefix(&mut self, now: Instant) -> bool {
+        let is = self.early.slots.is_empty();
+        self.early.held_until = if is { Instant::ZERO } else { now + HELD_FOR };
+        is
+    }
+
+    /// What must be executed before these reads can be answered, if it is `executed` without early slots.
+    pub(super) fn early_horizon(&mut self, now: Instant, reads: &Batch, executed: Slot) -> Slot {
+        if self.early.slots.is_empty() || self.executor.reads_single_keys(reads) {
+            return executed;
+        }
+        self.early.held_until = now + HELD_FOR;
+        self.early.seen(executed)
+    }
+}

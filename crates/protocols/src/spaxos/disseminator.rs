@@ -1,0 +1,482 @@
+//! The disseminator: has stabilizers keep commands, and then has them ordered.
+//!
+//! Stands between client (or batcher) and stabilizers, and between stabilizers and leader. It keeps every payload until
+//! a proxy leader says that it was chosen, and has it ordered anew, under another name, where that may not happen any
+//! more: by a new leader, or because it became void. Sessions see to it that a command that is ordered twice is
+//! executed once.
+
+mod helping;
+
+use self::helping::Helping;
+use super::canary::Canary;
+use super::config::Config;
+use super::message::{Payload, PayloadId, Ticket};
+use super::{Envelope, batcher, kind, leader, stabilizer};
+use crate::multipaxos;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use ionian_kernel::batch::{Batch, BatchBuilder, OpenBatch};
+use ionian_kernel::id::*;
+use ionian_kernel::layout::Options;
+use ionian_kernel::messages;
+use ionian_kernel::protocol::Birth;
+use ionian_kernel::random::Random;
+use ionian_kernel::role::{Out, Role};
+use ionian_kernel::suspicion::Suspicion;
+use ionian_kernel::time::{Duration, Instant, earliest};
+use ionian_kernel::wire::Never;
+
+messages! {
+    /// What a disseminator is told.
+    "disseminator" In {
+        /// Commands of a client.
+        0 => Commands {
+            /// The commands.
+            commands: Batch,
+        },
+        /// A batch of a batcher.
+        1 => Disseminate {
+            /// The batcher.
+            from: BatcherId,
+            /// Its number for the batch.
+            number: u64,
+            /// The batch.
+            batch: Batch,
+        },
+        /// A stabilizer would find these payloads again after a crash.
+        2 => Stored {
+            /// The stabilizer.
+            from: StabilizerId,
+            /// The payloads: of this disseminator, or of one that this one helps.
+            tickets: Vec<Ticket>,
+            /// How often stabilizers have lost their memory, as far as this one knows.
+            lives: Vec<(StabilizerId, u64)>,
+        },
+        /// These payloads are chosen.
+        3 => Chosen {
+            /// This disseminator's numbers of the payloads.
+            numbers: Vec<u64>,
+            /// Each is chosen in a slot below this one.
+            below: Slot,
+        },
+        /// A leader has finished phase 1, or leads in another round than that of a payload that came to it.
+        4 => NewLeader {
+            /// Its round.
+            round: Round,
+        },
+        /// A payload came to a leader that was deposed before its turn came.
+        5 => NotLeader {
+            /// The highest round that it knows of.
+            round: Round,
+        },
+        /// The leader lives, and some replica has executed every slot below `executed`.
+        6 => Progress {
+            /// The leader's round.
+            round: Round,
+            /// How far the log is executed.
+            executed: Slot,
+        },
+    }
+}
+
+impl From<multipaxos::batcher::In> for In {
+    /// What MultiPaxos tells whoever proposes to its leader.
+    fn from(message: multipaxos::batcher::In) -> Self {
+        use multipaxos::batcher::In as Theirs;
+        match message {
+            Theirs::Commands { commands } => In::Commands { commands },
+            // Nothing is said of the slots: they are taken for the worst.
+            Theirs::BatchesChosen { numbers } => In::Chosen { numbers, below: Slot::MAX },
+            Theirs::NewLeader { round } => In::NewLeader { round },
+            Theirs::NotLeader { round } => In::NotLeader { round },
+        }
+    }
+}
+
+/// Payloads that are not known chosen hold at most this many bytes; what is sent beyond it is dropped, and asked
+/// again by whoever sent it.
+const MAX_BYTES: usize = 64 << 20;
+
+/// How long the leader may leave a payload unchosen before it is proposed again. That costs little: a leader that has
+/// taken it sees that it has.
+const PROPOSE_AGAIN_AFTER: Duration = Duration::from_millis(250);
+
+/// A disseminator.
+pub struct Disseminator {
+    id: DisseminatorId,
+    config: Config,
+    /// The replicas on this node.
+    near: Set<ReplicaId>,
+    near_stabilizers: Set<StabilizerId>,
+    /// Stabilizers that are to have every payload, because they hand it to the replicas on their own node.
+    beside: Set<StabilizerId>,
+    open: OpenBatch,
+    /// Payloads not known chosen, by number.
+    in_flight: BTreeMap<u64, InFlight>,
+    in_flight_bytes: usize,
+    life: u64,
+    next_number: u64,
+    /// The highest round in which a leader has said that it leads: payloads are ordered in it. It is not the highest
+    /// round heard of, for in that one nobody may ever lead.
+    round: Round,
+    /// How far the log is known to be executed. Nothing can be disseminated before that is known.
+    executed: Option<Slot>,
+    suspicion: Suspicion<StabilizerId>,
+    /// How often stabilizers have lost their memory, where they have.
+    lives: BTreeMap<StabilizerId, u64>,
+    turn: u64,
+    helping: Helping,
+    /// Batches chosen in this burst, by the batcher that waits for them.
+    chosen_batches: BTreeMap<BatcherId, Vec<u64>>,
+    check_at: Option<Instant>,
+    dropped: u64,
+    payloads: u64,
+    again: u64,
+}
+
+struct InFlight {
+    batch: Batch,
+    /// The batcher that waits for it, with its number.
+    from: Option<(BatcherId, u64)>,
+    until: Slot,
+    asked: Set<StabilizerId>,
+    stored: Set<StabilizerId>,
+    /// Whether a write quorum has stored it.
+    stable: bool,
+    /// How often stabilizers, and then leaders, were asked.
+    attempts: u32,
+    due: Instant,
+}
+
+impl Disseminator {
+    /// The disseminator of this birth.
+    pub fn new(config: Config, birth: &Birth<'_>) -> Self {
+        let mut random = Random::new(birth.seed);
+        let life = random.any() >> 1;
+        let id = DisseminatorId(birth.address.index);
+        Disseminator {
+            id,
+            near: config.near(kind::Replica, birth.node),
+            near_stabilizers: config.near(kind::Stabilizer, birth.node),
+            beside: config.beside().iter().map(|(stabilizer, _)| *stabilizer).collect(),
+            open: OpenBatch::default(),
+            in_flight: BTreeMap::new(),
+            in_flight_bytes: 0,
+            life,
+            next_number: life,
+            round: Round(0),
+            executed: None,
+            suspicion: Suspicion::default(),
+            lives: BTreeMap::new(),
+            turn: random.any() >> 1,
+            helping: Helping::new(config.clone(), id),
+            chosen_batches: BTreeMap::new(),
+            check_at: None,
+            dropped: 0,
+            payloads: 0,
+            again: 0,
+            config,
+        }
+    }
+
+    fn options(&self) -> &Options {
+        &self.config.layout().options
+    }
+
+    // Commands come in.
+
+    fn has_room(&mut self, commands: &Batch) -> bool {
+        let has_room = self.in_flight_bytes + self.open.byte_len() + commands.byte_len() <= MAX_BYTES;
+        self.dropped += if has_room { 0 } else { commands.len() as u64 };
+        has_room
+    }
+
+    fn on_commands(&mut self, now: Instant, commands: &Batch, out: &mut Out<'_, Self>) {
+        if self.has_room(commands) {
+            self.open.append(now, commands);
+            if self.open.is_full(self.options()) {
+                self.close(now, out);
+            }
+        }
+    }
+
+    /// Disseminates the open batch; where batches hold one command, each command by itself.
+    fn close(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        let batch = self.open.take();
+        if self.options().batch_commands > 1 {
+            return self.disseminate(now, batch, None, out);
+        }
+        for command in batch.commands() {
+            let mut builder = BatchBuilder::default();
+            builder.push(&command);
+            self.disseminate(now, builder.take(), None, out);
+        }
+    }
+
+    fn disseminate(&mut self, now: Instant, batch: Batch, from: Option<(BatcherId, u64)>, out: &mut Out<'_, Self>) {
+        let number = self.next_number;
+        self.next_number += 1;
+        self.payloads += 1;
+        self.in_flight_bytes += batch.byte_len();
+        let until = self.config.until(self.executed.unwrap_or_default());
+        let (asked, stored) = (Set::EMPTY, Set::EMPTY);
+        let payload = InFlight { batch, from, until, asked, stored, stable: false, attempts: 0, due: now };
+        self.in_flight.insert(number, payload);
+        self.store(now, number, out);
+    }
+
+    /// Has what may never be chosen any more ordered anew, as another payload.
+    fn disseminate_again(&mut self, now: Instant, numbers: Vec<u64>, out: &mut Out<'_, Self>) {
+        for number in numbers {
+            if let Some(payload) = self.remove(number) {
+                self.again += 1;
+                self.disseminate(now, payload.batch, payload.from, out);
+            }
+        }
+    }
+
+    fn remove(&mut self, number: u64) -> Option<InFlight> {
+        let payload = self.in_flight.remove(&number)?;
+        self.in_flight_bytes -= payload.batch.byte_len();
+        Some(payload)
+    }
+
+    fn ticket(&self, number: u64, until: Slot) -> Ticket {
+        let id = PayloadId { disseminator: self.id, life: self.life, number };
+        let floor = self.in_flight.first_key_value().map_or(self.next_number, |(first, _)| *first);
+        Ticket { id, until, round: self.round, floor }
+    }
+
+    // Stabilizers.
+
+    /// Asks one write quorum of stabilizers that answered lately to keep a payload, then another, then all; beside them
+    /// always those that tell the replicas on their own node.
+    fn store(&mut self, now: Instant, number: u64, out: &mut Out<'_, Self>) {
+        if self.executed.is_none() {
+            return;
+        }
+        self.turn += 1;
+        let (all, resend_after) = (self.config.stabilizers.members(), self.options().resend_after);
+        let (trusted, probe) = (self.suspicion.trusted(all), self.suspicion.probe(now));
+        let quorum = self.config.stabilizers.write_quorum(trusted, self.near_stabilizers, self.turn);
+        let payload = self.in_flight.get_mut(&number).expect("asked for a payload in flight");
+        let asked = match quorum {
+            Some(quorum) if payload.attempts < 2 => quorum.or(probe).or(self.beside),
+            _ => all,
+        };
+        payload.asked = asked.without(payload.stored);
+        payload.due = now + resend_after * (1 << payload.attempts.min(5));
+        self.check_at = earliest(self.check_at, Some(payload.due));
+        let (asked, until, batch) = (payload.asked, payload.until, payload.batch.clone());
+        let Ticket { id, round, floor, .. } = self.ticket(number, until);
+        let message = stabilizer::In::Store { round, floor, payload: Payload { id, until, batch } };
+        out.send(Envelope::ToStabilizers(asked, message));
+    }
+
+    fn on_stored(&mut self, now: Instant, from: StabilizerId, tickets: &[Ticket], out: &mut Out<'_, Self>) {
+        self.suspicion.heard(from);
+        for ticket in tickets {
+            if ticket.id.disseminator != self.id {
+                if let Some((stored, near)) = self.helping.on_stored(from, ticket) {
+                    let leader = Set::one(ticket.round.leader());
+                    out.send(Envelope::ToLeaders(leader, leader::In::Propose { ticket: *ticket, stored, near }));
+                }
+            } else if ticket.id.life == self.life {
+                self.on_own_stored(now, from, ticket.id.number, out);
+            }
+        }
+    }
+
+    /// Takes in what is known of stabilizers that lost their memory: what they acknowledged before does not count for
+    /// what is not stable yet. False when `from` said this in such an earlier life. See `stabilizer/copying.rs`.
+    fn is_of_present_life(&mut self, from: StabilizerId, lives: &[(StabilizerId, u64)]) -> bool {
+        if self.config.has(Canary::CountsEarlierLives) {
+            return true;
+        }
+        let life_of =
+            |lives: &[(StabilizerId, u64)]| lives.iter().find(|(id, _)| *id == from).map_or(0, |(_, life)| *life);
+        let mut renewed = Set::EMPTY;
+        for (stabilizer, life) in lives {
+            let known = self.lives.entry(*stabilizer).or_default();
+            if life > known {
+                *known = *life;
+                renewed.insert(*stabilizer);
+            }
+        }
+        if !renewed.is_empty() {
+            for payload in self.in_flight.values_mut().filter(|payload| !payload.stable) {
+                payload.stored = payload.stored.without(renewed);
+            }
+            self.helping.renew(renewed);
+        }
+        life_of(lives) >= self.lives.get(&from).copied().unwrap_or_default()
+    }
+
+    fn on_own_stored(&mut self, now: Instant, from: StabilizerId, number: u64, out: &mut Out<'_, Self>) {
+        let resend_at = now + self.options().resend_after;
+        let Some(payload) = self.in_flight.get_mut(&number) else { return };
+        payload.stored.insert(from);
+        let hasty = self.config.has(Canary::ProposesUnstable);
+        if payload.stable || !(hasty || self.config.stabilizers.is_write_quorum(payload.stored)) {
+            return;
+        }
+        (payload.stable, payload.attempts) = (true, 0);
+        if self.helping.is_helped(self.round) {
+            // Proposed already, unless an answer to the one beside the leader was lost.
+            payload.due = resend_at;
+            self.check_at = earliest(self.check_at, Some(resend_at));
+        } else {
+            self.propose(now, number, out);
+        }
+    }
+
+    // The leader.
+
+    fn propose(&mut self, now: Instant, number: u64, out: &mut Out<'_, Self>) {
+        let payload = self.in_flight.get_mut(&number).expect("proposes a payload in flight");
+        payload.due = now + PROPOSE_AGAIN_AFTER * (1 << payload.attempts.min(3));
+        payload.attempts += 1;
+        self.check_at = earliest(self.check_at, Some(payload.due));
+        let (stored, until) = (payload.stored, payload.until);
+        let leader = self.config.ordering.leader(self.round, 0);
+        let message = leader::In::Propose { ticket: self.ticket(number, until), stored, near: self.near };
+        out.send(Envelope::ToLeaders(Set::one(leader), message));
+    }
+
+    fn on_chosen(&mut self, now: Instant, numbers: &[u64], below: Slot, out: &mut Out<'_, Self>) {
+        let mut void = Vec::new();
+        for number in numbers {
+            match self.in_flight.get(number) {
+                None => {}
+                Some(payload) if below > payload.until => void.push(*number),
+                Some(_) => {
+                    let payload = self.remove(*number).expect("just found");
+                    if let Some((batcher, number)) = payload.from {
+                        self.chosen_batches.entry(batcher).or_default().push(number);
+                    }
+                }
+            }
+        }
+        self.disseminate_again(now, void, out);
+    }
+
+    /// Turns to the leader of `round`. What a leader of another round may have taken and left is its own no more.
+    fn follow(&mut self, now: Instant, round: Round, out: &mut Out<'_, Self>) {
+        if round > self.round {
+            self.round = round;
+            self.disseminate_all_again(now, out);
+        } else {
+            let stable: Vec<u64> =
+                self.in_flight.iter().filter(|(_, payload)| payload.stable).map(|(number, _)| *number).collect();
+            stable.into_iter().for_each(|number| self.propose(now, number, out));
+        }
+    }
+
+    fn disseminate_all_again(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        if self.executed.is_some() {
+            let all = self.in_flight.keys().copied().collect();
+            self.disseminate_again(now, all, out);
+        }
+    }
+
+    fn on_progress(&mut self, now: Instant, round: Round, executed: Slot, out: &mut Out<'_, Self>) {
+        let is_first = self.executed.is_none();
+        self.executed = self.executed.max(Some(executed));
+        if round > self.round {
+            self.follow(now, round, out);
+        } else if is_first {
+            self.disseminate_all_again(now, out);
+        }
+    }
+
+    /// What was left unanswered is asked again.
+    fn ask_again(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        let executed = self.executed.unwrap_or_default();
+        let overdue: Vec<u64> =
+            self.in_flight.iter().filter(|(_, payload)| payload.due <= now).map(|(number, _)| *number).collect();
+        let mut void = Vec::new();
+        for number in overdue {
+            let payload = self.in_flight.get_mut(&number).expect("just found");
+            if executed >= payload.until {
+                void.push(number);
+            } else if payload.stable {
+                self.propose(now, number, out);
+            } else {
+                self.suspicion.silent(payload.asked.without(payload.stored), now);
+                payload.attempts += 1;
+                self.store(now, number, out);
+            }
+        }
+        self.disseminate_again(now, void, out);
+        self.check_at = self.in_flight.values().map(|payload| payload.due).min();
+    }
+}
+
+impl Role for Disseminator {
+    type In = In;
+    type Send = Envelope;
+    type Config = Config;
+    type Record = Never;
+
+    fn recover(&mut self, record: Never) {
+        match record {}
+    }
+
+    fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
+        match message {
+            In::Commands { commands } => self.on_commands(now, &commands, out),
+            In::Disseminate { from, number, batch } => {
+                if self.has_room(&batch) {
+                    self.disseminate(now, batch, Some((from, number)), out);
+                }
+            }
+            In::Stored { from, tickets, lives } => {
+                if self.is_of_present_life(from, &lives) {
+                    self.on_stored(now, from, &tickets, out);
+                }
+            }
+            In::Chosen { numbers, below } => self.on_chosen(now, &numbers, below, out),
+            In::NewLeader { round } if round >= self.round => self.follow(now, round, out),
+            // Whoever leads now says so itself, again and again.
+            In::NewLeader { .. } | In::NotLeader { .. } => {}
+            In::Progress { round, executed } => self.on_progress(now, round, executed, out),
+        }
+    }
+
+    fn on_timer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        if self.check_at.is_some_and(|at| at <= now) {
+            self.ask_again(now, out);
+        }
+    }
+
+    fn next_timer(&self) -> Option<Instant> {
+        earliest(self.check_at, self.open.closes_at(self.options()))
+    }
+
+    fn on_burst_end(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        if self.open.is_due(now, self.in_flight.len(), self.options()) {
+            self.close(now, out);
+        }
+        while let Some((batcher, numbers)) = self.chosen_batches.pop_first() {
+            let message = batcher::In::BatchesChosen { from: self.id, numbers };
+            out.send(Envelope::ToBatchers(Set::one(batcher), message));
+        }
+    }
+
+    fn invariants(&self) {
+        let bytes: usize = self.in_flight.values().map(|payload| payload.batch.byte_len()).sum();
+        assert_eq!(bytes, self.in_flight_bytes, "a disseminator lost count of its bytes");
+        let waits = self.in_flight.is_empty() || self.executed.is_none();
+        assert!(waits || self.check_at.is_some(), "nobody watches the payloads in flight");
+    }
+
+    fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
+        report("payloads", self.payloads);
+        report("in_flight", self.in_flight.len() as u64);
+        report("in_flight_bytes", self.in_flight_bytes as u64);
+        report("disseminated_again", self.again);
+        report("helped", self.helping.helped());
+        report("suspected_stabilizers", self.suspicion.suspects().len() as u64);
+        report("dropped_commands", self.dropped);
+    }
+}

@@ -1,0 +1,177 @@
+//! What must hold over all roles at once, at every moment of every run. The simulator asks after each event.
+
+use super::message::{PayloadId, Reference};
+use super::stabilizer::Stabilizer;
+use super::{Instance, SPaxos};
+use crate::multipaxos::acceptor::Acceptor;
+use crate::multipaxos::invariants::Invariants as Ordering;
+use crate::multipaxos::replica::Replica;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use ionian_kernel::batch::Batch;
+use ionian_kernel::id::*;
+use ionian_kernel::layout::Address;
+use ionian_kernel::protocol;
+
+/// What was seen so far in one run.
+pub struct Invariants {
+    config: super::config::Config,
+    /// What MultiPaxos says of votes, which are for references here.
+    ordering: Ordering,
+    /// What each payload is.
+    payloads: BTreeMap<PayloadId, Batch>,
+    /// In which slot each payload was voted for.
+    voted: BTreeMap<PayloadId, Slot>,
+    /// How many votes of each acceptor were looked at, in its present life.
+    seen: BTreeMap<Address, u64>,
+    stabilizers: BTreeMap<Address, Holder>,
+    /// How far each replica was when it was last looked at, in its present life.
+    executed: BTreeMap<Address, Slot>,
+    /// The furthest that each replica ever kept.
+    kept: BTreeMap<Address, Slot>,
+    /// References that a replica was told are chosen, by slot.
+    chosen: BTreeMap<Slot, Reference>,
+}
+
+/// What is known of a stabilizer.
+#[derive(Default)]
+struct Holder {
+    changes: u64,
+    held: BTreeSet<PayloadId>,
+    /// Whether what it held is lost, and not copied yet.
+    lost: bool,
+    keeps_records: bool,
+}
+
+impl protocol::Invariants<SPaxos> for Invariants {
+    fn new(config: &super::config::Config) -> Self {
+        Invariants {
+            config: config.clone(),
+            ordering: protocol::Invariants::new(&config.ordering),
+            payloads: BTreeMap::new(),
+            voted: BTreeMap::new(),
+            seen: BTreeMap::new(),
+            stabilizers: BTreeMap::new(),
+            executed: BTreeMap::new(),
+            kept: BTreeMap::new(),
+            chosen: BTreeMap::new(),
+        }
+    }
+
+    fn check(&mut self, address: Address, instance: &Instance) -> Result<(), String> {
+        match instance {
+            Instance::Acceptor(acceptor) => self.check_acceptor(address, acceptor),
+            Instance::Stabilizer(stabilizer) => self.check_stabilizer(address, stabilizer),
+            Instance::Replica(replica) => self.check_replica(address, replica),
+            _ => Ok(()),
+        }
+    }
+
+    fn crashed(&mut self, address: Address) {
+        protocol::Invariants::crashed(&mut self.ordering, address);
+        self.seen.remove(&address);
+        self.executed.remove(&address);
+        if let Some(holder) = self.stabilizers.get_mut(&address).filter(|holder| !holder.keeps_records) {
+            (holder.lost, holder.changes) = (true, 0);
+            holder.held.clear();
+        }
+    }
+}
+
+impl Invariants {
+    /// "The leader knows the command is stable. It then uses the id as a proxy for the command" (7): an id never
+    /// reaches the log unless its payload can be had while f failures hold. And it reaches one slot only, which is
+    /// what lets stabilizers forget it.
+    fn check_acceptor(&mut self, address: Address, acceptor: &Acceptor) -> Result<(), String> {
+        if self.seen.insert(address, acceptor.votes_cast()) == Some(acceptor.votes_cast()) {
+            return Ok(());
+        }
+        self.ordering.check_acceptor(address, acceptor)?;
+        for (slot, vote) in acceptor.votes() {
+            let Some(reference) = Reference::of(&vote.value.batch) else { continue };
+            match self.voted.insert(reference.id, slot) {
+                Some(other) if other != slot => {
+                    return Err(format!("{:?} was given two slots, {other:?} and {slot:?}", reference.id));
+                }
+                Some(_) => {}
+                None => self.check_can_be_had(slot, &reference)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// A payload whose slot f+1 replicas do not keep is held by so many that f failures leave one. Who has lost its
+    /// memory counts among the failures.
+    fn check_can_be_had(&self, slot: Slot, reference: &Reference) -> Result<(), String> {
+        let lost = self.stabilizers.values().filter(|holder| holder.lost).count();
+        let held = self.stabilizers.values().filter(|holder| holder.held.contains(&reference.id)).count();
+        if held + lost > self.config.ordering.f() || slot < self.kept_by_enough() || reference.is_void(slot) {
+            return Ok(());
+        }
+        let id = reference.id;
+        Err(format!("{id:?}, voted for in {slot:?}, is held by {held} stabilizers, and {lost} have lost their memory"))
+    }
+
+    /// What f+1 replicas keep.
+    fn kept_by_enough(&self) -> Slot {
+        let mut kept: Vec<Slot> = self.kept.values().copied().collect();
+        kept.sort_unstable_by(|a, b| b.cmp(a));
+        kept.get(self.config.ordering.f()).copied().unwrap_or_default()
+    }
+
+    /// A payload is what it is, whoever holds it.
+    fn check_stabilizer(&mut self, address: Address, stabilizer: &Stabilizer) -> Result<(), String> {
+        let holder = self.stabilizers.entry(address).or_default();
+        let is_whole_again = holder.lost && !stabilizer.is_amnesiac();
+        (holder.lost, holder.keeps_records) = (stabilizer.is_amnesiac(), stabilizer.keeps_records());
+        if holder.changes == stabilizer.changes() && !is_whole_again {
+            return Ok(());
+        }
+        holder.changes = stabilizer.changes();
+        let mut forgot: BTreeSet<PayloadId> = core::mem::take(&mut holder.held);
+        for (id, batch) in stabilizer.payloads() {
+            let known = self.payloads.entry(id).or_insert_with(|| batch.clone());
+            if known != batch {
+                return Err(format!("there are two payloads {id:?}"));
+            }
+            forgot.remove(&id);
+            holder.held.insert(id);
+        }
+        let at_stake = self.chosen.iter().filter(|(_, reference)| is_whole_again || forgot.contains(&reference.id));
+        at_stake.into_iter().try_for_each(|(slot, reference)| self.check_can_be_had(*slot, reference))
+    }
+
+    /// Replicas execute in each slot the payload of the reference that was chosen there, or nothing where it is void.
+    fn check_replica(&mut self, address: Address, replica: &Replica) -> Result<(), String> {
+        let mut kept = Slot::ZERO;
+        ionian_kernel::role::Role::status(replica, &mut |name, value| {
+            if name == "kept" {
+                kept = Slot(value);
+            }
+        });
+        let known = self.kept.entry(address).or_default();
+        *known = kept.max(*known);
+        let from = self.executed.insert(address, replica.executed()).unwrap_or(Slot::ZERO);
+        if replica.executed() < from {
+            return Err(format!("replica {} went back from {from:?} to {:?}", address.index, replica.executed()));
+        }
+        for (slot, value) in replica.chosen().filter(|(slot, _)| *slot >= from) {
+            let mut voted = self.ordering.voted_by_quorum(slot);
+            let found = voted.find(|voted| match Reference::of(&voted.batch) {
+                _ if voted.stamp != value.stamp => false,
+                None => voted.batch == value.batch,
+                Some(reference) if reference.is_void(slot) => value.batch.is_empty(),
+                Some(reference) => self.payloads.get(&reference.id) == Some(&value.batch),
+            });
+            let Some(found) = found else {
+                return Err(format!("replica {} has a value in {slot:?} that was not chosen", address.index));
+            };
+            if let Some(reference) = Reference::of(&found.batch) {
+                self.chosen.insert(slot, reference);
+            }
+        }
+        Ok(())
+    }
+}

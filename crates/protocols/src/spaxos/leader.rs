@@ -1,0 +1,232 @@
+//! The leader: that of MultiPaxos, which orders references and gives each payload one slot at most.
+//!
+//! Stands between disseminator and proxy leader.
+//!
+//! One slot at most is what lets stabilizers forget a payload as soon as the slot in which it was chosen is kept: no
+//! later slot will ask for it. A disseminator names the round in which its payload is to be ordered, and has it
+//! ordered in another only under another name. A round has one leader, who leads in it in one of its lives only. So
+//! it is enough that this leader, while it leads in a round, remembers the payloads that it has taken in the round.
+
+use super::canary::Canary;
+use super::config::Config;
+use super::message::{PayloadId, Reference, Ticket};
+use super::{Envelope, disseminator, stabilizer};
+use crate::multipaxos;
+use crate::multipaxos::leader::{Leader as Ordered, Record};
+use crate::multipaxos::message::Proposer;
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use ionian_kernel::id::*;
+use ionian_kernel::inner::{Inner, Untagged};
+use ionian_kernel::messages;
+use ionian_kernel::protocol::Birth;
+use ionian_kernel::role::{Out, Role};
+use ionian_kernel::time::Instant;
+
+messages! {
+    /// What a leader is told.
+    "leader" In {
+        /// A payload is stable: it can be ordered.
+        0 => Propose {
+            /// The payload, and the round in which to order it.
+            ticket: Ticket,
+            /// The stabilizers that hold it.
+            stored: Set<StabilizerId>,
+            /// The replicas on the disseminator's node: an answer given there has the shortest way.
+            near: Set<ReplicaId>,
+        },
+        /// What one of MultiPaxos is told.
+        1 => Ordering via message {
+            /// The message.
+            message: multipaxos::leader::In,
+        },
+    }
+}
+
+/// A leader.
+pub struct Leader {
+    inner: Inner<Ordered>,
+    config: Config,
+    taken: Taken,
+    repeated: u64,
+    late: u64,
+}
+
+/// The payloads taken in one round, by the process that disseminates them.
+#[derive(Default)]
+struct Taken {
+    round: Round,
+    lives: BTreeMap<(DisseminatorId, u64), Life>,
+}
+
+/// The payloads of one process.
+#[derive(Default)]
+struct Life {
+    /// Nothing more is taken below this number.
+    floor: u64,
+    /// What was taken from there on, with the slot as soon as it has one.
+    slots: BTreeMap<u64, Option<Slot>>,
+}
+
+impl Taken {
+    fn life(&mut self, id: PayloadId) -> &mut Life {
+        self.lives.entry((id.disseminator, id.life)).or_default()
+    }
+
+    /// A slot was given to what a disseminator calls `number`.
+    fn placed(&mut self, disseminator: DisseminatorId, number: u64, slot: Slot) {
+        let lives = self.lives.range_mut((disseminator, 0)..=(disseminator, u64::MAX));
+        for (_, life) in lives {
+            if let Some(place) = life.slots.get_mut(&number) {
+                *place = Some(slot);
+            }
+        }
+    }
+}
+
+impl Life {
+    /// Forgets what nobody proposes again.
+    fn raise_floor(&mut self, floor: u64) {
+        while let Some(first) = self.slots.first_entry().filter(|first| *first.key() < floor) {
+            first.remove();
+        }
+        self.floor = self.floor.max(floor);
+    }
+}
+
+impl Leader {
+    /// The leader of this birth.
+    pub fn new(config: Config, birth: &Birth<'_>) -> Self {
+        let inner = Inner::new(Ordered::new(config.ordering.clone(), birth), birth.keeps_records);
+        Leader { inner, config, taken: Taken::default(), repeated: 0, late: 0 }
+    }
+
+    fn on_propose(
+        &mut self,
+        now: Instant,
+        ticket: Ticket,
+        stored: Set<StabilizerId>,
+        near: Set<ReplicaId>,
+        out: &mut Out<'_, Self>,
+    ) {
+        let round = self.inner.round();
+        let to = Set::one(ticket.id.disseminator);
+        if !self.inner.is_leading() {
+            // Whoever leads tells the disseminators.
+            return;
+        }
+        if ticket.round != round {
+            if ticket.round < round {
+                out.send(Envelope::ToDisseminators(to, disseminator::In::NewLeader { round }));
+            }
+            return;
+        }
+        if self.taken.round != round {
+            self.taken = Taken { round, lives: BTreeMap::new() };
+        }
+        let (executed, twice) = (self.inner.executed(), self.config.has(Canary::ProposesTwice));
+        let number = ticket.id.number;
+        let life = self.taken.life(ticket.id);
+        life.raise_floor(ticket.floor);
+        if (number < life.floor || life.slots.contains_key(&number)) && !twice {
+            self.repeated += 1;
+            // The disseminator may have missed that it was chosen.
+            if let Some(slot) = life.slots.get(&number).copied().flatten().filter(|slot| *slot < executed) {
+                let message = disseminator::In::Chosen { numbers: vec![number], below: slot.next() };
+                out.send(Envelope::ToDisseminators(to, message));
+            }
+            return;
+        }
+        if self.inner.place_of_next() >= ticket.until && !self.config.has(Canary::DeliversVoid) {
+            // Void by the time its turn comes: a slot for nothing, and the work to have it ordered anew would only make
+            // the queue longer. The disseminator does that in its time.
+            self.late += 1;
+            return;
+        }
+        life.slots.insert(number, None);
+        let dropped = self.inner.dropped();
+        let batch = Reference { id: ticket.id, until: ticket.until, stored }.batch();
+        let proposer = Proposer::Batcher { id: BatcherId(ticket.id.disseminator.0), number };
+        let message = multipaxos::leader::In::Propose { proposer, near, batch };
+        self.call(out, |leader, out| leader.on_message(now, message, out));
+        if self.inner.dropped() > dropped {
+            self.taken.life(ticket.id).slots.remove(&number);
+        }
+    }
+
+    fn call(&mut self, out: &mut Out<'_, Self>, act: impl FnOnce(&mut Ordered, &mut Out<'_, Ordered>)) {
+        use multipaxos::Envelope as Theirs;
+        use multipaxos::{acceptor, proxy_leader, replica};
+        let Leader { inner, config, taken, .. } = self;
+        inner.call(act);
+        let left = inner.pour(out, &Untagged, |envelope, relay| {
+            match &envelope {
+                Theirs::ToProxyLeaders(
+                    _,
+                    proxy_leader::In::Phase2a { slot, proposer: Proposer::Batcher { id, number }, .. },
+                ) => taken.placed(DisseminatorId(id.0), *number, *slot),
+                Theirs::ToAcceptors(_, acceptor::In::Heartbeat { kept, .. }) => {
+                    let message = stabilizer::In::Kept { kept: *kept };
+                    relay.send(Envelope::ToStabilizers(config.stabilizers.members(), message));
+                }
+                Theirs::ToReplicas(_, replica::In::Heartbeat { round, executed, .. }) => {
+                    let message = disseminator::In::Progress { round: *round, executed: *executed };
+                    relay.send(Envelope::ToDisseminators(config.disseminators, message));
+                }
+                _ => {}
+            }
+            relay.send(envelope.into());
+        });
+        left.pass_on(out);
+    }
+}
+
+impl Role for Leader {
+    type In = In;
+    type Send = Envelope;
+    type Config = Config;
+    type Record = Record;
+
+    fn recover(&mut self, record: Record) {
+        self.inner.recover(record);
+    }
+
+    fn checkpoint(&self, out: &mut Out<'_, Self>) {
+        self.inner.checkpoint(out, &Untagged);
+    }
+
+    fn on_start(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        self.call(out, |leader, out| leader.on_start(now, out));
+    }
+
+    fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
+        match message {
+            In::Propose { ticket, stored, near } => self.on_propose(now, ticket, stored, near, out),
+            In::Ordering { message: multipaxos::leader::In::Propose { .. } } => {}
+            In::Ordering { message } => self.call(out, |leader, out| leader.on_message(now, message, out)),
+        }
+    }
+
+    fn on_timer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        self.call(out, |leader, out| leader.on_timer(now, out));
+    }
+
+    fn next_timer(&self) -> Option<Instant> {
+        self.inner.next_timer()
+    }
+
+    fn on_burst_end(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        self.call(out, |leader, out| leader.on_burst_end(now, out));
+    }
+
+    fn invariants(&self) {
+        self.inner.invariants();
+    }
+
+    fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
+        self.inner.status(report);
+        report("payloads_taken", self.taken.lives.values().map(|life| life.slots.len() as u64).sum());
+        report("repeated_proposals", self.repeated);
+        report("late_proposals", self.late);
+    }
+}

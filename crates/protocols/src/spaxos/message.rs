@@ -1,0 +1,107 @@
+//! What several messages are made of: payloads, and the references to them that the log holds.
+
+use alloc::vec::Vec;
+use bytes::Bytes;
+use ionian_kernel::batch::{Batch, Command, SessionId};
+use ionian_kernel::id::*;
+use ionian_kernel::wire::{decode_all, encode_all};
+use ionian_kernel::wire_struct;
+
+/// The name of a payload. No two payloads have the same, whatever becomes of the disseminator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PayloadId {
+    /// Who named it.
+    pub disseminator: DisseminatorId,
+    /// A random number that the disseminator drew when its process began.
+    pub life: u64,
+    /// Its number among the payloads of that process. They begin with the number `life`, so that a stray answer
+    /// to an earlier process settles nothing.
+    pub number: u64,
+}
+
+wire_struct! { PayloadId { disseminator, life, number } }
+
+/// Commands as disseminators hand them to stabilizers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Payload {
+    /// Its name.
+    pub id: PayloadId,
+    /// It has an effect only in a slot below this one.
+    pub until: Slot,
+    /// The commands.
+    pub batch: Batch,
+}
+
+wire_struct! { Payload { id, until, batch } }
+
+/// What goes with a payload and is no part of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    /// The payload.
+    pub id: PayloadId,
+    /// It has an effect only in a slot below this one.
+    pub until: Slot,
+    /// The round in which alone it may be given a slot.
+    pub round: Round,
+    /// Its disseminator proposes nothing more that has a number below this one.
+    pub floor: u64,
+}
+
+wire_struct! { Ticket { id, until, round, floor } }
+
+/// What the log holds in place of a payload: where it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reference {
+    /// The payload.
+    pub id: PayloadId,
+    /// In this slot and later ones it is void: what is executed there is a noop.
+    pub until: Slot,
+    /// These stabilizers have said that they hold it; a write quorum is among them.
+    pub stored: Set<StabilizerId>,
+}
+
+wire_struct! { Reference { id, until, stored } }
+
+impl Reference {
+    /// The batch that a leader orders in its place. As a read it could never have come by the log.
+    pub fn batch(&self) -> Batch {
+        let (client, session) = (ClientId(0), SessionId::READ);
+        Batch::one(&Command { client, session, number: 0, floor: 0, payload: encode_all(self).into() })
+    }
+
+    /// The reference in a batch of the log; none in a noop and in what a leader proposes of its own accord.
+    pub fn of(batch: &Batch) -> Option<Reference> {
+        if batch.len() != 1 {
+            return None;
+        }
+        let command = batch.commands().next().filter(|command| command.session == SessionId::READ)?;
+        decode_all(&Bytes::copy_from_slice(command.payload)).ok()
+    }
+
+    /// Whether it is void in `slot`.
+    pub fn is_void(&self, slot: Slot) -> bool {
+        slot >= self.until
+    }
+}
+
+/// Payloads and the slots in which they are chosen.
+pub type Places = Vec<(PayloadId, Slot)>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reference_comes_back_from_the_log_and_nothing_else_is_one() {
+        let id = PayloadId { disseminator: DisseminatorId(3), life: u64::MAX, number: 7 };
+        let reference = Reference { id, until: Slot(9), stored: Set::first(2) };
+        assert_eq!(Reference::of(&reference.batch()), Some(reference));
+        assert!(!reference.is_void(Slot(8)) && reference.is_void(Slot(9)));
+        assert_eq!(Reference::of(&Batch::default()), None);
+        let (client, payload) = (ClientId(0), encode_all(&reference).into());
+        let command = Command { client, session: SessionId::CHANGE, number: 0, floor: 0, payload };
+        assert_eq!(Reference::of(&Batch::one(&command)), None);
+        let short = Command { session: SessionId::READ, payload: Bytes::from_static(b"?"), ..command };
+        assert_eq!(Reference::of(&Batch::one(&short)), None);
+    }
+}

@@ -1,0 +1,182 @@
+//! S-Paxos, as published and compartmentalized (compartmentalization, section 7): commands and their order go
+//! different ways. Disseminators have stabilizers keep the commands, and the leader orders nothing but references to
+//! them: what it handles is as small for commands of 64 KiB as for commands of 16 bytes.
+//!
+//! The ordering is MultiPaxos's own: its roles work here as they do there (see [`crate::multipaxos`] for their
+//! messages among each other), and to them a reference is a batch like any other. Messages that hold commands are
+//! drawn double.
+//!
+//! ```text
+//! client ══ Commands ══> batcher ══ Disseminate ══> disseminator ── BatchesChosen ──> batcher
+//! client ══ Commands ══> disseminator                                        (without batchers)
+//!
+//! disseminator ══ Store ══> stabilizer (a write quorum) ── Stored ──> disseminator (its own, and those beside leaders)
+//!
+//! disseminator ── Propose ──> leader ── Phase2a ──> proxy leader ── Phase2a ──> acceptor ── Phase2b ──> proxy leader
+//!
+//! proxy leader ── Chosen ──> stabilizer ══ Chosen ══> replica (all) ── Results ──> unbatcher ── Answers ──> client
+//!              ── Chosen ──> disseminator
+//! ```
+//!
+//! A stabilizer that lacks what is chosen asks others; one that lost its memory copies what they hold. They tell each
+//! other what was chosen where, and forget it when leaders say that it is kept by f+1 replicas.
+//!
+//! ```text
+//! stabilizer ── Fetch ──> stabilizer ══ Fetched ══> stabilizer
+//! stabilizer ── Copy ──> stabilizer ══ Copied ══> stabilizer
+//! stabilizer ── Delivered ──> stabilizers        leader ── Kept ──> stabilizers
+//! stabilizer ── StabilizerAlive ──> proxy leaders      leader ── Progress ──> disseminators
+//! leader ── NewLeader ──> disseminators
+//! ```
+//!
+//! Reads, elections and the recovery of replicas are MultiPaxos's. Safety rests, beside what that rests on, on three
+//! facts. A reference is proposed only when a write quorum of stabilizers has said that it would find the payload
+//! again. A payload is given one slot at most (`leader.rs`). And stabilizers forget it when no slot can need it any
+//! more: it is chosen in a slot that f+1 replicas keep, or they keep every slot in which it would not be void.
+
+pub mod message;
+
+pub mod client;
+
+pub mod batcher;
+
+pub mod disseminator;
+
+/// The read batcher: that of MultiPaxos.
+pub mod read_batcher {
+    pub use crate::multipaxos::read_batcher::In;
+    /// See [`crate::multipaxos::read_batcher::ReadBatcher`].
+    pub type ReadBatcher = super::Taken<crate::multipaxos::read_batcher::ReadBatcher>;
+}
+
+pub mod leader;
+
+pub mod proxy_leader;
+
+/// The acceptor: that of MultiPaxos.
+pub mod acceptor {
+    pub use crate::multipaxos::acceptor::In;
+    /// See [`crate::multipaxos::acceptor::Acceptor`].
+    pub type Acceptor = super::Taken<crate::multipaxos::acceptor::Acceptor>;
+}
+
+pub mod stabilizer;
+
+/// The replica: that of MultiPaxos. What it is told is the payloads, not the references.
+pub mod replica {
+    pub use crate::multipaxos::replica::In;
+    /// See [`crate::multipaxos::replica::Replica`].
+    pub type Replica = super::Taken<crate::multipaxos::replica::Replica>;
+}
+
+/// The unbatcher: that of MultiPaxos.
+pub mod unbatcher {
+    pub use crate::multipaxos::unbatcher::In;
+    /// See [`crate::multipaxos::unbatcher::Unbatcher`].
+    pub type Unbatcher = super::Taken<crate::multipaxos::unbatcher::Unbatcher>;
+}
+
+pub mod canary;
+pub mod config;
+pub mod invariants;
+
+use crate::multipaxos;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use config::Config;
+use ionian_kernel::id::*;
+use ionian_kernel::inner::Adapted;
+use ionian_kernel::layout::{Layout, LayoutError};
+use ionian_kernel::protocol::{Birth, Protocol, Transition};
+use ionian_kernel::role::Role;
+
+/// A role of MultiPaxos at work here as it is there.
+type Taken<R> = Adapted<R, Envelope, Config>;
+
+ionian_kernel::protocol! {
+    config Config;
+    0 Client "client" ToClients(ClientId) client::ClientLane,
+    1 Batcher "batcher" ToBatchers(BatcherId) batcher::Batcher,
+    2 Disseminator "disseminator" ToDisseminators(DisseminatorId) disseminator::Disseminator,
+    3 ReadBatcher "read_batcher" ToReadBatchers(ReadBatcherId) read_batcher::ReadBatcher,
+    4 Leader "leader" ToLeaders(LeaderId) leader::Leader,
+    5 ProxyLeader "proxy_leader" ToProxyLeaders(ProxyLeaderId) proxy_leader::ProxyLeader,
+    6 Acceptor "acceptor" ToAcceptors(AcceptorId) acceptor::Acceptor,
+    7 Stabilizer "stabilizer" ToStabilizers(StabilizerId) stabilizer::Stabilizer,
+    8 Replica "replica" ToReplicas(ReplicaId) replica::Replica,
+    9 Unbatcher "unbatcher" ToUnbatchers(UnbatcherId) unbatcher::Unbatcher,
+}
+
+impl From<multipaxos::Envelope> for Envelope {
+    /// What roles of MultiPaxos send each other. What proposes to its leader and hears of it there, a batcher, is a
+    /// disseminator here.
+    fn from(envelope: multipaxos::Envelope) -> Self {
+        use multipaxos::Envelope as Theirs;
+        match envelope {
+            Theirs::ToClients(clients, message) => Envelope::ToClients(clients, message),
+            Theirs::ToBatchers(batchers, message) => {
+                Envelope::ToDisseminators(Set::from_bits(batchers.bits()), message.into())
+            }
+            Theirs::ToReadBatchers(batchers, message) => Envelope::ToReadBatchers(batchers, message),
+            Theirs::ToLeaders(leaders, message) => Envelope::ToLeaders(leaders, leader::In::Ordering { message }),
+            Theirs::ToProxyLeaders(proxies, message) => {
+                Envelope::ToProxyLeaders(proxies, proxy_leader::In::Ordering { message })
+            }
+            Theirs::ToAcceptors(acceptors, message) => Envelope::ToAcceptors(acceptors, message),
+            Theirs::ToReplicas(replicas, message) => Envelope::ToReplicas(replicas, message),
+            Theirs::ToUnbatchers(unbatchers, message) => Envelope::ToUnbatchers(unbatchers, message),
+            Theirs::ToApplication(lane, reply) => Envelope::ToApplication(lane, reply),
+        }
+    }
+}
+
+/// S-Paxos.
+pub enum SPaxos {}
+
+impl Protocol for SPaxos {
+    const NAME: &'static str = "spaxos";
+    const KINDS: &'static [&'static str] = KINDS;
+    type Message = Message;
+    type Envelope = Envelope;
+    type Instance = Instance;
+    type Config = Config;
+    type Invariants = invariants::Invariants;
+
+    fn configure(layout: Layout) -> Result<Self::Config, LayoutError> {
+        Config::new(layout)
+    }
+
+    fn transition(from: &Layout, to: &Layout) -> Result<Transition, LayoutError> {
+        Config::transition(from, to)
+    }
+
+    fn canaries() -> Vec<&'static str> {
+        canary::Canary::ALL.iter().map(|(name, _)| *name).collect()
+    }
+
+    fn instantiate(config: &Self::Config, birth: Birth<'_>) -> Instance {
+        match birth.address.kind {
+            kind::Client => Instance::Client(client::ClientLane::new(config.clone(), &birth)),
+            kind::Batcher => Instance::Batcher(batcher::Batcher::new(config.clone(), &birth)),
+            kind::Disseminator => Instance::Disseminator(disseminator::Disseminator::new(config.clone(), &birth)),
+            kind::ReadBatcher => {
+                Instance::ReadBatcher(taken(config, &birth, multipaxos::read_batcher::ReadBatcher::new))
+            }
+            kind::Leader => Instance::Leader(leader::Leader::new(config.clone(), &birth)),
+            kind::ProxyLeader => Instance::ProxyLeader(proxy_leader::ProxyLeader::new(config.clone(), &birth)),
+            kind::Acceptor => Instance::Acceptor(taken(config, &birth, multipaxos::acceptor::Acceptor::new)),
+            kind::Stabilizer => Instance::Stabilizer(stabilizer::Stabilizer::new(config.clone(), &birth)),
+            kind::Replica => Instance::Replica(taken(config, &birth, multipaxos::replica::Replica::new)),
+            kind::Unbatcher => Instance::Unbatcher(taken(config, &birth, multipaxos::unbatcher::Unbatcher::new)),
+            kind => unreachable!("the protocol has no role of kind {kind}"),
+        }
+    }
+}
+
+fn taken<R: Role<Send = multipaxos::Envelope, Config = Arc<multipaxos::config::Config>>>(
+    config: &Config,
+    birth: &Birth<'_>,
+    make: impl FnOnce(R::Config, &Birth<'_>) -> R,
+) -> Taken<R> {
+    Adapted::new(make(config.into(), birth), birth.keeps_records)
+}

@@ -1,0 +1,184 @@
+//! The proxy leader: that of MultiPaxos, which has stabilizers tell the replicas what is chosen.
+//!
+//! Stands between leader and acceptors, and between acceptors and stabilizers. A replica that lives beside a
+//! stabilizer is told by that one: as published, where every server has both, no payload is sent a second time. The
+//! other replicas are told by one of the stabilizers that are known to hold the payload.
+
+use super::config::Config;
+use super::message::Reference;
+use super::{Envelope, disseminator, kind, stabilizer};
+use crate::multipaxos;
+use crate::multipaxos::proxy_leader::ProxyLeader as Ordered;
+use ionian_kernel::batch::Value;
+use ionian_kernel::id::*;
+use ionian_kernel::inner::{Inner, Relay, Untagged};
+use ionian_kernel::messages;
+use ionian_kernel::protocol::Birth;
+use ionian_kernel::random::Random;
+use ionian_kernel::role::{Out, Role};
+use ionian_kernel::suspicion::Presence;
+use ionian_kernel::time::{Duration, Instant};
+use ionian_kernel::wire::Never;
+
+messages! {
+    /// What a proxy leader is told.
+    "proxy_leader" In {
+        /// What one of MultiPaxos is told.
+        0 => Ordering via message {
+            /// The message.
+            message: multipaxos::proxy_leader::In,
+        },
+        /// A stabilizer lives.
+        1 => StabilizerAlive {
+            /// The stabilizer.
+            from: StabilizerId,
+        },
+    }
+}
+
+/// A stabilizer not heard of for this long is not asked to tell replicas.
+pub const STABILIZER_PRESENCE: Duration = Duration::from_millis(800);
+
+/// A proxy leader.
+pub struct ProxyLeader {
+    inner: Inner<Ordered>,
+    deliverers: Deliverers,
+    /// The slot after the highest that was chosen in this burst.
+    chosen_below: Slot,
+}
+
+/// Which stabilizers tell replicas.
+struct Deliverers {
+    config: Config,
+    near: Set<StabilizerId>,
+    present: Presence<StabilizerId>,
+    turn: u64,
+}
+
+impl ProxyLeader {
+    /// The proxy leader of this birth.
+    pub fn new(config: Config, birth: &Birth<'_>) -> Self {
+        let deliverers = Deliverers {
+            near: config.near(kind::Stabilizer, birth.node),
+            present: Presence::new(config.stabilizers.members(), STABILIZER_PRESENCE),
+            turn: Random::new(birth.seed).any() >> 1,
+            config: config.clone(),
+        };
+        let inner = Inner::new(Ordered::new(config.ordering.clone(), birth), birth.keeps_records);
+        ProxyLeader { inner, deliverers, chosen_below: Slot::ZERO }
+    }
+
+    fn call(&mut self, now: Instant, out: &mut Out<'_, Self>, act: impl FnOnce(&mut Ordered, &mut Out<'_, Ordered>)) {
+        use multipaxos::Envelope as Theirs;
+        use multipaxos::{batcher, replica};
+        let ProxyLeader { inner, deliverers, chosen_below } = self;
+        inner.call(act);
+        let left = inner.pour(out, &Untagged, |envelope, relay| match envelope {
+            Theirs::ToReplicas(replicas, replica::In::Chosen { slot, value, replier }) => {
+                *chosen_below = (*chosen_below).max(slot.next());
+                match Reference::of(&value.batch) {
+                    Some(reference) => {
+                        deliverers.hand_over(now, slot, &reference, &Chosen { value, replier, replicas }, relay);
+                    }
+                    // A noop: there is nothing to look up.
+                    None => {
+                        relay.send(Envelope::ToReplicas(replicas, replica::In::Chosen { slot, value, replier }));
+                    }
+                }
+            }
+            Theirs::ToBatchers(disseminators, batcher::In::BatchesChosen { numbers }) => {
+                let message = disseminator::In::Chosen { numbers, below: *chosen_below };
+                relay.send(Envelope::ToDisseminators(Set::from_bits(disseminators.bits()), message));
+            }
+            envelope => relay.send(envelope.into()),
+        });
+        left.pass_on(out);
+    }
+}
+
+/// What is to be told to replicas.
+struct Chosen {
+    value: Value,
+    replier: ReplicaId,
+    replicas: Set<ReplicaId>,
+}
+
+impl Deliverers {
+    /// Has stabilizers tell the replicas what is chosen in `slot`.
+    fn hand_over(
+        &mut self,
+        now: Instant,
+        slot: Slot,
+        reference: &Reference,
+        chosen: &Chosen,
+        relay: &mut Relay<'_, '_, ProxyLeader>,
+    ) {
+        let present = self.present.present(now);
+        let mut left = chosen.replicas;
+        let mut tell = |stabilizer, replicas: Set<ReplicaId>| {
+            let (value, replier) = (chosen.value.clone(), chosen.replier);
+            let message = stabilizer::In::Chosen { slot, value, replier, replicas };
+            relay.send(Envelope::ToStabilizers(Set::one(stabilizer), message));
+        };
+        for (stabilizer, beside) in self.config.beside().iter().filter(|(stabilizer, _)| present.contains(*stabilizer))
+        {
+            let beside = beside.and(left);
+            if !beside.is_empty() {
+                tell(*stabilizer, beside);
+                left = left.without(beside);
+            }
+        }
+        if !left.is_empty() {
+            self.turn += 1;
+            let holders = reference.stored.and(present);
+            let able = if holders.is_empty() { present } else { holders };
+            let near = self.near.and(able);
+            let one = if near.is_empty() { able } else { near }.pick(self.turn);
+            tell(one.expect("a deployment has stabilizers"), left);
+        }
+    }
+}
+
+impl Role for ProxyLeader {
+    type In = In;
+    type Send = Envelope;
+    type Config = Config;
+    type Record = Never;
+
+    fn recover(&mut self, record: Never) {
+        match record {}
+    }
+
+    fn on_start(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        self.deliverers.present.start(now);
+        self.call(now, out, |proxy, out| proxy.on_start(now, out));
+    }
+
+    fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
+        match message {
+            In::Ordering { message } => self.call(now, out, |proxy, out| proxy.on_message(now, message, out)),
+            In::StabilizerAlive { from } => self.deliverers.present.heard(from, now),
+        }
+    }
+
+    fn on_timer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        self.call(now, out, |proxy, out| proxy.on_timer(now, out));
+    }
+
+    fn next_timer(&self) -> Option<Instant> {
+        self.inner.next_timer()
+    }
+
+    fn on_burst_end(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        self.call(now, out, |proxy, out| proxy.on_burst_end(now, out));
+        self.chosen_below = Slot::ZERO;
+    }
+
+    fn invariants(&self) {
+        self.inner.invariants();
+    }
+
+    fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
+        self.inner.status(report);
+    }
+}

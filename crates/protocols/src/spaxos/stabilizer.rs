@@ -1,0 +1,522 @@
+//! The stabilizer: keeps payloads, and hands the replicas those that are chosen.
+//!
+//! Stands between disseminators and leader, for what it holds can be ordered, and between proxy leaders and replicas.
+//! What it says it holds must survive its crash: every answer is fenced behind the record of the payload.
+
+mod copying;
+mod payloads;
+mod waiting;
+
+use self::copying::Copying;
+use self::payloads::Payloads;
+use self::waiting::{Order, Waiting};
+use super::canary::Canary;
+use super::config::Config;
+use super::message::{Payload, PayloadId, Places, Reference, Ticket};
+use super::{Envelope, disseminator, kind, proxy_leader, replica};
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use ionian_kernel::batch::{Batch, Value};
+use ionian_kernel::id::*;
+use ionian_kernel::protocol::Birth;
+use ionian_kernel::random::Random;
+use ionian_kernel::role::{Out, Role};
+use ionian_kernel::time::{Duration, Instant, earliest};
+use ionian_kernel::{messages, wire_enum};
+
+messages! {
+    /// What a stabilizer is told.
+    "stabilizer" In {
+        /// A disseminator wants a payload kept.
+        0 => Store {
+            /// The round in which it is to be ordered.
+            round: Round,
+            /// The disseminator proposes nothing more that has a number below this one.
+            floor: u64,
+            /// The payload.
+            payload: Payload,
+        },
+        /// A value is chosen: these replicas are to be told.
+        1 => Chosen {
+            /// The slot.
+            slot: Slot,
+            /// The value: a reference in place of the commands.
+            value: Value,
+            /// The replica that answers the clients.
+            replier: ReplicaId,
+            /// The replicas to tell.
+            replicas: Set<ReplicaId>,
+        },
+        /// f+1 replicas keep every slot below `kept`.
+        2 => Kept {
+            /// That slot.
+            kept: Slot,
+        },
+        /// Another stabilizer misses a payload.
+        3 => Fetch {
+            /// The stabilizer.
+            from: StabilizerId,
+            /// The payload.
+            id: PayloadId,
+            /// The slot in which it is chosen.
+            slot: Slot,
+        },
+        /// A payload that this one misses.
+        4 => Fetched {
+            /// The payload.
+            payload: Payload,
+        },
+        /// Payloads that other stabilizers have handed to replicas.
+        5 => Delivered {
+            /// The payloads, with the slots in which they are chosen.
+            places: Places,
+        },
+        /// A stabilizer that lost its memory wants to know what this one holds.
+        6 => Copy {
+            /// The stabilizer.
+            from: StabilizerId,
+            /// Its life.
+            life: u64,
+            /// It has everything that comes before this payload, in the order of their names, and this one.
+            after: Option<PayloadId>,
+        },
+        /// What another stabilizer holds.
+        7 => Copied {
+            /// The stabilizer.
+            from: StabilizerId,
+            /// The life of the one that asked.
+            life: u64,
+            /// The payloads, in the order of their names.
+            payloads: Vec<Payload>,
+            /// Whether there are no more.
+            last: bool,
+        },
+    }
+}
+
+/// What a stabilizer must find again.
+#[derive(Clone, Debug)]
+pub enum Record {
+    /// A payload.
+    Kept {
+        /// The place of the record among those of payloads.
+        place: u64,
+        /// The payload.
+        payload: Payload,
+    },
+    /// It has lost its memory so many times. Vital: what it said in an earlier life must not count for a later one.
+    Begun {
+        /// The number of the life.
+        life: u64,
+    },
+}
+
+wire_enum! { Record { 0 => Kept { place, payload }, 1 => Begun { life } } }
+
+/// How often a stabilizer says that it lives.
+const ALIVE_EVERY: Duration = Duration::from_millis(250);
+
+/// Others are told what was chosen where after so many payloads, or after this long: nobody waits for it, and only
+/// memory is held meanwhile.
+const TELL_PAYLOADS: usize = 512;
+const TELL_AFTER: Duration = Duration::from_millis(50);
+
+/// Bytes of payloads in one message to a stabilizer that lost its memory, at least one payload.
+const COPY_BYTES: usize = 1 << 20;
+
+/// How many payloads it holds at most. Reached only when replicas are missing for very long; it then refuses more, and
+/// service stops until they are back.
+const MAX_PAYLOADS: usize = 1 << 22;
+
+/// A stabilizer.
+pub struct Stabilizer {
+    id: StabilizerId,
+    config: Config,
+    /// Whether its node stores its records.
+    keeps_records: bool,
+    payloads: Payloads,
+    /// Every slot below this one is kept by f+1 replicas.
+    kept: Slot,
+    waiting: Waiting,
+    /// What was stored in this burst, by the disseminator that waits to hear of it.
+    acknowledgements: BTreeMap<DisseminatorId, Vec<Ticket>>,
+    /// Those that are told of everybody's payloads, for they help the others.
+    helpers: Set<DisseminatorId>,
+    /// What this one has handed to replicas and not told the others.
+    delivered: Places,
+    tell_at: Option<Instant>,
+    /// How often each stabilizer has lost its memory, where it has.
+    lives: BTreeMap<StabilizerId, u64>,
+    /// Set while an earlier process's payloads are lost.
+    copying: Option<Copying>,
+    alive_at: Instant,
+    stored: u64,
+    handed_over: u64,
+    fetched: u64,
+    void: u64,
+    refused: u64,
+}
+
+impl Stabilizer {
+    /// The stabilizer of this birth.
+    pub fn new(config: Config, birth: &Birth<'_>) -> Self {
+        let id = StabilizerId(birth.address.index);
+        let mut random = Random::new(birth.seed);
+        let amnesiac = birth.amnesiac && !config.has(Canary::AmnesiacCounts);
+        Stabilizer {
+            id,
+            keeps_records: birth.keeps_records,
+            payloads: Payloads::default(),
+            kept: Slot::ZERO,
+            waiting: Waiting::new(id, random.any() >> 1),
+            acknowledgements: BTreeMap::new(),
+            helpers: config.helpers().map(|(helper, _)| helper).collect(),
+            delivered: Places::new(),
+            tell_at: None,
+            lives: BTreeMap::new(),
+            copying: amnesiac.then(Copying::default),
+            alive_at: Instant::ZERO,
+            stored: 0,
+            handed_over: 0,
+            fetched: 0,
+            void: 0,
+            refused: 0,
+            config,
+        }
+    }
+
+    /// Whether it holds this payload.
+    pub fn holds(&self, id: PayloadId) -> bool {
+        self.payloads.get(id).is_some()
+    }
+
+    /// The payloads that it holds.
+    pub fn payloads(&self) -> impl Iterator<Item = (PayloadId, &Batch)> {
+        self.payloads.iter()
+    }
+
+    /// How often it has taken a payload in or forgotten some.
+    pub fn changes(&self) -> u64 {
+        self.payloads.changes()
+    }
+
+    /// Whether what an earlier process held is lost and not copied yet.
+    pub fn is_amnesiac(&self) -> bool {
+        self.copying.is_some()
+    }
+
+    /// Whether what it holds survives a crash.
+    pub fn keeps_records(&self) -> bool {
+        self.keeps_records
+    }
+
+    fn life(&self) -> u64 {
+        self.lives.get(&self.id).copied().unwrap_or_default()
+    }
+
+    fn lives(&self) -> Vec<(StabilizerId, u64)> {
+        self.lives.iter().map(|(stabilizer, life)| (*stabilizer, *life)).collect()
+    }
+
+    fn others(&self) -> Set<StabilizerId> {
+        self.config.stabilizers.members().without(Set::one(self.id))
+    }
+
+    // Payloads come in.
+
+    fn on_store(&mut self, now: Instant, round: Round, floor: u64, payload: Payload, out: &mut Out<'_, Self>) {
+        let Payload { id, until, .. } = payload;
+        if until <= self.kept || self.payloads.len() >= MAX_PAYLOADS {
+            self.refused += 1;
+            return;
+        }
+        self.keep(now, payload, out);
+        let ticket = Ticket { id, until, round, floor };
+        if self.config.has(Canary::UnfencedStore) {
+            let message = disseminator::In::Stored { from: self.id, tickets: [ticket].into(), lives: self.lives() };
+            let all = self.helpers.or(Set::one(id.disseminator));
+            return out.send_unfenced(Envelope::ToDisseminators(all, message));
+        }
+        self.acknowledgements.entry(id.disseminator).or_default().push(ticket);
+    }
+
+    /// Holds a payload so that it would be found again.
+    fn keep(&mut self, now: Instant, payload: Payload, out: &mut Out<'_, Self>) {
+        let id = payload.id;
+        if let Some(place) = self.payloads.keep(payload.clone()) {
+            self.stored += 1;
+            out.persist(Record::Kept { place, payload });
+            self.hand_over_waiting(now, id, out);
+            self.move_oldest(out);
+        }
+    }
+
+    /// A payload that nobody orders holds back the log behind its record: it is written again, at the end.
+    fn move_oldest(&mut self, out: &mut Out<'_, Self>) {
+        while let Some((place, payload)) = self.payloads.move_oldest() {
+            out.persist(Record::Kept { place, payload });
+        }
+        out.release_below(self.payloads.first_place());
+    }
+
+    /// Fenced behind the records: what is acknowledged would be found again.
+    fn acknowledge(&mut self, out: &mut Out<'_, Self>) {
+        while let Some((disseminator, tickets)) = self.acknowledgements.pop_first() {
+            let message = disseminator::In::Stored { from: self.id, tickets, lives: self.lives() };
+            let all = self.helpers.or(Set::one(disseminator));
+            out.send(Envelope::ToDisseminators(all, message));
+        }
+    }
+
+    // Payloads go out.
+
+    fn on_chosen(&mut self, now: Instant, order: Order, value: &Value, out: &mut Out<'_, Self>) {
+        let Some(reference) = Reference::of(&value.batch) else {
+            return self.tell_replicas(&order, value.batch.clone(), out);
+        };
+        let id = reference.id;
+        if reference.is_void(order.slot) && !self.config.has(Canary::DeliversVoid) {
+            // By the slot alone, so that all say the same, whoever holds the payload.
+            self.void += 1;
+            return self.tell_replicas(&order, Batch::default(), out);
+        }
+        match self.payloads.get(id).cloned() {
+            Some(batch) => {
+                self.deliver(now, id, &order, batch, out);
+            }
+            // Nobody needs to be told: f+1 replicas hold it, and give it to those that do not.
+            None if order.slot < self.kept => {}
+            None => {
+                let ask_at = now + self.config.layout().options.resend_after / 4;
+                self.waiting.push(id, order, reference.stored, ask_at);
+            }
+        }
+    }
+
+    fn deliver(&mut self, now: Instant, id: PayloadId, order: &Order, batch: Batch, out: &mut Out<'_, Self>) {
+        self.tell_replicas(order, batch, out);
+        self.handed_over += 1;
+        if self.payloads.chosen(id, order.slot) {
+            self.delivered.push((id, order.slot));
+            self.tell_at = earliest(self.tell_at, Some(now + TELL_AFTER));
+            if self.delivered.len() >= TELL_PAYLOADS {
+                self.tell_others(out);
+            }
+        }
+        if self.config.has(Canary::ForgetsDelivered) {
+            self.payloads.forget(id);
+        }
+    }
+
+    fn tell_replicas(&self, order: &Order, batch: Batch, out: &mut Out<'_, Self>) {
+        let Order { slot, stamp, replier, replicas } = *order;
+        let message = replica::In::Chosen { slot, value: Value { stamp, batch }, replier };
+        // What is chosen here, and what its payload is, was settled elsewhere: no crash of this node undoes it.
+        out.send_unfenced(Envelope::ToReplicas(replicas, message));
+    }
+
+    fn tell_others(&mut self, out: &mut Out<'_, Self>) {
+        self.tell_at = None;
+        let places = core::mem::take(&mut self.delivered);
+        // As above.
+        out.send_unfenced(Envelope::ToStabilizers(self.others(), In::Delivered { places }));
+    }
+
+    fn hand_over_waiting(&mut self, now: Instant, id: PayloadId, out: &mut Out<'_, Self>) {
+        if let (Some(order), Some(batch)) = (self.waiting.take(id), self.payloads.get(id).cloned()) {
+            self.deliver(now, id, &order, batch, out);
+        }
+    }
+
+    // What others miss, and what this one does.
+
+    fn on_fetch(&self, from: StabilizerId, id: PayloadId, slot: Slot, out: &mut Out<'_, Self>) {
+        let message = match self.payloads.payload(id) {
+            Some(payload) => In::Fetched { payload },
+            None if slot < self.kept => In::Kept { kept: self.kept },
+            None => return,
+        };
+        out.send(Envelope::ToStabilizers(Set::one(from), message));
+    }
+
+    fn on_fetched(&mut self, now: Instant, payload: Payload, out: &mut Out<'_, Self>) {
+        if payload.until > self.kept && !self.holds(payload.id) {
+            self.fetched += 1;
+            self.keep(now, payload, out);
+        }
+    }
+
+    fn fetch_waiting(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        let (others, resend_after) = (self.others(), self.config.layout().options.resend_after);
+        for (id, slot, asked) in self.waiting.overdue(now, others, resend_after) {
+            out.send(Envelope::ToStabilizers(asked, In::Fetch { from: self.id, id, slot }));
+        }
+    }
+
+    /// To one that lost its memory: see `copying.rs`.
+    fn on_copy(&mut self, from: StabilizerId, life: u64, after: Option<PayloadId>, out: &mut Out<'_, Self>) {
+        // Whatever this one acknowledges from now on comes too late for that copy.
+        let known = self.lives.entry(from).or_default();
+        *known = life.max(*known);
+        if self.is_amnesiac() {
+            return;
+        }
+        let (payloads, last) = self.payloads.page(after, COPY_BYTES);
+        let message = In::Copied { from: self.id, life, payloads, last };
+        // Fenced: it is held by this one, and not only by its memory.
+        out.send(Envelope::ToStabilizers(Set::one(from), message));
+    }
+
+    fn on_copied(
+        &mut self,
+        now: Instant,
+        from: StabilizerId,
+        payloads: Vec<Payload>,
+        last: bool,
+        out: &mut Out<'_, Self>,
+    ) {
+        let Some(copying) = &mut self.copying else { return };
+        let reached = payloads.last().map(|payload| payload.id);
+        copying.on_page(now, from, reached, last);
+        let whole = self.config.stabilizers.is_read_quorum(copying.complete());
+        for payload in payloads {
+            if payload.until > self.kept && !self.holds(payload.id) {
+                self.keep(now, payload, out);
+            }
+        }
+        if whole {
+            self.copying = None;
+            self.alive_at = now;
+        } else {
+            self.ask_for_copies(now, out);
+        }
+    }
+
+    fn ask_for_copies(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        let (others, resend_after) = (self.others(), self.config.layout().options.resend_after);
+        let life = self.life();
+        let Some(copying) = &mut self.copying else { return };
+        for (other, after) in copying.overdue(now, others, resend_after) {
+            let message = In::Copy { from: self.id, life, after };
+            out.send(Envelope::ToStabilizers(Set::one(other), message));
+        }
+    }
+
+    // Forgetting.
+
+    fn on_kept(&mut self, kept: Slot, out: &mut Out<'_, Self>) {
+        if kept > self.kept {
+            self.kept = kept;
+            self.payloads.forget_kept(kept);
+            self.waiting.forget_kept(kept);
+            out.release_below(self.payloads.first_place());
+        }
+    }
+
+    fn on_delivered(&mut self, places: &Places) {
+        for (id, slot) in places {
+            self.payloads.chosen(*id, *slot);
+        }
+        self.payloads.forget_kept(self.kept);
+    }
+}
+
+impl Role for Stabilizer {
+    type In = In;
+    type Send = Envelope;
+    type Config = Config;
+    type Record = Record;
+
+    fn recover(&mut self, record: Record) {
+        match record {
+            Record::Kept { place, payload } => self.payloads.recover(place, payload),
+            Record::Begun { life } => {
+                self.lives.insert(self.id, life.max(self.life()));
+            }
+        }
+    }
+
+    fn key(record: &Record) -> Option<u64> {
+        match record {
+            Record::Kept { place, .. } => Some(*place),
+            Record::Begun { .. } => None,
+        }
+    }
+
+    fn checkpoint(&self, out: &mut Out<'_, Self>) {
+        if self.life() > 0 {
+            out.persist_vital(Record::Begun { life: self.life() });
+        }
+    }
+
+    fn on_start(&mut self, _: Instant, out: &mut Out<'_, Self>) {
+        if self.is_amnesiac() {
+            let life = self.life() + 1;
+            self.lives.insert(self.id, life);
+            out.persist_vital(Record::Begun { life });
+        }
+        out.release_below(self.payloads.first_place());
+    }
+
+    fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
+        match message {
+            In::Store { round, floor, payload } => self.on_store(now, round, floor, payload, out),
+            In::Chosen { slot, value, replier, replicas } => {
+                self.on_chosen(now, Order { slot, stamp: value.stamp, replier, replicas }, &value, out);
+            }
+            In::Kept { kept } => self.on_kept(kept, out),
+            In::Fetch { from, id, slot } => self.on_fetch(from, id, slot, out),
+            In::Fetched { payload } => self.on_fetched(now, payload, out),
+            In::Delivered { places } => self.on_delivered(&places),
+            In::Copy { from, life, after } => self.on_copy(from, life, after, out),
+            In::Copied { from, life, payloads, last } if life == self.life() => {
+                self.on_copied(now, from, payloads, last, out);
+            }
+            // The answer to an earlier process.
+            In::Copied { .. } => {}
+        }
+    }
+
+    fn on_timer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        if self.tell_at.is_some_and(|at| at <= now) {
+            self.tell_others(out);
+        }
+        self.fetch_waiting(now, out);
+        self.ask_for_copies(now, out);
+        if self.alive_at <= now {
+            self.alive_at = now + ALIVE_EVERY;
+            // One that lost its memory is of no help.
+            if !self.is_amnesiac() {
+                let message = proxy_leader::In::StabilizerAlive { from: self.id };
+                out.send(Envelope::ToProxyLeaders(self.config.all(kind::ProxyLeader), message));
+            }
+        }
+    }
+
+    fn next_timer(&self) -> Option<Instant> {
+        let asks = earliest(self.waiting.next_timer(), self.copying.as_ref().map(Copying::next_timer));
+        earliest(earliest(Some(self.alive_at), self.tell_at), asks)
+    }
+
+    fn on_burst_end(&mut self, _: Instant, out: &mut Out<'_, Self>) {
+        self.acknowledge(out);
+    }
+
+    fn invariants(&self) {
+        self.payloads.invariants();
+        assert!(self.delivered.is_empty() || self.tell_at.is_some(), "nobody tells what was delivered");
+    }
+
+    fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
+        report("payloads", self.payloads.len() as u64);
+        report("payload_bytes", self.payloads.byte_len() as u64);
+        report("kept", self.kept.0);
+        report("stored", self.stored);
+        report("handed_over", self.handed_over);
+        report("waiting", self.waiting.len() as u64);
+        report("fetched", self.fetched);
+        report("void", self.void);
+        report("refused", self.refused);
+        report("amnesiac", u64::from(self.is_amnesiac()));
+    }
+}

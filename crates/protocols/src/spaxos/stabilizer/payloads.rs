@@ -1,0 +1,269 @@
+//! The payloads that a stabilizer holds, until when each is needed, and where its record is.
+//!
+//! A payload that is known to be chosen in a slot is needed until f+1 replicas keep that slot: it is given no other.
+//! One of which nothing is known is needed until they keep every slot in which it would not be void.
+
+use super::super::message::{Payload, PayloadId};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+use core::ops::Bound;
+use ionian_kernel::batch::Batch;
+use ionian_kernel::id::Slot;
+
+/// Records of payloads that are forgotten may stand between those of others up to this many, and as many again as there
+/// are payloads.
+const MAX_GAPS: usize = 64;
+
+/// See the top of this file.
+#[derive(Default)]
+pub(super) struct Payloads {
+    held: BTreeMap<PayloadId, Held>,
+    /// When each payload can be forgotten: as soon as this slot is reached by what replicas keep.
+    ends: BTreeSet<(Slot, PayloadId)>,
+    /// Whose each record is, from the first that is needed on.
+    records: VecDeque<Option<PayloadId>>,
+    /// The place of the first of them.
+    first_place: u64,
+    bytes: usize,
+    changes: u64,
+}
+
+struct Held {
+    until: Slot,
+    batch: Batch,
+    end: Slot,
+    place: u64,
+}
+
+impl Payloads {
+    pub(super) fn len(&self) -> usize {
+        self.held.len()
+    }
+
+    /// How many bytes all of them hold.
+    pub(super) fn byte_len(&self) -> usize {
+        self.bytes
+    }
+
+    /// How often one was taken in or forgotten.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    pub(super) fn get(&self, id: PayloadId) -> Option<&Batch> {
+        self.held.get(&id).map(|held| &held.batch)
+    }
+
+    pub(super) fn payload(&self, id: PayloadId) -> Option<Payload> {
+        self.held.get(&id).map(|held| Payload { id, until: held.until, batch: held.batch.clone() })
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (PayloadId, &Batch)> {
+        self.held.iter().map(|(id, held)| (*id, &held.batch))
+    }
+
+    /// Those that come after `after` in the order of their names, at most so many bytes but one payload at least, and
+    /// whether there are no more.
+    pub(super) fn page(&self, after: Option<PayloadId>, most_bytes: usize) -> (Vec<Payload>, bool) {
+        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let (mut page, mut bytes) = (Vec::new(), 0);
+        for (id, held) in self.held.range((start, Bound::Unbounded)) {
+            if bytes >= most_bytes {
+                return (page, false);
+            }
+            bytes += held.batch.byte_len() + 64;
+            page.push(Payload { id: *id, until: held.until, batch: held.batch.clone() });
+        }
+        (page, true)
+    }
+
+    /// Takes a payload in; the place of its record, unless it is held already.
+    pub(super) fn keep(&mut self, payload: Payload) -> Option<u64> {
+        if self.held.contains_key(&payload.id) {
+            return None;
+        }
+        let place = self.next_place();
+        self.records.push_back(Some(payload.id));
+        self.insert(payload, place);
+        Some(place)
+    }
+
+    fn insert(&mut self, Payload { id, until, batch }: Payload, place: u64) {
+        self.changes += 1;
+        self.bytes += batch.byte_len();
+        self.ends.insert((until, id));
+        self.held.insert(id, Held { until, batch, end: until, place });
+    }
+
+    /// Takes in what a record says.
+    pub(super) fn recover(&mut self, place: u64, payload: Payload) {
+        if self.records.is_empty() {
+            self.first_place = place;
+        }
+        // A record that was written again is older than that.
+        self.forget(payload.id);
+        while self.next_place() < place {
+            self.records.push_back(None);
+        }
+        self.records.push_back(Some(payload.id));
+        self.insert(payload, place);
+    }
+
+    /// The payload is chosen in `slot`; false when that was known, or it is not held.
+    pub(super) fn chosen(&mut self, id: PayloadId, slot: Slot) -> bool {
+        let Some(held) = self.held.get_mut(&id) else { return false };
+        let end = held.until.min(slot.next());
+        if end == held.end {
+            return false;
+        }
+        self.ends.remove(&(held.end, id));
+        self.ends.insert((end, id));
+        held.end = end;
+        true
+    }
+
+    /// f+1 replicas keep every slot below `kept`.
+    pub(super) fn forget_kept(&mut self, kept: Slot) {
+        while let Some((_, id)) = self.ends.first().copied().filter(|(end, _)| *end <= kept) {
+            self.forget(id);
+        }
+    }
+
+    pub(super) fn forget(&mut self, id: PayloadId) {
+        let Some(held) = self.held.remove(&id) else { return };
+        self.changes += 1;
+        self.bytes -= held.batch.byte_len();
+        self.ends.remove(&(held.end, id));
+        self.clear_record(held.place);
+    }
+
+    fn clear_record(&mut self, place: u64) {
+        self.records[(place - self.first_place) as usize] = None;
+        while self.records.front().is_some_and(Option::is_none) {
+            self.records.pop_front();
+            self.first_place += 1;
+        }
+    }
+
+    /// The place of the first record that is needed.
+    pub(super) fn first_place(&self) -> u64 {
+        self.first_place
+    }
+
+    fn next_place(&self) -> u64 {
+        self.first_place + self.records.len() as u64
+    }
+
+    /// Gives the payload with the oldest record another place when that record holds back many others that are not
+    /// needed any more; the place, and the payload to write there.
+    pub(super) fn move_oldest(&mut self) -> Option<(u64, Payload)> {
+        if self.records.len() <= 2 * self.held.len() + MAX_GAPS {
+            return None;
+        }
+        let id = self.records.front().copied().flatten().expect("the first record is needed");
+        let place = self.next_place();
+        self.records.push_back(Some(id));
+        let held = self.held.get_mut(&id).expect("it is held");
+        let before = core::mem::replace(&mut held.place, place);
+        self.clear_record(before);
+        self.payload(id).map(|payload| (place, payload))
+    }
+
+    pub(super) fn invariants(&self) {
+        let needed = self.records.iter().flatten().count();
+        assert!(needed == self.held.len() && self.ends.len() == needed, "a stabilizer lost count of its payloads");
+        assert!(self.records.front().is_none_or(Option::is_some), "a record is held back that nobody needs");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+    use ionian_kernel::batch::{Command, SessionId};
+    use ionian_kernel::id::{ClientId, DisseminatorId};
+
+    fn id(number: u64) -> PayloadId {
+        PayloadId { disseminator: DisseminatorId(0), life: 5, number }
+    }
+
+    fn payload(number: u64, until: u64) -> Payload {
+        let (client, session, payload) = (ClientId(0), SessionId(1), vec![7; 100].into());
+        let batch = Batch::one(&Command { client, session, number, floor: 0, payload });
+        Payload { id: id(number), until: Slot(until), batch }
+    }
+
+    fn held(payloads: &Payloads) -> Vec<u64> {
+        payloads.invariants();
+        payloads.iter().map(|(id, _)| id.number).collect()
+    }
+
+    #[test]
+    fn a_payload_is_held_until_its_slot_is_kept_or_it_would_be_void() {
+        let mut payloads = Payloads::default();
+        for number in 0..4 {
+            assert_eq!(payloads.keep(payload(number, 10)), Some(number));
+        }
+        assert_eq!(payloads.keep(payload(3, 10)), None, "held already");
+        assert!(
+            payloads.chosen(id(1), Slot(4)) && !payloads.chosen(id(1), Slot(4)) && !payloads.chosen(id(9), Slot(4))
+        );
+        assert!(!payloads.chosen(id(2), Slot(15)), "void there: nothing follows from it");
+        payloads.forget_kept(Slot(4));
+        assert_eq!(held(&payloads), [0, 1, 2, 3]);
+        payloads.forget_kept(Slot(5));
+        assert_eq!(held(&payloads), [0, 2, 3]);
+        payloads.forget_kept(Slot(10));
+        assert_eq!((held(&payloads), payloads.byte_len(), payloads.first_place()), (vec![], 0, 4));
+    }
+
+    #[test]
+    fn the_log_is_not_held_back_by_what_nobody_orders() {
+        let mut payloads = Payloads::default();
+        payloads.keep(payload(0, 1 << 20));
+        let mut written = 0;
+        for number in 1..1000 {
+            payloads.keep(payload(number, 1 << 20));
+            payloads.chosen(id(number), Slot(number));
+            payloads.forget_kept(Slot(number + 1));
+            while let Some((place, moved)) = payloads.move_oldest() {
+                assert_eq!((moved.id, place + 1), (id(0), payloads.next_place()));
+                written += 1;
+            }
+            assert!(payloads.next_place() - payloads.first_place() <= 2 + MAX_GAPS as u64);
+        }
+        assert_eq!(held(&payloads), [0]);
+        assert!((10..20).contains(&written), "written again {written} times");
+    }
+
+    #[test]
+    fn what_was_written_is_found_again_wherever_it_was_moved() {
+        let mut payloads = Payloads::default();
+        // Two that are forgotten, one, and the first of them again at a later place.
+        for (place, number) in [(7, 0), (9, 1), (10, 0)] {
+            payloads.recover(place, payload(number, 10));
+        }
+        assert_eq!((held(&payloads), payloads.first_place(), payloads.next_place()), (vec![0, 1], 9, 11));
+        assert_eq!(payloads.keep(payload(2, 10)), Some(11));
+    }
+
+    #[test]
+    fn pages_hold_everything_once() {
+        let mut payloads = Payloads::default();
+        for number in 0..10 {
+            payloads.keep(payload(number, 10));
+        }
+        let (mut after, mut all, mut pages) = (None, Vec::new(), 0);
+        loop {
+            let (page, last) = payloads.page(after, 300);
+            all.extend(page.iter().map(|payload| payload.id.number));
+            after = page.last().map(|payload| payload.id);
+            pages += 1;
+            if last {
+                break;
+            }
+        }
+        assert_eq!((all, pages), ((0..10).collect(), 5));
+        assert_eq!(Payloads::default().page(None, 300), (vec![], true));
+    }
+}

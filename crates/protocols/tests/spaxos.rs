@@ -1,0 +1,405 @@
+//! What one role of S-Paxos alone must do. What takes a whole cluster is in the simulator's tests.
+
+use bytes::Bytes;
+use ionian_kernel::batch::{Batch, Command, SessionId, Value};
+use ionian_kernel::id::*;
+use ionian_kernel::layout::{Address, Layout, NodeId, numbered};
+use ionian_kernel::machine::{NotARead, RestoreError, StateMachine};
+use ionian_kernel::protocol::{Birth, Protocol};
+use ionian_kernel::role::{Out, Outbox, Role};
+use ionian_kernel::time::{Instant, Timestamp};
+use ionian_kernel::wire::{Wire, encode_all};
+use ionian_protocols::multipaxos;
+use ionian_protocols::multipaxos::message::{Proposer, Votes};
+use ionian_protocols::spaxos::config::Config;
+use ionian_protocols::spaxos::disseminator::Disseminator;
+use ionian_protocols::spaxos::leader::Leader;
+use ionian_protocols::spaxos::message::{Payload, PayloadId, Reference, Ticket};
+use ionian_protocols::spaxos::stabilizer::Stabilizer;
+use ionian_protocols::spaxos::{
+    Envelope, SPaxos, acceptor, disseminator, kind, leader, proxy_leader, replica, stabilizer,
+};
+
+struct Nothing;
+
+impl StateMachine for Nothing {
+    fn apply(&mut self, _: Timestamp, _: &[u8], _: &mut Vec<u8>) {}
+    fn read(&self, _: Timestamp, _: &[u8], _: &mut Vec<u8>) -> Result<(), NotARead> {
+        Ok(())
+    }
+    fn snapshot(&self, _: &mut Vec<u8>) {}
+    fn restore(&mut self, _: &[u8]) -> Result<(), RestoreError> {
+        Ok(())
+    }
+}
+
+/// Three acceptors and three stabilizers, two of each other role, each on a node of its own.
+fn config() -> Config {
+    let mut next = (0..).map(NodeId);
+    let instances = [1, 0, 2, 0, 2, 2, 3, 3, 2, 0].map(|count| next.by_ref().take(count).collect()).to_vec();
+    SPaxos::configure(Layout { f: 1, instances: numbered(instances), ..Layout::default() }).expect("a deployment")
+}
+
+/// One role with its outbox.
+struct Stage<R: Role<Send = Envelope>> {
+    role: R,
+    outbox: Outbox<Envelope>,
+    now: Instant,
+}
+
+impl<R: Role<Send = Envelope>> Stage<R> {
+    fn new(kind: u8, amnesiac: bool, make: impl FnOnce(Config, &Birth<'_>) -> R) -> Self {
+        let machine = || Box::new(Nothing) as Box<dyn StateMachine>;
+        let address = Address { kind, index: 0 };
+        let birth = Birth { address, node: NodeId(99), seed: 7, amnesiac, keeps_records: !amnesiac, machine: &machine };
+        let role = make(config(), &birth);
+        let mut stage = Stage { role, outbox: Outbox::new(!amnesiac), now: Instant(1_000_000) };
+        stage.call(|role, now, out| role.on_start(now, out));
+        stage
+    }
+
+    fn call(&mut self, call: impl FnOnce(&mut R, Instant, &mut Out<'_, R>)) -> Vec<Envelope> {
+        call(&mut self.role, self.now, &mut Out::new(&mut self.outbox));
+        self.role.on_burst_end(self.now, &mut Out::new(&mut self.outbox));
+        self.role.invariants();
+        self.outbox.take_sends()
+    }
+
+    fn tell(&mut self, message: R::In) -> Vec<Envelope> {
+        self.call(|role, now, out| role.on_message(now, message, out))
+    }
+
+    /// Lets time pass to the next timer.
+    fn timer(&mut self) -> Vec<Envelope> {
+        self.now = self.now.max(self.role.next_timer().expect("a timer is set"));
+        self.call(|role, now, out| role.on_timer(now, out))
+    }
+}
+
+fn batch(size: usize) -> Batch {
+    let (client, session, payload) = (ClientId(0), SessionId(1), vec![7; size].into());
+    Batch::one(&Command { client, session, number: 0, floor: 0, payload })
+}
+
+fn id(number: u64) -> PayloadId {
+    PayloadId { disseminator: DisseminatorId(1), life: 5, number }
+}
+
+fn length(message: &impl Wire) -> usize {
+    encode_all(message).len()
+}
+
+/// The leader of round 64, which has just begun to lead in it.
+fn leading() -> (Stage<Leader>, Round) {
+    let mut stage = Stage::new(kind::Leader, false, Leader::new);
+    stage.timer();
+    let mut round = Round(0);
+    for from in [AcceptorId(0), AcceptorId(1)] {
+        let message = multipaxos::leader::In::PreVoteReply { from, gone: true, promise: Round(0) };
+        for envelope in stage.tell(leader::In::Ordering { message }) {
+            if let Envelope::ToAcceptors(_, acceptor::In::Phase1a { round: asked, .. }) = envelope {
+                round = asked;
+            }
+        }
+    }
+    for from in [AcceptorId(0), AcceptorId(1)] {
+        let (start, next, forgotten, watermark) = (Slot(0), Slot::MAX, Slot(0), Slot(0));
+        let votes = Votes { start, next, votes: Vec::new(), forgotten, watermark, reserved: Vec::new() };
+        stage.tell(leader::In::Ordering { message: multipaxos::leader::In::Phase1b { from, round, votes } });
+    }
+    assert!(round > Round(0));
+    (stage, round)
+}
+
+fn propose(number: u64, round: Round, until: u64, floor: u64) -> leader::In {
+    let ticket = Ticket { id: id(number), until: Slot(until), round, floor };
+    leader::In::Propose { ticket, stored: Set::first(2), near: Set::EMPTY }
+}
+
+/// The slots that a leader hands to proxy leaders, with the payload of each.
+fn ordered(sent: &[Envelope]) -> Vec<(u64, u64)> {
+    let slots = sent.iter().filter_map(|envelope| match envelope {
+        Envelope::ToProxyLeaders(
+            _,
+            proxy_leader::In::Ordering { message: multipaxos::proxy_leader::In::Phase2a { slot, value, .. } },
+        ) => Some((slot.0, Reference::of(&value.batch).expect("a reference").id.number)),
+        _ => None,
+    });
+    slots.collect()
+}
+
+#[test]
+fn a_payload_is_given_one_slot_however_often_it_is_proposed() {
+    let (mut stage, round) = leading();
+    assert_eq!(ordered(&stage.tell(propose(7, round, 1000, 7))), [(0, 7)]);
+    assert_eq!(ordered(&stage.tell(propose(8, round, 1000, 7))), [(1, 8)]);
+    assert_eq!(ordered(&stage.tell(propose(7, round, 1000, 7))), []);
+    // Everything below 9 is settled: what comes of it now is older than that.
+    assert_eq!(ordered(&stage.tell(propose(9, round, 1000, 9))), [(2, 9)]);
+    assert_eq!(ordered(&stage.tell(propose(7, round, 1000, 7))), []);
+    assert_eq!(ordered(&stage.tell(propose(8, round, 1000, 7))), []);
+    // Another round than the one it leads in was never its own to order in.
+    let told = stage.tell(propose(10, Round(1), 1000, 9));
+    assert!(ordered(&told).is_empty());
+    assert!(matches!(told[..], [Envelope::ToDisseminators(_, disseminator::In::NewLeader { round: r })] if r == round));
+    assert!(stage.tell(propose(10, Round(round.0 + 1), 1000, 9)).is_empty());
+}
+
+#[test]
+fn who_missed_that_a_payload_is_chosen_is_told_again() {
+    let (mut stage, round) = leading();
+    stage.tell(propose(7, round, 1000, 7));
+    assert!(stage.tell(propose(7, round, 1000, 7)).is_empty(), "it is not known chosen");
+    let (from, executed, kept) = (ReplicaId(0), Slot(1), Slot(0));
+    let message = multipaxos::leader::In::Executed { from, executed, kept, round };
+    stage.tell(leader::In::Ordering { message });
+    let told = stage.tell(propose(7, round, 1000, 7));
+    let chosen = |envelope: &Envelope| match envelope {
+        Envelope::ToDisseminators(to, disseminator::In::Chosen { numbers, below }) => {
+            (*to, numbers.clone(), *below) == (Set::one(DisseminatorId(1)), vec![7], Slot(1))
+        }
+        _ => false,
+    };
+    assert!(told.iter().any(chosen), "{told:?}");
+}
+
+#[test]
+fn what_would_be_void_when_its_turn_comes_is_not_taken() {
+    let (mut stage, round) = leading();
+    assert_eq!(ordered(&stage.tell(propose(7, round, 1, 7))), [(0, 7)]);
+    assert_eq!(ordered(&stage.tell(propose(8, round, 1, 7))), []);
+    assert_eq!(ordered(&stage.tell(propose(9, round, 2, 7))), [(1, 9)]);
+}
+
+#[test]
+fn nobody_proposes_past_the_disseminators() {
+    let (mut stage, _) = leading();
+    let (proposer, near) = (Proposer::Client { id: ClientId(0) }, Set::EMPTY);
+    let message = multipaxos::leader::In::Propose { proposer, near, batch: batch(16) };
+    assert!(stage.tell(leader::In::Ordering { message }).is_empty());
+}
+
+/// A disseminator that knows the leader of this round, and the payload that it has just had stored.
+fn disseminating(size: usize, round: Round) -> (Stage<Disseminator>, Payload) {
+    let mut stage = Stage::new(kind::Disseminator, false, Disseminator::new);
+    assert!(stage.tell(disseminator::In::Commands { commands: batch(size) }).is_empty(), "no leader is known");
+    let sent = stage.tell(disseminator::In::Progress { round, executed: Slot(3) });
+    let payload = stored(&sent).expect("disseminated");
+    (stage, payload)
+}
+
+fn stored(sent: &[Envelope]) -> Option<Payload> {
+    sent.iter().find_map(|envelope| match envelope {
+        Envelope::ToStabilizers(_, stabilizer::In::Store { payload, .. }) => Some(payload.clone()),
+        _ => None,
+    })
+}
+
+fn acknowledge(payload: &Payload, round: Round, from: u8, lives: &[(u8, u64)]) -> disseminator::In {
+    let ticket = Ticket { id: payload.id, until: payload.until, round, floor: 0 };
+    let lives = lives.iter().map(|(stabilizer, life)| (StabilizerId(*stabilizer), *life)).collect();
+    disseminator::In::Stored { from: StabilizerId(from), tickets: vec![ticket], lives }
+}
+
+fn proposals(sent: &[Envelope]) -> Vec<&leader::In> {
+    let proposals = sent.iter().filter_map(|envelope| match envelope {
+        Envelope::ToLeaders(_, message @ leader::In::Propose { .. }) => Some(message),
+        _ => None,
+    });
+    proposals.collect()
+}
+
+#[test]
+fn only_what_is_stable_is_proposed() {
+    let round = Round(64);
+    let (mut stage, payload) = disseminating(16, round);
+    assert!(proposals(&stage.tell(acknowledge(&payload, round, 2, &[]))).is_empty());
+    assert!(proposals(&stage.tell(acknowledge(&payload, round, 2, &[]))).is_empty(), "twice is once");
+    assert_eq!(proposals(&stage.tell(acknowledge(&payload, round, 0, &[]))).len(), 1);
+}
+
+#[test]
+fn what_a_stabilizer_held_before_it_lost_its_memory_does_not_count() {
+    let round = Round(64);
+    let (mut stage, payload) = disseminating(16, round);
+    stage.tell(acknowledge(&payload, round, 2, &[]));
+    // Stabilizer 0 took the payload in after 2 had begun anew.
+    assert!(proposals(&stage.tell(acknowledge(&payload, round, 0, &[(2, 1)]))).is_empty());
+    assert!(proposals(&stage.tell(acknowledge(&payload, round, 2, &[]))).is_empty(), "of its former life");
+    assert_eq!(proposals(&stage.tell(acknowledge(&payload, round, 2, &[(2, 1)]))).len(), 1);
+}
+
+#[test]
+fn what_may_be_void_or_lost_with_its_leader_is_ordered_anew_under_another_name() {
+    let round = Round(64);
+    let (mut stage, payload) = disseminating(16, round);
+    let chosen = |below| disseminator::In::Chosen { numbers: vec![payload.id.number], below };
+    let again = stored(&stage.tell(chosen(payload.until.next()))).expect("disseminated again");
+    assert_eq!(again.batch, payload.batch);
+    assert_ne!(again.id, payload.id);
+    assert!(stage.tell(chosen(payload.until)).is_empty(), "the first is settled");
+    let third = stored(&stage.tell(disseminator::In::NewLeader { round: Round(129) })).expect("disseminated again");
+    assert_ne!(third.id, again.id);
+    let settled = disseminator::In::Chosen { numbers: vec![third.id.number], below: third.until };
+    assert!(stage.tell(settled).is_empty());
+    assert!(stage.tell(disseminator::In::NewLeader { round: Round(193) }).is_empty(), "nothing is in flight");
+}
+
+/// "While MultiPaxos agrees on a log of commands, S-Paxos agrees on a log of command ids" (7).
+#[test]
+fn what_passes_through_the_leader_is_as_large_whatever_the_commands_are() {
+    let bytes = |size| {
+        let (mut leader, round) = leading();
+        let (mut disseminator, payload) = disseminating(size, round);
+        disseminator.tell(acknowledge(&payload, round, 0, &[]));
+        let sent = disseminator.tell(acknowledge(&payload, round, 1, &[]));
+        let proposal = proposals(&sent)[0].clone();
+        let taken_in = length(&proposal);
+        let sent = leader.tell(proposal);
+        let handed_over = sent.iter().find_map(|envelope| match envelope {
+            Envelope::ToProxyLeaders(_, message) => Some(length(message)),
+            _ => None,
+        });
+        (taken_in, handed_over.expect("ordered"))
+    };
+    let small = bytes(16);
+    assert_eq!(small, bytes(64 << 10));
+    println!("{small:?} bytes come in and go out");
+    assert!(small.0 < 100 && small.1 < 100, "{small:?}");
+}
+
+// Stabilizers.
+
+fn store(number: u64, until: u64) -> stabilizer::In {
+    let payload = Payload { id: id(number), until: Slot(until), batch: batch(16) };
+    stabilizer::In::Store { round: Round(64), floor: 0, payload }
+}
+
+fn chosen(number: u64, until: u64, slot: u64) -> stabilizer::In {
+    let reference = Reference { id: id(number), until: Slot(until), stored: Set::first(2) };
+    let value = Value { stamp: Timestamp(9), batch: reference.batch() };
+    stabilizer::In::Chosen { slot: Slot(slot), value, replier: ReplicaId(1), replicas: Set::first(2) }
+}
+
+/// What replicas are told: slots and commands.
+fn told(sent: &[Envelope]) -> Vec<(u64, Batch)> {
+    let told = sent.iter().filter_map(|envelope| match envelope {
+        Envelope::ToReplicas(replicas, replica::In::Chosen { slot, value, replier }) => {
+            assert_eq!((*replicas, *replier, value.stamp), (Set::first(2), ReplicaId(1), Timestamp(9)));
+            Some((slot.0, value.batch.clone()))
+        }
+        _ => None,
+    });
+    told.collect()
+}
+
+fn stabilizer(amnesiac: bool) -> Stage<Stabilizer> {
+    Stage::new(kind::Stabilizer, amnesiac, Stabilizer::new)
+}
+
+#[test]
+fn replicas_are_told_the_payload_or_nothing_where_it_is_void() {
+    let mut stage = stabilizer(false);
+    stage.tell(store(7, 10));
+    assert_eq!(told(&stage.tell(chosen(7, 10, 9))), [(9, batch(16))]);
+    assert_eq!(told(&stage.tell(chosen(7, 10, 10))), [(10, Batch::default())]);
+    // By the slot alone, whether it is held or not.
+    assert_eq!(told(&stage.tell(chosen(8, 10, 11))), [(11, Batch::default())]);
+}
+
+#[test]
+fn what_is_missing_is_fetched_until_it_is_there() {
+    let mut stage = stabilizer(false);
+    assert!(stage.tell(chosen(7, 10, 3)).is_empty());
+    let mut asked = Vec::new();
+    while asked.len() < 3 {
+        let sent = stage.timer();
+        asked.extend(sent.into_iter().filter_map(|envelope| match envelope {
+            Envelope::ToStabilizers(to, stabilizer::In::Fetch { id: wanted, slot: Slot(3), .. }) => {
+                assert_eq!(wanted, id(7));
+                Some(to)
+            }
+            _ => None,
+        }));
+    }
+    let others = Set::from_bits(0b110);
+    assert_eq!(asked, [Set::one(StabilizerId(1)), others, others], "first one that holds it, and then all");
+    let fetched = stabilizer::In::Fetched { payload: Payload { id: id(7), until: Slot(10), batch: batch(16) } };
+    assert_eq!(told(&stage.tell(fetched)), [(3, batch(16))]);
+    // Or until nobody needs it.
+    stage.tell(chosen(8, 10, 4));
+    stage.tell(stabilizer::In::Kept { kept: Slot(5) });
+    for _ in 0..5 {
+        let sent = stage.timer();
+        assert!(
+            !sent.iter().any(|envelope| matches!(envelope, Envelope::ToStabilizers(_, stabilizer::In::Fetch { .. })))
+        );
+    }
+}
+
+#[test]
+fn payloads_are_forgotten_when_their_slot_is_kept_whoever_handed_them_over() {
+    let mut stage = stabilizer(false);
+    (7..10).for_each(|number| drop(stage.tell(store(number, 10))));
+    stage.tell(chosen(7, 10, 3));
+    stage.tell(stabilizer::In::Delivered { places: vec![(id(8), Slot(4))] });
+    let held = |stage: &Stage<Stabilizer>| (7..10).filter(|number| stage.role.holds(id(*number))).collect::<Vec<_>>();
+    for (kept, left) in [(3, vec![7, 8, 9]), (4, vec![8, 9]), (5, vec![9]), (9, vec![9]), (10, vec![])] {
+        stage.tell(stabilizer::In::Kept { kept: Slot(kept) });
+        assert_eq!(held(&stage), left, "{kept}");
+    }
+    // Void wherever it were chosen from now on: nobody need store it.
+    assert!(stage.tell(store(11, 10)).is_empty());
+}
+
+#[test]
+fn one_that_lost_its_memory_counts_when_it_has_copied_from_a_read_quorum_of_the_others() {
+    let mut stage = stabilizer(true);
+    assert!(stage.role.is_amnesiac());
+    let copied = |from, numbers: &[u64], life, last| {
+        let payloads =
+            numbers.iter().map(|number| Payload { id: id(*number), until: Slot(10), batch: batch(16) }).collect();
+        stabilizer::In::Copied { from: StabilizerId(from), life, payloads, last }
+    };
+    let asked = |sent: &[Envelope]| {
+        let asked = sent.iter().filter_map(|envelope| match envelope {
+            Envelope::ToStabilizers(to, stabilizer::In::Copy { life: 1, after, .. }) => Some((*to, *after)),
+            _ => None,
+        });
+        asked.collect::<Vec<_>>()
+    };
+    let one = |stabilizer| Set::one(StabilizerId(stabilizer));
+    assert_eq!(asked(&stage.timer()), [(one(1), None), (one(2), None)]);
+    // It answers nobody who has lost his memory too, and acknowledges what is new.
+    let copy = stabilizer::In::Copy { from: StabilizerId(2), life: 4, after: None };
+    assert!(stage.tell(copy.clone()).is_empty());
+    let lives = stage.tell(store(9, 10)).into_iter().find_map(|envelope| match envelope {
+        Envelope::ToDisseminators(_, disseminator::In::Stored { lives, .. }) => Some(lives),
+        _ => None,
+    });
+    assert_eq!(lives, Some(vec![(StabilizerId(0), 1), (StabilizerId(2), 4)]));
+    assert_eq!(asked(&stage.tell(copied(1, &[5], 1, false))), [(one(1), Some(id(5)))]);
+    stage.tell(copied(2, &[6], 0, true));
+    stage.tell(copied(1, &[7], 1, true));
+    assert!(stage.role.is_amnesiac(), "one of the answers was to an earlier process");
+    stage.tell(copied(2, &[6], 1, true));
+    assert!(!stage.role.is_amnesiac());
+    assert!([5, 6, 7, 9].into_iter().all(|number| stage.role.holds(id(number))));
+    let answer = stage.tell(copy);
+    match &answer[..] {
+        [Envelope::ToStabilizers(_, stabilizer::In::Copied { payloads, life: 4, last: true, .. })] => {
+            assert_eq!(payloads.len(), 4);
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn b2_no_stranger_makes_a_reference_of_his_commands() {
+    let reference = Reference { id: id(7), until: Slot(10), stored: Set::first(2) };
+    let mut damaged = encode_all(&reference);
+    damaged.push(0);
+    let (client, session, payload) = (ClientId(0), SessionId::READ, Bytes::from(damaged));
+    let batch = Batch::one(&Command { client, session, number: 0, floor: 0, payload });
+    assert_eq!(Reference::of(&batch), None);
+}

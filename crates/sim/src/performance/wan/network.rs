@@ -1,0 +1,195 @@
+//! Links with queues. A message goes through one pipe (of a clique) or two (up to the centre of a star, and down).
+
+use super::super::server::Nanos;
+use super::{Change, Link, Network, Topology, Variation};
+use ionian_kernel::random::Random;
+use ionian_kernel::wire::Wire;
+use std::collections::VecDeque;
+
+/// Length and instances before each message; see `frame.rs` of the runtime.
+const FRAME_BYTES: usize = 12;
+/// Of Ethernet, IP and TCP, with the time stamps that are usual.
+const HEADER_BYTES: f64 = 66.0;
+/// What of a stream fits into one packet beside them.
+const SEGMENT_BYTES: f64 = 1448.0;
+
+/// A message under way.
+pub(super) struct Cargo<M> {
+    pub(super) from: usize,
+    pub(super) to: usize,
+    pub(super) members: u64,
+    pub(super) message: M,
+    /// On the wire.
+    bytes: f64,
+}
+
+/// What happens to a message next.
+pub(super) enum Step<M> {
+    /// The pipe has let its first through.
+    Through(usize),
+    /// It is at the centre.
+    AtCentre(Cargo<M>),
+    /// It is there.
+    Arrive(Cargo<M>),
+}
+
+struct Pipe<M> {
+    delay: f64,
+    bytes_per_second: f64,
+    /// The first is on its way through.
+    queue: VecDeque<Cargo<M>>,
+}
+
+/// All links.
+pub(super) struct Lines<M> {
+    nodes: usize,
+    star: bool,
+    /// Of a clique by sender and receiver, of a star all up and then all down.
+    pipes: Vec<Pipe<M>>,
+    variation: Variation,
+    random: Random,
+    /// When the last message arrives, by sender and receiver.
+    last: Vec<Nanos>,
+    /// Bytes on the wire since the measurement began, by sender and receiver.
+    pub(super) carried: Vec<f64>,
+    dead: Vec<bool>,
+    scratch: Vec<u8>,
+}
+
+impl<M: Wire> Lines<M> {
+    /// Between so many nodes.
+    pub(super) fn new(nodes: usize, network: &Network) -> Self {
+        let links: Vec<Link> = match &network.topology {
+            Topology::Clique(links) => {
+                assert!(links.len() == nodes && links.iter().all(|to| to.len() == nodes), "a link for each pair");
+                links.concat()
+            }
+            Topology::Star(access) => {
+                assert!(access.len() == nodes, "a line for each node");
+                access.iter().map(|access| access.up).chain(access.iter().map(|access| access.down)).collect()
+            }
+        };
+        let pipe = |link: &Link| Pipe {
+            delay: link.delay_us * 1000.0,
+            bytes_per_second: link.bytes_per_second,
+            queue: VecDeque::new(),
+        };
+        Lines {
+            nodes,
+            star: matches!(network.topology, Topology::Star(_)),
+            pipes: links.iter().map(pipe).collect(),
+            variation: network.variation,
+            random: Random::new(3),
+            last: vec![0; nodes * nodes],
+            carried: vec![0.0; nodes * nodes],
+            dead: vec![false; nodes],
+            scratch: Vec::new(),
+        }
+    }
+
+    /// A node sends something to another, now.
+    pub(super) fn send(
+        &mut self,
+        now: Nanos,
+        (from, to): (usize, usize),
+        messages: Vec<(u64, M)>,
+        plan: &mut impl FnMut(Nanos, Step<M>),
+    ) {
+        let pipe = if self.star { from } else { from * self.nodes + to };
+        let mut header = HEADER_BYTES;
+        for (members, message) in messages {
+            self.scratch.clear();
+            message.encode(&mut self.scratch);
+            // What is sent together shares packets.
+            let payload = (FRAME_BYTES + self.scratch.len()) as f64;
+            let bytes = payload * (1.0 + HEADER_BYTES / SEGMENT_BYTES) + std::mem::take(&mut header);
+            self.enter(pipe, Cargo { from, to, members, message, bytes }, now, plan);
+        }
+    }
+
+    /// Something that was planned has happened: what has arrived, if that is it.
+    pub(super) fn step(
+        &mut self,
+        now: Nanos,
+        step: Step<M>,
+        plan: &mut impl FnMut(Nanos, Step<M>),
+    ) -> Option<Cargo<M>> {
+        match step {
+            Step::Through(pipe) => self.through(pipe, now, plan),
+            Step::AtCentre(cargo) => self.enter(self.nodes + cargo.to, cargo, now, plan),
+            Step::Arrive(cargo) => return (!self.dead[cargo.to]).then_some(cargo),
+        }
+        None
+    }
+
+    fn enter(&mut self, pipe: usize, cargo: Cargo<M>, now: Nanos, plan: &mut impl FnMut(Nanos, Step<M>)) {
+        let queue = &mut self.pipes[pipe].queue;
+        queue.push_back(cargo);
+        if queue.len() == 1 {
+            self.next(pipe, now, plan);
+        }
+    }
+
+    /// The first of a queue goes in.
+    fn next(&mut self, pipe: usize, now: Nanos, plan: &mut impl FnMut(Nanos, Step<M>)) {
+        let dead = &self.dead;
+        let Pipe { queue, bytes_per_second, .. } = &mut self.pipes[pipe];
+        // A connection with a dead node is broken: what waited on it goes nowhere.
+        while queue.front().is_some_and(|cargo| dead[cargo.from] || dead[cargo.to]) {
+            queue.pop_front();
+        }
+        if let Some(cargo) = queue.front() {
+            let takes = (cargo.bytes / *bytes_per_second * 1e9) as Nanos;
+            plan(now + takes, Step::Through(pipe));
+        }
+    }
+
+    fn through(&mut self, pipe: usize, now: Nanos, plan: &mut impl FnMut(Nanos, Step<M>)) {
+        let cargo = self.pipes[pipe].queue.pop_front().expect("it was on its way through");
+        let arrives = now + self.pipes[pipe].delay as Nanos;
+        let up = self.star && pipe < self.nodes;
+        let pair = cargo.from * self.nodes + cargo.to;
+        if up || !self.star {
+            self.carried[pair] += cargo.bytes;
+        }
+        if up {
+            plan(arrives, Step::AtCentre(cargo));
+        } else {
+            let longer = self.longer();
+            let last = &mut self.last[pair];
+            *last = (*last).max(arrives + longer);
+            plan(*last, Step::Arrive(cargo));
+        }
+        self.next(pipe, now, plan);
+    }
+
+    /// By how much a message takes longer than the delay.
+    fn longer(&mut self) -> Nanos {
+        let mut part = || (self.random.any() >> 11) as f64 / (1u64 << 53) as f64;
+        match self.variation {
+            Variation::None => 0,
+            Variation::Uniform { longest_us } => (longest_us * part() * 1000.0) as Nanos,
+            // The square root is exact on every machine, as other powers are not.
+            Variation::Pareto { scale_us, longest_us } => {
+                (longest_us.min(scale_us * (1.0 / (1.0 - part()).sqrt() - 1.0)) * 1000.0) as Nanos
+            }
+        }
+    }
+
+    /// What concerns the network of a change.
+    pub(super) fn change(&mut self, nodes: impl Fn(ionian_kernel::layout::NodeId) -> usize, change: Change) {
+        match change {
+            // What is in the pipe goes through as it began.
+            Change::Bandwidth { from, to, bytes_per_second } => {
+                assert!(!self.star, "the links of a star have no two ends");
+                self.pipes[from * self.nodes + to].bytes_per_second = bytes_per_second;
+            }
+            Change::Death { node } => self.dead[nodes(node)] = true,
+        }
+    }
+
+    /// The measurement begins: what was carried before does not count.
+    pub(super) fn begin(&mut self) {
+        self.carried.fill(0.0);
+    }
+}

@@ -1,0 +1,153 @@
+//! S-Paxos in every shape of deployment under every kind of fault, and the proof that the tests would notice.
+
+use ionian_deployment::{Deployment, PresetOptions};
+use ionian_kernel::client::ReadLevel;
+use ionian_kernel::layout::{Layout, NodeId, numbered};
+use ionian_kernel::protocol::Protocol;
+use ionian_kernel::quorum::QuorumSpec;
+use ionian_protocols::spaxos::SPaxos;
+use ionian_sim::machine::Lists;
+use ionian_sim::play::Play;
+use ionian_sim::{Canary, Durability, Failure, FailureKind, Scenario, Watch, run_seeds};
+
+/// Seeds for each shape and durability. `ionian sim` runs as many as one likes.
+const SEEDS: u64 = 100;
+
+const MEMORY: Durability = Durability::Memory { returns: false };
+const AMNESIA: Durability = Durability::Memory { returns: true };
+
+fn preset(name: &str) -> Scenario {
+    let deployment = Deployment::preset(name, &PresetOptions::default()).expect("a preset");
+    Scenario::new(name, deployment.layout(SPaxos::KINDS).expect("a layout"))
+}
+
+/// Each instance on a node of its own.
+fn apart(name: &str, f: usize, counts: [u16; 10], quorums: QuorumSpec) -> Scenario {
+    let mut next = (0..).map(NodeId);
+    let instances = counts.iter().map(|count| next.by_ref().take(usize::from(*count)).collect()).collect();
+    Scenario::new(name, Layout { f, quorums, instances: numbered(instances), ..Layout::default() })
+}
+
+/// 2f+1 nodes with every role on each, batchers too.
+fn together(name: &str, f: usize) -> Scenario {
+    let nodes: Vec<NodeId> = (0..2 * f as u16 + 1).map(NodeId).collect();
+    Scenario::new(name, Layout { f, instances: numbered(vec![nodes; 10]), ..Layout::default() })
+}
+
+fn passes(scenario: Scenario) {
+    for durability in [Durability::Disk, MEMORY, AMNESIA] {
+        let scenario = Scenario { durability, ..scenario.clone() };
+        let summary = run_seeds::<SPaxos>(&scenario, 0..SEEDS, true, |_| Watch::default(), |_| {});
+        if let Some(failed) = summary.failures.first() {
+            panic!("{} {durability:?}: seed {} [{}]: {:?}", scenario.name, failed.seed, failed.knobs, failed.result);
+        }
+        assert!(summary.report.acknowledged_under_faults > SEEDS * 5, "an idle run: {}", summary.report);
+    }
+}
+
+#[test]
+fn as_published_passes() {
+    passes(preset("spaxos"));
+}
+
+#[test]
+fn compartmentalized_passes() {
+    passes(preset("spaxos-compartmentalized"));
+}
+
+#[test]
+fn batched_passes() {
+    passes(preset("spaxos-batched"));
+}
+
+#[test]
+fn a_batched_grid_passes() {
+    passes(apart("grid", 1, [2, 2, 2, 2, 2, 2, 6, 6, 3, 2], QuorumSpec::Grid { rows: 2, columns: 3 }));
+}
+
+#[test]
+fn two_failures_pass() {
+    passes(together("five", 2));
+}
+
+#[test]
+fn one_node_passes() {
+    passes(together("one", 0));
+}
+
+#[test]
+fn each_read_level_passes_alone() {
+    for level in [ReadLevel::Linearizable, ReadLevel::Sequential, ReadLevel::Eventual] {
+        passes(Scenario { read_levels: vec![level], ..preset("spaxos") });
+    }
+}
+
+/// The limits of a payload's life are reached all the time where the leader's window is one slot.
+fn short_lived() -> Scenario {
+    let mut scenario = preset("spaxos");
+    scenario.layout.options.window_slots = 1;
+    scenario
+}
+
+#[test]
+fn short_lived_payloads_pass() {
+    passes(short_lived());
+}
+
+/// The defect must be found within `seeds` seeds, and the sound protocol pass the one that found it.
+fn catches(canary: &'static str, scenario: Scenario, durability: Durability, seeds: u64) -> Failure {
+    let sound = Scenario { durability, ..scenario };
+    let broken = Scenario { canary: Canary::Named(canary), ..sound.clone() };
+    let found = run_seeds::<SPaxos>(&broken, 0..seeds, true, |_| Watch::default(), |_| {}).failures;
+    let found = found.first().unwrap_or_else(|| panic!("{canary} was not caught in {seeds} seeds"));
+    let summary = run_seeds::<SPaxos>(&sound, [found.seed], true, |_| Watch::default(), |_| {});
+    assert!(summary.failures.is_empty(), "{canary}: the sound protocol fails seed {} as well", found.seed);
+    found.result.clone().expect_err("was caught")
+}
+
+fn is_caught_as(failure: &Failure, what: &str) {
+    assert!(failure.kind == FailureKind::Invariant && failure.message.contains(what), "{failure}");
+}
+
+#[test]
+fn payloads_proposed_before_they_are_stable() {
+    is_caught_as(&catches("unstable", preset("spaxos"), Durability::Disk, 100), "is held by 1 stabilizers");
+}
+
+#[test]
+fn unfenced_acknowledgements() {
+    is_caught_as(&catches("unfenced", preset("spaxos"), Durability::Disk, 100), "is held by");
+}
+
+#[test]
+fn payloads_forgotten_before_they_are_kept() {
+    is_caught_as(&catches("forgets", preset("spaxos-compartmentalized"), MEMORY, 100), "is held by");
+}
+
+#[test]
+fn payloads_given_two_slots() {
+    is_caught_as(&catches("twice", preset("spaxos"), Durability::Disk, 100), "was given two slots");
+}
+
+#[test]
+fn void_payloads_delivered() {
+    is_caught_as(&catches("void", short_lived(), Durability::Disk, 400), "that was not chosen");
+}
+
+#[test]
+fn stabilizers_without_memory() {
+    is_caught_as(&catches("amnesia", preset("spaxos"), AMNESIA, 400), "is held by 1 stabilizers, and 0 have lost");
+}
+
+/// So rare that the simulator does not come across it in 20,000 seeds; the play catches the canary.
+#[test]
+fn acknowledgements_of_a_former_life() {
+    let layout = apart("apart", 1, [1, 0, 2, 0, 2, 2, 3, 3, 2, 0], QuorumSpec::Majority);
+    let scenario = Scenario { durability: AMNESIA, ..layout };
+    let play = Play::parse(include_str!("plays/lost_acknowledgement.play")).expect("a play");
+    play.run::<SPaxos>(&scenario, Lists::new(3)).expect("the sound protocol does as the play says");
+    let mut broken = scenario.clone();
+    broken.layout.canary = Some("lives");
+    let failure = play.run::<SPaxos>(&broken, Lists::new(3)).expect_err("the play catches the canary");
+    assert!(failure.message.contains("was told \"Unknown\""), "{failure}");
+}

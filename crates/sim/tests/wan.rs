@@ -1,0 +1,186 @@
+//! Experiments over sites that are far apart keep the laws of delay, bandwidth and load.
+
+use bytes::Bytes;
+use ionian_deployment::{Deployment, PresetOptions};
+use ionian_kernel::id::ClientId;
+use ionian_kernel::layout::{Layout, NodeId};
+use ionian_kernel::machine::StateMachine;
+use ionian_kernel::protocol::Protocol;
+use ionian_machines::registers::{self, Registers};
+use ionian_protocols::multipaxos::MultiPaxos;
+use ionian_sim::performance::Service;
+use ionian_sim::performance::wan::{
+    Change, Experiment, Link, Network, Observed, Pace, PerMessage, Source, Topology, Variation, observe,
+};
+
+const SECOND: u64 = 1_000_000;
+const DELAY_US: f64 = 50_000.0;
+/// Of one message off or on the network.
+const MESSAGE_US: f64 = 1.0;
+
+struct Register {
+    padding: usize,
+}
+
+impl Service for Register {
+    fn write(&self, client: usize, number: u64) -> Bytes {
+        registers::write(client as u16 % 16, number as u32, self.padding).into()
+    }
+    fn read(&self, client: usize, number: u64) -> Bytes {
+        registers::read(client as u16 % 16, number as u32, self.padding).into()
+    }
+    fn machine(&self) -> Box<dyn StateMachine> {
+        Box::new(Registers::new(16))
+    }
+}
+
+/// Three nodes with everything on each, patient enough for queues.
+fn layout() -> Layout {
+    let deployment = Deployment::preset("baseline", &PresetOptions::default()).unwrap();
+    let patient = [
+        "options.election_timeout_ms=3000",
+        "options.resend_after_ms=3000",
+        "options.retry_after_ms=60000",
+        "options.patience_ms=300000",
+    ];
+    deployment.with_overrides(&patient).unwrap().layout(MultiPaxos::KINDS).unwrap()
+}
+
+fn link(bytes_per_second: f64) -> Link {
+    Link { delay_us: DELAY_US, bytes_per_second }
+}
+
+fn source(lane: u8, clients: usize, pace: Pace) -> Source {
+    Source { lane: ClientId(lane), clients, pace, from_us: SECOND, until_us: u64::MAX / 1000 }
+}
+
+fn experiment(network: Network, sources: Vec<Source>) -> Experiment {
+    let changes = Vec::new();
+    let layout = layout();
+    Experiment {
+        layout,
+        network,
+        sources,
+        changes,
+        wake_us: 0.0,
+        burst_us: 100.0,
+        begins_us: 3 * SECOND,
+        ends_us: 13 * SECOND,
+    }
+}
+
+fn run(experiment: &Experiment, padding: usize) -> Observed {
+    observe::<MultiPaxos>(experiment, &PerMessage { us: MESSAGE_US }, &Register { padding }).unwrap()
+}
+
+fn saturated(bytes_per_second: f64) -> Experiment {
+    let sources = (0..3).map(|lane| source(lane, 80, Pace::Answered)).collect();
+    experiment(Network::clique(3, link(bytes_per_second)), sources)
+}
+
+fn rate(observed: &Observed, from: u16, to: u16) -> f64 {
+    let of = |(a, b, _): &&(NodeId, NodeId, f64)| (*a, *b) == (NodeId(from), NodeId(to));
+    observed.bytes_per_second.iter().find(of).unwrap().2
+}
+
+#[test]
+fn a_lone_command_takes_a_round_trip_at_the_leader_and_two_elsewhere() {
+    let now_and_then = Pace::Waits { shortest_us: 100_000, longest_us: 200_000 };
+    let sources = (0..3).map(|lane| source(lane, 1, now_and_then)).collect();
+    let observed = run(&experiment(Network::clique(3, link(f64::INFINITY)), sources), 0);
+    for (lane, round_trips) in [1, 2, 2].into_iter().enumerate() {
+        let answers = &observed.sources[lane].answers;
+        assert!((50..=100).contains(&answers.len()), "{} in 10 s, each 0.1 s to 0.2 s apart", answers.len());
+        let least = round_trips * 100_000;
+        assert!(observed.sources[lane].latencies().all(|us| (least..least + 200).contains(&us)), "{answers:?}");
+    }
+}
+
+#[test]
+fn no_link_carries_more_than_it_can_and_the_leader_s_carry_that() {
+    let observed = run(&saturated(1e6), 4000);
+    for (from, to, bytes) in &observed.bytes_per_second {
+        assert!(*bytes <= 1.01e6, "{from:?} to {to:?}: {bytes}");
+    }
+    let most = rate(&observed, 0, 1).max(rate(&observed, 0, 2));
+    assert!(most > 0.98e6, "{most}");
+    let twice = run(&saturated(2e6), 4000);
+    let gain = twice.answers_per_second() / observed.answers_per_second();
+    assert!((1.95..2.05).contains(&gain), "twice the bandwidth gives {gain} times the throughput");
+}
+
+#[test]
+fn a_star_s_line_carries_what_goes_to_everybody() {
+    let network = Network::star(3, Link { delay_us: DELAY_US / 2.0, bytes_per_second: 1e6 });
+    let star = run(&Experiment { network, ..saturated(1e6) }, 4000);
+    let up = rate(&star, 0, 1) + rate(&star, 0, 2);
+    assert!((0.98e6..1.01e6).contains(&up), "{up}");
+    let clique = run(&saturated(1e6), 4000);
+    let part = star.answers_per_second() / clique.answers_per_second();
+    assert!((0.4..0.6).contains(&part), "half of a clique's, which has two links: {part}");
+    let idle = [0, 1, 2].map(|lane| source(lane, 1, Pace::Answered)).to_vec();
+    let network = Network::star(3, Link { delay_us: DELAY_US / 2.0, bytes_per_second: f64::INFINITY });
+    let observed = run(&experiment(network, idle), 0);
+    assert!(observed.sources[0].latencies().all(|us| (100_000..100_200).contains(&us)), "a line up and a line down");
+}
+
+#[test]
+fn processors_are_the_limit_when_links_are_none() {
+    let sources = (0..3).map(|lane| source(lane, 1000, Pace::Answered)).collect();
+    let experiment = experiment(Network::clique(3, link(f64::INFINITY)), sources);
+    let observed = observe::<MultiPaxos>(&experiment, &PerMessage { us: 50.0 }, &Register { padding: 0 }).unwrap();
+    let busy: Vec<f64> = observed.utilization.iter().map(|(_, part)| *part).collect();
+    assert!(busy[0] > 0.99 && busy[1] < 0.9 && busy[2] < 0.9, "the leader works hardest: {busy:?}");
+    // For a command the leader takes in a proposal (or a request), and sends and takes in what phase 2 and the news of it
+    // need: 5 to 8 messages.
+    assert!((2500.0..4000.0).contains(&observed.answers_per_second()), "{}", observed.answers_per_second());
+}
+
+#[test]
+fn a_link_that_is_made_wider_carries_more_from_then_on() {
+    let mut experiment = Experiment { begins_us: 0, ends_us: 23 * SECOND, ..saturated(1e6) };
+    experiment.changes =
+        [1, 2].map(|to| (13 * SECOND, Change::Bandwidth { from: 0, to, bytes_per_second: 3e6 })).to_vec();
+    let observed = run(&experiment, 4000);
+    let total = |from, until| -> f64 {
+        observed.sources.iter().map(|series| series.over_time(from, until, until - from)[0].1).sum()
+    };
+    let (before, after) = (total(3 * SECOND, 12 * SECOND), total(14 * SECOND, 23 * SECOND));
+    assert!(after > 2.0 * before, "{before}, then {after}");
+}
+
+#[test]
+fn when_the_leader_dies_the_others_go_on_without_the_clients_of_its_site() {
+    let mut experiment = Experiment { begins_us: 0, ends_us: 30 * SECOND, ..saturated(1e7) };
+    experiment.changes = vec![(10 * SECOND, Change::Death { node: NodeId(0) })];
+    let observed = run(&experiment, 100);
+    let seconds = |source: usize| observed.sources[source].over_time(0, 30 * SECOND, SECOND);
+    assert!(seconds(0)[5].1 > 300.0 && seconds(0)[11..].iter().all(|(_, rate)| *rate == 0.0));
+    for source in [1, 2] {
+        let rates: Vec<f64> = seconds(source).into_iter().map(|(_, rate)| rate).collect();
+        assert!(rates[5] > 300.0 && rates[11] == 0.0, "nobody leads for a while: {rates:?}");
+        assert!(rates[25] > 300.0, "then another does: {rates:?}");
+    }
+}
+
+#[test]
+fn delays_that_vary_make_answers_late_and_never_early() {
+    for variation in
+        [Variation::Uniform { longest_us: 50_000.0 }, Variation::Pareto { scale_us: 20_000.0, longest_us: 100_000.0 }]
+    {
+        let network = Network { variation, ..Network::clique(3, link(f64::INFINITY)) };
+        let sources = vec![source(0, 1, Pace::Answered)];
+        let observed = run(&experiment(network, sources), 0);
+        let latencies: Vec<u64> = observed.sources[0].latencies().collect();
+        assert!(latencies.len() > 50 && latencies.iter().all(|us| (100_000..300_200).contains(us)), "{latencies:?}");
+        assert!(latencies.iter().any(|us| *us > 110_000) && latencies.iter().any(|us| *us != latencies[0]));
+    }
+}
+
+#[test]
+fn the_same_experiment_has_the_same_outcome() {
+    let network = Network { variation: Variation::Uniform { longest_us: 900.0 }, ..Network::clique(3, link(1e6)) };
+    let experiment = Experiment { network, ends_us: 5 * SECOND, ..saturated(1e6) };
+    assert!(matches!(experiment.network.topology, Topology::Clique(_)));
+    assert!(run(&experiment, 4000) == run(&experiment, 4000));
+}
