@@ -27,6 +27,8 @@ const HEADER: &str = "\
 # Commands are SET of 16 bytes, reads GET. The deployments are the presets \"compartmentalized\" (32 commands in a burst)
 # and, where it says batched, \"batched\" (100 commands in a batch, 4 batches in a burst). Decoding of what arrives and
 # encoding of what leaves are counted with it; system calls are not. Durability is \"memory\" where no disk is named.
+# Mencius's are \"mencius-compartmentalized\" and \"mencius-batched\", where every leader suggests as much as the others;
+# the leader that is driven hears of the others, and skips one slot, once a burst.
 #
 # `cargo xtask costs` fails when one has grown by more than 5 %. Whoever means it to records it anew, with
 # `cargo xtask costs --record`, and says why in the same commit.

@@ -48,6 +48,7 @@ pub struct Left {
 
 impl Left {
     /// Asks for the same in the outer role's name.
+    #[inline]
     pub fn pass_on<O: Role>(self, out: &mut Out<'_, O>) {
         if let Some(key) = self.release {
             out.release_below(key);
@@ -94,12 +95,14 @@ impl<R: Role> Inner<R> {
     }
 
     /// Calls the role. What it asks for waits until it is [poured](Inner::pour).
+    #[inline]
     pub fn call<T>(&mut self, act: impl FnOnce(&mut R, &mut Out<'_, R>) -> T) -> T {
         act(&mut self.role, &mut Out::new(&mut self.outbox))
     }
 
     /// Appends the role's records to those of the outer role, and hands each of its envelopes to `send`, which
     /// sends what takes its place.
+    #[inline]
     pub fn pour<O: Role>(
         &mut self,
         out: &mut Out<'_, O>,
@@ -108,11 +111,16 @@ impl<R: Role> Inner<R> {
     ) -> Left {
         let before = out.outbox.record_ends.len();
         append(&mut self.outbox, out.outbox, tag);
-        for Outgoing { envelope, fence } in self.outbox.sends.drain(..) {
-            let fence = fence.map(|records| before + records);
-            send(envelope, &mut Relay { out, fence });
+        if !self.outbox.sends.is_empty() {
+            for Outgoing { envelope, fence } in self.outbox.sends.drain(..) {
+                let fence = fence.map(|records| before + records);
+                send(envelope, &mut Relay { out, fence });
+            }
         }
         let Outbox { release, snapshot, membership, .. } = &mut self.outbox;
+        if release.is_none() && snapshot.is_none() && membership.is_none() {
+            return Left { release: None, snapshot: None, membership: None };
+        }
         Left { release: release.take(), snapshot: snapshot.take(), membership: membership.take() }
     }
 
@@ -125,7 +133,12 @@ impl<R: Role> Inner<R> {
 }
 
 /// Moves the records of one outbox to another.
+#[inline]
 fn append<F, E>(from: &mut Outbox<F>, to: &mut Outbox<E>, tag: &impl Tag) {
+    // As most often.
+    if from.record_ends.is_empty() {
+        return;
+    }
     let mut start = 0;
     for RecordEnd { end, vital, key } in from.record_ends.drain(..) {
         tag.write(&mut to.records);

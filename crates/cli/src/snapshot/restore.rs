@@ -16,6 +16,7 @@ use ionian_kernel::id::Slot;
 use ionian_kernel::layout::{Address, NodeId};
 use ionian_kernel::protocol::Protocol;
 use ionian_kernel::wire::encode_all;
+use ionian_protocols::mencius::{self, Mencius};
 use ionian_protocols::multipaxos::acceptor;
 use ionian_runtime::offline::NewNode;
 use std::path::Path;
@@ -93,6 +94,7 @@ impl Work for Make<'_> {
         let places = Places::new(data);
         let parent = places.nodes();
         std::fs::create_dir_all(&parent).with_context(|| format!("cannot create {}", parent.display()))?;
+        let forgotten = forgotten(deployment, Slot(slot))?;
         // Looked at before anything is made, so that a refusal leaves nothing behind.
         for node in nodes {
             ionian_runtime::offline::refuse_used(&places.node(&name(deployment, *node)))?;
@@ -103,7 +105,6 @@ impl Work for Make<'_> {
             let of = |roles: &[&str]| -> Vec<Address> {
                 hosted.iter().copied().filter(|address| roles.contains(&P::KINDS[address.kind as usize])).collect()
             };
-            let forgot = encode_all(&acceptor::Record::Forgot { below: Slot(slot) });
             let made = NewNode {
                 cluster: &deployment.cluster,
                 protocol: &deployment.protocol,
@@ -113,7 +114,9 @@ impl Work for Make<'_> {
                 snapshots: of(&KEEPERS),
                 stamp: slot,
                 snapshot: &chunks,
-                records: of(&["acceptor"]).into_iter().map(|address| (address, forgot.clone())).collect(),
+                records: (of(&["acceptor"]).into_iter())
+                    .flat_map(|address| forgotten.iter().map(move |record| (address, record.clone())))
+                    .collect(),
             };
             made.make(&path)?;
             say!(
@@ -125,6 +128,20 @@ impl Work for Make<'_> {
         }
         Ok(())
     }
+}
+
+/// The records of an acceptor that knows nothing of slots below this one.
+fn forgotten(deployment: &Deployment, below: Slot) -> Result<Vec<Vec<u8>>> {
+    let forgot = |below| acceptor::Record::Forgot { below };
+    if deployment.protocol != Mencius::NAME {
+        return Ok(vec![encode_all(&forgot(below))]);
+    }
+    let stripes = Mencius::configure(deployment.layout(Mencius::KINDS)?)?.stripes;
+    let of_stripe = |stripe| {
+        let record = forgot(stripes.from(stripe, below));
+        encode_all(&mencius::acceptor::Record::InStripe { stripe, record })
+    };
+    Ok(stripes.iter().map(of_stripe).collect())
 }
 
 /// The names of all nodes but this.

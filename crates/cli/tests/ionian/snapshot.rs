@@ -73,6 +73,11 @@ fn and_so_it_is_where_commands_go_round_the_leader() {
     is_saved_and_restored("spaxos");
 }
 
+#[test]
+fn and_where_each_leads_a_stripe_of_the_log() {
+    is_saved_and_restored("mencius");
+}
+
 fn is_saved_and_restored(preset: &str) {
     let cluster = Cluster::start(preset, DISK, &[]);
     let (acknowledged, stop) = (AtomicU64::new(0), AtomicBool::new(false));

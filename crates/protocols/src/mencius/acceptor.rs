@@ -237,10 +237,10 @@ impl Role for Acceptor {
             Record::InStripe { stripe, record } if self.config.knows(stripe) => {
                 self.stripes[usize::from(stripe.0)].inner.recover(record);
             }
-            Record::Reserved { stripe, reserved } if self.config.knows(stripe) => {
-                if !self.config.has(Canary::ReservationLost) {
-                    self.stripes[usize::from(stripe.0)].reserve(reserved);
-                }
+            Record::Reserved { stripe, reserved }
+                if self.config.knows(stripe) && !self.config.has(Canary::ReservationLost) =>
+            {
+                self.stripes[usize::from(stripe.0)].reserve(reserved);
             }
             _ => {}
         }

@@ -19,6 +19,7 @@ use super::config::Config;
 use super::message::{Proposer, Votes};
 use super::{Envelope, batcher, client};
 use admission::Admission;
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -169,7 +170,7 @@ enum State {
     /// Asks the acceptors whether the leader is gone.
     Candidate { gone: AcceptorSet, promise: Round, ask_at: Instant },
     /// Gathers promises.
-    Phase1(Phase1),
+    Phase1(Box<Phase1>),
     /// Leads.
     Leading,
 }

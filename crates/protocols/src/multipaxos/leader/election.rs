@@ -6,6 +6,7 @@ use super::{In, Leader, Record, State};
 use crate::multipaxos::canary::Canary;
 use crate::multipaxos::message::{Proposer, Votes};
 use crate::multipaxos::{Envelope, acceptor, batcher, client, kind, replica};
+use alloc::boxed::Box;
 use ionian_kernel::id::*;
 use ionian_kernel::role::Out;
 use ionian_kernel::time::Instant;
@@ -60,7 +61,7 @@ impl Leader {
         let start = self.progress.executed().max(self.config.frontier());
         let phase1 = Phase1::new(self.config.clone(), self.round, start, Slot::MAX, ask_at);
         ask_votes(self.id, &phase1, out);
-        self.state = State::Phase1(phase1);
+        self.state = State::Phase1(Box::new(phase1));
         self.timer.restart(now);
     }
 
@@ -87,7 +88,7 @@ impl Leader {
                 let more = phase1.on_votes(from, votes);
                 if phase1.is_complete() {
                     let State::Phase1(phase1) = core::mem::replace(&mut self.state, State::Leading) else { return };
-                    self.lead(now, phase1, out);
+                    self.lead(now, *phase1, out);
                 } else if more {
                     ask_stretch(self.id, phase1, from, out);
                 }
