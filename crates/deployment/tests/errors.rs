@@ -94,7 +94,7 @@ fn wrong_values() {
     refused(
         2,
         "protocol = \"raft\"",
-        "line 2, column 12: protocol = \"raft\": must be \"multipaxos\" or \"unreplicated\"",
+        "line 2, column 12: protocol = \"raft\": must be \"multipaxos\" or \"spaxos\" or \"unreplicated\"",
     );
     for value in ["32", "-1", "1.0", "\"1\"", "0xffffffffffffffffff"] {
         let error = format!("line 4, column 5: f = {value}: must be a whole number from 0 to 31");
@@ -193,7 +193,8 @@ fn names_that_do_not_exist() {
     assert_eq!(own.check_machine(MACHINES).unwrap_err().to_string(), "machine = \"mine\": must be \"kv\"");
     assert_eq!(
         Deployment::preset("x", &PresetOptions::default()).unwrap_err().to_string(),
-        "no preset \"x\": there are colocated, baseline, compartmentalized, batched, unreplicated, unreplicated-batched"
+        "no preset \"x\": there are colocated, baseline, compartmentalized, batched, spaxos, \
+            spaxos-compartmentalized, spaxos-batched, unreplicated, unreplicated-batched"
     );
 }
 

@@ -71,8 +71,10 @@ impl Choice {
         family::configure::<P>(&self.deployment, layout.clone())?;
         let place = |role| P::KINDS.iter().position(|kind| *kind == role).map(|place| place as u8);
         let changes = match (self.changes, place("acceptor").zip(place("replica"))) {
-            (true, Some((acceptor, replica))) => variations(&layout, acceptor, replica),
-            (true, None) => bail!(BadUsage(format!("--changes: {} cannot be changed while it runs", P::NAME))),
+            (true, Some((acceptor, replica))) if P::transition(&layout, &layout).is_ok() => {
+                variations(&layout, acceptor, replica)
+            }
+            (true, _) => bail!(BadUsage(format!("--changes: {} cannot be changed while it runs", P::NAME))),
             (false, _) => Vec::new(),
         };
         let base = Scenario::new(self.name(arguments), layout);

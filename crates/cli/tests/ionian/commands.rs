@@ -127,6 +127,7 @@ fn sim_runs_seeds_and_catches_canaries() {
     works(&["sim", "--protocol", "spaxos", "--canary", "void"]);
     fails(&["sim", "--protocol", "spaxos", "--canary", "s7"], 2, "there is no canary");
     fails(&["sim", "--canary", "none"], 2, "there is no canary");
+    fails(&["sim", "--protocol", "spaxos", "--changes"], 2, "spaxos cannot be changed while it runs");
     fails(&["sim", "--seed", "18446744073709551615"], 2, "is not in");
     fails(&["sim", "--protocol", "unreplicated", "--preset", "batched"], 1, "the deployment runs multipaxos");
 }

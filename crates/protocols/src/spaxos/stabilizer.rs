@@ -104,6 +104,12 @@ pub enum Record {
         /// The payload.
         payload: Payload,
     },
+    /// Records of payloads with places below this one are not needed any more: they may come to light again when
+    /// nothing later is left.
+    Released {
+        /// The place.
+        below: u64,
+    },
     /// It has lost its memory so many times. Vital: what it said in an earlier life must not count for a later one.
     Begun {
         /// The number of the life.
@@ -111,7 +117,7 @@ pub enum Record {
     },
 }
 
-wire_enum! { Record { 0 => Kept { place, payload }, 1 => Begun { life } } }
+wire_enum! { Record { 0 => Kept { place, payload }, 1 => Released { below }, 2 => Begun { life } } }
 
 /// How often a stabilizer says that it lives.
 const ALIVE_EVERY: Duration = Duration::from_millis(250);
@@ -135,6 +141,8 @@ pub struct Stabilizer {
     /// Whether its node stores its records.
     keeps_records: bool,
     payloads: Payloads,
+    /// What was found again, until it starts.
+    recovered: Recovered,
     /// Every slot below this one is kept by f+1 replicas.
     kept: Slot,
     waiting: Waiting,
@@ -157,6 +165,13 @@ pub struct Stabilizer {
     refused: u64,
 }
 
+/// Records come in the order of the log, and some were released before.
+#[derive(Default)]
+struct Recovered {
+    payloads: BTreeMap<u64, Payload>,
+    released: u64,
+}
+
 impl Stabilizer {
     /// The stabilizer of this birth.
     pub fn new(config: Config, birth: &Birth<'_>) -> Self {
@@ -167,6 +182,7 @@ impl Stabilizer {
             id,
             keeps_records: birth.keeps_records,
             payloads: Payloads::default(),
+            recovered: Recovered::default(),
             kept: Slot::ZERO,
             waiting: Waiting::new(id, random.any() >> 1),
             acknowledgements: BTreeMap::new(),
@@ -429,7 +445,8 @@ impl Role for Stabilizer {
 
     fn recover(&mut self, record: Record) {
         match record {
-            Record::Kept { place, payload } => self.payloads.recover(place, payload),
+            Record::Kept { place, payload } => drop(self.recovered.payloads.insert(place, payload)),
+            Record::Released { below } => self.recovered.released = self.recovered.released.max(below),
             Record::Begun { life } => {
                 self.lives.insert(self.id, life.max(self.life()));
             }
@@ -439,17 +456,20 @@ impl Role for Stabilizer {
     fn key(record: &Record) -> Option<u64> {
         match record {
             Record::Kept { place, .. } => Some(*place),
-            Record::Begun { .. } => None,
+            Record::Released { .. } | Record::Begun { .. } => None,
         }
     }
 
     fn checkpoint(&self, out: &mut Out<'_, Self>) {
+        out.persist(Record::Released { below: self.payloads.first_place() });
         if self.life() > 0 {
             out.persist_vital(Record::Begun { life: self.life() });
         }
     }
 
     fn on_start(&mut self, _: Instant, out: &mut Out<'_, Self>) {
+        let Recovered { payloads, released } = core::mem::take(&mut self.recovered);
+        self.payloads.recover(released, payloads);
         if self.is_amnesiac() {
             let life = self.life() + 1;
             self.lives.insert(self.id, life);

@@ -95,18 +95,21 @@ impl Payloads {
         self.held.insert(id, Held { until, batch, end: until, place });
     }
 
-    /// Takes in what a record says.
-    pub(super) fn recover(&mut self, place: u64, payload: Payload) {
-        if self.records.is_empty() {
-            self.first_place = place;
+    /// Takes in what records say, by their places, but for those below `released`: they were not needed any more.
+    pub(super) fn recover(&mut self, released: u64, mut recovered: BTreeMap<u64, Payload>) {
+        self.first_place = released;
+        for (place, payload) in recovered.split_off(&released) {
+            if self.records.is_empty() {
+                self.first_place = place;
+            }
+            // A record that was written again is older than that.
+            self.forget(payload.id);
+            while self.next_place() < place {
+                self.records.push_back(None);
+            }
+            self.records.push_back(Some(payload.id));
+            self.insert(payload, place);
         }
-        // A record that was written again is older than that.
-        self.forget(payload.id);
-        while self.next_place() < place {
-            self.records.push_back(None);
-        }
-        self.records.push_back(Some(payload.id));
-        self.insert(payload, place);
     }
 
     /// The payload is chosen in `slot`; false when that was known, or it is not held.
@@ -238,13 +241,20 @@ mod tests {
 
     #[test]
     fn what_was_written_is_found_again_wherever_it_was_moved() {
-        let mut payloads = Payloads::default();
+        let recover = |released, records: &[(u64, u64)]| {
+            let mut payloads = Payloads::default();
+            let records = records.iter().map(|(place, number)| (*place, payload(*number, 10)));
+            payloads.recover(released, records.collect());
+            payloads
+        };
         // Two that are forgotten, one, and the first of them again at a later place.
-        for (place, number) in [(7, 0), (9, 1), (10, 0)] {
-            payloads.recover(place, payload(number, 10));
-        }
+        let mut payloads = recover(0, &[(7, 0), (9, 1), (10, 0)]);
         assert_eq!((held(&payloads), payloads.first_place(), payloads.next_place()), (vec![0, 1], 9, 11));
         assert_eq!(payloads.keep(payload(2, 10)), Some(11));
+        // Places go on even if nothing is left: a record that was released may come to light again.
+        assert_eq!(recover(11, &[]).keep(payload(3, 10)), Some(11));
+        let mut payloads = recover(11, &[(9, 1), (10, 0), (11, 3)]);
+        assert_eq!((held(&payloads), payloads.keep(payload(2, 10))), (vec![3], Some(12)));
     }
 
     #[test]
