@@ -282,19 +282,6 @@ impl Replica {
         }
     }
 
-    /// The slots from the one that is executed next up to `end` hold noops, as Mencius knows without a Chosen for each.
-    pub(crate) fn skip_to(&mut self, now: Instant, end: Slot, out: &mut Out<'_, Self>) {
-        if end.distance(self.executed) <= self.config.options().retained_slots as u64 {
-            for slot in self.executed.until(end).filter(|slot| self.log.get(*slot).is_none()).collect::<Vec<_>>() {
-                self.log.insert(slot, Chosen { value: Value::default(), replier: None });
-            }
-        } else {
-            self.pass_over(end);
-            self.answer_deferred(now);
-        }
-        self.execute_ready(now, out);
-    }
-
     /// Goes on at `end`. Whoever is behind gets a snapshot.
     fn pass_over(&mut self, end: Slot) {
         self.executed = end;

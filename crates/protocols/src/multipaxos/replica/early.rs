@@ -1,15 +1,16 @@
-//! Values executed before their turn: what Mencius asks of a replica beside what MultiPaxos does
-//! (`crate::mencius::replica`). In MultiPaxos there are none.
+//! Slots that are executed before their turn, or without a Chosen: what Mencius asks of a replica beside what MultiPaxos
+//! does (`crate::mencius::replica`). In MultiPaxos there are none.
 //!
 //! The state is then not that of a prefix of the log. It must be wherever somebody takes it for that: in a snapshot,
 //! and for a read of several keys, which could see of two commands the one here and the other at another replica.
 //! Such a one *holds*: nothing more is executed early until the log has caught up.
 
-use super::Replica;
+use super::{Chosen, Replica};
 use alloc::collections::BTreeSet;
 use ionian_kernel::batch::{Batch, Value};
 use ionian_kernel::executor::Executor;
 use ionian_kernel::id::Slot;
+use ionian_kernel::role::Out;
 use ionian_kernel::time::{Duration, Instant};
 
 /// Whoever holds and is not heard of again for so long is forgotten.
@@ -67,6 +68,19 @@ impl Replica {
         self.executor.execute_early(&chosen.value, answers);
         let new = self.early.slots.insert(slot);
         assert!(new, "{slot:?} was executed twice");
+    }
+
+    /// The slots from the one that is executed next up to `end` hold noops, as Mencius knows without a Chosen for each.
+    pub(crate) fn skip_to(&mut self, now: Instant, end: Slot, out: &mut Out<'_, Self>) {
+        if end.distance(self.executed) <= self.config.options().retained_slots as u64 {
+            for slot in self.executed.until(end).filter(|slot| self.log.get(*slot).is_none()).collect::<Vec<_>>() {
+                self.log.insert(slot, Chosen { value: Value::default(), replier: None });
+            }
+        } else {
+            self.pass_over(end);
+            self.answer_deferred(now);
+        }
+        self.execute_ready(now, out);
     }
 
     /// Whether the state is that of a prefix of the log. If not, it will be soon: ask again.
