@@ -7,6 +7,7 @@
 
 use super::{Chosen, Replica};
 use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
 use ionian_kernel::batch::{Batch, Value};
 use ionian_kernel::executor::Executor;
 use ionian_kernel::id::Slot;
