@@ -116,7 +116,7 @@ pub(in super::super) fn processor_bound(bench: &Bench) -> Result<Sheet> {
     let paper: &[Said] = &[("Paxos", 6000.0, f64::NAN), ("Mencius", 9000.0, f64::NAN)];
     let note = "Of latencies without payload the paper's text has no numbers; throughputs are those of figure 4.";
     let sheet = sheet("commit latency and load, no payload", &[ABOUT, note]);
-    let loads = [100, 300, 900, 2000, 4000, 5000, 6000, 7000, 8000, 9000, 10_000];
+    let loads = [100, 300, 900, 2000, 4000, 6000, 8000, 9000, 10_000];
     under_load(bench, sheet, paper, (0, Variation::None), &loads)
 }
 
@@ -134,7 +134,7 @@ pub(in super::super) fn with_variance(bench: &Bench) -> Result<Sheet> {
                 reordering for loss.";
     let sheet = sheet("commit latency and load, no payload, delays that vary", &[ABOUT, note]);
     let variation = Variation::Pareto { scale_us: 25_000.0, longest_us: 100_000.0 };
-    let loads = [100, 300, 900, 2000, 4000, 5000, 6000, 7000, 8000, 9000, 10_000];
+    let loads = [100, 300, 900, 2000, 4000, 6000, 8000, 9000, 10_000];
     under_load(bench, sheet, paper, (0, variation), &loads)
 }
 
@@ -152,7 +152,7 @@ fn under_load(
     (padding, variation): (usize, Variation),
     loads: &[usize],
 ) -> Result<Sheet> {
-    let in_flight = if padding > 0 { 300 } else { 4096 };
+    let in_flight = if padding > 0 { 300 } else { 1000 };
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for (name, load, ms) in paper {
         let mean_ms = ms.is_finite().then_some(*ms);

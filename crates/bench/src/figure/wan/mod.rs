@@ -79,7 +79,8 @@ fn sheet(title: &str, notes: &[&str]) -> Sheet {
              a command) is saturated at the 6,000 commands a second that the paper measured. A frame takes its link \
              for as long as its bytes need, with 66 bytes of headers for every 1,448. There is no Nagle's algorithm. \
              Half of the commands read, half write, all through the log. Paxos is the preset `baseline`, one node a \
-             site; its proxy leaders ask a quorum of acceptors where the paper's leader asks all. The paper's numbers \
+             site; its proxy leaders ask a quorum of acceptors where the paper's leader asks all. Mencius is the preset \
+             `mencius-wan`, in order; with a number behind it, out of order, on so many registers. The paper's numbers \
              are those that its text gives (section 7); its figures are pictures."
         ),
     };
