@@ -96,7 +96,7 @@ impl References {
     fn ticket(&self, number: u64) -> Ticket {
         let Reference { id, until, .. } = reference(&self.config, number);
         let round = Round(self.play.flow.round().unwrap_or_default());
-        Ticket { id, until, round, floor: id.number.saturating_sub(2 * self.play.flow.window()) }
+        Ticket { id, until, round, floor: id.number.saturating_sub(self.play.flow.window()) }
     }
 }
 
