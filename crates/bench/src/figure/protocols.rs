@@ -1,5 +1,5 @@
-//! Figures 30a and 30b, and as two more of the same kind the numbers of section 8.3: Mencius and S-Paxos, as published and
-//! compartmentalized.
+//! Figures 30a and 30b, and as two more of the same kind the numbers of section 8.3: Mencius and S-Paxos, as published
+//! and compartmentalized.
 
 use super::deployments::{batches, beside, preset};
 use super::drawing::panel::{Bar, Curve, Look, Marks, Panel};
@@ -57,8 +57,8 @@ const UNREPLICATED_BATCHED: System =
 
 const TEXT: &str =
     "What the paper measured is in its text; the tables that its authors published have none of this figure.";
-const AS_PUBLISHED: &str = "As published it is three nodes with one of every role each, whose demands add up; the unbatchers and \
-     read batchers of the preset cost nothing here, which is in its favour.";
+const AS_PUBLISHED: &str = "As published it is three nodes with one of every role each, whose demands add up; the \
+     unbatchers and read batchers of the preset cost nothing here, which is in its favour.";
 
 /// Figure 30a.
 pub(super) fn mencius(bench: &Bench) -> Result<Sheet> {
@@ -87,8 +87,8 @@ pub(super) fn mencius_batched(bench: &Bench) -> Result<Sheet> {
         gain: None,
         notes: &[
             TEXT,
-            "Mencius as published is the preset `mencius` with a batcher on each node as well; the demands of everything on a node \
-             add up.",
+            "Mencius as published is the preset `mencius` with a batcher on each node as well; the demands of everything on \
+             a node add up.",
             "Clients are dealt out evenly over the leaders.",
         ],
     };
@@ -114,7 +114,8 @@ pub(super) fn spaxos(bench: &Bench) -> Result<Sheet> {
         notes: &[
             TEXT,
             AS_PUBLISHED,
-            "There, what stabilizers tell disseminators beside the leader about the payloads of others costs nothing either.",
+            "There, what stabilizers tell disseminators beside the leader about the payloads of others costs nothing \
+             either.",
         ],
     };
     let mut sheet = compare(bench, &comparison)?;
@@ -123,8 +124,8 @@ pub(super) fn spaxos(bench: &Bench) -> Result<Sheet> {
     });
     let bytes = bytes.into_iter().collect::<Result<Vec<_>>>()?;
     sheet.findings.push(format!(
-        "Bytes in and out at the leader for a command (real roles, counted in the simulator), by bytes of its value: {}; \
-         MultiPaxos's leader {} of 16 and {} of 65536.",
+        "Bytes in and out at the leader for a command (real roles, counted in the simulator), by bytes of its value: \
+         {}; MultiPaxos's leader {} of 16 and {} of 65536.",
         bytes.join(", "),
         at_leader::<MultiPaxos>("compartmentalized", VALUES[0])?,
         at_leader::<MultiPaxos>("compartmentalized", VALUES[3])?,
@@ -150,8 +151,8 @@ pub(super) fn spaxos_batched(bench: &Bench) -> Result<Sheet> {
         gain: None,
         notes: &[
             TEXT,
-            "S-Paxos as published is the preset `spaxos`, whose disseminators form batches themselves; the demands of everything \
-             on a node add up.",
+            "S-Paxos as published is the preset `spaxos`, whose disseminators form batches themselves; the demands of \
+             everything on a node add up.",
         ],
     };
     compare(bench, &comparison)
@@ -264,8 +265,8 @@ fn leaders_alone(bench: &Bench) -> Result<String> {
         format!("{} (the bottleneck is {bottleneck})", short(point.commands_per_second))
     };
     Ok(format!(
-        "If replicas took no time, compartmentalized Mencius: {} commands/s projected, compartmentalized MultiPaxos: {}. Aimed \
-         at: more when leaders are the bottleneck, {}.",
+        "If replicas took no time, commands/s projected: compartmentalized Mencius {}, compartmentalized MultiPaxos {}. \
+         Aimed at: more when leaders are the bottleneck, {}.",
         in_words(&ours),
         in_words(&multipaxos),
         met(ours.commands_per_second > multipaxos.commands_per_second)

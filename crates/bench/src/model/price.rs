@@ -161,8 +161,8 @@ pub(crate) mod tests {
         }
     }
 
-    /// Unbatched: leader 1, proxy leader 9, acceptor 2, replica 4 + 2 to answer, reads 2, disseminator 7, stabilizer 1
-    /// + 5 to deliver; of batches of 100, all but the replica a tenth of that a command, batchers and unbatchers 0.5. The
+    /// Unbatched: leader 1, proxy leader 9, acceptor 2, replica 4 + 2 to answer, reads 2, disseminator 7, stabilizer 1 and
+    /// 5 to deliver; of batches of 100, all but the replica a tenth of that a command, batchers and unbatchers 0.5. The
     /// same in all protocols. An unreplicated server 5.
     pub(crate) fn demands() -> Demands {
         let mut demands = Vec::new();

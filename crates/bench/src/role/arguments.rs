@@ -14,8 +14,8 @@ use std::path::PathBuf;
     ionian bench role leader --preset batched    batches of 100 commands\n  \
     ionian bench role all --json demands.json    everything that the figures need")]
 pub struct Role {
-    /// leader, proxy_leader, acceptor, replica, batcher, read_batcher, unbatcher, disseminator, stabilizer, server; or
-    /// `all`, of all presets
+    /// leader, proxy_leader, acceptor, replica, batcher, read_batcher, unbatcher, disseminator, stabilizer, server; or `all`,
+    /// of all presets
     pub role: String,
     /// The deployment that it is part of [default: compartmentalized; for the roles that it does not have one that has]
     #[arg(long, value_name = "NAME")]

@@ -1,8 +1,8 @@
 //! The service demand of each role: what one saturated process that has nothing else to do spends on a command.
 //!
 //! `stage` starts the process and plays the rest of its deployment to it (`emulated`), with `multipaxos`, `mencius`,
-//! `spaxos` and `unreplicated` saying who plays what and `commands` forging what is said; `flow` keeps so much under way that the
-//! process is never idle. `work` says what a role can be given to do, `shown` how the result looks.
+//! `spaxos` and `unreplicated` saying who plays what and `commands` forging what is said; `flow` keeps so much under way
+//! that the process is never idle. `work` says what a role can be given to do, `shown` how the result looks.
 
 pub mod arguments;
 

@@ -52,8 +52,8 @@ impl<'a> Shown<'a> {
         Ok(())
     }
 
-    /// A replica that answers has executed as well, and a stabilizer that delivers has stored: what counts is what comes on
-    /// top.
+    /// A replica that answers has executed as well, and a stabilizer that delivers has stored: what counts is what comes
+    /// on top.
     fn demand_us(&self, task: &Task<'_>, scene: &Scene, measured: &Measured) -> f64 {
         let whole = measured.demand_us();
         let below = self.demands.demands.iter().find(|known| {
