@@ -87,8 +87,8 @@ pub(super) fn mencius_batched(bench: &Bench) -> Result<Sheet> {
         gain: None,
         notes: &[
             TEXT,
-            "Mencius as published is the preset `mencius` with a batcher on each node as well; the demands of everything on \
-             a node add up.",
+            "Mencius as published is the preset `mencius` with a batcher on each node as well; the demands of all that is \
+             on a node add up.",
             "Clients are dealt out evenly over the leaders.",
         ],
     };
@@ -265,8 +265,8 @@ fn leaders_alone(bench: &Bench) -> Result<String> {
         format!("{} (the bottleneck is {bottleneck})", short(point.commands_per_second))
     };
     Ok(format!(
-        "If replicas took no time, commands/s projected: compartmentalized Mencius {}, compartmentalized MultiPaxos {}. \
-         Aimed at: more when leaders are the bottleneck, {}.",
+        "If replicas took no time, commands/s projected: compartmentalized Mencius {}, compartmentalized MultiPaxos \
+         {}. Aimed at: more when leaders are the bottleneck, {}.",
         in_words(&ours),
         in_words(&multipaxos),
         met(ours.commands_per_second > multipaxos.commands_per_second)
