@@ -44,6 +44,14 @@ pub(crate) fn scaled(deployment: Deployment, role: &str, count: usize) -> Result
     Ok(Deployment { nodes, ..deployment })
 }
 
+/// With one more role on each node that has this one.
+pub(crate) fn beside(mut deployment: Deployment, host: &str, role: &str) -> Deployment {
+    for node in deployment.nodes.iter_mut().filter(|node| node.instances().contains_key(host)) {
+        node.roles.push(Placed::some(role, 1));
+    }
+    deployment
+}
+
 /// With acceptors in a grid.
 pub(crate) fn grid(deployment: Deployment, rows: usize, columns: usize) -> Result<Deployment> {
     let deployment = scaled(deployment, "acceptor", rows * columns)?;
@@ -63,8 +71,18 @@ pub(crate) fn batches(deployment: Deployment, commands: usize) -> Result<Deploym
 
 /// How many there are of each role, in words; clients left out.
 pub(crate) fn in_words(deployment: &Deployment) -> String {
-    const ORDER: &[&str] =
-        &["batcher", "read_batcher", "leader", "proxy_leader", "acceptor", "replica", "server", "unbatcher"];
+    const ORDER: &[&str] = &[
+        "batcher",
+        "read_batcher",
+        "disseminator",
+        "leader",
+        "proxy_leader",
+        "acceptor",
+        "stabilizer",
+        "replica",
+        "server",
+        "unbatcher",
+    ];
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for node in &deployment.nodes {
         for (role, count) in node.instances() {

@@ -4,12 +4,14 @@
 //! | file | job |
 //! |---|---|
 //! | `latency` | 28a, 28b, 29: latency against throughput |
+//! | `protocols` | 30a, 30b, spaxos-a, spaxos-b: Mencius and S-Paxos |
 //! | `ablation` | 31a, 31b: one compartmentalization after the other |
 //! | `reads` | 32a, 32b, 34a, 34b: throughput against the number of replicas |
 //! | `law` | 33: what the number of replicas can do at all |
 //! | `wan` | those of the Mencius paper: sites that are far apart |
 //! | `deployments` | what is measured |
 //! | `simulate` | how it is measured |
+//! | `traffic` | bytes at leaders, counted |
 //! | `published` | what the paper's authors measured |
 //! | `point`, `sheet` | numbers, and the files they are written to |
 //! | `drawing` | pictures |
@@ -21,10 +23,12 @@ mod drawing;
 mod latency;
 mod law;
 mod point;
+mod protocols;
 mod published;
 mod reads;
 mod sheet;
 mod simulate;
+mod traffic;
 mod wan;
 
 use anyhow::{Context, Result};
@@ -41,6 +45,10 @@ const FIGURES: &[(&str, Make)] = &[
     ("28a", latency::unbatched),
     ("28b", latency::batched),
     ("29", latency::larger_values),
+    ("30a", protocols::mencius),
+    ("30b", protocols::mencius_batched),
+    ("spaxos-a", protocols::spaxos),
+    ("spaxos-b", protocols::spaxos_batched),
     ("31a", ablation::unbatched),
     ("31b", ablation::batched),
     ("32a", reads::linearizable),

@@ -15,7 +15,9 @@ use ionian_deployment::{CLIENT, Deployment};
 use ionian_kernel::machine::StateMachine;
 use ionian_kernel::protocol::Protocol;
 use ionian_machines::kv;
+use ionian_protocols::mencius::Mencius;
 use ionian_protocols::multipaxos::MultiPaxos;
+use ionian_protocols::spaxos::SPaxos;
 use ionian_protocols::unreplicated::Unreplicated;
 use ionian_sim::performance::{Measured, Service, Setting, measure};
 
@@ -77,6 +79,8 @@ impl Bench {
     ) -> Result<Point> {
         let measured = match deployment.protocol.as_str() {
             MultiPaxos::NAME => self.measure(deployment, workload, exempt, clients, measure::<MultiPaxos>)?,
+            Mencius::NAME => self.measure(deployment, workload, exempt, clients, measure::<Mencius>)?,
+            SPaxos::NAME => self.measure(deployment, workload, exempt, clients, measure::<SPaxos>)?,
             Unreplicated::NAME => self.measure(deployment, workload, exempt, clients, measure::<Unreplicated>)?,
             other => bail!("protocol = {other:?}: there is no simulation of its performance"),
         };
@@ -102,6 +106,8 @@ impl Bench {
     ) -> Result<Measured> {
         let kinds = match deployment.protocol.as_str() {
             MultiPaxos::NAME => MultiPaxos::KINDS,
+            Mencius::NAME => Mencius::KINDS,
+            SPaxos::NAME => SPaxos::KINDS,
             _ => Unreplicated::KINDS,
         };
         let is_clients = |kind: &str| kind == CLIENT || exempt.contains(&kind);
@@ -145,8 +151,8 @@ fn busiest(deployment: &Deployment, measured: &Measured) -> Option<String> {
 }
 
 /// The key-value store that comes with Ionian, with the papers' commands.
-struct KeyValue {
-    value_bytes: usize,
+pub(super) struct KeyValue {
+    pub(super) value_bytes: usize,
 }
 
 impl KeyValue {
@@ -186,10 +192,16 @@ mod tests {
             ("compartmentalized", reads, 1000),
             ("baseline", Workload::writes(1), 300),
             ("batched", Workload::writes(100), 4000),
+            ("mencius-compartmentalized", Workload::writes(1), 1000),
+            ("mencius-batched", Workload::writes(100), 4000),
+            ("mencius", Workload::writes(1), 300),
+            ("spaxos-compartmentalized", Workload::writes(1), 1000),
+            ("spaxos-batched", Workload::writes(100), 4000),
+            ("spaxos", Workload::writes(1), 300),
             ("unreplicated", Workload::writes(1), 300),
         ];
         for (name, workload, clients) in cases {
-            let deployment = batches(preset(name, 8).unwrap(), workload.batch).unwrap();
+            let deployment = batches(preset(name, 9).unwrap(), workload.batch).unwrap();
             let projected = bench.project(name, &deployment, &workload, &[]).unwrap();
             let simulated = bench.simulate(name, &deployment, &workload, &[], clients).unwrap();
             let off = simulated.commands_per_second / projected.commands_per_second - 1.0;

@@ -72,6 +72,10 @@ pub(crate) enum Kind {
     Execute,
     /// Of a replica: to answer a write that it executes anyway.
     Answer,
+    /// Of a stabilizer: to keep a write.
+    Store,
+    /// Of a stabilizer: to hand a write that it keeps to the replicas.
+    Deliver,
 }
 
 /// Every role that can be measured, with what can be asked of it.
@@ -83,6 +87,8 @@ pub(crate) const ROLES: &[(&str, &[Kind])] = &[
     ("batcher", &[Kind::Write]),
     ("read_batcher", &[Kind::Read]),
     ("unbatcher", &[Kind::Write]),
+    ("disseminator", &[Kind::Write]),
+    ("stabilizer", &[Kind::Store, Kind::Deliver]),
     ("server", &[Kind::Write, Kind::Read]),
 ];
 
@@ -94,6 +100,17 @@ impl Kind {
             Kind::Read => "read",
             Kind::Execute => "execute",
             Kind::Answer => "answer",
+            Kind::Store => "store",
+            Kind::Deliver => "deliver",
+        }
+    }
+
+    /// Whoever does this does that as well, and what is measured is both.
+    pub(crate) fn comes_on_top_of(self) -> Option<Kind> {
+        match self {
+            Kind::Answer => Some(Kind::Execute),
+            Kind::Deliver => Some(Kind::Store),
+            _ => None,
         }
     }
 }
@@ -128,8 +145,8 @@ impl Demands {
             let Demand { deployment, role, workload, batch, demand_us, .. } = demand;
             let name = format!("{role} of {deployment}, {}", workload.name());
             ensure!(*batch > 0, "{name}: batch = 0: a batch has at least one command");
-            // What answering adds may be lost in the noise; everything else costs something.
-            let least = if *workload == Kind::Answer { 0.0 } else { 1e-6 };
+            // What comes on top of something may be lost in the noise; everything else costs something.
+            let least = if workload.comes_on_top_of().is_some() { 0.0 } else { 1e-6 };
             ensure!((least..=1e6).contains(demand_us), "{name}: demand_us = {demand_us}: must be {least} to 1000000");
         }
         Ok(demands)

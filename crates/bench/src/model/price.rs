@@ -2,11 +2,13 @@
 
 use super::demand::{Curve, Demand, Demands, Kind, ROLES};
 use anyhow::{Result, anyhow};
-use ionian_deployment::{Deployment, PresetOptions};
-use ionian_kernel::layout::Layout;
+use ionian_deployment::{Deployment, Node, PresetOptions};
+use ionian_kernel::id::Set;
 use ionian_kernel::protocol::Protocol;
 use ionian_kernel::quorum::QuorumSpec;
-use ionian_protocols::multipaxos::{self, MultiPaxos};
+use ionian_protocols::mencius::Mencius;
+use ionian_protocols::multipaxos::MultiPaxos;
+use ionian_protocols::spaxos::SPaxos;
 use std::collections::BTreeMap;
 
 /// Prices of the roles of one deployment.
@@ -20,20 +22,27 @@ impl Prices {
     /// # Errors
     /// Names what was not measured.
     pub(crate) fn new(demands: &Demands, deployment: &Deployment, value_bytes: usize, exempt: &[&str]) -> Result<Self> {
-        let family = family(&deployment.protocol);
+        Prices::of(&deployment.protocol, demands, deployment, value_bytes, exempt)
+    }
+
+    /// What the roles of `deployment` would cost if they cost what those of this protocol do.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub(crate) fn of(
+        protocol: &str,
+        demands: &Demands,
+        deployment: &Deployment,
+        value_bytes: usize,
+        exempt: &[&str],
+    ) -> Result<Self> {
+        let family = family(protocol);
         let here: Vec<&str> = deployment.nodes.iter().flat_map(|node| node.instances().into_keys()).collect();
-        let target = match deployment.protocol == MultiPaxos::NAME {
-            true => Some(deployment.layout(MultiPaxos::KINDS)?),
-            false => None,
-        };
         let mut prices = BTreeMap::new();
         for (role, kinds) in ROLES.iter().filter(|(role, _)| here.contains(role) && !exempt.contains(role)) {
             for kind in *kinds {
-                let adjust = |demand: &Demand| match &target {
-                    Some(target) if *role == "proxy_leader" => fan_out(demand, target),
-                    _ => Ok(demand.demand_us),
-                };
-                let family = if matches!(*role, "batcher" | "unbatcher") { ALIKE } else { family };
+                let adjust = |demand: &Demand| fan_out(demand, deployment);
+                let family = if matches!(*role, "batcher" | "read_batcher" | "unbatcher") { ALIKE } else { family };
                 let curve = demands.curve(family, role, *kind, value_bytes, adjust)?;
                 let missing = || anyhow!("the demands lack {role}, {}, of {}", kind.name(), family.join(" or "));
                 // What an unreplicated server spends on reads is in no figure, and need not be measured.
@@ -67,6 +76,8 @@ impl Prices {
 fn family(protocol: &str) -> &'static [&'static str] {
     match protocol {
         MultiPaxos::NAME => &["compartmentalized", "batched"],
+        Mencius::NAME => &["mencius-compartmentalized", "mencius-batched"],
+        SPaxos::NAME => &["spaxos-compartmentalized", "spaxos-batched"],
         _ => &["unreplicated", "unreplicated-batched"],
     }
 }
@@ -74,22 +85,58 @@ fn family(protocol: &str) -> &'static [&'static str] {
 /// The preset that batchers and unbatchers of all protocols are measured in: they do the same everywhere.
 const ALIKE: &[&str] = &["batched"];
 
-/// A proxy leader's demand where it has another number of acceptors and replicas to talk to than in the preset that
-/// it was measured in: in proportion to its messages.
-fn fan_out(demand: &Demand, target: &Layout) -> Result<f64> {
-    let measured = Deployment::preset(&demand.deployment, &PresetOptions::default())?.layout(MultiPaxos::KINDS)?;
-    Ok(demand.demand_us * proxy_leader_messages(target) / proxy_leader_messages(&measured))
+/// The demand of a role that has others to talk to than in the preset that it was measured in: in proportion to its
+/// messages.
+fn fan_out(demand: &Demand, target: &Deployment) -> Result<f64> {
+    let measured = Deployment::preset(&demand.deployment, &PresetOptions::default())?;
+    let messages = |deployment| messages(deployment, &demand.role, demand.workload);
+    Ok(match (messages(target)?, messages(&measured)?) {
+        (Some(there), Some(here)) => demand.demand_us * there / here,
+        _ => demand.demand_us,
+    })
 }
 
-/// What a proxy leader takes in and sends for one slot: Phase2a, to a write quorum and back, to every replica.
-fn proxy_leader_messages(layout: &Layout) -> f64 {
-    let acceptors = layout.count(multipaxos::kind::Acceptor);
-    let quorum = match layout.quorums {
-        QuorumSpec::Majority => acceptors / 2 + 1,
-        QuorumSpec::Grid { rows, .. } => rows,
-        QuorumSpec::Groups { groups } => acceptors / groups / 2 + 1,
+/// What a role takes in and sends for one slot, or payload, where that depends on how many others there are.
+fn messages(deployment: &Deployment, role: &str, kind: Kind) -> Result<Option<f64>> {
+    let count = |wanted: &str| {
+        let of = |node: &Node| node.instances().get(wanted).copied().unwrap_or_default();
+        deployment.nodes.iter().map(of).sum::<usize>()
     };
-    (1 + 2 * quorum + layout.count(multipaxos::kind::Replica)) as f64
+    let is_spaxos = deployment.protocol == SPaxos::NAME;
+    let (beside, stored) = match is_spaxos {
+        true => spaxos_copies(deployment)?,
+        false => (0, 0),
+    };
+    let votes = 2 * quorum(&deployment.quorums, count("acceptor"));
+    let messages = match (role, kind) {
+        // Phase2a, to a write quorum and back; to those stabilizers that tell replicas, and to the disseminator.
+        ("proxy_leader", _) if is_spaxos => 1 + votes + beside.max(1) + 1,
+        // The same, and to every replica.
+        ("proxy_leader", _) => 1 + votes + count("replica"),
+        // The payload, to those that are to have it and back, to the leader, and that it is chosen.
+        ("disseminator", _) => 3 + 2 * stored,
+        // Each tells the replicas beside it, or one all.
+        ("stabilizer", Kind::Deliver) => 1 + if beside > 0 { 1 } else { count("replica") },
+        _ => return Ok(None),
+    };
+    Ok(Some(messages as f64))
+}
+
+/// How many stabilizers tell the replicas beside them, and how many are asked to keep a payload.
+fn spaxos_copies(deployment: &Deployment) -> Result<(usize, usize)> {
+    let config = SPaxos::configure(deployment.layout(SPaxos::KINDS)?)?;
+    let quorum = config.stabilizers.write_quorum(config.stabilizers.members(), Set::EMPTY, 0);
+    let beside: Set<_> = config.beside().iter().map(|(stabilizer, _)| *stabilizer).collect();
+    Ok((beside.len(), quorum.unwrap_or_default().or(beside).len()))
+}
+
+/// How many of them are a write quorum.
+fn quorum(spec: &QuorumSpec, members: usize) -> usize {
+    match *spec {
+        QuorumSpec::Majority => members / 2 + 1,
+        QuorumSpec::Grid { rows, .. } => rows,
+        QuorumSpec::Groups { groups } => members / groups / 2 + 1,
+    }
 }
 
 #[cfg(test)]
@@ -114,11 +161,14 @@ pub(crate) mod tests {
         }
     }
 
-    /// Unbatched: leader 1, proxy leader 9, acceptor 2, replica 4 + 2 to answer, reads 2; of batches of 100, all
-    /// but the replica a tenth of that a command, batchers and unbatchers 0.5. An unreplicated server 5.
+    /// Unbatched: leader 1, proxy leader 9, acceptor 2, replica 4 + 2 to answer, reads 2, disseminator 7, stabilizer 1 and
+    /// 5 to deliver; of batches of 100, all but the replica a tenth of that a command, batchers and unbatchers 0.5. The
+    /// same in all protocols. An unreplicated server 5.
     pub(crate) fn demands() -> Demands {
         let mut demands = Vec::new();
-        for (deployment, batch, part) in [("compartmentalized", 1, 1.0), ("batched", 100, 0.1)] {
+        let unbatched = ["compartmentalized", "mencius-compartmentalized", "spaxos-compartmentalized"];
+        let batched = ["batched", "mencius-batched", "spaxos-batched"].map(|name| (name, 100, 0.1));
+        for (deployment, batch, part) in unbatched.map(|name| (name, 1, 1.0)).into_iter().chain(batched) {
             let mut add = |role, kind, us| demands.push(demand(deployment, role, kind, batch, us));
             add("leader", Kind::Write, part);
             add("proxy_leader", Kind::Write, 9.0 * part);
@@ -127,6 +177,11 @@ pub(crate) mod tests {
             add("replica", Kind::Execute, 4.0);
             add("replica", Kind::Answer, 2.0);
             add("replica", Kind::Read, 2.0);
+            if deployment.starts_with("spaxos") {
+                add("disseminator", Kind::Write, 7.0 * part);
+                add("stabilizer", Kind::Store, part);
+                add("stabilizer", Kind::Deliver, 5.0 * part);
+            }
         }
         for (role, kind) in [("batcher", Kind::Write), ("read_batcher", Kind::Read), ("unbatcher", Kind::Write)] {
             demands.push(demand("batched", role, kind, 100, 0.5));

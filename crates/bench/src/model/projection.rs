@@ -8,7 +8,9 @@ use anyhow::{Result, bail};
 use ionian_deployment::Deployment;
 use ionian_kernel::layout::{Layout, NodeId};
 use ionian_kernel::protocol::Protocol;
-use ionian_protocols::multipaxos::{MultiPaxos, config};
+use ionian_protocols::mencius::Mencius;
+use ionian_protocols::multipaxos::MultiPaxos;
+use ionian_protocols::spaxos::SPaxos;
 use ionian_protocols::unreplicated::Unreplicated;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,11 +36,10 @@ pub(crate) fn project(
     exempt: &[&str],
 ) -> Result<Projection> {
     let prices = Prices::new(demands, deployment, workload.value_bytes, exempt)?;
-    let (shares, kinds, layout) = shares(deployment, workload)?;
+    let (shares, layout) = shares(deployment, workload)?;
     let mut nodes: BTreeMap<NodeId, f64> = BTreeMap::new();
     let mut roles: BTreeMap<(NodeId, &str), f64> = BTreeMap::new();
-    for Share { address, node, kind, part } in shares {
-        let role = kinds[usize::from(address.kind)];
+    for Share { role, node, kind, part } in shares {
         let us = part * prices.command_us(role, kind, workload.batch);
         *nodes.entry(node).or_default() += us;
         *roles.entry((node, role)).or_default() += us;
@@ -59,19 +60,26 @@ pub(crate) fn project(
     Ok(Projection { peak: 1e6 / us, bottleneck, roles: busiest })
 }
 
-fn shares(deployment: &Deployment, workload: &Workload) -> Result<(Vec<Share>, &'static [&'static str], Layout)> {
-    match deployment.protocol.as_str() {
+fn shares(deployment: &Deployment, workload: &Workload) -> Result<(Vec<Share>, Layout)> {
+    Ok(match deployment.protocol.as_str() {
         MultiPaxos::NAME => {
             let layout = deployment.layout(MultiPaxos::KINDS)?;
-            let quorums = config::Config::new(layout.clone())?.quorums;
-            Ok((share::multipaxos(&layout, &quorums, workload), MultiPaxos::KINDS, layout))
+            (share::multipaxos(&*MultiPaxos::configure(layout.clone())?, workload), layout)
+        }
+        Mencius::NAME => {
+            let layout = deployment.layout(Mencius::KINDS)?;
+            (share::mencius(&*Mencius::configure(layout.clone())?, &layout, workload), layout)
+        }
+        SPaxos::NAME => {
+            let layout = deployment.layout(SPaxos::KINDS)?;
+            (share::spaxos(&SPaxos::configure(layout.clone())?, workload), layout)
         }
         Unreplicated::NAME => {
             let layout = deployment.layout(Unreplicated::KINDS)?;
-            Ok((share::unreplicated(&layout, workload), Unreplicated::KINDS, layout))
+            (share::unreplicated(&layout, workload), layout)
         }
         other => bail!("protocol = {other:?}: there is no projection for it"),
-    }
+    })
 }
 
 #[cfg(test)]
@@ -142,6 +150,32 @@ mod tests {
         let role = |role: &str| projection.roles[role];
         assert!(near(role("acceptor"), 0.2 * 2.0 / 3.0), "a majority of three votes");
         assert!(near(role("batcher"), 0.25) && near(role("unbatcher"), 0.5 / 3.0) && near(role("leader"), 0.1));
+    }
+
+    #[test]
+    fn leaders_of_mencius_share_the_writes() {
+        let (projection, us) = projected("mencius-compartmentalized", &[], &Workload::writes(1));
+        assert!(near(us, 4.0 + 2.0 / 3.0), "{projection:?}");
+        let role = |role: &str| projection.roles[role];
+        assert!(near(role("leader"), 1.0 / 3.0) && near(role("proxy_leader"), 0.9) && near(role("acceptor"), 1.0));
+        // Every node leads, proposes and answers a third, votes for two thirds and executes all.
+        let (projection, us) = projected("mencius", &[], &Workload::writes(1));
+        assert!(near(us, (1.0 + 9.0 + 2.0 * 2.0 + 2.0 + 0.5) / 3.0 + 4.0), "{projection:?}");
+    }
+
+    #[test]
+    fn payloads_of_s_paxos_go_round_the_leader() {
+        // A column of two stores a payload, and one of the four hands it to the four replicas.
+        let (projection, us) = projected("spaxos-compartmentalized", &[], &Workload::writes(1));
+        assert!(near(us, 4.5) && projection.bottleneck == "replica", "{projection:?}");
+        let role = |role: &str| projection.roles[role];
+        assert!(near(role("disseminator"), 7.0 / 3.0) && near(role("stabilizer"), 0.5 + 5.0 / 4.0));
+        assert!(near(role("leader"), 1.0) && near(role("proxy_leader"), 0.9));
+        // As published all three stabilizers store it and hand it to the replica beside them; so a third of 3 + 2 x 3
+        // messages of a disseminator, 1 + 2 of a stabilizer, and 1 + 4 + 3 + 1 where seven cost a proxy leader 9.
+        let (projection, us) = projected("spaxos", &[], &Workload::writes(1));
+        let ordering = 1.0 + 9.0 * 9.0 / 7.0 + 2.0 + 4.0 + (2.0 + 0.5) / 3.0;
+        assert!(near(us, ordering + 3.0 + 1.0 + 2.0), "{projection:?}");
     }
 
     #[test]

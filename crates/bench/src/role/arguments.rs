@@ -14,9 +14,10 @@ use std::path::PathBuf;
     ionian bench role leader --preset batched    batches of 100 commands\n  \
     ionian bench role all --json demands.json    everything that the figures need")]
 pub struct Role {
-    /// leader, proxy_leader, acceptor, replica, batcher, read_batcher, unbatcher, server; or `all`, of all presets
+    /// leader, proxy_leader, acceptor, replica, batcher, read_batcher, unbatcher, disseminator, stabilizer, server; or `all`,
+    /// of all presets
     pub role: String,
-    /// The deployment that it is part of [default: compartmentalized; batched for the roles that only it has]
+    /// The deployment that it is part of [default: compartmentalized; for the roles that it does not have one that has]
     #[arg(long, value_name = "NAME")]
     pub preset: Option<String>,
     /// Commands in a batch, where the deployment has batchers

@@ -11,6 +11,7 @@ use ionian_kernel::protocol::{Birth, Instance, NoInvariants, Protocol, Transitio
 use ionian_kernel::role::{Lsn, Out, Outbox, Picture, Role};
 use ionian_kernel::time::{Duration, Instant, earliest};
 use ionian_kernel::wire::{Never, Reader, WireError};
+use ionian_protocols::multipaxos::{self, MultiPaxos};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -32,8 +33,6 @@ pub(crate) struct Script<P: Protocol> {
 /// What a part sees when it is called.
 pub(crate) struct Stage<'a, P: Protocol> {
     pub(crate) now: Instant,
-    /// The role that it stands in front of.
-    pub(crate) real: &'a P::Instance,
     out: Out<'a, Stagehand<P>>,
 }
 
@@ -47,10 +46,21 @@ impl<P: Protocol> Stage<'_, P> {
 type Hear<P> = Box<dyn FnMut(&mut Stage<'_, P>, <P as Protocol>::Message) -> Option<<P as Protocol>::Message> + Send>;
 type Tick<P> = Box<dyn FnMut(&mut Stage<'_, P>) + Send>;
 
+/// How a protocol that has roles of MultiPaxos's at work in it says what those say.
+pub(crate) trait Dialect: Send + Sync + 'static {
+    /// The protocol.
+    type Protocol: Protocol;
+    /// What MultiPaxos says in place of this; `None` where parts have nothing to do with it.
+    fn heard(&self, message: &<Self::Protocol as Protocol>::Message) -> Option<multipaxos::Message>;
+    /// Sends what stands for this envelope.
+    fn say(&self, envelope: multipaxos::Envelope, stage: &mut Stage<'_, Self::Protocol>);
+}
+
 /// What is played in place of a role.
 pub(crate) struct Part<P: Protocol> {
     hear: Option<Hear<P>>,
     tick: Option<Tick<P>>,
+    burst_end: Option<Tick<P>>,
     tick_at: Instant,
     /// The real role does nothing at all.
     alone: bool,
@@ -58,7 +68,7 @@ pub(crate) struct Part<P: Protocol> {
 
 impl<P: Protocol> Default for Part<P> {
     fn default() -> Self {
-        Part { hear: None, tick: None, tick_at: Instant::ZERO, alone: false }
+        Part { hear: None, tick: None, burst_end: None, tick_at: Instant::ZERO, alone: false }
     }
 }
 
@@ -82,6 +92,39 @@ impl<P: Protocol> Part<P> {
         self.tick = Some(Box::new(tick));
         self
     }
+
+    /// Is called when all that came together was heard.
+    pub(crate) fn burst_end(mut self, end: impl FnMut(&mut Stage<'_, P>) + Send + 'static) -> Self {
+        self.burst_end = Some(Box::new(end));
+        self
+    }
+}
+
+impl Part<MultiPaxos> {
+    /// The same part in another protocol.
+    pub(crate) fn in_dialect<D: Dialect>(self, dialect: &Arc<D>) -> Part<D::Protocol> {
+        let ears = dialect.clone();
+        let hear = self.hear.map(|mut hear| -> Hear<D::Protocol> {
+            let mut outbox = Outbox::new(false);
+            Box::new(move |stage, message| {
+                let Some(theirs) = ears.heard(&message) else { return Some(message) };
+                let left = hear(&mut Stage { now: stage.now, out: Out::new(&mut outbox) }, theirs);
+                outbox.take_sends().into_iter().for_each(|envelope| ears.say(envelope, stage));
+                left.map(|_| message)
+            })
+        });
+        let turned = |tick: Tick<MultiPaxos>| turned(tick, dialect.clone());
+        let (tick, burst_end) = (self.tick.map(turned), self.burst_end.map(turned));
+        Part { hear, tick, burst_end, tick_at: self.tick_at, alone: self.alone }
+    }
+}
+
+fn turned<D: Dialect>(mut tick: Tick<MultiPaxos>, dialect: Arc<D>) -> Tick<D::Protocol> {
+    let mut outbox = Outbox::new(false);
+    Box::new(move |stage| {
+        tick(&mut Stage { now: stage.now, out: Out::new(&mut outbox) });
+        outbox.take_sends().into_iter().for_each(|envelope| dialect.say(envelope, stage));
+    })
 }
 
 /// A role, only so that a part can speak to its driver.
@@ -137,7 +180,7 @@ impl<P: Protocol> Instance for Actor<P> {
     fn on_message(&mut self, now: Instant, message: P::Message, outbox: &mut Outbox<P::Envelope>) {
         let left = match &mut self.part.hear {
             None => Some(message),
-            Some(hear) => hear(&mut Stage { now, real: &self.real, out: Out::new(outbox) }, message),
+            Some(hear) => hear(&mut Stage { now, out: Out::new(outbox) }, message),
         };
         if let Some(message) = left
             && !self.part.alone
@@ -150,7 +193,7 @@ impl<P: Protocol> Instance for Actor<P> {
             && self.part.tick_at <= now
         {
             self.part.tick_at = now + TICK;
-            tick(&mut Stage { now, real: &self.real, out: Out::new(outbox) });
+            tick(&mut Stage { now, out: Out::new(outbox) });
         }
         if !self.part.alone && self.real.next_timer().is_some_and(|at| at <= now) {
             self.real.on_timer(now, outbox);
@@ -173,6 +216,9 @@ impl<P: Protocol> Instance for Actor<P> {
         }
     }
     fn on_burst_end(&mut self, now: Instant, outbox: &mut Outbox<P::Envelope>) {
+        if let Some(end) = &mut self.part.burst_end {
+            end(&mut Stage { now, out: Out::new(outbox) });
+        }
         self.real.on_burst_end(now, outbox);
     }
     fn on_durable(&mut self, lsn: Lsn, outbox: &mut Outbox<P::Envelope>) {

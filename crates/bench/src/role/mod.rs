@@ -1,16 +1,18 @@
 //! The service demand of each role: what one saturated process that has nothing else to do spends on a command.
 //!
-//! `stage` starts the process and plays the rest of its deployment to it (`emulated`), with `multipaxos` and
-//! `unreplicated` saying who plays what and `commands` forging what is said; `flow` keeps so much under way that the
-//! process is never idle. `work` says what a role can be given to do, `shown` how the result looks.
+//! `stage` starts the process and plays the rest of its deployment to it (`emulated`), with `multipaxos`, `mencius`,
+//! `spaxos` and `unreplicated` saying who plays what and `commands` forging what is said; `flow` keeps so much under way
+//! that the process is never idle. `work` says what a role can be given to do, `shown` how the result looks.
 
 pub mod arguments;
 
 mod commands;
 mod emulated;
 mod flow;
+mod mencius;
 mod multipaxos;
 mod shown;
+mod spaxos;
 mod stage;
 mod unreplicated;
 mod work;
@@ -30,6 +32,14 @@ use work::Work;
 const ALL: &[(&str, &[&str], &[u32])] = &[
     ("compartmentalized", &["leader", "proxy_leader", "acceptor", "replica"], &[16, 100, 1000]),
     ("batched", &["batcher", "leader", "proxy_leader", "acceptor", "replica", "unbatcher", "read_batcher"], &[16]),
+    ("mencius-compartmentalized", &["leader", "proxy_leader", "acceptor", "replica"], &[16]),
+    ("mencius-batched", &["leader", "proxy_leader", "acceptor", "replica"], &[16]),
+    (
+        "spaxos-compartmentalized",
+        &["disseminator", "stabilizer", "leader", "proxy_leader", "acceptor", "replica"],
+        &[16],
+    ),
+    ("spaxos-batched", &["disseminator", "stabilizer", "leader", "proxy_leader", "acceptor", "replica"], &[16]),
     ("unreplicated", &["server"], &[16, 100, 1000]),
     ("unreplicated-batched", &["server"], &[16]),
 ];
@@ -98,6 +108,7 @@ fn every_work<'a>(preset: &'a str, role: &'a str, value_bytes: u32) -> impl Iter
 fn home(role: &str) -> &'static str {
     match role {
         "batcher" | "unbatcher" | "read_batcher" => "batched",
+        "disseminator" | "stabilizer" => "spaxos-compartmentalized",
         "server" => "unreplicated",
         _ => "compartmentalized",
     }
@@ -141,7 +152,7 @@ fn scene(arguments: &Role, task: &Task<'_>) -> Result<Scene> {
     let in_flight = in_flight(arguments, batch, task.value_bytes)?;
     // A bench that cannot keep up is not to be taken for a leader that is gone.
     let mut overrides = ["durability=memory", "options.election_timeout_ms=60000"].map(str::to_owned).to_vec();
-    overrides.push(format!("options.batch_commands={}", arguments.batch));
+    overrides.push(format!("options.batch_commands={batch}"));
     overrides.extend_from_slice(&arguments.overrides);
     Ok(Scene {
         deployment: deployment.with_overrides(&overrides)?,

@@ -1,8 +1,8 @@
 //! How the result looks: a line for each measurement as soon as it is there, or one document.
 
+use super::Task;
 use super::arguments::Role;
 use super::stage::{Measured, Scene};
-use super::{Task, Work};
 use crate::model::demand::{Demand, Demands, SATURATED};
 use crate::report;
 use anyhow::Result;
@@ -52,17 +52,15 @@ impl<'a> Shown<'a> {
         Ok(())
     }
 
-    /// A replica that answers has executed as well: what counts as answering is what comes on top.
+    /// A replica that answers has executed as well, and a stabilizer that delivers has stored: what counts is what comes
+    /// on top.
     fn demand_us(&self, task: &Task<'_>, scene: &Scene, measured: &Measured) -> f64 {
         let whole = measured.demand_us();
-        let executing = self.demands.demands.iter().find(|known| {
+        let below = self.demands.demands.iter().find(|known| {
             let same = known.deployment == task.preset && known.value_bytes == scene.value_bytes;
-            same && known.role == task.role && known.workload == Work::Execute
+            same && known.role == task.role && Some(known.workload) == task.work.comes_on_top_of()
         });
-        match (task.work, executing) {
-            (Work::Answer, Some(executing)) => (whole - executing.demand_us).max(0.0),
-            _ => whole,
-        }
+        below.map_or(whole, |below| (whole - below.demand_us).max(0.0))
     }
 
     pub(super) fn end(self) -> Result<()> {
@@ -116,7 +114,7 @@ fn line(task: &Task<'_>, scene: &Scene, measured: &Measured) -> String {
 fn row(deployment: &str, role: &str, cells: [String; 12]) -> String {
     let [work, batch, value, speed, demand, busy, into, out, bytes_in, bytes_out, write, remark] = cells;
     let text = format!(
-        "{deployment:<21} {role:<13} {work:<8} {batch:>5} {value:>5} {speed:>11} {demand:>10} {busy:>5} {into:>6} \
+        "{deployment:<25} {role:<13} {work:<8} {batch:>5} {value:>5} {speed:>11} {demand:>10} {busy:>5} {into:>6} \
          {out:>6} {bytes_in:>9} {bytes_out:>9} {write:>8} {remark}"
     );
     text.trim_end().to_owned()

@@ -5,16 +5,21 @@ use super::commands::Commands;
 use super::emulated::{Emulated, Script};
 use super::flow::Flow;
 use super::work::Work;
-use super::{multipaxos, unreplicated};
+use super::{mencius, multipaxos, spaxos, unreplicated};
 use anyhow::{Context, Result, bail, ensure};
 use ionian_deployment::{Configuration, Deployment, Node, Placed};
 use ionian_harness::Cluster;
 use ionian_harness::cluster::place_on_free_ports;
+use ionian_kernel::batch::Batch;
 use ionian_kernel::layout::{Address, Layout};
 use ionian_kernel::machine::StateMachine;
 use ionian_kernel::protocol::Protocol;
 use ionian_machines::kv::Kv;
+use ionian_protocols::mencius::Mencius;
+use ionian_protocols::mencius::stripe::Stripe;
 use ionian_protocols::multipaxos::MultiPaxos;
+use ionian_protocols::multipaxos::config::Config;
+use ionian_protocols::spaxos::SPaxos;
 use ionian_protocols::unreplicated::Unreplicated;
 use ionian_runtime::{Application, NodeSettings, NodeStatus, query_status, resolve, run_node};
 use std::cell::RefCell;
@@ -98,6 +103,8 @@ impl Scene {
         self.lay_out()?;
         match self.deployment.protocol.as_str() {
             MultiPaxos::NAME => self.run_multipaxos(),
+            Mencius::NAME => self.run_mencius(),
+            SPaxos::NAME => self.run_spaxos(),
             Unreplicated::NAME => self.run_unreplicated(),
             other => bail!("roles of the protocol {other:?} cannot be measured alone yet"),
         }
@@ -133,19 +140,44 @@ impl Scene {
     }
 
     fn run_multipaxos(self) -> Result<Measured> {
-        let layout = self.deployment.layout(MultiPaxos::KINDS)?;
-        let config = MultiPaxos::configure(layout.clone())?;
+        let config = MultiPaxos::configure(self.deployment.layout(MultiPaxos::KINDS)?)?;
         let subject = kind_of::<MultiPaxos>(&self.role)?;
-        let play = Arc::new(multipaxos::Play {
-            config: config.clone(),
-            flow: Flow::new(self.in_flight),
-            commands: self.commands(layout.count(ionian_protocols::multipaxos::kind::Client)),
-            work: self.work,
-            gathered: self.gathered,
-        });
+        let play = self.play(config.clone(), None);
         let casting = play.clone();
         let cast = move |address: Address| multipaxos::cast(&casting, subject, address);
         self.perform::<MultiPaxos>(Script { config, cast: Box::new(cast) }, &play.flow)
+    }
+
+    fn run_mencius(self) -> Result<Measured> {
+        let config = Mencius::configure(self.deployment.layout(Mencius::KINDS)?)?;
+        let subject = kind_of::<Mencius>(&self.role)?;
+        let play = self.play(config.of(Stripe(0)).clone(), None);
+        let (casting, striped) = (play.clone(), Arc::new(mencius::Striped(config.stripes)));
+        let cast = move |address: Address| mencius::cast(&casting, &striped, subject, address);
+        self.perform::<Mencius>(Script { config, cast: Box::new(cast) }, &play.flow)
+    }
+
+    fn run_spaxos(self) -> Result<Measured> {
+        let config = SPaxos::configure(self.deployment.layout(SPaxos::KINDS)?)?;
+        let subject = kind_of::<SPaxos>(&self.role)?;
+        let play = self.play(config.ordering.clone(), Some(spaxos::held(&config)));
+        let (references, acknowledged) = (config.clone(), spaxos::Acknowledged::default());
+        let references = Arc::new(spaxos::References { play: play.clone(), config: references, acknowledged });
+        let cast = move |address: Address| spaxos::cast(&references, subject, address);
+        self.perform::<SPaxos>(Script { config, cast: Box::new(cast) }, &play.flow)
+    }
+
+    /// What the parts of MultiPaxos know; the log holds batches, or what stands for them.
+    fn play(&self, config: Arc<Config>, held: Option<Batch>) -> Arc<multipaxos::Play> {
+        let commands = self.commands(config.layout().count(ionian_protocols::multipaxos::kind::Client));
+        Arc::new(multipaxos::Play {
+            held: held.unwrap_or_else(|| commands.writes(0)),
+            commands,
+            config,
+            flow: Flow::new(self.in_flight),
+            work: self.work,
+            gathered: self.gathered,
+        })
     }
 
     fn run_unreplicated(self) -> Result<Measured> {

@@ -222,12 +222,46 @@ fn each_role_of_batches_can_be_measured_alone() {
 }
 
 #[test]
+fn each_role_of_mencius_and_of_s_paxos_can_be_measured_alone() {
+    // Without what shares messages: answers of stabilizers, what disseminators are told to be chosen.
+    for (preset, name, into, out) in [
+        ("mencius-compartmentalized", "leader", 1.0, 1.0),
+        ("mencius-compartmentalized", "proxy_leader", 3.0, 5.0),
+        ("mencius-compartmentalized", "acceptor", 1.0, 1.0),
+        ("mencius-compartmentalized", "replica", 1.0, 0.0),
+        ("spaxos-compartmentalized", "leader", 1.0, 1.0),
+        ("spaxos-compartmentalized", "proxy_leader", 3.0, 3.0),
+        ("spaxos-compartmentalized", "acceptor", 1.0, 1.0),
+        ("spaxos-compartmentalized", "replica", 1.0, 0.0),
+        ("spaxos-compartmentalized", "disseminator", 2.0, 3.0),
+    ] {
+        for demand in role(&[name, "--preset", preset]) {
+            let number = |name: &str| demand[name].as_f64().unwrap();
+            assert!((number("messages_in") - into).abs() < 0.3 * into, "{demand}");
+            assert!(number("messages_out") >= 0.7 * out && number("messages_out") <= 1.3 * out.max(1.0), "{demand}");
+        }
+    }
+    let [store, deliver] = &role(&["stabilizer"])[..] else { panic!("it stores and delivers") };
+    assert_eq!((store["workload"].as_str(), deliver["workload"].as_str()), (Some("store"), Some("deliver")));
+    assert!(deliver["messages_out"].as_f64().unwrap() > 3.0, "every replica is told: {deliver}");
+    for (preset, name) in
+        [("mencius-batched", "leader"), ("spaxos-batched", "disseminator"), ("spaxos-batched", "leader")]
+    {
+        for demand in role(&[name, "--preset", preset, "--batch", "20"]) {
+            assert!(demand["messages_in"].as_f64().unwrap() < 1.0, "{demand}");
+        }
+    }
+}
+
+#[test]
 fn a_figure_is_drawn_from_demands() {
     let directory = Directory::new();
     let out = directory.path("figures");
     let output = run(&["bench", "figure", "all", "--quick", "--out", out.to_str().unwrap()]);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    for figure in ["28a", "28b", "29", "31a", "31b", "32a", "32b", "33", "34a", "34b"] {
+    for figure in
+        ["28a", "28b", "29", "30a", "30b", "spaxos-a", "spaxos-b", "31a", "31b", "32a", "32b", "33", "34a", "34b"]
+    {
         for kind in ["svg", "png", "csv", "json", "md"] {
             let path = out.join(format!("{figure}.{kind}"));
             assert!(fs::metadata(&path).is_ok_and(|file| file.len() > 100), "{} is missing", path.display());

@@ -7,7 +7,7 @@ use alloc::collections::BTreeMap;
 use ionian_kernel::role::Role;
 
 /// What stands here for an envelope of MultiPaxos in a stripe.
-pub(super) fn striped(stripe: Stripe, envelope: multipaxos::Envelope) -> Envelope {
+pub fn striped(stripe: Stripe, envelope: multipaxos::Envelope) -> Envelope {
     use multipaxos::Envelope as Theirs;
     match envelope {
         Theirs::ToClients(clients, message) => Envelope::ToClients(clients, message),

@@ -7,41 +7,31 @@ use ionian_kernel::layout::Address;
 use ionian_kernel::time::{Duration, Instant};
 use ionian_protocols::multipaxos::message::ReaderId;
 use ionian_protocols::multipaxos::{
-    Envelope, Instance, Message, acceptor, client, kind, leader, proxy_leader, read_batcher, replica,
+    Envelope, Message, acceptor, client, kind, leader, proxy_leader, read_batcher, replica,
 };
 use std::sync::Arc;
 
 /// How often acceptors are told what they can forget.
 const HEARTBEAT: Duration = Duration::from_millis(100);
 
-/// The round, if the part stands in front of the leader that leads.
-fn leads(stage: &OnStage<'_>) -> Option<Round> {
-    match stage.real {
-        Instance::Leader(leader) if leader.is_leading() => Some(leader.round()),
-        _ => None,
-    }
-}
-
 /// Batchers, or clients, propose; proxy leaders take what the leader hands them; replicas report.
 pub(super) fn around_leader(play: Arc<Play>, Address { kind, index }: Address) -> Option<Actor> {
     match kind {
         kind::Client | kind::Batcher if !play.proposes(kind) || index > 0 => Some(Part::alone()),
-        kind::Client | kind::Batcher => {
-            let batch = play.commands.writes(0);
-            Some(Part::alone().tick(move |stage| {
-                if play.flow.round().is_none() {
-                    return;
-                }
-                for number in 0..play.flow.begin(play.commands.batch) {
-                    let (proposer, near, batch) = (play.proposer(number), Set::EMPTY, batch.clone());
-                    let message = leader::In::Propose { proposer, near, batch };
-                    stage.send(Envelope::ToLeaders(Set::one(LeaderId(0)), message));
-                }
-            }))
-        }
+        kind::Client | kind::Batcher => Some(Part::alone().tick(move |stage| {
+            if play.flow.round().is_none() {
+                return;
+            }
+            for _ in 0..play.flow.begin(play.commands.batch) {
+                let proposer = play.proposer(play.flow.take_slot());
+                let (near, batch) = (Set::EMPTY, play.held.clone());
+                let message = leader::In::Propose { proposer, near, batch };
+                stage.send(Envelope::ToLeaders(Set::one(LeaderId(0)), message));
+            }
+        })),
         kind::ProxyLeader => Some(Part::default().hear(move |_, message| match message {
             Message::ProxyLeader(proxy_leader::In::Phase2a { slot, value, .. }) => {
-                play.flow.finish(value.batch.len() as u64);
+                play.flow.finish(play.commands_of(&value.batch));
                 play.flow.reach(slot.next().0);
                 None
             }
@@ -52,16 +42,21 @@ pub(super) fn around_leader(play: Arc<Play>, Address { kind, index }: Address) -
     }
 }
 
+/// A replica hears in which round the leader leads.
+fn noting_round(play: &Play, message: Message) -> Option<Message> {
+    match message {
+        Message::Replica(replica::In::Heartbeat { round, .. }) => {
+            play.flow.set_round(round.0);
+            None
+        }
+        message => Some(message),
+    }
+}
+
 /// Says that it has executed whatever was handed to proxy leaders.
 fn reporting_replica(play: Arc<Play>, from: ReplicaId) -> Actor {
     let (mut reported, heard) = (0, play.clone());
-    let hear = move |_: &mut OnStage<'_>, message| {
-        if let Message::Replica(replica::In::Heartbeat { round, .. }) = message {
-            heard.flow.set_round(round.0);
-        }
-        None
-    };
-    Part::alone().hear(hear).tick(move |stage| {
+    Part::alone().hear(move |_, message| noting_round(&heard, message)).tick(move |stage| {
         let executed = play.flow.executed();
         if let Some(round) = play.flow.round()
             && executed > reported
@@ -77,19 +72,16 @@ fn reporting_replica(play: Arc<Play>, from: ReplicaId) -> Actor {
 /// A leader hands slots over; acceptors vote; replicas take what is chosen.
 pub(super) fn around_proxy_leader(play: Arc<Play>, Address { kind, index }: Address) -> Option<Actor> {
     match (kind, index) {
-        (kind::Leader, 0) => {
-            let batch = play.commands.writes(0);
-            Some(Part::default().tick(move |stage| {
-                let Some(round) = leads(stage) else { return };
-                for _ in 0..play.flow.begin(play.commands.batch) {
-                    let slot = play.flow.take_slot();
-                    let (value, proposer) = (play.value(stage, batch.clone()), play.proposer(slot));
-                    let replier = ReplicaId((slot % play.count(kind::Replica)) as u8);
-                    let message = proxy_leader::In::Phase2a { slot: Slot(slot), round, value, proposer, replier };
-                    stage.send(Envelope::ToProxyLeaders(Set::one(ProxyLeaderId(0)), message));
-                }
-            }))
-        }
+        (kind::Leader, 0) => Some(Part::default().tick(move |stage| {
+            let Some(round) = play.flow.round().map(Round) else { return };
+            for _ in 0..play.flow.begin(play.commands.batch) {
+                let slot = play.flow.take_slot();
+                let (value, proposer) = (play.value(stage), play.proposer(slot));
+                let replier = ReplicaId((slot % play.count(kind::Replica)) as u8);
+                let message = proxy_leader::In::Phase2a { slot: Slot(slot), round, value, proposer, replier };
+                stage.send(Envelope::ToProxyLeaders(Set::one(ProxyLeaderId(0)), message));
+            }
+        })),
         (kind::Acceptor, _) => Some(Part::default().hear(move |stage, message| match message {
             Message::Acceptor(acceptor::In::Phase2a { from, slot, round, .. }) => {
                 let vote = proxy_leader::In::Phase2b { from: AcceptorId(index), slot, round };
@@ -101,11 +93,10 @@ pub(super) fn around_proxy_leader(play: Arc<Play>, Address { kind, index }: Addr
         (kind::Replica, _) => Some(Part::default().hear(move |_, message| match message {
             Message::Replica(replica::In::Chosen { value, .. }) => {
                 // All are told; one counts.
-                play.flow.finish(if index == 0 { value.batch.len() as u64 } else { 0 });
+                play.flow.finish(if index == 0 { play.commands_of(&value.batch) } else { 0 });
                 None
             }
-            Message::Replica(replica::In::Heartbeat { .. }) => None,
-            message => Some(message),
+            message => noting_round(&play, message),
         })),
         (kind::Client | kind::Batcher, _) => Some(Part::alone()),
         _ => None,
@@ -118,8 +109,7 @@ pub(super) fn around_acceptor(play: Arc<Play>, Address { kind, index }: Address)
         (kind::Leader, 0) => {
             let mut heartbeat_at = Instant::ZERO;
             Some(Part::default().tick(move |stage| {
-                let Some(round) = leads(stage) else { return };
-                play.flow.set_round(round.0);
+                let Some(round) = play.flow.round().map(Round) else { return };
                 if heartbeat_at <= stage.now {
                     heartbeat_at = stage.now + HEARTBEAT;
                     // Nothing below is under way: parts take slots in order, and no more than the window at once.
@@ -131,12 +121,12 @@ pub(super) fn around_acceptor(play: Arc<Play>, Address { kind, index }: Address)
             }))
         }
         (kind::ProxyLeader, _) => {
-            let (batch, asker) = (play.commands.writes(0), play.clone());
+            let asker = play.clone();
             let ask = move |stage: &mut OnStage<'_>| {
                 let Some(round) = asker.flow.round() else { return };
                 for _ in 0..asker.flow.begin(asker.commands.batch) {
                     let (from, slot) = (ProxyLeaderId(index), Slot(asker.flow.take_slot()));
-                    let value = asker.value(stage, batch.clone());
+                    let value = asker.value(stage);
                     let message = acceptor::In::Phase2a { from, slot, round: Round(round), value };
                     stage.send(Envelope::ToAcceptors(Set::one(AcceptorId(0)), message));
                 }
@@ -151,10 +141,7 @@ pub(super) fn around_acceptor(play: Arc<Play>, Address { kind, index }: Address)
                 message => Some(message),
             }))
         }
-        (kind::Replica, _) => Some(Part::default().hear(|_, message| match message {
-            Message::Replica(replica::In::Heartbeat { .. }) => None,
-            message => Some(message),
-        })),
+        (kind::Replica, _) => Some(Part::default().hear(move |_, message| noting_round(&play, message))),
         (kind::Client | kind::Batcher, _) => Some(Part::alone()),
         _ => None,
     }

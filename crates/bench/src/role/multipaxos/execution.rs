@@ -19,10 +19,10 @@ fn first_slots(play: &Play) -> u64 {
     play.commands.lanes() + play.commands.keys().div_ceil(play.commands.batch)
 }
 
-/// Says which slots are chosen: this proxy leader's share of those below `end`, never more than the window ahead of
-/// what is executed.
-fn choosing(play: Arc<Play>, index: u8, end: u64) -> Actor {
-    let proxies = play.count(kind::ProxyLeader);
+/// Says which slots are chosen: of those below `end` every one of `tellers` its share, never more than the window
+/// ahead of what is executed.
+pub(crate) fn choosing(play: Arc<Play>, index: u8, tellers: u64) -> Actor {
+    let end = if play.work == Work::Read { first_slots(&play) } else { u64::MAX };
     let mut slot = u64::from(index);
     let mut progress = (0, Instant::ZERO);
     Part::default().tick(move |stage| {
@@ -31,7 +31,7 @@ fn choosing(play: Arc<Play>, index: u8, end: u64) -> Actor {
             progress = (executed, stage.now);
         } else if stage.now.since(progress.1) >= STUCK {
             // What was said before the connection stood is lost.
-            slot = executed + (u64::from(index) + proxies - executed % proxies) % proxies;
+            slot = executed + (u64::from(index) + tellers - executed % tellers) % tellers;
             progress.1 = stage.now;
         }
         let ahead = (play.flow.window() / play.commands.batch).max(1);
@@ -46,7 +46,7 @@ fn choosing(play: Arc<Play>, index: u8, end: u64) -> Actor {
             let replier = ReplicaId(u8::from(play.work == Work::Execute));
             let message = replica::In::Chosen { slot: Slot(slot), value, replier };
             stage.send(Envelope::ToReplicas(Set::one(ReplicaId(0)), message));
-            slot += proxies;
+            slot += tellers;
         }
     })
 }
@@ -76,7 +76,8 @@ pub(super) fn around_replica(play: Arc<Play>, Address { kind, index }: Address) 
                 }
             }))
         }
-        (kind::ProxyLeader, _) => Some(choosing(play, index, u64::MAX)),
+        (kind::Leader, _) => Some(hearing_leader(play)),
+        (kind::ProxyLeader, _) => Some(choosing(play.clone(), index, play.count(kind::ProxyLeader))),
         (kind::Client | kind::Batcher | kind::Unbatcher, _) => Some(quiet_receiver(kind)),
         _ => None,
     }
@@ -98,7 +99,7 @@ pub(super) fn reading_replica(play: Arc<Play>, Address { kind, index }: Address)
     let first = first_slots(&play);
     match kind {
         kind::Leader => Some(hearing_leader(play)),
-        kind::ProxyLeader => Some(choosing(play, index, first)),
+        kind::ProxyLeader => Some(choosing(play.clone(), index, play.count(kind::ProxyLeader))),
         kind::Client | kind::ReadBatcher | kind::Unbatcher | kind::Batcher => {
             let (counting, is_reader) = (play.clone(), play.asks(kind));
             let count = move |_: &mut OnStage<'_>, message: Message| match message {

@@ -3,7 +3,7 @@
 
 mod agreement;
 mod batching;
-mod execution;
+pub(crate) mod execution;
 
 use super::commands::Commands;
 use super::emulated::{Part, Stage};
@@ -28,6 +28,8 @@ pub(crate) struct Play {
     pub(crate) config: Arc<Config>,
     pub(crate) flow: Flow,
     pub(crate) commands: Commands,
+    /// What the log holds in place of a batch: the batch, or a reference to it.
+    pub(crate) held: Batch,
     pub(crate) work: Work,
     /// How many commands a client lane sends a batcher at once.
     pub(crate) gathered: u64,
@@ -79,7 +81,12 @@ impl Play {
         }
     }
 
-    fn value(&self, stage: &OnStage<'_>, batch: Batch) -> Value {
-        Value { stamp: stage.now.timestamp(), batch }
+    fn value(&self, stage: &OnStage<'_>) -> Value {
+        Value { stamp: stage.now.timestamp(), batch: self.held.clone() }
+    }
+
+    /// How many commands the log has where it holds this; noops count for nothing.
+    fn commands_of(&self, held: &Batch) -> u64 {
+        if held.is_empty() { 0 } else { self.commands.batch }
     }
 }
