@@ -90,15 +90,15 @@ settings! {
     "resend_after_ms" ms resend_after, 1..=60_000, false,
         "a message unanswered this long is asked again, of somebody else";
     "thrifty" flag thrifty, 0..=1, false,
-        "1: a proxy leader asks one write quorum of acceptors first, 0: all at once";
+        "1: a proxy leader asks one write quorum first, 0: all acceptors at once";
     "skip_slots" count skip_slots, 0..=1 << 20, false,
-        "Mencius: idle replicas are told of skipped slots when there are more than this many (alpha); 0: at once";
+        "Mencius, alpha: idle replicas hear of skips beyond so many";
     "skip_delay_ms" ms skip_delay, 0..=60_000, false,
-        "Mencius: or when the first of them was skipped this long ago (tau)";
+        "Mencius, tau: or this long after the first";
     "revoke_slots" count revoke_slots, 0..=1 << 24, true,
-        "Mencius: a dead leader's stripe is skipped this many slots ahead, up to twice that (beta)";
+        "Mencius, beta: slots that a dead leader is revoked ahead";
     "out_of_order" flag out_of_order, 0..=1, false,
-        "Mencius: 1 executes commands that commute before earlier ones are chosen, 0 strictly in order";
+        "Mencius, 1: commands that commute overtake";
     "session_expiry_s" s session_expiry, 1..=31_536_000, true,
         "a session unused for this long, by the log's time, is forgotten";
     "in_flight" count lane.in_flight, 1..=MAX_IN_FLIGHT, false,

@@ -58,7 +58,7 @@ fn unknown_keys() {
     refused(7, "[option]", &format!("line 7, column 2: unknown key option: {known}"));
     let known = "known here are batch_commands, batch_bytes, batch_delay_us, batches_in_flight, window_slots, \
         retained_slots, snapshot_slots, snapshot_mib_per_s, heartbeat_ms, election_timeout_ms, resend_after_ms, \
-        session_expiry_s, in_flight, payload_bytes, patience_ms, retry_after_ms";
+        thrifty, skip_slots, skip_delay_ms, revoke_slots, out_of_order, session_expiry_s, in_flight, payload_bytes, patience_ms, retry_after_ms";
     refused(8, "heartbeat = 1", &format!("line 8, column 1: unknown key options.heartbeat: {known}"));
     let known = "known here are name, id, address, gateway, site, roles";
     refused(16, "  port = 1", &format!("line 16, column 3: unknown key node.b.port: {known}"));
@@ -94,7 +94,7 @@ fn wrong_values() {
     refused(
         2,
         "protocol = \"raft\"",
-        "line 2, column 12: protocol = \"raft\": must be \"multipaxos\" or \"spaxos\" or \"unreplicated\"",
+        "line 2, column 12: protocol = \"raft\": must be \"multipaxos\" or \"mencius\" or \"spaxos\" or \"unreplicated\"",
     );
     for value in ["32", "-1", "1.0", "\"1\"", "0xffffffffffffffffff"] {
         let error = format!("line 4, column 5: f = {value}: must be a whole number from 0 to 31");
@@ -193,7 +193,7 @@ fn names_that_do_not_exist() {
     assert_eq!(own.check_machine(MACHINES).unwrap_err().to_string(), "machine = \"mine\": must be \"kv\"");
     assert_eq!(
         Deployment::preset("x", &PresetOptions::default()).unwrap_err().to_string(),
-        "no preset \"x\": there are colocated, baseline, compartmentalized, batched, spaxos, \
+        "no preset \"x\": there are colocated, baseline, compartmentalized, batched, mencius, mencius-wan, mencius-compartmentalized, mencius-batched, spaxos, \
             spaxos-compartmentalized, spaxos-batched, unreplicated, unreplicated-batched"
     );
 }

@@ -58,7 +58,7 @@ fn the_example_in_every_file_can_be_uncommented() {
         .take_while(|line| !line.is_empty())
         .map(|line| line[..].replace("# ", "") + "\n")
         .collect();
-    let network = parse(&format!("[network]{example}")).unwrap().network.unwrap();
+    let network = parse(&format!("[network]\n{example}")).unwrap().network.unwrap();
     assert_eq!((network.delay_ms, network.mbps, network.links.len()), (50, Some(20), 1));
 }
 

@@ -180,5 +180,5 @@ fn the_digest_of_a_known_deployment_is_known() {
     let deployment = Deployment::preset("unreplicated", &PresetOptions::default()).unwrap();
     let overrides = [stated, vec!["options.heartbeat_ms=100".to_owned(), "durability=memory".to_owned()]].concat();
     let deployment = deployment.with_overrides(&overrides).unwrap();
-    assert_eq!(format!("{:016x}", deployment.digest()), "72edd4df0677b97a");
+    assert_eq!(format!("{:016x}", deployment.digest()), "f73d8ce59b786909");
 }
