@@ -12,10 +12,7 @@ pub const PRESETS: &[(&str, &str)] = &[
     ("compartmentalized", "MultiPaxos, 22 nodes: every role apart and scaled, a 2x2 grid of acceptors, unbatched"),
     ("batched", "MultiPaxos, 17 nodes: every role apart, with batchers and unbatchers"),
     ("mencius", "Mencius as published, 3 nodes, every role on each: every node leads a third of the log"),
-    (
-        "mencius-wan",
-        "Mencius on 3 sites, 50 ms apart one way: every site leads a third of the log, out-of-order commit",
-    ),
+    ("mencius-wan", "Mencius, 3 nodes at 3 sites, 50 ms apart one way; out-of-order commit"),
     ("mencius-compartmentalized", "Mencius, 23 nodes: every role apart and scaled, 3 leaders, a 2x2 grid of acceptors"),
     ("mencius-batched", "Mencius, 18 nodes: every role apart, with batchers and unbatchers"),
     ("spaxos", "S-Paxos, 3 nodes, every role on each: commands go round the leader, which orders references to them"),
