@@ -121,6 +121,8 @@ fn call(stream: &mut TcpStream, address: SocketAddr, words: &[&[u8]]) -> Result<
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                 bail!("redis://{address} does not answer {name} within {} s", PATIENCE.as_secs())
             }
+            // A signal: whoever is to stop because of it is told where the run begins.
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => return Err(error).with_context(|| format!("the connection to redis://{address} broke")),
         }
         if line.len() > 4096 {
