@@ -107,6 +107,11 @@ impl Phase1 {
         slot < self.forgotten
     }
 
+    /// Whether a leader of a later round has reserved slots.
+    pub(super) fn is_deposed(&self) -> bool {
+        self.reserved.iter().any(|reserved| reserved.round > self.round)
+    }
+
     /// What was voted for in the highest round in `slot`, unless a leader of a later round may have skipped it.
     pub(super) fn value(&self, slot: Slot) -> Option<&Value> {
         let vote = self.votes.get(&slot)?;

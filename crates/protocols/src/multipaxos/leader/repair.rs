@@ -58,7 +58,8 @@ impl Repairs {
             return None;
         }
         let repair = self.slots.remove(&slot).expect("just found");
-        let skipped = self.config.skips && !repair.is_forgotten(slot);
+        // A deposed leader may have proposed something there itself, which a later one has skipped: not its affair.
+        let skipped = self.config.skips && !repair.is_forgotten(slot) && !repair.is_deposed();
         let value = repair.value(slot).cloned().or(skipped.then(Value::default));
         value.map(|value| (slot, value))
     }
