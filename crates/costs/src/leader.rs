@@ -38,10 +38,11 @@ fn elect(stage: &mut Stage) -> Round {
     }
     stage.pass();
     for message in stage.heard() {
-        if let Message::Acceptor(acceptor::In::Phase1a { round: asked, start, .. }) = message {
+        if let Message::Acceptor(acceptor::In::Phase1a { round: asked, start, end, .. }) = message {
             round = asked;
             let votes = Votes {
                 start,
+                end,
                 next: Slot::MAX,
                 votes: Vec::new(),
                 forgotten: Slot::ZERO,

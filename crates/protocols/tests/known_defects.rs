@@ -93,7 +93,12 @@ fn propose(payload: &'static [u8]) -> leader::In {
 
 fn votes(start: u64, votes: Vec<(Slot, Vote)>, watermark: u64) -> Votes {
     let (forgotten, watermark, reserved) = (Slot::ZERO, Slot(watermark), Vec::new());
-    Votes { start: Slot(start), next: Slot::MAX, votes, forgotten, watermark, reserved }
+    Votes { start: Slot(start), end: Slot::MAX, next: Slot::MAX, votes, forgotten, watermark, reserved }
+}
+
+/// The same in answer to the phase 1 of one slot.
+fn votes_in(slot: u64, voted: Vec<(Slot, Vote)>, watermark: u64) -> Votes {
+    Votes { end: Slot(slot + 1), ..votes(slot, voted, watermark) }
 }
 
 /// What a leader hands to proxy leaders: slots and payloads.
@@ -151,11 +156,28 @@ fn l2_a_slot_below_the_leaders_window_is_mended() {
     assert_eq!(leader.figure("window"), 0, "the leader has forgotten the slot");
     let asked = phase1as(&leader.tell(leader::In::Recover { slots: vec![Slot(1)] }));
     assert_eq!(asked[0], (round, Slot(1), Slot(2)), "one slot, in the same round");
-    leader.tell(leader::In::Phase1b { from: AcceptorId(2), round, votes: votes(1, vec![], 3) });
-    let known = votes(1, vec![(Slot(1), vote(0, b"kept"))], 3);
+    leader.tell(leader::In::Phase1b { from: AcceptorId(2), round, votes: votes_in(1, vec![], 3) });
+    let known = votes_in(1, vec![(Slot(1), vote(0, b"kept"))], 3);
     let sent = leader.tell(leader::In::Phase1b { from: AcceptorId(0), round, votes: known });
     assert_eq!(proposals(&sent), [(Slot(1), vec![Bytes::from_static(b"kept")])]);
     assert_eq!(leader.role.round(), round, "a hole causes no leader change");
+}
+
+/// Acceptor 2 answers the phase 1 of the round so late that the leader mends slot 0 meanwhile. It knew of an older vote,
+/// and not of what was chosen since: taken for an answer about the slot, it would have two values proposed in one round.
+#[test]
+fn a_late_answer_of_phase_1_mends_no_slot() {
+    let (mut leader, round, _) = leading(0, &[]);
+    assert_eq!(proposals(&leader.tell(propose(b"chosen"))).len(), 1);
+    leader.tell(leader::In::Executed { from: ReplicaId(0), executed: Slot(1), kept: Slot(0), round });
+    assert_eq!(phase1as(&leader.tell(leader::In::Recover { slots: vec![Slot(0)] })).len(), 3);
+    let late = votes(0, vec![(Slot(0), vote(0, b"older"))], 1);
+    leader.tell(leader::In::Phase1b { from: AcceptorId(2), round, votes: late });
+    let sent = leader.tell(leader::In::Phase1b { from: AcceptorId(1), round, votes: votes_in(0, vec![], 0) });
+    assert!(proposals(&sent).is_empty(), "{sent:?}");
+    let chosen = votes_in(0, vec![(Slot(0), vote(round.0, b"chosen"))], 1);
+    let sent = leader.tell(leader::In::Phase1b { from: AcceptorId(0), round, votes: chosen });
+    assert_eq!(proposals(&sent), [(Slot(0), vec![Bytes::from_static(b"chosen")])]);
 }
 
 #[test]

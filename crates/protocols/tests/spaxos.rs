@@ -103,8 +103,9 @@ fn leading() -> (Stage<Leader>, Round) {
         }
     }
     for from in [AcceptorId(0), AcceptorId(1)] {
-        let (start, next, forgotten, watermark) = (Slot(0), Slot::MAX, Slot(0), Slot(0));
-        let votes = Votes { start, next, votes: Vec::new(), forgotten, watermark, reserved: Vec::new() };
+        let (start, end, next) = (Slot(0), Slot::MAX, Slot::MAX);
+        let (forgotten, watermark) = (Slot(0), Slot(0));
+        let votes = Votes { start, end, next, votes: Vec::new(), forgotten, watermark, reserved: Vec::new() };
         stage.tell(leader::In::Ordering { message: multipaxos::leader::In::Phase1b { from, round, votes } });
     }
     assert!(round > Round(0));

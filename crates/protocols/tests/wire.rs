@@ -110,7 +110,8 @@ impl Draw {
         let votes = self.many(|draw| (draw.slot(), Vote { round: draw.round(), value: draw.value() }));
         let (start, end) = (self.slot(), self.slot());
         let reserved = vec![Reserved { round: self.round(), start, end }];
-        Votes { start, next: self.slot(), votes, forgotten: self.slot(), watermark: self.slot(), reserved }
+        let (end, next, forgotten, watermark) = (self.slot(), self.slot(), self.slot(), self.slot());
+        Votes { start, end, next, votes, forgotten, watermark, reserved }
     }
 }
 

@@ -231,7 +231,7 @@ impl Acceptor {
             votes.push((slot, vote.clone()));
         }
         let (forgotten, watermark, reserved) = (self.votes.base(), self.watermark, Vec::new());
-        Votes { start, next, votes, forgotten, watermark, reserved }
+        Votes { start, end, next, votes, forgotten, watermark, reserved }
     }
 
     /// The leader of an old round must step down, and its proxy leader drop what it has of that round.

@@ -60,6 +60,8 @@ wire_struct! { Vote { round, value } }
 pub struct Votes {
     /// The stretch begins here, as asked, and has no votes below `forgotten`.
     pub start: Slot,
+    /// Where what was asked for ends: it tells the answers of one phase 1 from those of another of the same round.
+    pub end: Slot,
     /// The stretch ends before this slot; [`Slot::MAX`] when nothing comes after it.
     pub next: Slot,
     /// The votes.
@@ -72,7 +74,7 @@ pub struct Votes {
     pub reserved: Vec<Reserved>,
 }
 
-wire_struct! { Votes { start, next, votes, forgotten, watermark, reserved } }
+wire_struct! { Votes { start, end, next, votes, forgotten, watermark, reserved } }
 
 /// Slots that the leader of a round may have made noops without a vote (Mencius). Nothing that was voted for in them in
 /// lower rounds can be chosen.

@@ -74,9 +74,11 @@ impl Phase1 {
         self.quorums.members().without(self.complete)
     }
 
-    /// Takes one stretch in; true when the acceptor must be asked for the next. A duplicate is ignored.
+    /// Takes one stretch in; true when the acceptor must be asked for the next. A duplicate is ignored, and what was
+    /// asked for other slots: an answer that missed the phase 1 of the round may come while a slot is mended in that
+    /// round, and knows nothing of what was voted for since.
     pub(super) fn on_votes(&mut self, from: AcceptorId, votes: Votes) -> bool {
-        if votes.start != self.next_of(from) || self.complete.contains(from) {
+        if votes.end != self.end || votes.start != self.next_of(from) || self.complete.contains(from) {
             return false;
         }
         self.forgotten = self.forgotten.max(votes.forgotten);
@@ -162,6 +164,7 @@ mod tests {
             |round, stamp| Vote { round: Round(round), value: Value { stamp: Timestamp(stamp), ..Value::default() } };
         Votes {
             start: Slot(start),
+            end: Slot::MAX,
             next: Slot::MAX,
             votes: votes.iter().map(|(slot, round, stamp)| (Slot(*slot), vote(*round, *stamp))).collect(),
             forgotten: Slot(forgotten),
