@@ -75,6 +75,14 @@ impl<T> SlotWindow<T> {
         }
     }
 
+    /// Takes out the value at `slot`.
+    pub fn remove(&mut self, slot: Slot) -> Option<T> {
+        let index = self.index(slot)?;
+        let taken = self.entries.get_mut(index)?.take();
+        self.occupied -= usize::from(taken.is_some());
+        taken
+    }
+
     /// Forgets everything below `base`; does nothing where the base is there already.
     pub fn advance_to(&mut self, base: Slot) {
         while self.base < base {

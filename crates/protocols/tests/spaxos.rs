@@ -114,7 +114,7 @@ fn leading() -> (Stage<Leader>, Round) {
 
 fn propose(number: u64, round: Round, until: u64, floor: u64) -> leader::In {
     let ticket = Ticket { id: id(number), until: Slot(until), round, floor };
-    leader::In::Propose { ticket, stored: Set::first(2), near: Set::EMPTY }
+    ticket.propose(Set::first(2), Set::EMPTY)
 }
 
 /// The slots that a leader hands to proxy leaders, with the payload of each.

@@ -11,7 +11,7 @@ use self::helping::Helping;
 use super::canary::Canary;
 use super::config::Config;
 use super::message::{Payload, PayloadId, Ticket};
-use super::{Envelope, batcher, kind, leader, stabilizer};
+use super::{Envelope, batcher, kind, stabilizer};
 use crate::multipaxos;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -278,8 +278,7 @@ impl Disseminator {
         for ticket in tickets {
             if ticket.id.disseminator != self.id {
                 if let Some((stored, near)) = self.helping.on_stored(from, ticket) {
-                    let leader = Set::one(ticket.round.leader());
-                    out.send(Envelope::ToLeaders(leader, leader::In::Propose { ticket: *ticket, stored, near }));
+                    out.send(Envelope::ToLeaders(Set::one(ticket.round.leader()), ticket.propose(stored, near)));
                 }
             } else if ticket.id.life == self.life {
                 self.on_own_stored(now, from, ticket.id.number, out);
@@ -339,7 +338,7 @@ impl Disseminator {
         self.check_at = earliest(self.check_at, Some(payload.due));
         let (stored, until) = (payload.stored, payload.until);
         let leader = self.config.ordering.leader(self.round, 0);
-        let message = leader::In::Propose { ticket: self.ticket(number, until), stored, near: self.near };
+        let message = self.ticket(number, until).propose(stored, self.near);
         out.send(Envelope::ToLeaders(Set::one(leader), message));
     }
 

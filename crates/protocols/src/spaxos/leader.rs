@@ -9,31 +9,35 @@
 
 use super::canary::Canary;
 use super::config::Config;
-use super::message::{PayloadId, Reference, Ticket};
+use super::message::{PayloadId, Reference};
 use super::{Envelope, disseminator, stabilizer};
 use crate::multipaxos;
 use crate::multipaxos::leader::{Leader as Ordered, Record};
 use crate::multipaxos::message::Proposer;
 use alloc::collections::BTreeMap;
 use alloc::vec;
+use ionian_kernel::batch::Batch;
 use ionian_kernel::id::*;
 use ionian_kernel::inner::{Inner, Untagged};
 use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::role::{Out, Role};
 use ionian_kernel::time::Instant;
+use ionian_kernel::window::SlotWindow;
 
 messages! {
     /// What a leader is told.
     "leader" In {
         /// A payload is stable: it can be ordered.
         0 => Propose {
-            /// The payload, and the round in which to order it.
-            ticket: Ticket,
-            /// The stabilizers that hold it.
-            stored: Set<StabilizerId>,
+            /// The round in which to order it.
+            round: Round,
+            /// Its disseminator proposes nothing more that has a number below this one.
+            floor: u64,
             /// The replicas on the disseminator's node: an answer given there has the shortest way.
             near: Set<ReplicaId>,
+            /// The [reference](Reference) to it, as the log is to hold it.
+            reference: Batch,
         },
         /// What one of MultiPaxos is told.
         1 => Ordering via message {
@@ -59,38 +63,26 @@ struct Taken {
     lives: BTreeMap<(DisseminatorId, u64), Life>,
 }
 
-/// The payloads of one process.
-#[derive(Default)]
-struct Life {
-    /// Nothing more is taken below this number.
-    floor: u64,
-    /// What was taken from there on, with the slot as soon as it has one.
-    slots: BTreeMap<u64, Option<Slot>>,
-}
+/// The payloads of one process, by their numbers as those of a log are by slots: what was taken from the floor on,
+/// with the slot in the log as soon as it has one.
+type Life = SlotWindow<Option<Slot>>;
+
+/// So many payloads of one process are taken at most, counted from the first that it may propose again.
+const MAX_TAKEN: usize = 1 << 20;
 
 impl Taken {
     fn life(&mut self, id: PayloadId) -> &mut Life {
-        self.lives.entry((id.disseminator, id.life)).or_default()
+        self.lives.entry((id.disseminator, id.life)).or_insert_with(|| Life::new(Slot::ZERO, MAX_TAKEN))
     }
 
     /// A slot was given to what a disseminator calls `number`.
     fn placed(&mut self, disseminator: DisseminatorId, number: u64, slot: Slot) {
         let lives = self.lives.range_mut((disseminator, 0)..=(disseminator, u64::MAX));
         for (_, life) in lives {
-            if let Some(place) = life.slots.get_mut(&number) {
+            if let Some(place) = life.get_mut(Slot(number)) {
                 *place = Some(slot);
             }
         }
-    }
-}
-
-impl Life {
-    /// Forgets what nobody proposes again.
-    fn raise_floor(&mut self, floor: u64) {
-        while let Some(first) = self.slots.first_entry().filter(|first| *first.key() < floor) {
-            first.remove();
-        }
-        self.floor = self.floor.max(floor);
     }
 }
 
@@ -104,19 +96,20 @@ impl Leader {
     fn on_propose(
         &mut self,
         now: Instant,
-        ticket: Ticket,
-        stored: Set<StabilizerId>,
+        (proposed_in, floor): (Round, u64),
         near: Set<ReplicaId>,
+        batch: Batch,
         out: &mut Out<'_, Self>,
     ) {
         let round = self.inner.round();
-        let to = Set::one(ticket.id.disseminator);
+        let Some(Reference { id, until, .. }) = Reference::of(&batch) else { return };
+        let to = Set::one(id.disseminator);
         if !self.inner.is_leading() {
             // Whoever leads tells the disseminators.
             return;
         }
-        if ticket.round != round {
-            if ticket.round < round {
+        if proposed_in != round {
+            if proposed_in < round {
                 out.send(Envelope::ToDisseminators(to, disseminator::In::NewLeader { round }));
             }
             return;
@@ -125,32 +118,31 @@ impl Leader {
             self.taken = Taken { round, lives: BTreeMap::new() };
         }
         let (executed, twice) = (self.inner.executed(), self.config.has(Canary::ProposesTwice));
-        let number = ticket.id.number;
-        let life = self.taken.life(ticket.id);
-        life.raise_floor(ticket.floor);
-        if (number < life.floor || life.slots.contains_key(&number)) && !twice {
+        let number = id.number;
+        let (life, place) = (self.taken.life(id), Slot(number));
+        life.advance_to(Slot(floor));
+        if !life.admits(place) || (life.get(place).is_some() && !twice) {
             self.repeated += 1;
             // The disseminator may have missed that it was chosen.
-            if let Some(slot) = life.slots.get(&number).copied().flatten().filter(|slot| *slot < executed) {
+            if let Some(slot) = life.get(place).copied().flatten().filter(|slot| *slot < executed) {
                 let message = disseminator::In::Chosen { numbers: vec![number], below: slot.next() };
                 out.send(Envelope::ToDisseminators(to, message));
             }
             return;
         }
-        if self.inner.place_of_next() >= ticket.until && !self.config.has(Canary::DeliversVoid) {
+        if self.inner.place_of_next() >= until && !self.config.has(Canary::DeliversVoid) {
             // Void by the time its turn comes: a slot for nothing, and the work to have it ordered anew would only make
             // the queue longer. The disseminator does that in its time.
             self.late += 1;
             return;
         }
-        life.slots.insert(number, None);
+        life.insert(place, None);
         let dropped = self.inner.dropped();
-        let batch = Reference { id: ticket.id, until: ticket.until, stored }.batch();
-        let proposer = Proposer::Batcher { id: BatcherId(ticket.id.disseminator.0), number };
+        let proposer = Proposer::Batcher { id: BatcherId(id.disseminator.0), number };
         let message = multipaxos::leader::In::Propose { proposer, near, batch };
         self.call(out, |leader, out| leader.on_message(now, message, out));
         if self.inner.dropped() > dropped {
-            self.taken.life(ticket.id).slots.remove(&number);
+            self.taken.life(id).remove(place);
         }
     }
 
@@ -201,7 +193,9 @@ impl Role for Leader {
 
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
         match message {
-            In::Propose { ticket, stored, near } => self.on_propose(now, ticket, stored, near, out),
+            In::Propose { round, floor, near, reference } => {
+                self.on_propose(now, (round, floor), near, reference, out);
+            }
             In::Ordering { message: multipaxos::leader::In::Propose { .. } } => {}
             In::Ordering { message } => self.call(out, |leader, out| leader.on_message(now, message, out)),
         }
@@ -225,7 +219,7 @@ impl Role for Leader {
 
     fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
         self.inner.status(report);
-        report("payloads_taken", self.taken.lives.values().map(|life| life.slots.len() as u64).sum());
+        report("payloads_taken", self.taken.lives.values().map(|life| life.len() as u64).sum());
         report("repeated_proposals", self.repeated);
         report("late_proposals", self.late);
     }

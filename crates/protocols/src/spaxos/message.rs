@@ -1,10 +1,11 @@
 //! What several messages are made of: payloads, and the references to them that the log holds.
 
+use super::leader;
 use alloc::vec::Vec;
-use bytes::Bytes;
+use bytes::BytesMut;
 use ionian_kernel::batch::{Batch, Command, SessionId};
 use ionian_kernel::id::*;
-use ionian_kernel::wire::{decode_all, encode_all};
+use ionian_kernel::wire::{Reader, Wire, encode_all};
 use ionian_kernel::wire_struct;
 
 /// The name of a payload. No two payloads have the same, whatever becomes of the disseminator.
@@ -49,6 +50,14 @@ pub struct Ticket {
 
 wire_struct! { Ticket { id, until, round, floor } }
 
+impl Ticket {
+    /// Asks the leader of its round to order the payload, which these stabilizers hold.
+    pub fn propose(&self, stored: Set<StabilizerId>, near: Set<ReplicaId>) -> leader::In {
+        let Ticket { id, until, round, floor } = *self;
+        leader::In::Propose { round, floor, near, reference: Reference { id, until, stored }.batch() }
+    }
+}
+
 /// What the log holds in place of a payload: where it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reference {
@@ -75,7 +84,9 @@ impl Reference {
             return None;
         }
         let command = batch.commands().next().filter(|command| command.session == SessionId::READ)?;
-        decode_all(&Bytes::copy_from_slice(command.payload)).ok()
+        let mut arena = BytesMut::new();
+        let mut reader = Reader::copying(command.payload, &mut arena);
+        Reference::decode(&mut reader).ok().filter(|_| reader.remaining() == 0)
     }
 
     /// Whether it is void in `slot`.
@@ -90,6 +101,7 @@ pub type Places = Vec<(PayloadId, Slot)>;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bytes::Bytes;
 
     #[test]
     fn a_reference_comes_back_from_the_log_and_nothing_else_is_one() {

@@ -123,7 +123,7 @@ impl Dialect for References {
         stage.send(match envelope {
             Theirs::ToLeaders(to, Propose { proposer: Proposer::Batcher { number, .. }, near, .. }) => {
                 let (ticket, stored) = (self.ticket(number), reference(&self.config, number).stored);
-                Envelope::ToLeaders(to, leader::In::Propose { ticket, stored, near })
+                Envelope::ToLeaders(to, ticket.propose(stored, near))
             }
             envelope => envelope.into(),
         });

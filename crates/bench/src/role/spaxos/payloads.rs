@@ -8,7 +8,7 @@ use ionian_kernel::batch::Value;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::Address;
 use ionian_kernel::time::{Duration, Instant};
-use ionian_protocols::spaxos::message::{Payload, PayloadId, Ticket};
+use ionian_protocols::spaxos::message::{Payload, PayloadId, Reference, Ticket};
 use ionian_protocols::spaxos::{Envelope, Message, SPaxos, disseminator, kind, leader, replica, stabilizer};
 use std::sync::{Arc, Mutex};
 
@@ -32,10 +32,11 @@ pub(super) fn around_disseminator(play: Arc<Play>, Address { kind, index }: Addr
         kind::Client | kind::Batcher => Some(Part::alone().tick(sending(play, kind))),
         kind::Stabilizer => Some(keeping(StabilizerId(index))),
         kind::Leader if index == 0 => Some(Part::default().hear(move |stage, message| match message {
-            Message::Leader(leader::In::Propose { ticket, .. }) => {
+            Message::Leader(leader::In::Propose { reference, .. }) => {
                 play.flow.finish(play.commands.batch);
-                let message = disseminator::In::Chosen { numbers: vec![ticket.id.number], below: Slot(1) };
-                stage.send(Envelope::ToDisseminators(Set::one(ticket.id.disseminator), message));
+                let Reference { id, .. } = Reference::of(&reference)?;
+                let message = disseminator::In::Chosen { numbers: vec![id.number], below: Slot(1) };
+                stage.send(Envelope::ToDisseminators(Set::one(id.disseminator), message));
                 None
             }
             message => Some(message),
