@@ -73,6 +73,8 @@ pub struct Replica {
     /// The highest round heard of, by stripe.
     rounds: Vec<Round>,
     commuting: Commuting,
+    /// Whether anything is known of any slot that was not when it last looked for commands that commute.
+    learned: bool,
     early: u64,
 }
 
@@ -94,6 +96,7 @@ impl Replica {
             skipped: config.stripes.iter().map(|_| Skipped::default()).collect(),
             rounds: vec![Round(0); config.stripes.count()],
             commuting: Commuting::default(),
+            learned: false,
             early: 0,
             config,
         }
@@ -168,9 +171,10 @@ impl Replica {
     /// Executes what commutes with everything that comes before it.
     fn run_ahead(&mut self, now: Instant) {
         self.commuting.forget_below(self.inner.executed());
-        if !self.config.options().out_of_order || !self.inner.may_run_ahead(now) {
+        if !self.config.options().out_of_order || !self.learned || !self.inner.may_run_ahead(now) {
             return;
         }
+        self.learned = false;
         let mut commuting = core::mem::take(&mut self.commuting);
         let ready = commuting.ready(&self.inner, |slot| self.skipped_until(slot), self.config.canary);
         self.commuting = commuting;
@@ -208,6 +212,7 @@ impl Role for Replica {
     }
 
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
+        self.learned |= !matches!(message, In::Heartbeat { .. });
         match message {
             In::OfLog { message } => self.call(out, |replica, out| replica.on_message(now, message, out)),
             In::Skip { stripe, start, end } if self.config.knows(stripe) => self.on_skip(stripe, start, end),

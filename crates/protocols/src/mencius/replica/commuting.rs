@@ -58,7 +58,7 @@ impl Commuting {
         if self.suggested.is_empty() {
             return ready;
         }
-        let (mut slot, end) = (replica.executed(), replica.executed().plus(REACH));
+        let (mut slot, end) = (replica.executed(), replica.executed().plus(REACH).min(replica.held_until()));
         let mut latest = replica.executor().now();
         while slot < end {
             let next = skipped_until(slot);

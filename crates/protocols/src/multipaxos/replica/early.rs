@@ -47,6 +47,11 @@ impl Replica {
         self.log.get(slot).map(|chosen| &chosen.value)
     }
 
+    /// It holds no value in this slot or a later one.
+    pub(crate) fn held_until(&self) -> Slot {
+        self.log.end()
+    }
+
     /// Its state machine.
     pub(crate) fn executor(&self) -> &Executor {
         &self.executor
