@@ -1,11 +1,12 @@
 //! Which roles are driven, in which deployment.
 
 use crate::stage::Stage;
-use crate::surroundings::{Plain, Striped};
+use crate::surroundings::{Plain, Referring, Striped};
 use crate::{Drive, acceptor, batchers, client, leader, proxy_leader, replica, unbatcher};
 use ionian_deployment::{Deployment, PresetOptions};
 use ionian_kernel::layout::{Layout, Options};
-use ionian_protocols::multipaxos::{KINDS, kind};
+use ionian_protocols::multipaxos::kind;
+use ionian_protocols::spaxos;
 
 /// Executed slots that a replica keeps for peers: few, so that its log soon has the size that it keeps.
 const RETAINED_SLOTS: usize = 1024;
@@ -17,7 +18,7 @@ pub struct Case {
     kind: u8,
     load: Load,
     disks: bool,
-    stage: fn(u8, Layout, bool) -> Stage,
+    stage: fn(u8, Load, bool) -> Stage,
     make: fn(&mut Stage, Load) -> Box<dyn Drive>,
 }
 
@@ -32,6 +33,16 @@ pub struct Load {
     pub batches: usize,
 }
 
+impl Load {
+    /// The layout of the deployment, whose protocol has these kinds of roles.
+    pub(crate) fn layout(&self, kinds: &[&str]) -> Layout {
+        let deployment = Deployment::preset(self.preset, &PresetOptions::default()).expect("a preset");
+        let layout = deployment.layout(kinds).expect("a layout");
+        let options = Options { batch_commands: self.batch, retained_slots: RETAINED_SLOTS, ..layout.options };
+        Layout { options, ..layout }
+    }
+}
+
 /// The paper's unbatched deployment.
 const UNBATCHED: Load = Load { preset: "compartmentalized", batch: 1, batches: 32 };
 
@@ -41,6 +52,10 @@ const BATCHED: Load = Load { preset: "batched", batch: 100, batches: 4 };
 /// The same deployments, with as many leaders as there are stripes.
 const MENCIUS: Load = Load { preset: "mencius-compartmentalized", ..UNBATCHED };
 const MENCIUS_BATCHED: Load = Load { preset: "mencius-batched", ..BATCHED };
+
+/// The same deployments of S-Paxos: a batch is a payload, and what is ordered is references to them.
+const SPAXOS: Load = Load { preset: "spaxos-compartmentalized", ..UNBATCHED };
+const SPAXOS_BATCHED: Load = Load { preset: "spaxos-batched", ..BATCHED };
 
 /// All cases.
 pub const CASES: &[Case] = &[
@@ -76,6 +91,10 @@ pub const CASES: &[Case] = &[
     mencius("mencius replica", kind::Replica, MENCIUS, replica::drive_share),
     mencius("mencius replica, batched", kind::Replica, MENCIUS_BATCHED, replica::drive_share),
     mencius("mencius replica, reads", kind::Replica, MENCIUS, replica::drive_reads),
+    spaxos("spaxos leader", spaxos::kind::Leader, SPAXOS, leader::drive),
+    spaxos("spaxos leader, batched", spaxos::kind::Leader, SPAXOS_BATCHED, leader::drive),
+    spaxos("spaxos proxy leader", spaxos::kind::ProxyLeader, SPAXOS, proxy_leader::drive),
+    spaxos("spaxos proxy leader, batched", spaxos::kind::ProxyLeader, SPAXOS_BATCHED, proxy_leader::drive),
 ];
 
 const fn case(name: &'static str, kind: u8, load: Load, make: fn(&mut Stage, Load) -> Box<dyn Drive>) -> Case {
@@ -85,6 +104,11 @@ const fn case(name: &'static str, kind: u8, load: Load, make: fn(&mut Stage, Loa
 /// The same role in Mencius: it hears what one of MultiPaxos hears, and what Mencius adds to that.
 const fn mencius(name: &'static str, kind: u8, load: Load, make: fn(&mut Stage, Load) -> Box<dyn Drive>) -> Case {
     Case { stage: Stage::new::<Striped>, ..case(name, kind, load, make) }
+}
+
+/// The same role in S-Paxos, where references are ordered.
+const fn spaxos(name: &'static str, kind: u8, load: Load, make: fn(&mut Stage, Load) -> Box<dyn Drive>) -> Case {
+    Case { stage: Stage::new::<Referring>, ..case(name, kind, load, make) }
 }
 
 impl Case {
@@ -99,7 +123,7 @@ impl Case {
 
     /// The role, led to where it serves.
     pub fn begin(&self) -> Run {
-        let mut stage = (self.stage)(self.kind, layout(self.load), self.disks);
+        let mut stage = (self.stage)(self.kind, self.load, self.disks);
         let drive = (self.make)(&mut stage, self.load);
         stage.begin();
         Run { name: self.name, stage, drive, commands: 0, due: 0 }
@@ -134,11 +158,4 @@ impl Run {
         assert!(left >= due, "{}: {left} messages and replies have left for {due} that were due", self.name);
         self.commands
     }
-}
-
-fn layout(load: Load) -> Layout {
-    let deployment = Deployment::preset(load.preset, &PresetOptions::default()).expect("a preset");
-    let layout = deployment.layout(KINDS).expect("a layout");
-    let options = Options { batch_commands: load.batch, retained_slots: RETAINED_SLOTS, ..layout.options };
-    Layout { options, ..layout }
 }

@@ -11,7 +11,7 @@ use ionian_protocols::multipaxos::{Message, kind, proxy_leader};
 struct Driver {
     load: Load,
     commands: Commands,
-    replicas: usize,
+    told_of_chosen: usize,
     proxies: u64,
     round: Round,
     next_slot: u64,
@@ -22,10 +22,10 @@ struct Driver {
 /// A proxy leader that has followed its leader.
 pub(crate) fn drive(stage: &mut Stage, load: Load) -> Box<dyn Drive> {
     let commands = Commands::new(stage.all::<ClientId>(kind::Client).len());
-    let replicas = stage.all::<ReplicaId>(kind::Replica).len();
+    let told_of_chosen = stage.told_of_chosen();
     let proxies = stage.all::<ProxyLeaderId>(kind::ProxyLeader).len() as u64;
     let round = Round::new(Epoch(0), 1, LeaderId(0));
-    Box::new(Driver { load, commands, replicas, proxies, round, next_slot: 0, asked: Vec::new() })
+    Box::new(Driver { load, commands, told_of_chosen, proxies, round, next_slot: 0, asked: Vec::new() })
 }
 
 impl Driver {
@@ -62,6 +62,6 @@ impl Drive for Driver {
             self.asked.push(slot);
         }
         // Two Phase2a for each slot, and Chosen for each that was voted for.
-        Burst { commands: batches * batch, due: 2 * batches + asked.len() * self.replicas }
+        Burst { commands: batches * batch, due: 2 * batches + asked.len() * self.told_of_chosen }
     }
 }

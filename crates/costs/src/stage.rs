@@ -1,9 +1,10 @@
 //! One role alone on a node: what it is told comes as bytes, what it says leaves as bytes, as in the runtime, but no
 //! system call is made.
 
+use crate::cases::Load;
 use crate::surroundings::{self, Surroundings};
 use ionian_kernel::client::{Reply, Request};
-use ionian_kernel::id::{ClientId, Id, Set};
+use ionian_kernel::id::{ClientId, Id, ReplicaId, Set};
 use ionian_kernel::layout::{Address, Layout};
 use ionian_kernel::machine::{Frozen, StateMachine};
 use ionian_kernel::membership::Membership;
@@ -13,7 +14,7 @@ use ionian_kernel::role::Lsn;
 use ionian_kernel::time::{Duration, Instant};
 use ionian_kernel::wire::Wire;
 use ionian_machines::kv::Kv;
-use ionian_protocols::multipaxos::Message;
+use ionian_protocols::multipaxos::{self, Message};
 use ionian_runtime::frame::{FrameReader, encode_frame};
 
 /// Between the beginnings of two bursts.
@@ -25,7 +26,10 @@ const LANE: ClientId = ClientId(0);
 /// Instance 0 of some kind of role, on a node of its own.
 pub struct Stage {
     role: Box<dyn Hosted>,
+    /// The names of the protocol's kinds.
+    kinds: &'static [&'static str],
     layout: Layout,
+    told_of_chosen: fn(usize) -> usize,
     now: Instant,
     bursts: u64,
     arrived: Arrived,
@@ -33,21 +37,31 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Starts instance 0 of `kind` as it would be in a deployment of this layout, with disks or without.
+    /// Starts instance 0 of `kind`, as the protocol counts them, in the deployment of this load, with disks or without.
     ///
     /// # Panics
-    /// When the layout is no deployment of the protocol with such an instance.
-    pub(crate) fn new<S: Surroundings + 'static>(kind: u8, layout: Layout, disks: bool) -> Self {
-        let now = Instant(1_000_000_000);
+    /// When that is no deployment of the protocol with such an instance.
+    pub(crate) fn new<S: Surroundings + 'static>(kind: u8, load: Load, disks: bool) -> Self {
+        let (now, kinds) = (Instant(1_000_000_000), S::Protocol::KINDS);
+        let layout = load.layout(kinds);
         let role = Box::new(Lone::<S>::new(Address { kind, index: 0 }, &layout, disks, now));
-        let mut stage = Stage { role, layout, now, bursts: 0, arrived: Arrived::default(), requests: Vec::new() };
+        let (arrived, requests) = (Arrived::default(), Vec::new());
+        let told_of_chosen = S::told_of_chosen;
+        let mut stage = Stage { role, kinds, layout, told_of_chosen, now, bursts: 0, arrived, requests };
         stage.pass();
         stage
     }
 
-    /// All instances of a kind.
+    /// All instances of a kind of MultiPaxos, or of the one of the same name.
     pub fn all<I: Id>(&self, kind: u8) -> Set<I> {
-        self.layout.all(kind)
+        let name = multipaxos::KINDS[usize::from(kind)];
+        let place = self.kinds.iter().position(|known| *known == name);
+        place.map_or(Set::EMPTY, |place| self.layout.all(place as u8))
+    }
+
+    /// How many a proxy leader tells that a value is chosen.
+    pub(crate) fn told_of_chosen(&self) -> usize {
+        (self.told_of_chosen)(self.all::<ReplicaId>(multipaxos::kind::Replica).len())
     }
 
     /// The time of the burst.
@@ -153,7 +167,7 @@ impl<S: Surroundings> Lone<S> {
         let mut lone = Lone {
             node: Node::new(birth.keeps_records),
             outside: Outside::new(S::is_answered),
-            surroundings: S::default(),
+            surroundings: S::new(layout),
         };
         lone.node.host(address, S::Protocol::instantiate(&config, birth));
         lone.node.start(now, &mut lone.outside);
