@@ -45,7 +45,7 @@ impl Referring {
     fn propose(&mut self, near: Set<ReplicaId>) -> leader::In {
         let Reference { id, until, stored } = self.next_reference();
         let ticket = Ticket { id, until, round: self.round, floor: id.number.saturating_sub(IN_FLIGHT).max(LIFE) };
-        leader::In::Propose { ticket, stored, near }
+        ticket.propose(stored, near)
     }
 
     fn to_leader(&mut self, message: ordering::In) -> leader::In {
