@@ -14,8 +14,8 @@ use super::{Envelope, disseminator, stabilizer};
 use crate::multipaxos;
 use crate::multipaxos::leader::{Leader as Ordered, Record};
 use crate::multipaxos::message::Proposer;
-use alloc::collections::BTreeMap;
 use alloc::vec;
+use alloc::vec::Vec;
 use ionian_kernel::batch::Batch;
 use ionian_kernel::id::*;
 use ionian_kernel::inner::{Inner, Untagged};
@@ -60,7 +60,8 @@ pub struct Leader {
 #[derive(Default)]
 struct Taken {
     round: Round,
-    lives: BTreeMap<(DisseminatorId, u64), Life>,
+    /// A few, the latest last.
+    lives: Vec<(DisseminatorId, u64, Life)>,
 }
 
 /// The payloads of one process, by their numbers as those of a log are by slots: what was taken from the floor on,
@@ -72,13 +73,18 @@ const MAX_TAKEN: usize = 1 << 20;
 
 impl Taken {
     fn life(&mut self, id: PayloadId) -> &mut Life {
-        self.lives.entry((id.disseminator, id.life)).or_insert_with(|| Life::new(Slot::ZERO, MAX_TAKEN))
+        let PayloadId { disseminator, life, .. } = id;
+        let known = self.lives.iter().rposition(|(of, number, _)| (*of, *number) == (disseminator, life));
+        let place = known.unwrap_or_else(|| {
+            self.lives.push((disseminator, life, Life::new(Slot::ZERO, MAX_TAKEN)));
+            self.lives.len() - 1
+        });
+        &mut self.lives[place].2
     }
 
     /// A slot was given to what a disseminator calls `number`.
     fn placed(&mut self, disseminator: DisseminatorId, number: u64, slot: Slot) {
-        let lives = self.lives.range_mut((disseminator, 0)..=(disseminator, u64::MAX));
-        for (_, life) in lives {
+        for (_, _, life) in self.lives.iter_mut().filter(|(of, ..)| *of == disseminator) {
             if let Some(place) = life.get_mut(Slot(number)) {
                 *place = Some(slot);
             }
@@ -115,7 +121,7 @@ impl Leader {
             return;
         }
         if self.taken.round != round {
-            self.taken = Taken { round, lives: BTreeMap::new() };
+            self.taken = Taken { round, lives: Vec::new() };
         }
         let (executed, twice) = (self.inner.executed(), self.config.has(Canary::ProposesTwice));
         let number = id.number;
@@ -219,7 +225,7 @@ impl Role for Leader {
 
     fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
         self.inner.status(report);
-        report("payloads_taken", self.taken.lives.values().map(|life| life.len() as u64).sum());
+        report("payloads_taken", self.taken.lives.iter().map(|(_, _, life)| life.len() as u64).sum());
         report("repeated_proposals", self.repeated);
         report("late_proposals", self.late);
     }
