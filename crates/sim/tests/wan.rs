@@ -7,6 +7,7 @@ use ionian_kernel::layout::{Layout, NodeId};
 use ionian_kernel::machine::StateMachine;
 use ionian_kernel::protocol::Protocol;
 use ionian_machines::registers::{self, Registers};
+use ionian_protocols::mencius::Mencius;
 use ionian_protocols::multipaxos::MultiPaxos;
 use ionian_sim::performance::Service;
 use ionian_sim::performance::wan::{
@@ -175,6 +176,33 @@ fn when_the_leader_dies_the_others_go_on_without_the_clients_of_its_site() {
         let rates: Vec<f64> = seconds(source).into_iter().map(|(_, rate)| rate).collect();
         assert!(rates[5] > 300.0 && rates[11] == 0.0, "nobody leads for a while: {rates:?}");
         assert!(rates[25] > 300.0, "then another does: {rates:?}");
+    }
+}
+
+/// Detection is the silence that makes a stand-in stand, up to twice the election timeout after the last word from the
+/// dead, and a round trip in which acceptors agree. The rest is phase 1 and the reservation, a round trip each, and
+/// half of one until replicas hear of the skips.
+#[test]
+fn mencius_serves_again_two_and_a_half_round_trips_after_a_death_was_detected() {
+    let (one_way, timeout) = (DELAY_US as u64, 400_000);
+    let preset = Deployment::preset("mencius-wan", &PresetOptions::default()).unwrap();
+    let layout = preset.with_overrides(&["options.election_timeout_ms=400"]).unwrap().layout(Mencius::KINDS).unwrap();
+    let sources: Vec<Source> = (0..3).map(|lane| source(lane, 4, Pace::Answered)).collect();
+    for (dies, node) in [(5_000_000, 0), (5_033_000, 1), (5_071_000, 2)] {
+        let changes = vec![(dies, Change::Death { node: NodeId(node) })];
+        let network = Network::clique(3, link(f64::INFINITY));
+        let (layout, sources) = (layout.clone(), sources.clone());
+        let experiment = Experiment { layout, changes, ..experiment(network, sources) };
+        let prices = PerMessage { us: MESSAGE_US };
+        let observed = observe::<Mencius>(&experiment, &prices, &Register { padding: 0 }).unwrap();
+        for source in (0..3).filter(|source| *source != usize::from(node)) {
+            let answers = observed.sources[source].answers.iter().map(|answer| answer.at_us);
+            let (before, after): (Vec<u64>, Vec<u64>) = answers.partition(|at| *at < dies + timeout);
+            let (last, first) = (before.last().unwrap(), after.first().expect("serves again"));
+            let detected = dies + one_way + 2 * timeout + 2 * one_way;
+            assert!(*first <= detected + 5 * one_way + 1000, "{first} of {detected}");
+            assert!(first - last > timeout, "nobody noticed that it died");
+        }
     }
 }
 
