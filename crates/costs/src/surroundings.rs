@@ -2,9 +2,11 @@
 //! same work hear them as their own protocol says them.
 
 mod mencius;
+mod payloads;
 mod spaxos;
 
 pub(crate) use self::mencius::Striped;
+pub(crate) use self::payloads::{Disseminating, Storing};
 pub(crate) use self::spaxos::Referring;
 
 use ionian_kernel::layout::Layout;
