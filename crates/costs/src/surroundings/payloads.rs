@@ -101,8 +101,8 @@ impl Surroundings for Storing {
     fn answer(&mut self, _: u64, _: spaxos::Message, _: &mut dyn FnMut(spaxos::Message)) {}
 }
 
-/// A disseminator, in place of a proxy leader: when that is to get a value chosen it is to get one stored, and hears of
-/// stabilizers what that hears of acceptors. What it proposes is chosen in the burst after.
+/// A disseminator, in place of a proxy leader: when that is to get a value chosen it is to get one stored, and hears from
+/// stabilizers what that hears from acceptors. What it proposes is chosen in the burst after.
 pub(crate) struct Disseminating {
     proxies: usize,
     /// The number of its first payload, which it has drawn.
@@ -139,7 +139,7 @@ impl Disseminating {
         }
     }
 
-    fn hear_of(&mut self, message: proxy_leader::In, hear: &mut dyn FnMut(disseminator::In)) {
+    fn disseminator_hears(&mut self, message: proxy_leader::In, hear: &mut dyn FnMut(disseminator::In)) {
         match message {
             proxy_leader::In::Phase2a { value, proposer, .. } => {
                 if !self.begun {
@@ -177,7 +177,7 @@ impl Surroundings for Disseminating {
 
     fn say(&mut self, message: multipaxos::Message, hear: &mut dyn FnMut(spaxos::Message)) {
         let multipaxos::Message::ProxyLeader(message) = message else { unreachable!("no driver says {message:?}") };
-        self.hear_of(message, &mut |message| hear(spaxos::Message::Disseminator(message)));
+        self.disseminator_hears(message, &mut |message| hear(spaxos::Message::Disseminator(message)));
     }
 
     fn hear(&self, _: spaxos::Message) -> Option<multipaxos::Message> {

@@ -34,7 +34,7 @@ impl Referring {
         leader::In::Propose { ticket, stored, near }
     }
 
-    fn to_leader(&mut self, message: ordering::In) -> leader::In {
+    fn leader_hears(&mut self, message: ordering::In) -> leader::In {
         match message {
             ordering::In::Propose { near, .. } => return self.propose(near),
             ordering::In::Phase1b { round, .. } => self.round = round,
@@ -43,7 +43,7 @@ impl Referring {
         leader::In::Ordering { message }
     }
 
-    fn to_proxy_leader(&mut self, message: proxying::In) -> proxy_leader::In {
+    fn proxy_leader_hears(&mut self, message: proxying::In) -> proxy_leader::In {
         let message = match message {
             proxying::In::Phase2a { slot, round, value, replier, .. } => {
                 let reference = self.next_reference();
@@ -57,7 +57,7 @@ impl Referring {
         proxy_leader::In::Ordering { message }
     }
 
-    fn to_acceptor(&mut self, message: acceptor::In) -> acceptor::In {
+    fn acceptor_hears(&mut self, message: acceptor::In) -> acceptor::In {
         match message {
             acceptor::In::Phase2a { from, slot, round, value } => {
                 let value = Value { batch: self.next_reference().batch(), ..value };
@@ -84,9 +84,9 @@ impl Surroundings for Referring {
     fn say(&mut self, message: multipaxos::Message, hear: &mut dyn FnMut(spaxos::Message)) {
         use multipaxos::Message as Theirs;
         match message {
-            Theirs::Leader(message) => hear(spaxos::Message::Leader(self.to_leader(message))),
-            Theirs::ProxyLeader(message) => hear(spaxos::Message::ProxyLeader(self.to_proxy_leader(message))),
-            Theirs::Acceptor(message) => hear(spaxos::Message::Acceptor(self.to_acceptor(message))),
+            Theirs::Leader(message) => hear(spaxos::Message::Leader(self.leader_hears(message))),
+            Theirs::ProxyLeader(message) => hear(spaxos::Message::ProxyLeader(self.proxy_leader_hears(message))),
+            Theirs::Acceptor(message) => hear(spaxos::Message::Acceptor(self.acceptor_hears(message))),
             Theirs::Replica(message) => hear(spaxos::Message::Replica(message)),
             message => unreachable!("no driver says {message:?}"),
         }
