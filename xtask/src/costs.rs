@@ -29,6 +29,8 @@ const HEADER: &str = "\
 # encoding of what leaves are counted with it; system calls are not. Durability is \"memory\" where no disk is named.
 # Mencius's are \"mencius-compartmentalized\" and \"mencius-batched\", where every leader suggests as much as the others;
 # the leader that is driven hears of the others, and skips one slot, once a burst.
+# S-Paxos's are \"spaxos-compartmentalized\" and \"spaxos-batched\": a command, or where it says batched a batch of 100, is a
+# payload. The stabilizer that is driven hands every payload that it stores to all replicas.
 #
 # `cargo xtask costs` fails when one has grown by more than 5 %. Whoever means it to records it anew, with
 # `cargo xtask costs --record`, and says why in the same commit.
@@ -162,16 +164,16 @@ fn library() -> String {
 
 /// Says what differs. False when something costs too much.
 fn compare(recorded: &Costs, now: &Costs) -> bool {
-    eprintln!("{:<32} {:>12} {:>12} {:>8}", "instructions a command", "recorded", "now", "");
+    eprintln!("{:<40} {:>12} {:>12} {:>8}", "instructions a command", "recorded", "now", "");
     let mut faults = Vec::new();
     for (case, cost) in &now.instructions {
         let Some(before) = recorded.instructions.get(case) else {
-            eprintln!("{case:<32} {:>12} {cost:>12.1}", "-");
+            eprintln!("{case:<40} {:>12} {cost:>12.1}", "-");
             faults.push(format!("{case} is not recorded"));
             continue;
         };
         let growth = (cost / before - 1.0) * 100.0;
-        eprintln!("{case:<32} {before:>12.1} {cost:>12.1} {growth:>+7.1}%");
+        eprintln!("{case:<40} {before:>12.1} {cost:>12.1} {growth:>+7.1}%");
         if *cost > before * ALLOWED {
             faults.push(format!("{case} costs {cost:.1} instructions a command, {growth:.1} % more than recorded"));
         }

@@ -1,7 +1,7 @@
 //! Which roles are driven, in which deployment.
 
 use crate::stage::Stage;
-use crate::surroundings::{Plain, Referring, Striped};
+use crate::surroundings::{Disseminating, Plain, Referring, Storing, Striped};
 use crate::{Drive, acceptor, batchers, client, leader, proxy_leader, replica, unbatcher};
 use ionian_deployment::{Deployment, PresetOptions};
 use ionian_kernel::layout::{Layout, Options};
@@ -91,10 +91,20 @@ pub const CASES: &[Case] = &[
     mencius("mencius replica", kind::Replica, MENCIUS, replica::drive_share),
     mencius("mencius replica, batched", kind::Replica, MENCIUS_BATCHED, replica::drive_share),
     mencius("mencius replica, reads", kind::Replica, MENCIUS, replica::drive_reads),
+    disseminator("spaxos disseminator", SPAXOS),
+    disseminator("spaxos disseminator, batched", SPAXOS_BATCHED),
     spaxos("spaxos leader", spaxos::kind::Leader, SPAXOS, leader::drive),
     spaxos("spaxos leader, batched", spaxos::kind::Leader, SPAXOS_BATCHED, leader::drive),
     spaxos("spaxos proxy leader", spaxos::kind::ProxyLeader, SPAXOS, proxy_leader::drive),
     spaxos("spaxos proxy leader, batched", spaxos::kind::ProxyLeader, SPAXOS_BATCHED, proxy_leader::drive),
+    spaxos("spaxos acceptor", spaxos::kind::Acceptor, SPAXOS, acceptor::drive_votes),
+    spaxos("spaxos acceptor, batched", spaxos::kind::Acceptor, SPAXOS_BATCHED, acceptor::drive_votes),
+    stabilizer("spaxos stabilizer", SPAXOS),
+    stabilizer("spaxos stabilizer, batched", SPAXOS_BATCHED),
+    stabilizer("spaxos stabilizer with a disk", SPAXOS).with_disks(),
+    stabilizer("spaxos stabilizer with a disk, batched", SPAXOS_BATCHED).with_disks(),
+    spaxos("spaxos replica", spaxos::kind::Replica, SPAXOS, replica::drive_share),
+    spaxos("spaxos replica, batched", spaxos::kind::Replica, SPAXOS_BATCHED, replica::drive_share),
 ];
 
 const fn case(name: &'static str, kind: u8, load: Load, make: fn(&mut Stage, Load) -> Box<dyn Drive>) -> Case {
@@ -109,6 +119,16 @@ const fn mencius(name: &'static str, kind: u8, load: Load, make: fn(&mut Stage, 
 /// The same role in S-Paxos, where references are ordered.
 const fn spaxos(name: &'static str, kind: u8, load: Load, make: fn(&mut Stage, Load) -> Box<dyn Drive>) -> Case {
     Case { stage: Stage::new::<Referring>, ..case(name, kind, load, make) }
+}
+
+/// The stabilizer of S-Paxos, which stores payloads and hands them over.
+const fn stabilizer(name: &'static str, load: Load) -> Case {
+    Case { stage: Stage::new::<Storing>, ..case(name, spaxos::kind::Stabilizer, load, acceptor::drive_votes) }
+}
+
+/// The disseminator of S-Paxos, which has payloads stored and then ordered.
+const fn disseminator(name: &'static str, load: Load) -> Case {
+    Case { stage: Stage::new::<Disseminating>, ..case(name, spaxos::kind::Disseminator, load, proxy_leader::drive) }
 }
 
 impl Case {

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `stage` | a node with one role, and what lies outside it |
 //! | `forge` | commands and answers of others |
-//! | `surroundings` | what others say in protocols whose roles do the same work |
+//! | `surroundings` | what others say in the other protocols |
 //! | `cases` | which roles are driven, in which deployment |
 //! | the others | one a role: says to it what it hears in the steady state |
 //!

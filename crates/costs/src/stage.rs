@@ -59,7 +59,7 @@ impl Stage {
         place.map_or(Set::EMPTY, |place| self.layout.all(place as u8))
     }
 
-    /// How many a proxy leader tells that a value is chosen.
+    /// How many must be told of a value when acceptors have voted for it.
     pub(crate) fn told_of_chosen(&self) -> usize {
         (self.told_of_chosen)(self.all::<ReplicaId>(multipaxos::kind::Replica).len())
     }

@@ -1,10 +1,12 @@
 //! What lies around a role, in the words of MultiPaxos: drivers speak those, and roles of other protocols that do the
-//! same work hear them as their own protocol says them.
+//! same work, or are fed alike, hear them as their own protocol says them.
 
 mod mencius;
+mod payloads;
 mod spaxos;
 
 pub(crate) use self::mencius::Striped;
+pub(crate) use self::payloads::{Disseminating, Storing};
 pub(crate) use self::spaxos::Referring;
 
 use ionian_kernel::layout::Layout;
@@ -18,7 +20,7 @@ pub(crate) trait Surroundings {
     /// Those of a role in a deployment of this layout.
     fn new(layout: &Layout) -> Self;
 
-    /// How many a proxy leader tells that a value is chosen, where there are so many replicas.
+    /// How many must be told of a value when acceptors have voted for it, where there are so many replicas.
     fn told_of_chosen(replicas: usize) -> usize {
         replicas
     }

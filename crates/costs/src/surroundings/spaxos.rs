@@ -1,54 +1,40 @@
-//! S-Paxos.
+//! S-Paxos: the roles that order references to payloads. Those that handle payloads are in `payloads`.
 
 use super::Surroundings;
+use super::payloads::Payloads;
 use ionian_kernel::batch::Value;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::Layout;
 use ionian_protocols::multipaxos::message::Proposer;
-use ionian_protocols::multipaxos::{self, leader as ordering, proxy_leader as proxying};
+use ionian_protocols::multipaxos::{self, acceptor, leader as ordering, proxy_leader as proxying};
 use ionian_protocols::spaxos::message::{PayloadId, Reference, Ticket};
 use ionian_protocols::spaxos::{self, SPaxos, kind, leader, proxy_leader};
 
-/// The roles that order references: where MultiPaxos's hear of a batch of commands, they hear of a reference to one,
-/// which a disseminator proposes, each in turn.
+/// The roles of MultiPaxos that are at work in S-Paxos. Where MultiPaxos's hear of commands, those that order hear of a
+/// reference to a payload instead, which its disseminator proposes.
 pub(crate) struct Referring {
-    disseminators: u64,
+    payloads: Payloads,
     stabilizers: Set<StabilizerId>,
     /// How many payloads there have been.
-    payloads: u64,
+    next: u64,
     /// The round in which the leader that is driven leads.
     round: Round,
 }
 
-/// As many digits as the random numbers have that disseminators draw.
-const LIFE: u64 = 0x5eed_5eed_5eed_5eed;
-
-/// Of the payloads of a disseminator so many are not known to be chosen.
-const IN_FLIGHT: u64 = 64;
-
-/// With options as they are by default a payload is void so many slots later.
-const VOID_AFTER: u64 = 32 * 8192;
-
 impl Referring {
     /// The reference to the payload that is stable next.
     fn next_reference(&mut self) -> Reference {
-        let (disseminator, number) = (self.payloads % self.disseminators, self.payloads / self.disseminators);
-        let disseminator = DisseminatorId(disseminator as u8);
-        let id = PayloadId { disseminator, life: LIFE, number: LIFE + number };
-        let until = Slot(self.payloads + VOID_AFTER);
-        self.payloads += 1;
-        // A column of the grid, or two of three.
-        let stored = [StabilizerId(0), StabilizerId(2)].into_iter().collect();
-        Reference { id, until, stored }
+        self.next += 1;
+        self.payloads.reference(self.next - 1)
     }
 
     fn propose(&mut self, near: Set<ReplicaId>) -> leader::In {
         let Reference { id, until, stored } = self.next_reference();
-        let ticket = Ticket { id, until, round: self.round, floor: id.number.saturating_sub(IN_FLIGHT).max(LIFE) };
+        let ticket = Ticket { id, until, round: self.round, floor: self.payloads.floor(id) };
         ticket.propose(stored, near)
     }
 
-    fn to_leader(&mut self, message: ordering::In) -> leader::In {
+    fn leader_hears(&mut self, message: ordering::In) -> leader::In {
         match message {
             ordering::In::Propose { near, .. } => return self.propose(near),
             ordering::In::Phase1b { round, .. } => self.round = round,
@@ -57,7 +43,7 @@ impl Referring {
         leader::In::Ordering { message }
     }
 
-    fn to_proxy_leader(&mut self, message: proxying::In) -> proxy_leader::In {
+    fn proxy_leader_hears(&mut self, message: proxying::In) -> proxy_leader::In {
         let message = match message {
             proxying::In::Phase2a { slot, round, value, replier, .. } => {
                 let reference = self.next_reference();
@@ -70,14 +56,24 @@ impl Referring {
         };
         proxy_leader::In::Ordering { message }
     }
+
+    fn acceptor_hears(&mut self, message: acceptor::In) -> acceptor::In {
+        match message {
+            acceptor::In::Phase2a { from, slot, round, value } => {
+                let value = Value { batch: self.next_reference().batch(), ..value };
+                acceptor::In::Phase2a { from, slot, round, value }
+            }
+            message => message,
+        }
+    }
 }
 
 impl Surroundings for Referring {
     type Protocol = SPaxos;
 
     fn new(layout: &Layout) -> Self {
-        let disseminators = layout.count(kind::Disseminator) as u64;
-        Referring { disseminators, stabilizers: layout.all(kind::Stabilizer), payloads: 0, round: Round(0) }
+        let (payloads, stabilizers) = (Payloads::new(layout), layout.all(kind::Stabilizer));
+        Referring { payloads, stabilizers, next: 0, round: Round(0) }
     }
 
     /// One stabilizer, which tells the replicas.
@@ -88,8 +84,10 @@ impl Surroundings for Referring {
     fn say(&mut self, message: multipaxos::Message, hear: &mut dyn FnMut(spaxos::Message)) {
         use multipaxos::Message as Theirs;
         match message {
-            Theirs::Leader(message) => hear(spaxos::Message::Leader(self.to_leader(message))),
-            Theirs::ProxyLeader(message) => hear(spaxos::Message::ProxyLeader(self.to_proxy_leader(message))),
+            Theirs::Leader(message) => hear(spaxos::Message::Leader(self.leader_hears(message))),
+            Theirs::ProxyLeader(message) => hear(spaxos::Message::ProxyLeader(self.proxy_leader_hears(message))),
+            Theirs::Acceptor(message) => hear(spaxos::Message::Acceptor(self.acceptor_hears(message))),
+            Theirs::Replica(message) => hear(spaxos::Message::Replica(message)),
             message => unreachable!("no driver says {message:?}"),
         }
     }
@@ -97,6 +95,8 @@ impl Surroundings for Referring {
     fn hear(&self, message: spaxos::Message) -> Option<multipaxos::Message> {
         match message {
             spaxos::Message::Acceptor(message) => Some(multipaxos::Message::Acceptor(message)),
+            spaxos::Message::Client(message) => Some(multipaxos::Message::Client(message)),
+            spaxos::Message::Unbatcher(message) => Some(multipaxos::Message::Unbatcher(message)),
             _ => None,
         }
     }
