@@ -3,9 +3,9 @@
 use super::leader;
 use alloc::vec::Vec;
 use bytes::BytesMut;
-use ionian_kernel::batch::{Batch, Command, SessionId};
+use ionian_kernel::batch::{Batch, BatchBuilder, Command, SessionId};
 use ionian_kernel::id::*;
-use ionian_kernel::wire::{Reader, Wire, encode_all};
+use ionian_kernel::wire::{Reader, Wire};
 use ionian_kernel::wire_struct;
 
 /// The name of a payload. No two payloads have the same, whatever becomes of the disseminator.
@@ -71,11 +71,18 @@ pub struct Reference {
 
 wire_struct! { Reference { id, until, stored } }
 
+/// A reference is not longer than this when it is written.
+const REFERENCE_BYTES: usize = 48;
+
 impl Reference {
     /// The batch that a leader orders in its place. As a read it could never have come by the log.
     pub fn batch(&self) -> Batch {
         let (client, session) = (ClientId(0), SessionId::READ);
-        Batch::one(&Command { client, session, number: 0, floor: 0, payload: encode_all(self).into() })
+        let mut payload = Vec::with_capacity(REFERENCE_BYTES);
+        self.encode(&mut payload);
+        let mut builder = BatchBuilder::default();
+        builder.push(&Command { client, session, number: 0, floor: 0, payload });
+        builder.take()
     }
 
     /// The reference in a batch of the log; none in a noop and in what a leader proposes of its own accord.
@@ -102,6 +109,7 @@ pub type Places = Vec<(PayloadId, Slot)>;
 mod tests {
     use super::*;
     use bytes::Bytes;
+    use ionian_kernel::wire::encode_all;
 
     #[test]
     fn a_reference_comes_back_from_the_log_and_nothing_else_is_one() {
