@@ -29,8 +29,8 @@ const HEADER: &str = "\
 # encoding of what leaves are counted with it; system calls are not. Durability is \"memory\" where no disk is named.
 # Mencius's are \"mencius-compartmentalized\" and \"mencius-batched\", where every leader suggests as much as the others;
 # the leader that is driven hears of the others, and skips one slot, once a burst.
-# S-Paxos's are \"spaxos-compartmentalized\" and \"spaxos-batched\": a command, or where it says batched a batch of 100, is a
-# payload. The stabilizer that is driven hands every payload that it stores to all replicas.
+# S-Paxos's are \"spaxos-compartmentalized\" and \"spaxos-batched\": a command is a payload, or where it says batched a
+# batch of 100 is. The stabilizer that is driven hands every payload that it stores to all replicas.
 #
 # `cargo xtask costs` fails when one has grown by more than 5 %. Whoever means it to records it anew, with
 # `cargo xtask costs --record`, and says why in the same commit.

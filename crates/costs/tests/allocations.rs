@@ -3,8 +3,8 @@
 //!
 //! None in leader, proxy leader and acceptor: they only hand on what arrived (a proxy leader tells batchers once a
 //! burst which batches are chosen). Client lanes, batchers, unbatchers and replicas make new payloads, a batch or the
-//! answers of a burst, which take memory of their own. In S-Paxos the roles that handle references and payloads allocate
-//! for each of them. Each bound is what the role does today; whoever does better lowers it.
+//! answers of a burst, which take memory of their own. In S-Paxos the roles that handle references and payloads
+//! allocate for each of them. Each bound is what the role does today; whoever does better lowers it.
 
 use ionian_costs::cases::{CASES, Case, Run};
 

@@ -101,8 +101,8 @@ impl Surroundings for Storing {
     fn answer(&mut self, _: u64, _: spaxos::Message, _: &mut dyn FnMut(spaxos::Message)) {}
 }
 
-/// A disseminator, in place of a proxy leader: when that is to get a value chosen it is to get one stored, and hears from
-/// stabilizers what that hears from acceptors. What it proposes is chosen in the burst after.
+/// A disseminator, in place of a proxy leader: when that is to get a value chosen it is to get one stored, and hears
+/// from stabilizers what that hears from acceptors. What it proposes is chosen in the burst after.
 pub(crate) struct Disseminating {
     proxies: usize,
     /// The number of its first payload, which it has drawn.
