@@ -26,6 +26,9 @@ const IN_FLIGHT: u64 = 64;
 /// A payload is void so many slots later: 32 windows, as large as they are by default.
 const VOID_AFTER: u64 = 32 * 8192;
 
+/// Disseminators learn so seldom how far the log is executed that so many payloads are void from the same slot on.
+const HEARTBEAT: u64 = 1024;
+
 impl Payloads {
     pub(super) fn new(layout: &Layout) -> Self {
         Payloads { disseminators: layout.count(kind::Disseminator) as u64 }
@@ -37,7 +40,7 @@ impl Payloads {
         let id = PayloadId { disseminator, life: LIFE, number: LIFE + index / self.disseminators };
         // A column of the grid, or two of three.
         let stored = [StabilizerId(0), StabilizerId(2)].into_iter().collect();
-        Reference { id, until: Slot(index + VOID_AFTER), stored }
+        Reference { id, until: Slot(index - index % HEARTBEAT + VOID_AFTER), stored }
     }
 
     /// Below which number its disseminator proposes nothing more when it proposes this payload.

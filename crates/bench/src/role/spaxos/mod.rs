@@ -21,6 +21,9 @@ use std::sync::Arc;
 /// Payloads are numbered from a random number on; here it is always this one.
 const LIFE: u64 = 0x2AAA_AAAA_AAAA_AAAA;
 
+/// Disseminators learn so seldom how far the log is executed that so many payloads are void from the same slot on.
+const HEARTBEAT: u64 = 1024;
+
 /// What parts know of payloads, and how they say what MultiPaxos says.
 pub(crate) struct References {
     pub(crate) play: Arc<Play>,
@@ -32,7 +35,7 @@ pub(crate) struct References {
 fn reference(config: &Config, number: u64) -> Reference {
     let members = config.stabilizers.members();
     let stored = config.stabilizers.write_quorum(members, Set::EMPTY, number).expect("all are there");
-    Reference { id: id(number), until: config.until(Slot(number)), stored }
+    Reference { id: id(number), until: config.until(Slot(number - number % HEARTBEAT)), stored }
 }
 
 fn id(number: u64) -> PayloadId {

@@ -4,11 +4,11 @@
 //! One of which nothing is known is needed until they keep every slot in which it would not be void.
 
 use super::super::message::{Payload, PayloadId};
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::ops::Bound;
 use ionian_kernel::batch::Batch;
-use ionian_kernel::id::Slot;
+use ionian_kernel::id::{DisseminatorId, Slot};
 
 /// Records of payloads that are forgotten may stand between those of others up to this many, and as many again as there
 /// are payloads.
@@ -17,9 +17,14 @@ const MAX_GAPS: usize = 64;
 /// See the top of this file.
 #[derive(Default)]
 pub(super) struct Payloads {
-    held: BTreeMap<PayloadId, Held>,
-    /// When each payload can be forgotten: as soon as this slot is reached by what replicas keep.
-    ends: BTreeSet<(Slot, PayloadId)>,
+    /// By the process that disseminates them, and their numbers there.
+    held: BTreeMap<(DisseminatorId, u64), BTreeMap<u64, Held>>,
+    count: usize,
+    /// What is chosen in which slot.
+    chosen: BTreeMap<Slot, PayloadId>,
+    /// Payloads by the slot from which on they are void. What was chosen or forgotten meanwhile stays where it is: there
+    /// are few such slots, and whatever comes in goes into the last.
+    void_from: BTreeMap<Slot, Vec<PayloadId>>,
     /// Whose each record is, from the first that is needed on.
     records: VecDeque<Option<PayloadId>>,
     /// The place of the first of them.
@@ -31,13 +36,14 @@ pub(super) struct Payloads {
 struct Held {
     until: Slot,
     batch: Batch,
+    /// It can be forgotten as soon as replicas keep every slot below this one.
     end: Slot,
     place: u64,
 }
 
 impl Payloads {
     pub(super) fn len(&self) -> usize {
-        self.held.len()
+        self.count
     }
 
     /// How many bytes all of them hold.
@@ -51,35 +57,54 @@ impl Payloads {
     }
 
     pub(super) fn get(&self, id: PayloadId) -> Option<&Batch> {
-        self.held.get(&id).map(|held| &held.batch)
+        self.held(id).map(|held| &held.batch)
+    }
+
+    fn held(&self, id: PayloadId) -> Option<&Held> {
+        self.held.get(&(id.disseminator, id.life))?.get(&id.number)
+    }
+
+    fn held_mut(&mut self, id: PayloadId) -> Option<&mut Held> {
+        self.held.get_mut(&(id.disseminator, id.life))?.get_mut(&id.number)
     }
 
     pub(super) fn payload(&self, id: PayloadId) -> Option<Payload> {
-        self.held.get(&id).map(|held| Payload { id, until: held.until, batch: held.batch.clone() })
+        self.held(id).map(|held| Payload { id, until: held.until, batch: held.batch.clone() })
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (PayloadId, &Batch)> {
-        self.held.iter().map(|(id, held)| (*id, &held.batch))
+        self.iter_after(None).map(|(id, held)| (id, &held.batch))
+    }
+
+    /// Those that come after this one in the order of their names, or all.
+    fn iter_after(&self, after: Option<PayloadId>) -> impl Iterator<Item = (PayloadId, &Held)> {
+        let begins_in = after.map_or((DisseminatorId(0), 0), |after| (after.disseminator, after.life));
+        self.held.range(begins_in..).flat_map(move |(of, held)| {
+            let (disseminator, life) = *of;
+            let begins_after = after.filter(|_| *of == begins_in).map(|after| after.number);
+            let start = begins_after.map_or(Bound::Unbounded, Bound::Excluded);
+            let id = move |number| PayloadId { disseminator, life, number };
+            held.range((start, Bound::Unbounded)).map(move |(number, held)| (id(*number), held))
+        })
     }
 
     /// Those that come after `after` in the order of their names, at most so many bytes but one payload at least, and
     /// whether there are no more.
     pub(super) fn page(&self, after: Option<PayloadId>, most_bytes: usize) -> (Vec<Payload>, bool) {
-        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
         let (mut page, mut bytes) = (Vec::new(), 0);
-        for (id, held) in self.held.range((start, Bound::Unbounded)) {
+        for (id, held) in self.iter_after(after) {
             if bytes >= most_bytes {
                 return (page, false);
             }
             bytes += held.batch.byte_len() + 64;
-            page.push(Payload { id: *id, until: held.until, batch: held.batch.clone() });
+            page.push(Payload { id, until: held.until, batch: held.batch.clone() });
         }
         (page, true)
     }
 
     /// Takes a payload in; the place of its record, unless it is held already.
     pub(super) fn keep(&mut self, payload: Payload) -> Option<u64> {
-        if self.held.contains_key(&payload.id) {
+        if self.held(payload.id).is_some() {
             return None;
         }
         let place = self.next_place();
@@ -91,8 +116,10 @@ impl Payloads {
     fn insert(&mut self, Payload { id, until, batch }: Payload, place: u64) {
         self.changes += 1;
         self.bytes += batch.byte_len();
-        self.ends.insert((until, id));
-        self.held.insert(id, Held { until, batch, end: until, place });
+        self.void_from.entry(until).or_default().push(id);
+        self.count += 1;
+        let life = self.held.entry((id.disseminator, id.life)).or_default();
+        life.insert(id.number, Held { until, batch, end: until, place });
     }
 
     /// Takes in what records say, by their places, but for those below `released`: they were not needed any more.
@@ -114,29 +141,45 @@ impl Payloads {
 
     /// The payload is chosen in `slot`; false when that was known, or it is not held.
     pub(super) fn chosen(&mut self, id: PayloadId, slot: Slot) -> bool {
-        let Some(held) = self.held.get_mut(&id) else { return false };
+        let Some(held) = self.held_mut(id) else { return false };
         let end = held.until.min(slot.next());
         if end == held.end {
             return false;
         }
-        self.ends.remove(&(held.end, id));
-        self.ends.insert((end, id));
         held.end = end;
+        self.chosen.insert(slot, id);
         true
     }
 
     /// f+1 replicas keep every slot below `kept`.
     pub(super) fn forget_kept(&mut self, kept: Slot) {
-        while let Some((_, id)) = self.ends.first().copied().filter(|(end, _)| *end <= kept) {
+        while let Some(first) = self.chosen.first_entry().filter(|first| *first.key() < kept) {
+            let id = first.remove();
+            self.forget_ended(id, kept);
+        }
+        while let Some(first) = self.void_from.first_entry().filter(|first| *first.key() <= kept) {
+            for id in first.remove() {
+                self.forget_ended(id, kept);
+            }
+        }
+    }
+
+    fn forget_ended(&mut self, id: PayloadId, kept: Slot) {
+        if self.held(id).is_some_and(|held| held.end <= kept) {
             self.forget(id);
         }
     }
 
     pub(super) fn forget(&mut self, id: PayloadId) {
-        let Some(held) = self.held.remove(&id) else { return };
+        let life = (id.disseminator, id.life);
+        let Some(of_life) = self.held.get_mut(&life) else { return };
+        let Some(held) = of_life.remove(&id.number) else { return };
+        if of_life.is_empty() {
+            self.held.remove(&life);
+        }
         self.changes += 1;
+        self.count -= 1;
         self.bytes -= held.batch.byte_len();
-        self.ends.remove(&(held.end, id));
         self.clear_record(held.place);
     }
 
@@ -160,13 +203,13 @@ impl Payloads {
     /// Gives the payload with the oldest record another place when that record holds back many others that are not
     /// needed any more; the place, and the payload to write there.
     pub(super) fn move_oldest(&mut self) -> Option<(u64, Payload)> {
-        if self.records.len() <= 2 * self.held.len() + MAX_GAPS {
+        if self.records.len() <= 2 * self.count + MAX_GAPS {
             return None;
         }
         let id = self.records.front().copied().flatten().expect("the first record is needed");
         let place = self.next_place();
         self.records.push_back(Some(id));
-        let held = self.held.get_mut(&id).expect("it is held");
+        let held = self.held_mut(id).expect("it is held");
         let before = core::mem::replace(&mut held.place, place);
         self.clear_record(before);
         self.payload(id).map(|payload| (place, payload))
@@ -174,7 +217,10 @@ impl Payloads {
 
     pub(super) fn invariants(&self) {
         let needed = self.records.iter().flatten().count();
-        assert!(needed == self.held.len() && self.ends.len() == needed, "a stabilizer lost count of its payloads");
+        let held: usize = self.held.values().map(BTreeMap::len).sum();
+        assert!(needed == held && held == self.count, "a stabilizer lost count of its payloads");
+        let listed: usize = self.void_from.values().map(Vec::len).sum();
+        assert!(listed >= needed, "a payload will never be forgotten");
         assert!(self.records.front().is_none_or(Option::is_some), "a record is held back that nobody needs");
     }
 }
@@ -184,7 +230,7 @@ mod tests {
     use super::*;
     use alloc::vec;
     use ionian_kernel::batch::{Command, SessionId};
-    use ionian_kernel::id::{ClientId, DisseminatorId};
+    use ionian_kernel::id::ClientId;
 
     fn id(number: u64) -> PayloadId {
         PayloadId { disseminator: DisseminatorId(0), life: 5, number }
