@@ -1,18 +1,21 @@
 //! Roles of MultiPaxos that work here as they do there: to a client lane or a batcher its stripe looks like the log of
 //! a MultiPaxos cluster, with a leader of its own and others that stand in.
 
-use super::stripe::Stripe;
+use super::config::Config;
+use super::stripe::{Stripe, Stripes};
 use super::{Envelope, striped};
 use crate::multipaxos;
 use alloc::sync::Arc;
 use core::ops::Deref;
 use ionian_kernel::inner::{Inner, Untagged};
+use ionian_kernel::protocol::Birth;
 use ionian_kernel::role::{Out, Role};
 use ionian_kernel::time::Instant;
 use ionian_kernel::wire::Never;
 
 /// A role without records that speaks to the leaders of one stripe, if it speaks to leaders.
 pub struct OfStripe<R: Role> {
+    stripes: Stripes,
     stripe: Stripe,
     inner: Inner<R>,
 }
@@ -24,21 +27,21 @@ impl<R: Role> Deref for OfStripe<R> {
     }
 }
 
-impl<R: Role<Send = multipaxos::Envelope>> OfStripe<R> {
-    /// The role, which proposes in `stripe`.
-    pub fn new(stripe: Stripe, role: R) -> Self {
-        OfStripe { stripe, inner: Inner::new(role, false) }
-    }
-}
-
 impl<R> OfStripe<R>
 where
     R: Role<Send = multipaxos::Envelope, Record = Never, Config = Arc<multipaxos::config::Config>>,
 {
+    /// The role that `make` makes. It proposes in the stripe that is led nearest to it.
+    pub fn new(config: &Config, birth: &Birth<'_>, make: impl FnOnce(R::Config, &Birth<'_>) -> R) -> Self {
+        let stripe = config.stripe_near(birth.address.index, birth.node);
+        let role = make(config.of(stripe).clone(), birth);
+        OfStripe { stripes: config.stripes, stripe, inner: Inner::new(role, birth.keeps_records) }
+    }
+
     fn call(&mut self, out: &mut Out<'_, Self>, act: impl FnOnce(&mut R, &mut Out<'_, R>)) {
         self.inner.call(act);
-        let stripe = self.stripe;
-        self.inner.pour(out, &Untagged, |envelope, relay| relay.send(striped(stripe, envelope))).pass_on(out);
+        let OfStripe { stripes, stripe, inner } = self;
+        inner.pour(out, &Untagged, |envelope, relay| relay.send(striped(*stripes, *stripe, envelope))).pass_on(out);
     }
 }
 
@@ -48,7 +51,7 @@ where
 {
     type In = R::In;
     type Send = Envelope;
-    type Config = Arc<super::config::Config>;
+    type Config = Arc<Config>;
     type Record = Never;
 
     fn recover(&mut self, record: Never) {
