@@ -85,6 +85,7 @@ pub mod config;
 pub mod invariants;
 
 use self::message::striped;
+use self::of_stripe::of_stripe;
 use crate::multipaxos;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -143,21 +144,18 @@ impl Protocol for Mencius {
     }
 
     fn instantiate(config: &Self::Config, birth: Birth<'_>) -> Instance {
-        use self::of_stripe::OfStripe;
         let shared = config.clone();
         match birth.address.kind {
-            kind::Client => Instance::Client(OfStripe::new(config, &birth, multipaxos::client::ClientLane::new)),
-            kind::Batcher => Instance::Batcher(OfStripe::new(config, &birth, multipaxos::batcher::Batcher::new)),
+            kind::Client => Instance::Client(of_stripe(config, &birth, multipaxos::client::ClientLane::new)),
+            kind::Batcher => Instance::Batcher(of_stripe(config, &birth, multipaxos::batcher::Batcher::new)),
             kind::ReadBatcher => {
-                Instance::ReadBatcher(OfStripe::new(config, &birth, multipaxos::read_batcher::ReadBatcher::new))
+                Instance::ReadBatcher(of_stripe(config, &birth, multipaxos::read_batcher::ReadBatcher::new))
             }
             kind::Leader => Instance::Leader(leader::Leader::new(shared, &birth)),
             kind::ProxyLeader => Instance::ProxyLeader(proxy_leader::ProxyLeader::new(shared, &birth)),
             kind::Acceptor => Instance::Acceptor(acceptor::Acceptor::new(shared, &birth)),
             kind::Replica => Instance::Replica(replica::Replica::new(shared, &birth)),
-            kind::Unbatcher => {
-                Instance::Unbatcher(OfStripe::new(config, &birth, multipaxos::unbatcher::Unbatcher::new))
-            }
+            kind::Unbatcher => Instance::Unbatcher(of_stripe(config, &birth, multipaxos::unbatcher::Unbatcher::new)),
             kind => unreachable!("the protocol has no role of kind {kind}"),
         }
     }
