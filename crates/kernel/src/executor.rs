@@ -54,9 +54,7 @@ impl Executor {
 
     /// Executes a value of the log; its answers go to `answers` if this replica is to give them.
     pub fn execute(&mut self, value: &Value, mut answers: Option<&mut AnswersByClient>) {
-        // A new leader's clock may be behind: time in the log never falls.
-        self.now = self.now.max(value.stamp);
-        self.sessions.expire(self.now);
+        self.pass(value);
         self.execute_batch(value, &mut answers);
     }
 
@@ -66,8 +64,10 @@ impl Executor {
         self.execute_batch(value, &mut answers);
     }
 
-    /// The turn has come of a value that was executed early.
+    /// Has the time of the log come to a value's: all that is left to do when the turn has come of one that was executed
+    /// early.
     pub fn pass(&mut self, value: &Value) {
+        // A new leader's clock may be behind: time in the log never falls.
         self.now = self.now.max(value.stamp);
         self.sessions.expire(self.now);
     }

@@ -13,7 +13,6 @@ use crate::time::Instant;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use bytes::Bytes;
-use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
 
 /// A role inside another, with what it asks for until that is poured out.
@@ -149,46 +148,50 @@ fn append<F, E>(from: &mut Outbox<F>, to: &mut Outbox<E>, tag: &impl Tag) {
     from.records.clear();
 }
 
-/// A role of another protocol that works in this one, whose envelope is `E` and whose configuration is `C`, as
-/// it works in its own.
-pub struct Adapted<R: Role, E, C> {
-    inner: Inner<R>,
-    outer: PhantomData<fn(C) -> E>,
+/// What stands in this protocol for the envelopes of a role of another.
+pub trait Translate {
+    /// The other protocol's envelope.
+    type From;
+    /// This protocol's envelope.
+    type To;
+    /// This protocol's configuration.
+    type Config;
+
+    /// What takes the envelope's place.
+    fn translate(&self, envelope: Self::From) -> Self::To;
 }
 
-impl<R: Role, E, C> Deref for Adapted<R, E, C> {
+/// A role of another protocol that works in this one as it works in its own, but that what it says is translated. For
+/// protocols whose membership does not change.
+pub struct Adapted<R: Role, T> {
+    inner: Inner<R>,
+    translate: T,
+}
+
+impl<R: Role, T> Deref for Adapted<R, T> {
     type Target = R;
     fn deref(&self) -> &R {
         &self.inner
     }
 }
 
-impl<R, E, C> Adapted<R, E, C>
-where
-    R: Role,
-    E: From<R::Send>,
-    R::Config: for<'a> From<&'a C>,
-{
+impl<R: Role, T: Translate<From = R::Send>> Adapted<R, T> {
     /// Adapts a role of a node that keeps every record, or (`keeps_records` false) only vital ones.
-    pub fn new(role: R, keeps_records: bool) -> Self {
-        Adapted { inner: Inner::new(role, keeps_records), outer: PhantomData }
+    pub fn new(role: R, keeps_records: bool, translate: T) -> Self {
+        Adapted { inner: Inner::new(role, keeps_records), translate }
     }
 
     fn call(&mut self, out: &mut Out<'_, Self>, act: impl FnOnce(&mut R, &mut Out<'_, R>)) {
-        self.inner.call(act);
-        self.inner.pour(out, &Untagged, |envelope, relay| relay.send(envelope.into())).pass_on(out);
+        let Adapted { inner, translate } = self;
+        inner.call(act);
+        inner.pour(out, &Untagged, |envelope, relay| relay.send(translate.translate(envelope))).pass_on(out);
     }
 }
 
-impl<R, E, C> Role for Adapted<R, E, C>
-where
-    R: Role,
-    E: From<R::Send>,
-    R::Config: for<'a> From<&'a C>,
-{
+impl<R: Role, T: Translate<From = R::Send>> Role for Adapted<R, T> {
     type In = R::In;
-    type Send = E;
-    type Config = C;
+    type Send = T::To;
+    type Config = T::Config;
     type Record = R::Record;
 
     fn recover(&mut self, record: R::Record) {
@@ -207,8 +210,8 @@ where
         self.call(out, |role, out| role.on_start(now, out));
     }
 
-    fn on_reconfigure(&mut self, now: Instant, config: C, out: &mut Out<'_, Self>) {
-        self.call(out, |role, out| role.on_reconfigure(now, (&config).into(), out));
+    fn on_reconfigure(&mut self, _: Instant, _: T::Config, _: &mut Out<'_, Self>) {
+        unreachable!("the membership does not change where roles are adapted");
     }
 
     fn on_message(&mut self, now: Instant, message: R::In, out: &mut Out<'_, Self>) {

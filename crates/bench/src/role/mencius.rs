@@ -103,7 +103,7 @@ impl Dialect for Striped {
 
     fn say(&self, envelope: multipaxos::Envelope, stage: &mut Stage<'_, Mencius>) {
         use multipaxos::Envelope as Theirs;
-        use multipaxos::{acceptor as acceptors, leader as leaders, proxy_leader as proxies};
+        use multipaxos::{acceptor as acceptors, leader as leaders, proxy_leader as proxies, replica as replicas};
         let (stripe, envelope) = match envelope {
             Theirs::ToLeaders(to, leaders::In::Executed { from, executed, kept, round }) => {
                 let rounds = self.0.iter().map(|stripe| Striped::round(stripe, round)).collect();
@@ -113,7 +113,7 @@ impl Dialect for Striped {
                 for stripe in self.0.iter() {
                     let (round, kept) = (Striped::round(stripe, round), self.0.from(stripe, kept));
                     let message = acceptors::In::Heartbeat { round, kept };
-                    stage.send(striped(stripe, Theirs::ToAcceptors(to, message)));
+                    stage.send(striped(self.0, stripe, Theirs::ToAcceptors(to, message)));
                 }
                 return;
             }
@@ -133,10 +133,14 @@ impl Dialect for Striped {
                 let round = Striped::round(stripe, round);
                 (stripe, Theirs::ToAcceptors(to, acceptors::In::Phase2a { from, slot, round, value }))
             }
+            Theirs::ToReplicas(to, replicas::In::Chosen { slot, value, replier }) => {
+                let (stripe, slot) = self.position(slot);
+                (stripe, Theirs::ToReplicas(to, replicas::In::Chosen { slot, value, replier }))
+            }
             // Whoever proposes has chosen its leader already; the rest is of the whole log.
             envelope => (Stripe(0), envelope),
         };
-        stage.send(striped(stripe, envelope));
+        stage.send(striped(self.0, stripe, envelope));
     }
 }
 

@@ -132,12 +132,7 @@ impl Acceptor {
                 let message = multipaxos::leader::In::Phase1b { from, round, votes };
                 relay.send(Envelope::ToLeaders(to, leader::In::InStripe { stripe, message }));
             }
-            multipaxos::Envelope::ToReplicas(replicas, multipaxos::replica::In::Chosen { slot, value, replier }) => {
-                let slot = stripes.slot(stripe, slot);
-                let message = multipaxos::replica::In::Chosen { slot, value, replier };
-                relay.send(Envelope::ToReplicas(replicas, replica::In::OfLog { message }));
-            }
-            envelope => relay.send(striped(stripe, envelope)),
+            envelope => relay.send(striped(stripes, stripe, envelope)),
         });
         if let Some(key) = left.release {
             *released = (*released).max(key);

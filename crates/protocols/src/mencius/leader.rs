@@ -202,7 +202,7 @@ impl Leader {
                 {
                     *suggested = (*suggested).max(config.stripes.slot(stripe, slot).next());
                 }
-                relay.send(striped(stripe, multipaxos::Envelope::ToProxyLeaders(to, message)));
+                relay.send(striped(config.stripes, stripe, multipaxos::Envelope::ToProxyLeaders(to, message)));
             }
             // Who proposes in other stripes has other leaders to follow.
             multipaxos::Envelope::ToClients(clients, message @ multipaxos::client::In::NewLeader { .. }) => {
@@ -219,7 +219,7 @@ impl Leader {
                 let executed = config.stripes.end(stripe, executed).max(*frontier);
                 relay.send(Envelope::ToReplicas(replicas, replica::In::Heartbeat { stripe, round, executed }));
             }
-            envelope => relay.send(striped(stripe, envelope)),
+            envelope => relay.send(striped(config.stripes, stripe, envelope)),
         });
         left.pass_on(out);
         self.follow_round(now, place);

@@ -1,14 +1,15 @@
 //! From messages of MultiPaxos to those of Mencius.
 
-use super::stripe::Stripe;
+use super::stripe::{Stripe, Stripes};
 use super::{Envelope, acceptor, leader, proxy_leader, replica};
 use crate::multipaxos;
 use alloc::collections::BTreeMap;
 use ionian_kernel::role::Role;
 
-/// What stands here for an envelope of MultiPaxos in a stripe.
-pub fn striped(stripe: Stripe, envelope: multipaxos::Envelope) -> Envelope {
+/// What stands here for an envelope of MultiPaxos in a stripe. Replicas are told of slots of the log.
+pub fn striped(stripes: Stripes, stripe: Stripe, envelope: multipaxos::Envelope) -> Envelope {
     use multipaxos::Envelope as Theirs;
+    use multipaxos::replica::In::Chosen;
     match envelope {
         Theirs::ToClients(clients, message) => Envelope::ToClients(clients, message),
         Theirs::ToBatchers(batchers, message) => Envelope::ToBatchers(batchers, message),
@@ -22,6 +23,10 @@ pub fn striped(stripe: Stripe, envelope: multipaxos::Envelope) -> Envelope {
         }
         Theirs::ToAcceptors(acceptors, message) => {
             Envelope::ToAcceptors(acceptors, acceptor::In::InStripe { stripe, message })
+        }
+        Theirs::ToReplicas(replicas, Chosen { slot: position, value, replier }) => {
+            let message = Chosen { slot: stripes.slot(stripe, position), value, replier };
+            Envelope::ToReplicas(replicas, replica::In::OfLog { message })
         }
         Theirs::ToReplicas(replicas, message) => Envelope::ToReplicas(replicas, replica::In::OfLog { message }),
         Theirs::ToUnbatchers(unbatchers, message) => Envelope::ToUnbatchers(unbatchers, message),

@@ -85,6 +85,7 @@ pub mod config;
 pub mod invariants;
 
 use self::message::striped;
+use self::of_stripe::of_stripe;
 use crate::multipaxos;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -144,22 +145,17 @@ impl Protocol for Mencius {
 
     fn instantiate(config: &Self::Config, birth: Birth<'_>) -> Instance {
         let shared = config.clone();
-        let stripe = config.stripe_near(birth.address.index, birth.node);
-        let of = config.of(stripe).clone();
-        use self::of_stripe::OfStripe;
         match birth.address.kind {
-            kind::Client => Instance::Client(OfStripe::new(stripe, multipaxos::client::ClientLane::new(of, &birth))),
-            kind::Batcher => Instance::Batcher(OfStripe::new(stripe, multipaxos::batcher::Batcher::new(of, &birth))),
+            kind::Client => Instance::Client(of_stripe(config, &birth, multipaxos::client::ClientLane::new)),
+            kind::Batcher => Instance::Batcher(of_stripe(config, &birth, multipaxos::batcher::Batcher::new)),
             kind::ReadBatcher => {
-                Instance::ReadBatcher(OfStripe::new(stripe, multipaxos::read_batcher::ReadBatcher::new(of, &birth)))
+                Instance::ReadBatcher(of_stripe(config, &birth, multipaxos::read_batcher::ReadBatcher::new))
             }
             kind::Leader => Instance::Leader(leader::Leader::new(shared, &birth)),
             kind::ProxyLeader => Instance::ProxyLeader(proxy_leader::ProxyLeader::new(shared, &birth)),
             kind::Acceptor => Instance::Acceptor(acceptor::Acceptor::new(shared, &birth)),
             kind::Replica => Instance::Replica(replica::Replica::new(shared, &birth)),
-            kind::Unbatcher => {
-                Instance::Unbatcher(OfStripe::new(stripe, multipaxos::unbatcher::Unbatcher::new(of, &birth)))
-            }
+            kind::Unbatcher => Instance::Unbatcher(of_stripe(config, &birth, multipaxos::unbatcher::Unbatcher::new)),
             kind => unreachable!("the protocol has no role of kind {kind}"),
         }
     }

@@ -1,85 +1,41 @@
 //! Roles of MultiPaxos that work here as they do there: to a client lane or a batcher its stripe looks like the log of
 //! a MultiPaxos cluster, with a leader of its own and others that stand in.
 
-use super::stripe::Stripe;
+use super::config::Config;
+use super::stripe::{Stripe, Stripes};
 use super::{Envelope, striped};
 use crate::multipaxos;
 use alloc::sync::Arc;
-use core::ops::Deref;
-use ionian_kernel::inner::{Inner, Untagged};
-use ionian_kernel::role::{Out, Role};
-use ionian_kernel::time::Instant;
-use ionian_kernel::wire::Never;
+use ionian_kernel::inner::{Adapted, Translate};
+use ionian_kernel::protocol::Birth;
+use ionian_kernel::role::Role;
 
-/// A role without records that speaks to the leaders of one stripe, if it speaks to leaders.
-pub struct OfStripe<R: Role> {
+/// A role that speaks to the leaders of one stripe, if it speaks to leaders.
+pub type OfStripe<R> = Adapted<R, InStripe>;
+
+/// What is said is said in this stripe.
+pub struct InStripe {
+    stripes: Stripes,
     stripe: Stripe,
-    inner: Inner<R>,
 }
 
-impl<R: Role> Deref for OfStripe<R> {
-    type Target = R;
-    fn deref(&self) -> &R {
-        &self.inner
-    }
-}
+impl Translate for InStripe {
+    type From = multipaxos::Envelope;
+    type To = Envelope;
+    type Config = Arc<Config>;
 
-impl<R: Role<Send = multipaxos::Envelope>> OfStripe<R> {
-    /// The role, which proposes in `stripe`.
-    pub fn new(stripe: Stripe, role: R) -> Self {
-        OfStripe { stripe, inner: Inner::new(role, false) }
+    fn translate(&self, envelope: multipaxos::Envelope) -> Envelope {
+        striped(self.stripes, self.stripe, envelope)
     }
 }
 
-impl<R> OfStripe<R>
-where
-    R: Role<Send = multipaxos::Envelope, Record = Never, Config = Arc<multipaxos::config::Config>>,
-{
-    fn call(&mut self, out: &mut Out<'_, Self>, act: impl FnOnce(&mut R, &mut Out<'_, R>)) {
-        self.inner.call(act);
-        let stripe = self.stripe;
-        self.inner.pour(out, &Untagged, |envelope, relay| relay.send(striped(stripe, envelope))).pass_on(out);
-    }
-}
-
-impl<R> Role for OfStripe<R>
-where
-    R: Role<Send = multipaxos::Envelope, Record = Never, Config = Arc<multipaxos::config::Config>>,
-{
-    type In = R::In;
-    type Send = Envelope;
-    type Config = Arc<super::config::Config>;
-    type Record = Never;
-
-    fn recover(&mut self, record: Never) {
-        match record {}
-    }
-
-    fn on_start(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        self.call(out, |role, out| role.on_start(now, out));
-    }
-
-    fn on_message(&mut self, now: Instant, message: R::In, out: &mut Out<'_, Self>) {
-        self.call(out, |role, out| role.on_message(now, message, out));
-    }
-
-    fn on_timer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        self.call(out, |role, out| role.on_timer(now, out));
-    }
-
-    fn next_timer(&self) -> Option<Instant> {
-        self.inner.next_timer()
-    }
-
-    fn on_burst_end(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        self.call(out, |role, out| role.on_burst_end(now, out));
-    }
-
-    fn invariants(&self) {
-        self.inner.invariants();
-    }
-
-    fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
-        self.inner.status(report);
-    }
+/// The role that `make` makes. It proposes in the stripe of a leader beside it, or in one of all.
+pub(super) fn of_stripe<R: Role<Send = multipaxos::Envelope>>(
+    config: &Config,
+    birth: &Birth<'_>,
+    make: impl FnOnce(Arc<multipaxos::config::Config>, &Birth<'_>) -> R,
+) -> OfStripe<R> {
+    let stripe = config.stripe_near(birth.address.index, birth.node);
+    let role = make(config.of(stripe).clone(), birth);
+    Adapted::new(role, birth.keeps_records, InStripe { stripes: config.stripes, stripe })
 }

@@ -5,7 +5,7 @@
 
 use super::config::Config;
 use super::stripe::Stripe;
-use super::{Envelope, leader, replica, striped};
+use super::{Envelope, leader, striped};
 use crate::multipaxos;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -55,18 +55,13 @@ impl ProxyLeader {
         let inner = &mut stripes[usize::from(stripe.0)];
         inner.call(act);
         let left = inner.pour(out, &Untagged, |envelope, relay| match envelope {
-            multipaxos::Envelope::ToReplicas(replicas, multipaxos::replica::In::Chosen { slot, value, replier }) => {
-                let slot = config.stripes.slot(stripe, slot);
-                let message = multipaxos::replica::In::Chosen { slot, value, replier };
-                relay.send(Envelope::ToReplicas(replicas, replica::In::OfLog { message }));
-            }
             // One who says that it lives is enough.
             multipaxos::Envelope::ToLeaders(_, multipaxos::leader::In::ProxyAlive { from }) => {
                 if stripe == Stripe(0) {
                     relay.send(Envelope::ToLeaders(config.leaders(), leader::In::ProxyAlive { from }));
                 }
             }
-            envelope => relay.send(striped(stripe, envelope)),
+            envelope => relay.send(striped(config.stripes, stripe, envelope)),
         });
         left.pass_on(out);
     }

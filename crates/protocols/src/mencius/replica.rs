@@ -112,7 +112,7 @@ impl Replica {
         inner.call(act);
         let left = inner.pour(out, &Untagged, |envelope, relay| {
             let multipaxos::Envelope::ToLeaders(_, message) = envelope else {
-                return relay.send(striped(Stripe(0), envelope));
+                return relay.send(striped(config.stripes, Stripe(0), envelope));
             };
             let message = match message {
                 multipaxos::leader::In::Executed { executed, kept, .. } => {

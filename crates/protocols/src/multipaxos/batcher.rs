@@ -3,14 +3,16 @@
 //! Stands between client and leader. It keeps every batch until a proxy leader says that it was chosen,
 //! and hands what is left to a new leader at once, so that a leader's death costs no client a retry.
 
+pub(crate) mod batches;
+
 use super::canary::Canary;
 use super::config::Config;
 use super::message::Proposer;
 use super::{Envelope, kind, leader};
-use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use ionian_kernel::batch::{Batch, OpenBatch};
+use batches::Batches;
+use ionian_kernel::batch::Batch;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::NodeId;
 use ionian_kernel::messages;
@@ -46,10 +48,6 @@ messages! {
     }
 }
 
-/// Batches that are proposed and not known chosen hold at most this many bytes; what clients send
-/// beyond it is dropped, and asked again by them.
-const MAX_BYTES: usize = 64 << 20;
-
 /// How long the leader may leave a batch unchosen before it is proposed again. Well above what the
 /// proxy leaders need to get round a dead acceptor, since a batch proposed twice is work done twice.
 const PROPOSE_AGAIN_AFTER: Duration = Duration::from_millis(250);
@@ -60,23 +58,10 @@ pub struct Batcher {
     config: Arc<Config>,
     node: NodeId,
     near: Set<ReplicaId>,
-    open: OpenBatch,
-    /// Proposed and not known chosen, by number.
-    in_flight: BTreeMap<u64, InFlight>,
-    in_flight_bytes: usize,
-    next_number: u64,
+    batches: Batches<()>,
     round: Round,
     /// Turns to the next leader when the one of the round is silent.
     stray: u64,
-    check_at: Option<Instant>,
-    dropped: u64,
-    proposed: u64,
-}
-
-struct InFlight {
-    batch: Batch,
-    propose_at: Instant,
-    attempts: u32,
 }
 
 impl Batcher {
@@ -86,41 +71,17 @@ impl Batcher {
             id: BatcherId(birth.address.index),
             node: birth.node,
             near: config.near(kind::Replica, birth.node),
-            open: OpenBatch::default(),
-            in_flight: BTreeMap::new(),
-            in_flight_bytes: 0,
-            // What was chosen for an earlier process must not settle a batch of this one.
-            next_number: Random::new(birth.seed).any() >> 1,
+            batches: Batches::new(PROPOSE_AGAIN_AFTER, &mut Random::new(birth.seed)),
             round: Round(0),
             stray: 0,
-            check_at: None,
-            dropped: 0,
-            proposed: 0,
             config,
-        }
-    }
-
-    fn on_commands(&mut self, now: Instant, commands: &Batch, out: &mut Out<'_, Self>) {
-        if self.in_flight_bytes + self.open.byte_len() + commands.byte_len() > MAX_BYTES {
-            self.dropped += commands.len() as u64;
-            return;
-        }
-        self.open.append(now, commands);
-        if self.open.is_full(self.config.options()) {
-            self.close(now, out);
         }
     }
 
     /// Proposes the open batch.
     fn close(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        let batch = self.open.take();
-        let number = self.next_number;
-        self.next_number += 1;
-        self.proposed += 1;
-        self.in_flight_bytes += batch.byte_len();
-        self.propose(number, batch.clone(), out);
-        self.in_flight.insert(number, InFlight { batch, propose_at: now + PROPOSE_AGAIN_AFTER, attempts: 0 });
-        self.check_at = earliest(self.check_at, Some(now + PROPOSE_AGAIN_AFTER));
+        let (number, batch) = self.batches.close(now, ());
+        self.propose(number, batch, out);
     }
 
     fn propose(&self, number: u64, batch: Batch, out: &mut Out<'_, Self>) {
@@ -129,33 +90,17 @@ impl Batcher {
         out.send(Envelope::ToLeaders(Set::one(leader), leader::In::Propose { proposer, near: self.near, batch }));
     }
 
-    fn on_chosen(&mut self, numbers: &[u64]) {
-        for number in numbers {
-            if let Some(chosen) = self.in_flight.remove(number) {
-                self.in_flight_bytes -= chosen.batch.byte_len();
-            }
-        }
-    }
-
     /// Turns to the leader of `round`, which may have none of what is in flight.
     fn follow(&mut self, now: Instant, round: Round, out: &mut Out<'_, Self>) {
         (self.round, self.stray) = (round, 0);
         if !self.config.has(Canary::L10DeposedLeaderDrops) {
-            self.propose_again(now, |_| true, out);
+            let all = self.batches.again(now, |_| true);
+            self.propose_all(all, out);
         }
     }
 
-    fn propose_again(&mut self, now: Instant, which: impl Fn(&InFlight) -> bool, out: &mut Out<'_, Self>) {
-        let mut again = Vec::new();
-        for (number, batch) in self.in_flight.iter_mut().filter(|(_, batch)| which(batch)) {
-            batch.attempts += 1;
-            batch.propose_at = now + PROPOSE_AGAIN_AFTER * (1 << batch.attempts.min(3));
-            again.push((*number, batch.batch.clone()));
-        }
-        for (number, batch) in again {
-            self.propose(number, batch, out);
-        }
-        self.check_at = self.in_flight.values().map(|batch| batch.propose_at).min();
+    fn propose_all(&self, batches: Vec<(u64, Batch)>, out: &mut Out<'_, Self>) {
+        batches.into_iter().for_each(|(number, batch)| self.propose(number, batch, out));
     }
 }
 
@@ -176,8 +121,12 @@ impl Role for Batcher {
 
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
         match message {
-            In::Commands { commands } => self.on_commands(now, &commands, out),
-            In::BatchesChosen { numbers } => self.on_chosen(&numbers),
+            In::Commands { commands } => {
+                if self.batches.take_in(now, &commands, self.config.options()) {
+                    self.close(now, out);
+                }
+            }
+            In::BatchesChosen { numbers } => self.batches.settle(&numbers),
             In::NewLeader { round } if round >= self.round => self.follow(now, round, out),
             In::NotLeader { round } if round > self.round => self.follow(now, round, out),
             // The stray was wrong. (Not when there was none: then the leader of the round itself does not
@@ -188,14 +137,11 @@ impl Role for Batcher {
     }
 
     fn on_timer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        if self.check_at.is_some_and(|at| at <= now) {
-            if self.in_flight.values().any(|batch| batch.propose_at <= now) {
-                self.stray += 1;
-            }
-            if self.config.has(Canary::L10DeposedLeaderDrops) {
-                self.check_at = None;
-            } else {
-                self.propose_again(now, |batch| batch.propose_at <= now, out);
+        if self.batches.check_at().is_some_and(|at| at <= now) {
+            let overdue = self.batches.again(now, |due| due <= now);
+            self.stray += u64::from(!overdue.is_empty());
+            if !self.config.has(Canary::L10DeposedLeaderDrops) {
+                self.propose_all(overdue, out);
             }
         }
     }
@@ -203,25 +149,20 @@ impl Role for Batcher {
     fn next_timer(&self) -> Option<Instant> {
         // l9: a batch that is not full must not wait for ever.
         let waits = self.config.has(Canary::L9PartBatchWaits);
-        earliest(self.check_at, self.open.closes_at(self.config.options()).filter(|_| !waits))
+        earliest(self.batches.check_at(), self.batches.closes_at(self.config.options()).filter(|_| !waits))
     }
 
     fn on_burst_end(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        let due = self.open.is_due(now, self.in_flight.len(), self.config.options());
-        if due && !self.config.has(Canary::L9PartBatchWaits) {
+        if self.batches.is_due(now, self.config.options()) && !self.config.has(Canary::L9PartBatchWaits) {
             self.close(now, out);
         }
     }
 
     fn invariants(&self) {
-        let bytes: usize = self.in_flight.values().map(|batch| batch.batch.byte_len()).sum();
-        assert_eq!(bytes, self.in_flight_bytes, "a batcher lost count of its bytes");
-        assert!(self.in_flight.is_empty() || self.check_at.is_some() || self.config.canary.is_some());
+        self.batches.invariants();
     }
 
     fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
-        report("batches", self.proposed);
-        report("in_flight", self.in_flight.len() as u64);
-        report("dropped_commands", self.dropped);
+        self.batches.status(report);
     }
 }

@@ -5,9 +5,9 @@
 
 use super::config::Config;
 use super::{Envelope, disseminator, kind};
-use alloc::collections::BTreeMap;
+use crate::multipaxos::batcher::batches::Batches;
 use alloc::vec::Vec;
-use ionian_kernel::batch::{Batch, OpenBatch};
+use ionian_kernel::batch::Batch;
 use ionian_kernel::id::*;
 use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
@@ -35,10 +35,6 @@ messages! {
     }
 }
 
-/// Batches that are not known chosen hold at most this many bytes; what clients send beyond it is dropped, and
-/// asked again by them.
-const MAX_BYTES: usize = 64 << 20;
-
 /// How long a disseminator may leave a batch unchosen before another is given it too. Well above what it needs to
 /// get round a dead stabilizer or leader, since a batch that is ordered twice is work done twice.
 const HAND_OVER_AFTER: Duration = Duration::from_millis(1000);
@@ -47,22 +43,8 @@ const HAND_OVER_AFTER: Duration = Duration::from_millis(1000);
 pub struct Batcher {
     id: BatcherId,
     config: Config,
-    open: OpenBatch,
-    /// Handed to a disseminator and not known chosen, by number.
-    in_flight: BTreeMap<u64, InFlight>,
-    in_flight_bytes: usize,
-    next_number: u64,
+    batches: Batches<DisseminatorId>,
     disseminators: Choice<DisseminatorId>,
-    check_at: Option<Instant>,
-    dropped: u64,
-    batches: u64,
-}
-
-struct InFlight {
-    batch: Batch,
-    by: DisseminatorId,
-    attempts: u32,
-    due: Instant,
 }
 
 impl Batcher {
@@ -72,66 +54,34 @@ impl Batcher {
         let near = config.near(kind::Disseminator, birth.node);
         Batcher {
             id: BatcherId(birth.address.index),
-            open: OpenBatch::default(),
-            in_flight: BTreeMap::new(),
-            in_flight_bytes: 0,
-            // What was chosen for an earlier process must not settle a batch of this one.
-            next_number: random.any() >> 1,
+            batches: Batches::new(HAND_OVER_AFTER, &mut random),
             disseminators: Choice::new(config.disseminators, near, random.any()),
-            check_at: None,
-            dropped: 0,
-            batches: 0,
             config,
-        }
-    }
-
-    fn on_commands(&mut self, now: Instant, commands: &Batch, out: &mut Out<'_, Self>) {
-        if self.in_flight_bytes + self.open.byte_len() + commands.byte_len() > MAX_BYTES {
-            self.dropped += commands.len() as u64;
-            return;
-        }
-        self.open.append(now, commands);
-        if self.open.is_full(&self.config.layout().options) {
-            self.close(now, out);
         }
     }
 
     /// Hands the open batch over.
     fn close(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        let (number, batch) = (self.next_number, self.open.take());
-        self.next_number += 1;
-        self.batches += 1;
-        self.in_flight_bytes += batch.byte_len();
-        self.hand_over(now, number, batch, 0, out);
+        let (by, disseminators) = self.choose(now);
+        let (number, batch) = self.batches.close(now, by);
+        self.hand_over(number, batch, disseminators, out);
     }
 
-    fn hand_over(&mut self, now: Instant, number: u64, batch: Batch, attempts: u32, out: &mut Out<'_, Self>) {
-        let (by, disseminators) = self.disseminators.next(now).expect("a deployment has disseminators");
-        let due = now + HAND_OVER_AFTER * (1 << attempts.min(3));
-        let message = disseminator::In::Disseminate { from: self.id, number, batch: batch.clone() };
-        out.send(Envelope::ToDisseminators(disseminators, message));
-        self.in_flight.insert(number, InFlight { batch, by, attempts, due });
-        self.check_at = earliest(self.check_at, Some(due));
+    fn choose(&mut self, now: Instant) -> (DisseminatorId, Set<DisseminatorId>) {
+        self.disseminators.next(now).expect("a deployment has disseminators")
     }
 
-    fn on_chosen(&mut self, from: DisseminatorId, numbers: &[u64]) {
-        self.disseminators.heard(from);
-        for number in numbers {
-            if let Some(chosen) = self.in_flight.remove(number) {
-                self.in_flight_bytes -= chosen.batch.byte_len();
-            }
-        }
+    fn hand_over(&self, number: u64, batch: Batch, to: Set<DisseminatorId>, out: &mut Out<'_, Self>) {
+        out.send(Envelope::ToDisseminators(to, disseminator::In::Disseminate { from: self.id, number, batch }));
     }
 
     fn hand_over_again(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        let overdue: Vec<u64> =
-            self.in_flight.iter().filter(|(_, batch)| batch.due <= now).map(|(number, _)| *number).collect();
-        for number in overdue {
-            let InFlight { batch, by, attempts, .. } = self.in_flight.remove(&number).expect("just found");
-            self.disseminators.silent(by, now);
-            self.hand_over(now, number, batch, attempts + 1, out);
+        for (number, batch) in self.batches.again(now, |due| due <= now) {
+            self.disseminators.silent(*self.batches.with(number), now);
+            let (by, disseminators) = self.choose(now);
+            *self.batches.with(number) = by;
+            self.hand_over(number, batch, disseminators, out);
         }
-        self.check_at = self.in_flight.values().map(|batch| batch.due).min();
     }
 }
 
@@ -147,36 +97,39 @@ impl Role for Batcher {
 
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
         match message {
-            In::Commands { commands } => self.on_commands(now, &commands, out),
-            In::BatchesChosen { from, numbers } => self.on_chosen(from, &numbers),
+            In::Commands { commands } => {
+                if self.batches.take_in(now, &commands, &self.config.layout().options) {
+                    self.close(now, out);
+                }
+            }
+            In::BatchesChosen { from, numbers } => {
+                self.disseminators.heard(from);
+                self.batches.settle(&numbers);
+            }
         }
     }
 
     fn on_timer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        if self.check_at.is_some_and(|at| at <= now) {
+        if self.batches.check_at().is_some_and(|at| at <= now) {
             self.hand_over_again(now, out);
         }
     }
 
     fn next_timer(&self) -> Option<Instant> {
-        earliest(self.check_at, self.open.closes_at(&self.config.layout().options))
+        earliest(self.batches.check_at(), self.batches.closes_at(&self.config.layout().options))
     }
 
     fn on_burst_end(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        if self.open.is_due(now, self.in_flight.len(), &self.config.layout().options) {
+        if self.batches.is_due(now, &self.config.layout().options) {
             self.close(now, out);
         }
     }
 
     fn invariants(&self) {
-        let bytes: usize = self.in_flight.values().map(|batch| batch.batch.byte_len()).sum();
-        assert_eq!(bytes, self.in_flight_bytes, "a batcher lost count of its bytes");
-        assert!(self.in_flight.is_empty() || self.check_at.is_some(), "nobody watches the batches in flight");
+        self.batches.invariants();
     }
 
     fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
-        report("batches", self.batches);
-        report("in_flight", self.in_flight.len() as u64);
-        report("dropped_commands", self.dropped);
+        self.batches.status(report);
     }
 }

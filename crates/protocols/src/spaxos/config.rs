@@ -51,12 +51,6 @@ impl Deref for Config {
     }
 }
 
-impl From<&Config> for Arc<Ordering> {
-    fn from(config: &Config) -> Self {
-        config.ordering.clone()
-    }
-}
-
 /// The quorum system of the stabilizers: payloads are written to a write quorum.
 #[derive(Clone, Debug)]
 pub struct Stabilizers(QuorumSystem);

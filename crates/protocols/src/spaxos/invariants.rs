@@ -24,11 +24,7 @@ pub struct Invariants {
     payloads: BTreeMap<PayloadId, Batch>,
     /// In which slot each payload was voted for.
     voted: BTreeMap<PayloadId, Slot>,
-    /// How many votes of each acceptor were looked at, in its present life.
-    seen: BTreeMap<Address, u64>,
     stabilizers: BTreeMap<Address, Holder>,
-    /// How far each replica was when it was last looked at, in its present life.
-    executed: BTreeMap<Address, Slot>,
     /// The furthest that each replica ever kept.
     kept: BTreeMap<Address, Slot>,
     /// References that a replica was told are chosen, by slot.
@@ -52,9 +48,7 @@ impl protocol::Invariants<SPaxos> for Invariants {
             ordering: protocol::Invariants::new(&config.ordering),
             payloads: BTreeMap::new(),
             voted: BTreeMap::new(),
-            seen: BTreeMap::new(),
             stabilizers: BTreeMap::new(),
-            executed: BTreeMap::new(),
             kept: BTreeMap::new(),
             chosen: BTreeMap::new(),
         }
@@ -71,8 +65,6 @@ impl protocol::Invariants<SPaxos> for Invariants {
 
     fn crashed(&mut self, address: Address) {
         protocol::Invariants::crashed(&mut self.ordering, address);
-        self.seen.remove(&address);
-        self.executed.remove(&address);
         if let Some(holder) = self.stabilizers.get_mut(&address).filter(|holder| !holder.keeps_records) {
             (holder.lost, holder.changes) = (true, 0);
             holder.held.clear();
@@ -85,10 +77,9 @@ impl Invariants {
     /// reaches the log unless its payload can be had while f failures hold. And it reaches one slot only, which is
     /// what lets stabilizers forget it.
     fn check_acceptor(&mut self, address: Address, acceptor: &Acceptor) -> Result<(), String> {
-        if self.seen.insert(address, acceptor.votes_cast()) == Some(acceptor.votes_cast()) {
+        if !self.ordering.check_acceptor(address, acceptor)? {
             return Ok(());
         }
-        self.ordering.check_acceptor(address, acceptor)?;
         for (slot, vote) in acceptor.votes() {
             let Some(reference) = Reference::of(&vote.value.batch) else { continue };
             match self.voted.insert(reference.id, slot) {
@@ -153,25 +144,17 @@ impl Invariants {
         });
         let known = self.kept.entry(address).or_default();
         *known = kept.max(*known);
-        let from = self.executed.insert(address, replica.executed()).unwrap_or(Slot::ZERO);
-        if replica.executed() < from {
-            return Err(format!("replica {} went back from {from:?} to {:?}", address.index, replica.executed()));
-        }
-        for (slot, value) in replica.chosen().filter(|(slot, _)| *slot >= from) {
-            let mut voted = self.ordering.voted_by_quorum(slot);
-            let found = voted.find(|voted| match Reference::of(&voted.batch) {
+        let Invariants { ordering, payloads, chosen, .. } = self;
+        ordering.check_replica(address, replica, |slot, voted, value| {
+            let reference = Reference::of(&voted.batch);
+            let stands_for = match &reference {
                 _ if voted.stamp != value.stamp => false,
                 None => voted.batch == value.batch,
                 Some(reference) if reference.is_void(slot) => value.batch.is_empty(),
-                Some(reference) => self.payloads.get(&reference.id) == Some(&value.batch),
-            });
-            let Some(found) = found else {
-                return Err(format!("replica {} has a value in {slot:?} that was not chosen", address.index));
+                Some(reference) => payloads.get(&reference.id) == Some(&value.batch),
             };
-            if let Some(reference) = Reference::of(&found.batch) {
-                self.chosen.insert(slot, reference);
-            }
-        }
-        Ok(())
+            chosen.extend(reference.filter(|_| stands_for).map(|reference| (slot, reference)));
+            stands_for
+        })
     }
 }

@@ -85,13 +85,13 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use config::Config;
 use ionian_kernel::id::*;
-use ionian_kernel::inner::Adapted;
+use ionian_kernel::inner::{Adapted, Translate};
 use ionian_kernel::layout::{Layout, LayoutError};
 use ionian_kernel::protocol::{Birth, Protocol, Transition};
 use ionian_kernel::role::Role;
 
 /// A role of MultiPaxos at work here as it is there.
-type Taken<R> = Adapted<R, Envelope, Config>;
+type Taken<R> = Adapted<R, Verbatim>;
 
 ionian_kernel::protocol! {
     config Config;
@@ -156,7 +156,7 @@ impl Protocol for SPaxos {
 
     fn instantiate(config: &Self::Config, birth: Birth<'_>) -> Instance {
         match birth.address.kind {
-            kind::Client => Instance::Client(client::ClientLane::new(config.clone(), &birth)),
+            kind::Client => Instance::Client(client::lane(config, &birth)),
             kind::Batcher => Instance::Batcher(batcher::Batcher::new(config.clone(), &birth)),
             kind::Disseminator => Instance::Disseminator(disseminator::Disseminator::new(config.clone(), &birth)),
             kind::ReadBatcher => {
@@ -173,10 +173,23 @@ impl Protocol for SPaxos {
     }
 }
 
+/// Roles of MultiPaxos say here what they say there.
+pub struct Verbatim;
+
+impl Translate for Verbatim {
+    type From = multipaxos::Envelope;
+    type To = Envelope;
+    type Config = Config;
+
+    fn translate(&self, envelope: multipaxos::Envelope) -> Envelope {
+        envelope.into()
+    }
+}
+
 fn taken<R: Role<Send = multipaxos::Envelope, Config = Arc<multipaxos::config::Config>>>(
     config: &Config,
     birth: &Birth<'_>,
     make: impl FnOnce(R::Config, &Birth<'_>) -> R,
 ) -> Taken<R> {
-    Adapted::new(make(config.into(), birth), birth.keeps_records)
+    Adapted::new(make(config.ordering.clone(), birth), birth.keeps_records, Verbatim)
 }

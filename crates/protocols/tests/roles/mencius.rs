@@ -1,48 +1,24 @@
 //! Mistakes in Mencius that one role alone can make, and that a whole cluster would hide: what a replica misses it asks
 //! for again.
 
+use crate::stage::{Stage, birth};
 use ionian_kernel::batch::Value;
 use ionian_kernel::id::*;
-use ionian_kernel::layout::{Address, Layout, NodeId, numbered};
-use ionian_kernel::machine::{NotARead, RestoreError, StateMachine};
-use ionian_kernel::protocol::{Birth, Protocol};
-use ionian_kernel::role::{Out, Outbox, Role};
-use ionian_kernel::time::{Instant, Timestamp};
+use ionian_kernel::layout::{Layout, NodeId, numbered};
+use ionian_kernel::protocol::Protocol;
 use ionian_protocols::mencius::replica::{In, Replica};
 use ionian_protocols::mencius::stripe::Stripe;
 use ionian_protocols::mencius::{Mencius, kind};
 use ionian_protocols::multipaxos;
-
-struct Nothing;
-
-impl StateMachine for Nothing {
-    fn apply(&mut self, _: Timestamp, _: &[u8], _: &mut Vec<u8>) {}
-    fn read(&self, _: Timestamp, _: &[u8], _: &mut Vec<u8>) -> Result<(), NotARead> {
-        Ok(())
-    }
-    fn snapshot(&self, _: &mut Vec<u8>) {}
-    fn restore(&mut self, _: &[u8]) -> Result<(), RestoreError> {
-        Ok(())
-    }
-}
 
 /// How far a replica of three servers has executed when it has heard this.
 fn executed_after(messages: Vec<In>, canary: Option<&'static str>) -> Slot {
     let nodes: Vec<NodeId> = (0..3).map(NodeId).collect();
     let layout = Layout { f: 1, instances: numbered(vec![nodes; 8]), canary, ..Layout::default() };
     let config = Mencius::configure(layout).expect("a deployment");
-    let machine = || Box::new(Nothing) as Box<dyn StateMachine>;
-    let address = Address { kind: kind::Replica, index: 0 };
-    let birth = Birth { address, node: NodeId(0), seed: 7, amnesiac: false, keeps_records: true, machine: &machine };
-    let (mut replica, mut outbox) = (Replica::new(config, &birth), Outbox::new(true));
-    let (mut out, now) = (Out::new(&mut outbox), Instant(1_000_000));
-    replica.on_start(now, &mut out);
-    for message in messages {
-        replica.on_message(now, message, &mut out);
-        replica.on_burst_end(now, &mut out);
-        replica.invariants();
-    }
-    replica.executed()
+    let mut replica = Stage::new(config, &birth(kind::Replica, 0, NodeId(0)), Replica::new);
+    messages.into_iter().for_each(|message| drop(replica.tell(message)));
+    replica.role.executed()
 }
 
 fn skip(stripe: u8, start: u64, end: u64) -> In {

@@ -1,13 +1,12 @@
-//! What one role of S-Paxos alone must do. What takes a whole cluster is in the simulator's tests.
+//! What one role of S-Paxos alone must do.
 
+use crate::stage::{self, Stage, birth};
 use bytes::Bytes;
 use ionian_kernel::batch::{Batch, Command, SessionId, Value};
 use ionian_kernel::id::*;
-use ionian_kernel::layout::{Address, Layout, NodeId, numbered};
-use ionian_kernel::machine::{NotARead, RestoreError, StateMachine};
+use ionian_kernel::layout::{Layout, NodeId, numbered};
 use ionian_kernel::protocol::{Birth, Protocol};
-use ionian_kernel::role::{Out, Outbox, Role};
-use ionian_kernel::time::{Instant, Timestamp};
+use ionian_kernel::time::Timestamp;
 use ionian_kernel::wire::{Wire, encode_all};
 use ionian_protocols::multipaxos;
 use ionian_protocols::multipaxos::message::{Proposer, Votes};
@@ -20,19 +19,6 @@ use ionian_protocols::spaxos::{
     Envelope, SPaxos, acceptor, disseminator, kind, leader, proxy_leader, replica, stabilizer,
 };
 
-struct Nothing;
-
-impl StateMachine for Nothing {
-    fn apply(&mut self, _: Timestamp, _: &[u8], _: &mut Vec<u8>) {}
-    fn read(&self, _: Timestamp, _: &[u8], _: &mut Vec<u8>) -> Result<(), NotARead> {
-        Ok(())
-    }
-    fn snapshot(&self, _: &mut Vec<u8>) {}
-    fn restore(&mut self, _: &[u8]) -> Result<(), RestoreError> {
-        Ok(())
-    }
-}
-
 /// Three acceptors and three stabilizers, two of each other role, each on a node of its own.
 fn config() -> Config {
     let mut next = (0..).map(NodeId);
@@ -40,45 +26,8 @@ fn config() -> Config {
     SPaxos::configure(Layout { f: 1, instances: numbered(instances), ..Layout::default() }).expect("a deployment")
 }
 
-/// One role with its outbox.
-struct Stage<R: Role<Send = Envelope>> {
-    role: R,
-    outbox: Outbox<Envelope>,
-    now: Instant,
-}
-
-impl<R: Role<Send = Envelope>> Stage<R> {
-    fn new(kind: u8, amnesiac: bool, make: impl FnOnce(Config, &Birth<'_>) -> R) -> Self {
-        let machine = || Box::new(Nothing) as Box<dyn StateMachine>;
-        let address = Address { kind, index: 0 };
-        let birth = Birth { address, node: NodeId(99), seed: 7, amnesiac, keeps_records: !amnesiac, machine: &machine };
-        let role = make(config(), &birth);
-        let mut stage = Stage { role, outbox: Outbox::new(!amnesiac), now: Instant(1_000_000) };
-        stage.call(|role, now, out| role.on_start(now, out));
-        stage
-    }
-
-    fn call(&mut self, call: impl FnOnce(&mut R, Instant, &mut Out<'_, R>)) -> Vec<Envelope> {
-        call(&mut self.role, self.now, &mut Out::new(&mut self.outbox));
-        self.role.on_burst_end(self.now, &mut Out::new(&mut self.outbox));
-        self.role.invariants();
-        self.outbox.take_sends()
-    }
-
-    fn tell(&mut self, message: R::In) -> Vec<Envelope> {
-        self.call(|role, now, out| role.on_message(now, message, out))
-    }
-
-    /// Lets time pass to the next timer.
-    fn timer(&mut self) -> Vec<Envelope> {
-        self.now = self.now.max(self.role.next_timer().expect("a timer is set"));
-        self.call(|role, now, out| role.on_timer(now, out))
-    }
-}
-
 fn batch(size: usize) -> Batch {
-    let (client, session, payload) = (ClientId(0), SessionId(1), vec![7; size].into());
-    Batch::one(&Command { client, session, number: 0, floor: 0, payload })
+    stage::batch(vec![7; size])
 }
 
 fn id(number: u64) -> PayloadId {
@@ -91,7 +40,7 @@ fn length(message: &impl Wire) -> usize {
 
 /// The leader of round 64, which has just begun to lead in it.
 fn leading() -> (Stage<Leader>, Round) {
-    let mut stage = Stage::new(kind::Leader, false, Leader::new);
+    let mut stage = Stage::alone(config(), kind::Leader, Leader::new);
     stage.timer();
     let mut round = Round(0);
     for from in [AcceptorId(0), AcceptorId(1)] {
@@ -182,7 +131,7 @@ fn nobody_proposes_past_the_disseminators() {
 
 /// A disseminator that knows the leader of this round, and the payload that it has just had stored.
 fn disseminating(size: usize, round: Round) -> (Stage<Disseminator>, Payload) {
-    let mut stage = Stage::new(kind::Disseminator, false, Disseminator::new);
+    let mut stage = Stage::alone(config(), kind::Disseminator, Disseminator::new);
     assert!(stage.tell(disseminator::In::Commands { commands: batch(size) }).is_empty(), "no leader is known");
     let sent = stage.tell(disseminator::In::Progress { round, executed: Slot(3) });
     let payload = stored(&sent).expect("disseminated");
@@ -295,7 +244,8 @@ fn told(sent: &[Envelope]) -> Vec<(u64, Batch)> {
 }
 
 fn stabilizer(amnesiac: bool) -> Stage<Stabilizer> {
-    Stage::new(kind::Stabilizer, amnesiac, Stabilizer::new)
+    let birth = birth(kind::Stabilizer, 0, NodeId(99));
+    Stage::new(config(), &Birth { amnesiac, keeps_records: !amnesiac, ..birth }, Stabilizer::new)
 }
 
 #[test]

@@ -1,14 +1,14 @@
 //! Mistakes of published implementations that one role alone can make, each a test by its name. Those
 //! that take a whole cluster are in the simulator's tests.
 
+use crate::stage::{Stage, batch};
 use bytes::Bytes;
-use ionian_kernel::batch::{Batch, BatchBuilder, Command, SessionId, Value};
+use ionian_kernel::batch::Value;
 use ionian_kernel::id::*;
-use ionian_kernel::layout::{Address, Layout, NodeId, numbered};
-use ionian_kernel::machine::{NotARead, RestoreError, StateMachine};
-use ionian_kernel::protocol::{Birth, Protocol};
-use ionian_kernel::role::{Out, Outbox, Role};
-use ionian_kernel::time::{Instant, Timestamp};
+use ionian_kernel::layout::{Layout, NodeId, numbered};
+use ionian_kernel::protocol::Protocol;
+use ionian_kernel::role::Role;
+use ionian_kernel::time::Timestamp;
 use ionian_protocols::multipaxos::acceptor::Acceptor;
 use ionian_protocols::multipaxos::leader::Leader;
 use ionian_protocols::multipaxos::message::{Proposer, Vote, Votes};
@@ -18,73 +18,11 @@ use ionian_protocols::multipaxos::{Envelope, MultiPaxos, acceptor, kind, leader,
 
 type Config = <MultiPaxos as Protocol>::Config;
 
-struct Nothing;
-
-impl StateMachine for Nothing {
-    fn apply(&mut self, _: Timestamp, _: &[u8], _: &mut Vec<u8>) {}
-    fn read(&self, _: Timestamp, _: &[u8], _: &mut Vec<u8>) -> Result<(), NotARead> {
-        Ok(())
-    }
-    fn snapshot(&self, _: &mut Vec<u8>) {}
-    fn restore(&mut self, _: &[u8]) -> Result<(), RestoreError> {
-        Ok(())
-    }
-}
-
 /// Three acceptors, two of each other role, each on a node of its own.
 fn config() -> Config {
     let mut next = (0..).map(NodeId);
     let instances = [1, 0, 2, 2, 2, 3, 2, 0].map(|count| next.by_ref().take(count).collect()).to_vec();
     MultiPaxos::configure(Layout { f: 1, instances: numbered(instances), ..Layout::default() }).expect("a deployment")
-}
-
-/// One role with its outbox.
-struct Stage<R: Role<Send = Envelope>> {
-    role: R,
-    outbox: Outbox<Envelope>,
-    now: Instant,
-}
-
-impl<R: Role<Send = Envelope>> Stage<R> {
-    fn new(kind: u8, make: impl FnOnce(Config, &Birth<'_>) -> R) -> Self {
-        let machine = || Box::new(Nothing) as Box<dyn StateMachine>;
-        let address = Address { kind, index: 0 };
-        let birth =
-            Birth { address, node: NodeId(99), seed: 7, amnesiac: false, keeps_records: true, machine: &machine };
-        let mut stage = Stage { role: make(config(), &birth), outbox: Outbox::new(true), now: Instant(1_000_000) };
-        stage.call(|role, now, out| role.on_start(now, out));
-        stage
-    }
-
-    fn call(&mut self, call: impl FnOnce(&mut R, Instant, &mut Out<'_, R>)) -> Vec<Envelope> {
-        call(&mut self.role, self.now, &mut Out::new(&mut self.outbox));
-        self.role.on_burst_end(self.now, &mut Out::new(&mut self.outbox));
-        self.role.invariants();
-        self.outbox.take_sends()
-    }
-
-    fn tell(&mut self, message: R::In) -> Vec<Envelope> {
-        self.call(|role, now, out| role.on_message(now, message, out))
-    }
-
-    /// Lets time pass to the next timer.
-    fn timer(&mut self) -> Vec<Envelope> {
-        self.now = self.now.max(self.role.next_timer().expect("a timer is set"));
-        self.call(|role, now, out| role.on_timer(now, out))
-    }
-
-    fn figure(&self, wanted: &str) -> u64 {
-        let mut found = None;
-        self.role.status(&mut |name, value| found = if name == wanted { Some(value) } else { found });
-        found.expect("a figure of that name")
-    }
-}
-
-fn batch(payload: &'static [u8]) -> Batch {
-    let (client, session, payload) = (ClientId(0), SessionId(1), Bytes::from_static(payload));
-    let mut builder = BatchBuilder::default();
-    builder.push(&Command { client, session, number: 0, floor: 0, payload });
-    builder.take()
 }
 
 fn propose(payload: &'static [u8]) -> leader::In {
@@ -124,7 +62,7 @@ fn phase1as(sent: &[Envelope]) -> Vec<(Round, Slot, Slot)> {
 
 /// A leader in phase 1, and its round.
 fn in_phase1() -> (Stage<Leader>, Round) {
-    let mut leader = Stage::new(kind::Leader, Leader::new);
+    let mut leader = Stage::alone(config(), kind::Leader, Leader::new);
     leader.timer();
     let mut sent = Vec::new();
     for from in [AcceptorId(0), AcceptorId(1)] {
@@ -224,7 +162,7 @@ fn l10_a_deposed_leader_sends_queued_work_back() {
 
 #[test]
 fn l7_a_lost_answer_stalls_no_read_batch() {
-    let mut batcher = Stage::new(kind::ReadBatcher, ReadBatcher::new);
+    let mut batcher = Stage::alone(config(), kind::ReadBatcher, ReadBatcher::new);
     let asked = |sent: &[Envelope]| -> AcceptorSet {
         let asked = sent.iter().filter_map(|envelope| match envelope {
             Envelope::ToAcceptors(to, acceptor::In::PreRead { .. }) => Some(*to),
@@ -232,15 +170,15 @@ fn l7_a_lost_answer_stalls_no_read_batch() {
         });
         asked.fold(Set::EMPTY, Set::or)
     };
-    let first = asked(&batcher.tell(read_batcher::In::Reads { reads: batch(b"?") }));
+    let first = asked(&batcher.tell(read_batcher::In::Reads { reads: batch("?") }));
     assert_eq!(first.len(), 2, "thrifty at first");
     assert_eq!(asked(&batcher.timer()), Set::first(3), "then all that have not answered");
 }
 
 #[test]
 fn b4_a_read_at_a_huge_slot_costs_nothing() {
-    let mut replica = Stage::new(kind::Replica, Replica::new);
-    replica.tell(replica::In::Read { reads: batch(b"?"), executed: Slot::MAX });
+    let mut replica = Stage::alone(config(), kind::Replica, Replica::new);
+    replica.tell(replica::In::Read { reads: batch("?"), executed: Slot::MAX });
     assert_eq!(replica.figure("deferred_reads"), 1);
     assert!(replica.figure("known_log_end") <= 1 << 18);
     // It asks for what it believes to miss, a bounded piece at a time.
@@ -258,7 +196,7 @@ fn b4_a_read_at_a_huge_slot_costs_nothing() {
 
 #[test]
 fn b4_a_vote_in_a_huge_slot_costs_nothing() {
-    let mut acceptor = Stage::new(kind::Acceptor, Acceptor::new);
+    let mut acceptor = Stage::alone(config(), kind::Acceptor, Acceptor::new);
     let value = Value::default();
     let phase2a = acceptor::In::Phase2a { from: ProxyLeaderId(0), slot: Slot::MAX, round: Round(1), value };
     assert!(acceptor.tell(phase2a).is_empty());

@@ -1,12 +1,11 @@
 //! Where an acceptor and a replica live together, the value of a slot goes to their node once.
 
-use bytes::Bytes;
-use ionian_kernel::batch::{BatchBuilder, Command, SessionId, Value};
+use crate::stage::{Stage, batch, birth};
+use ionian_kernel::batch::Value;
 use ionian_kernel::id::*;
-use ionian_kernel::layout::{Address, Layout, NodeId, Options, numbered};
-use ionian_kernel::protocol::{Birth, Protocol};
-use ionian_kernel::role::{Out, Outbox, Role};
-use ionian_kernel::time::{Instant, Timestamp};
+use ionian_kernel::layout::{Layout, NodeId, Options, numbered};
+use ionian_kernel::protocol::Protocol;
+use ionian_kernel::time::Timestamp;
 use ionian_protocols::multipaxos::acceptor::Acceptor;
 use ionian_protocols::multipaxos::message::Proposer;
 use ionian_protocols::multipaxos::proxy_leader::ProxyLeader;
@@ -26,23 +25,8 @@ fn config(together: bool, thrifty: bool) -> Config {
     MultiPaxos::configure(layout).expect("a deployment")
 }
 
-fn birth(kind: u8, index: u8, node: u16) -> Birth<'static> {
-    let address = Address { kind, index };
-    let machine = &|| unreachable!("it has no state machine");
-    Birth { address, node: NodeId(node), seed: 7, amnesiac: false, keeps_records: true, machine }
-}
-
-fn tell<R: Role<Send = Envelope>>(role: &mut R, message: R::In) -> Vec<Envelope> {
-    let mut outbox = Outbox::new(true);
-    role.on_message(Instant(1_000_000), message, &mut Out::new(&mut outbox));
-    outbox.take_sends()
-}
-
 fn value() -> Value {
-    let (client, session, payload) = (ClientId(0), SessionId(1), Bytes::from_static(b"payload"));
-    let mut builder = BatchBuilder::default();
-    builder.push(&Command { client, session, number: 0, floor: 0, payload });
-    Value { stamp: Timestamp(1), batch: builder.take() }
+    Value { stamp: Timestamp(1), batch: batch("payload") }
 }
 
 const ROUND: Round = Round(64);
@@ -50,14 +34,14 @@ const SLOT: Slot = Slot(5);
 
 /// Whom a proxy leader tells of a slot for which these acceptors have voted: replicas with the value, acceptors without.
 fn told((together, thrifty): (bool, bool), voters: [u8; 2]) -> (Vec<u8>, Vec<u8>) {
-    let mut proxy =
-        ProxyLeader::new(config(together, thrifty), &birth(kind::ProxyLeader, 0, if together { 5 } else { 3 }));
+    let birth = birth(kind::ProxyLeader, 0, NodeId(if together { 5 } else { 3 }));
+    let mut proxy = Stage::new(config(together, thrifty), &birth, ProxyLeader::new);
     let (proposer, replier) = (Proposer::Client { id: ClientId(0) }, ReplicaId(2));
     let phase2a = proxy_leader::In::Phase2a { slot: SLOT, round: ROUND, value: value(), proposer, replier };
-    tell(&mut proxy, phase2a);
+    proxy.tell(phase2a);
     let votes = voters.map(|from| proxy_leader::In::Phase2b { from: AcceptorId(from), slot: SLOT, round: ROUND });
     let (mut with, mut without) = (Vec::new(), Vec::new());
-    for envelope in votes.into_iter().flat_map(|vote| tell(&mut proxy, vote)) {
+    for envelope in votes.into_iter().flat_map(|vote| proxy.tell(vote)) {
         match envelope {
             Envelope::ToReplicas(to, replica::In::Chosen { slot: SLOT, replier: ReplicaId(2), .. }) => {
                 with.extend(to.iter().map(ReplicaId::index));
@@ -83,10 +67,10 @@ fn a_replica_is_told_through_the_acceptor_of_its_node_if_that_has_voted() {
 
 #[test]
 fn an_acceptor_hands_over_the_value_of_its_vote_in_that_round_and_nothing_else() {
-    let mut acceptor = Acceptor::new(config(true, true), &birth(kind::Acceptor, 1, 6));
+    let mut acceptor = Stage::new(config(true, true), &birth(kind::Acceptor, 1, NodeId(6)), Acceptor::new);
     let from = ProxyLeaderId(0);
-    tell(&mut acceptor, acceptor::In::Phase2a { from, slot: SLOT, round: ROUND, value: value() });
-    let mut learn = |slot, round| tell(&mut acceptor, acceptor::In::Learn { slot, round, replier: ReplicaId(2) });
+    acceptor.tell(acceptor::In::Phase2a { from, slot: SLOT, round: ROUND, value: value() });
+    let mut learn = |slot, round| acceptor.tell(acceptor::In::Learn { slot, round, replier: ReplicaId(2) });
     assert!(learn(Slot(4), ROUND).is_empty() && learn(SLOT, Round(63)).is_empty() && learn(SLOT, Round(65)).is_empty());
     match &learn(SLOT, ROUND)[..] {
         [Envelope::ToReplicas(to, replica::In::Chosen { slot, value: chosen, replier })] => {

@@ -1,0 +1,8 @@
+//! What one role alone must do, and the mistakes that it alone can make: each role is on a stage, the others are played
+//! by the test. What takes a whole cluster is in the simulator's tests.
+
+mod known_defects;
+mod learning;
+mod mencius;
+mod spaxos;
+mod stage;

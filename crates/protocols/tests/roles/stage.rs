@@ -1,0 +1,82 @@
+//! One role on a stage of its own.
+
+use bytes::Bytes;
+use ionian_kernel::batch::{Batch, Command, SessionId};
+use ionian_kernel::id::*;
+use ionian_kernel::layout::{Address, NodeId};
+use ionian_kernel::machine::{NotARead, RestoreError, StateMachine};
+use ionian_kernel::protocol::Birth;
+use ionian_kernel::role::{Out, Outbox, Role};
+use ionian_kernel::time::{Instant, Timestamp};
+
+struct Nothing;
+
+impl StateMachine for Nothing {
+    fn apply(&mut self, _: Timestamp, _: &[u8], _: &mut Vec<u8>) {}
+    fn read(&self, _: Timestamp, _: &[u8], _: &mut Vec<u8>) -> Result<(), NotARead> {
+        Ok(())
+    }
+    fn snapshot(&self, _: &mut Vec<u8>) {}
+    fn restore(&mut self, _: &[u8]) -> Result<(), RestoreError> {
+        Ok(())
+    }
+}
+
+/// The first life of an instance, on this node, which keeps all records.
+pub(crate) fn birth(kind: u8, index: u8, node: NodeId) -> Birth<'static> {
+    let (address, machine) = (Address { kind, index }, &|| Box::new(Nothing) as Box<dyn StateMachine>);
+    Birth { address, node, seed: 7, amnesiac: false, keeps_records: true, machine }
+}
+
+/// A batch of one command.
+pub(crate) fn batch(payload: impl Into<Bytes>) -> Batch {
+    let (client, session, payload) = (ClientId(0), SessionId(1), payload.into());
+    Batch::one(&Command { client, session, number: 0, floor: 0, payload })
+}
+
+/// One role with its outbox.
+pub(crate) struct Stage<R: Role> {
+    pub(crate) role: R,
+    outbox: Outbox<R::Send>,
+    pub(crate) now: Instant,
+}
+
+impl<R: Role> Stage<R> {
+    /// The role that `make` makes, started.
+    pub(crate) fn new(config: R::Config, birth: &Birth<'_>, make: impl FnOnce(R::Config, &Birth<'_>) -> R) -> Self {
+        let outbox = Outbox::new(birth.keeps_records);
+        let mut stage = Stage { role: make(config, birth), outbox, now: Instant(1_000_000) };
+        stage.call(|role, now, out| role.on_start(now, out));
+        stage
+    }
+
+    /// The same for the first role of its kind, which lives with no other.
+    pub(crate) fn alone(config: R::Config, kind: u8, make: impl FnOnce(R::Config, &Birth<'_>) -> R) -> Self {
+        Stage::new(config, &birth(kind, 0, NodeId(99)), make)
+    }
+
+    fn call(&mut self, call: impl FnOnce(&mut R, Instant, &mut Out<'_, R>)) -> Vec<R::Send> {
+        call(&mut self.role, self.now, &mut Out::new(&mut self.outbox));
+        self.role.on_burst_end(self.now, &mut Out::new(&mut self.outbox));
+        self.role.invariants();
+        self.outbox.take_sends()
+    }
+
+    /// What the role says when it is told this.
+    pub(crate) fn tell(&mut self, message: R::In) -> Vec<R::Send> {
+        self.call(|role, now, out| role.on_message(now, message, out))
+    }
+
+    /// Lets time pass to the next timer.
+    pub(crate) fn timer(&mut self) -> Vec<R::Send> {
+        self.now = self.now.max(self.role.next_timer().expect("a timer is set"));
+        self.call(|role, now, out| role.on_timer(now, out))
+    }
+
+    /// A figure of the role's status.
+    pub(crate) fn figure(&self, wanted: &str) -> u64 {
+        let mut found = None;
+        self.role.status(&mut |name, value| found = if name == wanted { Some(value) } else { found });
+        found.expect("a figure of that name")
+    }
+}
