@@ -110,13 +110,13 @@ impl Role for Batcher {
     }
 
     fn on_timer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        if self.batches.check_at().is_some_and(|at| at <= now) {
+        if self.batches.check_at.is_some_and(|at| at <= now) {
             self.hand_over_again(now, out);
         }
     }
 
     fn next_timer(&self) -> Option<Instant> {
-        earliest(self.batches.check_at(), self.batches.closes_at(&self.config.layout().options))
+        earliest(self.batches.check_at, self.batches.closes_at(&self.config.layout().options))
     }
 
     fn on_burst_end(&mut self, now: Instant, out: &mut Out<'_, Self>) {

@@ -20,7 +20,8 @@ pub(crate) struct Batches<W> {
     in_flight: BTreeMap<u64, InFlight<W>>,
     in_flight_bytes: usize,
     next_number: u64,
-    check_at: Option<Instant>,
+    /// When to look for batches that are overdue.
+    pub(crate) check_at: Option<Instant>,
     closed: u64,
     dropped: u64,
 }
@@ -88,9 +89,9 @@ impl<W> Batches<W> {
         }
     }
 
-    /// When to look for batches that are overdue.
-    pub(crate) fn check_at(&self) -> Option<Instant> {
-        self.check_at
+    /// Whether a batch in flight is overdue.
+    pub(crate) fn is_overdue(&self, now: Instant) -> bool {
+        self.in_flight.values().any(|batch| batch.due <= now)
     }
 
     /// Those of the batches in flight that are `due`, to be sent again.
