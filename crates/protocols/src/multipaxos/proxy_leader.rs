@@ -18,7 +18,7 @@ use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
 use ionian_kernel::role::{Out, Role};
 use ionian_kernel::slot_map::{SlotMap, slots_where};
-use ionian_kernel::suspicion::Suspicion;
+use ionian_kernel::suspicion::{Presence, Suspicion};
 use ionian_kernel::time::{Duration, Instant, earliest};
 use ionian_kernel::wire::Never;
 
@@ -65,6 +65,9 @@ messages! {
 /// that long hands its slots to others.
 pub const ALIVE_EVERY: Duration = Duration::from_millis(250);
 
+/// Where all acceptors are asked at once, one that has not voted for this long is not expected to.
+const ACCEPTOR_PRESENCE: Duration = Duration::from_millis(800);
+
 /// A proxy leader.
 pub struct ProxyLeader {
     id: ProxyLeaderId,
@@ -75,6 +78,8 @@ pub struct ProxyLeader {
     round: Round,
     pending: SlotMap<Pending>,
     suspicion: Suspicion<AcceptorId>,
+    /// Where all are asked at once: those whose votes came lately, needed or not.
+    present: Presence<AcceptorId>,
     turn: u64,
     check_at: Option<Instant>,
     /// Batches chosen in this burst, by the batcher that waits for them.
@@ -104,6 +109,7 @@ impl ProxyLeader {
             round: Round(0),
             pending: SlotMap::default(),
             suspicion: Suspicion::default(),
+            present: Presence::new(config.all(kind::Acceptor), ACCEPTOR_PRESENCE),
             turn: Random::new(birth.seed).any() >> 1,
             check_at: None,
             chosen_batches: BTreeMap::new(),
@@ -161,8 +167,11 @@ impl ProxyLeader {
         out.send(Envelope::ToAcceptors(asked, message));
     }
 
-    fn on_phase2b(&mut self, from: AcceptorId, slot: Slot, round: Round, out: &mut Out<'_, Self>) {
+    fn on_phase2b(&mut self, now: Instant, from: AcceptorId, slot: Slot, round: Round, out: &mut Out<'_, Self>) {
         self.suspicion.heard(from);
+        if !self.config.options().thrifty {
+            self.present.heard(from, now);
+        }
         if round != self.round {
             return;
         }
@@ -170,7 +179,7 @@ impl ProxyLeader {
         pending.voted.insert(from);
         if self.config.quorums_of(round).is_some_and(|quorums| quorums.is_write_quorum(pending.voted)) {
             let pending = self.pending.remove(&slot).expect("just found");
-            self.announce(slot, pending, out);
+            self.announce(now, slot, pending, out);
         }
     }
 
@@ -190,12 +199,15 @@ impl ProxyLeader {
     }
 
     /// The value is chosen: all replicas are told, and one of them is named to answer the clients. Those that live with an
-    /// acceptor that has the value are told through it, without the value: it has voted, or, where all are asked at once,
-    /// will have by the time that this comes behind the question.
-    fn announce(&mut self, slot: Slot, pending: Pending, out: &mut Out<'_, Self>) {
+    /// acceptor that has the value are told through it, without the value: it has voted, or, where all are asked at once
+    /// and it votes at all, will have by the time that this comes behind the question.
+    fn announce(&mut self, now: Instant, slot: Slot, pending: Pending, out: &mut Out<'_, Self>) {
         self.chosen += 1;
         let Pending { value, proposer, replier, voted, asked, .. } = pending;
-        let informed = if self.config.options().thrifty { voted } else { voted.or(asked) };
+        let informed = match self.config.options().thrifty {
+            true => voted,
+            false => voted.or(asked.and(self.present.present(now))),
+        };
         let mut replicas = self.config.replicas();
         if self.config.has_neighbours() {
             let mut acceptors = AcceptorSet::EMPTY;
@@ -231,6 +243,7 @@ impl Role for ProxyLeader {
 
     fn on_reconfigure(&mut self, _: Instant, config: Arc<Config>, _: &mut Out<'_, Self>) {
         self.near = config.near(kind::Acceptor, self.node);
+        self.present.reconfigure(config.all(kind::Acceptor));
         if config.quorums_of(self.round).is_none() {
             self.pending.clear();
             self.check_at = None;
@@ -247,7 +260,7 @@ impl Role for ProxyLeader {
                     self.on_phase2a(now, slot, pending, out);
                 }
             }
-            In::Phase2b { from, slot, round } => self.on_phase2b(from, slot, round, out),
+            In::Phase2b { from, slot, round } => self.on_phase2b(now, from, slot, round, out),
             In::Nack { round } => {
                 self.enter(round);
             }

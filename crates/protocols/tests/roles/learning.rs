@@ -32,16 +32,18 @@ fn value() -> Value {
 const ROUND: Round = Round(64);
 const SLOT: Slot = Slot(5);
 
-/// Whom a proxy leader tells of a slot for which these acceptors have voted: replicas with the value, acceptors without.
-fn told((together, thrifty): (bool, bool), voters: [u8; 2]) -> (Vec<u8>, Vec<u8>) {
+/// Whom a proxy leader tells of a slot for which two acceptors have voted, and others in an earlier slot: replicas with the
+/// value, acceptors without.
+fn told((together, thrifty): (bool, bool), earlier: &[u8], voters: [u8; 2]) -> (Vec<u8>, Vec<u8>) {
     let birth = birth(kind::ProxyLeader, 0, NodeId(if together { 5 } else { 3 }));
     let mut proxy = Stage::new(config(together, thrifty), &birth, ProxyLeader::new);
     let (proposer, replier) = (Proposer::Client { id: ClientId(0) }, ReplicaId(2));
     let phase2a = proxy_leader::In::Phase2a { slot: SLOT, round: ROUND, value: value(), proposer, replier };
     proxy.tell(phase2a);
-    let votes = voters.map(|from| proxy_leader::In::Phase2b { from: AcceptorId(from), slot: SLOT, round: ROUND });
+    let vote = |slot| move |from: &u8| proxy_leader::In::Phase2b { from: AcceptorId(*from), slot, round: ROUND };
+    let votes = earlier.iter().map(vote(Slot(4))).chain(voters.iter().map(vote(SLOT)));
     let (mut with, mut without) = (Vec::new(), Vec::new());
-    for envelope in votes.into_iter().flat_map(|vote| proxy.tell(vote)) {
+    for envelope in votes.flat_map(|vote| proxy.tell(vote)) {
         match envelope {
             Envelope::ToReplicas(to, replica::In::Chosen { slot: SLOT, replier: ReplicaId(2), .. }) => {
                 with.extend(to.iter().map(ReplicaId::index));
@@ -58,11 +60,12 @@ fn told((together, thrifty): (bool, bool), voters: [u8; 2]) -> (Vec<u8>, Vec<u8>
 #[test]
 fn a_replica_is_told_through_the_acceptor_of_its_node_if_that_has_voted() {
     // The proxy leader's own node needs no network.
-    assert_eq!(told((true, true), [0, 1]), (vec![0, 2], vec![1]));
-    assert_eq!(told((true, true), [1, 2]), (vec![0], vec![1, 2]));
-    assert_eq!(told((false, true), [0, 1]), (vec![0, 1, 2], vec![]));
-    // All were asked at once.
-    assert_eq!(told((true, false), [0, 1]), (vec![0], vec![1, 2]));
+    assert_eq!(told((true, true), &[2], [0, 1]), (vec![0, 2], vec![1]));
+    assert_eq!(told((true, true), &[], [1, 2]), (vec![0], vec![1, 2]));
+    assert_eq!(told((false, true), &[], [0, 1]), (vec![0, 1, 2], vec![]));
+    // All were asked at once: the third has the value, or does not vote these days.
+    assert_eq!(told((true, false), &[2], [0, 1]), (vec![0], vec![1, 2]));
+    assert_eq!(told((true, false), &[], [0, 1]), (vec![0, 2], vec![1]));
 }
 
 #[test]
