@@ -206,7 +206,7 @@ fn spaxos_messages(seed: u64) -> Vec<spaxos::Message> {
         Disseminator(disseminator::In::NewLeader { round: d.round() }),
         Disseminator(disseminator::In::NotLeader { round: d.round() }),
         Disseminator(disseminator::In::Progress { round: d.round(), executed: d.slot() }),
-        Leader(d.ticket().propose(Set::from_bits(d.number()), Set::EMPTY)),
+        Leader(leader::In::propose(&d.ticket(), Set::from_bits(d.number()), Set::EMPTY)),
         Leader(leader::In::Ordering { message: heartbeat }),
         ProxyLeader(proxy_leader::In::Ordering { message: forgotten }),
         ProxyLeader(proxy_leader::In::StabilizerAlive { from: d.id() }),

@@ -31,7 +31,7 @@ impl Referring {
     fn propose(&mut self, near: Set<ReplicaId>) -> leader::In {
         let Reference { id, until, stored } = self.next_reference();
         let ticket = Ticket { id, until, round: self.round, floor: self.payloads.floor(id) };
-        ticket.propose(stored, near)
+        leader::In::propose(&ticket, stored, near)
     }
 
     fn leader_hears(&mut self, message: ordering::In) -> leader::In {

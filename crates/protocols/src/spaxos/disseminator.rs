@@ -11,7 +11,7 @@ use self::helping::Helping;
 use super::canary::Canary;
 use super::config::Config;
 use super::message::{Payload, PayloadId, Ticket};
-use super::{Envelope, batcher, kind, stabilizer};
+use super::{Envelope, batcher, kind, leader, stabilizer};
 use crate::multipaxos;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -278,7 +278,8 @@ impl Disseminator {
         for ticket in tickets {
             if ticket.id.disseminator != self.id {
                 if let Some((stored, near)) = self.helping.on_stored(from, ticket) {
-                    out.send(Envelope::ToLeaders(Set::one(ticket.round.leader()), ticket.propose(stored, near)));
+                    let leader = Set::one(ticket.round.leader());
+                    out.send(Envelope::ToLeaders(leader, leader::In::propose(ticket, stored, near)));
                 }
             } else if ticket.id.life == self.life {
                 self.on_own_stored(now, from, ticket.id.number, out);
@@ -338,7 +339,7 @@ impl Disseminator {
         self.check_at = earliest(self.check_at, Some(payload.due));
         let (stored, until) = (payload.stored, payload.until);
         let leader = self.config.ordering.leader(self.round, 0);
-        let message = self.ticket(number, until).propose(stored, self.near);
+        let message = leader::In::propose(&self.ticket(number, until), stored, self.near);
         out.send(Envelope::ToLeaders(Set::one(leader), message));
     }
 

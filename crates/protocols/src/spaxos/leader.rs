@@ -9,7 +9,7 @@
 
 use super::canary::Canary;
 use super::config::Config;
-use super::message::{PayloadId, Reference};
+use super::message::{PayloadId, Reference, Ticket};
 use super::{Envelope, disseminator, stabilizer};
 use crate::multipaxos;
 use crate::multipaxos::leader::{Leader as Ordered, Record};
@@ -44,6 +44,14 @@ messages! {
             /// The message.
             message: multipaxos::leader::In,
         },
+    }
+}
+
+impl In {
+    /// Asks the leader of the ticket's round to order its payload, which these stabilizers hold.
+    pub fn propose(ticket: &Ticket, stored: Set<StabilizerId>, near: Set<ReplicaId>) -> In {
+        let Ticket { id, until, round, floor } = *ticket;
+        In::Propose { round, floor, near, reference: Reference { id, until, stored }.batch() }
     }
 }
 

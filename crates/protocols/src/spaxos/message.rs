@@ -1,6 +1,5 @@
 //! What several messages are made of: payloads, and the references to them that the log holds.
 
-use super::leader;
 use alloc::vec::Vec;
 use bytes::BytesMut;
 use ionian_kernel::batch::{Batch, BatchBuilder, Command, SessionId};
@@ -49,14 +48,6 @@ pub struct Ticket {
 }
 
 wire_struct! { Ticket { id, until, round, floor } }
-
-impl Ticket {
-    /// Asks the leader of its round to order the payload, which these stabilizers hold.
-    pub fn propose(&self, stored: Set<StabilizerId>, near: Set<ReplicaId>) -> leader::In {
-        let Ticket { id, until, round, floor } = *self;
-        leader::In::Propose { round, floor, near, reference: Reference { id, until, stored }.batch() }
-    }
-}
 
 /// What the log holds in place of a payload: where it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

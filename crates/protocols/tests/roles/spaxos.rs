@@ -63,7 +63,7 @@ fn leading() -> (Stage<Leader>, Round) {
 
 fn propose(number: u64, round: Round, until: u64, floor: u64) -> leader::In {
     let ticket = Ticket { id: id(number), until: Slot(until), round, floor };
-    ticket.propose(Set::first(2), Set::EMPTY)
+    leader::In::propose(&ticket, Set::first(2), Set::EMPTY)
 }
 
 /// The slots that a leader hands to proxy leaders, with the payload of each.

@@ -126,7 +126,7 @@ impl Dialect for References {
         stage.send(match envelope {
             Theirs::ToLeaders(to, Propose { proposer: Proposer::Batcher { number, .. }, near, .. }) => {
                 let (ticket, stored) = (self.ticket(number), reference(&self.config, number).stored);
-                Envelope::ToLeaders(to, ticket.propose(stored, near))
+                Envelope::ToLeaders(to, leader::In::propose(&ticket, stored, near))
             }
             envelope => envelope.into(),
         });
