@@ -99,6 +99,8 @@ settings! {
         "Mencius, beta: slots that a dead leader is revoked ahead";
     "out_of_order" flag out_of_order, 0..=1, false,
         "Mencius, 1: commands that commute overtake";
+    "stale_bytes" count stale_bytes, 0..=1 << 40, false,
+        "S-Paxos: a stabilizer holds so many bytes that nobody ordered";
     "session_expiry_s" s session_expiry, 1..=31_536_000, true,
         "a session unused for this long, by the log's time, is forgotten";
     "in_flight" count lane.in_flight, 1..=MAX_IN_FLIGHT, false,
@@ -249,10 +251,11 @@ mod tests {
             skip_delay: _,
             revoke_slots: _,
             out_of_order: _,
+            stale_bytes: _,
             session_expiry: _,
             lane: ionian_kernel::client::LaneLimits { in_flight: _, payload_bytes: _, patience: _, retry_after: _ },
         } = options;
-        assert_eq!(SETTINGS.len(), 21);
+        assert_eq!(SETTINGS.len(), 22);
     }
 
     #[test]

@@ -197,6 +197,9 @@ pub struct Options {
     pub revoke_slots: usize,
     /// Whether replicas of Mencius execute commands that commute before earlier ones that are not chosen yet.
     pub out_of_order: bool,
+    /// What a stabilizer of S-Paxos may hold, in bytes, of payloads of earlier rounds that nobody ordered. Beyond it the
+    /// leader carries the log on to where they are void.
+    pub stale_bytes: usize,
     /// A session unused for this long, by the log's time, is forgotten.
     pub session_expiry: Duration,
     /// Limits of every client lane.
@@ -222,6 +225,7 @@ impl Default for Options {
             skip_delay: Duration::from_millis(50),
             revoke_slots: 100_000,
             out_of_order: false,
+            stale_bytes: 64 << 20,
             session_expiry: Duration::from_secs(600),
             lane: LaneLimits::default(),
         }

@@ -218,7 +218,7 @@ fn spaxos_messages(seed: u64) -> Vec<spaxos::Message> {
             replier: d.id(),
             replicas: Set::from_bits(d.number()),
         }),
-        Stabilizer(stabilizer::In::Kept { kept: d.slot() }),
+        Stabilizer(stabilizer::In::Kept { round: d.round(), kept: d.slot() }),
         Stabilizer(stabilizer::In::Fetch { from: d.id(), id: d.payload_id(), slot: d.slot() }),
         Stabilizer(stabilizer::In::Fetched { payload: d.payload() }),
         Stabilizer(stabilizer::In::Delivered { places: d.many(|draw| (draw.payload_id(), draw.slot())) }),

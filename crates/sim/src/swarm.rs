@@ -211,7 +211,7 @@ impl Knobs {
 }
 
 /// The options that seeds vary.
-fn listed(options: &Options) -> [(&'static str, String); 18] {
+fn listed(options: &Options) -> [(&'static str, String); 19] {
     let times = |duration: Duration| format!("{duration:?}");
     [
         ("batch_commands", options.batch_commands.to_string()),
@@ -228,6 +228,7 @@ fn listed(options: &Options) -> [(&'static str, String); 18] {
         ("skip_slots", options.skip_slots.to_string()),
         ("skip_delay", times(options.skip_delay)),
         ("revoke_slots", options.revoke_slots.to_string()),
+        ("stale_bytes", options.stale_bytes.to_string()),
         ("lane.in_flight", options.lane.in_flight.to_string()),
         ("lane.payload_bytes", options.lane.payload_bytes.to_string()),
         ("lane.retry_after", times(options.lane.retry_after)),
@@ -268,6 +269,10 @@ fn options(random: &mut Random, scenario: &Scenario) -> Options {
     if scenario.vary_options {
         // In every seed: a run is not long enough to reach what people would set.
         options.revoke_slots = options.revoke_slots.min(pick(random, &[0, 6, 40, 200]));
+    }
+    if options.window_slots <= 32 {
+        // The log can be carried through eight windows in no time.
+        options.stale_bytes = pick(random, &[0, 200]);
     }
     options.thrifty ^= small(random, &[1]).is_some();
     options.out_of_order ^= random.once_in(2) && scenario.vary_options;

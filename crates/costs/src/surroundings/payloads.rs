@@ -23,8 +23,8 @@ const LIFE: u64 = 0x5eed_5eed_5eed_5eed;
 /// So many payloads of a disseminator are not known to be chosen.
 const IN_FLIGHT: u64 = 64;
 
-/// A payload is void so many slots later: 32 windows, as large as they are by default.
-const VOID_AFTER: u64 = 32 * 8192;
+/// A payload is void so many slots later: 8 windows, as large as they are by default.
+const VOID_AFTER: u64 = 8 * 8192;
 
 /// Disseminators learn so seldom how far the log is executed that so many payloads are void from the same slot on.
 const HEARTBEAT: u64 = 1024;
@@ -87,7 +87,7 @@ impl Surroundings for Storing {
                 }
             }
             multipaxos::Message::Acceptor(acceptor::In::Heartbeat { kept, .. }) => {
-                hear(spaxos::Message::Stabilizer(stabilizer::In::Kept { kept }));
+                hear(spaxos::Message::Stabilizer(stabilizer::In::Kept { round: round(), kept }));
             }
             message => unreachable!("no driver says {message:?}"),
         }

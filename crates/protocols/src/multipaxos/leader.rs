@@ -222,6 +222,13 @@ impl Leader {
         self.window.next_slot.plus(self.queue.len() as u64)
     }
 
+    /// Proposes noops in slots below this one, as far as its window is open and nothing else waits.
+    pub(crate) fn fill_below(&mut self, now: Instant, slot: Slot, out: &mut Out<'_, Self>) {
+        while self.is_leading() && self.queue.is_empty() && self.may_propose() && self.window.next_slot < slot {
+            self.propose_noop(now, out);
+        }
+    }
+
     /// How many batches it has dropped because too many waited.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped

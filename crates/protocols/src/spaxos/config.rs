@@ -14,9 +14,9 @@ use ionian_kernel::layout::{Layout, LayoutError, NodeId};
 use ionian_kernel::protocol::Transition;
 use ionian_kernel::quorum::{QuorumSpec, QuorumSystem};
 
-/// A payload is void this many leaders' windows beyond the slot that its disseminator knew to be executed: far
-/// more than a payload takes to be ordered, and little enough that those which nobody orders do not pile up.
-const VOID_AFTER_WINDOWS: u64 = 32;
+/// A payload is void this many leaders' windows beyond the slot that its disseminator knew the log to reach: far more
+/// than passes while a payload is ordered, and little enough that those which nobody orders do not pile up.
+const VOID_AFTER_WINDOWS: u64 = 8;
 
 /// A layout that was checked, with what follows from it.
 #[derive(Clone, Debug)]
@@ -167,9 +167,9 @@ impl Checked {
         self.helpers.iter().copied()
     }
 
-    /// From which slot on a payload is void whose disseminator knows that everything below `executed` is executed.
-    pub fn until(&self, executed: Slot) -> Slot {
-        executed.plus(VOID_AFTER_WINDOWS * self.layout.options.window_slots as u64)
+    /// From which slot on a payload is void whose disseminator knows that the log reaches to `reached`.
+    pub fn until(&self, reached: Slot) -> Slot {
+        reached.plus(VOID_AFTER_WINDOWS * self.layout.options.window_slots as u64)
     }
 
     /// Whether this defect is built in.

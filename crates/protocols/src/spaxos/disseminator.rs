@@ -121,6 +121,8 @@ pub struct Disseminator {
     round: Round,
     /// How far the log is known to be executed. Nothing can be disseminated before that is known.
     executed: Option<Slot>,
+    /// What it has heard of the log reaches to this slot.
+    reached: Slot,
     suspicion: Suspicion<StabilizerId>,
     /// How often stabilizers have lost their memory, where they have.
     lives: BTreeMap<StabilizerId, u64>,
@@ -166,6 +168,7 @@ impl Disseminator {
             next_number: life,
             round: Round(0),
             executed: None,
+            reached: Slot::ZERO,
             suspicion: Suspicion::default(),
             lives: BTreeMap::new(),
             turn: random.any() >> 1,
@@ -218,7 +221,7 @@ impl Disseminator {
         self.next_number += 1;
         self.payloads += 1;
         self.in_flight_bytes += batch.byte_len();
-        let until = self.config.until(self.executed.unwrap_or_default());
+        let until = self.config.until(self.reached.max(self.executed.unwrap_or_default()));
         let (asked, stored) = (Set::EMPTY, Set::EMPTY);
         let payload = InFlight { batch, from, until, asked, stored, stable: false, attempts: 0, due: now };
         self.in_flight.insert(number, payload);
@@ -344,6 +347,7 @@ impl Disseminator {
     }
 
     fn on_chosen(&mut self, now: Instant, numbers: &[u64], below: Slot, out: &mut Out<'_, Self>) {
+        self.reached = self.reached.max(below);
         let mut void = Vec::new();
         for number in numbers {
             match self.in_flight.get(number) {

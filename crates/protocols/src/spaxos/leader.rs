@@ -39,6 +39,11 @@ messages! {
             /// The [reference](Reference) to it, as the log is to hold it.
             reference: Batch,
         },
+        /// A stabilizer holds too many payloads that nobody orders, all of them void from this slot on.
+        2 => CarryTo {
+            /// The slot.
+            slot: Slot,
+        },
         /// What one of MultiPaxos is told.
         1 => Ordering via message {
             /// The message.
@@ -60,6 +65,8 @@ pub struct Leader {
     inner: Inner<Ordered>,
     config: Config,
     taken: Taken,
+    /// The log is to be carried to this slot, with noops if there is nothing else.
+    carry_to: Slot,
     repeated: u64,
     late: u64,
 }
@@ -104,7 +111,7 @@ impl Leader {
     /// The leader of this birth.
     pub fn new(config: Config, birth: &Birth<'_>) -> Self {
         let inner = Inner::new(Ordered::new(config.ordering.clone(), birth), birth.keeps_records);
-        Leader { inner, config, taken: Taken::default(), repeated: 0, late: 0 }
+        Leader { inner, config, taken: Taken::default(), carry_to: Slot::ZERO, repeated: 0, late: 0 }
     }
 
     fn on_propose(
@@ -163,19 +170,21 @@ impl Leader {
     fn call(&mut self, out: &mut Out<'_, Self>, act: impl FnOnce(&mut Ordered, &mut Out<'_, Ordered>)) {
         use multipaxos::Envelope as Theirs;
         use multipaxos::{acceptor, proxy_leader, replica};
-        let Leader { inner, config, taken, .. } = self;
+        let Leader { inner, config, taken, carry_to, .. } = self;
         inner.call(act);
-        let left = inner.pour(out, &Untagged, |envelope, relay| {
-            match &envelope {
+        let left = inner.pour(out, &Untagged, |mut envelope, relay| {
+            match &mut envelope {
                 Theirs::ToProxyLeaders(
                     _,
                     proxy_leader::In::Phase2a { slot, proposer: Proposer::Batcher { id, number }, .. },
                 ) => taken.placed(DisseminatorId(id.0), *number, *slot),
-                Theirs::ToAcceptors(_, acceptor::In::Heartbeat { kept, .. }) => {
-                    let message = stabilizer::In::Kept { kept: *kept };
+                Theirs::ToAcceptors(_, acceptor::In::Heartbeat { round, kept }) => {
+                    let message = stabilizer::In::Kept { round: *round, kept: *kept };
                     relay.send(Envelope::ToStabilizers(config.stabilizers.members(), message));
                 }
-                Theirs::ToReplicas(_, replica::In::Heartbeat { round, executed, .. }) => {
+                Theirs::ToReplicas(_, replica::In::Heartbeat { round, executed, keep }) => {
+                    // What is void is forgotten when it is kept that it is.
+                    *keep = (*keep).max(*carry_to);
                     let message = disseminator::In::Progress { round: *round, executed: *executed };
                     relay.send(Envelope::ToDisseminators(config.disseminators, message));
                 }
@@ -184,6 +193,18 @@ impl Leader {
             relay.send(envelope.into());
         });
         left.pass_on(out);
+    }
+}
+
+impl Leader {
+    /// Goes on to where the log is to be carried, as far as replicas are ready for it.
+    fn carry(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        let slot = self.carry_to;
+        if !self.inner.is_leading() {
+            self.carry_to = Slot::ZERO;
+        } else if slot > self.inner.next_slot() {
+            self.call(out, |leader, out| leader.fill_below(now, slot, out));
+        }
     }
 }
 
@@ -211,7 +232,15 @@ impl Role for Leader {
                 self.on_propose(now, (round, floor), near, reference, out);
             }
             In::Ordering { message: multipaxos::leader::In::Propose { .. } } => {}
-            In::Ordering { message } => self.call(out, |leader, out| leader.on_message(now, message, out)),
+            In::Ordering { message } => {
+                self.call(out, |leader, out| leader.on_message(now, message, out));
+                self.carry(now, out);
+            }
+            In::CarryTo { slot } => {
+                // No payload is void later than one that is disseminated now.
+                self.carry_to = self.carry_to.max(slot.min(self.config.until(self.inner.executed())));
+                self.carry(now, out);
+            }
         }
     }
 
@@ -236,5 +265,6 @@ impl Role for Leader {
         report("payloads_taken", self.taken.lives.iter().map(|(_, _, life)| life.len() as u64).sum());
         report("repeated_proposals", self.repeated);
         report("late_proposals", self.late);
+        report("carried_to", self.carry_to.0);
     }
 }

@@ -5,15 +5,17 @@
 
 mod copying;
 mod payloads;
+mod stale;
 mod waiting;
 
 use self::copying::Copying;
 use self::payloads::Payloads;
+use self::stale::Stale;
 use self::waiting::{Order, Waiting};
 use super::canary::Canary;
 use super::config::Config;
 use super::message::{Payload, PayloadId, Places, Reference, Ticket};
-use super::{Envelope, disseminator, kind, proxy_leader, replica};
+use super::{Envelope, disseminator, kind, leader, proxy_leader, replica};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use ionian_kernel::batch::{Batch, Value};
@@ -49,6 +51,8 @@ messages! {
         },
         /// f+1 replicas keep every slot below `kept`.
         2 => Kept {
+            /// The highest round of which the sender knows that somebody leads in it.
+            round: Round,
             /// That slot.
             kept: Slot,
         },
@@ -146,6 +150,7 @@ pub struct Stabilizer {
     /// Every slot below this one is kept by f+1 replicas.
     kept: Slot,
     waiting: Waiting,
+    stale: Stale,
     /// What was stored in this burst, by the disseminator that waits to hear of it.
     acknowledgements: BTreeMap<DisseminatorId, Vec<Ticket>>,
     /// Those that are told of everybody's payloads, for they help the others.
@@ -185,6 +190,7 @@ impl Stabilizer {
             recovered: Recovered::default(),
             kept: Slot::ZERO,
             waiting: Waiting::new(id, random.any() >> 1),
+            stale: Stale::default(),
             acknowledgements: BTreeMap::new(),
             helpers: config.helpers().map(|(helper, _)| helper).collect(),
             delivered: Places::new(),
@@ -246,7 +252,7 @@ impl Stabilizer {
             self.refused += 1;
             return;
         }
-        self.keep(now, payload, out);
+        self.keep(now, round, payload, out);
         let ticket = Ticket { id, until, round, floor };
         if self.config.has(Canary::UnfencedStore) {
             let message = disseminator::In::Stored { from: self.id, tickets: [ticket].into(), lives: self.lives() };
@@ -257,9 +263,9 @@ impl Stabilizer {
     }
 
     /// Holds a payload so that it would be found again.
-    fn keep(&mut self, now: Instant, payload: Payload, out: &mut Out<'_, Self>) {
+    fn keep(&mut self, now: Instant, round: Round, payload: Payload, out: &mut Out<'_, Self>) {
         let id = payload.id;
-        if let Some(place) = self.payloads.keep(payload.clone()) {
+        if let Some(place) = self.payloads.keep(round, payload.clone()) {
             self.stored += 1;
             out.persist(Record::Kept { place, payload });
             self.hand_over_waiting(now, id, out);
@@ -349,7 +355,7 @@ impl Stabilizer {
     fn on_fetch(&self, from: StabilizerId, id: PayloadId, slot: Slot, out: &mut Out<'_, Self>) {
         let message = match self.payloads.payload(id) {
             Some(payload) => In::Fetched { payload },
-            None if slot < self.kept => In::Kept { kept: self.kept },
+            None if slot < self.kept => In::Kept { round: self.stale.round(), kept: self.kept },
             None => return,
         };
         out.send(Envelope::ToStabilizers(Set::one(from), message));
@@ -358,7 +364,7 @@ impl Stabilizer {
     fn on_fetched(&mut self, now: Instant, payload: Payload, out: &mut Out<'_, Self>) {
         if payload.until > self.kept && !self.holds(payload.id) {
             self.fetched += 1;
-            self.keep(now, payload, out);
+            self.keep(now, Round(0), payload, out);
         }
     }
 
@@ -397,7 +403,7 @@ impl Stabilizer {
         let whole = self.config.stabilizers.is_read_quorum(copying.complete());
         for payload in payloads {
             if payload.until > self.kept && !self.holds(payload.id) {
-                self.keep(now, payload, out);
+                self.keep(now, Round(0), payload, out);
             }
         }
         if whole {
@@ -420,12 +426,27 @@ impl Stabilizer {
 
     // Forgetting.
 
-    fn on_kept(&mut self, kept: Slot, out: &mut Out<'_, Self>) {
+    fn on_kept(&mut self, now: Instant, round: Round, kept: Slot, out: &mut Out<'_, Self>) {
+        self.stale.follow(now, round);
         if kept > self.kept {
             self.kept = kept;
             self.payloads.forget_kept(kept);
             self.waiting.forget_kept(kept);
             out.release_below(self.payloads.first_place());
+        }
+    }
+
+    /// Has the leader carry the log past the payloads of earlier rounds, when they hold too much.
+    fn look_for_stale(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        if !self.stale.is_due(now) {
+            return;
+        }
+        let round = self.stale.round();
+        let (bytes, until) = self.payloads.undecided_before(round);
+        if bytes > self.config.layout().options.stale_bytes {
+            self.stale.look_again(now);
+            let leader = Set::one(round.leader()).and(self.config.all(kind::Leader));
+            out.send(Envelope::ToLeaders(leader, leader::In::CarryTo { slot: until }));
         }
     }
 
@@ -484,7 +505,7 @@ impl Role for Stabilizer {
             In::Chosen { slot, value, replier, replicas } => {
                 self.on_chosen(now, Order { slot, stamp: value.stamp, replier, replicas }, &value, out);
             }
-            In::Kept { kept } => self.on_kept(kept, out),
+            In::Kept { round, kept } => self.on_kept(now, round, kept, out),
             In::Fetch { from, id, slot } => self.on_fetch(from, id, slot, out),
             In::Fetched { payload } => self.on_fetched(now, payload, out),
             In::Delivered { places } => self.on_delivered(&places),
@@ -503,6 +524,7 @@ impl Role for Stabilizer {
         }
         self.fetch_waiting(now, out);
         self.ask_for_copies(now, out);
+        self.look_for_stale(now, out);
         if self.alive_at <= now {
             self.alive_at = now + ALIVE_EVERY;
             // One that lost its memory is of no help.
@@ -515,7 +537,7 @@ impl Role for Stabilizer {
 
     fn next_timer(&self) -> Option<Instant> {
         let asks = earliest(self.waiting.next_timer(), self.copying.as_ref().map(Copying::next_timer));
-        earliest(earliest(Some(self.alive_at), self.tell_at), asks)
+        earliest(earliest(Some(self.alive_at), self.tell_at), earliest(asks, self.stale.next_timer()))
     }
 
     fn on_burst_end(&mut self, _: Instant, out: &mut Out<'_, Self>) {

@@ -4,7 +4,7 @@ use crate::stage::{self, Stage, birth};
 use bytes::Bytes;
 use ionian_kernel::batch::{Batch, Command, SessionId, Value};
 use ionian_kernel::id::*;
-use ionian_kernel::layout::{Layout, NodeId, numbered};
+use ionian_kernel::layout::{Layout, NodeId, Options, numbered};
 use ionian_kernel::protocol::{Birth, Protocol};
 use ionian_kernel::time::Timestamp;
 use ionian_kernel::wire::{Wire, encode_all};
@@ -23,7 +23,9 @@ use ionian_protocols::spaxos::{
 fn config() -> Config {
     let mut next = (0..).map(NodeId);
     let instances = [1, 0, 2, 0, 2, 2, 3, 3, 2, 0].map(|count| next.by_ref().take(count).collect()).to_vec();
-    SPaxos::configure(Layout { f: 1, instances: numbered(instances), ..Layout::default() }).expect("a deployment")
+    let options = Options { stale_bytes: 100, ..Options::default() };
+    let layout = Layout { f: 1, instances: numbered(instances), options, ..Layout::default() };
+    SPaxos::configure(layout).expect("a deployment")
 }
 
 fn batch(size: usize) -> Batch {
@@ -279,7 +281,7 @@ fn what_is_missing_is_fetched_until_it_is_there() {
     assert_eq!(told(&stage.tell(fetched)), [(3, batch(16))]);
     // Or until nobody needs it.
     stage.tell(chosen(8, 10, 4));
-    stage.tell(stabilizer::In::Kept { kept: Slot(5) });
+    stage.tell(stabilizer::In::Kept { round: Round(1), kept: Slot(5) });
     for _ in 0..5 {
         let sent = stage.timer();
         assert!(
@@ -296,11 +298,62 @@ fn payloads_are_forgotten_when_their_slot_is_kept_whoever_handed_them_over() {
     stage.tell(stabilizer::In::Delivered { places: vec![(id(8), Slot(4))] });
     let held = |stage: &Stage<Stabilizer>| (7..10).filter(|number| stage.role.holds(id(*number))).collect::<Vec<_>>();
     for (kept, left) in [(3, vec![7, 8, 9]), (4, vec![8, 9]), (5, vec![9]), (9, vec![9]), (10, vec![])] {
-        stage.tell(stabilizer::In::Kept { kept: Slot(kept) });
+        stage.tell(stabilizer::In::Kept { round: Round(1), kept: Slot(kept) });
         assert_eq!(held(&stage), left, "{kept}");
     }
     // Void wherever it were chosen from now on: nobody need store it.
     assert!(stage.tell(store(11, 10)).is_empty());
+}
+
+/// Where the stabilizer asks the leader to carry the log, in so many of its timers.
+fn carried(stage: &mut Stage<Stabilizer>, timers: usize) -> Vec<(Set<LeaderId>, Slot)> {
+    let sent = (0..timers).flat_map(|_| stage.timer());
+    let asked = sent.filter_map(|envelope| match envelope {
+        Envelope::ToLeaders(to, leader::In::CarryTo { slot }) => Some((to, slot)),
+        _ => None,
+    });
+    asked.collect()
+}
+
+#[test]
+fn the_log_is_carried_past_what_earlier_rounds_left_behind() {
+    let mut stage = stabilizer(false);
+    (0..9).for_each(|number| drop(stage.tell(store(number, 10 + number))));
+    stage.tell(stabilizer::In::Kept { round: Round(64), kept: Slot(0) });
+    assert_eq!(carried(&mut stage, 40), [], "they are in flight");
+    let leads = Round(65);
+    stage.tell(stabilizer::In::Kept { round: leads, kept: Slot(0) });
+    stage.tell(chosen(8, 18, 3));
+    let asked = carried(&mut stage, 40);
+    assert!(asked.len() > 1, "asks until it is so: {asked:?}");
+    assert!(asked.iter().all(|asked| *asked == (Set::one(leads.leader()), Slot(17))), "{asked:?}");
+    stage.tell(stabilizer::In::Kept { round: leads, kept: Slot(17) });
+    assert_eq!(carried(&mut stage, 40), []);
+}
+
+#[test]
+fn a_leader_carries_the_log_no_further_than_payloads_can_be_void() {
+    let (mut stage, _) = leading();
+    assert_eq!(handed_over(&stage.tell(leader::In::CarryTo { slot: Slot(5) })), 5);
+    assert_eq!(handed_over(&stage.tell(leader::In::CarryTo { slot: Slot(5) })), 0);
+    let window = Options::default().window_slots as u64;
+    assert_eq!(handed_over(&stage.tell(leader::In::CarryTo { slot: Slot::MAX })), window - 5, "its window is full");
+    let executed = |executed| {
+        let (from, kept, round) = (ReplicaId(0), Slot(0), Round(0));
+        leader::In::Ordering { message: multipaxos::leader::In::Executed { from, executed, kept, round } }
+    };
+    assert_eq!(handed_over(&stage.tell(executed(Slot(window)))), window);
+    let rest: u64 = (2..20).map(|windows| handed_over(&stage.tell(executed(Slot(windows * window))))).sum();
+    assert_eq!(rest, 6 * window, "to where a payload is void that was disseminated when it was asked");
+}
+
+/// How many slots a leader hands to proxy leaders.
+fn handed_over(sent: &[Envelope]) -> u64 {
+    use multipaxos::proxy_leader::In::Phase2a;
+    let phase2a = |envelope: &&Envelope| {
+        matches!(envelope, Envelope::ToProxyLeaders(_, proxy_leader::In::Ordering { message: Phase2a { .. } }))
+    };
+    sent.iter().filter(phase2a).count() as u64
 }
 
 #[test]

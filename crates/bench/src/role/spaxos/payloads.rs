@@ -175,7 +175,10 @@ fn forgetting(all: Arc<References>) -> impl FnMut(&mut OnStage<'_>) {
         if say_at <= stage.now {
             say_at = stage.now + KEPT_EVERY;
             let kept = Slot(all.play.flow.slots_taken().saturating_sub(4 * all.play.flow.window()));
-            stage.send(Envelope::ToStabilizers(Set::one(StabilizerId(0)), stabilizer::In::Kept { kept }));
+            stage.send(Envelope::ToStabilizers(
+                Set::one(StabilizerId(0)),
+                stabilizer::In::Kept { round: Round(1), kept },
+            ));
         }
     }
 }

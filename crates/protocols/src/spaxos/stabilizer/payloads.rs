@@ -8,7 +8,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::ops::Bound;
 use ionian_kernel::batch::Batch;
-use ionian_kernel::id::{DisseminatorId, Slot};
+use ionian_kernel::id::{DisseminatorId, Round, Slot};
 
 /// Records of payloads that are forgotten may stand between those of others up to this many, and as many again as there
 /// are payloads.
@@ -36,6 +36,8 @@ pub(super) struct Payloads {
 struct Held {
     until: Slot,
     batch: Batch,
+    /// The round in which it was to be ordered; 0 where that was forgotten.
+    round: Round,
     /// It can be forgotten as soon as replicas keep every slot below this one.
     end: Slot,
     place: u64,
@@ -102,24 +104,24 @@ impl Payloads {
         (page, true)
     }
 
-    /// Takes a payload in; the place of its record, unless it is held already.
-    pub(super) fn keep(&mut self, payload: Payload) -> Option<u64> {
+    /// Takes a payload in that is to be ordered in this round; the place of its record, unless it is held already.
+    pub(super) fn keep(&mut self, round: Round, payload: Payload) -> Option<u64> {
         if self.held(payload.id).is_some() {
             return None;
         }
         let place = self.next_place();
         self.records.push_back(Some(payload.id));
-        self.insert(payload, place);
+        self.insert(round, payload, place);
         Some(place)
     }
 
-    fn insert(&mut self, Payload { id, until, batch }: Payload, place: u64) {
+    fn insert(&mut self, round: Round, Payload { id, until, batch }: Payload, place: u64) {
         self.changes += 1;
         self.bytes += batch.byte_len();
         self.void_from.entry(until).or_default().push(id);
         self.count += 1;
         let life = self.held.entry((id.disseminator, id.life)).or_default();
-        life.insert(id.number, Held { until, batch, end: until, place });
+        life.insert(id.number, Held { until, batch, round, end: until, place });
     }
 
     /// Takes in what records say, by their places, but for those below `released`: they were not needed any more.
@@ -135,7 +137,7 @@ impl Payloads {
                 self.records.push_back(None);
             }
             self.records.push_back(Some(payload.id));
-            self.insert(payload, place);
+            self.insert(Round(0), payload, place);
         }
     }
 
@@ -149,6 +151,14 @@ impl Payloads {
         held.end = end;
         self.chosen.insert(slot, id);
         true
+    }
+
+    /// What is held by payloads of rounds before this one that are not known to be chosen, and the first slot in which
+    /// all of them are void.
+    pub(super) fn undecided_before(&self, round: Round) -> (usize, Slot) {
+        let all = self.held.values().flat_map(BTreeMap::values);
+        let undecided = all.filter(|held| held.end == held.until && held.round < round);
+        undecided.fold((0, Slot::ZERO), |(bytes, until), held| (bytes + held.batch.byte_len(), until.max(held.until)))
     }
 
     /// f+1 replicas keep every slot below `kept`.
@@ -251,9 +261,9 @@ mod tests {
     fn a_payload_is_held_until_its_slot_is_kept_or_it_would_be_void() {
         let mut payloads = Payloads::default();
         for number in 0..4 {
-            assert_eq!(payloads.keep(payload(number, 10)), Some(number));
+            assert_eq!(payloads.keep(Round(1), payload(number, 10)), Some(number));
         }
-        assert_eq!(payloads.keep(payload(3, 10)), None, "held already");
+        assert_eq!(payloads.keep(Round(1), payload(3, 10)), None, "held already");
         assert!(
             payloads.chosen(id(1), Slot(4)) && !payloads.chosen(id(1), Slot(4)) && !payloads.chosen(id(9), Slot(4))
         );
@@ -269,10 +279,10 @@ mod tests {
     #[test]
     fn the_log_is_not_held_back_by_what_nobody_orders() {
         let mut payloads = Payloads::default();
-        payloads.keep(payload(0, 1 << 20));
+        payloads.keep(Round(1), payload(0, 1 << 20));
         let mut written = 0;
         for number in 1..1000 {
-            payloads.keep(payload(number, 1 << 20));
+            payloads.keep(Round(1), payload(number, 1 << 20));
             payloads.chosen(id(number), Slot(number));
             payloads.forget_kept(Slot(number + 1));
             while let Some((place, moved)) = payloads.move_oldest() {
@@ -296,18 +306,18 @@ mod tests {
         // Two that are forgotten, one, and the first of them again at a later place.
         let mut payloads = recover(0, &[(7, 0), (9, 1), (10, 0)]);
         assert_eq!((held(&payloads), payloads.first_place(), payloads.next_place()), (vec![0, 1], 9, 11));
-        assert_eq!(payloads.keep(payload(2, 10)), Some(11));
+        assert_eq!(payloads.keep(Round(1), payload(2, 10)), Some(11));
         // Places go on even if nothing is left: a record that was released may come to light again.
-        assert_eq!(recover(11, &[]).keep(payload(3, 10)), Some(11));
+        assert_eq!(recover(11, &[]).keep(Round(1), payload(3, 10)), Some(11));
         let mut payloads = recover(11, &[(9, 1), (10, 0), (11, 3)]);
-        assert_eq!((held(&payloads), payloads.keep(payload(2, 10))), (vec![3], Some(12)));
+        assert_eq!((held(&payloads), payloads.keep(Round(1), payload(2, 10))), (vec![3], Some(12)));
     }
 
     #[test]
     fn pages_hold_everything_once() {
         let mut payloads = Payloads::default();
         for number in 0..10 {
-            payloads.keep(payload(number, 10));
+            payloads.keep(Round(1), payload(number, 10));
         }
         let (mut after, mut all, mut pages) = (None, Vec::new(), 0);
         loop {
