@@ -7,7 +7,7 @@ use crate::client::{LaneLimits, Operation, ReadLevel, Refusal, Reply, Request};
 use crate::id::{ClientId, Slot};
 use crate::random::Random;
 use crate::session::SESSION_WINDOW;
-use crate::time::{Duration, Instant};
+use crate::time::{Duration, Instant, transit};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use bytes::Bytes;
@@ -46,6 +46,8 @@ struct InFlight {
     floor: u64,
     requests: VecDeque<Option<Pending>>,
     occupied: usize,
+    /// What their payloads hold.
+    bytes: usize,
 }
 
 struct Pending {
@@ -267,11 +269,12 @@ impl Lane {
                 self.ask_for_session(now, due);
                 due.writes_overdue = true;
             }
-            let overdue = |pending: &Pending| pending.asked > 0 && pending.ask_at <= now;
+            let late = now - self.transit();
+            let overdue = |pending: &Pending| pending.asked > 0 && pending.ask_at <= late;
             let changes = self.reads.iter().filter(|pending| pending.operation == Operation::Change);
             due.writes_overdue |= self.writes.iter().chain(changes).any(overdue);
-            self.send_writes(now, due, |pending| pending.ask_at <= now);
-            for (number, pending) in self.reads.iter_mut().filter(|(_, pending)| pending.ask_at <= now) {
+            self.send_writes(now, due, |pending| pending.ask_at <= late);
+            for (number, pending) in self.reads.iter_mut().filter(|(_, pending)| pending.ask_at <= late) {
                 let via = Some(pending.via);
                 pending.mark_asked(now, self.limits.retry_after);
                 pending.send_sessionless(self.id, number, via, due);
@@ -286,6 +289,11 @@ impl Lane {
             let command = Command { client: self.id, session, number, floor, payload: Bytes::new() };
             due.writes.push((command, None));
         }
+    }
+
+    /// How much later an answer may come because of what is under way with it.
+    fn transit(&self) -> Duration {
+        transit(self.writes.bytes + self.reads.bytes)
     }
 
     fn give_up(&mut self, now: Instant, due: &mut Due) {
@@ -308,7 +316,7 @@ impl Lane {
         };
         let waiting = self.writes.iter().filter(|pending| pending.asked == 0).map(|pending| pending.give_up_at);
         let asked = self.writes.iter().filter(|pending| pending.asked > 0).chain(self.reads.iter());
-        let asked = asked.map(|pending| pending.ask_at.min(pending.give_up_at));
+        let asked = asked.map(|pending| (pending.ask_at + self.transit()).min(pending.give_up_at));
         waiting.chain(asked).chain(opening).min()
     }
 
@@ -342,7 +350,7 @@ impl Lane {
 
 impl InFlight {
     fn new(floor: u64) -> Self {
-        InFlight { floor, requests: VecDeque::new(), occupied: 0 }
+        InFlight { floor, requests: VecDeque::new(), occupied: 0, bytes: 0 }
     }
 
     /// Whether one old request has held the floor for so long that numbers run out.
@@ -351,6 +359,7 @@ impl InFlight {
     }
 
     fn push(&mut self, pending: Pending) -> u64 {
+        self.bytes += pending.payload.len();
         self.requests.push_back(Some(pending));
         self.occupied += 1;
         self.floor + self.requests.len() as u64 - 1
@@ -365,6 +374,7 @@ impl InFlight {
         let index = usize::try_from(number.checked_sub(self.floor)?).ok()?;
         let pending = self.requests.get_mut(index)?.take()?;
         self.occupied -= 1;
+        self.bytes -= pending.payload.len();
         self.raise_floor();
         Some(pending)
     }
@@ -377,6 +387,7 @@ impl InFlight {
             .filter_map(Option::take)
             .collect();
         self.occupied -= gone.len();
+        self.bytes -= gone.iter().map(|pending| pending.payload.len()).sum::<usize>();
         self.raise_floor();
         gone
     }

@@ -19,7 +19,7 @@ use ionian_kernel::random::Random;
 use ionian_kernel::role::{Out, Role};
 use ionian_kernel::slot_map::{SlotMap, slots_where};
 use ionian_kernel::suspicion::{Presence, Suspicion};
-use ionian_kernel::time::{Duration, Instant, earliest};
+use ionian_kernel::time::{Duration, Instant, earliest, transit};
 use ionian_kernel::wire::Never;
 
 messages! {
@@ -185,7 +185,8 @@ impl ProxyLeader {
 
     /// What the acceptors asked left unanswered is asked of others.
     fn ask_again(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        let overdue = slots_where(&self.pending, |pending| pending.ask_at <= now);
+        let transit = transit(self.pending.values().map(|pending| pending.value.batch.byte_len()).sum());
+        let overdue = slots_where(&self.pending, |pending| pending.ask_at + transit <= now);
         for slot in &overdue {
             let pending = self.pending.get_mut(slot).expect("just found");
             self.suspicion.silent(pending.asked.without(pending.voted), now);
@@ -195,7 +196,7 @@ impl ProxyLeader {
         for slot in overdue {
             self.ask(now, slot, out);
         }
-        self.check_at = self.pending.values().map(|pending| pending.ask_at).min();
+        self.check_at = self.pending.values().map(|pending| pending.ask_at + transit).min();
     }
 
     /// The value is chosen: all replicas are told, and one of them is named to answer the clients. Those that live with an

@@ -238,6 +238,7 @@ impl Replica {
         out: &mut Out<'_, Self>,
     ) {
         self.wanted = self.wanted.max(slot.next());
+        self.catch_up.heard(value.batch.byte_len());
         if let Some(known) = self.log.get(slot) {
             assert_eq!(known.value, value, "two values chosen in {slot:?}");
             self.stale += 1;

@@ -23,7 +23,7 @@ use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
 use ionian_kernel::role::{Out, Role};
 use ionian_kernel::suspicion::Suspicion;
-use ionian_kernel::time::{Duration, Instant, earliest};
+use ionian_kernel::time::{Duration, Instant, earliest, transit};
 use ionian_kernel::wire::Never;
 
 messages! {
@@ -396,8 +396,10 @@ impl Disseminator {
     /// What was left unanswered is asked again.
     fn ask_again(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         let executed = self.executed.unwrap_or_default();
+        let transit = transit(self.in_flight_bytes);
+        let is_overdue = |payload: &InFlight| payload.due + transit <= now;
         let overdue: Vec<u64> =
-            self.in_flight.iter().filter(|(_, payload)| payload.due <= now).map(|(number, _)| *number).collect();
+            self.in_flight.iter().filter(|(_, payload)| is_overdue(payload)).map(|(number, _)| *number).collect();
         let mut void = Vec::new();
         for number in overdue {
             let payload = self.in_flight.get_mut(&number).expect("just found");
@@ -412,7 +414,7 @@ impl Disseminator {
             }
         }
         self.disseminate_again(now, void, out);
-        self.check_at = self.in_flight.values().map(|payload| payload.due).min();
+        self.check_at = self.in_flight.values().map(|payload| payload.due + transit).min();
     }
 }
 

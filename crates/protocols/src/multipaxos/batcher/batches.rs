@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use ionian_kernel::batch::{Batch, OpenBatch};
 use ionian_kernel::layout::Options;
 use ionian_kernel::random::Random;
-use ionian_kernel::time::{Duration, Instant, earliest};
+use ionian_kernel::time::{Duration, Instant, earliest, transit};
 
 /// Batches that are not known chosen hold at most this many bytes; what clients send beyond it is dropped, and asked
 /// again by them.
@@ -91,18 +91,20 @@ impl<W> Batches<W> {
 
     /// Whether a batch in flight is overdue.
     pub(crate) fn is_overdue(&self, now: Instant) -> bool {
-        self.in_flight.values().any(|batch| batch.due <= now)
+        let transit = transit(self.in_flight_bytes);
+        self.in_flight.values().any(|batch| batch.due + transit <= now)
     }
 
     /// Those of the batches in flight that are `due`, to be sent again.
     pub(crate) fn again(&mut self, now: Instant, due: impl Fn(Instant) -> bool) -> Vec<(u64, Batch)> {
         let mut again = Vec::new();
-        for (number, batch) in self.in_flight.iter_mut().filter(|(_, batch)| due(batch.due)) {
+        let transit = transit(self.in_flight_bytes);
+        for (number, batch) in self.in_flight.iter_mut().filter(|(_, batch)| due(batch.due + transit)) {
             batch.attempts += 1;
             batch.due = now + self.patience * (1 << batch.attempts.min(3));
             again.push((*number, batch.batch.clone()));
         }
-        self.check_at = self.in_flight.values().map(|batch| batch.due).min();
+        self.check_at = self.in_flight.values().map(|batch| batch.due + transit).min();
         again
     }
 

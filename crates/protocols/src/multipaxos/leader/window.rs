@@ -13,7 +13,7 @@ use ionian_kernel::layout::NodeId;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::role::Out;
 use ionian_kernel::suspicion::Presence;
-use ionian_kernel::time::{Duration, Instant, earliest};
+use ionian_kernel::time::{Duration, Instant, earliest, transit};
 use ionian_kernel::window::SlotWindow;
 
 /// How far beyond what is executed a leader's window can reach: more than its own flow control lets it
@@ -45,6 +45,8 @@ pub(super) struct Window {
     /// Nothing new is proposed in slots from this one on: in Mencius, where they are reserved first.
     pub(super) limit: Slot,
     check_at: Option<Instant>,
+    /// How much later an answer may come because of what was under way when it was last looked.
+    transit: Duration,
     replicas: Presence<ReplicaId>,
     proxies: Presence<ProxyLeaderId>,
     turn: u64,
@@ -71,6 +73,7 @@ impl Window {
             next_slot: Slot::ZERO,
             limit: Slot::MAX,
             check_at: None,
+            transit: Duration::ZERO,
             replicas: Presence::new(config.serving(), PRESENCE),
             proxies: Presence::new(config.all(kind::ProxyLeader), PRESENCE),
             turn: turn >> 1,
@@ -187,7 +190,7 @@ impl Window {
     /// A replica misses this slot of the window; false when it is not in the window.
     pub(super) fn recover(&mut self, now: Instant, round: Round, slot: Slot, out: &mut Out<'_, Leader>) -> bool {
         let Some(proposed) = self.slots.get(slot) else { return false };
-        if now.since(proposed.proposed_at) >= self.config.options().resend_after {
+        if now.since(proposed.proposed_at) >= self.config.options().resend_after + self.transit {
             self.hand_over_again(now, round, slot, out);
         }
         true
@@ -211,7 +214,9 @@ impl Window {
         let resend_after = self.config.options().resend_after;
         self.check_at = (!self.slots.is_empty()).then(|| now + resend_after);
         let present = self.proxies.present(now);
-        let waited = |proposed: &Proposed| now.since(proposed.proposed_at);
+        self.transit = transit(self.slots.iter().map(|(_, proposed)| proposed.value.batch.byte_len()).sum());
+        let transit = self.transit;
+        let waited = |proposed: &Proposed| (now - transit).since(proposed.proposed_at);
         let orphaned = |proposed: &Proposed| !present.contains(proposed.proxy) && waited(proposed) >= resend_after;
         let stuck =
             |proposed: &Proposed| waited(proposed) >= resend_after * HAND_OVER_AFTER * (1 << proposed.attempts.min(3));

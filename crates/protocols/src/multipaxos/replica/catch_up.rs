@@ -8,10 +8,15 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use ionian_kernel::id::*;
 use ionian_kernel::random::Random;
-use ionian_kernel::time::{Duration, Instant};
+use ionian_kernel::time::{Duration, Instant, transit};
 
 /// A piece of a snapshot is larger than other messages: it is waited for so many times longer.
 const PIECE_PATIENCE: u32 = 8;
+
+/// While values of this size come in, what is missing is probably behind them: it is not asked for before they have had
+/// the time that as much more would take, but not much later either.
+const BULK_BYTES: usize = 64 << 10;
+const BULK_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Whom to ask next for the slots that are missing.
 pub(super) enum Ask {
@@ -33,6 +38,8 @@ pub(super) struct CatchUp {
     /// The slot that could not be executed when the timer was set.
     stuck_at: Slot,
     ask_at: Option<Instant>,
+    /// What came in large values since the timer was set.
+    bulk: usize,
     attempts: u32,
     /// A snapshot on its way here.
     install: Option<Install>,
@@ -50,7 +57,18 @@ struct Install {
 impl CatchUp {
     pub(super) fn new(config: Arc<Config>, me: ReplicaId, random: Random) -> Self {
         let peers = config.replicas().without(Set::one(me));
-        CatchUp { config, me, peers, random, stuck_at: Slot::ZERO, ask_at: None, attempts: 0, install: None, asked: 0 }
+        CatchUp {
+            config,
+            me,
+            peers,
+            random,
+            stuck_at: Slot::ZERO,
+            ask_at: None,
+            bulk: 0,
+            attempts: 0,
+            install: None,
+            asked: 0,
+        }
     }
 
     /// The membership has changed.
@@ -73,12 +91,18 @@ impl CatchUp {
             }
             self.stuck_at = executed;
             let after = self.config.options().resend_after;
+            self.bulk = 0;
             self.ask_at = (!fired).then(|| now + self.random.duration(after, 2 * after));
         }
     }
 
     pub(super) fn next_timer(&self) -> Option<Instant> {
         self.ask_at
+    }
+
+    /// A value of so many bytes came.
+    pub(super) fn heard(&mut self, bytes: usize) {
+        self.bulk += if bytes >= BULK_BYTES { bytes } else { 0 };
     }
 
     /// The time has come: whom to ask. Peers and the leader take turns.
@@ -88,6 +112,11 @@ impl CatchUp {
         }
         if let Some(install) = self.install.as_ref().filter(|install| install.due > now) {
             self.ask_at = Some(install.due);
+            return None;
+        }
+        if self.bulk > 0 {
+            let longer = transit(core::mem::take(&mut self.bulk)).min(BULK_PATIENCE);
+            self.ask_at = Some(now + longer);
             return None;
         }
         self.asked += 1;
