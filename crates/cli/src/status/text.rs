@@ -187,15 +187,16 @@ fn roles(cluster: &ClusterStatus) -> String {
     aligned(&table)
 }
 
-/// What is said of a cluster that cannot serve again.
+/// What is said of a cluster that has lost more than it may.
 const LOST_VOTES: &str = "so many acceptors have lost their memory that those which remember can hold no read quorum, \
                           even if every node that is down came back: this cluster cannot serve again, for what was \
                           voted for may be gone. Stop it and start anew";
 const LOST_PAYLOADS: &str = "so many stabilizers have lost their memory that those which remember can hold no read \
-                             quorum, even if every node that is down came back: payloads of what was chosen may be \
-                             gone, and without them no replica gets on. Stop the cluster and start anew";
+                             quorum, even if every node that is down came back: none of them gets whole again, payloads \
+                             of what was chosen may be gone, and what still runs bears no further failure. Save a \
+                             snapshot if you can, stop the cluster and start anew";
 
-/// Why the cluster can never serve again, as it was: too many have forgotten what only they were to know.
+/// What the cluster has lost for good, because too many have forgotten what only they were to know.
 pub(super) fn losses(known: &Configuration, cluster: &ClusterStatus) -> Vec<&'static str> {
     let roles: Vec<&RoleStatus> = instances(cluster).map(|(_, role)| role).collect();
     losses_of(known, &roles)
@@ -222,8 +223,9 @@ fn losses_of(known: &Configuration, roles: &[&RoleStatus]) -> Vec<&'static str> 
 fn forgot(node: &str, role: &RoleStatus) -> String {
     let waits = match role.role.as_str() {
         "stabilizer" => {
-            "It stores new payloads, but tells no replica and counts as failed for older ones until it has copied \
-             everything that a read quorum of the other stabilizers holds, which takes so many that remember"
+            "It stores new payloads; for older ones it counts as failed, and it tells no replica, until it has copied \
+             everything that a read quorum of the other stabilizers holds. Those that have lost their memory too are \
+             of no help"
         }
         _ => {
             "It must not vote before the leader has let it in again, which takes a leader, and a read quorum of \
