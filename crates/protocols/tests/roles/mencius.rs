@@ -9,6 +9,7 @@ use ionian_kernel::protocol::Protocol;
 use ionian_protocols::mencius::acceptor::{self, Acceptor};
 use ionian_protocols::mencius::config::Config;
 use ionian_protocols::mencius::leader::{self, Leader};
+use ionian_protocols::mencius::proxy_leader::{self, ProxyLeader};
 use ionian_protocols::mencius::replica::{In, Replica};
 use ionian_protocols::mencius::stripe::Stripe;
 use ionian_protocols::mencius::{Mencius, kind};
@@ -91,6 +92,24 @@ fn an_acceptor_reports_its_stripes_as_one() {
     assert_eq!(tell(1, kept(1, 65)), [66, 5, 0, 3, 4]);
     assert_eq!(tell(0, kept(1, 64)), [66, 5, 2, 2, 4]);
     assert_eq!(tell(2, kept(1, 66)), [66, 5, 3, 1, 4]);
+}
+
+/// Acceptors that are silent in two stripes are not twice as many.
+#[test]
+fn a_proxy_leader_reports_its_stripes_as_one() {
+    let mut proxy = Stage::alone(three(None), kind::ProxyLeader, ProxyLeader::new);
+    for (stripe, round) in [(0, 64), (2, 66)] {
+        let (proposer, replier) = (multipaxos::message::Proposer::Nobody {}, ReplicaId(0));
+        let (slot, round, value) = (Slot(0), Round(round), Value::default());
+        let message = multipaxos::proxy_leader::In::Phase2a { slot, round, value, proposer, replier };
+        proxy.tell(proxy_leader::In::InStripe { stripe: Stripe(stripe), message });
+    }
+    assert_eq!(["round", "pending", "suspected_acceptors"].map(|name| proxy.figure(name)), [66, 2, 0]);
+    while proxy.figure("retries") < 2 {
+        proxy.timer();
+    }
+    assert_eq!(["round", "pending"].map(|name| proxy.figure(name)), [66, 2]);
+    assert_eq!(proxy.figure("suspected_acceptors"), 2, "the same two in both stripes");
 }
 
 /// Slots are those of the log: as many are executed below the own position as the replica says.
