@@ -93,7 +93,8 @@ fn summary(deployment: &Deployment) -> String {
     }
     let gateways: Vec<&str> = nodes.iter().filter_map(|node| node.gateway.as_deref()).collect();
     text += &format!("clients connect to {}\n", if gateways.is_empty() { "none".into() } else { gateways.join(" ") });
-    text + &deployment.network.as_ref().map_or_else(String::new, |network| distances(nodes, network))
+    text += &deployment.network.as_ref().map_or_else(String::new, |network| distances(nodes, network));
+    text + &deployment.idle_network().map_or_else(String::new, |why| format!("! {why}\n"))
 }
 
 /// Which nodes are where, and what lies between.

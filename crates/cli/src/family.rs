@@ -9,6 +9,7 @@ use ionian_protocols::mencius::Mencius;
 use ionian_protocols::mencius::stripe::Stripe;
 use ionian_protocols::multipaxos::{self, MultiPaxos};
 use ionian_protocols::spaxos::SPaxos;
+use ionian_protocols::spaxos::config::Stabilizers;
 use ionian_protocols::unreplicated::Unreplicated;
 
 /// The state machines that this binary can make.
@@ -44,6 +45,14 @@ pub(crate) fn quorums(known: &Configuration) -> Result<Option<QuorumSystem>> {
         SPaxos::NAME => Some(SPaxos::configure(known.layout(SPaxos::KINDS)?)?.ordering.quorums.clone()),
         // The same in all stripes.
         Mencius::NAME => Some(Mencius::configure(known.layout(Mencius::KINDS)?)?.of(Stripe(0)).quorums.clone()),
+        _ => None,
+    })
+}
+
+/// How a cluster's stabilizers are arranged; none where it has none.
+pub(crate) fn stabilizers(known: &Configuration) -> Result<Option<Stabilizers>> {
+    Ok(match known.deployment.protocol.as_str() {
+        SPaxos::NAME => Some(SPaxos::configure(known.layout(SPaxos::KINDS)?)?.stabilizers.clone()),
         _ => None,
     })
 }

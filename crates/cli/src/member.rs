@@ -110,6 +110,8 @@ fn shaped(deployment: Deployment, shape: &Shape) -> Result<Deployment> {
 async fn change(how: &How, plan: impl Fn(&Deployment) -> Result<Deployment>) -> Result<()> {
     let found = Found::find(&how.whereabouts).await?;
     let known = &found.known;
+    // Before anything that is wrong with the plan: what cannot be changed at all needs no better plan.
+    family::with_protocol(&known.deployment.protocol, IsPossible { known })??;
     let to = possible(plan(&known.deployment)?.numbered())?;
     if known.next.is_none() && known.deployment.numbered()? == to {
         say!("the cluster is so already, in epoch {}", known.epoch().0);
@@ -121,6 +123,19 @@ async fn change(how: &How, plan: impl Fn(&Deployment) -> Result<Deployment>) -> 
         false => Some(family::with_protocol(&to.protocol, Begin { known, to: &to })??),
     };
     settle(found, change, &to, how).await
+}
+
+/// Checks whether the protocol can change its members.
+struct IsPossible<'a> {
+    known: &'a Configuration,
+}
+
+impl Work for IsPossible<'_> {
+    type Output = Result<()>;
+
+    fn run<P: Protocol>(self) -> Result<()> {
+        possible(membership::check_protocol::<P>(self.known))
+    }
 }
 
 /// Checks a change and makes the command for the log of it.

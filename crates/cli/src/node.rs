@@ -87,6 +87,9 @@ impl Work for Run {
         if deployment.durability == Durability::Memory {
             tracing::warn!("durability = memory: when this process ends, what it held is gone");
         }
+        if let Some(why) = known.target().idle_network() {
+            tracing::warn!("{why}");
+        }
         tracing::info!("node {name} of cluster {} starts at {}", deployment.cluster, settings.address);
         let machine = || Box::new(Kv::default()) as Box<dyn StateMachine>;
         let application = move |handle: LaneHandle| match gateway {

@@ -59,7 +59,7 @@ pub(crate) fn run(arguments: &arguments::Status) -> Result<ExitCode> {
     };
     shown.truncate(shown.trim_end().len());
     say!("{shown}");
-    let well = cluster.nodes_up == cluster.nodes.len() && !text::is_lost(&known, &cluster);
+    let well = cluster.nodes_up == cluster.nodes.len() && text::losses(&known, &cluster).is_empty();
     Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

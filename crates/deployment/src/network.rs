@@ -110,6 +110,31 @@ impl Link {
 }
 
 impl Deployment {
+    /// Why the `[network]` that is stated changes nothing, if it does not: what is between two sites needs two.
+    pub fn idle_network(&self) -> Option<String> {
+        self.network.as_ref().filter(|network| **network != Network::default())?;
+        match self.sites()[..] {
+            [] => Some(
+                "[network] has no effect: no node has a site, so none is far from another. Say where each is \
+                 (node.NAME.site)"
+                    .to_owned(),
+            ),
+            [site] => Some(format!(
+                "[network] has no effect: it is about what goes from one site to another, and every node that has a \
+                 site is at {site}"
+            )),
+            _ => None,
+        }
+    }
+
+    /// The sites of nodes.
+    fn sites(&self) -> Vec<&str> {
+        let mut sites: Vec<&str> = self.nodes.iter().filter_map(|node| node.site.as_deref()).collect();
+        sites.sort_unstable();
+        sites.dedup();
+        sites
+    }
+
     /// The same with each node at a site of its own, called A, B, C and so on, and this delay between any two.
     pub fn apart(mut self, delay_ms: u64) -> Self {
         for (index, node) in self.nodes.iter_mut().enumerate() {
@@ -125,9 +150,7 @@ impl Deployment {
     pub(crate) fn check_network(&self) -> Result<(), DeploymentError> {
         let links = self.network.iter().flat_map(|network| &network.links).enumerate();
         let key = |index| format!("network.link[{index}].between");
-        let mut known: Vec<&str> = self.nodes.iter().filter_map(|node| node.site.as_deref()).collect();
-        known.sort_unstable();
-        known.dedup();
+        let known = self.sites();
         let mut taken = BTreeMap::new();
         for (index, link) in links {
             let mut sites = link.between.each_ref().map(String::as_str);
@@ -180,6 +203,17 @@ mod tests {
             (network.distance("A", "C"), network.distance("C", "B")),
             (ms(50, Some(125_000)), ms(50, Some(2_500_000)))
         );
+    }
+
+    #[test]
+    fn a_network_without_two_sites_says_that_it_has_no_effect() {
+        let preset = Deployment::preset("colocated", &PresetOptions::default()).unwrap();
+        let said = |sites: &[&str]| preset.clone().with_overrides(sites).unwrap().idle_network();
+        assert_eq!(said(&[]), None, "nothing is stated");
+        assert!(said(&["network.delay_ms=50"]).unwrap().contains("no node has a site"));
+        assert!(said(&["network.mbps=5", "node.n0.site=A"]).unwrap().ends_with("every node that has a site is at A"));
+        assert_eq!(said(&["network.delay_ms=50", "node.n0.site=A", "node.n1.site=B"]), None);
+        assert_eq!(said(&["network.delay_ms=0", "node.n0.site=A"]), None, "it asks for nothing");
     }
 
     #[test]

@@ -81,6 +81,15 @@ pub enum ChangeError {
     Stale(String),
 }
 
+/// Whether the protocol can change the members of a running cluster at all.
+///
+/// # Errors
+/// Says why it cannot.
+pub fn check_protocol<P: Protocol>(configuration: &Configuration) -> Result<(), ChangeError> {
+    let layout = configuration.deployment.layout(P::KINDS)?;
+    Ok(P::transition(&layout, &layout).map(drop)?)
+}
+
 /// The command that changes a cluster into `to`.
 ///
 /// # Errors

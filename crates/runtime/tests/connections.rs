@@ -129,8 +129,9 @@ fn every_refusal_says_why() {
         change(&mut greeting);
         greeting.bytes()
     };
+    let speaks = format!("this node speaks wire version {WIRE_VERSION}, you speak version 99");
     let cases: [(Vec<u8>, &str); 8] = [
-        (other(|it| it.version = 99), "this node speaks wire version 4, you speak version 99"),
+        (other(|it| it.version = 99), &speaks),
         (other(|it| it.identity.cluster = "red".into()), "this is cluster 'blue', you are of cluster 'red'"),
         (other(|it| it.identity.protocol = "tot".into()), "this cluster runs protocol 'toy', you run 'tot'"),
         (

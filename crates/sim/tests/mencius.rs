@@ -111,6 +111,12 @@ fn reservations_are_lost() {
 }
 
 #[test]
+fn l6_a_range_of_skips_stops_at_what_is_known() {
+    let failure = catches("l6", together("three", 1), Durability::Disk, 100);
+    assert!(failure.message.contains("a replica knows of it up to"), "{failure}");
+}
+
+#[test]
 fn leaders_that_are_behind_never_skip() {
     catches("never-skips", together("three", 1), MEMORY, 100);
 }

@@ -4,7 +4,7 @@ use super::{Answer, ClusterStatus};
 use crate::config;
 use crate::family;
 use ionian_deployment::{Configuration, Deployment};
-use ionian_kernel::id::{AcceptorId, AcceptorSet};
+use ionian_kernel::id::{AcceptorId, AcceptorSet, Set, StabilizerId};
 use ionian_kernel::layout::NodeId;
 use ionian_runtime::status::{PeerState, RoleStatus};
 use std::collections::BTreeMap;
@@ -187,17 +187,52 @@ fn roles(cluster: &ClusterStatus) -> String {
     aligned(&table)
 }
 
-/// What is said of a cluster that cannot serve again.
-const LOST: &str = "so many acceptors have lost their memory that those which remember can hold no read quorum, even \
-                    if every node that is down came back: this cluster cannot serve again, for what was voted for may \
-                    be gone. Stop it and start anew";
+/// What is said of a cluster that has lost more than it may.
+const LOST_VOTES: &str = "so many acceptors have lost their memory that those which remember can hold no read quorum, \
+                          even if every node that is down came back: this cluster cannot serve again, for what was \
+                          voted for may be gone. Stop it and start anew";
+const LOST_PAYLOADS: &str = "so many stabilizers have lost their memory that those which remember can hold no read \
+                             quorum, even if every node that is down came back: none of them gets whole again, payloads \
+                             of what was chosen may be gone, and what still runs bears no further failure. Save a \
+                             snapshot if you can, stop the cluster and start anew";
 
-/// Whether too many acceptors have lost their votes for the cluster ever to elect a leader again.
-pub(super) fn is_lost(known: &Configuration, cluster: &ClusterStatus) -> bool {
-    let forgetful = instances(cluster).filter(|(_, role)| figure(role, "amnesiac") == Some(1));
-    let forgetful: AcceptorSet = forgetful.map(|(_, role)| AcceptorId(role.index)).collect();
-    let quorums = family::quorums(known).ok().flatten();
-    quorums.is_some_and(|quorums| !quorums.is_read_quorum(quorums.members().without(forgetful)))
+/// What the cluster has lost for good, because too many have forgotten what only they were to know.
+pub(super) fn losses(known: &Configuration, cluster: &ClusterStatus) -> Vec<&'static str> {
+    let roles: Vec<&RoleStatus> = instances(cluster).map(|(_, role)| role).collect();
+    losses_of(known, &roles)
+}
+
+fn losses_of(known: &Configuration, roles: &[&RoleStatus]) -> Vec<&'static str> {
+    let forgetful = |kind| {
+        let of_kind = roles.iter().filter(move |role| role.role == kind && figure(role, "amnesiac") == Some(1));
+        of_kind.map(|role| role.index)
+    };
+    let mut losses = Vec::new();
+    if let Ok(Some(quorums)) = family::quorums(known) {
+        let forgetful: AcceptorSet = forgetful("acceptor").map(AcceptorId).collect();
+        losses.extend((!quorums.is_read_quorum(quorums.members().without(forgetful))).then_some(LOST_VOTES));
+    }
+    if let Ok(Some(stabilizers)) = family::stabilizers(known) {
+        let forgetful: Set<StabilizerId> = forgetful("stabilizer").map(StabilizerId).collect();
+        losses.extend((!stabilizers.is_read_quorum(stabilizers.members().without(forgetful))).then_some(LOST_PAYLOADS));
+    }
+    losses
+}
+
+/// What an instance that has forgotten waits for.
+fn forgot(node: &str, role: &RoleStatus) -> String {
+    let waits = match role.role.as_str() {
+        "stabilizer" => {
+            "It stores new payloads; for older ones it counts as failed, and it tells no replica, until it has copied \
+             everything that a read quorum of the other stabilizers holds. Those that have lost their memory too are \
+             of no help"
+        }
+        _ => {
+            "It must not vote before the leader has let it in again, which takes a leader, and a read quorum of \
+             acceptors that remember"
+        }
+    };
+    format!("{} {} on {node} has lost its memory with an earlier process. {waits}", role.role, role.index)
 }
 
 /// What needs attention, in words.
@@ -229,16 +264,8 @@ fn troubles(known: &Configuration, cluster: &ClusterStatus) -> Vec<String> {
         }
     }
     let waiting = instances(cluster).filter(|(_, role)| figure(role, "amnesiac") == Some(1));
-    found.extend(waiting.map(|(node, role)| {
-        format!(
-            "{} {} on {} has lost its memory with an earlier process. It must not vote before the leader has let it in \
-             again, which takes a leader, and a read quorum of acceptors that remember",
-            role.role, role.index, node.name
-        )
-    }));
-    if is_lost(known, cluster) {
-        found.push(LOST.to_owned());
-    }
+    found.extend(waiting.map(|(node, role)| forgot(&node.name, role)));
+    found.extend(losses(known, cluster).into_iter().map(str::to_owned));
     let closed = instances(cluster).filter(|(_, role)| figure(role, "session_open") == Some(0));
     found.extend(closed.map(|(node, role)| {
         format!(
@@ -266,6 +293,7 @@ fn aligned<const N: usize>(table: &[[String; N]]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ionian_deployment::PresetOptions;
 
     #[test]
     fn columns_line_up() {
@@ -273,9 +301,39 @@ mod tests {
         assert_eq!(aligned(&table), "a    bb  c\naaa  b\n");
     }
 
-    fn leader(index: u8, figures: &[(&str, u64)]) -> RoleStatus {
+    fn role(role: &str, index: u8, figures: &[(&str, u64)]) -> RoleStatus {
         let figures = figures.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
-        RoleStatus { role: "leader".into(), index, figures }
+        RoleStatus { role: role.to_owned(), index, figures }
+    }
+
+    fn leader(index: u8, figures: &[(&str, u64)]) -> RoleStatus {
+        role("leader", index, figures)
+    }
+
+    #[test]
+    fn who_has_forgotten_is_told_what_that_role_waits_for() {
+        let said = ["acceptor", "stabilizer"].map(|kind| forgot("n0", &role(kind, 0, &[("amnesiac", 1)])));
+        assert!(said[0].contains("must not vote before the leader has let it in again"), "{}", said[0]);
+        assert!(said[1].starts_with("stabilizer 0 on n0 has lost its memory"), "{}", said[1]);
+        assert!(said[1].contains("read quorum of the other stabilizers") && !said[1].contains("vote"), "{}", said[1]);
+    }
+
+    #[test]
+    fn what_is_lost_is_counted_by_role() {
+        let known = |preset| Configuration::founded(Deployment::preset(preset, &PresetOptions::default()).unwrap());
+        let forgetful = |places: &[(&str, u8)]| -> Vec<RoleStatus> {
+            places.iter().map(|(kind, index)| role(kind, *index, &[("amnesiac", 1)])).collect()
+        };
+        let lost = |preset, places| {
+            let roles = forgetful(places);
+            losses_of(&known(preset), &roles.iter().collect::<Vec<_>>())
+        };
+        let none: [&str; 0] = [];
+        assert_eq!(lost("spaxos-batched", &[("acceptor", 0), ("stabilizer", 1)]), none);
+        assert_eq!(lost("spaxos-batched", &[("acceptor", 0), ("acceptor", 2)]), [LOST_VOTES]);
+        assert_eq!(lost("spaxos-batched", &[("stabilizer", 0), ("stabilizer", 2)]), [LOST_PAYLOADS]);
+        assert_eq!(lost("colocated", &[("acceptor", 0), ("acceptor", 2)]), [LOST_VOTES]);
+        assert_eq!(lost("unreplicated", &[]), none);
     }
 
     #[test]

@@ -54,6 +54,9 @@ pub(crate) fn run(arguments: &arguments::Up) -> Result<ExitCode> {
     if runs_in_memory {
         say_what_memory_means(directory::forget(&claimed)?);
     }
+    if let Some(why) = deployment.idle_network() {
+        eprintln!("{why}");
+    }
     directory::write(&claimed, &deployment, has_changed)?;
     let members = Members::look(&places, &deployment)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

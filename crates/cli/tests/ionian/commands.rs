@@ -68,6 +68,24 @@ fn config_check_explains_what_is_wrong() {
 }
 
 #[test]
+fn config_check_says_what_a_network_amounts_to() {
+    let directory = Directory::new();
+    let file = directory.path("far.toml");
+    let path = file.to_str().unwrap();
+    let checked = |changes: &[&str]| {
+        let sets = changes.iter().flat_map(|change| ["--set", change]).collect::<Vec<_>>();
+        works(&["config", "init", "--force", path]);
+        works(&[&["config", "check", path], &sets[..]].concat())
+    };
+    assert!(!checked(&[]).contains("network"));
+    assert!(checked(&["network.delay_ms=50"]).contains("\n! [network] has no effect: no node has a site"));
+    let one = checked(&["network.delay_ms=50", "node.n0.site=A"]);
+    assert!(one.contains("every node that has a site is at A"), "{one}");
+    let two = checked(&["network.delay_ms=50", "node.n0.site=A", "node.n1.site=B"]);
+    assert!(two.ends_with("from A to B and back: 50 ms each way\n"), "{two}");
+}
+
+#[test]
 fn bad_usage_has_an_exit_code_of_its_own() {
     for arguments in [&["frobnicate"][..], &["up", "--durability", "paper"], &["sim", "--seeds", "5..5"], &["exec"]] {
         fails(arguments, 2, "--help");

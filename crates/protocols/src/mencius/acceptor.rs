@@ -294,11 +294,13 @@ impl Role for Acceptor {
 
     fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
         let (watermark, _) = self.watermark();
-        super::message::report_sums(self.stripes.iter().map(|stripe| &*stripe.inner), &mut |name, sum| match name {
+        let forgotten = self.stripes().map(|(stripe, inner)| self.config.stripes.slot(stripe, inner.forgotten()));
+        let forgotten = forgotten.min().unwrap_or_default();
+        super::message::report_together(self.stripes().map(|(_, inner)| inner), &mut |name, figure| match name {
+            // These are slots of the log.
             "watermark" => report(name, watermark.0),
-            // It is let in again stripe by stripe.
-            "amnesiac" => report(name, sum.min(1)),
-            _ => report(name, sum),
+            "forgotten" => report(name, forgotten.0),
+            _ => report(name, figure),
         });
     }
 }

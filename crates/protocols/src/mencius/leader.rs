@@ -530,8 +530,13 @@ impl Role for Leader {
     }
 
     fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
-        let home = &self.served[0].leader;
-        Role::status(&**home, report);
+        let Served { stripe: home, leader, .. } = &self.served[0];
+        Role::status(&**leader, &mut |name, figure| match name {
+            // Slots of the log, as replicas and acceptors have them.
+            "next_slot" => report(name, self.config.stripes.slot(*home, Slot(figure)).0),
+            "executed" => report(name, self.config.stripes.end(*home, Slot(figure)).0),
+            _ => report(name, figure),
+        });
         report("stripes_led", self.served.iter().filter(|served| served.round.is_some()).count() as u64);
         report("frontier", self.frontier.0);
         report("skipped", self.skipped);

@@ -34,14 +34,21 @@ pub fn striped(stripes: Stripes, stripe: Stripe, envelope: multipaxos::Envelope)
     }
 }
 
-/// Reports the sum of each figure over the stripes.
-pub(super) fn report_sums<'a, R: Role + 'a>(
+/// Figures that count nothing that stripes would have apart: the highest of them is told. An acceptor is let in again
+/// stripe by stripe, and one that is suspected is so in most.
+const HIGHEST: &[&str] = &["epoch", "promise", "round", "amnesiac", "suspected_acceptors"];
+
+/// Reports what the roles of all stripes report, as one: the sum of what they count, of all else the highest.
+pub(super) fn report_together<'a, R: Role + 'a>(
     stripes: impl Iterator<Item = &'a R>,
     report: &mut dyn FnMut(&'static str, u64),
 ) {
-    let mut sums = BTreeMap::new();
+    let mut figures: BTreeMap<&'static str, u64> = BTreeMap::new();
     for stripe in stripes {
-        stripe.status(&mut |name, value| *sums.entry(name).or_insert(0) += value);
+        stripe.status(&mut |name, value| {
+            let figure = figures.entry(name).or_default();
+            *figure = if HIGHEST.contains(&name) { value.max(*figure) } else { *figure + value };
+        });
     }
-    sums.into_iter().for_each(|(name, sum)| report(name, sum));
+    figures.into_iter().for_each(|(name, figure)| report(name, figure));
 }

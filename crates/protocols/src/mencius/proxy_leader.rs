@@ -117,6 +117,6 @@ impl Role for ProxyLeader {
     }
 
     fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
-        super::message::report_sums(self.stripes.iter().map(|stripe| &**stripe), report);
+        super::message::report_together(self.stripes.iter().map(|stripe| &**stripe), report);
     }
 }

@@ -70,6 +70,8 @@ pub struct Replica {
     inner: Inner<multipaxos::replica::Replica>,
     /// What was skipped, by stripe.
     skipped: Vec<Skipped>,
+    /// The skips that it was told of last, if there was room for them.
+    told: Option<(Stripe, Slot, Slot)>,
     /// The highest round heard of, by stripe.
     rounds: Vec<Round>,
     commuting: Commuting,
@@ -94,6 +96,7 @@ impl Replica {
             id: ReplicaId(birth.address.index),
             inner: Inner::new(inner, birth.keeps_records),
             skipped: config.stripes.iter().map(|_| Skipped::default()).collect(),
+            told: None,
             rounds: vec![Round(0); config.stripes.count()],
             commuting: Commuting::default(),
             learned: false,
@@ -136,6 +139,7 @@ impl Replica {
     fn on_skip(&mut self, stripe: Stripe, start: Slot, end: Slot) {
         let known = self.config.stripes.from(stripe, self.inner.executed());
         let skipped = &mut self.skipped[usize::from(stripe.0)];
+        self.told = (!skipped.is_full()).then_some((stripe, start, end));
         let knows_some = skipped.end_from(start) > start || start < known;
         if knows_some && self.config.has(Canary::L6RangeStopsAtKnown) {
             return;
@@ -243,6 +247,14 @@ impl Role for Replica {
 
     fn invariants(&self) {
         self.inner.invariants();
+        if let Some((stripe, start, end)) = self.told {
+            let start = start.max(self.config.stripes.from(stripe, self.inner.executed()));
+            let known = self.skipped[usize::from(stripe.0)].end_from(start);
+            assert!(
+                known >= end,
+                "told that {stripe:?} is skipped up to {end:?}, a replica knows of it up to {known:?}"
+            );
+        }
     }
 
     fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {

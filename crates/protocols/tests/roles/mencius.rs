@@ -1,22 +1,31 @@
-//! Mistakes in Mencius that one role alone can make, and that a whole cluster would hide: what a replica misses it asks
-//! for again.
+//! Roles of Mencius, one alone: mistakes that a whole cluster may hide, for what a replica misses it asks for again; and
+//! what those report of themselves that have a MultiPaxos role in each stripe.
 
 use crate::stage::{Stage, birth};
 use ionian_kernel::batch::Value;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::{Layout, NodeId, numbered};
 use ionian_kernel::protocol::Protocol;
+use ionian_protocols::mencius::acceptor::{self, Acceptor};
+use ionian_protocols::mencius::config::Config;
+use ionian_protocols::mencius::leader::{self, Leader};
+use ionian_protocols::mencius::proxy_leader::{self, ProxyLeader};
 use ionian_protocols::mencius::replica::{In, Replica};
 use ionian_protocols::mencius::stripe::Stripe;
 use ionian_protocols::mencius::{Mencius, kind};
 use ionian_protocols::multipaxos;
+use std::sync::Arc;
+
+/// Three servers with every role on each.
+fn three(canary: Option<&'static str>) -> Arc<Config> {
+    let nodes: Vec<NodeId> = (0..3).map(NodeId).collect();
+    let layout = Layout { f: 1, instances: numbered(vec![nodes; 8]), canary, ..Layout::default() };
+    Mencius::configure(layout).expect("a deployment")
+}
 
 /// How far a replica of three servers has executed when it has heard this.
 fn executed_after(messages: Vec<In>, canary: Option<&'static str>) -> Slot {
-    let nodes: Vec<NodeId> = (0..3).map(NodeId).collect();
-    let layout = Layout { f: 1, instances: numbered(vec![nodes; 8]), canary, ..Layout::default() };
-    let config = Mencius::configure(layout).expect("a deployment");
-    let mut replica = Stage::new(config, &birth(kind::Replica, 0, NodeId(0)), Replica::new);
+    let mut replica = Stage::new(three(canary), &birth(kind::Replica, 0, NodeId(0)), Replica::new);
     messages.into_iter().for_each(|message| drop(replica.tell(message)));
     replica.role.executed()
 }
@@ -30,17 +39,85 @@ fn chosen(slot: u64) -> In {
     In::OfLog { message }
 }
 
-/// A range of skipped slots counts whole, whatever is known of some of them: by votes, or from another range.
+/// A range of skipped slots of which some are known: by votes, and from another range.
+fn known_in_part() -> Vec<In> {
+    // Slots 1, 4, 7 and 10 are those of stripe 1: 7 is chosen by votes, 1 is known to be skipped.
+    vec![chosen(7), skip(1, 0, 1), skip(1, 0, 4), skip(0, 0, 4), skip(2, 0, 4)]
+}
+
+/// The same when the part that is known is executed already.
+fn executed_in_part() -> Vec<In> {
+    vec![chosen(7), skip(1, 0, 1), skip(0, 0, 4), skip(2, 0, 4), skip(1, 0, 4)]
+}
+
 #[test]
 fn l6_a_range_of_skips_does_not_stop_at_known_slots() {
-    // Slots 1, 4, 7 and 10 are those of stripe 1: 7 is chosen by votes, 1 is known to be skipped.
-    let known = || vec![chosen(7), skip(1, 0, 1), skip(0, 0, 4), skip(2, 0, 4)];
-    assert_eq!(executed_after(known(), None), Slot(4));
-    let whole = || [vec![chosen(7), skip(1, 0, 1), skip(1, 0, 4)], vec![skip(0, 0, 4), skip(2, 0, 4)]].concat();
-    assert_eq!(executed_after(whole(), None), Slot(12));
-    assert_eq!(executed_after(whole(), Some("l6")), Slot(4), "the canary is not caught");
-    // The same when the part that is known is executed already.
-    let late = || [known(), vec![skip(1, 0, 4)]].concat();
-    assert_eq!(executed_after(late(), None), Slot(12));
-    assert_eq!(executed_after(late(), Some("l6")), Slot(4), "the canary is not caught");
+    assert_eq!(executed_after(known_in_part(), None), Slot(12));
+    assert_eq!(executed_after(executed_in_part()[..4].to_vec(), None), Slot(4));
+    assert_eq!(executed_after(executed_in_part(), None), Slot(12));
+}
+
+#[test]
+#[should_panic(expected = "a replica knows of it up to Slot(1)")]
+fn l6_a_replica_that_stops_at_what_it_knows_is_caught() {
+    executed_after(known_in_part(), Some("l6"));
+}
+
+#[test]
+#[should_panic(expected = "a replica knows of it up to Slot(1)")]
+fn l6_a_replica_that_stops_at_what_it_has_executed_is_caught() {
+    executed_after(executed_in_part(), Some("l6"));
+}
+
+/// What stripes count is told as a sum; rounds are no numbers to add, and slots are those of the log.
+#[test]
+fn an_acceptor_reports_its_stripes_as_one() {
+    let mut acceptor = Stage::new(three(None), &birth(kind::Acceptor, 0, NodeId(0)), Acceptor::new);
+    let mut tell = |stripe: u8, message| {
+        acceptor.tell(acceptor::In::InStripe { stripe: Stripe(stripe), message });
+        ["promise", "watermark", "forgotten", "votes", "votes_cast"].map(|name| acceptor.figure(name))
+    };
+    let vote = |slot, round| multipaxos::acceptor::In::Phase2a {
+        from: ProxyLeaderId(0),
+        slot: Slot(slot),
+        round: Round(round),
+        value: Value::default(),
+    };
+    let kept = |kept, round| multipaxos::acceptor::In::Heartbeat { round: Round(round), kept: Slot(kept) };
+    assert_eq!(tell(0, vote(0, 64)), [64, 1, 0, 1, 1]);
+    assert_eq!(tell(1, vote(0, 65)), [65, 2, 0, 2, 2]);
+    assert_eq!(tell(1, vote(1, 65)), [65, 5, 0, 3, 3]);
+    assert_eq!(tell(2, vote(0, 66)), [66, 5, 0, 4, 4]);
+    // Everything below slot 2 is forgotten when the stripes of slots 0 and 1 have forgotten it.
+    assert_eq!(tell(1, kept(1, 65)), [66, 5, 0, 3, 4]);
+    assert_eq!(tell(0, kept(1, 64)), [66, 5, 2, 2, 4]);
+    assert_eq!(tell(2, kept(1, 66)), [66, 5, 3, 1, 4]);
+}
+
+/// Acceptors that are silent in two stripes are not twice as many.
+#[test]
+fn a_proxy_leader_reports_its_stripes_as_one() {
+    let mut proxy = Stage::alone(three(None), kind::ProxyLeader, ProxyLeader::new);
+    for (stripe, round) in [(0, 64), (2, 66)] {
+        let (proposer, replier) = (multipaxos::message::Proposer::Nobody {}, ReplicaId(0));
+        let (slot, round, value) = (Slot(0), Round(round), Value::default());
+        let message = multipaxos::proxy_leader::In::Phase2a { slot, round, value, proposer, replier };
+        proxy.tell(proxy_leader::In::InStripe { stripe: Stripe(stripe), message });
+    }
+    assert_eq!(["round", "pending", "suspected_acceptors"].map(|name| proxy.figure(name)), [66, 2, 0]);
+    while proxy.figure("retries") < 2 {
+        proxy.timer();
+    }
+    assert_eq!(["round", "pending"].map(|name| proxy.figure(name)), [66, 2]);
+    assert_eq!(proxy.figure("suspected_acceptors"), 2, "the same two in both stripes");
+}
+
+/// Slots are those of the log: as many are executed below the own position as the replica says.
+#[test]
+fn a_leader_reports_slots_of_the_log() {
+    let mut leader = Stage::new(three(None), &birth(kind::Leader, 1, NodeId(1)), Leader::new);
+    assert_eq!(["next_slot", "executed"].map(|name| leader.figure(name)), [1, 0]);
+    let rounds = vec![Round(0); 3];
+    leader.tell(leader::In::Executed { from: ReplicaId(0), executed: Slot(7), kept: Slot::ZERO, rounds });
+    assert_eq!(leader.figure("executed"), 5, "slot 4 is its own last one below 7");
 }

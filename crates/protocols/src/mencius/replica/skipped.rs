@@ -15,7 +15,7 @@ pub(super) struct Skipped {
 impl Skipped {
     /// The positions from `start` up to `end` were skipped, whatever is known of some of them (l6).
     pub(super) fn insert(&mut self, mut start: Slot, mut end: Slot) {
-        if start >= end || self.ranges.len() >= MAX_RANGES {
+        if start >= end || self.is_full() {
             return;
         }
         while let Some((from, to)) = self.ranges.range(..=end).next_back().map(|(from, to)| (*from, *to))
@@ -25,6 +25,11 @@ impl Skipped {
             (start, end) = (start.min(from), end.max(to));
         }
         self.ranges.insert(start, end);
+    }
+
+    /// Whether no more ranges are taken in.
+    pub(super) fn is_full(&self) -> bool {
+        self.ranges.len() >= MAX_RANGES
     }
 
     /// The first position from `position` on that is not skipped.
