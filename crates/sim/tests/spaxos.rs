@@ -116,7 +116,7 @@ fn payloads_proposed_before_they_are_stable() {
 
 #[test]
 fn unfenced_acknowledgements() {
-    is_caught_as(&catches("unfenced", preset("spaxos"), Durability::Disk, 100), "is held by");
+    is_caught_as(&catches("unfenced", preset("spaxos"), Durability::Disk, 400), "is held by");
 }
 
 #[test]
