@@ -182,9 +182,9 @@ fn spaxos_compartmentalized_has_grids_and_a_payload_for_each_command() {
     let deployment = preset("spaxos-compartmentalized");
     let places = places(&deployment);
     assert_eq!(places[2], "disseminator-0 disseminator-1 disseminator-2");
-    assert_eq!(places[7], "stabilizer-0-0 stabilizer-0-1 stabilizer-1-0 stabilizer-1-1");
+    assert_eq!(places[7], "stabilizer-0-0 stabilizer-0-1 stabilizer-0-2 stabilizer-1-0 stabilizer-1-1 stabilizer-1-2");
     assert_eq!([&places[1], &places[3], &places[9]], ["", "", ""]);
-    assert_eq!((deployment.f, deployment.quorums), (1, QuorumSpec::Grid { rows: 2, columns: 2 }));
+    assert_eq!((deployment.f, deployment.quorums), (1, QuorumSpec::Grid { rows: 2, columns: 3 }));
     assert_eq!(layout(&deployment).options.batch_commands, 1);
 }
 

@@ -165,11 +165,11 @@ mod tests {
 
     #[test]
     fn payloads_of_s_paxos_go_round_the_leader() {
-        // A column of two stores a payload, and one of the four hands it to the four replicas.
+        // A column of two stores a payload, and one of the six hands it to the four replicas.
         let (projection, us) = projected("spaxos-compartmentalized", &[], &Workload::writes(1));
         assert!(near(us, 4.5) && projection.bottleneck == "replica", "{projection:?}");
         let role = |role: &str| projection.roles[role];
-        assert!(near(role("disseminator"), 7.0 / 3.0) && near(role("stabilizer"), 0.5 + 5.0 / 4.0));
+        assert!(near(role("disseminator"), 7.0 / 3.0) && near(role("stabilizer"), 1.0 / 3.0 + 5.0 / 6.0));
         assert!(near(role("leader"), 1.0) && near(role("proxy_leader"), 0.9));
         // As published all three stabilizers store it and hand it to the replica beside them; so a third of 3 + 2 x 3
         // messages of a disseminator, 1 + 2 of a stabilizer, and 1 + 4 + 3 + 1 where seven cost a proxy leader 9.

@@ -134,9 +134,10 @@ const TELL_AFTER: Duration = Duration::from_millis(50);
 /// Bytes of payloads in one message to a stabilizer that lost its memory, at least one payload.
 const COPY_BYTES: usize = 1 << 20;
 
-/// How many payloads it holds at most. Reached only when replicas are missing for very long; it then refuses more, and
-/// service stops until they are back.
+/// How many payloads it holds at most, and how many bytes. Reached only when f+1 replicas are behind for very long; it
+/// then refuses more, and service stops until they are back.
 const MAX_PAYLOADS: usize = 1 << 22;
+const MAX_BYTES: usize = 1 << 31;
 
 /// A stabilizer.
 pub struct Stabilizer {
@@ -248,7 +249,8 @@ impl Stabilizer {
 
     fn on_store(&mut self, now: Instant, round: Round, floor: u64, payload: Payload, out: &mut Out<'_, Self>) {
         let Payload { id, until, .. } = payload;
-        if until <= self.kept || self.payloads.len() >= MAX_PAYLOADS {
+        let is_full = self.payloads.len() >= MAX_PAYLOADS || self.payloads.byte_len() >= MAX_BYTES;
+        if until <= self.kept || is_full {
             self.refused += 1;
             return;
         }

@@ -13,8 +13,8 @@ use ionian_kernel::time::{Duration, Instant, transit};
 /// A piece of a snapshot is larger than other messages: it is waited for so many times longer.
 const PIECE_PATIENCE: u32 = 8;
 
-/// While values of this size come in, what is missing is probably behind them: it is not asked for before they have had
-/// the time that as much more would take, but not much later either.
+/// While values of this size come in, what is missing is probably behind them: it is first asked for after the time that
+/// as much more would take, but not much later either.
 const BULK_BYTES: usize = 64 << 10;
 const BULK_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -114,7 +114,7 @@ impl CatchUp {
             self.ask_at = Some(install.due);
             return None;
         }
-        if self.bulk > 0 {
+        if self.bulk > 0 && self.attempts == 0 {
             let longer = transit(core::mem::take(&mut self.bulk)).min(BULK_PATIENCE);
             self.ask_at = Some(now + longer);
             return None;
