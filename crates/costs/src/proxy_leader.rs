@@ -29,12 +29,12 @@ pub(crate) fn drive(stage: &mut Stage, load: Load) -> Box<dyn Drive> {
 }
 
 impl Driver {
-    /// A write quorum of acceptors votes for a slot: a column of the grid, or the first two of three.
+    /// A write quorum of acceptors votes for a slot: a column of a grid of two rows, or the first two of three.
     fn vote(&self, stage: &mut Stage, slot: Slot) {
         let acceptors: AcceptorSet = stage.all(kind::Acceptor);
         let quorum = match acceptors.len() {
-            4 => [AcceptorId(0), AcceptorId(2)],
-            _ => [AcceptorId(0), AcceptorId(1)],
+            3 => [AcceptorId(0), AcceptorId(1)],
+            all => [AcceptorId(0), AcceptorId(all as u8 / 2)],
         };
         for from in quorum {
             stage.say(Message::ProxyLeader(proxy_leader::In::Phase2b { from, slot, round: self.round }));

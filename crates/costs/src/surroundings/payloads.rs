@@ -15,6 +15,8 @@ use std::ops::Range;
 /// The payloads of a deployment: its disseminators name one each in turn.
 pub(super) struct Payloads {
     disseminators: u64,
+    /// The other stabilizer of a write quorum that has the first.
+    second: u8,
 }
 
 /// As many digits as the random numbers have that disseminators draw.
@@ -31,15 +33,16 @@ const HEARTBEAT: u64 = 1024;
 
 impl Payloads {
     pub(super) fn new(layout: &Layout) -> Self {
-        Payloads { disseminators: layout.count(kind::Disseminator) as u64 }
+        let second = layout.count(kind::Stabilizer).div_ceil(2) as u8;
+        Payloads { disseminators: layout.count(kind::Disseminator) as u64, second }
     }
 
     /// What the log holds in place of payload `index`, which is given the slot of this number.
     pub(super) fn reference(&self, index: u64) -> Reference {
         let disseminator = DisseminatorId((index % self.disseminators) as u8);
         let id = PayloadId { disseminator, life: LIFE, number: LIFE + index / self.disseminators };
-        // A column of the grid, or two of three.
-        let stored = [StabilizerId(0), StabilizerId(2)].into_iter().collect();
+        // A column of the grid of two rows, or two of three.
+        let stored = [StabilizerId(0), StabilizerId(self.second)].into_iter().collect();
         Reference { id, until: Slot(index - index % HEARTBEAT + VOID_AFTER), stored }
     }
 
