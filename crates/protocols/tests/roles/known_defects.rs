@@ -12,6 +12,7 @@ use ionian_kernel::time::Timestamp;
 use ionian_protocols::multipaxos::acceptor::Acceptor;
 use ionian_protocols::multipaxos::leader::Leader;
 use ionian_protocols::multipaxos::message::{Proposer, Vote, Votes};
+use ionian_protocols::multipaxos::proxy_leader::ProxyLeader;
 use ionian_protocols::multipaxos::read_batcher::ReadBatcher;
 use ionian_protocols::multipaxos::replica::Replica;
 use ionian_protocols::multipaxos::{Envelope, MultiPaxos, acceptor, kind, leader, proxy_leader, read_batcher, replica};
@@ -158,6 +159,27 @@ fn l10_a_deposed_leader_sends_queued_work_back() {
     let sent = leader.tell(leader::In::Heartbeat { round: Round(round.0 + 1) });
     assert!(matches!(sent[..], [Envelope::ToClients(..)]), "{sent:?}");
     assert_eq!(leader.figure("queued"), 0);
+}
+
+/// Asked again while a queue of large values drains, each of them would make the queue longer.
+#[test]
+fn a_large_value_is_not_asked_for_again_before_it_can_have_arrived() {
+    let mut proxy = Stage::alone(config(), kind::ProxyLeader, ProxyLeader::new);
+    let asked = |sent: &[Envelope]| {
+        sent.iter().any(|envelope| matches!(envelope, Envelope::ToAcceptors(_, acceptor::In::Phase2a { .. })))
+    };
+    for (slot, bytes, least_ms) in [(0, 16, 40), (1, 32_000_000, 1040)] {
+        let value = Value { stamp: Timestamp(1), batch: batch(vec![7; bytes]) };
+        let (proposer, replier, round) = (Proposer::Nobody {}, ReplicaId(0), Round(64));
+        let begun = proxy.now;
+        assert!(asked(&proxy.tell(proxy_leader::In::Phase2a { slot: Slot(slot), round, value, proposer, replier })));
+        while !asked(&proxy.timer()) {}
+        let waited = proxy.now.since(begun);
+        assert!((least_ms..least_ms + 10).contains(&(waited.as_millis() as u64)), "{waited:?}");
+        for from in [AcceptorId(0), AcceptorId(1)] {
+            proxy.tell(proxy_leader::In::Phase2b { from, slot: Slot(slot), round });
+        }
+    }
 }
 
 #[test]
