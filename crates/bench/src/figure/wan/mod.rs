@@ -50,6 +50,9 @@ const PAXOS: System = System::new::<MultiPaxos>("Paxos", "baseline");
 const PAXOS_ASKING_ALL: System = System::new::<MultiPaxos>("Paxos asking all", "baseline").asking_all();
 /// Everything in order.
 const MENCIUS: System = System::new::<Mencius>("Mencius", "mencius-wan").with(&["options.out_of_order=0"]);
+/// Asking acceptors as our Paxos does: a quorum of them, and not all at once.
+const THRIFTY_MENCIUS: System =
+    System::new::<Mencius>("thrifty Mencius", "mencius-wan").with(&["options.out_of_order=0", "options.thrifty=1"]);
 /// Out-of-order commit on few registers, of which many commands conflict, and on more.
 const MENCIUS_16: System = System::new::<Mencius>("Mencius-16", "mencius-wan").on_registers(16);
 const MENCIUS_128: System = System::new::<Mencius>("Mencius-128", "mencius-wan").on_registers(128);
@@ -58,12 +61,15 @@ const MENCIUS_1024: System = System::new::<Mencius>("Mencius-1024", "mencius-wan
 const SYSTEMS: &[System] = &[PAXOS, MENCIUS];
 /// What is compared where messages are counted.
 const SYSTEMS_AND_REFERENCE: &[System] = &[PAXOS_ASKING_ALL, PAXOS, MENCIUS];
+/// The same with each as thrifty as the other.
+const SYSTEMS_BY_MESSAGES: &[System] = &[PAXOS_ASKING_ALL, PAXOS, MENCIUS, THRIFTY_MENCIUS];
 /// What is compared where it makes a difference in which order commands are executed.
 const SYSTEMS_AND_ORDERS: &[System] = &[PAXOS, MENCIUS, MENCIUS_16, MENCIUS_128, MENCIUS_1024];
 
 /// The colour of a system, ours or the paper's.
 fn colour(system: &str) -> usize {
-    const NAMES: [&str; 6] = ["Paxos", "Mencius", "Mencius-16", "Mencius-128", "Mencius-1024", PAXOS_ASKING_ALL.name];
+    const NAMES: [&str; 7] =
+        ["Paxos", "Mencius", "Mencius-16", "Mencius-128", "Mencius-1024", PAXOS_ASKING_ALL.name, THRIFTY_MENCIUS.name];
     NAMES.iter().position(|name| *name == system).unwrap_or(NAMES.len())
 }
 
