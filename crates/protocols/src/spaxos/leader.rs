@@ -194,9 +194,7 @@ impl Leader {
         });
         left.pass_on(out);
     }
-}
 
-impl Leader {
     /// Goes on to where the log is to be carried, as far as replicas are ready for it.
     fn carry(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         let slot = self.carry_to;

@@ -7,7 +7,7 @@
 //! to carry the log past them, with noops.
 
 use ionian_kernel::id::Round;
-use ionian_kernel::time::{Duration, Instant, earliest};
+use ionian_kernel::time::{Duration, Instant};
 
 /// So long after a leader has begun, what is in flight under its new name is ordered, but for little: only old names are
 /// left of which nothing is known. So long, too, until the leader is asked again.
@@ -40,7 +40,7 @@ impl Stale {
 
     /// There are too many: it looks again.
     pub(super) fn look_again(&mut self, now: Instant) {
-        self.look_at = earliest(self.look_at, Some(now + LOOK_AFTER));
+        self.look_at = Some(now + LOOK_AFTER);
     }
 
     pub(super) fn next_timer(&self) -> Option<Instant> {
