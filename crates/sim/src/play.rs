@@ -9,6 +9,8 @@
 //! deliver all client::Answer        all of them that are under way now
 //! drop server::Execute              as deliver: it is lost
 //! repeat server::Execute            as deliver, and it stays under way as well
+//! cut server::Execute n1->n0        such messages are lost from now on, when they are sent
+//! heal                              no messages are cut any more
 //! sync n0                           everything appended on n0 so far is on disk
 //! wait 20ms                         time passes and nothing happens
 //! timer n0                          time passes up to n0's next timer, which goes off
@@ -63,6 +65,8 @@ struct Line {
 enum Command {
     Submit(ClientId, String),
     Move { how: How, all: bool, which: Which },
+    Cut(Which),
+    Heal,
     Sync(usize),
     Wait(Micros),
     Timer(usize),
@@ -86,6 +90,14 @@ enum How {
 struct Which {
     name: String,
     link: Option<Link>,
+}
+
+impl Which {
+    fn has(&self, parcel: &Parcel) -> bool {
+        let named = self.name == "*" || self.name == parcel.name;
+        let (from, to) = self.link.unwrap_or_default();
+        named && from.is_none_or(|from| from == parcel.from) && to.is_none_or(|to| to == parcel.to)
+    }
 }
 
 /// From and to which node; `None` for any.
@@ -176,6 +188,8 @@ fn parse_command(text: &str) -> Result<Command, String> {
         ["deliver", ref rest @ ..] => parse_move(How::Deliver, rest)?,
         ["drop", ref rest @ ..] => parse_move(How::Drop, rest)?,
         ["repeat", ref rest @ ..] => parse_move(How::Repeat, rest)?,
+        ["cut", ref rest @ ..] => Command::Cut(parse_which(rest)?),
+        ["heal"] => Command::Heal,
         ["sync", node] => Command::Sync(parse_node(node)?),
         ["wait", time] => Command::Wait(parse_time(time)?),
         ["timer", node] => Command::Timer(parse_node(node)?),
@@ -188,8 +202,8 @@ fn parse_command(text: &str) -> Result<Command, String> {
         ["expect", "reply", lane, _, ..] => Command::ExpectReply(parse_lane(lane)?, words[3..].join(" ")),
         _ => {
             return Err(format!(
-                "{text:?} is no command; known are submit, deliver, drop, repeat, sync, wait, timer, crash, restart, \
-                 run until quiet, run for, expect reply, expect no reply"
+                "{text:?} is no command; known are submit, deliver, drop, repeat, cut, heal, sync, wait, timer, crash, \
+                 restart, run until quiet, run for, expect reply, expect no reply"
             ));
         }
     })
@@ -200,13 +214,17 @@ fn parse_move(how: How, words: &[&str]) -> Result<Command, String> {
         ["all", rest @ ..] => (true, rest),
         rest => (false, rest),
     };
-    let (name, link) = match rest {
-        [] if all => ("*", None),
+    let which = if all && rest.is_empty() { parse_which(&["*"])? } else { parse_which(rest)? };
+    Ok(Command::Move { how, all, which })
+}
+
+fn parse_which(words: &[&str]) -> Result<Which, String> {
+    let (name, link) = match words {
         [name] => (*name, None),
         [name, link] => (*name, Some(parse_link(link)?)),
         _ => return Err("expected a message's name and, if need be, a link such as n0->n1".into()),
     };
-    Ok(Command::Move { how, all, which: Which { name: name.to_owned(), link } })
+    Ok(Which { name: name.to_owned(), link })
 }
 
 fn parse_link(text: &str) -> Result<Link, String> {
@@ -240,6 +258,7 @@ struct Stage<P: Protocol, M: Model> {
     journal: SharedJournal,
     effects: Effects<P::Message>,
     under_way: VecDeque<Parcel>,
+    cut: Vec<Which>,
     asked: BTreeMap<u64, M::Action>,
     heard: BTreeMap<ClientId, VecDeque<String>>,
     trace: Vec<String>,
@@ -274,6 +293,7 @@ impl<P: Protocol, M: Model> Stage<P, M> {
             journal: Journal::shared(scenario.order, scenario.stable_log),
             effects: Effects::new(),
             under_way: VecDeque::new(),
+            cut: Vec::new(),
             asked: BTreeMap::new(),
             heard: BTreeMap::new(),
             trace: Vec::new(),
@@ -298,6 +318,14 @@ impl<P: Protocol, M: Model> Stage<P, M> {
         match command {
             Command::Submit(lane, text) => self.submit(*lane, text),
             Command::Move { how, all, which } => self.move_messages(*how, *all, which),
+            Command::Cut(which) => {
+                self.cut.push(which.clone());
+                Ok(())
+            }
+            Command::Heal => {
+                self.cut.clear();
+                Ok(())
+            }
             Command::Sync(node) => self.sync(self.known(*node)?),
             Command::Wait(time) => {
                 self.now += time;
@@ -351,11 +379,7 @@ impl<P: Protocol, M: Model> Stage<P, M> {
     }
 
     fn find(&self, which: &Which) -> Option<usize> {
-        self.under_way.iter().position(|parcel| {
-            let named = which.name == "*" || which.name == parcel.name;
-            let (from, to) = which.link.unwrap_or_default();
-            named && from.is_none_or(|from| from == parcel.from) && to.is_none_or(|to| to == parcel.to)
-        })
+        self.under_way.iter().position(|parcel| which.has(parcel))
     }
 
     fn move_messages(&mut self, how: How, all: bool, which: &Which) -> Result<(), String> {
@@ -377,12 +401,16 @@ impl<P: Protocol, M: Model> Stage<P, M> {
                 self.under_way.push_back(parcel.clone());
             }
             if how == How::Drop {
-                self.note(format!("lost: {} n{}->n{}", parcel.name, parcel.from, parcel.to));
+                self.lose(&parcel);
             } else {
                 self.deliver(parcel)?;
             }
         }
         Ok(())
+    }
+
+    fn lose(&mut self, parcel: &Parcel) {
+        self.note(format!("lost: {} n{}->n{}", parcel.name, parcel.from, parcel.to));
     }
 
     fn deliver(&mut self, parcel: Parcel) -> Result<(), String> {
@@ -497,7 +525,10 @@ impl<P: Protocol, M: Model> Stage<P, M> {
                 if members & there != 0 {
                     self.trace.push(format!("n{node} sends {name} to n{to}"));
                     let parcel = Parcel { name, from: node, to, members: members & there, bytes: bytes.clone() };
-                    self.under_way.push_back(parcel);
+                    match self.cut.iter().any(|which| which.has(&parcel)) {
+                        true => self.lose(&parcel),
+                        false => self.under_way.push_back(parcel),
+                    }
                 }
             }
         }

@@ -61,10 +61,34 @@ run until quiet
 expect reply c0 length 2
 ";
 
+const CUT: &str = "
+# What is sent over a cut link is lost, again and again; what was under way before arrives.
+submit c0 append x 7
+cut server::Execute n1->*
+submit c1 read x
+> c1 asks get x
+> n2 sends server::Execute to n0
+run until quiet
+expect reply c0 length 1
+expect reply c1 [7]
+submit c0 append x 8
+> c0 asks append x 8
+> n1 sends server::Execute to n0
+> lost: server::Execute n1->n0
+run for 1s
+expect no reply c0
+# After healing the lane's next attempt arrives.
+heal
+expect no reply c0
+run for 1s
+expect reply c0 length 2
+";
+
 #[test]
 fn plays_pass_on_the_correct_protocol() {
     play::<0>(LOST_ANSWER).unwrap();
     play::<0>(CRASH).unwrap();
+    play::<0>(CUT).unwrap();
 }
 
 #[test]
@@ -88,6 +112,7 @@ fn mistakes_are_explained() {
         ("jump", "line 1: \"jump\" is no command; known are submit"),
         ("\n> what", "line 2: there is no command above"),
         ("deliver a b", "line 1: \"b\" is no link such as n0->n1"),
+        ("cut", "line 1: expected a message's name"),
         ("wait soon", "line 1: \"soon\" is no time such as 20ms"),
         ("sync 0", "line 1: \"0\" is no node such as n0"),
         ("sync n9", "line 1: there is no n9: there are 3 nodes"),
