@@ -44,6 +44,8 @@ pub enum Canary {
     AppliesAtOnce,
     /// An acceptor that lost its memory takes part as if it had not.
     AmnesiacVotes,
+    /// A slot that one acceptor has forgotten is repaired with a vote that another still holds.
+    RepairsForgotten,
 }
 
 impl Canary {
@@ -64,6 +66,7 @@ impl Canary {
         ("l10", Canary::L10DeposedLeaderDrops),
         ("at-once", Canary::AppliesAtOnce),
         ("amnesia", Canary::AmnesiacVotes),
+        ("repair", Canary::RepairsForgotten),
     ];
 
     /// The defect of this name.

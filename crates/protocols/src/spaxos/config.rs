@@ -97,7 +97,9 @@ impl Config {
     /// # Errors
     /// Says which rule of the protocol it breaks.
     pub fn new(layout: Layout) -> Result<Self, LayoutError> {
-        let canary = layout.canary.map(Canary::named).transpose().map_err(LayoutError)?;
+        let canary = layout.canary.and_then(Canary::named);
+        // What is not a defect of S-Paxos itself is one of the roles that it shares with MultiPaxos.
+        let shared = layout.canary.filter(|_| canary.is_none());
         if layout.next.is_some() {
             return Err(LayoutError(NO_CHANGE.into()));
         }
@@ -105,8 +107,8 @@ impl Config {
         let by_batchers = layout.count(kind::Batcher) > 0;
         let gather = if by_batchers { kind::Batcher } else { kind::Disseminator };
         Ok(Config(Arc::new(Checked {
-            ordering: Arc::new(Ordering::new(view(&layout, kind::Disseminator))?),
-            lanes: Arc::new(Ordering::new(view(&layout, gather))?),
+            ordering: Arc::new(Ordering::new(view(&layout, kind::Disseminator, shared))?),
+            lanes: Arc::new(Ordering::new(view(&layout, gather, shared))?),
             beside: neighbours(&layout, kind::Stabilizer, kind::Replica),
             helpers: neighbours(&layout, kind::Disseminator, kind::Leader),
             disseminators: layout.all(kind::Disseminator),
@@ -178,8 +180,9 @@ impl Checked {
     }
 }
 
-/// The layout as roles of MultiPaxos see it; `batchers` are the instances that they take for batchers.
-fn view(layout: &Layout, batchers: u8) -> Layout {
+/// The layout as roles of MultiPaxos see it; `batchers` are the instances that they take for batchers, `canary` is the
+/// defect that is built into them.
+fn view(layout: &Layout, batchers: u8, canary: Option<&'static str>) -> Layout {
     let mut instances = Vec::new();
     instances.resize_with(crate::multipaxos::KINDS.len(), Default::default);
     let kinds = [
@@ -195,7 +198,7 @@ fn view(layout: &Layout, batchers: u8) -> Layout {
     for (theirs, ours) in kinds {
         instances[usize::from(theirs)] = layout.places(ours);
     }
-    Layout { instances, canary: None, ..layout.clone() }
+    Layout { instances, canary, ..layout.clone() }
 }
 
 /// The instances of `one` that have instances of `other` on their node, with those.

@@ -150,8 +150,10 @@ impl Protocol for SPaxos {
         Config::transition(from, to)
     }
 
+    /// Its own, and those of the roles that it shares.
     fn canaries() -> Vec<&'static str> {
-        canary::Canary::ALL.iter().map(|(name, _)| *name).collect()
+        let own = canary::Canary::ALL.iter().map(|(name, _)| *name);
+        own.chain(multipaxos::MultiPaxos::canaries()).collect()
     }
 
     fn instantiate(config: &Self::Config, birth: Birth<'_>) -> Instance {
