@@ -246,6 +246,14 @@ impl<R: Role, T: Translate<From = R::Send>> Role for Adapted<R, T> {
         self.inner.checkpoint(out, &Untagged);
     }
 
+    fn on_drain(&mut self, now: Instant, drains: bool, out: &mut Out<'_, Self>) {
+        self.call(out, |role, out| role.on_drain(now, drains, out));
+    }
+
+    fn is_drained(&self) -> bool {
+        self.inner.is_drained()
+    }
+
     fn invariants(&self) {
         self.inner.invariants();
     }

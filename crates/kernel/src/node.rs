@@ -206,6 +206,18 @@ impl<P: Protocol> Node<P> {
         }
     }
 
+    /// The node is about to stop, or is told to do nothing that another could do in its place; or that it may again.
+    pub fn drain(&mut self, now: Instant, drains: bool, world: &mut impl World<P>) {
+        for place in 0..self.hosted.len() {
+            self.call(place, world, |instance, outbox| instance.on_drain(now, drains, outbox));
+        }
+    }
+
+    /// Whether nobody would miss the instances of this node, which drains.
+    pub fn is_drained(&self) -> bool {
+        self.hosted.iter().all(|hosted| hosted.instance.is_drained())
+    }
+
     fn retire(&mut self, stays: impl Fn(Address) -> bool) {
         let places: Vec<Address> = self.hosted.iter().map(|hosted| hosted.address).collect();
         self.hosted.retain(|hosted| stays(hosted.address));

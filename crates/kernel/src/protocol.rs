@@ -190,6 +190,10 @@ pub trait Instance {
     fn freeze(&mut self, now: Instant, at: u64) -> Picture;
     /// See [`Role::checkpoint`](crate::role::Role::checkpoint).
     fn checkpoint(&self, outbox: &mut Outbox<Self::Envelope>);
+    /// See [`Role::on_drain`](crate::role::Role::on_drain).
+    fn on_drain(&mut self, now: Instant, drains: bool, outbox: &mut Outbox<Self::Envelope>);
+    /// See [`Role::is_drained`](crate::role::Role::is_drained).
+    fn is_drained(&self) -> bool;
     /// See [`Role::invariants`](crate::role::Role::invariants).
     fn invariants(&self);
     /// See [`Role::status`](crate::role::Role::status).
@@ -345,6 +349,16 @@ macro_rules! protocol {
             fn checkpoint(&self, outbox: &mut $crate::role::Outbox<Envelope>) {
                 match self {
                     $(Instance::$kind(role) => $crate::role::Role::checkpoint(role, &mut $crate::role::Out::new(outbox)),)*
+                }
+            }
+            fn on_drain(&mut self, now: $crate::time::Instant, drains: bool, outbox: &mut $crate::role::Outbox<Envelope>) {
+                match self {
+                    $(Instance::$kind(role) => $crate::role::Role::on_drain(role, now, drains, &mut $crate::role::Out::new(outbox)),)*
+                }
+            }
+            fn is_drained(&self) -> bool {
+                match self {
+                    $(Instance::$kind(role) => $crate::role::Role::is_drained(role),)*
                 }
             }
             fn invariants(&self) {

@@ -96,6 +96,17 @@ pub trait Role {
         let _ = out;
     }
 
+    /// The node is about to stop, or is told to do nothing that another could do in its place (`drains`); or it is told
+    /// that it may again. What only one instance does at a time, such as leading, is to be handed over and not taken.
+    fn on_drain(&mut self, now: Instant, drains: bool, out: &mut Out<'_, Self>) {
+        let _ = (now, drains, out);
+    }
+
+    /// Whether nobody would miss this instance: what it was to hand over has gone, or nobody takes it.
+    fn is_drained(&self) -> bool {
+        true
+    }
+
     /// Asserts what must hold between two calls; run after every input by the simulator.
     fn invariants(&self) {}
 

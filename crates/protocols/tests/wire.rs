@@ -148,6 +148,8 @@ fn multipaxos_messages(seed: u64) -> Vec<multipaxos::Message> {
         Leader(leader::In::Recover { slots: d.many(Draw::slot) }),
         Leader(leader::In::AdvanceClock { deadline: Timestamp(d.number()) }),
         Leader(leader::In::Rejoin { from: d.id(), nonce: d.number(), promise: d.round() }),
+        Leader(leader::In::TakeOver { from: d.id(), round: d.round() }),
+        Leader(leader::In::Declined { from: d.id() }),
         ProxyLeader(proxy_leader::In::Phase2a {
             slot: d.slot(),
             round: d.round(),

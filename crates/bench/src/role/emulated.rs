@@ -233,6 +233,12 @@ impl<P: Protocol> Instance for Actor<P> {
     fn checkpoint(&self, outbox: &mut Outbox<P::Envelope>) {
         self.real.checkpoint(outbox);
     }
+    fn on_drain(&mut self, now: Instant, drains: bool, outbox: &mut Outbox<P::Envelope>) {
+        self.real.on_drain(now, drains, outbox);
+    }
+    fn is_drained(&self) -> bool {
+        self.real.is_drained()
+    }
     fn invariants(&self) {
         self.real.invariants();
     }

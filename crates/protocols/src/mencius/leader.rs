@@ -420,6 +420,7 @@ impl Leader {
     fn come_back(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         if self.returning.is_due(now) {
             self.returning.try_again(now);
+            // It does nothing while the node drains.
             self.call(now, 0, out, |leader, out| leader.take_over(now, out));
         }
     }
@@ -516,6 +517,16 @@ impl Role for Leader {
         if proposes {
             self.tell_index(now, out);
         }
+    }
+
+    fn on_drain(&mut self, now: Instant, drains: bool, out: &mut Out<'_, Self>) {
+        for place in 0..self.served.len() {
+            self.call(now, place, out, |leader, out| leader.on_drain(now, drains, out));
+        }
+    }
+
+    fn is_drained(&self) -> bool {
+        self.served.iter().all(|served| served.leader.is_drained())
     }
 
     fn invariants(&self) {

@@ -12,6 +12,7 @@ mod phase1;
 mod progress;
 mod repair;
 mod striped;
+mod succession;
 mod window;
 
 use super::canary::Canary;
@@ -37,6 +38,7 @@ use ionian_kernel::wire_struct;
 use phase1::Phase1;
 use progress::Progress;
 use repair::Repairs;
+use succession::Succession;
 use window::Window;
 
 messages! {
@@ -115,6 +117,18 @@ messages! {
             /// The highest round that it has promised.
             promise: Round,
         },
+        /// The leader is about to stop, or to do without leading: whoever is told so takes over at once.
+        10 => TakeOver {
+            /// The leader.
+            from: LeaderId,
+            /// Its round.
+            round: Round,
+        },
+        /// Whoever was to take over does not lead either.
+        11 => Declined {
+            /// Who was asked.
+            from: LeaderId,
+        },
     }
 }
 
@@ -154,6 +168,7 @@ pub struct Leader {
     repairs: Repairs,
     admission: Admission,
     handover: Handover,
+    succession: Succession,
     /// Batches that wait for phase 1 to end or for the window to open.
     queue: VecDeque<(Proposer, Set<ReplicaId>, Batch)>,
     queued_bytes: usize,
@@ -192,6 +207,7 @@ impl Leader {
             repairs: Repairs::new(config.clone()),
             admission: Admission::default(),
             handover: Handover::default(),
+            succession: Succession::default(),
             queue: VecDeque::new(),
             queued_bytes: 0,
             last_stamp: Timestamp(0),
@@ -452,6 +468,8 @@ impl Role for Leader {
             In::Recover { slots } => self.on_recover(now, &slots, out),
             In::AdvanceClock { deadline } => self.on_advance_clock(now, deadline, out),
             In::Rejoin { from, nonce, promise } => self.on_rejoin(now, from, nonce, promise, out),
+            In::TakeOver { from, round } => self.on_take_over(now, from, round, out),
+            In::Declined { from } => self.on_declined(now, from, out),
         }
     }
 
@@ -467,7 +485,11 @@ impl Role for Leader {
                 for repair in self.repairs.overdue(now) {
                     ask_votes(self.id, repair, out);
                 }
+                if self.succession.is_due(now) {
+                    self.ask_successor(now, out);
+                }
             }
+            _ if self.timer.deadline() <= now && self.succession.holds_back() => self.timer.restart(now),
             _ if self.timer.deadline() <= now => self.stand(now, out),
             State::Candidate { ask_at, .. } if *ask_at <= now => {
                 *ask_at = resend_at;
@@ -484,11 +506,23 @@ impl Role for Leader {
     fn next_timer(&self) -> Option<Instant> {
         match &self.state {
             State::Leading => {
-                earliest(earliest(Some(self.heartbeat_at), self.window.next_timer()), self.repairs.next_timer())
+                let duties = earliest(self.window.next_timer(), self.repairs.next_timer());
+                earliest(earliest(Some(self.heartbeat_at), duties), self.succession.next_timer())
             }
             State::Standby => Some(self.timer.deadline()),
             State::Candidate { ask_at, .. } => Some(self.timer.deadline().min(*ask_at)),
             State::Phase1(phase1) => Some(self.timer.deadline().min(phase1.ask_at)),
+        }
+    }
+
+    fn on_drain(&mut self, now: Instant, drains: bool, out: &mut Out<'_, Self>) {
+        self.drain(now, drains, out);
+    }
+
+    fn is_drained(&self) -> bool {
+        match self.state {
+            State::Standby | State::Candidate { .. } => true,
+            State::Phase1(_) | State::Leading => self.succession.is_hopeless(),
         }
     }
 
@@ -503,6 +537,7 @@ impl Role for Leader {
 
     fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
         report("leading", u64::from(self.is_leading()));
+        report("drains", u64::from(self.succession.drains()));
         report("epoch", self.round.epoch().0.into());
         report("round", self.round.number());
         report("next_slot", self.window.next_slot.0);

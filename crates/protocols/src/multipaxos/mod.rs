@@ -32,6 +32,7 @@
 //! leader ── Phase1a ──> acceptors ── Phase1b ──> leader
 //! leader ── NewLeader ──> clients, batchers        acceptor ── Nack ──> leader, proxy leader
 //! leader ── NotLeader ──> client, batcher          (to whoever asked the wrong leader)
+//! leader ── TakeOver ──> leader ── Declined ──> leader          (the first is about to stop)
 //! ```
 //!
 //! Recovery: a replica that misses a slot asks a peer, then the leader; a replica that is far behind is

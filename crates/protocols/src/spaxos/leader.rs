@@ -254,6 +254,14 @@ impl Role for Leader {
         self.call(out, |leader, out| leader.on_burst_end(now, out));
     }
 
+    fn on_drain(&mut self, now: Instant, drains: bool, out: &mut Out<'_, Self>) {
+        self.call(out, |leader, out| leader.on_drain(now, drains, out));
+    }
+
+    fn is_drained(&self) -> bool {
+        self.inner.is_drained()
+    }
+
     fn invariants(&self) {
         self.inner.invariants();
     }

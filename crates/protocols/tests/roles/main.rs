@@ -6,3 +6,4 @@ mod learning;
 mod mencius;
 mod spaxos;
 mod stage;
+mod succession;

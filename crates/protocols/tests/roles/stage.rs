@@ -67,6 +67,11 @@ impl<R: Role> Stage<R> {
         self.call(|role, now, out| role.on_message(now, message, out))
     }
 
+    /// Has the role hand over what only one does at a time, or take part again.
+    pub(crate) fn drain(&mut self, drains: bool) -> Vec<R::Send> {
+        self.call(|role, now, out| role.on_drain(now, drains, out))
+    }
+
     /// Lets time pass to the next timer.
     pub(crate) fn timer(&mut self) -> Vec<R::Send> {
         self.now = self.now.max(self.role.next_timer().expect("a timer is set"));

@@ -120,6 +120,10 @@ impl Leader {
             self.handover.begin(self.window.next_slot);
         }
         self.propose_queued(now, out);
+        if self.succession.drains() {
+            self.succession.begin();
+            self.ask_successor(now, out);
+        }
     }
 
     pub(super) fn send_heartbeat(&mut self, now: Instant, out: &mut Out<'_, Self>) {
@@ -144,6 +148,7 @@ impl Leader {
         self.repairs.clear();
         self.admission.clear();
         self.handover.clear();
+        self.succession.heard();
         let executed = self.progress.executed();
         self.window.reset(executed, executed);
         self.queued_bytes = 0;
@@ -160,6 +165,7 @@ impl Leader {
         } else if round == self.round && matches!(self.state, State::Standby | State::Candidate { .. }) {
             self.state = State::Standby;
             self.timer.restart(now);
+            self.succession.heard();
         }
     }
 }

@@ -42,7 +42,7 @@ impl Leader {
 
     /// Begins a round of its own, though another leads and lives: it is to lead where it can.
     pub(crate) fn take_over(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        if self.is_standby() {
+        if self.is_standby() && !self.succession.drains() {
             self.begin_phase1(now, self.round, self.config.epoch(), out);
         }
     }

@@ -96,6 +96,11 @@ impl Window {
         self.proxies.start(now);
     }
 
+    /// The replicas that were heard of lately.
+    pub(super) fn present_replicas(&self, now: Instant) -> Set<ReplicaId> {
+        self.replicas.present(now)
+    }
+
     pub(super) fn heard_replica(&mut self, from: ReplicaId, now: Instant) {
         self.replicas.heard(from, now);
     }
