@@ -78,6 +78,21 @@ fn a_watched_key_that_changes_stops_exec() {
     assert_eq!(a.ask(&mut cluster, "MULTI\nPING\nGET k\nEXEC"), "+OK\n+QUEUED\n+QUEUED\n_\n");
 }
 
+/// The value that EXEC would overwrite was read between the two.
+#[test]
+fn a_watched_key_that_came_and_went_stops_exec() {
+    let host = host(Limits::default());
+    let mut cluster = Cluster::default();
+    let (mut a, mut b) = (Client::new(&host), Client::new(&host));
+    for gone in ["DEL k", "GETDEL k", "RENAME k l", "PEXPIRE k -1", "FLUSHALL"] {
+        assert_eq!(a.ask(&mut cluster, "DEL k\nWATCH k").lines().last(), Some("+OK"));
+        b.ask(&mut cluster, "SET k 10");
+        assert_eq!(a.ask(&mut cluster, "GET k"), "$2\n10\n");
+        b.ask(&mut cluster, gone);
+        assert_eq!(a.ask(&mut cluster, "MULTI\nSET k 11\nEXEC"), "+OK\n+QUEUED\n*-1\n", "{gone}");
+    }
+}
+
 #[test]
 fn own_changes_after_watch_count_and_unwatch_discard_and_exec_forget() {
     let (mut client, mut cluster) = (client(), Cluster::default());

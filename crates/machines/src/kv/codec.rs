@@ -132,6 +132,7 @@ fn expiry(out: &mut impl Sink, expiry: Expiry) {
             out.put(&[2]);
             when(out, time);
         }
+        Expiry::NotANumber => out.put(&[3]),
     }
 }
 
@@ -227,7 +228,8 @@ fn fields<S: Sink, B: AsRef<[u8]>>(out: &mut S, command: &Op<B>) {
         }
         Op::GetEx { expiry: deadline, .. } => expiry(out, *deadline),
         Op::IncrBy { by, .. } => out.put(&by.to_le_bytes()),
-        Op::IncrByFloat { by, .. } => {
+        Op::IncrByFloat { by: None, .. } => out.put(&[2]),
+        Op::IncrByFloat { by: Some(by), .. } => {
             let (negative, mantissa, exponent) = by.parts();
             out.put(&[u8::from(negative)]);
             out.put(&mantissa.to_le_bytes());
@@ -357,6 +359,7 @@ impl<'a> Input<'a> {
             0 => Some(Expiry::Clear),
             1 => Some(Expiry::Keep),
             2 => self.when().map(Expiry::At),
+            3 => Some(Expiry::NotANumber),
             _ => None,
         }
     }
@@ -371,9 +374,15 @@ impl<'a> Input<'a> {
         CONDITIONS.get(usize::from(self.byte()?)).copied()
     }
 
-    fn long_double(&mut self) -> Option<LongDouble> {
-        let (negative, mantissa) = (self.flag()?, self.u64()?);
-        LongDouble::from_parts(negative, mantissa, self.take().map(i32::from_le_bytes)?)
+    /// A number or, within, `None` for an infinite one.
+    fn long_double(&mut self) -> Option<Option<LongDouble>> {
+        let negative = match self.byte()? {
+            2 => return Some(None),
+            sign @ 0..=1 => sign == 1,
+            _ => return None,
+        };
+        let mantissa = self.u64()?;
+        LongDouble::from_parts(negative, mantissa, self.take().map(i32::from_le_bytes)?).map(Some)
     }
 
     fn only(&mut self) -> Option<Only> {

@@ -63,7 +63,7 @@ pub enum Compound {
         /// What is executed, each command for itself: the error of one does not undo another.
         commands: Vec<Command>,
     },
-    /// The versions of keys, for WATCH: an array of integers, zero for a missing key.
+    /// The versions of keys, for WATCH: an array of integers. A key that was changed, or came and went, has another one.
     Versions(Vec<Bytes>),
 }
 
@@ -142,7 +142,8 @@ pub(super) enum Op<B> {
     },
     IncrByFloat {
         key: B,
-        by: LongDouble,
+        /// `None` is an infinite one, which is refused, but only when the value is a number.
+        by: Option<LongDouble>,
     },
     Append {
         key: B,
@@ -199,6 +200,8 @@ pub(super) enum Expiry {
     Clear,
     Keep,
     At(When),
+    /// Of GETEX: not a number, which is refused, but only when there is such a key.
+    NotANumber,
 }
 
 /// A point in time as a client gives it.

@@ -1,8 +1,10 @@
-//! Which keys a command touches.
+//! Which keys a command touches: named by their buckets, as the version of a missing key depends on what was created
+//! in its bucket.
 
 use super::codec::Decoded;
 use super::command::{Expiry, Op};
-use super::hash::position;
+use super::hash;
+use super::store;
 use ionian_kernel::machine::Footprint;
 
 pub(super) fn of_compound(compound: &Decoded, footprint: &mut Footprint) {
@@ -11,7 +13,7 @@ pub(super) fn of_compound(compound: &Decoded, footprint: &mut Footprint) {
             commands.as_slice().iter().for_each(|op| of_command(op, footprint));
         }
         Decoded::Transaction { watched, commands } => {
-            footprint.reads.extend(watched.iter().map(|(key, _)| position(key)));
+            footprint.reads.extend(watched.iter().map(|(key, _)| bucket(key)));
             commands.iter().for_each(|op| of_command(op, footprint));
         }
         Decoded::Versions(keys) => reads(footprint, keys),
@@ -24,7 +26,7 @@ fn of_command(op: &Op<&[u8]>, footprint: &mut Footprint) {
     match op {
         Op::Fail(_) => {}
         Op::Get(key) | Op::StrLen(key) | Op::GetRange { key, .. } | Op::Ttl { key, .. } | Op::Type(key) => {
-            footprint.reads.push(position(key))
+            footprint.reads.push(bucket(key))
         }
         Op::MGet(keys) | Op::Exists(keys) => reads(footprint, keys),
         Op::DbSize | Op::Keys(_) | Op::Scan { .. } | Op::RandomKey | Op::FlushAll => {
@@ -38,15 +40,15 @@ fn of_command(op: &Op<&[u8]>, footprint: &mut Footprint) {
         | Op::Append { key, .. }
         | Op::SetRange { key, .. }
         | Op::Expire { key, .. }
-        | Op::Persist(key) => footprint.writes.push(position(key)),
-        Op::Del(keys) => footprint.writes.extend(keys.iter().map(|key| position(key))),
+        | Op::Persist(key) => footprint.writes.push(bucket(key)),
+        Op::Del(keys) => footprint.writes.extend(keys.iter().map(|key| bucket(key))),
         Op::MSet(pairs) | Op::MSetNx(pairs) => {
-            footprint.writes.extend(pairs.iter().map(|(key, _)| position(key)));
+            footprint.writes.extend(pairs.iter().map(|(key, _)| bucket(key)));
         }
-        Op::Rename { from, to, .. } => footprint.writes.extend([position(from), position(to)]),
+        Op::Rename { from, to, .. } => footprint.writes.extend([bucket(from), bucket(to)]),
         Op::Copy { from, to, .. } => {
-            footprint.reads.push(position(from));
-            footprint.writes.push(position(to));
+            footprint.reads.push(bucket(from));
+            footprint.writes.push(bucket(to));
         }
     }
 }
@@ -60,6 +62,10 @@ fn is_timed(op: &Op<&[u8]>) -> bool {
     }
 }
 
+fn bucket(key: &[u8]) -> u64 {
+    store::bucket(hash::position(key))
+}
+
 fn reads(footprint: &mut Footprint, keys: &[&[u8]]) {
-    footprint.reads.extend(keys.iter().map(|key| position(key)));
+    footprint.reads.extend(keys.iter().map(|key| bucket(key)));
 }

@@ -8,13 +8,12 @@
 //! be handed to a client. Where the machine differs from Redis:
 //!
 //! - There is one database, and strings are the only type; a value holds 64 MiB ([`MAX_VALUE_LEN`]).
-//! - GETEX with an expiry that is no integer is refused even if the key is missing.
-//! - INCRBYFLOAT refuses hexadecimal numbers, and an infinite one before it looks at the value.
+//! - INCRBYFLOAT refuses hexadecimal numbers.
 //! - SET with EXAT or PXAT in the past leaves no key behind; with Redis it counts in DBSIZE for a while.
 //!   No key is counted here, or listed, after its time.
 //! - SCAN meets keys in the order of a fixed hash, and a cursor stays valid across restarts.
-//! - EXEC is executed if a watched key was removed and created again exactly as it was, or was missing,
-//!   came and went: what the client saw holds again.
+//! - EXEC is sometimes refused, once in 65,536 creations of other keys, though no watched key has changed: a missing
+//!   key's version is that of all missing keys of its bucket (`store.rs`).
 //! - RANDOMKEY answers the same key until something changes.
 
 mod codec;

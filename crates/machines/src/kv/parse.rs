@@ -4,7 +4,7 @@
 use super::command::{Condition, Expiry, MAX_VALUE_LEN, Only, Op, SetForm, When};
 use super::long_double::{self, Parsed};
 use super::number;
-use super::reply::{NOT_AN_INTEGER, NOT_FINITE, TOO_LONG, WRONG_FLOAT, invalid_expire};
+use super::reply::{NOT_AN_INTEGER, TOO_LONG, WRONG_FLOAT, invalid_expire};
 use super::table;
 use bytes::Bytes;
 
@@ -153,11 +153,12 @@ pub(super) fn set(argv: &[Bytes]) -> Parsing {
 
 pub(super) fn get_ex(argv: &[Bytes]) -> Parsing {
     let options = Options::parse(&argv[2..], false)?;
-    let expiry = match options.when()? {
+    let expiry = match options.when() {
         // Redis looks for the key first, and only then at the time.
-        Some(when) => Expiry::At(when),
-        None if options.alone => Expiry::Clear,
-        None => Expiry::Keep,
+        Err(_) => Expiry::NotANumber,
+        Ok(Some(when)) => Expiry::At(when),
+        Ok(None) if options.alone => Expiry::Clear,
+        Ok(None) => Expiry::Keep,
     };
     Ok(Op::GetEx { key: argv[1].clone(), expiry })
 }
@@ -201,11 +202,13 @@ pub(super) fn decr_by(argv: &[Bytes]) -> Parsing {
 }
 
 pub(super) fn incr_by_float(argv: &[Bytes]) -> Parsing {
-    match long_double::parse(&argv[2]) {
-        Parsed::Finite(by) => Ok(Op::IncrByFloat { key: argv[1].clone(), by }),
-        Parsed::Infinite => Err(NOT_FINITE.into()),
-        Parsed::Invalid => Err(WRONG_FLOAT.into()),
-    }
+    let by = match long_double::parse(&argv[2]) {
+        Parsed::Finite(by) => Some(by),
+        // Redis looks at the value first.
+        Parsed::Infinite => None,
+        Parsed::Invalid => return Err(WRONG_FLOAT.into()),
+    };
+    Ok(Op::IncrByFloat { key: argv[1].clone(), by })
 }
 
 pub(super) fn append(argv: &[Bytes]) -> Parsing {

@@ -1,18 +1,23 @@
 //! The picture of the whole state: the same bytes for the same state, whatever led to it.
 //!
 //! ```text
-//! version of the format: u8 | modifications: u64 | per key, in the order of positions:
-//!     key length: u32 | key | value length: u32 | value | version: u64 | deadline: u64, zero for none
+//! version of the format: u8 | modifications: u64 | per segment, in the order of positions:
+//!     per bucket in which keys were created: 1 | its number among all: u16 | how many: u64
+//!     per key, in the order of positions:
+//!         0 | key length: u32 | key | value length: u32 | value | version: u64 | deadline: u64, zero for none
 //! ```
 //! What has expired is left out, so that the picture does not show how far its removal has come.
 
 use super::entry::Entry;
-use super::store::{self, Key, Segment, Store};
+use super::store::{self, BUCKETS, Key, Segment, Store};
 use ionian_kernel::machine::{Frozen, RestoreError};
 use std::sync::Arc;
 use std::vec;
 
-const FORMAT: u8 = 1;
+const FORMAT: u8 = 2;
+/// What a part of the picture begins with.
+const ENTRY: u8 = 0;
+const ARRIVALS: u8 = 1;
 /// How much is written at once: enough that the work of a piece outweighs that of asking for it, and a
 /// fraction of a millisecond.
 const PIECE: usize = 256 << 10;
@@ -46,8 +51,11 @@ impl Frozen for Picture {
         while out.len() - start < self.piece
             && let Some(segment) = self.segments.as_slice().first()
         {
-            let entries = self.entries.get_or_insert_with(|| store::order(segment, self.now).into_iter());
-            let Some(entry) = entries.as_slice().first().and_then(|index| segment.get_bucket(*index)) else {
+            let entries = self.entries.get_or_insert_with(|| {
+                arrivals(store::SEGMENTS - self.segments.len(), segment, out);
+                store::order(segment, self.now).into_iter()
+            });
+            let Some(entry) = entries.as_slice().first().and_then(|index| segment.entries.get_bucket(*index)) else {
                 // From now on the store need not copy the segment any more.
                 self.segments.next();
                 self.entries = None;
@@ -55,6 +63,7 @@ impl Frozen for Picture {
             };
             let (key, value) = (entry.key(), entry.value());
             if self.written == 0 {
+                out.push(ENTRY);
                 out.extend_from_slice(&(key.len() as u32).to_le_bytes());
                 out.extend_from_slice(key);
                 out.extend_from_slice(&(value.len() as u32).to_le_bytes());
@@ -75,6 +84,15 @@ impl Frozen for Picture {
     }
 }
 
+/// Writes how many keys were created in the buckets of a segment.
+fn arrivals(number: usize, segment: &Segment, out: &mut Vec<u8>) {
+    for (bucket, count) in segment.arrived() {
+        out.push(ARRIVALS);
+        out.extend_from_slice(&((number * BUCKETS + bucket) as u16).to_le_bytes());
+        out.extend_from_slice(&count.to_le_bytes());
+    }
+}
+
 pub(super) fn read(snapshot: &[u8]) -> Result<Store, RestoreError> {
     parse(snapshot).map_err(|what| RestoreError(what.to_owned()))
 }
@@ -88,7 +106,26 @@ fn parse(mut input: &[u8]) -> Result<Store, &'static str> {
     let mut store = Store::default();
     store.set_modifications(u64::from_le_bytes(take(&mut input)?));
     let mut last: Option<(u64, &[u8])> = None;
+    let mut last_bucket: Option<usize> = None;
     while !input.is_empty() {
+        match take::<1>(&mut input)? {
+            [ENTRY] => {}
+            [ARRIVALS] => {
+                let bucket = usize::from(u16::from_le_bytes(take(&mut input)?));
+                let count = u64::from_le_bytes(take(&mut input)?);
+                if count == 0 || count > i64::MAX as u64 {
+                    return Err("a count of arrivals is out of range");
+                }
+                let last_entry = last.map(|(position, _)| store::segment(position));
+                if last_bucket >= Some(bucket) || last_entry >= Some(bucket / BUCKETS) {
+                    return Err("its counts of arrivals are not in order");
+                }
+                last_bucket = Some(bucket);
+                store.set_arrivals(bucket / BUCKETS, bucket % BUCKETS, count);
+                continue;
+            }
+            _ => return Err("it has an unknown part"),
+        }
         let (key, value) = (take_bytes(&mut input)?, take_bytes(&mut input)?);
         let version = u64::from_le_bytes(take(&mut input)?);
         let deadline = u64::from_le_bytes(take(&mut input)?);
@@ -100,6 +137,9 @@ fn parse(mut input: &[u8]) -> Result<Store, &'static str> {
         let position = entry.order().0;
         if last.is_some_and(|last| last >= (position, key)) {
             return Err("its keys are not in order");
+        }
+        if !store.has_arrived(position) || last_bucket.map(|bucket| bucket / BUCKETS) > Some(store::segment(position)) {
+            return Err("a key is not among those that were created");
         }
         last = Some((position, key));
         store.insert(entry);
@@ -222,8 +262,8 @@ mod tests {
             let len = self.1.len() - before;
             assert_eq!(some, len > 0);
             assert_eq!(self.1, self.2[..self.1.len()]);
-            // A key, two lengths, the version and the deadline may come on top.
-            assert!(len < piece + 40 && (len >= piece || self.1.len() == self.2.len() || !some));
+            // A key, two lengths, the version and the deadline may come on top, and the arrivals of a segment.
+            assert!(len < piece + 40 + 11 * BUCKETS && (len >= piece || self.1.len() == self.2.len() || !some));
             some
         }
     }

@@ -18,6 +18,12 @@
 //!
 //! An expired key is missing for every method that is given the time. It is removed when it is next
 //! written, or by `purge`, a bounded number at a time.
+//!
+//! WATCH has to notice a key that came and went, and nothing remembers a missing key. So each of 65,536 buckets
+//! of positions counts the keys that were created in it ([`arrivals`](Bucket)), and a missing key has the count of its
+//! bucket for a version. Creations are counted and not removals, because a key that expires is removed at some
+//! time later, another one on each replica. Now and then the creation of another key of the bucket stops an EXEC for
+//! nothing, after which the client tries again; no change is ever missed.
 
 use super::entry::{Entry, NEVER};
 use super::hash;
@@ -29,6 +35,21 @@ use std::sync::Arc;
 /// The number of segments is two to this power. Enough that a million keys leave a thousand a segment,
 /// which one page of SCAN looks through; few enough that an empty store is small.
 const SEGMENT_BITS: u32 = 10;
+
+/// The number of segments.
+pub(super) const SEGMENTS: usize = 1 << SEGMENT_BITS;
+
+/// So many highest bits of a position are its bucket. A command's footprint names buckets: what happens in one
+/// does not show in another.
+const BUCKET_BITS: u32 = 16;
+
+/// Buckets of a segment.
+pub(super) const BUCKETS: usize = 1 << (BUCKET_BITS - SEGMENT_BITS);
+
+/// The bucket of a position.
+pub(super) fn bucket(position: u64) -> u64 {
+    position >> (64 - BUCKET_BITS)
+}
 
 /// A key and its position, which is computed once for all that a command does with the key.
 #[derive(Clone, Copy)]
@@ -52,9 +73,9 @@ enum Change {
 }
 
 /// The version of an entry after a change. It is a hash of the versions before, that is of all that
-/// happened to the key since it was created, and not a count of all changes of the machine: commands
-/// that touch nothing in common may be executed in either order, and a count would then differ
-/// between replicas. It is never zero, and fits into a RESP integer.
+/// happened to the key since it was created, and of the arrivals in its bucket until then. It is not a count of all
+/// changes of the machine: commands that touch nothing in common may be executed in either order, and a count would
+/// then differ between replicas. It is never zero, and fits into a RESP integer.
 fn version(before: u64, change: Change, number: u64, bytes: &[u8]) -> u64 {
     let hash = hash::sip13(before ^ (change as u64) << 61, number, bytes);
     (hash >> 1).max(1)
@@ -63,7 +84,30 @@ fn version(before: u64, change: Change, number: u64, bytes: &[u8]) -> u64 {
 type Deadlines = BTreeMap<(u64, u64), u32>;
 
 /// A part of the map.
-pub(super) type Segment = HashTable<Entry>;
+#[derive(Clone, Debug, Default)]
+pub(super) struct Segment {
+    pub(super) entries: HashTable<Entry>,
+    /// How many keys were ever created in each bucket of the segment; empty as long as none was.
+    arrivals: Vec<u64>,
+}
+
+impl Segment {
+    fn arrivals(&self, position: u64) -> u64 {
+        self.arrivals.get(bucket(position) as usize % BUCKETS).copied().unwrap_or(0)
+    }
+
+    fn arrivals_mut(&mut self, position: u64) -> &mut u64 {
+        if self.arrivals.is_empty() {
+            self.arrivals = vec![0; BUCKETS];
+        }
+        &mut self.arrivals[bucket(position) as usize % BUCKETS]
+    }
+
+    /// The buckets of this segment in which keys were created, in their order, and how many.
+    pub(super) fn arrived(&self) -> impl Iterator<Item = (usize, u64)> {
+        self.arrivals.iter().copied().enumerate().filter(|(_, count)| *count > 0)
+    }
+}
 
 /// The map. All times are milliseconds of log time.
 pub(super) struct Store {
@@ -92,10 +136,10 @@ impl Default for Store {
 /// The segments of an empty store. They are not one that all share: what the segments know about their
 /// tables then lies in few pages of memory.
 fn empty_segments() -> Box<[Arc<Segment>]> {
-    (0..1 << SEGMENT_BITS).map(|_| Arc::default()).collect()
+    (0..SEGMENTS).map(|_| Arc::default()).collect()
 }
 
-fn segment(position: u64) -> usize {
+pub(super) fn segment(position: u64) -> usize {
     (position >> (64 - SEGMENT_BITS)) as usize
 }
 
@@ -117,22 +161,50 @@ impl Store {
 
     pub(super) fn get(&self, key: Key, now: u64) -> Option<&Entry> {
         self.segments[segment(key.position)]
+            .entries
             .find(mix(self.seeds, key.position), |entry| entry.order() == (key.position, key.bytes))
             .filter(|entry| entry.is_live(now))
     }
 
     /// Whether there is a key of this position: fetches where it lies, so that it is near when it is wanted.
     pub(super) fn touch(&self, position: u64) -> bool {
-        self.segments[segment(position)].find(mix(self.seeds, position), |entry| entry.position == position).is_some()
+        let entries = &self.segments[segment(position)].entries;
+        entries.find(mix(self.seeds, position), |entry| entry.position == position).is_some()
     }
 
     pub(super) fn contains(&self, key: Key, now: u64) -> bool {
         self.get(key, now).is_some()
     }
 
-    /// The version of a key; zero if it is missing.
+    /// The version of a key. If it is missing, how many keys were created in its bucket, itself perhaps among them.
     pub(super) fn version(&self, key: Key, now: u64) -> u64 {
-        self.get(key, now).map_or(0, Entry::version)
+        let arrivals = || self.segments[segment(key.position)].arrivals(key.position);
+        self.get(key, now).map_or_else(arrivals, Entry::version)
+    }
+
+    /// A missing key is created and gone again before anything sees it.
+    pub(super) fn come_and_go(&mut self, key: Key) {
+        self.arrive(key.position);
+        self.modifications += 1;
+    }
+
+    /// Counts a key that is created; returns how many there were in its bucket with it.
+    fn arrive(&mut self, position: u64) -> u64 {
+        let count = self.segment_mut(position).arrivals_mut(position);
+        // A RESP integer has a sign.
+        *count = (*count + 1) & i64::MAX as u64;
+        *count
+    }
+
+    /// Whether a key was ever created in the bucket of a position.
+    pub(super) fn has_arrived(&self, position: u64) -> bool {
+        self.segments[segment(position)].arrivals(position) > 0
+    }
+
+    /// Sets how many keys were created in a bucket.
+    pub(super) fn set_arrivals(&mut self, segment: usize, bucket: usize, count: u64) {
+        let position = ((segment * BUCKETS + bucket) as u64) << (64 - BUCKET_BITS);
+        *self.segment_mut(position).arrivals_mut(position) = count;
     }
 
     /// Gives a key a value, and `deadline` instead of the one that it may have.
@@ -140,7 +212,7 @@ impl Store {
         self.modifications += 1;
         let number = deadline.unwrap_or(NEVER);
         let Some((entry, deadlines)) = self.live_mut(key, now) else {
-            let version = version(0, Change::Value, number, value);
+            let version = version(self.arrive(key.position), Change::Value, number, value);
             return self.insert(Entry::new(key, value, version, deadline));
         };
         entry.version = version(entry.version, Change::Value, number, value);
@@ -175,8 +247,12 @@ impl Store {
         Some(entry)
     }
 
+    /// Removes all keys. What was created is still counted.
     pub(super) fn clear(&mut self) {
-        self.segments = empty_segments();
+        for segment in &mut self.segments {
+            let arrivals = segment.arrivals.clone();
+            *segment = Arc::new(Segment { entries: HashTable::new(), arrivals });
+        }
         self.deadlines.clear();
         self.len = 0;
         self.modifications += 1;
@@ -189,7 +265,7 @@ impl Store {
         }
         let (seeds, position) = (self.seeds, entry.position);
         let rehash = |entry: &Entry| mix(seeds, entry.position);
-        self.segment_mut(position).insert_unique(mix(seeds, position), entry, rehash);
+        self.segment_mut(position).entries.insert_unique(mix(seeds, position), entry, rehash);
         self.len += 1;
     }
 
@@ -207,6 +283,7 @@ impl Store {
             return None;
         }
         let entry = Arc::make_mut(&mut self.segments[segment(key.position)])
+            .entries
             .find_mut(mix(self.seeds, key.position), |entry| entry.order() == (key.position, key.bytes))?;
         Some((entry, &mut self.deadlines))
     }
@@ -214,7 +291,8 @@ impl Store {
     /// Removes the entry of a key, expired or not.
     fn take(&mut self, key: Key) -> Option<Entry> {
         let hash = mix(self.seeds, key.position);
-        let found = self.segment_mut(key.position).find_entry(hash, |entry| entry.order() == (key.position, key.bytes));
+        let entries = &mut self.segment_mut(key.position).entries;
+        let found = entries.find_entry(hash, |entry| entry.order() == (key.position, key.bytes));
         let (mut entry, _) = found.ok()?.remove();
         let deadline = entry.deadline;
         reschedule(&mut self.deadlines, &mut entry, NEVER);
@@ -233,7 +311,7 @@ impl Store {
             }
             let Some((at, count)) = self.deadlines.pop_first() else { return };
             let is_shared = Arc::strong_count(&self.segments[segment(at.1)]) > 1;
-            self.segment_mut(at.1).retain(|entry| (entry.deadline, entry.position) != at);
+            self.segment_mut(at.1).entries.retain(|entry| (entry.deadline, entry.position) != at);
             self.len -= count as usize;
             if is_shared {
                 return;
@@ -257,7 +335,7 @@ impl Store {
     pub(super) fn in_order(&self, now: u64) -> impl Iterator<Item = &Entry> {
         self.segments.iter().flat_map(move |segment| {
             let indices = order(segment, now).into_iter();
-            indices.filter_map(|index| segment.get_bucket(index))
+            indices.filter_map(|index| segment.entries.get_bucket(index))
         })
     }
 
@@ -269,8 +347,8 @@ impl Store {
     /// How many of the segments that are not empty, and of the entries' data, are shared.
     #[cfg(test)]
     pub(super) fn shared(&self) -> (usize, usize) {
-        let segments = self.segments.iter().filter(|segment| !segment.is_empty() && Arc::strong_count(segment) > 1);
-        let entries = self.segments.iter().flat_map(|segment| segment.iter());
+        let segments = self.segments.iter().filter(|it| !it.entries.is_empty() && Arc::strong_count(it) > 1);
+        let entries = self.segments.iter().flat_map(|segment| segment.entries.iter());
         (segments.count(), entries.filter(|entry| entry.is_shared()).count())
     }
 
@@ -279,10 +357,10 @@ impl Store {
     /// are never torn apart, for a position is all that the next call knows.
     pub(super) fn page(&self, from: u64, limit: usize, now: u64) -> (Vec<&Entry>, u64) {
         let mut page: Vec<&Entry> = Vec::new();
-        for (i, table) in self.segments.iter().enumerate().skip(segment(from)) {
+        for (i, part) in self.segments.iter().enumerate().skip(segment(from)) {
             let wanted = limit - page.len();
             let is_in = |entry: &&Entry| entry.position >= from && entry.is_live(now);
-            let mut entries: Vec<_> = table.iter().filter(is_in).collect();
+            let mut entries: Vec<_> = part.entries.iter().filter(is_in).collect();
             let next = match wanted {
                 _ if entries.len() <= wanted => None,
                 0 => return (page, (i as u64) << (64 - SEGMENT_BITS)),
@@ -305,7 +383,7 @@ impl Store {
 
 /// Where in a segment the entries are that have not expired, in the order of their positions and keys.
 pub(super) fn order(segment: &Segment, now: u64) -> Vec<usize> {
-    let entries = segment.iter_buckets().filter_map(|index| Some((segment.get_bucket(index)?, index)));
+    let entries = segment.entries.iter_buckets().filter_map(|index| Some((segment.entries.get_bucket(index)?, index)));
     let mut entries: Vec<_> = entries.filter(|(entry, _)| entry.is_live(now)).collect();
     entries.sort_unstable_by(|(a, _), (b, _)| a.order().cmp(&b.order()));
     entries.into_iter().map(|(_, index)| index).collect()
@@ -342,7 +420,7 @@ mod tests {
         store.set(Key::new(b"stays"), b"v", None, 0);
         for (now, left) in [(4, 101), (5, 81), (5, 61), (5, 51), (5, 51), (6, 31), (7, 11), (7, 1)] {
             store.purge(now, 20);
-            let entries: usize = store.segments.iter().map(|segment| segment.len()).sum();
+            let entries: usize = store.segments.iter().map(|segment| segment.entries.len()).sum();
             assert_eq!((store.len, entries, store.deadlines.len()), (left, left, left - 1));
         }
     }
@@ -378,7 +456,7 @@ mod tests {
             }
         }
         for (segments, model) in pictures {
-            let values: Vec<_> = segments.iter().flat_map(|segment| segment.iter()).map(Entry::value).collect();
+            let values: Vec<_> = segments.iter().flat_map(|segment| segment.entries.iter()).map(Entry::value).collect();
             assert_eq!(values, [&model[..]]);
         }
     }

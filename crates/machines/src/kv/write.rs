@@ -89,7 +89,7 @@ fn set(store: &mut Store, now: u64, op: &Op<&[u8]>, out: &mut Vec<u8>) -> Execut
     let key = Key::new(key);
     let deadline = match expiry {
         Expiry::At(when) => Some(positive(*when, now, name)?),
-        Expiry::Clear | Expiry::Keep => None,
+        Expiry::Clear | Expiry::Keep | Expiry::NotANumber => None,
     };
     // A plain SET looks for its key only once, when it writes.
     let is_plain =
@@ -97,7 +97,7 @@ fn set(store: &mut Store, now: u64, op: &Op<&[u8]>, out: &mut Vec<u8>) -> Execut
     let old = if is_plain { None } else { store.get(key, now) };
     let deadline = match expiry {
         Expiry::Keep => old.and_then(Entry::deadline),
-        Expiry::Clear | Expiry::At(_) => deadline,
+        Expiry::Clear | Expiry::At(_) | Expiry::NotANumber => deadline,
     };
     let allowed = match condition {
         Condition::Always => true,
@@ -115,7 +115,9 @@ fn set(store: &mut Store, now: u64, op: &Op<&[u8]>, out: &mut Vec<u8>) -> Execut
     }
     if deadline.is_some_and(|deadline| deadline <= now) {
         // EXAT in the past: the value would never be seen.
-        store.remove(key, now);
+        if store.remove(key, now).is_none() {
+            store.come_and_go(key);
+        }
     } else {
         store.set(key, value, deadline, now);
     }
@@ -129,6 +131,7 @@ fn get_ex(store: &mut Store, now: u64, key: Key, expiry: Expiry, out: &mut Vec<u
     };
     let deadline = match expiry {
         Expiry::At(when) => Some(positive(when, now, "getex")?),
+        Expiry::NotANumber => return Err(reply::NOT_AN_INTEGER.into()),
         Expiry::Clear => None,
         Expiry::Keep => entry.deadline(),
     };
@@ -139,7 +142,7 @@ fn get_ex(store: &mut Store, now: u64, key: Key, expiry: Expiry, out: &mut Vec<u
         }
         Expiry::At(_) => store.set_deadline(key, deadline, now),
         Expiry::Clear if entry.deadline().is_some() => store.set_deadline(key, None, now),
-        Expiry::Clear | Expiry::Keep => {}
+        Expiry::Clear | Expiry::Keep | Expiry::NotANumber => {}
     }
     Ok(())
 }
@@ -154,7 +157,7 @@ fn incr_by(store: &mut Store, now: u64, key: Key, by: i64, out: &mut Vec<u8>) ->
     integer(out, sum)
 }
 
-fn incr_by_float(store: &mut Store, now: u64, key: Key, by: LongDouble, out: &mut Vec<u8>) -> Executed {
+fn incr_by_float(store: &mut Store, now: u64, key: Key, by: Option<LongDouble>, out: &mut Vec<u8>) -> Executed {
     let old = store.get(key, now);
     let deadline = old.and_then(Entry::deadline);
     let value = match old.map_or(long_double::parse(b"0"), |old| long_double::parse(old.value())) {
@@ -162,7 +165,7 @@ fn incr_by_float(store: &mut Store, now: u64, key: Key, by: LongDouble, out: &mu
         Parsed::Infinite => return Err(reply::NOT_FINITE.into()),
         Parsed::Invalid => return Err(reply::WRONG_FLOAT.into()),
     };
-    let text = value.add(by).ok_or(reply::NOT_FINITE)?.text();
+    let text = by.and_then(|by| value.add(by)).ok_or(reply::NOT_FINITE)?.text();
     store.set(key, text.as_bytes(), deadline, now);
     reply::bulk(out, text.as_bytes());
     Ok(())

@@ -42,7 +42,7 @@ fn a_key_is_gone_when_its_time_has_come() {
     let lines = ["get k", "exists k", "dbsize", "keys *", "scan 0", "randomkey", "ttl k", "type k"];
     kv.read(Timestamp(NOW + 100), &pipeline(&lines).encode(), &mut reply).unwrap();
     assert_eq!(shown(&reply), "$-1|:0|:0|*0|*2|$1|0|*0|$-1|:-2|+none|");
-    assert_eq!(version(&kv, NOW + 100, "k"), 0);
+    assert_eq!(version(&kv, NOW + 100, "k"), 1, "a key came, and is missing");
     // What is written then starts anew.
     assert_eq!(run(&mut kv, NOW + 100, "append k x"), ":1|");
     assert_eq!(run(&mut kv, NOW + 100, "ttl k"), ":-1|");
@@ -143,12 +143,15 @@ fn every_change_makes_another_version() {
         run(&mut kv, NOW, line);
         assert_eq!(version(&kv, NOW, "k"), before, "{line}");
     }
-    run(&mut kv, NOW, "del k");
-    assert_eq!(version(&kv, NOW, "k"), 0);
-    run(&mut kv, NOW, "set k z");
-    assert!(seen.insert(version(&kv, NOW, "k")), "created again, with something else");
-    run(&mut kv, NOW, "flushall");
-    assert_eq!(version(&kv, NOW, "k"), 0);
+    for line in ["del k", "set k v", "flushall", "set k v", "getdel k", "set k v exat 1"] {
+        run(&mut kv, NOW, line);
+        assert!(seen.insert(version(&kv, NOW, "k")), "{line}: as it was before, but it came and went");
+    }
+    let before = version(&kv, NOW, "k");
+    for line in ["del k", "flushall", "get k", "expire k 5", "set k v xx"] {
+        run(&mut kv, NOW, line);
+        assert_eq!(version(&kv, NOW, "k"), before, "{line}");
+    }
 }
 
 #[test]
@@ -230,7 +233,6 @@ fn the_order_of_keys_depends_on_the_keys_alone() {
         run(&mut a, NOW, &format!("set k{i} v"));
         run(&mut b, NOW, &format!("set k{} v", 2999 - i));
     }
-    assert!(snapshot(&a) == snapshot(&b));
     assert!(run(&mut a, NOW, "keys *") == run(&mut b, NOW, "keys *"));
     assert!(scan(&mut a, "", |_| {}) == scan(&mut b, "", |_| {}));
     assert_eq!(run(&mut a, NOW, "randomkey"), run(&mut b, NOW, "randomkey"));

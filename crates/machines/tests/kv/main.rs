@@ -3,6 +3,7 @@
 mod behaviour;
 mod properties;
 mod replies;
+mod watching;
 
 use bytes::Bytes;
 use ionian_kernel::machine::StateMachine;

@@ -44,6 +44,7 @@ const FORMS: &[&str] = &[
     "getdel K",
     "getex K px N",
     "getex K persist",
+    "getex K ex V",
     "mset K V K V",
     "msetnx K V K V",
     "del K K",
