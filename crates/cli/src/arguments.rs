@@ -29,7 +29,7 @@ impl std::error::Error for BadUsage {}
         ionian up                      three nodes on this machine, clients at 127.0.0.1:7379\n  \
         redis-cli -p 7379              any Redis client talks to it\n  \
         ionian status                  who leads, who is behind, who is down\n\n\
-        Exit codes: 0 done, 1 a job that failed, 2 bad usage."
+        Exit codes: 0 done, 1 a job that failed, 2 bad usage; of `ionian status` also 3, a degraded cluster."
 )]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -175,14 +175,27 @@ pub(crate) enum ConfigCommand {
     Presets,
 }
 
-/// Show every node and role: up or down, leader, how far, how far behind
+/// Show whether the cluster serves, how many more nodes may fail, and every node and role
 ///
-/// Exits with code 0 when every node is up, with 1 when some are not.
+/// Asks every node and goes by what they say together: whether enough acceptors answer for a quorum, whether they follow
+/// the leader, whether each role is there. Exit codes: 0 healthy, 1 not serving (or no answer at all), 3 degraded: it
+/// serves, but something is lacking or fewer nodes may fail than the deployment is meant for.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  ionian status\n  ionian status --at 10.0.0.2:17400 --probe\n  \
+    ionian status --wait --timeout 60               until it is healthy, or for a minute")]
 pub(crate) struct Status {
     /// Print one JSON document instead of tables
     #[arg(long)]
     pub(crate) json: bool,
+    /// Also put a command that changes nothing through the log, and say how long that took
+    #[arg(long)]
+    pub(crate) probe: bool,
+    /// Ask again until the cluster is healthy
+    #[arg(long)]
+    pub(crate) wait: bool,
+    /// For how many seconds to ask at most
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, requires = "wait")]
+    pub(crate) timeout: u64,
     #[command(flatten)]
     pub(crate) whereabouts: Whereabouts,
 }
@@ -300,12 +313,15 @@ pub(crate) struct How {
 /// Which cluster is meant.
 #[derive(Debug, Args)]
 pub(crate) struct Whereabouts {
-    /// The data directory of `ionian up`
+    /// The data directory of `ionian up` or `ionian node`
     #[arg(long, value_name = "DIR", default_value = DATA)]
     pub(crate) data: PathBuf,
     /// A deployment file, in place of the data directory's
     #[arg(long, value_name = "FILE", conflicts_with = "data")]
     pub(crate) config: Option<PathBuf>,
+    /// Any running node of the cluster, by the address where the others find it: it says who the others are
+    #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["data", "config"])]
+    pub(crate) at: Option<String>,
 }
 
 /// Send one command to the cluster and print the reply as redis-cli does

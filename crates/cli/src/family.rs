@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 use ionian_deployment::{Configuration, Deployment};
+use ionian_kernel::id::{LeaderId, Set};
 use ionian_kernel::layout::Layout;
 use ionian_kernel::protocol::Protocol;
 use ionian_kernel::quorum::QuorumSystem;
@@ -46,6 +47,19 @@ pub(crate) fn quorums(known: &Configuration) -> Result<Option<QuorumSystem>> {
         // The same in all stripes.
         Mencius::NAME => Some(Mencius::configure(known.layout(Mencius::KINDS)?)?.of(Stripe(0)).quorums.clone()),
         _ => None,
+    })
+}
+
+/// The leaders of each part of the log, any of which can lead it: of all of it, or with Mencius of each stripe.
+pub(crate) fn leaders(known: &Configuration) -> Result<Vec<Set<LeaderId>>> {
+    Ok(match known.deployment.protocol.as_str() {
+        MultiPaxos::NAME => vec![multipaxos::config::Config::new(known.layout(MultiPaxos::KINDS)?)?.leaders()],
+        SPaxos::NAME => vec![SPaxos::configure(known.layout(SPaxos::KINDS)?)?.ordering.leaders()],
+        Mencius::NAME => {
+            let config = Mencius::configure(known.layout(Mencius::KINDS)?)?;
+            config.stripes.iter().map(|stripe| config.of(stripe).leaders()).collect()
+        }
+        _ => Vec::new(),
     })
 }
 

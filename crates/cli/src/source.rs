@@ -1,12 +1,14 @@
 //! Where a command finds its deployment.
 
-use crate::arguments::Whereabouts;
+use crate::arguments::{BadUsage, Whereabouts};
+use crate::node::resolve;
 use crate::places::Places;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use ionian_deployment::{Configuration, Deployment, PresetOptions};
-use ionian_runtime::membership;
+use ionian_runtime::membership::{self, query_membership};
 use std::net::SocketAddr;
 use std::path::Path;
+use std::time::Duration;
 
 /// A preset, placed where the flags say.
 pub(crate) fn preset(name: &str, listen: Option<SocketAddr>, node_port: Option<u16>) -> Result<Deployment> {
@@ -38,30 +40,65 @@ fn host(address: SocketAddr) -> String {
     }
 }
 
-/// What is known of a running cluster before any of its nodes is asked.
-pub(crate) fn running(whereabouts: &Whereabouts) -> Result<Configuration> {
-    match &whereabouts.config {
-        Some(file) => Ok(Configuration::founded(Deployment::load(file)?)),
-        None => known_in(&whereabouts.data)?.with_context(|| {
-            format!("{} holds no deployment: name one with --data DIR or --config FILE", whereabouts.data.display())
+/// How long a node may take to answer before the tools go on without it: a busy one takes longer than an idle one.
+pub(crate) const ANSWER_LIMIT: Duration = Duration::from_secs(3);
+
+/// What is known of a running cluster at the place that the command line names: a node that is asked, a file, or a data
+/// directory.
+pub(crate) async fn running(whereabouts: &Whereabouts) -> Result<Configuration> {
+    match whereabouts {
+        Whereabouts { at: Some(contact), .. } => {
+            let Some(address) = endpoint(contact) else {
+                return Err(BadUsage(format!("--at {contact:?}: must be the HOST:PORT where a node finds another")).into());
+            };
+            let asked = match resolve("--at", address) {
+                Ok(address) => query_membership(address, ANSWER_LIMIT).await.map_err(anyhow::Error::from),
+                Err(error) => Err(error),
+            };
+            asked.with_context(|| {
+                format!("no node answers at {contact} (the address of a node among nodes is meant, not its gateway)")
+            })
+        }
+        Whereabouts { config: Some(file), .. } => Ok(Configuration::founded(Deployment::load(file)?)),
+        Whereabouts { data, .. } => known_in(data)?.with_context(|| {
+            format!(
+                "{} holds no deployment: name one with --data DIR or --config FILE, or any running node with --at HOST:PORT",
+                data.display()
+            )
         }),
     }
+}
+
+fn endpoint(text: &str) -> Option<&str> {
+    text.rsplit_once(':').filter(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok()).map(|_| text)
 }
 
 /// The newest membership that a data directory holds: that of its deployment, or what one of its nodes has learned
 /// since.
 pub(crate) fn known_in(data: &Path) -> Result<Option<Configuration>> {
-    let Some(mut known) = in_directory(data)?.map(Configuration::founded) else { return Ok(None) };
+    let mut known = in_directory(data)?.map(Configuration::founded);
     for node in Places::new(data).node_directories()? {
         // Whatever is the matter with a file, its node says it.
-        if let Ok(Some(theirs)) = membership::stored(&node)
-            && theirs.founding == known.founding
-            && theirs.epoch() > known.epoch()
-        {
-            known = theirs;
+        let Ok(Some(theirs)) = membership::stored(&node) else { continue };
+        match &known {
+            None => known = Some(theirs),
+            Some(ours) if theirs.founding == ours.founding => {
+                if theirs.epoch() > ours.epoch() {
+                    known = Some(theirs);
+                }
+            }
+            // What `ionian up` left there says which cluster is meant; otherwise nothing does.
+            Some(_) if Places::new(data).deployment().exists() => {}
+            Some(ours) => bail!(
+                "{} holds nodes of clusters {} and {}, founded with different deployments: name a running node of one \
+                 with --at HOST:PORT",
+                data.display(),
+                ours.deployment.cluster,
+                theirs.deployment.cluster
+            ),
         }
     }
-    Ok(Some(known))
+    Ok(known)
 }
 
 /// The deployment that the cluster in a data directory was founded with, if there is one.

@@ -1,22 +1,31 @@
-//! `ionian status`: every node and role, asked all at once.
+//! `ionian status`: every node and role, asked all at once, and what that amounts to.
+//!
+//! | file | job |
+//! |---|---|
+//! | `health` | whether the cluster serves, and how many more nodes may fail |
+//! | `probe` | a command through the log |
+//! | `text` | all of it for people |
 
+mod health;
+mod probe;
 mod text;
 
 use crate::arguments;
 use crate::member;
 use crate::node::resolve;
 use crate::output::{explain, say};
-use crate::source;
+use crate::source::{self, ANSWER_LIMIT};
 use anyhow::Result;
+use health::{Health, Verdict};
 use ionian_deployment::Configuration;
 use ionian_runtime::{NodeStatus, query_status};
 use serde::Serialize;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
-/// A node that does not answer within this is down, or as good as.
-const ANSWER_LIMIT: Duration = Duration::from_secs(1);
+/// How often a cluster is asked that is to become healthy.
+const ASK_EVERY: Duration = Duration::from_millis(200);
 
 /// What is known of a cluster.
 #[derive(Debug, Serialize)]
@@ -48,19 +57,58 @@ pub(crate) struct Answer {
     pub(crate) status: Option<NodeStatus>,
 }
 
+/// A cluster and how it is: the document of `--json`.
+#[derive(Debug, Serialize)]
+struct Report {
+    #[serde(flatten)]
+    health: Health,
+    #[serde(flatten)]
+    cluster: ClusterStatus,
+}
+
 pub(crate) fn run(arguments: &arguments::Status) -> Result<ExitCode> {
-    let given = source::running(&arguments.whereabouts)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let known = runtime.block_on(member::newest_since(given));
-    let cluster = runtime.block_on(ask_all(&known));
+    let (known, report) = runtime.block_on(async {
+        let deadline = Instant::now() + Duration::from_secs(arguments.timeout);
+        let mut given = source::running(&arguments.whereabouts).await?;
+        loop {
+            let (known, report) = look(given, arguments.probe).await;
+            if !arguments.wait || report.health.health == Verdict::Healthy || Instant::now() >= deadline {
+                return anyhow::Ok((known, report));
+            }
+            given = known;
+            tokio::time::sleep(ASK_EVERY).await;
+        }
+    })?;
     let mut shown = match arguments.json {
-        true => serde_json::to_string_pretty(&cluster)?,
-        false => text::show(&known, &cluster),
+        true => serde_json::to_string_pretty(&report)?,
+        false => text::show(&known, &report.cluster, &report.health),
     };
     shown.truncate(shown.trim_end().len());
     say!("{shown}");
-    let well = cluster.nodes_up == cluster.nodes.len() && text::losses(&known, &cluster).is_empty();
-    Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    if report.cluster.nodes_up == 0 && arguments.whereabouts.config.is_some() {
+        eprintln!(
+            "none of the nodes in that file answers. If the members have changed since it was written, name a running \
+             one with --at HOST:PORT"
+        );
+    }
+    Ok(report.health.health.exit_code().into())
+}
+
+/// Asks once, and judges.
+async fn look(given: Configuration, probes: bool) -> (Configuration, Report) {
+    // At the same time: a silent node is waited for once.
+    let (known, cluster) = tokio::join!(member::newest_since(given.clone()), ask_all(&given));
+    let cluster = match known.epoch() == given.epoch() {
+        true => cluster,
+        false => ask_all(&known).await,
+    };
+    let probes = match probes {
+        true => Some(probe::all(&cluster).await),
+        false => None,
+    };
+    let health = health::judge(&known, &cluster, probes.as_ref());
+    (known, Report { health, cluster })
 }
 
 /// Asks every member.

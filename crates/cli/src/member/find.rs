@@ -3,7 +3,7 @@
 use crate::arguments::Whereabouts;
 use crate::node::resolve;
 use crate::output::explain;
-use crate::source;
+use crate::source::{self, ANSWER_LIMIT};
 use anyhow::{Result, bail};
 use ionian_deployment::Configuration;
 use ionian_kernel::id::Epoch;
@@ -12,9 +12,6 @@ use ionian_runtime::membership::{Response, query_membership, request_change};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::task::JoinSet;
-
-/// A node that does not answer within this is down, or as good as.
-const ANSWER_LIMIT: Duration = Duration::from_secs(1);
 
 /// How long a node may take to get a change through the log: longer than the patience of its lane.
 const CHANGE_LIMIT: Duration = Duration::from_secs(15);
@@ -36,7 +33,7 @@ pub(super) struct Found {
 impl Found {
     /// Asks the nodes of the deployment that the command line names.
     pub(super) async fn find(whereabouts: &Whereabouts) -> Result<Found> {
-        let given = source::running(whereabouts)?;
+        let given = source::running(whereabouts).await?;
         let found = Found::ask(contacts(&given)).await?;
         if !found.known.deployment.is_same_cluster(&given.deployment) {
             bail!("cluster {} answers there, not {}", found.known.target().cluster, given.target().cluster);
@@ -84,10 +81,21 @@ fn contacts(known: &Configuration) -> BTreeMap<String, String> {
 
 /// What the cluster is by now, as far as any node that answers knows; what is given where none does.
 pub(crate) async fn newest_since(given: Configuration) -> Configuration {
-    let (known, ..) = ask_all(contacts(&given)).await;
+    let (known, answered, _) = ask_all(contacts(&given)).await;
     let later =
         |known: &Configuration| known.deployment.is_same_cluster(&given.deployment) && known.epoch() > given.epoch();
-    known.filter(later).unwrap_or(given)
+    match known.filter(later) {
+        None => given,
+        Some(known) => {
+            let who = answered.keys().next().map_or("a node", String::as_str);
+            eprintln!(
+                "the cluster has changed since epoch {}, which is all that was known here: it is in epoch {}, as {who} says",
+                given.epoch().0,
+                known.epoch().0
+            );
+            known
+        }
+    }
 }
 
 async fn ask_all(

@@ -3,6 +3,7 @@
 use super::find::Found;
 use crate::node::resolve;
 use crate::output::say;
+use crate::source::ANSWER_LIMIT;
 use anyhow::{Result, bail};
 use ionian_deployment::{Configuration, Deployment};
 use ionian_kernel::id::Epoch;
@@ -12,7 +13,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
-const ANSWER_LIMIT: Duration = Duration::from_secs(1);
 const ASK_EVERY: Duration = Duration::from_millis(100);
 
 /// A line is said so often at most, and what takes less is not worth one.

@@ -45,7 +45,7 @@ pub(crate) struct Save {
     pub(crate) allow_stale: bool,
     /// Copy the last snapshot of one stopped node instead, from its directory (DIR/nodes/NAME); what came after
     /// it is not in it
-    #[arg(long, value_name = "NODE_DIR", conflicts_with_all = ["data", "config", "allow_stale"])]
+    #[arg(long, value_name = "NODE_DIR", conflicts_with_all = ["data", "config", "at", "allow_stale"])]
     pub(crate) stopped: Option<PathBuf>,
 }
 

@@ -25,10 +25,10 @@ pub(crate) fn run(arguments: &arguments::Save) -> Result<()> {
     if let Some(directory) = &arguments.stopped {
         return copy(directory, &arguments.file);
     }
-    let given = source::running(&arguments.whereabouts)?;
-    family::check(&given.deployment)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
+        let given = source::running(&arguments.whereabouts).await?;
+        family::check(&given.deployment)?;
         let known = member::newest_since(given).await;
         save(&known, &arguments.file, arguments.allow_stale).await
     })

@@ -1,5 +1,6 @@
 //! The status of a cluster for people.
 
+use super::health::{Health, Verdict};
 use super::{Answer, ClusterStatus};
 use crate::config;
 use crate::family;
@@ -11,21 +12,48 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// All of it. What needs attention comes last, where the eye is when the command has ended.
-pub(crate) fn show(known: &Configuration, cluster: &ClusterStatus) -> String {
+pub(crate) fn show(known: &Configuration, cluster: &ClusterStatus, health: &Health) -> String {
     let mut text = head(&known.deployment, cluster);
-    text += &leaders(known, cluster);
+    text += &verdict(health);
+    // Who believes to lead is of no interest where nobody is led.
+    text += &if health.health == Verdict::NotServing { String::new() } else { leaders(known, cluster) };
     text.push('\n');
     text += &nodes(cluster);
     text.push('\n');
     text += &roles(cluster);
-    let troubles = troubles(known, cluster);
-    if !troubles.is_empty() {
+    if !(health.not_served.is_empty() && health.troubles.is_empty()) {
         text.push('\n');
     }
-    for trouble in troubles {
+    for trouble in &health.troubles {
         let _ = writeln!(text, "! {trouble}");
     }
+    for what in &health.not_served {
+        let _ = writeln!(text, "! not served: {what}");
+    }
     text
+}
+
+/// The verdict in one line.
+fn verdict(health: &Health) -> String {
+    let word = match health.health {
+        Verdict::Healthy => "healthy",
+        Verdict::Degraded => "DEGRADED",
+        Verdict::NotServing => return "health: NOT SERVING\n".to_owned(),
+    };
+    let tolerance = match health.failure_tolerance {
+        None | Some(0) => "no more node may fail".to_owned(),
+        Some(1) => "any 1 more node may fail".to_owned(),
+        Some(more) => format!("any {more} more nodes may fail"),
+    };
+    let least = health.failure_tolerance.unwrap_or(0);
+    let more = health.tolerance_by_role.iter().filter(|(_, tolerance)| **tolerance > least);
+    let more: Vec<String> = more.map(|(role, tolerance)| format!("{tolerance} with {role}")).collect();
+    let more = if more.is_empty() { String::new() } else { format!(" (of those: {})", more.join(", ")) };
+    let probe = match health.probe_ms.as_ref().and_then(|probes| probes.values().max()) {
+        None => String::new(),
+        Some(ms) => format!("; a command takes up to {ms} ms"),
+    };
+    format!("health: {word}; {tolerance}{more}{probe}\n")
 }
 
 fn head(deployment: &Deployment, cluster: &ClusterStatus) -> String {
@@ -41,18 +69,18 @@ fn head(deployment: &Deployment, cluster: &ClusterStatus) -> String {
         (epoch, true) => format!(", epoch {epoch}: its membership is changing"),
     };
     format!(
-        "cluster {name}: {protocol}, f = {f}{quorums}, durability {durability}{epoch}; {nodes_up} of {} nodes are up\n",
+        "cluster {name}: {protocol}, f = {f}{quorums}, durability {durability}{epoch}; {nodes_up} of {} nodes answer\n",
         nodes.len()
     )
 }
 
 /// Every role instance that answered, with the node it is on.
-fn instances(cluster: &ClusterStatus) -> impl Iterator<Item = (&Answer, &RoleStatus)> {
+pub(super) fn instances(cluster: &ClusterStatus) -> impl Iterator<Item = (&Answer, &RoleStatus)> {
     let up = cluster.nodes.iter().filter_map(|node| Some((node, node.status.as_ref()?)));
     up.flat_map(|(node, status)| status.roles.iter().map(move |role| (node, role)))
 }
 
-fn figure(role: &RoleStatus, name: &str) -> Option<u64> {
+pub(super) fn figure(role: &RoleStatus, name: &str) -> Option<u64> {
     role.figures.get(name).copied()
 }
 
@@ -85,7 +113,7 @@ fn leader_in_its_round((node, role): &(&str, &RoleStatus)) -> String {
 }
 
 /// How many parts of the log a leader leads, where each has its own (Mencius).
-const STRIPES_LED: &str = "stripes_led";
+pub(super) const STRIPES_LED: &str = "stripes_led";
 
 /// Where the log is divided among leaders: all of them, those that stand in for others, and what nobody leads.
 fn leaders_of_stripes(all: &[(&str, &RoleStatus)], stripes: u64) -> String {
@@ -134,7 +162,7 @@ fn nodes(cluster: &ClusterStatus) -> String {
         table.push(match &node.status {
             None => {
                 let none = || "-".to_owned();
-                [name, "DOWN".into(), none(), none(), none(), none(), lag, none(), address, gateway]
+                [name, "NO ANSWER".into(), none(), none(), none(), none(), lag, none(), address, gateway]
             }
             Some(status) => {
                 let connected = status.peers.iter().filter(|peer| peer.state == PeerState::Connected).count();
@@ -188,7 +216,7 @@ fn roles(cluster: &ClusterStatus) -> String {
 }
 
 /// What is said of a cluster that has lost more than it may.
-const LOST_VOTES: &str = "so many acceptors have lost their memory that those which remember can hold no read quorum, \
+pub(super) const LOST_VOTES: &str = "so many acceptors have lost their memory that those which remember can hold no read quorum, \
                           even if every node that is down came back: this cluster cannot serve again, for what was \
                           voted for may be gone. Stop it and start anew";
 const LOST_PAYLOADS: &str = "so many stabilizers have lost their memory that those which remember can hold no read \
@@ -236,11 +264,11 @@ fn forgot(node: &str, role: &RoleStatus) -> String {
 }
 
 /// What needs attention, in words.
-fn troubles(known: &Configuration, cluster: &ClusterStatus) -> Vec<String> {
+pub(super) fn troubles(known: &Configuration, cluster: &ClusterStatus) -> Vec<String> {
     let mut found = Vec::new();
     for node in &cluster.nodes {
         if let Some(error) = &node.error {
-            found.push(format!("node {} is down: {error}", node.name));
+            found.push(format!("node {} does not answer: {error}", node.name));
         }
         let Some(status) = &node.status else { continue };
         if !status.takes_part {
@@ -265,7 +293,6 @@ fn troubles(known: &Configuration, cluster: &ClusterStatus) -> Vec<String> {
     }
     let waiting = instances(cluster).filter(|(_, role)| figure(role, "amnesiac") == Some(1));
     found.extend(waiting.map(|(node, role)| forgot(&node.name, role)));
-    found.extend(losses(known, cluster).into_iter().map(str::to_owned));
     let closed = instances(cluster).filter(|(_, role)| figure(role, "session_open") == Some(0));
     found.extend(closed.map(|(node, role)| {
         format!(

@@ -109,7 +109,7 @@ fn exec_and_status_ask_a_cluster() {
     assert_eq!(refused.status.code(), Some(1));
     assert!(text(&refused.stdout).starts_with("ERR value is not an integer"), "{refused:?}");
     let shown = works(&["status", "--data", &data]);
-    assert!(shown.contains("1 of 1 nodes are up") && shown.contains("server 0  server-0"), "{shown}");
+    assert!(shown.contains("1 of 1 nodes answer") && shown.contains("server 0  server-0"), "{shown}");
     let status = cluster.status();
     assert_eq!(status["nodes"][0]["status"]["protocol"], "unreplicated");
     assert_eq!(status["nodes"][0]["up"], true);

@@ -8,4 +8,5 @@ mod failures;
 mod member;
 mod resp;
 mod snapshot;
+mod status;
 mod up;

@@ -71,6 +71,18 @@ fn a_killed_node_is_replaced_under_load_and_the_cluster_starts_again_without_it(
     let names: Vec<_> = status["nodes"].as_array().unwrap().iter().map(|node| node["name"].clone()).collect();
     assert_eq!(names, ["n0", "n2", "n3"]);
     assert_eq!((&status["epoch"], &status["changing"]), (&2.into(), &false.into()));
+    // A file that went stale leads to those who know, and so does any of them.
+    let given = cluster.directory.path("given.toml");
+    let stale = run(&["status", "--wait", "--config", given.to_str().unwrap()]);
+    assert_eq!(stale.status.code(), Some(0), "{}", text(&stale.stdout));
+    let said = text(&stale.stderr);
+    assert!(said.contains("the cluster has changed since epoch 0") && said.contains("it is in epoch 2"), "{said}");
+    let listed = done(&run(&["member", "list", "--at", &address]));
+    assert!(listed.starts_with("cluster ionian: epoch 2\n") && !listed.contains("n1"), "{listed}");
+    let saved = cluster.directory.path("saved.snapshot");
+    done(&run(&["snapshot", "save", saved.to_str().unwrap(), "--at", &address]));
+    let (code, said) = refused(&run(&["status", "--at", "n3"]));
+    assert_eq!((code, said.contains("must be the HOST:PORT")), (Some(2), true), "{said}");
     let keys = writer.finish();
     let port: u16 = gateway.rsplit_once(':').unwrap().1.parse().unwrap();
     assert_eq!(Client::connect(port).get(&keys[keys.len() - 1]), keys.last().cloned());
@@ -118,6 +130,10 @@ fn a_change_that_waits_for_a_node_is_abandoned_or_finished_when_it_comes() {
     let contact = &cluster.deployment.nodes[0].address;
     let mut node = Node::join("n3", contact, &cluster.directory);
     let said = done(&run(&arguments));
+    // A directory of `ionian node` says which cluster it is of.
+    let elsewhere = cluster.directory.path("elsewhere");
+    let listed = done(&run(&["member", "list", "--data", elsewhere.to_str().unwrap()]));
+    assert!(listed.contains("n3"), "{listed}");
     assert!(said.starts_with("this change is under way already, in epoch 3\n"), "{said}");
     assert!(said.ends_with("done: the cluster is in epoch 4\n"), "{said}");
 

@@ -143,9 +143,9 @@ fn a_node_that_ends_is_only_reported_when_told_so() {
     assert!(said.contains("node n1 was killed by signal 9 (SIGKILL)\n"), "{said}");
     assert!(!is_alive(pid) && cluster.pid(1).is_none());
     let shown = run(&["status", "--data", &cluster.data()]);
-    assert_eq!(shown.status.code(), Some(1));
+    assert!(matches!(shown.status.code(), Some(1 | 3)), "not healthy, or serving no more: n1 may have led");
     let shown = text(&shown.stdout);
-    assert!(shown.contains("2 of 3 nodes are up") && shown.contains("! node n1 is down"), "{shown}");
+    assert!(shown.contains("2 of 3 nodes answer") && shown.contains("! node n1 does not answer"), "{shown}");
     // The others go on.
     cluster.client(0).set("k", "v");
     // It can be started by hand, and is let in again.

@@ -1,0 +1,43 @@
+//! A command that changes nothing, put through the log at every node that has a client lane: whether commands get
+//! through, whatever the nodes say of themselves.
+
+use super::ClusterStatus;
+use super::health::Probes;
+use crate::node::resolve;
+use crate::output::explain;
+use anyhow::Result;
+use ionian_deployment::CLIENT;
+use ionian_kernel::id::Epoch;
+use ionian_kernel::membership::Change;
+use ionian_runtime::membership::{Response, request_change};
+use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
+
+/// Longer than the patience of a client lane, which says more of what was wrong.
+const LIMIT: Duration = Duration::from_secs(8);
+
+/// Asks all that answer and serve clients at once, and says in milliseconds how long each took.
+pub(super) async fn all(cluster: &ClusterStatus) -> Probes {
+    let mut questions = JoinSet::new();
+    for node in &cluster.nodes {
+        let Some(status) = &node.status else { continue };
+        if status.roles.iter().any(|role| role.role == CLIENT) {
+            let (name, address) = (node.name.clone(), node.address.clone());
+            questions.spawn(async move {
+                let begun = Instant::now();
+                let done = one(&address).await;
+                (name, done.map(|()| begun.elapsed().as_millis() as u64).map_err(|error| explain(&error)))
+            });
+        }
+    }
+    questions.join_all().await.into_iter().collect()
+}
+
+async fn one(address: &str) -> Result<()> {
+    // No change is ever under way in epoch 0: every replica executes this, and it changes nothing.
+    let nothing = Change::Abandon { epoch: Epoch::default() };
+    match request_change(resolve("address", address)?, &nothing, LIMIT).await? {
+        Response::Decided(_) => Ok(()),
+        Response::Refused(reason) | Response::Undecided(reason) => anyhow::bail!("{reason}"),
+    }
+}
