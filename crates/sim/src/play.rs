@@ -34,6 +34,7 @@ use crate::journal::{self, Journal, Recorded, SharedJournal};
 use crate::membership::Configurations;
 use crate::model::Model;
 use crate::node::{Boot, Burst, Effects, SimNode};
+use crate::oracle::{Oracle, OwnInvariants, View};
 use crate::run::catching;
 use crate::scenario::Scenario;
 use bytes::Bytes;
@@ -256,6 +257,7 @@ struct Stage<P: Protocol, M: Model> {
     now: Micros,
     nodes: Vec<SimNode<P>>,
     journal: SharedJournal,
+    watch: OwnInvariants<P>,
     effects: Effects<P::Message>,
     under_way: VecDeque<Parcel>,
     cut: Vec<Which>,
@@ -291,6 +293,7 @@ impl<P: Protocol, M: Model> Stage<P, M> {
             now: 0,
             nodes: nodes.collect(),
             journal: Journal::shared(scenario.order, scenario.stable_log),
+            watch: OwnInvariants::new(&configuration.config),
             effects: Effects::new(),
             under_way: VecDeque::new(),
             cut: Vec::new(),
@@ -449,6 +452,7 @@ impl<P: Protocol, M: Model> Stage<P, M> {
         }
         let torn = self.nodes[node].disk.crash_hard();
         self.nodes[node].die();
+        self.watch.on_crash(self.nodes[node].id);
         self.note(format!("n{node} crashes, {torn} records lost"));
         Ok(())
     }
@@ -497,7 +501,13 @@ impl<P: Protocol, M: Model> Stage<P, M> {
     fn settle(&mut self, node: usize) -> Result<(), String> {
         let all = Burst { deliver: usize::MAX, run: usize::MAX, ends: true, checkpoint: false };
         for _ in 0..MOST_STEPS {
-            self.nodes[node].step(self.now, &all, &mut self.effects, &mut |_, _| {})?;
+            let (watch, mut seen) = (&mut self.watch, Ok(()));
+            self.nodes[node].step(self.now, &all, &mut self.effects, &mut |taker, instance| {
+                let found = Oracle::<P>::after_message(watch, taker, instance);
+                seen = core::mem::replace(&mut seen, Ok(())).and(found);
+            })?;
+            seen?;
+            self.watch.after_event(&View { nodes: &self.nodes, changed: node })?;
             self.carry_out(node);
             if let Some(host) = &self.nodes[node].host {
                 host.invariants();

@@ -19,6 +19,8 @@ pub enum Canary {
     AmnesiacCounts,
     /// A disseminator counts what a stabilizer acknowledged before it lost its memory. So rare that it takes a play.
     CountsEarlierLives,
+    /// A stabilizer that loses its memory forgets that others had lost theirs before. It takes a play too.
+    ForgetsOthersLives,
 }
 
 impl Canary {
@@ -31,6 +33,7 @@ impl Canary {
         ("void", Canary::DeliversVoid),
         ("amnesia", Canary::AmnesiacCounts),
         ("lives", Canary::CountsEarlierLives),
+        ("others-lives", Canary::ForgetsOthersLives),
     ];
 
     /// The defect of this name, if it is one of S-Paxos itself.

@@ -94,10 +94,11 @@ impl Invariants {
     }
 
     /// A payload whose slot f+1 replicas do not keep is held by so many that f failures leave one. Who has lost its
-    /// memory counts among the failures.
+    /// memory counts among the failures, and so not among those that hold what came since: it may fail again.
     fn check_can_be_had(&self, slot: Slot, reference: &Reference) -> Result<(), String> {
         let lost = self.stabilizers.values().filter(|holder| holder.lost).count();
-        let held = self.stabilizers.values().filter(|holder| holder.held.contains(&reference.id)).count();
+        let holds = |holder: &&Holder| !holder.lost && holder.held.contains(&reference.id);
+        let held = self.stabilizers.values().filter(holds).count();
         if held + lost > self.config.ordering.f() || slot < self.kept_by_enough() || reference.is_void(slot) {
             return Ok(());
         }

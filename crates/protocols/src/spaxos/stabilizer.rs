@@ -119,9 +119,20 @@ pub enum Record {
         /// The number of the life.
         life: u64,
     },
+    /// Another has lost its memory so many times, and copies from this one. Vital: this one says so with every
+    /// acknowledgement from now on, those of its own later lives too. One small record for each time that somebody's memory
+    /// is lost.
+    Renewed {
+        /// The other stabilizer.
+        stabilizer: StabilizerId,
+        /// The number of its life.
+        life: u64,
+    },
 }
 
-wire_enum! { Record { 0 => Kept { place, payload }, 1 => Released { below }, 2 => Begun { life } } }
+wire_enum! {
+    Record { 0 => Kept { place, payload }, 1 => Released { below }, 2 => Begun { life }, 3 => Renewed { stabilizer, life } }
+}
 
 /// How often a stabilizer says that it lives.
 const ALIVE_EVERY: Duration = Duration::from_millis(250);
@@ -235,6 +246,14 @@ impl Stabilizer {
 
     fn life(&self) -> u64 {
         self.lives.get(&self.id).copied().unwrap_or_default()
+    }
+
+    /// Takes in that a stabilizer lives this life; whether that is news.
+    fn learn_life(&mut self, stabilizer: StabilizerId, life: u64) -> bool {
+        let known = self.lives.entry(stabilizer).or_default();
+        let is_news = life > *known;
+        *known = life.max(*known);
+        is_news
     }
 
     fn lives(&self) -> Vec<(StabilizerId, u64)> {
@@ -380,14 +399,15 @@ impl Stabilizer {
     /// To one that lost its memory: see `copying.rs`.
     fn on_copy(&mut self, from: StabilizerId, life: u64, after: Option<PayloadId>, out: &mut Out<'_, Self>) {
         // Whatever this one acknowledges from now on comes too late for that copy.
-        let known = self.lives.entry(from).or_default();
-        *known = life.max(*known);
+        if self.learn_life(from, life) && !self.config.has(Canary::ForgetsOthersLives) {
+            out.persist_vital(Record::Renewed { stabilizer: from, life });
+        }
         if self.is_amnesiac() {
             return;
         }
         let (payloads, last) = self.payloads.page(after, COPY_BYTES);
         let message = In::Copied { from: self.id, life, payloads, last };
-        // Fenced: it is held by this one, and not only by its memory.
+        // Fenced: it is held by this one, and not only by its memory; and so is the life of the one that asks.
         out.send(Envelope::ToStabilizers(Set::one(from), message));
     }
 
@@ -470,23 +490,25 @@ impl Role for Stabilizer {
         match record {
             Record::Kept { place, payload } => drop(self.recovered.payloads.insert(place, payload)),
             Record::Released { below } => self.recovered.released = self.recovered.released.max(below),
-            Record::Begun { life } => {
-                self.lives.insert(self.id, life.max(self.life()));
-            }
+            Record::Begun { life } => drop(self.learn_life(self.id, life)),
+            Record::Renewed { stabilizer, life } => drop(self.learn_life(stabilizer, life)),
         }
     }
 
     fn key(record: &Record) -> Option<u64> {
         match record {
             Record::Kept { place, .. } => Some(*place),
-            Record::Released { .. } | Record::Begun { .. } => None,
+            Record::Released { .. } | Record::Begun { .. } | Record::Renewed { .. } => None,
         }
     }
 
     fn checkpoint(&self, out: &mut Out<'_, Self>) {
         out.persist(Record::Released { below: self.payloads.first_place() });
-        if self.life() > 0 {
-            out.persist_vital(Record::Begun { life: self.life() });
+        for (stabilizer, life) in self.lives() {
+            out.persist_vital(match stabilizer == self.id {
+                true => Record::Begun { life },
+                false => Record::Renewed { stabilizer, life },
+            });
         }
     }
 

@@ -3,16 +3,20 @@
 //! It acknowledges new payloads at once: those it does hold. For the older ones it counts as failed until it has copied
 //! everything that a read quorum of the others holds, none of which lost its memory in turn.
 //!
-//! That is enough. Let X be the stabilizer, and P a payload that is needed and that X acknowledged in its earlier
-//! life. P is stable when a write quorum W with X in it has acknowledged it. A read quorum meets W; the one that X
-//! copies from does not contain X, so some Y other than X is in both.
+//! That is enough. A payload P counts as stable when a disseminator has acknowledgements of a write quorum W, and none of
+//! those that it counts came with the news that a member of W has begun a later life than the one in which it acknowledged
+//! P. Suppose that some members of W become whole again without P while P is needed; let X be the first of them, in its
+//! life m. A read quorum meets W, and the one that X copied from does not contain X: so some Y other than X is in both. Y
+//! writes down that X lives its life m, a vital record, before it answers (the fence).
 //!
-//! - *Y took P in before X first asked it*: X has copied P from Y.
-//! - *Y took P in later*. Y knows X's present life since X has asked it, and says so with every acknowledgement. The
-//!   disseminator that hears that X has begun another life strikes out what X acknowledged in the one before, so P is
-//!   not stable by that.
+//! - *Y acknowledged P after that*. It said with the acknowledgement that X lives its life m, though it may itself have
+//!   lost its memory in between. What X acknowledged before is struck out, so X is not in W.
+//! - *Y acknowledged P before that, and holds it when it answers*: X has copied P from Y.
+//! - *Y acknowledged P before that, and does not hold it when it answers.* Then it has lost its memory in between, and was
+//!   whole again without P before X was. But X was the first.
 //!
-//! If Y has lost its memory itself it answers nobody before it is whole again, and then the same holds of it.
+//! What Y knows of X must survive Y's memory: if it did not, one stabilizer after another could lose its memory, each
+//! whole again but for what is on its way, and a payload would seem stable that one of them holds.
 //!
 //! As long as no read quorum without X answers, X counts as failed. With majorities and f=1 both others must answer,
 //! which is right: P might be on X and one of them alone.
