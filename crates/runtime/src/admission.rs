@@ -119,6 +119,9 @@ impl Admission {
         let register = self.register.as_ref()?.borrow();
         match register.known(name) {
             Some(known) if directory != Some(known) => Some(Objection::Estranged(estranged(name, known, directory))),
+            None if register.is_of_another_origin(name, directory) => {
+                Some(Objection::Estranged(of_another_origin(name, register.own())))
+            }
             None if register.is_full() => {
                 Some(Objection::Other(format!("this node has met too many others to remember '{name}' as well")))
             }
@@ -172,11 +175,12 @@ impl Admission {
         Ok(())
     }
 
-    /// A peer knows this node by another directory. For a node that is new this is the end. One that is not asks
-    /// more of them: a single one that contradicts it may itself be the one with the wrong directory.
+    /// A peer knows this node by another directory. For a node that began with nothing this is the end. One that did not
+    /// asks more of them: a single one that contradicts it may itself be the one with the wrong directory.
     pub(crate) fn refused(&self, peer: NodeId, reason: &str) {
         self.refused_by.borrow_mut().insert(peer);
-        if !self.admitted.get() || self.refused_by.borrow().len() >= self.majority() {
+        let began_with_nothing = self.register.as_ref().is_some_and(|register| !register.borrow().has_log());
+        if began_with_nothing || self.refused_by.borrow().len() >= self.majority() {
             self.stop(NodeError::Estranged { by: peer, reason: reason.to_owned() });
         }
     }
@@ -185,6 +189,13 @@ impl Admission {
         self.end.borrow_mut().get_or_insert(error);
         self.changed.notify_waiters();
     }
+}
+
+fn of_another_origin(name: &str, own: DirectoryId) -> String {
+    format!(
+        "the data directory {own} of this node was restored from a snapshot, and that of node '{name}' was not restored \
+         from the same: make it from the very same file, for the same deployment (ionian snapshot restore)"
+    )
 }
 
 /// In words for the one who is refused.

@@ -9,6 +9,7 @@ use crate::disk_log;
 use crate::log::{LogError, io_error};
 use crate::memory_log;
 use crate::vital::Stamp;
+use bytes::Bytes;
 use ionian_kernel::wire::{Reader, Wire, WireError};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -41,15 +42,32 @@ impl DirectoryId {
         Ok(DirectoryId(u128::from_le_bytes(bytes)))
     }
 
-    /// The number of a directory that is made from something: whoever makes the directories of its peers from the
-    /// same knows it.
-    fn made_from(origin: u128, node: &str) -> Self {
-        DirectoryId(fnv(origin, node.as_bytes()))
+    /// As [`draw`](Self::draw), for a directory that is made from something. No two are the same, be they made from
+    /// the same thing: one that replaces another has forgotten what that one promised.
+    fn draw_from(origin: Origin) -> Result<Self, LogError> {
+        let DirectoryId(drawn) = Self::draw()?;
+        Ok(DirectoryId(u128::from(origin.0) << 64 | drawn & u128::from(u64::MAX)))
+    }
+
+    fn is_made_from(self, origin: Origin) -> bool {
+        self.0 >> 64 == u128::from(origin.0)
+    }
+}
+
+/// What directories were made from: the first half of their numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Origin(u64);
+
+impl Origin {
+    /// Of a snapshot, given in pieces, and what else there is to tell it by.
+    pub(crate) fn of(about: &str, pieces: &[Bytes]) -> Self {
+        let hash = pieces.iter().fold(fnv(0, about.as_bytes()), |hash, piece| fnv(hash, piece));
+        Origin((hash >> 64) as u64)
     }
 }
 
 /// Adds bytes to a hash by which different things are told apart (FNV-1a). It resists no malice.
-pub(crate) fn fnv(hash: u128, bytes: &[u8]) -> u128 {
+fn fnv(hash: u128, bytes: &[u8]) -> u128 {
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
     bytes.iter().fold(hash, |hash, byte| (hash ^ u128::from(*byte)).wrapping_mul(PRIME))
 }
@@ -97,6 +115,16 @@ struct Content {
     directory: DirectoryId,
     took_part: bool,
     peers: BTreeMap<String, DirectoryId>,
+    /// What this directory and those of its first peers were made from, if they were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    made_from: Option<MadeFrom>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct MadeFrom {
+    origin: Origin,
+    /// The names of the others that were.
+    with: Vec<String>,
 }
 
 /// The file and what it says.
@@ -127,24 +155,26 @@ impl Register {
             }
         }
         let (stamp, peers) = (stamp.clone(), BTreeMap::new());
-        let content = Content { format: FORMAT, stamp, directory: DirectoryId::draw()?, took_part: false, peers };
+        let (directory_id, took_part, made_from) = (DirectoryId::draw()?, false, None);
+        let content = Content { format: FORMAT, stamp, directory: directory_id, took_part, peers, made_from };
         let mut register = Register { directory, path, content, is_ahead: true };
         register.save()?;
         Ok(register)
     }
 
-    /// Makes the file of a node that never ran, but counts as one that has taken part: it and `peers` know each
-    /// other, for their directories are all made from `origin`, and nobody else is let in under their names.
+    /// Makes the file of a node that never ran and whose directory is made from something. Of those called `with` it
+    /// meets only directories that are made from the same.
     pub(crate) fn found(
         directory: Rc<DataDirectory>,
         stamp: &Stamp,
-        origin: u128,
-        peers: &[String],
+        origin: Origin,
+        with: &[String],
     ) -> Result<(), LogError> {
         let path = directory.path().join(FILE);
-        let own = DirectoryId::made_from(origin, &stamp.node);
-        let peers = peers.iter().map(|peer| (peer.clone(), DirectoryId::made_from(origin, peer))).collect();
-        let content = Content { format: FORMAT, stamp: stamp.clone(), directory: own, took_part: true, peers };
+        let (own, peers, made_from) =
+            (DirectoryId::draw_from(origin)?, BTreeMap::new(), Some(MadeFrom { origin, with: with.to_vec() }));
+        let stamp = stamp.clone();
+        let content = Content { format: FORMAT, stamp, directory: own, took_part: false, peers, made_from };
         Register { directory, path, content, is_ahead: true }.save()
     }
 
@@ -160,6 +190,17 @@ impl Register {
     /// Whether the roles of this node were ever started.
     pub(crate) fn took_part(&self) -> bool {
         self.content.took_part
+    }
+
+    /// Whether there must be a log beside it.
+    pub(crate) fn has_log(&self) -> bool {
+        self.content.took_part || self.content.made_from.is_some()
+    }
+
+    /// Whether this directory and that of the peer should be made from the same thing, and are not.
+    pub(crate) fn is_of_another_origin(&self, peer: &str, directory: Option<DirectoryId>) -> bool {
+        let made_from = self.content.made_from.as_ref().filter(|made| made.with.iter().any(|name| name == peer));
+        made_from.is_some_and(|made| !directory.is_some_and(|directory| directory.is_made_from(made.origin)))
     }
 
     /// Notes that the roles are about to be started; on return it is on disk.
@@ -189,6 +230,11 @@ impl Register {
         let before = self.content.peers.len();
         self.content.peers.retain(|name, _| !left(name));
         self.is_ahead |= self.content.peers.len() < before;
+        if let Some(made) = &mut self.content.made_from {
+            let before = made.with.len();
+            made.with.retain(|name| !left(name));
+            self.is_ahead |= made.with.len() < before;
+        }
     }
 
     /// Puts everything on disk that is not there yet. The file is the old one or the new one, whatever happens.

@@ -150,7 +150,7 @@ pub async fn run_node<P: Protocol>(
     let log_wake = Arc::new(Notify::new());
     let directory = settings.data.as_deref().map(DataDirectory::open).transpose()?.map(Rc::new);
     let register = directory.clone().map(|directory| Register::open(directory, &stamp)).transpose()?;
-    let proof = register.as_ref().filter(|register| register.took_part()).map(Register::path);
+    let proof = register.as_ref().filter(|register| register.has_log()).map(Register::path);
     let (log, past) = open_log::<P>(&settings, directory, &stamp, proof, &log_wake)?;
     let amnesiac = past.is_lost();
     let seed = entropy();

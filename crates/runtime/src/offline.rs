@@ -3,7 +3,7 @@
 
 use crate::directory::DataDirectory;
 use crate::disk_log::{self, LOG, SNAPSHOTS};
-use crate::identity::{Register, fnv};
+use crate::identity::{Origin, Register};
 use crate::log::{LogError, io_error};
 use crate::snapshots::{self, SnapshotStore};
 use crate::vital::Stamp;
@@ -135,7 +135,7 @@ pub struct NewNode<'a> {
     /// Its name.
     pub name: &'a str,
     /// The names of the other nodes. They must be made from the same snapshot: a directory that is not is known by
-    /// that, and refused.
+    /// that, and refused. So is a second one that is made for a node whose first was used.
     pub peers: Vec<String>,
     /// The role instances that find a snapshot.
     pub snapshots: Vec<Address>,
@@ -167,8 +167,7 @@ impl NewNode<'_> {
         self.write(&draft)?;
         let stamp = self.stamp_of_node();
         let about = format!("cluster '{}', slot {}", self.cluster, self.stamp);
-        let origin = self.snapshot.iter().fold(fnv(0, about.as_bytes()), |hash, piece| fnv(hash, piece));
-        Register::found(directory.clone(), &stamp, origin, &self.peers)?;
+        Register::found(directory.clone(), &stamp, Origin::of(&about, self.snapshot), &self.peers)?;
         directory.sync()?;
         // An empty directory gives way.
         fs::rename(&draft, path).map_err(io_error("rename", &draft))?;

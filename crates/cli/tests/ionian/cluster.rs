@@ -27,6 +27,30 @@ pub(crate) fn run(arguments: &[&str]) -> Output {
     ionian().args(arguments).output().unwrap()
 }
 
+/// As [`run`], of a node that should end by itself: its exit code, and what it said. One that goes on is killed, and
+/// fails the test.
+pub(crate) fn run_node(arguments: &[&str]) -> (Option<i32>, String) {
+    let directory = Directory::new();
+    let log = directory.path("stderr");
+    let stderr = fs::File::create(&log).unwrap();
+    let child = ionian().arg("node").args(arguments).stdout(Stdio::null()).stderr(stderr).spawn().unwrap();
+    let mut node = Nodes(vec![child]);
+    let status = eventually("the node ends", || node.0[0].try_wait().unwrap());
+    (status.code(), fs::read_to_string(log).unwrap())
+}
+
+/// Processes that end with the test.
+pub(crate) struct Nodes(pub(crate) Vec<Child>);
+
+impl Drop for Nodes {
+    fn drop(&mut self) {
+        for node in &mut self.0 {
+            let _ = node.kill();
+            let _ = node.wait();
+        }
+    }
+}
+
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }

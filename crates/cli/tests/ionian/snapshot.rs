@@ -1,10 +1,11 @@
 //! Backups: saved from a cluster under load, restored into a new one, salvaged from what is left of one.
 
-use crate::cluster::{Cluster, Directory, deployment, eventually, run, text};
+use crate::cluster::{Cluster, Directory, Nodes, deployment, eventually, ionian, run, run_node, text};
 use crate::resp::{Client, Reply};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::fs;
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 const DISK: &[&str] = &["durability=disk", "cluster=old", "options.snapshot_slots=40"];
@@ -231,4 +232,66 @@ fn what_cannot_be_used_is_refused_in_plain_words() {
     }
     let whole = refused(1, &["snapshot", "salvage", &cluster.data(), "--output", &broken.replace("broken", "x")]);
     assert!(whole.contains("is no directory of a node with durability \"disk\""), "{whole}");
+}
+
+#[test]
+fn a_node_is_restored_once_and_from_the_very_file_that_the_others_are() {
+    let old = Cluster::start("colocated", DISK, &[]);
+    let mut client = old.client(0);
+    (0..10).for_each(|number| set(&mut client, number));
+    let file = at(&old.directory, "saved");
+    done(&["snapshot", "save", &file, "--data", &old.data()]);
+    set(&mut client, 10);
+    let other = at(&old.directory, "other");
+    done(&["snapshot", "save", &other, "--data", &old.data()]);
+
+    let directory = Directory::new();
+    let deployment = deployment("colocated", &["durability=disk", "cluster=new"]);
+    fs::write(directory.path("given.toml"), deployment.to_toml()).unwrap();
+    let (config, data) = (at(&directory, "given.toml"), at(&directory, "data"));
+    let place = directory.path("data/nodes/n2");
+    let make = |node: &str, file: &str| {
+        done(&["snapshot", "restore", file, "--config", &config, "--data", &data, "--node", node])
+    };
+    let node = |name: &str| {
+        let mut command = ionian();
+        command.args(["node", name, "--config", &config, "--data", &data]);
+        command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    };
+    let refused = |says: &str| {
+        let (code, error) = run_node(&["n2", "--config", &config, "--data", &data]);
+        assert_eq!(code, Some(1), "{error}");
+        assert!(error.lines().last().unwrap().contains(says), "{error}");
+        fs::remove_dir_all(&place).unwrap();
+    };
+    make("n0", &file);
+    make("n1", &file);
+    let mut nodes = Nodes(vec![node("n0"), node("n1")]);
+    // Started empty, or from another file: before anything is known of n2.
+    refused("was not restored from the same");
+    make("n2", &other);
+    refused("was not restored from the same");
+    make("n2", &file);
+    nodes.0.push(node("n2"));
+    let gateway = |place: usize| {
+        let gateway = deployment.nodes[place].gateway.as_ref().unwrap();
+        gateway.rsplit_once(':').unwrap().1.parse::<u16>().unwrap()
+    };
+    eventually("the new cluster serves", || {
+        std::net::TcpStream::connect(("127.0.0.1", gateway(2))).ok()?;
+        let reply = Client::connect(gateway(2)).call(&["SET", "key:10", "value 10"]).ok()?;
+        (reply == Reply::Status("OK".into())).then_some(())
+    });
+    // Its disk dies, and is restored as it was at first: without what it has voted for since.
+    let mut died = nodes.0.pop().unwrap();
+    died.kill().unwrap();
+    died.wait().unwrap();
+    fs::remove_dir_all(&place).unwrap();
+    make("n2", &file);
+    refused("node 'n2' is known here by the data directory ");
+    let mut client = Client::connect(gateway(1));
+    for number in 0..11 {
+        let reply = client.call(&["GET", &format!("key:{number}")]).unwrap();
+        assert_eq!(reply, Reply::Bulk(Some(format!("value {number}"))));
+    }
 }
