@@ -104,10 +104,11 @@ impl DiskLog {
         if let Some(cut) = records.cut() {
             let file = cut.path.display();
             tracing::warn!(
-                "{file}: cut off a write that a crash interrupted, {} bytes from byte {} on; none of it had been \
-                 promised to anybody",
+                "{file}: cut off a write that was interrupted, {} bytes from byte {} on; record {} is now the last, \
+                 and nothing says that a later one was on disk",
                 cut.bytes,
-                cut.offset
+                cut.offset,
+                records.last_lsn()
             );
         }
         let snapshots = SnapshotThread::start(store.clone(), wake.clone())?;
@@ -150,6 +151,10 @@ impl DiskLog {
         let before = self.wal.durable();
         self.wal.poll_completed()?;
         self.moved_since(before)
+    }
+
+    pub(crate) fn close(&mut self) -> Result<(), LogError> {
+        Ok(self.wal.close()?)
     }
 
     fn moved_since(&mut self, before: u64) -> Result<bool, LogError> {

@@ -196,6 +196,11 @@ impl<P: Protocol> EventLoop<P> {
     pub(crate) fn close(&self) {
         self.submissions.close();
     }
+
+    /// Writes out what the log has, at an orderly end.
+    pub(crate) fn close_log(&self) -> Result<(), NodeError> {
+        Ok(self.state.borrow_mut().outside.log.close()?)
+    }
 }
 
 /// What comes after a run.

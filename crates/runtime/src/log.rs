@@ -93,9 +93,24 @@ pub enum LogError {
         /// What proves that it was.
         proof: PathBuf,
     },
-    /// The write-ahead log, or a snapshot, is damaged or cannot be written.
+    /// The write-ahead log, or a snapshot, cannot be opened or written.
     #[error(transparent)]
-    Wal(#[from] WalError),
+    Wal(WalError),
+    /// Something is lost that was on disk, of the write-ahead log or a snapshot.
+    #[error(
+        "{0}. What this node promised on the strength of it may be lost, so it must not run from this directory as it \
+         is: put back what is missing, or replace the node by one of another name: ionian member replace"
+    )]
+    Damaged(WalError),
+}
+
+impl From<WalError> for LogError {
+    fn from(error: WalError) -> Self {
+        match error.is_damage() {
+            true => LogError::Damaged(error),
+            false => LogError::Wal(error),
+        }
+    }
 }
 
 /// For `map_err`: says what was tried on what.
@@ -180,6 +195,14 @@ impl Log {
         match self {
             Log::Memory(_) => {}
             Log::Disk(log) => log.checkpoint_appended(needed),
+        }
+    }
+
+    /// Ends the log in order.
+    pub(crate) fn close(&mut self) -> Result<(), LogError> {
+        match self {
+            Log::Memory(log) => log.close(),
+            Log::Disk(log) => log.close(),
         }
     }
 

@@ -98,6 +98,10 @@ impl MemoryLog {
         Ok(())
     }
 
+    pub(crate) fn close(&mut self) -> Result<(), LogError> {
+        self.sync()
+    }
+
     pub(crate) fn durable(&self) -> Lsn {
         Lsn(self.durable)
     }

@@ -207,6 +207,7 @@ pub async fn run_node<P: Protocol>(
         result = run_as_task(event_loop.clone(), shutdown) => result,
     };
     event_loop.close();
+    let result = result.and_then(|end| event_loop.close_log().map(|()| end));
     listening.abort();
     if result.is_ok() {
         let farewell = tokio::time::timeout(FAREWELL_LIMIT, peers.close_gracefully()).await;

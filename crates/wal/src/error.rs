@@ -45,11 +45,7 @@ pub enum WalError {
         own: String,
     },
     /// The file was damaged, and not by a crash in the middle of a write.
-    #[error(
-        "{} is damaged at byte {offset}: {text}. A crash cannot have done this; what was promised on the strength of \
-         it may be lost, so do not run from this directory: restore it, or replace the node by one of another name",
-        path.display()
-    )]
+    #[error("{} is damaged at byte {offset}: {text}. A crash cannot have done this", path.display())]
     Corrupt {
         /// The file.
         path: PathBuf,
@@ -59,16 +55,51 @@ pub enum WalError {
         text: String,
     },
     /// A segment between two others is not there.
-    #[error(
-        "{} is missing, though {} comes behind it. A crash cannot have done this; put the file back, or replace the \
-         node by one of another name",
-        path.display(), behind.display()
-    )]
+    #[error("{} is missing, though {} comes behind it. A crash cannot have done this", path.display(), behind.display())]
     Missing {
         /// The file that should be there.
         path: PathBuf,
         /// The file that proves it.
         behind: PathBuf,
+    },
+    /// The first or the last of the files is not there.
+    #[error("{} is missing, though {} says that it was there. A crash cannot have done this", path.display(), proof.display())]
+    Gone {
+        /// The file that should be there.
+        path: PathBuf,
+        /// The file that proves it.
+        proof: PathBuf,
+    },
+    /// A file is shorter than it was made.
+    #[error(
+        "{} has {found} bytes, and had {bytes} before anything was written to it. A crash cannot have done this",
+        path.display()
+    )]
+    CutOff {
+        /// The file.
+        path: PathBuf,
+        /// Its length.
+        found: u64,
+        /// The length that its header tells.
+        bytes: u64,
+    },
+    /// The newest records are not there, or cannot be read.
+    #[error(
+        "{} ends with record {found} at byte {offset}, though {} says that record {durable} was on disk. A crash \
+         cannot have done this",
+        path.display(), extent.display()
+    )]
+    Short {
+        /// The file in which the next record should be.
+        path: PathBuf,
+        /// Where it should be.
+        offset: u64,
+        /// The last record that can be read.
+        found: u64,
+        /// The last record that was durable.
+        durable: u64,
+        /// The file that proves it.
+        extent: PathBuf,
     },
     /// The caller appended more than the log was configured to take.
     #[error("a record of {bytes} bytes exceeds the limit of {limit}")]
@@ -93,6 +124,12 @@ pub enum WalError {
 }
 
 impl WalError {
+    /// Whether something is lost that was on disk.
+    pub fn is_damage(&self) -> bool {
+        use WalError::{Corrupt, CutOff, Gone, Missing, Short};
+        matches!(self, Corrupt { .. } | Missing { .. } | Gone { .. } | CutOff { .. } | Short { .. })
+    }
+
     pub(crate) fn corrupt(path: &Path, offset: u64, text: impl Into<String>) -> Self {
         WalError::Corrupt { path: path.to_owned(), offset, text: text.into() }
     }

@@ -14,12 +14,13 @@
 //! What holds, whatever fails:
 //!
 //! - What `durable` has covered is found after a crash, unless the disk loses what it had; and if it
-//!   does, the log is not opened, except where the loss looks exactly like a crash: in the last group.
+//!   does, or if somebody has removed a part, the log is not opened. The one exception: a loss in what was
+//!   written within a second before the machine failed looks exactly like that failure (`extent`).
 //! - What is found was appended, in that order, without a gap from [`Recovery::first_lsn`] on.
 //! - After the first error nothing becomes durable any more.
 //!
-//! Files with one job each: `record` and `segment` are the formats (read these two first), `writer` is
-//! the end of the log, `recovery` its beginning, `sync` the thread, `wal` puts them together.
+//! Files with one job each: `record`, `segment` and `extent` are the formats (read these first), `writer` is
+//! the end of the log, `recovery` its beginning, `sync` the threads, `wal` puts them together.
 //!
 //! # Which thread syncs
 //!
@@ -34,6 +35,7 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod extent;
 mod read_only;
 mod record;
 mod recovery;

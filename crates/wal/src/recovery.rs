@@ -5,13 +5,14 @@
 //! later segment, or a record of a later group), the disk has lost what it had: the log is refused. If
 //! nothing of the kind can, a crash has interrupted the last write: the rest is cut off.
 //!
-//! Damage to the very last group looks exactly like an interrupted write, and is treated as one.
+//! Damage to the very last group looks exactly like an interrupted write, and so does a log without its newest
+//! segment. What the file [`extent`](crate::extent) says tells them apart.
 
 use crate::error::{WalError, io_error};
+use crate::extent::{self, Extent};
 use crate::record::{self, Found, RECORD_HEADER};
 use crate::segment::{HEADER_BLOCK, Header, Segment, file_name, next_sector, parse_name, write_zeros};
 use crate::storage::{Directory, Disk, Storage, StorageFile, read_full, write_all};
-use crate::writer::Writer;
 use std::collections::VecDeque;
 use std::path::PathBuf;
 
@@ -28,7 +29,7 @@ pub struct Entry {
     pub record: Vec<u8>,
 }
 
-/// The end of a write that a crash interrupted. None of it was ever reported durable.
+/// The end of a write that was interrupted. As far as anything here can tell, none of it was reported durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cut {
     /// The segment.
@@ -73,8 +74,7 @@ impl<S: Storage> Recovery<S> {
     }
 
     /// The lsn of the oldest record that is left; one more than [`last_lsn`](Self::last_lsn) if none
-    /// is. Everything before it was truncated: a caller that knows how far it truncated should compare,
-    /// because the log cannot tell whether somebody has removed its oldest or newest files.
+    /// is. Everything before it was truncated.
     pub fn first_lsn(&self) -> u64 {
         self.first
     }
@@ -160,9 +160,11 @@ fn load<S: Storage>(directory: &Directory<S>, sequence: u64) -> Result<Loaded<S:
     let read = read_full(&file, &path, 0, &mut content)?;
     content.truncate(read);
     let header = Header::decode(&content, &path, sequence, &directory.stamp)?;
-    content.truncate(header.bytes as usize);
-    // A file that was cut within the block of a whole header has no records, like one that has only zeros.
-    content.resize(content.len().max(HEADER_BLOCK as usize), 0);
+    let (found, bytes) = (content.len() as u64, header.bytes.max(HEADER_BLOCK));
+    if found < bytes {
+        return Err(WalError::CutOff { path, found, bytes });
+    }
+    content.truncate(bytes as usize);
     Ok(Loaded { path, file, header, content })
 }
 
@@ -188,16 +190,31 @@ fn walk(header: &Header, content: &[u8]) -> End {
 
 /// A log that was opened.
 pub(crate) struct Opened<S: Storage> {
-    pub(crate) writer: Writer<S>,
+    pub(crate) end: Tail<S>,
     pub(crate) closed: VecDeque<Segment>,
-    pub(crate) next_lsn: u64,
     pub(crate) recovery: Recovery<S>,
+    /// What is there, all of it synced.
+    pub(crate) extent: Extent,
+}
+
+/// Where the next group goes.
+pub(crate) struct Tail<S: Storage> {
+    pub(crate) file: S::File,
+    pub(crate) header: Header,
+    /// The beginning of a sector.
+    pub(crate) at: u64,
 }
 
 /// Checks and mends what is in the directory; `None` if there is no log.
 pub(crate) fn open<S: Storage>(directory: &Directory<S>) -> Result<Option<Opened<S>>, WalError> {
-    let mut sequences: Vec<u64> = directory.list()?.iter().filter_map(|name| parse_name(name)).collect();
+    let names = directory.list()?;
+    let mut sequences: Vec<u64> = names.iter().filter_map(|name| parse_name(name)).collect();
     sequences.sort_unstable();
+    let extent = extent::read(directory, &names, &sequences).or_else(|error| {
+        // Whose log it is, is said best by the log.
+        sequences.first().map_or(Ok(()), |first| load(directory, *first).map(drop))?;
+        Err(error)
+    })?;
     // A process may have died between a rename and its sync: then the name is there now, but a power
     // failure could still take it.
     directory.sync()?;
@@ -217,7 +234,7 @@ pub(crate) fn open<S: Storage>(directory: &Directory<S>) -> Result<Option<Opened
         segments.push_back(Segment { sequence, first_lsn, bytes });
         let end = walk(&loaded.header, &loaded.content);
         if sequences.last() == Some(&sequence) {
-            return mend(directory, segments, loaded, end).map(Some);
+            return mend(directory, segments, loaded, end, extent).map(Some);
         }
         before = Some((loaded.path, end));
     }
@@ -245,8 +262,14 @@ fn mend<S: Storage>(
     segments: VecDeque<Segment>,
     mut last: Loaded<S::File>,
     end: End,
+    extent: Extent,
 ) -> Result<Opened<S>, WalError> {
     let cut = find_cut(&last, &end)?;
+    let found = end.next_lsn - 1;
+    if extent.durable > found {
+        let (path, durable, extent) = (last.path, extent.durable, directory.path.join(extent::NAME));
+        return Err(WalError::Short { path, offset: end.at as u64, found, durable, extent });
+    }
     let (path, bytes) = (&last.path, last.header.bytes);
     if cut.is_some() {
         write_zeros(&mut last.file, path, end.at as u64, bytes)?;
@@ -267,10 +290,11 @@ fn mend<S: Storage>(
         end: end.next_lsn,
         cut,
     };
+    let extent = Extent { first: segments[0].sequence, last: last.header.sequence, durable: found };
     let mut closed = segments;
     closed.pop_back();
-    let writer = Writer::new(directory.clone(), last.file, last.header, next_sector(end.at as u64));
-    Ok(Opened { writer, closed, next_lsn: end.next_lsn, recovery })
+    let end = Tail { file: last.file, header: last.header, at: next_sector(end.at as u64) };
+    Ok(Opened { end, closed, recovery, extent })
 }
 
 /// Looks at what is behind the last record that can be read.
@@ -293,7 +317,7 @@ fn find_cut<F>(last: &Loaded<F>, end: &End) -> Result<Option<Cut>, WalError> {
     // In a file that was used before, only the place where the next record would be is known to be zero.
     let next = next_sector(end.at as u64) as usize - end.at + RECORD_HEADER;
     let watched = if header.recycled { &rest[..rest.len().min(next)] } else { rest };
-    let torn = same_group || watched.iter().any(|&byte| byte != 0) || (content.len() as u64) < header.bytes;
+    let torn = same_group || watched.iter().any(|&byte| byte != 0);
     let bytes = rest.iter().rposition(|&byte| byte != 0).map_or(0, |last| last as u64 + 1);
     Ok(torn.then(|| Cut { path: path.clone(), offset: end.at as u64, bytes }))
 }

@@ -1,6 +1,7 @@
 //! The log as its owner sees it.
 
 use crate::error::WalError;
+use crate::extent::{self, ExtentFile, LateSync};
 use crate::record::{self, RECORD_HEADER};
 use crate::recovery::{self, Opened, Recovery};
 use crate::segment::{HEADER_BLOCK, MAX_STAMP, SECTOR, Segment, Spare, make_spare, retire, spare_name};
@@ -10,6 +11,7 @@ use crate::writer::{Job, Outcome, Source, Writer};
 use std::collections::VecDeque;
 use std::fmt;
 use std::path::Path;
+use std::sync::Arc;
 
 /// When a group is synced by the calling thread, and when by a thread of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +83,9 @@ pub enum Flush {
 /// What was not flushed when the log is dropped is lost.
 pub struct Wal<S: Storage = Disk> {
     directory: Directory<S>,
+    /// What there is of the log, in a second place.
+    extent: Arc<ExtentFile<S>>,
+    late_sync: Option<LateSync>,
     options: Options,
     /// Away while the sync thread writes.
     writer: Option<Writer<S>>,
@@ -149,30 +154,28 @@ impl<S: Storage> Wal<S> {
         for spare in directory.list()?.iter().filter(|name| name.starts_with("spare-") && name.ends_with(".wal")) {
             directory.remove(spare)?;
         }
-        let opened = match opened {
-            Some(opened) => opened,
+        let notify = std::mem::replace(&mut options.on_complete, Box::new(|| {}));
+        let reached = opened.as_ref().map_or(extent::EMPTY, |opened| opened.extent);
+        let extent = Arc::new(ExtentFile::open(&directory, reached)?);
+        let (writer, closed, recovery) = match opened {
+            Some(Opened { end, closed, recovery, .. }) => {
+                (Writer::new(directory.clone(), extent.clone(), end), closed, recovery)
+            }
             None => {
                 let bytes = options.segment_bytes.min(FIRST_SEGMENT_BYTES);
                 let source = Source::New { name: spare_name(0), bytes };
-                let writer = Writer::start(&directory, source, 1, 1)?;
-                let recovery = recovery::nothing(&directory);
-                Opened { writer, closed: VecDeque::new(), next_lsn: 1, recovery }
+                let writer = Writer::start(&directory, &extent, source, 1, 1)?;
+                (writer, VecDeque::new(), recovery::nothing(&directory))
             }
         };
-        let notify = std::mem::replace(&mut options.on_complete, Box::new(|| {}));
-        Ok(Self::assemble(directory, options, notify, opened))
-    }
-
-    fn assemble(
-        directory: Directory<S>,
-        options: Options,
-        notify: Box<dyn Fn() + Send>,
-        opened: Opened<S>,
-    ) -> (Self, Recovery<S>) {
-        let Opened { writer, closed, next_lsn, recovery } = opened;
-        let written = next_lsn - 1;
+        let written = recovery.last_lsn();
         let wal = Wal {
+            late_sync: match options.hand_off {
+                HandOff::Never => None,
+                HandOff::From(_) => Some(LateSync::start(extent.clone())?),
+            },
             directory,
+            extent,
             options,
             active: writer.segment(),
             writer: Some(writer),
@@ -192,7 +195,17 @@ impl<S: Storage> Wal<S> {
             syncs: 0,
             poison: None,
         };
-        (wal, recovery)
+        Ok((wal, recovery))
+    }
+
+    /// For an orderly end: makes everything durable that was appended, and notes beside the log how far that is,
+    /// so that whatever is removed from it from now on is missed.
+    ///
+    /// # Errors
+    /// When the disk fails, now or earlier.
+    pub fn close(&mut self) -> Result<(), WalError> {
+        self.sync()?;
+        self.extent.sync()
     }
 
     /// Appends a record and returns its lsn: the first record has 1, and each the next number. This
@@ -391,6 +404,7 @@ impl<S: Storage> Wal<S> {
             self.idle = group;
         }
         self.closed.extend(closed);
+        self.late_sync.as_ref().map_or(Ok(()), LateSync::wants)?;
         self.keep_house()?;
         if due { self.prepare() } else { Ok(()) }
     }
@@ -412,8 +426,13 @@ impl<S: Storage> Wal<S> {
         let segments: Vec<Segment> = self.closed.drain(..count).collect();
         let room = self.options.spares.saturating_sub(self.spares.len());
         let names: Vec<String> = (0..room).map(|_| self.new_name()).collect();
-        let (directory, bytes) = (self.directory.clone(), self.options.segment_bytes);
-        self.keep(move || retire(&directory, &segments, bytes, &names))
+        let first = self.closed.front().unwrap_or(&self.active).sequence;
+        let (directory, extent, bytes) = (self.directory.clone(), self.extent.clone(), self.options.segment_bytes);
+        self.keep(move || {
+            extent.note(|extent| extent.first = first)?;
+            extent.sync()?;
+            retire(&directory, &segments, bytes, &names)
+        })
     }
 
     /// Gets a file ready before it is needed: to fill one with zeros takes many times longer than to

@@ -2,14 +2,18 @@
 //! sync thread and back, so that no lock is needed.
 
 use crate::error::{WalError, io_error};
+use crate::extent::ExtentFile;
 use crate::record;
+use crate::recovery::Tail;
 use crate::segment::{HEADER_BLOCK, Header, SECTOR, Segment, Spare, file_name, make_spare, next_sector, promote};
 use crate::storage::{Directory, Storage, StorageFile, write_all};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// The segment that is written to.
 pub(crate) struct Writer<S: Storage> {
     directory: Directory<S>,
+    extent: Arc<ExtentFile<S>>,
     file: S::File,
     header: Header,
     path: PathBuf,
@@ -27,14 +31,16 @@ pub(crate) enum Source {
 }
 
 impl<S: Storage> Writer<S> {
-    pub(crate) fn new(directory: Directory<S>, file: S::File, header: Header, at: u64) -> Self {
+    pub(crate) fn new(directory: Directory<S>, extent: Arc<ExtentFile<S>>, end: Tail<S>) -> Self {
+        let Tail { file, header, at } = end;
         let path = directory.path.join(file_name(header.sequence));
-        Writer { directory, file, header, path, at }
+        Writer { directory, extent, file, header, path, at }
     }
 
     /// A writer at the beginning of a segment that it makes.
     pub(crate) fn start(
         directory: &Directory<S>,
+        extent: &Arc<ExtentFile<S>>,
         source: Source,
         sequence: u64,
         first_lsn: u64,
@@ -44,7 +50,9 @@ impl<S: Storage> Writer<S> {
             Source::New { name, bytes } => make_spare(directory, &name, bytes)?,
         };
         let (file, header) = promote(directory, &spare, sequence, first_lsn)?;
-        Ok(Self::new(directory.clone(), file, header, HEADER_BLOCK))
+        extent.note(|extent| extent.last = sequence)?;
+        extent.sync()?;
+        Ok(Self::new(directory.clone(), extent.clone(), Tail { file, header, at: HEADER_BLOCK }))
     }
 
     /// How large a file must be to take a group of `length` bytes.
@@ -70,12 +78,12 @@ impl<S: Storage> Writer<S> {
     /// is on disk: the next group is only begun when the one before it is.
     fn roll(&mut self, source: Source, first_lsn: u64) -> Result<Segment, WalError> {
         let closed = self.segment();
-        *self = Self::start(&self.directory, source, self.header.sequence + 1, first_lsn)?;
+        *self = Self::start(&self.directory, &self.extent, source, self.header.sequence + 1, first_lsn)?;
         Ok(closed)
     }
 
-    /// Writes a group; on return it is on disk.
-    fn write(&mut self, group: &mut Vec<u8>) -> Result<(), WalError> {
+    /// Writes a group that ends with record `last`; on return it is on disk.
+    fn write(&mut self, group: &mut Vec<u8>, last: u64) -> Result<(), WalError> {
         record::seal(group, self.header.seed());
         let end = self.at + next_sector(group.len() as u64);
         assert!(end <= self.header.bytes, "the group does not fit into the segment");
@@ -86,7 +94,7 @@ impl<S: Storage> Writer<S> {
         // A failed sync is never tried again: the system may have dropped what it could not write.
         self.file.sync_data().map_err(io_error("sync", &self.path))?;
         self.at = end;
-        Ok(())
+        self.extent.note(|extent| extent.durable = last)
     }
 }
 
@@ -115,7 +123,7 @@ impl<S: Storage> Job<S> {
     pub(crate) fn run(self) -> Outcome<S> {
         let Job { mut writer, mut group, first, last, next_segment } = self;
         let rolled = next_segment.map(|source| writer.roll(source, first)).transpose();
-        let result = rolled.and_then(|closed| writer.write(&mut group).map(|()| closed));
+        let result = rolled.and_then(|closed| writer.write(&mut group, last).map(|()| closed));
         group.clear();
         Outcome { writer, group, last, result }
     }

@@ -19,6 +19,11 @@ fn files(path: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     paths.map(|path| (path.clone(), fs::read(path).unwrap())).collect()
 }
 
+fn is_segment(path: &Path) -> bool {
+    let name = path.file_name().unwrap().to_string_lossy();
+    name.ends_with(".wal") && !name.starts_with("spare")
+}
+
 fn records(path: &Path) -> Vec<Vec<u8>> {
     let records = read_log(path).unwrap().unwrap();
     assert_eq!(records.stamp(), STAMP);
@@ -30,9 +35,12 @@ fn a_log_is_read_as_its_owner_would_and_a_torn_end_is_left_as_it_is() {
     let path = directory("log");
     assert!(read_log(&path).unwrap().is_none());
     let small = || Options { segment_bytes: 8192, ..Options::default() };
+    let extent = path.join("extent");
+    let mut noted = Vec::new();
     {
         let (mut wal, _) = Wal::open(&path, small(), STAMP).unwrap();
         for number in 0..30u8 {
+            noted = fs::read(&extent).unwrap();
             wal.append(1, 2, &[number; 500]);
             wal.sync().unwrap();
         }
@@ -41,16 +49,18 @@ fn a_log_is_read_as_its_owner_would_and_a_torn_end_is_left_as_it_is() {
     let before = files(&path);
     assert!(before.len() > 2, "several segments");
     assert!(records(&path) == all && files(&path) == before);
-    // The last write was torn.
-    let last = before.keys().rfind(|path| !path.to_string_lossy().contains("spare")).unwrap();
+    // The last write was torn: first one that was known to be on disk, then one that was not.
+    let last = before.keys().rfind(|path| is_segment(path)).unwrap();
     let mut content = before[last].clone();
     let end = content.iter().rposition(|byte| *byte == 29).unwrap();
     content[end] = 0;
     fs::write(last, content).unwrap();
+    assert!(matches!(read_log(&path), Err(WalError::Short { found: 29, durable: 30, .. })));
+    fs::write(extent, noted).unwrap();
     let torn = files(&path);
     assert!(records(&path) == all[..29] && files(&path) == torn);
     // Damage in the middle is refused, as it is to the owner.
-    let first = before.keys().next().unwrap();
+    let first = before.keys().find(|path| is_segment(path)).unwrap();
     let mut content = before[first].clone();
     content[4200] ^= 1;
     fs::write(first, content).unwrap();

@@ -1,6 +1,6 @@
 //! Disks that fail, and data that is deleted: the node says why and ends with exit code 1, the others go on.
 
-use crate::cluster::{Cluster, Directory, deployment, eventually, ionian, run, text};
+use crate::cluster::{Cluster, Directory, deployment, eventually, ionian, run, run_node, text};
 use crate::resp::{Client, Reply};
 use nix::sys::signal::Signal;
 use std::fs;
@@ -158,5 +158,63 @@ fn a_node_whose_data_was_deleted_is_refused_and_the_others_go_on() {
     acknowledged.extend(write(&cluster, 20..40, 10));
     assert_there(&cluster, 1, &acknowledged, 10);
     assert_there(&cluster, 2, &acknowledged, 10);
+    cluster.stop(Signal::SIGTERM);
+}
+
+/// The segments of the first node's log.
+fn segments(cluster: &Cluster) -> Vec<PathBuf> {
+    let paths = fs::read_dir(of_node(cluster, "wal")).unwrap().map(|entry| entry.unwrap().path());
+    let mut segments: Vec<PathBuf> =
+        paths.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("00")).collect();
+    segments.sort();
+    segments
+}
+
+/// What becomes of the last of some segments: a process that reads them must not go on without what is gone.
+fn damage(kind: &str, segments: &[PathBuf]) {
+    let last = segments.last().unwrap();
+    let mut content = fs::read(last).unwrap();
+    let used = content.iter().rposition(|byte| *byte != 0).unwrap() + 1;
+    match kind {
+        "first" => return fs::remove_file(&segments[0]).unwrap(),
+        "last" => return fs::remove_file(last).unwrap(),
+        "extent" => return fs::remove_file(last.with_file_name("extent")).unwrap(),
+        "cut" => content.truncate(used / 2),
+        "zeros" => content[used / 2..].fill(0),
+        "bit" => content[used - 1] ^= 1,
+        other => panic!("{other}"),
+    }
+    fs::write(last, content).unwrap();
+}
+
+#[test]
+fn a_log_that_was_cut_while_its_node_was_stopped_is_refused_however_it_was_cut() {
+    let mut cluster = Cluster::start("colocated", &[], &[]);
+    let acknowledged = write(&cluster, 0..60, 60_000);
+    cluster.stop(Signal::SIGTERM);
+    let (log, kept) = (of_node(&cluster, "wal"), of_node(&cluster, "kept"));
+    fs::rename(&log, &kept).unwrap();
+    let config = cluster.directory.path("data/deployment.toml");
+    for kind in ["first", "last", "extent", "cut", "zeros", "bit"] {
+        fs::create_dir(&log).unwrap();
+        for entry in fs::read_dir(&kept).unwrap() {
+            let path = entry.unwrap().path();
+            fs::copy(&path, log.join(path.file_name().unwrap())).unwrap();
+        }
+        let segments = segments(&cluster);
+        assert!(segments.len() > 1, "{segments:?}");
+        damage(kind, &segments);
+        let (code, error) = run_node(&["n0", "--config", config.to_str().unwrap(), "--data", &cluster.data()]);
+        assert_eq!(code, Some(1), "{kind}: {error}");
+        let last = error.lines().last().unwrap();
+        assert!(last.starts_with("ionian: ") && last.contains("n0/wal/"), "{kind}: {last}");
+        assert!(last.contains("A crash cannot have done this"), "{kind}: {last}");
+        assert!(last.contains("ionian member replace"), "{kind}: {last}");
+        fs::remove_dir_all(&log).unwrap();
+    }
+    fs::rename(&kept, &log).unwrap();
+    cluster.start_again(&[]);
+    cluster.wait_until_whole();
+    assert_there(&cluster, 0, &acknowledged, 60_000);
     cluster.stop(Signal::SIGTERM);
 }

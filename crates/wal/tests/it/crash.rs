@@ -184,8 +184,11 @@ fn a_torn_group_whose_later_records_are_whole_is_cut_off_and_does_not_come_back(
             wal.sync().expect("can sync");
         }
     }
+    let extent = disk.content(&directory().join("extent"));
     wal.sync().expect("can sync");
     drop(wal);
+    // The power failed before the group was whole.
+    disk.edit(&directory().join("extent"), |content| *content = extent);
     // The sector with the second record did not make it. Those behind it did.
     let path = directory().join("0000000000000001.wal");
     disk.edit(&path, |content| content[4096 + 512..4096 + 1024].fill(0));

@@ -9,16 +9,25 @@ fn segment(sequence: u64) -> PathBuf {
     directory().join(format!("{sequence:016x}.wal"))
 }
 
-/// A log of one segment: groups of records, 40 bytes each with their headers.
+fn extent() -> PathBuf {
+    directory().join("extent")
+}
+
+/// A log of one segment: groups of records, 40 bytes each with their headers. The machine failed in the moment in
+/// which the last group was synced, before that was noted.
 fn written(groups: &[usize]) -> FaultDisk {
     let disk = FaultDisk::new(7);
     let (mut wal, _) = open(&disk).expect("makes one");
+    let mut noted = Vec::new();
     for group in groups {
+        noted = disk.content(&extent());
         for _ in 0..*group {
             wal.append(1, 2, b"sixteen bytes ok");
         }
         wal.sync().expect("can sync");
     }
+    drop(wal);
+    disk.edit(&extent(), |content| *content = noted);
     disk
 }
 
@@ -38,20 +47,36 @@ fn count(disk: &FaultDisk) -> usize {
 }
 
 #[test]
-fn a_log_cut_anywhere_keeps_the_whole_records_before_the_cut() {
-    let whole = written(&[1, 3, 2]).content(&segment(1));
+fn a_log_that_ends_in_the_last_group_is_cut_there_and_one_that_ends_before_it_is_refused() {
+    let groups = [1, 3, 2];
+    let whole = written(&groups).content(&segment(1));
     // Where each record ends: groups begin on sectors.
     let ends = [40, 552, 592, 632, 1064, 1104].map(|end| end + 4096);
     for at in 4096..4096 + 1200 {
-        let expected = ends.iter().filter(|&&end| end <= at).count();
-        for shorter in [true, false] {
-            let disk = written(&[1]);
-            disk.edit(&segment(1), |content| {
-                content.clone_from(&whole);
-                if shorter { content.truncate(at) } else { content[at..].fill(0) }
-            });
-            assert_eq!(count(&disk), expected, "cut at {at}");
+        let left = ends.iter().filter(|&&end| end <= at).count();
+        let disk = written(&groups);
+        disk.edit(&segment(1), |content| content[at..].fill(0));
+        if left >= 4 {
+            assert_eq!(count(&disk), left, "nothing from byte {at} on");
+            continue;
         }
+        let text = refusal(&disk);
+        let expected =
+            format!("ends with record {left} at byte {}, though /data/extent says", [4096, 4136, 4648, 4688][left]);
+        assert!(text.contains(&expected) && text.contains("record 4 was on disk"), "{text}");
+        assert_eq!(disk.content(&segment(1))[..at], whole[..at], "nothing was changed");
+    }
+}
+
+#[test]
+fn a_segment_shorter_than_it_was_made_is_refused() {
+    for length in [0, 30, 52, 100, 4095, 4096, 5000, 8191] {
+        let disk = written(&[1, 3, 2]);
+        disk.edit(&segment(1), |content| content.truncate(length));
+        let text = refusal(&disk);
+        let known = length >= 52 + STAMP.len();
+        let said = if known { format!("has {length} bytes, and had 8192 before") } else { "cut off".into() };
+        assert!(text.contains("0000000000000001.wal") && text.contains(&said), "{text}");
     }
 }
 
@@ -87,7 +112,7 @@ fn every_flipped_bit_before_the_last_group_is_refused_and_one_in_it_cut_off() {
                     // The end of the record before, where that record should be.
                     let place = format!("byte {}", 4096 + if start == 512 { 80 } else { record });
                     assert!(text.contains("0000000000000001.wal") && text.contains(&place), "{text}");
-                    assert!(text.contains("replace the node"), "{text}");
+                    assert!(text.contains("A crash cannot have done this"), "{text}");
                 }
             }
         }
@@ -144,4 +169,68 @@ fn what_is_not_ours_is_refused_in_clear_words() {
     let third = disk.content(&segment(3));
     disk.edit(&segment(2), |content| *content = third);
     assert!(refusal(&disk).contains("its header says that it is 0000000000000003.wal"));
+}
+
+/// The log as it was given, damaged.
+fn refused(damage: impl FnOnce(&FaultDisk)) -> String {
+    let disk = long();
+    damage(&disk);
+    let names = disk.names();
+    let text = refusal(&disk);
+    assert_eq!(disk.names(), names, "nothing was changed");
+    assert!(text.ends_with("A crash cannot have done this"), "{text}");
+    text
+}
+
+#[test]
+fn a_missing_end_is_missed() {
+    let text = refused(|disk| disk.delete(&segment(1)));
+    assert!(text.contains("0000000000000001.wal is missing, though /data/extent says"), "{text}");
+    let text = refused(|disk| disk.delete(&segment(3)));
+    assert!(text.contains("0000000000000003.wal is missing, though /data/extent says"), "{text}");
+    let text = refused(|disk| (2..=3).for_each(|sequence| disk.delete(&segment(sequence))));
+    assert!(text.contains("0000000000000002.wal is missing, though /data/extent says"), "{text}");
+    let text = refused(|disk| (1..=3).for_each(|sequence| disk.delete(&segment(sequence))));
+    assert!(text.contains("0000000000000003.wal is missing, though /data/extent says"), "{text}");
+}
+
+#[test]
+fn the_last_record_is_missed() {
+    let text = refused(|disk| disk.edit(&segment(3), |content| content[4096 + 100] ^= 1));
+    assert!(text.contains("0000000000000003.wal ends with record 4 at byte 4096"), "{text}");
+    assert!(text.contains("record 5 was on disk"), "{text}");
+}
+
+#[test]
+fn a_log_without_its_extent_is_refused_and_so_is_one_with_that_of_another() {
+    let text = refused(|disk| disk.delete(&extent()));
+    assert!(text.contains("/data/extent is missing, though /data/0000000000000001.wal says"), "{text}");
+    let text = refused(|disk| disk.edit(&extent(), |content| content.fill(0)));
+    assert!(text.contains("/data/extent is damaged at byte 0: none of its entries is whole"), "{text}");
+    let other = FaultDisk::new(1);
+    drop(Wal::open_in(other.clone(), directory(), options(HandOff::Never), b"node 2").expect("makes one"));
+    let text = refused(|disk| disk.edit(&extent(), |content| *content = other.content(&extent())));
+    assert!(text.contains("none of its entries is whole and of this log"), "{text}");
+}
+
+#[test]
+fn every_single_entry_of_the_extent_may_be_torn() {
+    for page in 0..3 {
+        let disk = long();
+        disk.edit(&extent(), |content| content[page * 4096 + 20] ^= 1);
+        let (wal, recovery) = open(&disk).expect("is accepted");
+        assert_eq!((wal.durable(), recovery.cut()), (5, None));
+    }
+}
+
+#[test]
+fn what_was_truncated_is_not_missed() {
+    let disk = long();
+    let (mut wal, _) = open(&disk).expect("is accepted");
+    wal.truncate_below(5).expect("can");
+    wal.close().expect("can");
+    let (_, recovery) = open(&disk).expect("is accepted");
+    assert_eq!((recovery.first_lsn(), recovery.last_lsn()), (5, 5));
+    disk.delete(&segment(3));
+    assert!(refusal(&disk).contains("0000000000000003.wal is missing"));
 }
