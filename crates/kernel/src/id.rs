@@ -46,6 +46,11 @@ impl Epoch {
     pub fn next(self) -> Epoch {
         Epoch(self.0 + 1)
     }
+
+    /// The lowest round of this epoch.
+    pub const fn first_round(self) -> Round {
+        Round::new(self, 0, LeaderId(0))
+    }
 }
 
 impl Wire for Epoch {

@@ -160,7 +160,7 @@ impl Acceptor {
         let amnesiac = birth.amnesiac && !config.has(Canary::AmnesiacVotes);
         Acceptor {
             id: AcceptorId(birth.address.index),
-            promise: config.oldest_round(AcceptorId(birth.address.index)),
+            promise: oldest_round(&config, AcceptorId(birth.address.index)),
             votes: SlotWindow::new(Slot::ZERO, MAX_VOTES),
             watermark: Slot::ZERO,
             witness: Witness::default(),
@@ -210,6 +210,9 @@ impl Acceptor {
         end: Slot,
         out: &mut Out<'_, Self>,
     ) {
+        if !self.config.takes_part(self.id, round) {
+            return self.refused += 1;
+        }
         if round < self.promise {
             return self.refuse(round, out);
         }
@@ -242,6 +245,9 @@ impl Acceptor {
     }
 
     fn on_phase2a(&mut self, from: ProxyLeaderId, slot: Slot, round: Round, value: Value, out: &mut Out<'_, Self>) {
+        if !self.config.takes_part(self.id, round) {
+            return self.refused += 1;
+        }
         if round < self.promise && !self.config.has(Canary::ForgetsPromise) {
             let nack = proxy_leader::In::Nack { round: self.promise };
             out.send(Envelope::ToProxyLeaders(Set::one(from), nack));
@@ -309,7 +315,7 @@ impl Acceptor {
             return self.refuse(round, out);
         }
         self.witness.heard(now);
-        if kept > self.votes.base() {
+        if kept > self.votes.base() && self.config.takes_part(self.id, round) {
             out.persist(Record::Forgot { below: kept });
             out.release_below(if self.config.has(Canary::TruncatesTooFar) { kept.0 + 1 } else { kept.0 });
             self.forget_below(kept);
@@ -333,6 +339,9 @@ impl Acceptor {
         if self.rejoin.as_ref().is_none_or(|rejoin| rejoin.nonce != nonce) || round <= self.promise {
             return;
         }
+        if !self.config.takes_part(self.id, round) {
+            return self.refused += 1;
+        }
         self.rejoin = None;
         self.promise(round, out);
         out.persist(Record::Forgot { below: frontier });
@@ -340,6 +349,13 @@ impl Acceptor {
         self.votes.reset(frontier);
         self.watermark = frontier;
     }
+}
+
+/// The round below which an acceptor refuses all others, unless it has promised a higher one.
+fn oldest_round(config: &Config, acceptor: AcceptorId) -> Round {
+    let oldest = config.oldest_round();
+    let bars = config.has(Canary::NewcomersBar) && !config.takes_part(acceptor, oldest);
+    if bars { config.epoch().first_round() } else { oldest }
 }
 
 impl Role for Acceptor {
@@ -389,7 +405,7 @@ impl Role for Acceptor {
     fn on_reconfigure(&mut self, _: Instant, config: Arc<Config>, _: &mut Out<'_, Self>) {
         self.config = config;
         // No record: it would be raised again if it were forgotten.
-        self.promise = self.promise.max(self.config.oldest_round(self.id));
+        self.promise = self.promise.max(oldest_round(&self.config, self.id));
         if !self.config.leaders().contains(self.promise.leader()) {
             // A leader that is no longer one is gone: nobody need wait until its silence is noticed.
             self.witness = Witness::default();

@@ -46,6 +46,14 @@ pub enum Canary {
     AmnesiacVotes,
     /// A slot that one acceptor has forgotten is repaired with a vote that another still holds.
     RepairsForgotten,
+    /// Watermarks that acceptors told a reader before its configuration changed count in the new one.
+    CountsOldWatermarks,
+    /// An acceptor that is new in the configuration to come acts as if it had promised a round of it.
+    NewcomersBar,
+    /// A leader takes acceptors that answered at any time since a change began for reachable.
+    AnswersNeverAge,
+    /// A round begins in any epoch with the right quorums.
+    EarlierEpochs,
 }
 
 impl Canary {
@@ -67,6 +75,10 @@ impl Canary {
         ("at-once", Canary::AppliesAtOnce),
         ("amnesia", Canary::AmnesiacVotes),
         ("repair", Canary::RepairsForgotten),
+        ("watermarks", Canary::CountsOldWatermarks),
+        ("newcomers", Canary::NewcomersBar),
+        ("answers", Canary::AnswersNeverAge),
+        ("epochs", Canary::EarlierEpochs),
     ];
 
     /// The defect of this name.

@@ -254,12 +254,12 @@ impl Role for ClientLane {
         self.carry_out(now, out);
     }
 
-    fn on_reconfigure(&mut self, _: Instant, config: Arc<Config>, _: &mut Out<'_, Self>) {
+    fn on_reconfigure(&mut self, now: Instant, config: Arc<Config>, _: &mut Out<'_, Self>) {
         let node = self.node;
         self.batchers.reconfigure(config.all(kind::Batcher), config.near(kind::Batcher, node));
         self.read_batchers.reconfigure(config.all(kind::ReadBatcher), config.near(kind::ReadBatcher, node));
         self.replicas.reconfigure(config.serving(), config.near(kind::Replica, node));
-        self.reader.reconfigure(config.clone());
+        self.reader.reconfigure(now, config.clone());
         self.config = config;
     }
 

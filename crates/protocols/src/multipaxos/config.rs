@@ -126,13 +126,17 @@ impl Config {
         }
     }
 
-    /// The first round in which an acceptor may take part. One that is new in the configuration to come has no
-    /// part in earlier epochs: an acceptor of its number may have promised something to somebody there.
-    pub fn oldest_round(&self, acceptor: AcceptorId) -> Round {
-        let Layout { epoch, since, .. } = self.layout;
+    /// The first round of the configuration: acceptors refuse those before it, which are of configurations that are over.
+    pub fn oldest_round(&self) -> Round {
+        self.layout.since.first_round()
+    }
+
+    /// Whether an acceptor may take part in `round`. One that is new in the configuration to come has no part in earlier
+    /// epochs: an acceptor of its number may have promised something to somebody there. It keeps out of them, and
+    /// promises nothing by that: the configuration before goes on by its own quorums.
+    pub fn takes_part(&self, acceptor: AcceptorId, round: Round) -> bool {
         let is_new = self.before.as_ref().is_some_and(|before| !before.members().contains(acceptor));
-        let epoch = if is_new { epoch } else { since };
-        if epoch == Epoch::default() { Round(0) } else { Round::new(epoch, 0, LeaderId(0)) }
+        !is_new || round.epoch() >= self.epoch()
     }
 
     /// The epoch in which a leader can begin a round, when the acceptors in `answered` can be reached and the
@@ -143,12 +147,29 @@ impl Config {
         let reachable = |quorums: &QuorumSystem| {
             quorums.is_read_quorum(answered) && (!self.is_joint() || quorums.is_write_quorum(answered))
         };
-        let Layout { epoch, since, .. } = self.layout;
+        let epoch = self.epoch();
         match &self.before {
             _ if promise.epoch() > epoch => None,
             _ if reachable(&self.quorums) => Some(epoch),
-            Some(before) if promise.epoch() < epoch && reachable(before) => Some(since.max(promise.epoch())),
+            Some(before) if promise.epoch() < epoch && reachable(before) => Some(self.epoch_before()),
             _ => None,
+        }
+    }
+
+    /// The latest epoch with the quorums of `round`, if this configuration knows them: rounds begin in it. Not in an
+    /// earlier one with the same quorums, though it may be enough: the leader of this number may have been another there
+    /// and have used rounds of which nobody who is asked has heard.
+    pub fn latest_like(&self, round: Round) -> Option<Epoch> {
+        let Layout { epoch, since, .. } = self.layout;
+        let is_before = self.is_joint() && round.epoch() < epoch;
+        (since..=epoch).contains(&round.epoch()).then(|| if is_before { self.epoch_before() } else { epoch })
+    }
+
+    /// While the membership is changing: the last epoch of the configuration before.
+    fn epoch_before(&self) -> Epoch {
+        match self.has(Canary::EarlierEpochs) {
+            true => self.layout.since,
+            false => Epoch(self.epoch().0.saturating_sub(1)),
         }
     }
 
@@ -353,6 +374,31 @@ mod tests {
         assert_eq!(one_leader, "1 leaders: to tolerate f=1 there must be at least f+1 = 2");
         assert!(refusal(apart(1, [1, 1, 0, 2, 2, 3, 2, 0], majority)).starts_with("1 batchers"));
         assert!(refusal(apart(1, [1, 0, 0, 2, 2, 2, 2, 0], majority)).contains("at least 2f+1 = 3"));
+    }
+
+    /// Leader 1 of the epochs up to 3 is another than that of epoch 4. Acceptor 0 has promised the former one a round of which
+    /// the other acceptors have not heard, and does not answer the latter: it must begin a round of an epoch of its own.
+    #[test]
+    fn rounds_begin_in_the_last_epoch_with_their_quorums() {
+        let joint = |canary| {
+            let mut layout = apart(1, [1, 0, 0, 2, 2, 3, 2, 0], QuorumSpec::Majority);
+            let mut next = layout.clone();
+            next.instances[kind::Acceptor as usize] =
+                [(3, NodeId(50)), (4, NodeId(51)), (5, NodeId(52))].into_iter().collect();
+            (layout.epoch, layout.since, layout.next, layout.canary) = (Epoch(5), Epoch(2), Some(next.into()), canary);
+            Config::new(layout).unwrap()
+        };
+        let (old, all): (AcceptorSet, AcceptorSet) = (AcceptorSet::first(3), AcceptorSet::first(6));
+        let round = |epoch| Round::new(Epoch(epoch), 7, LeaderId(1));
+        let config = joint(None);
+        for promised in [Round(0), round(1), round(2), round(4)] {
+            assert_eq!(config.electable(old, promised), Some(Epoch(4)));
+            assert_eq!(config.electable(all, promised), Some(Epoch(5)));
+        }
+        assert_eq!((config.electable(old, round(5)), config.electable(all, round(6))), (None, None));
+        let latest = [1, 2, 4, 5, 6].map(|epoch| config.latest_like(round(epoch)));
+        assert_eq!(latest, [None, Some(Epoch(4)), Some(Epoch(4)), Some(Epoch(5)), None]);
+        assert_eq!(joint(Some("epochs")).electable(old, round(2)), Some(Epoch(2)), "the canary shows nothing");
     }
 
     #[test]

@@ -381,11 +381,14 @@ impl Leader {
     // Acceptors that lost their votes.
 
     fn on_rejoin(&mut self, now: Instant, from: AcceptorId, nonce: u64, promise: Round, out: &mut Out<'_, Self>) {
-        if !self.is_leading() || promise.epoch() > self.config.epoch() {
+        // One that has no part in this leader's round yet asks again in a later one.
+        let has_part = self.config.quorums_of(self.round).is_some_and(|quorums| quorums.members().contains(from));
+        let Some(epoch) = self.config.latest_like(self.round.max(promise)) else { return };
+        if !self.is_leading() || !has_part {
             return;
         }
         match self.admission.ask(from, nonce, self.round > promise) {
-            true => self.begin_phase1(now, promise, self.round.max(promise).epoch(), out),
+            true => self.begin_phase1(now, promise, epoch, out),
             false => self.admit(out),
         }
     }

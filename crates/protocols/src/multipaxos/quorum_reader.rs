@@ -5,7 +5,8 @@
 //! Why the largest watermark of a read quorum is enough: a write that was acknowledged before the
 //! inquiry began was executed, so it and every slot below it was chosen, by votes of a write quorum,
 //! each made before the acceptor answered. The read quorum meets that write quorum, so some answer
-//! lies above the write's slot.
+//! lies above the write's slot. Across a change of the members that holds of answers that are given while the reader's
+//! configuration is in force (`docs/protocols/multipaxos.md`, "Membership"): see `reconfigure`.
 
 use super::canary::Canary;
 use super::config::Config;
@@ -64,10 +65,28 @@ impl QuorumReader {
         }
     }
 
-    /// The membership has changed.
-    pub(super) fn reconfigure(&mut self, config: Arc<Config>) {
+    /// The membership has changed. What acceptors told before does not count: quorums of the new configuration meet those
+    /// of the writes before only in what their members say once it is in force. All inquiries begin anew, under numbers of
+    /// their own, so that late answers are not taken for new ones.
+    pub(super) fn reconfigure(&mut self, now: Instant, config: Arc<Config>) {
         self.near = config.near(kind::Acceptor, self.node);
         self.config = config;
+        if self.config.has(Canary::CountsOldWatermarks) {
+            return;
+        }
+        for (_, inquiry) in core::mem::take(&mut self.inquiries) {
+            let attempts = inquiry.attempts;
+            self.inquire(inquiry.reads, AcceptorSet::EMPTY, now, attempts);
+        }
+    }
+
+    /// Begins an inquiry of `asked`, who are given until `ask_at` to answer.
+    fn inquire(&mut self, reads: Batch, asked: AcceptorSet, ask_at: Instant, attempts: u32) -> Ask {
+        let number = self.next_inquiry;
+        self.next_inquiry += 1;
+        let (answered, watermark, epoch) = (AcceptorSet::EMPTY, Slot::ZERO, Epoch::default());
+        self.inquiries.insert(number, Inquiry { reads, asked, answered, watermark, epoch, ask_at, attempts });
+        (asked, number)
     }
 
     /// Adds reads to the inquiry that begins next.
@@ -81,21 +100,11 @@ impl QuorumReader {
         if !self.open.is_due(now, self.inquiries.len(), options) {
             return None;
         }
-        let number = self.next_inquiry;
-        self.next_inquiry += 1;
+        let ask_at = now + options.resend_after;
         self.turn += 1;
         let asked = self.pick_quorum().or(self.suspicion.probe(now));
-        let inquiry = Inquiry {
-            reads: self.open.take(),
-            asked,
-            answered: AcceptorSet::EMPTY,
-            watermark: Slot::ZERO,
-            epoch: Epoch::default(),
-            ask_at: now + self.config.options().resend_after,
-            attempts: 1,
-        };
-        self.inquiries.insert(number, inquiry);
-        Some((asked, number))
+        let reads = self.open.take();
+        Some(self.inquire(reads, asked, ask_at, 1))
     }
 
     fn pick_quorum(&self) -> AcceptorSet {

@@ -101,10 +101,10 @@ impl Role for ReadBatcher {
         self.present.start(now);
     }
 
-    fn on_reconfigure(&mut self, _: Instant, config: Arc<Config>, _: &mut Out<'_, Self>) {
+    fn on_reconfigure(&mut self, now: Instant, config: Arc<Config>, _: &mut Out<'_, Self>) {
         self.near = config.near(kind::Replica, self.node);
         self.present.reconfigure(config.serving());
-        self.reader.reconfigure(config);
+        self.reader.reconfigure(now, config);
     }
 
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {

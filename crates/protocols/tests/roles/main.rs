@@ -3,6 +3,7 @@
 
 mod known_defects;
 mod learning;
+mod membership;
 mod mencius;
 mod spaxos;
 mod stage;

@@ -72,6 +72,11 @@ impl<R: Role> Stage<R> {
         self.call(|role, now, out| role.on_drain(now, drains, out))
     }
 
+    /// The membership has changed.
+    pub(crate) fn reconfigure(&mut self, config: R::Config) -> Vec<R::Send> {
+        self.call(|role, now, out| role.on_reconfigure(now, config, out))
+    }
+
     /// Lets time pass to the next timer.
     pub(crate) fn timer(&mut self) -> Vec<R::Send> {
         self.now = self.now.max(self.role.next_timer().expect("a timer is set"));

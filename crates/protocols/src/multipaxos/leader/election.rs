@@ -135,6 +135,7 @@ impl Leader {
         let keep = self.handover.wanted();
         out.send(Envelope::ToReplicas(self.config.replicas(), replica::In::Heartbeat { round, executed, keep }));
         if Handover::is_waiting(&self.config, round) {
+            self.handover.asks(&self.config);
             self.ask_witnesses(out);
         }
     }

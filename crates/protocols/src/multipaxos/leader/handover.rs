@@ -5,6 +5,7 @@
 //! that round is below its *frontier*; when the replicas of the new configuration keep all of it, nothing
 //! depends on the old one any more, and the leader has the change finished by a command in the log.
 
+use super::super::canary::Canary;
 use super::super::config::Config;
 use super::progress::Progress;
 use ionian_kernel::batch::{Batch, Command, SessionId};
@@ -20,7 +21,7 @@ const FINISH_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// What a leader knows of the change under way.
 #[derive(Default)]
 pub(super) struct Handover {
-    /// Acceptors that have answered since the change began.
+    /// Acceptors that have answered since they were asked last.
     answered: AcceptorSet,
     /// Set when this leader leads in the epoch of both configurations.
     frontier: Option<Slot>,
@@ -37,6 +38,14 @@ impl Handover {
     /// for acceptors that answer.
     pub(super) fn is_waiting(config: &Config, round: Round) -> bool {
         config.is_joint() && round.epoch() < config.epoch()
+    }
+
+    /// The acceptors are asked anew: only those that answer now can be reached. Once a round of both configurations has
+    /// begun nothing can be done without a quorum of each.
+    pub(super) fn asks(&mut self, config: &Config) {
+        if !config.has(Canary::AnswersNeverAge) {
+            self.answered = AcceptorSet::EMPTY;
+        }
     }
 
     /// An acceptor answers; true when a round in the epoch of both configurations can begin.

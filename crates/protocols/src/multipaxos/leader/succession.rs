@@ -113,9 +113,12 @@ impl Leader {
         if self.succession.drains {
             let message = In::Declined { from: self.id };
             out.send(Envelope::ToLeaders(Set::one(from), message));
-        } else if stands_by && round >= self.round && self.config.quorums_of(round).is_some() {
+        } else if stands_by
+            && round >= self.round
+            && let Some(epoch) = self.config.latest_like(round)
+        {
             // By the quorums by which the other leads: it reaches them.
-            self.begin_phase1(now, round, round.epoch(), out);
+            self.begin_phase1(now, round, epoch, out);
         }
     }
 

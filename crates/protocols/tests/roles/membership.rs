@@ -1,0 +1,238 @@
+//! Changes of the membership, with real leaders, acceptors and readers: nothing but the order of messages is made up.
+//! The simulator changes one node at a time, and starts each; so it met none of this.
+
+use crate::stage::{Stage, batch, birth};
+use ionian_kernel::id::*;
+use ionian_kernel::layout::{Layout, NodeId, numbered};
+use ionian_kernel::protocol::Protocol;
+use ionian_kernel::time::Instant;
+use ionian_protocols::multipaxos::acceptor::Acceptor;
+use ionian_protocols::multipaxos::leader::{self, Leader};
+use ionian_protocols::multipaxos::message::Proposer;
+use ionian_protocols::multipaxos::read_batcher::ReadBatcher;
+use ionian_protocols::multipaxos::{Envelope, MultiPaxos, acceptor, kind, proxy_leader, read_batcher, replica};
+use std::collections::VecDeque;
+
+type Config = <MultiPaxos as Protocol>::Config;
+
+/// The acceptors of the configuration before, of one that replaces the first, and of one that replaces all.
+const C: &[u8] = &[0, 1, 2];
+const D: &[u8] = &[1, 2, 3];
+const ALL_NEW: &[u8] = &[3, 4, 5];
+
+struct Cluster {
+    now: Instant,
+    leader: Stage<Leader>,
+    acceptors: Vec<Stage<Acceptor>>,
+}
+
+/// The configuration of these acceptors, in force since its epoch but for the first; or one that changes into `next`.
+fn config(canary: Option<&'static str>, epoch: u32, frontier: u64, acceptors: &[u8], next: Option<&[u8]>) -> Config {
+    let with = |acceptors: &[u8]| {
+        let mut places = (0..).map(NodeId);
+        let counts = [1, 0, 2, 2, 2, 3, 2, 0];
+        let mut layout = Layout {
+            f: 1,
+            instances: numbered(counts.map(|count| places.by_ref().take(count).collect()).to_vec()),
+            ..Layout::default()
+        };
+        let places = acceptors.iter().map(|index| (*index, NodeId(20 + u16::from(*index)))).collect();
+        layout.instances[kind::Acceptor as usize] = places;
+        layout
+    };
+    let since = Epoch(if next.is_some() { 0 } else { epoch });
+    let next = next.map(|next| Box::new(with(next)));
+    let layout = Layout { epoch: Epoch(epoch), since, frontier: Slot(frontier), next, canary, ..with(acceptors) };
+    MultiPaxos::configure(layout).expect("a deployment")
+}
+
+impl Cluster {
+    /// Of the configuration C, with a leader that was elected by all three.
+    fn new(canary: Option<&'static str>) -> Cluster {
+        let c = config(canary, 0, 0, C, None);
+        let now = Instant(6_000_000);
+        let leader = Stage::new(c.clone(), &birth(kind::Leader, 0, NodeId(99)), Leader::new);
+        let mut cluster = Cluster { now, leader, acceptors: Vec::new() };
+        C.iter().for_each(|index| cluster.start(&c, *index));
+        cluster.run(C, &[]);
+        assert_eq!(cluster.leader.figure("leading"), 1);
+        cluster
+    }
+
+    fn start(&mut self, config: &Config, index: u8) {
+        let birth = birth(kind::Acceptor, index, NodeId(20 + u16::from(index)));
+        assert_eq!(usize::from(index), self.acceptors.len());
+        self.acceptors.push(Stage::new(config.clone(), &birth, Acceptor::new));
+    }
+
+    /// What the leader sends goes to the acceptors in `reach`, and their answers back, until nothing is left. Of proposals
+    /// only those in `vote` get to vote. Returns the proposals.
+    fn exchange(&mut self, sent: Vec<Envelope>, reach: &[u8], vote: &[u8]) -> Vec<(Slot, Round)> {
+        let (mut queue, mut proposed) = (VecDeque::from(sent), Vec::new());
+        while let Some(envelope) = queue.pop_front() {
+            match envelope {
+                Envelope::ToAcceptors(to, message) => {
+                    for index in reach.iter().filter(|index| to.contains(AcceptorId(**index))) {
+                        queue.extend(self.acceptors[usize::from(*index)].tell(message.clone()));
+                    }
+                }
+                Envelope::ToLeaders(to, message) if to.contains(LeaderId(0)) => {
+                    queue.extend(self.leader.tell(message));
+                }
+                Envelope::ToProxyLeaders(_, proxy_leader::In::Phase2a { slot, round, value, .. }) => {
+                    proposed.push((slot, round));
+                    for index in vote {
+                        let (from, value) = (ProxyLeaderId(0), value.clone());
+                        self.acceptors[usize::from(*index)].tell(acceptor::In::Phase2a { from, slot, round, value });
+                    }
+                }
+                _ => {}
+            }
+        }
+        proposed
+    }
+
+    /// The leader's next timer, and what comes of it.
+    fn run(&mut self, reach: &[u8], vote: &[u8]) -> Vec<(Slot, Round)> {
+        self.leader.now = self.leader.now.max(self.now);
+        let sent = self.leader.timer();
+        self.now = self.leader.now;
+        self.acceptors.iter_mut().for_each(|acceptor| acceptor.now = self.now);
+        self.exchange(sent, reach, vote)
+    }
+
+    /// The leader and the acceptors hear of a configuration.
+    fn reconfigure(&mut self, config: &Config, reach: &[u8]) -> Vec<(Slot, Round)> {
+        for acceptor in &mut self.acceptors {
+            acceptor.reconfigure(config.clone());
+        }
+        let sent = self.leader.reconfigure(config.clone());
+        self.exchange(sent, reach, reach)
+    }
+
+    fn propose(&mut self, vote: &[u8]) -> Slot {
+        let (proposer, near) = (Proposer::Client { id: ClientId(0) }, Set::EMPTY);
+        let sent = self.leader.tell(leader::In::Propose { proposer, near, batch: batch("write") });
+        self.exchange(sent, &[], vote)[0].0
+    }
+}
+
+/// The slots that a replica must have executed for the reads that are sent on.
+fn reads(sent: &[Envelope]) -> Option<Slot> {
+    sent.iter().find_map(|envelope| match envelope {
+        Envelope::ToReplicas(_, replica::In::Read { executed, .. }) => Some(*executed),
+        _ => None,
+    })
+}
+
+fn question(sent: &[Envelope]) -> acceptor::In {
+    let questions = sent.iter().find_map(|envelope| match envelope {
+        Envelope::ToAcceptors(_, message @ acceptor::In::PreRead { .. }) => Some(message.clone()),
+        _ => None,
+    });
+    questions.expect("it asks")
+}
+
+fn answer(sent: Vec<Envelope>) -> read_batcher::In {
+    let answers = sent.into_iter().find_map(|envelope| match envelope {
+        Envelope::ToReadBatchers(_, message) => Some(message),
+        _ => None,
+    });
+    answers.expect("an answer")
+}
+
+/// A read asks acceptors 1 and 3: acceptor 1 in C, and acceptor 3, which is new and has not voted for anything yet, in the
+/// joint configuration. In D both are a read quorum. Returns where the last write is, and how far a replica must be for
+/// the read.
+fn a_read_across_a_change(canary: Option<&'static str>) -> (Slot, Option<Slot>) {
+    let mut cluster = Cluster::new(canary);
+    let joint = config(canary, 1, 0, C, Some(D));
+    let mut reader =
+        Stage::new(config(canary, 0, 0, C, None), &birth(kind::ReadBatcher, 0, NodeId(98)), ReadBatcher::new);
+    // W is chosen by acceptors 0 and 2, executed and acknowledged before the read begins.
+    for _ in 0..9 {
+        cluster.propose(&[0, 1]);
+    }
+    let write = cluster.propose(&[0, 2]);
+    let asked = question(&reader.tell(read_batcher::In::Reads { reads: batch("?") }));
+    let told = answer(cluster.acceptors[1].tell(asked));
+    assert_eq!(reads(&reader.tell(told)), None);
+    // The change begins, and acceptor 3 starts. It is asked, and its answer is slow.
+    cluster.start(&joint, 3);
+    reader.reconfigure(joint.clone());
+    let asked = question(&reader.timer());
+    let slow = answer(cluster.acceptors[3].tell(asked));
+    // A joint round chooses something, and the change is finished.
+    let mut proposed = cluster.reconfigure(&joint, C);
+    for _ in 0..9 {
+        proposed.extend(cluster.run(C, C));
+    }
+    let in_joint_round = proposed.iter().filter(|(_, round)| round.epoch() == Epoch(1));
+    let frontier = in_joint_round.map(|(slot, _)| slot.next()).max().expect("a joint round");
+    assert!(frontier > write);
+    reader.reconfigure(config(canary, 2, frontier.0, D, None));
+    if let Some(executed) = reads(&reader.tell(slow)) {
+        return (write, Some(executed));
+    }
+    // It asks anew, and the same two answer.
+    let asked = question(&reader.timer());
+    let answers = [1, 3].map(|index| answer(cluster.acceptors[index].tell(asked.clone())));
+    let sent = answers.map(|answer| reader.tell(answer));
+    (write, reads(&sent[1]))
+}
+
+#[test]
+fn a_read_across_a_change_is_not_stale() {
+    let (write, executed) = a_read_across_a_change(None);
+    assert!(executed.expect("the read is sent on") > write);
+    let (write, executed) = a_read_across_a_change(Some("watermarks"));
+    assert!(executed.expect("the read is sent on") <= write, "the canary shows nothing");
+}
+
+/// A cluster changes to three new nodes at once, of which the first alone is started. Whether the leader still leads after a
+/// while, and whether it is elected again when it was deposed.
+fn one_of_three_new_nodes_is_up(canary: Option<&'static str>) -> (bool, bool) {
+    let mut cluster = Cluster::new(canary);
+    let joint = config(canary, 1, 0, C, Some(ALL_NEW));
+    cluster.start(&joint, 3);
+    let reached = [0, 1, 2, 3];
+    cluster.reconfigure(&joint, &reached);
+    (0..50).for_each(|_| drop(cluster.run(&reached, C)));
+    let leads_on = cluster.leader.figure("leading") == 1;
+    // Another leader had a round of C, and is gone.
+    let round = Round::new(Epoch(0), 1000, LeaderId(1));
+    cluster.leader.tell(leader::In::Nack { round });
+    (0..200).for_each(|_| drop(cluster.run(&reached, C)));
+    (leads_on, cluster.leader.figure("leading") == 1)
+}
+
+#[test]
+fn a_new_acceptor_does_not_bar_the_old_ones() {
+    assert_eq!(one_of_three_new_nodes_is_up(None), (true, true));
+    assert_eq!(one_of_three_new_nodes_is_up(Some("newcomers")), (false, false), "the canary shows nothing");
+}
+
+/// Acceptors 3 and 4 of the new configuration are up in turn, never together. The epoch of the leader's round.
+fn new_nodes_are_up_in_turn(canary: Option<&'static str>) -> (u64, bool) {
+    let mut cluster = Cluster::new(canary);
+    let joint = config(canary, 1, 0, C, Some(ALL_NEW));
+    (3..5).for_each(|index| cluster.start(&joint, index));
+    cluster.reconfigure(&joint, &[0, 1, 2, 3]);
+    (0..9).for_each(|_| drop(cluster.run(&[0, 1, 2, 3], C)));
+    (0..9).for_each(|_| drop(cluster.run(&[0, 1, 2, 4], C)));
+    let leads = cluster.leader.figure("leading") == 1;
+    (cluster.leader.figure("epoch"), leads)
+}
+
+#[test]
+fn new_acceptors_must_be_reached_together_before_a_round_needs_them() {
+    assert_eq!(new_nodes_are_up_in_turn(None), (0, true));
+    assert_eq!(new_nodes_are_up_in_turn(Some("answers")), (1, false), "the canary shows nothing");
+    // Together they are enough.
+    let mut cluster = Cluster::new(None);
+    let joint = config(None, 1, 0, C, Some(ALL_NEW));
+    (3..5).for_each(|index| cluster.start(&joint, index));
+    cluster.reconfigure(&joint, &[0, 1, 2, 3, 4]);
+    (0..9).for_each(|_| drop(cluster.run(&[0, 1, 2, 3, 4], C)));
+    assert_eq!((cluster.leader.figure("epoch"), cluster.leader.figure("leading")), (1, 1));
+}
