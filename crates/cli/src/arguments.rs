@@ -42,6 +42,7 @@ pub(crate) enum Command {
     Node(Node),
     Config(Config),
     Status(Status),
+    Drain(Drain),
     Member(Member),
     Exec(Exec),
     Sim(Sim),
@@ -196,6 +197,28 @@ pub(crate) struct Status {
     /// For how many seconds to ask at most
     #[arg(long, value_name = "SECONDS", default_value_t = 60, requires = "wait")]
     pub(crate) timeout: u64,
+    #[command(flatten)]
+    pub(crate) whereabouts: Whereabouts,
+}
+
+/// Have a node do without clients and leadership, before it is stopped or its machine is worked on
+///
+/// The node takes no new clients, answers those that wait, closes idle connections, and has another node lead. It stays a
+/// member and goes on voting and executing, until it is stopped, or told with --undo that it may serve and lead again. SIGTERM does the
+/// same before the node stops. Exits with code 0 as soon as nothing is left, with 1 when something is left after --timeout.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  ionian drain n1
+  ionian drain n1 --undo")]
+pub(crate) struct Drain {
+    /// The node's name
+    pub(crate) node: String,
+    /// Let it serve clients and lead again
+    #[arg(long)]
+    pub(crate) undo: bool,
+    /// How long to wait until nothing is left [default: options.drain_ms of the deployment]
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) timeout: Option<u64>,
     #[command(flatten)]
     pub(crate) whereabouts: Whereabouts,
 }

@@ -29,6 +29,14 @@ impl Application for GatewayApplication {
     fn on_burst_end(&mut self) {
         self.gateway.flush();
     }
+
+    fn drain(&mut self, drains: bool) {
+        self.gateway.drain(drains);
+    }
+
+    fn clients(&self) -> usize {
+        self.gateway.connections()
+    }
 }
 
 /// Starts the gateway on a listening socket. To be called on the node's event loop.

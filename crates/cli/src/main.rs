@@ -5,7 +5,7 @@
 //! | `arguments` | what can be typed, and the help texts |
 //! | `node` | one node in the foreground; `gateway_app` puts its gateway and its client lane together |
 //! | `up` | every node of a deployment as a process of its own, supervised |
-//! | `config`, `status`, `member`, `exec`, `sim` | one command each |
+//! | `config`, `status`, `drain`, `member`, `exec`, `sim` | one command each |
 //! | `bench` | load, service demand, the papers' figures: crate `ionian-bench` |
 //! | `snapshot` | backups: save, inspect, restore, salvage |
 //! | `family` | from a protocol's name to its type |
@@ -20,6 +20,7 @@ extern crate alloc;
 mod arguments;
 mod bench;
 mod config;
+mod drain;
 mod exec;
 mod family;
 mod gateway_app;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         Command::Node(arguments) => node::run(&arguments),
         Command::Config(arguments) => config::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
+        Command::Drain(arguments) => drain::run(&arguments),
         Command::Member(arguments) => member::run(&arguments),
         Command::Exec(arguments) => exec::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),

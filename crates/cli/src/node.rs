@@ -1,6 +1,7 @@
 //! `ionian node`: one node in the foreground.
 
 mod join;
+mod stop;
 
 use crate::arguments::{self, BadUsage};
 use crate::family::{self, Work};
@@ -69,7 +70,7 @@ struct Run {
     name: String,
     data: PathBuf,
     /// Completes when whoever started this process is gone.
-    starter: Option<oneshot::Receiver<()>>,
+    starter: stop::Starter,
 }
 
 impl Work for Run {
@@ -96,7 +97,7 @@ impl Work for Run {
             Some(listener) => gateway_app::start(&deployment, &name, listener, handle),
             None => Box::new(()) as Box<dyn Application>,
         };
-        run_node_blocking::<P>(settings, config, machine, application, shutdown(starter))?;
+        run_node_blocking::<P>(settings, config, machine, application, stop::told(starter))?;
         tracing::info!("stopped");
         Ok(())
     }
@@ -124,38 +125,6 @@ pub(crate) fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     Ok(socket.into())
-}
-
-/// Completes when the node is to stop.
-async fn shutdown(mut starter: Option<oneshot::Receiver<()>>) {
-    told_to_stop(&mut starter).await;
-}
-
-async fn told_to_stop(starter: &mut Option<oneshot::Receiver<()>>) {
-    let why = tokio::select! {
-        () = signalled(SignalKind::terminate()) => "SIGTERM",
-        () = signalled(SignalKind::interrupt()) => "SIGINT",
-        () = gone(starter) => "whoever started this node is gone",
-    };
-    tracing::info!("stopping: {why}");
-}
-
-/// Completes when the signal arrives.
-async fn signalled(kind: SignalKind) {
-    match signal(kind) {
-        Ok(mut signals) => drop(signals.recv().await),
-        Err(error) => {
-            tracing::warn!("signals cannot be waited for: {error}");
-            std::future::pending().await
-        }
-    }
-}
-
-async fn gone(starter: &mut Option<oneshot::Receiver<()>>) {
-    match starter {
-        Some(gone) => drop(gone.await),
-        None => std::future::pending().await,
-    }
 }
 
 /// Watches standard input on a thread of its own: the starter holds the other end of the pipe, which the

@@ -103,6 +103,8 @@ settings! {
         "S-Paxos: a stabilizer holds so many bytes that nobody ordered";
     "session_expiry_s" s session_expiry, 1..=31_536_000, true,
         "a session unused for this long, by the log's time, is forgotten";
+    "drain_ms" ms drain, 0..=600_000, false,
+        "how long a node that is told to stop goes on for those who wait for an answer, at most";
     "in_flight" count lane.in_flight, 1..=MAX_IN_FLIGHT, false,
         "requests of a client lane in flight at once; one more is refused";
     "payload_bytes" count lane.payload_bytes, 1..=64 << 20, false,
@@ -253,9 +255,10 @@ mod tests {
             out_of_order: _,
             stale_bytes: _,
             session_expiry: _,
+            drain: _,
             lane: ionian_kernel::client::LaneLimits { in_flight: _, payload_bytes: _, patience: _, retry_after: _ },
         } = options;
-        assert_eq!(SETTINGS.len(), 22);
+        assert_eq!(SETTINGS.len(), 23);
     }
 
     #[test]

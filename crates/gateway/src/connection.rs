@@ -180,6 +180,17 @@ impl Connection {
         self.closing && self.output.len() == 0
     }
 
+    /// Whether nothing that the client has begun is left undone: no command, no part of one, no transaction.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let begun = self.transaction.is_open() || self.client.watched.get() > 0 || self.parser.is_within_command();
+        !begun && self.is_idle() && !self.stalled && self.input.is_empty()
+    }
+
+    /// The client is to leave: nothing more is done for it than to send it what is in the output.
+    pub(crate) fn close(&mut self) {
+        self.closing = true;
+    }
+
     fn abort(&mut self) {
         self.closing = true;
         self.output.clear();

@@ -17,6 +17,7 @@
 
 mod commands;
 mod connection;
+mod drain;
 mod host;
 mod info;
 mod inline;

@@ -118,6 +118,11 @@ impl Parser {
         &self.words
     }
 
+    /// Whether a part of a command is here, and its rest is not.
+    pub(crate) fn is_within_command(&self) -> bool {
+        !matches!(self.stage, Stage::Start) || !self.partial.is_empty()
+    }
+
     /// Hands out the words and the memory of their list; [`put_words`](Self::put_words) gives it back.
     pub(crate) fn take_words(&mut self) -> Vec<Bytes> {
         std::mem::take(&mut self.words)

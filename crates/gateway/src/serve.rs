@@ -8,6 +8,7 @@
 //! No borrow of the slots is held while `submit` is called.
 
 use crate::connection::Connection;
+use crate::drain::Drain;
 use crate::host::{Host, count};
 use crate::info::InfoWriter;
 use crate::limits::Limits;
@@ -44,16 +45,17 @@ pub struct Gateway {
     inner: Rc<Inner>,
 }
 
-struct Inner {
-    host: Rc<Host>,
+pub(crate) struct Inner {
+    pub(crate) host: Rc<Host>,
     submit: Box<dyn Fn(Request)>,
-    slots: RefCell<Slots>,
+    pub(crate) slots: RefCell<Slots>,
     /// Connections that have got replies since the last flush.
     dirty: RefCell<Vec<u32>>,
     /// Where sockets are read into, one after the other.
     scratch: RefCell<Box<[u8]>>,
     tick: Cell<u32>,
     timer_runs: Cell<bool>,
+    pub(crate) drain: Drain,
 }
 
 impl Gateway {
@@ -69,6 +71,7 @@ impl Gateway {
                 scratch: RefCell::new(vec![0; READ_BYTES].into()),
                 tick: Cell::new(0),
                 timer_runs: Cell::new(false),
+                drain: Drain::default(),
             }),
         }
     }
@@ -80,16 +83,20 @@ impl Gateway {
         }
         let inner = self.inner.clone();
         tokio::task::spawn_local(async move {
+            let mut listener = listener;
             loop {
-                match listener.accept().await {
-                    Ok((stream, _)) => inner.clone().accept(stream),
-                    Err(error) => {
-                        tracing::warn!(%error, "cannot accept a client");
-                        tokio::time::sleep(ACCEPT_PAUSE).await;
-                    }
+                tokio::select! {
+                    () = inner.accept_for_ever(&listener) => {}
+                    () = inner.drain.begins() => listener = inner.pause(listener).await,
                 }
             }
         })
+    }
+
+    /// From now on no client is taken in, and those that are here leave when they have their answers, unless `drains` is
+    /// false: then clients are served again.
+    pub fn drain(&self, drains: bool) {
+        self.inner.clone().set_draining(drains);
     }
 
     /// Takes the reply to a request, in the node's loop; [`flush`](Self::flush) is to follow at the end
@@ -121,7 +128,19 @@ impl Gateway {
 }
 
 impl Inner {
-    fn accept(self: Rc<Self>, stream: TcpStream) {
+    async fn accept_for_ever(self: &Rc<Self>, listener: &TcpListener) {
+        loop {
+            match listener.accept().await {
+                Ok((stream, _)) => self.clone().accept(stream),
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a client");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    pub(crate) fn accept(self: Rc<Self>, stream: TcpStream) {
         if self.slots.borrow().len() >= self.host.limits.connections {
             count(&self.host.stats.connections_rejected, 1);
             // Non-blocking, and the buffer of a new socket has room.
@@ -208,12 +227,12 @@ impl Inner {
     }
 
     /// After input or replies: lets the connection go on, writes its output and submits its request.
-    fn settle(self: Rc<Self>, index: u32) {
+    pub(crate) fn settle(self: Rc<Self>, index: u32) {
         let request = {
             let mut slots = self.slots.borrow_mut();
             let Some(open) = slots.get(index) else { return };
             open.dirty = false;
-            open.go_on();
+            open.go_on(self.drain.leave());
             let request = open.connection.take_request();
             if request.is_some() {
                 open.since_tick = self.tick.get();
@@ -283,9 +302,12 @@ impl Inner {
 impl Open {
     /// Does what can be done and writes once; more often only if the client's slowness was what held
     /// the connection up. Wakes the task if something is left for it that it does not wait for.
-    fn go_on(&mut self) {
+    fn go_on(&mut self, leave: Option<bool>) {
         loop {
             self.connection.advance();
+            if let Some(idle_too) = leave {
+                self.leave_if_quiet(idle_too);
+            }
             let was_full = self.connection.output_is_full();
             if !self.connection.output().is_empty()
                 && let Ok(sent) = self.socket.try_write(self.connection.output())

@@ -202,6 +202,8 @@ pub struct Options {
     pub stale_bytes: usize,
     /// A session unused for this long, by the log's time, is forgotten.
     pub session_expiry: Duration,
+    /// How long a node that is told to stop goes on for those who wait for an answer, at most.
+    pub drain: Duration,
     /// Limits of every client lane.
     pub lane: LaneLimits,
 }
@@ -227,6 +229,7 @@ impl Default for Options {
             out_of_order: false,
             stale_bytes: 64 << 20,
             session_expiry: Duration::from_secs(600),
+            drain: Duration::from_secs(5),
             lane: LaneLimits::default(),
         }
     }

@@ -16,6 +16,17 @@ pub trait Application {
     /// The loop has done everything that there was to do: the place to write out, once, what the
     /// replies of this burst have led to.
     fn on_burst_end(&mut self) {}
+
+    /// The node is about to stop, or is told to do without clients (`drains`): from now on none is taken in, and those that are
+    /// here leave when they have their answers. Or it may serve them again.
+    fn drain(&mut self, drains: bool) {
+        let _ = drains;
+    }
+
+    /// How many clients are here that a node which drains waits for.
+    fn clients(&self) -> usize {
+        0
+    }
 }
 
 /// The application of a node whose lanes nobody uses.

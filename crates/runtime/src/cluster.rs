@@ -11,7 +11,7 @@ use ionian_kernel::id::ClientId;
 use ionian_kernel::layout::{Layout, LayoutError, NodeId};
 use ionian_kernel::machine::StateMachine;
 use ionian_kernel::protocol::Protocol;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -346,16 +346,23 @@ fn run_thread<P: Protocol>(
 /// The application of an in-process node: takes calls over from other threads.
 struct Calls {
     open: Rc<RefCell<HashMap<u64, oneshot::Sender<Answer>>>>,
+    drains: Rc<Cell<bool>>,
 }
 
 fn serve_calls(handle: LaneHandle, mut queue: mpsc::UnboundedReceiver<Call>) -> Box<dyn Application> {
     let open = Rc::new(RefCell::new(HashMap::new()));
-    let calls = Calls { open: open.clone() };
+    let drains = Rc::new(Cell::new(false));
+    let calls = Calls { open: open.clone(), drains: drains.clone() };
     tokio::task::spawn_local(async move {
         let mut batch = Vec::new();
         let mut token = 0;
         while queue.recv_many(&mut batch, CALLS_AT_ONCE).await > 0 {
             for Call { lane, operation, payload, answer } in batch.drain(..) {
+                if drains.get() {
+                    // The node is about to stop. It fails when the caller has lost interest.
+                    let _ = answer.send(Err(Refusal::Unavailable));
+                    continue;
+                }
                 token += 1;
                 open.borrow_mut().insert(token, answer);
                 handle.submit(lane, Request { token, operation, payload });
@@ -375,6 +382,10 @@ impl Application for Calls {
             // It fails when the caller has lost interest.
             let _ = answer.send(reply.outcome);
         }
+    }
+
+    fn drain(&mut self, drains: bool) {
+        self.drains.set(drains);
     }
 }
 

@@ -85,6 +85,9 @@ pub(crate) trait Host {
 
     fn status(&self) -> NodeStatus;
 
+    /// The node is to do without clients and leadership, or no longer.
+    fn drain(&self, drains: bool);
+
     /// A picture of the state with everything below the stamp `at`.
     fn freeze(&self, at: u64) -> Picture;
 }
@@ -301,6 +304,10 @@ impl Transport {
         prepare(stream)?;
         match handshake::receive_hello(stream).await? {
             Hello::Status => send_status(stream, &self.host.status()).await?,
+            Hello::Drain(drains) => {
+                self.host.drain(drains);
+                send_status(stream, &self.host.status()).await?;
+            }
             Hello::Snapshot(at) => return Ok(Welcome::Backup(at)),
             Hello::Membership => match self.host.configuration() {
                 Some(known) => send_document(stream, &self.name, &known.to_toml()).await?,

@@ -17,7 +17,7 @@ use crate::frame::Encoded;
 use crate::membership::{self, MAX_NEWS, Response};
 use crate::node::NodeError;
 use crate::settings::Identity;
-use crate::status::{NodeStatus, RoleStatus, cpu_time_us};
+use crate::status::{DrainStatus, NodeStatus, RoleStatus, cpu_time_us};
 use crate::world::Outside;
 use bytes::Bytes;
 use ionian_deployment::Configuration;
@@ -35,7 +35,11 @@ use std::future::Future;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
+
+/// How often it is looked whether a node that is told to stop can.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// One event loop with the roles that live on it.
 pub(crate) struct EventLoop<P: Protocol> {
@@ -55,7 +59,9 @@ pub(crate) struct About {
     pub(crate) amnesiac: bool,
     pub(crate) admission: Rc<Admission>,
     /// How long a request may wait before the roles are started.
-    pub(crate) patience: std::time::Duration,
+    pub(crate) patience: Duration,
+    /// How long those who wait for an answer are waited for when the node is told to stop.
+    pub(crate) drain: Duration,
 }
 
 /// Why a loop has ended.
@@ -71,6 +77,8 @@ struct State<P: Protocol> {
     node: Node<P>,
     outside: Outside,
     following: Following,
+    /// Whether the node does without clients and leadership.
+    drains: bool,
     /// What came of news that were taken in between two runs, if it ends the loop.
     end: Option<Result<End, NodeError>>,
     /// Requests just taken out of the queue. Reused.
@@ -86,11 +94,12 @@ impl<P: Protocol> EventLoop<P> {
         log_wake: Arc<Notify>,
         about: About,
     ) -> Self {
-        let state = RefCell::new(State { node, outside, following, end: None, requests: Vec::new() });
+        let state = RefCell::new(State { node, outside, following, drains: false, end: None, requests: Vec::new() });
         EventLoop { state, submissions, log_wake, clock: Clock::start(), about }
     }
 
-    /// Starts the roles and runs them until `shutdown` completes, or the node is no member any more.
+    /// Starts the roles and runs them until `shutdown` completes and what was begun is over, or the node is no member any
+    /// more.
     pub(crate) async fn run(&self, shutdown: impl Future<Output = ()>) -> Result<End, NodeError> {
         let mut shutdown = pin!(shutdown);
         tokio::select! {
@@ -102,11 +111,15 @@ impl<P: Protocol> EventLoop<P> {
         self.start()?;
         let mut sleep = pin!(tokio::time::sleep_until(tokio::time::Instant::now()));
         let mut alarm = None;
+        let mut stop_at = None;
         loop {
             let timer = match self.pump()? {
                 Pumped::Next(timer) => timer,
                 Pumped::Over(end) => return Ok(end),
             };
+            if stop_at.is_some_and(|at| self.has_stopped(at)) {
+                return Ok(End::Stopped);
+            }
             if timer.is_some() && timer != alarm {
                 let at = timer.map(|timer| self.clock.at(timer)).expect("there is a timer");
                 sleep.as_mut().reset(at.into());
@@ -119,7 +132,12 @@ impl<P: Protocol> EventLoop<P> {
             }
             tokio::select! {
                 biased;
-                () = &mut shutdown => return Ok(End::Stopped),
+                () = &mut shutdown, if stop_at.is_none() => {
+                    stop_at = Some(tokio::time::Instant::now() + self.about.drain);
+                    self.drain(true);
+                }
+                // Clients leave without a word to this loop.
+                () = tokio::time::sleep(LOOK_EVERY), if stop_at.is_some() => {}
                 () = self.submissions.wake.woken() => {}
                 () = self.log_wake.notified() => {}
                 // A deadline is rounded up to the next millisecond, the grain of the runtime's timers.
@@ -131,6 +149,17 @@ impl<P: Protocol> EventLoop<P> {
                 }
             }
         }
+    }
+
+    /// Whether a node that was told to stop has answered everything, or has gone on until `at`, which is as long as it may.
+    fn has_stopped(&self, at: tokio::time::Instant) -> bool {
+        let left = self.state.borrow().drain_status();
+        if !left.is_done() && tokio::time::Instant::now() >= at {
+            let limit = self.about.drain.as_secs_f64();
+            tracing::warn!("stopping after {limit} s, the limit of options.drain_ms; what is left: {left}");
+            return true;
+        }
+        left.is_done()
     }
 
     /// While this node waits nobody who asks waits for longer than a lane would let them. Completes when it is
@@ -224,6 +253,7 @@ impl<P: Protocol> State<P> {
         }
         submissions.swap(requests);
         outside.counts.requests += requests.len() as u64;
+        outside.unanswered += requests.len() as u64;
         for (lane, request) in requests.drain(..) {
             match submissions.lanes.borrow().contains(&lane) {
                 true => node.submit(lane, request),
@@ -246,6 +276,20 @@ impl<P: Protocol> State<P> {
             if !following.follow(membership, node, outside, submissions)? {
                 return Ok(false);
             }
+            if self.drains {
+                // Roles that came with it do not know.
+                node.drain(now, true, outside);
+            }
+        }
+    }
+
+    /// What is left of what it is to do without.
+    fn drain_status(&self) -> DrainStatus {
+        let State { node, outside, .. } = self;
+        DrainStatus {
+            clients: outside.application.clients() as u64,
+            unanswered: outside.unanswered,
+            leads: !node.is_drained(),
         }
     }
 }
@@ -328,8 +372,25 @@ impl<P: Protocol> Host for EventLoop<P> {
         picture
     }
 
+    fn drain(&self, drains: bool) {
+        let state = &mut *self.state.borrow_mut();
+        if state.drains == drains {
+            return;
+        }
+        state.drains = drains;
+        match drains {
+            true => tracing::info!("draining: no new clients, and another node is to lead"),
+            false => tracing::info!("no longer draining: clients are served again"),
+        }
+        state.outside.now = self.clock.now();
+        state.node.drain(state.outside.now, drains, &mut state.outside);
+        state.outside.application.drain(drains);
+        self.submissions.wake.wake();
+    }
+
     fn status(&self) -> NodeStatus {
-        let State { node, outside, following, .. } = &*self.state.borrow();
+        let state = &*self.state.borrow();
+        let State { node, outside, following, .. } = state;
         let About { identity, node: id, name, amnesiac, admission, .. } = &self.about;
         let roles = node.instances().map(|(address, instance)| {
             let mut figures = std::collections::BTreeMap::new();
@@ -355,6 +416,7 @@ impl<P: Protocol> Host for EventLoop<P> {
             uptime_us: self.clock.uptime().as_micros() as u64,
             amnesiac: *amnesiac,
             directory: admission.own().map(|directory| directory.to_string()),
+            drains: state.drains.then(|| state.drain_status()),
             takes_part: admission.is_admitted(),
             process_cpu_us,
             loop_cpu_us,

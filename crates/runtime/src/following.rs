@@ -168,6 +168,7 @@ impl Following {
         if *submissions.lanes.borrow() != lanes {
             // Whoever waits for the answer of a lane that has left asks again.
             outside.operator.forget();
+            outside.unanswered = 0;
             *submissions.lanes.borrow_mut() = lanes;
         }
     }

@@ -34,6 +34,7 @@ const FOR_STATUS: u8 = 1;
 const FOR_SNAPSHOT: u8 = 2;
 const FOR_MEMBERSHIP: u8 = 3;
 const FOR_CHANGE: u8 = 4;
+const FOR_DRAIN: u8 = 5;
 
 const ACCEPTED: u8 = 0;
 const REFUSED: u8 = 1;
@@ -59,6 +60,8 @@ pub(crate) enum Hello {
     Membership,
     /// To change the membership: how follows.
     Change,
+    /// That the node does without clients and leadership, or no longer.
+    Drain(bool),
 }
 
 /// Who the dialler is and whom it believes to have reached.
@@ -239,6 +242,7 @@ pub(crate) async fn receive_hello(stream: &mut TcpStream) -> Result<Hello, Hands
         FOR_PEER => Ok(Hello::Peer(decode_all(&body)?)),
         FOR_SNAPSHOT => Ok(Hello::Snapshot(decode_all(&body)?)),
         FOR_CHANGE => Ok(Hello::Change),
+        FOR_DRAIN => Ok(Hello::Drain(decode_all(&body)?)),
         tag => Err(WireError::UnknownTag { what: "purpose of a connection", tag }.into()),
     }
 }
@@ -251,6 +255,7 @@ pub(crate) async fn send_hello(stream: &mut TcpStream, hello: &Hello) -> Result<
         Hello::Snapshot(at) => (FOR_SNAPSHOT, encode_all(at)),
         Hello::Membership => (FOR_MEMBERSHIP, Vec::new()),
         Hello::Change => (FOR_CHANGE, Vec::new()),
+        Hello::Drain(drains) => (FOR_DRAIN, encode_all(drains)),
     };
     send_part(stream, WIRE_VERSION, purpose, &body).await
 }

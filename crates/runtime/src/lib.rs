@@ -69,4 +69,4 @@ pub use cluster::{Client, Cluster, ClusterOptions};
 pub use log::LogError;
 pub use node::{NodeError, run_node, run_node_blocking};
 pub use settings::{DiskOptions, Durability, Identity, NodeSettings, resolve};
-pub use status::{NodeStatus, StatusError, query_status};
+pub use status::{DrainStatus, NodeStatus, StatusError, query_status, request_drain};

@@ -126,8 +126,9 @@ pub enum NodeError {
     Start(std::io::Error),
 }
 
-/// Runs one node until `shutdown` completes; then everything that waits is written out and the node
-/// stops. Must be called within a [`LocalSet`], whose thread becomes the node's event loop.
+/// Runs one node until `shutdown` completes. Then it drains: it hands leadership over, takes no new clients in and answers those
+/// that wait, for at most [`Options::drain`](ionian_kernel::layout::Options::drain); everything that waits is written out, and
+/// the node stops. Must be called within a [`LocalSet`], whose thread becomes the node's event loop.
 ///
 /// `application` is called on the loop before any role is started, and may start tasks of its own
 /// with [`tokio::task::spawn_local`].
@@ -173,7 +174,7 @@ pub async fn run_node<P: Protocol>(
     }
     let application = application(LaneHandle::new(submissions.clone()));
     let outside = Outside::new(&settings.layout, peers.clone(), log, application);
-    let patience = settings.layout.options.lane.patience;
+    let (patience, drain) = (settings.layout.options.lane.patience, settings.layout.options.drain);
     let backups = Backups::new(settings.layout.options.snapshot_bytes_per_second);
     let NodeSettings { identity, node: id, name, layout, configuration, data, .. } = settings;
     let following = Following::new(configuration, &name, layout.options, data, nursery, admission.clone());
@@ -184,6 +185,7 @@ pub async fn run_node<P: Protocol>(
         amnesiac,
         admission: admission.clone(),
         patience,
+        drain,
     };
     let event_loop = Rc::new(EventLoop::new(node, outside, following, submissions, log_wake, about));
     let host = event_loop.clone();

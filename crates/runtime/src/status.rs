@@ -39,6 +39,8 @@ pub struct NodeStatus {
     pub amnesiac: bool,
     /// By which number the others know its data directory, in hexadecimal; none if it has no directory.
     pub directory: Option<String>,
+    /// How far it is in doing without clients and leadership, if it was told to.
+    pub drains: Option<DrainStatus>,
     /// Whether its roles run. One whose data directory is new waits until a majority of the others has met it.
     pub takes_part: bool,
     /// Processor time of the whole process.
@@ -53,6 +55,35 @@ pub struct NodeStatus {
     pub roles: Vec<RoleStatus>,
     /// The other nodes.
     pub peers: Vec<PeerStatus>,
+}
+
+/// What a node that drains still has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DrainStatus {
+    /// Clients that wait for an answer, or have begun something.
+    pub clients: u64,
+    /// Requests without an answer.
+    pub unanswered: u64,
+    /// Whether it leads, and another may yet take over.
+    pub leads: bool,
+}
+
+impl DrainStatus {
+    /// Whether there is nothing left to wait for.
+    pub fn is_done(&self) -> bool {
+        self.clients == 0 && self.unanswered == 0 && !self.leads
+    }
+}
+
+impl std::fmt::Display for DrainStatus {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let DrainStatus { clients, unanswered, leads } = self;
+        write!(
+            f,
+            "{clients} clients, {unanswered} commands without an answer{}",
+            if *leads { ", the lead" } else { "" }
+        )
+    }
 }
 
 /// What an event loop did since its start.
@@ -199,7 +230,20 @@ impl StatusError {
 /// # Errors
 /// When nobody listens, nobody answers within `limit`, or the answer is no status.
 pub async fn query_status(address: SocketAddr, limit: Duration) -> Result<NodeStatus, StatusError> {
-    let document = tokio::time::timeout(limit, query_document(address))
+    query(address, &Hello::Status, limit).await
+}
+
+/// Tells the node that listens at `address` to do without clients and leadership (`drains`), or that it may have both again.
+/// It answers at once; its status says how far it is.
+///
+/// # Errors
+/// As [`query_status`].
+pub async fn request_drain(address: SocketAddr, drains: bool, limit: Duration) -> Result<NodeStatus, StatusError> {
+    query(address, &Hello::Drain(drains), limit).await
+}
+
+async fn query(address: SocketAddr, hello: &Hello, limit: Duration) -> Result<NodeStatus, StatusError> {
+    let document = tokio::time::timeout(limit, query_document(address, hello))
         .await
         .map_err(|_| StatusError::TimedOut { address, limit })?
         .map_err(|error| StatusError::of(address, error))?;
@@ -207,9 +251,9 @@ pub async fn query_status(address: SocketAddr, limit: Duration) -> Result<NodeSt
         .map_err(|error| StatusError::NoNode { address, text: format!("an answer that is no status: {error}") })
 }
 
-async fn query_document(address: SocketAddr) -> Result<Vec<u8>, HandshakeError> {
+async fn query_document(address: SocketAddr, hello: &Hello) -> Result<Vec<u8>, HandshakeError> {
     let mut stream = TcpStream::connect(address).await?;
-    handshake::send_hello(&mut stream, &Hello::Status).await?;
+    handshake::send_hello(&mut stream, hello).await?;
     handshake::receive_answer(&mut stream).await?;
     let mut document = Vec::new();
     stream.take(MAX_DOCUMENT).read_to_end(&mut document).await?;

@@ -32,6 +32,8 @@ pub(crate) struct Outside {
     /// What the log has led to, until the loop has seen to it.
     pub(crate) announced: Option<Membership>,
     pub(crate) operator: Operator,
+    /// How many requests have no reply yet.
+    pub(crate) unanswered: u64,
     /// A frame that goes to several nodes: encoded here once. Reused.
     scratch: Vec<u8>,
 }
@@ -39,8 +41,9 @@ pub(crate) struct Outside {
 impl Outside {
     pub(crate) fn new(layout: &Layout, peers: Rc<Peers>, log: Log, application: Box<dyn Application>) -> Self {
         let (places, now, counts, scratch) = Default::default();
-        let (announced, operator) = Default::default();
-        let mut outside = Outside { places, peers, log, application, now, counts, scratch, announced, operator };
+        let (announced, operator, unanswered) = Default::default();
+        let mut outside =
+            Outside { places, peers, log, application, now, counts, scratch, announced, operator, unanswered };
         outside.place(layout);
         outside
     }
@@ -127,6 +130,7 @@ impl<P: Protocol> World<P> for Outside {
     }
 
     fn reply(&mut self, lane: ClientId, reply: Reply) {
+        self.unanswered = self.unanswered.saturating_sub(1);
         if reply.token >= OPERATOR {
             // It fails when the operator has lost interest.
             let _ = self.operator.open.remove(&reply.token).map(|answer| answer.send(reply.outcome));

@@ -1,12 +1,12 @@
 //! Waiting to be a member: a node that is started with `--join` knows nothing but where to ask.
 
-use super::{resolve, told_to_stop};
+use super::resolve;
+use super::stop::{Signals, Starter};
 use crate::output::explain;
 use anyhow::Result;
 use ionian_deployment::Configuration;
 use ionian_runtime::membership::query_membership;
 use std::time::Duration;
-use tokio::sync::oneshot;
 
 /// How often it asks.
 const ASK_EVERY: Duration = Duration::from_millis(250);
@@ -15,15 +15,15 @@ const ASK_EVERY: Duration = Duration::from_millis(250);
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 
 /// Asks `contact`, and whoever that names, until node `name` is a member; none when told to stop before.
-pub(super) fn wait_for_membership(
-    name: &str,
-    contact: &str,
-    starter: &mut Option<oneshot::Receiver<()>>,
-) -> Result<Option<Configuration>> {
+pub(super) fn wait_for_membership(name: &str, contact: &str, starter: &mut Starter) -> Result<Option<Configuration>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
+        let mut signals = Signals::listen();
         tokio::select! {
-            () = told_to_stop(starter) => Ok(None),
+            why = signals.told(starter) => {
+                tracing::info!("stopping: {why}");
+                Ok(None)
+            }
             known = ask_until_member(name, contact) => Ok(Some(known)),
         }
     })

@@ -60,7 +60,7 @@ pub(crate) fn run(arguments: &arguments::Up) -> Result<ExitCode> {
     directory::write(&claimed, &deployment, has_changed)?;
     let members = Members::look(&places, &deployment)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(supervise(&claimed, members, !arguments.no_restart))
+    runtime.block_on(supervise(&claimed, members, !arguments.no_restart, deployment.options.options().drain))
 }
 
 fn say_what_memory_means(earlier: bool) {
@@ -74,9 +74,9 @@ fn say_what_memory_means(earlier: bool) {
     }
 }
 
-async fn supervise(claimed: &Claimed, mut members: Members, restart: bool) -> Result<ExitCode> {
+async fn supervise(claimed: &Claimed, mut members: Members, restart: bool, drain: Duration) -> Result<ExitCode> {
     let mut signals = Signals::listen()?;
-    let mut supervisor = Supervisor::new(claimed.places(), restart)?;
+    let mut supervisor = Supervisor::new(claimed.places(), restart, drain)?;
     let nodes = members.here();
     for node in &nodes {
         members.start(node, &mut supervisor)?;

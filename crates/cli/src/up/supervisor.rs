@@ -5,11 +5,12 @@
 
 use super::backoff::Backoff;
 use super::members::Members;
+use crate::drain;
 use crate::output;
 use crate::places::Places;
 use anyhow::{Context, Result};
 use ionian_deployment::Node;
-use ionian_runtime::membership;
+use ionian_runtime::{membership, request_drain};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::ffi::OsStr;
@@ -24,7 +25,7 @@ use tokio::process::{Child, Command};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-/// A node that was asked to stop and has not after this long is killed.
+/// A node that was asked to stop is killed when it has not so long after the time in which it may answer its clients.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
 
 /// How much of the end of a log is looked at for its last line.
@@ -59,6 +60,8 @@ pub(crate) struct Supervisor {
     refusals: mpsc::UnboundedReceiver<Ended>,
     stop: watch::Sender<Stop>,
     gateways: watch::Receiver<usize>,
+    /// Where the nodes with a gateway are found by others.
+    serving: Vec<String>,
 }
 
 #[derive(Clone)]
@@ -66,6 +69,8 @@ struct Common {
     places: Places,
     program: PathBuf,
     restart: bool,
+    /// How long nodes may go on answering their clients when they stop.
+    drain: Duration,
     stop: watch::Receiver<Stop>,
     refusals: mpsc::UnboundedSender<Ended>,
     /// How many nodes with a gateway run.
@@ -94,14 +99,15 @@ impl Supervisor {
     ///
     /// # Errors
     /// When this program cannot be found.
-    pub(crate) fn new(places: &Places, restart: bool) -> Result<Self> {
+    pub(crate) fn new(places: &Places, restart: bool, drain: Duration) -> Result<Self> {
         let program = std::env::current_exe().context("cannot find the program that is to run the nodes")?;
         let (stop, stop_told) = watch::channel(Stop::No);
         let (refused, refusals) = mpsc::unbounded_channel();
         let (gateway_count, gateways) = watch::channel(0);
         let places = places.clone();
-        let common = Common { places, program, restart, stop: stop_told, refusals: refused, gateways: gateway_count };
-        Ok(Supervisor { tasks: JoinSet::new(), common, refusals, stop, gateways })
+        let common =
+            Common { places, program, restart, drain, stop: stop_told, refusals: refused, gateways: gateway_count };
+        Ok(Supervisor { tasks: JoinSet::new(), common, refusals, stop, gateways, serving: Vec::new() })
     }
 
     /// Starts a node; one that is not of the founding deployment asks `contact`.
@@ -118,6 +124,7 @@ impl Supervisor {
             common: self.common.clone(),
         };
         let child = watched.spawn()?;
+        self.serving.extend(has_gateway.then(|| node.address.clone()));
         self.tasks.spawn(watched.run(child));
         Ok(())
     }
@@ -157,10 +164,12 @@ impl Supervisor {
         Ended::All
     }
 
-    /// Stops in order: first those that serve clients, who then learn at once that they must go
-    /// elsewhere, then the others. When `hurry` completes all are killed.
+    /// Stops in order: first all clients are answered, as long as every node is there to do it, then those nodes stop that
+    /// have served clients, then the others. When `hurry` completes all are killed.
     pub(crate) async fn stop(mut self, hurry: impl Future<Output = ()>) {
+        let drain = self.common.drain;
         let in_order = async {
+            drain_all(&self.serving, drain).await;
             self.stop.send_replace(Stop::Gateways);
             // It fails when no node has a gateway.
             let _ = self.gateways.wait_for(|running| *running == 0).await;
@@ -174,6 +183,19 @@ impl Supervisor {
         self.stop.send_replace(Stop::Kill);
         Self::all_ended(&mut self.tasks).await;
     }
+}
+
+/// Has the nodes at these addresses answer their clients and take no more of them in. One that does not answer is down.
+async fn drain_all(addresses: &[String], limit: Duration) {
+    let mut drains = JoinSet::new();
+    for address in addresses.iter().filter_map(|address| ionian_runtime::resolve(address).ok()) {
+        drains.spawn(async move {
+            request_drain(address, true, limit).await?;
+            drain::until_drained(address, limit).await
+        });
+    }
+    // What is left is said by the nodes when they stop.
+    let _ = tokio::time::timeout(limit, drains.join_all()).await;
 }
 
 impl Watched {
@@ -299,12 +321,13 @@ impl Watched {
         }
         if *self.common.stop.borrow() < Stop::Kill {
             terminate(&child);
+            let limit = self.common.drain + STOP_LIMIT;
             let hurry = self.common.stop.wait_for(|stop| *stop == Stop::Kill);
             tokio::select! {
                 _ = child.wait() => return End::Stopped,
                 _ = hurry => {}
-                () = tokio::time::sleep(STOP_LIMIT) => {
-                    eprintln!("node {} does not stop within {} s and is killed", self.name, STOP_LIMIT.as_secs());
+                () = tokio::time::sleep(limit) => {
+                    eprintln!("node {} does not stop within {:.1} s and is killed", self.name, limit.as_secs_f64());
                 }
             }
         }

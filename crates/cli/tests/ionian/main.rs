@@ -4,6 +4,7 @@ mod bench;
 mod cluster;
 mod commands;
 mod disks;
+mod drain;
 mod failures;
 mod member;
 mod resp;

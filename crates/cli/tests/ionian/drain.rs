@@ -1,0 +1,187 @@
+//! Stopping and draining nodes under load: nothing that was taken in stays without an answer.
+
+use crate::cluster::{Cluster, LIMIT, eventually, run, text};
+use crate::resp::Reply;
+use nix::sys::signal::Signal;
+use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A client that counts its own key up and never sends a command twice. It looks whether its connection has been closed before it
+/// sends, as client libraries do when they take one from their pool.
+struct Counter {
+    key: String,
+    gateways: Vec<SocketAddr>,
+    turn: usize,
+    connection: Option<BufReader<TcpStream>>,
+    reached: i64,
+}
+
+impl Counter {
+    fn new(number: usize, gateways: &[SocketAddr]) -> Self {
+        let gateways = gateways.to_vec();
+        Counter { key: format!("counter-{number}"), gateways, turn: number, connection: None, reached: 0 }
+    }
+
+    fn count(&mut self) {
+        let mut connection = self.connection.take().filter(is_open).unwrap_or_else(|| self.connect());
+        let command = format!("*2\r\n$4\r\nINCR\r\n${}\r\n{}\r\n", self.key.len(), self.key);
+        connection.get_mut().write_all(command.as_bytes()).unwrap_or_else(|error| panic!("{}: {error}", self.key));
+        let mut reply = String::new();
+        let read = connection.read_line(&mut reply);
+        self.reached += 1;
+        let local = connection.get_ref().peer_addr();
+        assert_eq!(reply, format!(":{}\r\n", self.reached), "{}: {read:?} from {local:?}", self.key);
+        self.connection = Some(connection);
+    }
+
+    /// To the next gateway that takes clients.
+    fn connect(&mut self) -> BufReader<TcpStream> {
+        eventually("a gateway takes a client", || {
+            self.turn += 1;
+            let stream = TcpStream::connect(self.gateways[self.turn % self.gateways.len()]).ok()?;
+            stream.set_read_timeout(Some(LIMIT)).unwrap();
+            stream.set_nodelay(true).unwrap();
+            Some(BufReader::new(stream))
+        })
+    }
+}
+
+/// Whether the other side has not closed the connection.
+fn is_open(connection: &BufReader<TcpStream>) -> bool {
+    let stream = connection.get_ref();
+    stream.set_nonblocking(true).unwrap();
+    let peeked = stream.peek(&mut [0]);
+    stream.set_nonblocking(false).unwrap();
+    matches!(peeked, Err(error) if error.kind() == ErrorKind::WouldBlock)
+}
+
+fn addresses(cluster: &Cluster) -> Vec<SocketAddr> {
+    cluster.gateways().iter().map(|port| SocketAddr::from(([127, 0, 0, 1], *port))).collect()
+}
+
+/// What a node has said.
+fn log(cluster: &Cluster, node: usize) -> String {
+    let name = &cluster.deployment.nodes[node].name;
+    std::fs::read_to_string(cluster.directory.path("data").join(format!("logs/{name}.log"))).unwrap()
+}
+
+/// Asks a node for something that it cannot do alone, and returns when it waits for the others.
+fn ask_in_vain(cluster: &Cluster, node: usize) -> TcpStream {
+    let mut stream = TcpStream::connect(addresses(cluster)[node]).unwrap();
+    stream.write_all(b"INCR lonely\r\n").unwrap();
+    eventually("it was taken in", || {
+        let roles = cluster.status()["nodes"][node]["status"]["roles"].as_array()?.clone();
+        roles.iter().any(|role| role["figures"]["in_flight"] == 1).then_some(())
+    });
+    stream
+}
+
+/// How often the supervisor has started a node again, by what it has said.
+fn stops(cluster: &Cluster) -> usize {
+    cluster.stderr().matches("has stopped by itself").count()
+}
+
+#[test]
+fn a_rolling_restart_loses_no_reply_and_executes_nothing_twice() {
+    for preset in ["colocated", "mencius", "spaxos"] {
+        let cluster = Cluster::start(preset, &[], &[]);
+        let (gateways, over) = (addresses(&cluster), Arc::new(AtomicBool::new(false)));
+        let clients: Vec<_> = (0..12)
+            .map(|number| {
+                let (mut counter, over) = (Counter::new(number, &gateways), over.clone());
+                std::thread::spawn(move || {
+                    while !over.load(Ordering::Relaxed) {
+                        counter.count();
+                    }
+                    counter.reached
+                })
+            })
+            .collect();
+        for node in 0..3 {
+            let (before, pid) = (stops(&cluster), cluster.pid(node));
+            cluster.signal(node, Signal::SIGTERM);
+            eventually("the node has stopped in order", || (stops(&cluster) > before).then_some(()));
+            eventually("another process runs", || cluster.pid(node).filter(|new| Some(*new) != pid));
+            cluster.wait_until_whole_under_load();
+        }
+        over.store(true, Ordering::Relaxed);
+        let counted: i64 = clients.into_iter().map(|client| client.join().unwrap()).sum();
+        assert!(counted > 0, "{preset}: nobody counted anything");
+        for (place, node) in cluster.deployment.nodes.iter().enumerate() {
+            let log = log(&cluster, place);
+            assert!(!log.contains("what is left"), "{preset}: {} had to give up: {log}", node.name);
+        }
+    }
+}
+
+#[test]
+fn a_drained_node_has_no_clients_and_does_not_lead_until_it_may_again() {
+    let cluster = Cluster::start("colocated", &[], &[]);
+    let (data, leader) = (cluster.data(), cluster.leader());
+    let (name, gateway) = (cluster.deployment.nodes[leader].name.clone(), addresses(&cluster)[leader]);
+    let idle = BufReader::new(TcpStream::connect(gateway).unwrap());
+    let mut busy = Counter::new(0, &[gateway]);
+    busy.count();
+    let drained = run(&["drain", &name, "--data", &data]);
+    assert_eq!(
+        text(&drained.stdout),
+        format!("{name} has no clients and does not lead; it can be stopped\n"),
+        "{drained:?}"
+    );
+    assert_eq!(drained.status.code(), Some(0));
+    assert!(!is_open(&idle) && !is_open(busy.connection.as_ref().unwrap()));
+    assert_eq!(TcpStream::connect(gateway).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+    assert_ne!(cluster.leader(), leader);
+    let status = cluster.status();
+    assert_eq!(status["nodes"][leader]["status"]["drains"]["clients"], 0);
+    // The others serve, with the drained one's vote.
+    cluster.client((leader + 1) % 3).set("k", "v");
+    let unknown = run(&["drain", "n9", "--data", &data]);
+    assert_eq!(unknown.status.code(), Some(2));
+    assert!(text(&unknown.stderr).contains("there is no node \"n9\": the members are n0, n1, n2"), "{unknown:?}");
+    let undone = run(&["drain", &name, "--undo", "--data", &data]);
+    assert_eq!(undone.status.code(), Some(0), "{undone:?}");
+    let mut client =
+        eventually("clients are taken in again", || TcpStream::connect(gateway).ok().map(|_| cluster.client(leader)));
+    assert_eq!(client.call(&["INCR", "counter-0"]).unwrap(), Reply::Integer(2));
+    assert_eq!(cluster.status()["nodes"][leader]["status"]["drains"], serde_json::Value::Null);
+}
+
+/// With no majority a command cannot be answered: the node waits for as long as it may, says what is left, and stops.
+#[test]
+fn a_node_that_cannot_answer_stops_when_its_time_is_over() {
+    let cluster = Cluster::start("colocated", &["options.drain_ms=300"], &[]);
+    let others = |signal| [1, 2].iter().for_each(|node| cluster.signal(*node, signal));
+    cluster.client(0).set("k", "v");
+    others(Signal::SIGSTOP);
+    let asked = ask_in_vain(&cluster, 0);
+    cluster.signal(0, Signal::SIGHUP);
+    eventually("it says that it goes on", || log(&cluster, 0).contains("SIGHUP: there is nothing").then_some(()));
+    cluster.signal(0, Signal::SIGTERM);
+    eventually("it stops", || (stops(&cluster) == 1).then_some(()));
+    let log = log(&cluster, 0);
+    assert!(
+        log.contains("stopping after 0.3 s, the limit of options.drain_ms; what is left: 1 clients, 1 commands"),
+        "{log}"
+    );
+    drop(asked);
+    others(Signal::SIGCONT);
+    cluster.wait_until_whole();
+}
+
+#[test]
+fn a_second_signal_ends_a_node_at_once() {
+    let cluster = Cluster::start("colocated", &["options.drain_ms=600000"], &[]);
+    cluster.client(0).set("k", "v");
+    [1, 2].iter().for_each(|node| cluster.signal(*node, Signal::SIGSTOP));
+    let asked = ask_in_vain(&cluster, 0);
+    cluster.signal(0, Signal::SIGTERM);
+    eventually("it drains", || log(&cluster, 0).contains("draining: no new clients").then_some(()));
+    cluster.signal(0, Signal::SIGTERM);
+    eventually("it ends", || cluster.stderr().contains("has ended with exit code 1").then_some(()));
+    assert!(cluster.stderr().contains("stopping at once: SIGTERM; commands that were taken in are not answered"));
+    drop(asked);
+    [1, 2].iter().for_each(|node| cluster.signal(*node, Signal::SIGCONT));
+}

@@ -1,0 +1,140 @@
+//! A gateway that does without clients: none is taken in, and each leaves as soon as it has what it waits for.
+//!
+//! A client that asks one thing after the other must not have a command under way when its connection is closed: it could
+//! not know what became of it. So the connection ends together with a reply: the same segment brings the end of the
+//! reply and the end of the connection, and whoever has read the one can see the other before it sends again. Who says
+//! nothing for [`QUIET`] is idle, and is closed as Redis closes idle clients.
+
+use crate::serve::Inner;
+use crate::slots::Open;
+use socket2::SockRef;
+use std::cell::Cell;
+use std::io::ErrorKind;
+use std::mem::MaybeUninit;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpSocket};
+use tokio::sync::Notify;
+
+/// How long a client has to say something more. Whoever is in the middle of a conversation does within a round trip and the time
+/// that a busy program takes to go on; who does not is idle.
+const QUIET: Duration = Duration::from_millis(250);
+
+/// How often it is looked who is idle.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Clients that the system holds for the gateway while its event loop is busy.
+const BACKLOG: u32 = 1024;
+
+/// The pause before the gateway tries again to listen where it listened.
+const LISTEN_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// Whether the gateway drains.
+#[derive(Default)]
+pub(crate) struct Drain {
+    on: Cell<bool>,
+    /// Whether it has lasted for long enough that whoever says nothing is idle.
+    idle_too: Cell<bool>,
+    /// Goes up whenever it begins or ends.
+    turns: Cell<u64>,
+    changed: Notify,
+}
+
+impl Drain {
+    /// Whether clients are to leave, and if so, whether those too that are sent no reply.
+    pub(crate) fn leave(&self) -> Option<bool> {
+        self.on.get().then(|| self.idle_too.get())
+    }
+
+    /// Completes when the gateway drains.
+    pub(crate) async fn begins(&self) {
+        self.becomes(true).await;
+    }
+
+    async fn becomes(&self, on: bool) {
+        while self.on.get() != on {
+            self.changed.notified().await;
+        }
+    }
+}
+
+impl Inner {
+    pub(crate) fn set_draining(self: Rc<Self>, drains: bool) {
+        if self.drain.on.replace(drains) == drains {
+            return;
+        }
+        self.drain.turns.set(self.drain.turns.get() + 1);
+        self.drain.idle_too.set(false);
+        // Kept for a task that does not wait at this moment.
+        self.drain.changed.notify_one();
+        if drains {
+            let turn = self.drain.turns.get();
+            tokio::task::spawn_local(async move {
+                tokio::time::sleep(QUIET).await;
+                while self.drain.turns.get() == turn {
+                    self.drain.idle_too.set(true);
+                    self.clone().close_idle();
+                    tokio::time::sleep(LOOK_EVERY).await;
+                }
+            });
+        }
+    }
+
+    fn close_idle(self: Rc<Self>) {
+        let indices: Vec<u32> = self.slots.borrow().open().collect();
+        for index in indices {
+            self.clone().settle(index);
+        }
+    }
+
+    /// Does not listen until the gateway serves again. Whoever has been accepted by the system already may have sent a
+    /// command, and is served like all others.
+    pub(crate) async fn pause(self: &Rc<Self>, listener: TcpListener) -> TcpListener {
+        let address = listener.local_addr();
+        while let Ok(Ok((stream, _))) = tokio::time::timeout(Duration::ZERO, listener.accept()).await {
+            self.clone().accept(stream);
+        }
+        drop(listener);
+        self.drain.becomes(false).await;
+        loop {
+            match address.as_ref().map_err(|error| std::io::Error::from(error.kind())).and_then(|at| listen(*at)) {
+                Ok(listener) => return listener,
+                Err(error) => tracing::error!("clients cannot be served again, which is tried on: {error}"),
+            }
+            tokio::time::sleep(LISTEN_AGAIN_AFTER).await;
+        }
+    }
+}
+
+fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+impl Open {
+    /// Closes the connection, together with the end of the last reply, if the client has begun nothing that it has not been
+    /// answered. `idle_too` says whether it is closed with no reply on its way as well.
+    pub(crate) fn leave_if_quiet(&mut self, idle_too: bool) {
+        let leaves = idle_too || !self.connection.output().is_empty();
+        if !leaves || !self.connection.is_quiet() || self.has_input() {
+            return;
+        }
+        // What is written from here on is held back until the connection is closed, unless it fills a segment.
+        #[cfg(target_os = "linux")]
+        let _ = SockRef::from(self.socket.as_ref()).set_tcp_cork(true);
+        self.connection.close();
+    }
+
+    /// Whether the client has sent something that was not read yet.
+    fn has_input(&self) -> bool {
+        let mut byte = [MaybeUninit::uninit()];
+        match SockRef::from(self.socket.as_ref()).peek(&mut byte) {
+            Ok(count) => count > 0,
+            // A connection that is broken is met by its task.
+            Err(error) => error.kind() == ErrorKind::Interrupted,
+        }
+    }
+}
