@@ -10,12 +10,12 @@ use crate::log::{LogError, io_error};
 use crate::memory_log;
 use crate::settings::DiskOptions;
 use crate::snapshots::{SnapshotStore, SnapshotThread};
+use crate::stamp::{self, Stamp};
 use crate::status::LogStatus;
-use crate::vital::Stamp;
 use ionian_kernel::layout::Address;
 use ionian_kernel::machine::Frozen;
 use ionian_kernel::role::Lsn;
-use ionian_kernel::wire::WIRE_VERSION;
+use ionian_wal::storage::Storage;
 use ionian_wal::{Entry, Flush, Options, Recovery, Wal};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -87,7 +87,7 @@ impl DiskLog {
         {
             return Err(LogError::Lost { lost: log_path, proof });
         }
-        let stamp = encode(stamp);
+        let stamp = stamp::encode(stamp);
         let store = SnapshotStore::new(&snapshots_path, &stamp, kinds);
         let waker = wake.clone();
         let wal_options = Options {
@@ -101,16 +101,7 @@ impl DiskLog {
         };
         let (wal, records) = Wal::open(&log_path, wal_options, &stamp)?;
         directory.make(&snapshots_path)?;
-        if let Some(cut) = records.cut() {
-            let file = cut.path.display();
-            tracing::warn!(
-                "{file}: cut off a write that was interrupted, {} bytes from byte {} on; record {} is now the last, \
-                 and nothing says that a later one was on disk",
-                cut.bytes,
-                cut.offset,
-                records.last_lsn()
-            );
-        }
+        tell_of_cut(&records);
         let snapshots = SnapshotThread::start(store.clone(), wake.clone())?;
         let log = DiskLog {
             // What is recovered counts as grown, so that a node that is often restarted has checkpoints.
@@ -154,7 +145,7 @@ impl DiskLog {
     }
 
     pub(crate) fn close(&mut self) -> Result<(), LogError> {
-        Ok(self.wal.close()?)
+        Ok(self.wal.seal()?)
     }
 
     fn moved_since(&mut self, before: u64) -> Result<bool, LogError> {
@@ -202,27 +193,27 @@ impl DiskLog {
     }
 }
 
+/// Says what was cut off from the end of a log, if something was.
+pub(crate) fn tell_of_cut<S: Storage>(records: &Recovery<S>) {
+    if let Some(cut) = records.cut() {
+        let (file, last) = (cut.path.display(), records.last_lsn());
+        tracing::warn!(
+            "{file}: cut off a write that was interrupted, {} bytes from byte {} on; record {last} is now the last, \
+             and nothing says that a later one was on disk",
+            cut.bytes,
+            cut.offset
+        );
+    }
+}
+
 /// Whose record it is.
 pub(crate) fn author(entry: &Entry) -> Address {
     // No instance has such a number, so that a record which cannot be is refused by the node.
     Address { kind: entry.kind, index: u8::try_from(entry.tag).unwrap_or(u8::MAX) }
 }
 
-/// Readable, because it is shown when it is not the right one.
-pub(crate) fn encode(stamp: &Stamp) -> Vec<u8> {
-    format!("{stamp}, version {WIRE_VERSION} of records").into()
-}
-
-/// What [`encode`] was given; `None` if the bytes are not of this version. Names have no spaces and no quotes.
-pub(crate) fn decode(bytes: &[u8]) -> Option<Stamp> {
-    let names: Vec<&str> = std::str::from_utf8(bytes).ok()?.split('\'').skip(1).step_by(2).collect();
-    let [node, cluster, protocol] = names[..] else { return None };
-    let stamp = Stamp { cluster: cluster.into(), protocol: protocol.into(), node: node.into() };
-    (encode(&stamp) == bytes).then_some(stamp)
-}
-
 /// Whether there is anything but files that the log has prepared for later use.
-fn has_log(path: &Path) -> Result<bool, LogError> {
+pub(crate) fn has_log(path: &Path) -> Result<bool, LogError> {
     let entries = fs::read_dir(path).map_err(io_error("list the directory", path))?;
     Ok(entries.flatten().any(|entry| !entry.file_name().to_string_lossy().starts_with("spare-")))
 }

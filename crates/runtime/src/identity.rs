@@ -8,7 +8,7 @@ use crate::directory::DataDirectory;
 use crate::disk_log;
 use crate::log::{LogError, io_error};
 use crate::memory_log;
-use crate::vital::Stamp;
+use crate::stamp::Stamp;
 use bytes::Bytes;
 use ionian_kernel::wire::{Reader, Wire, WireError};
 use serde::de::Error as _;
@@ -147,6 +147,8 @@ impl Register {
                 let text = format!("it belongs to {}, this is {stamp}", content.stamp);
                 return Err(LogError::Foreign { path, text });
             }
+            // An earlier process may have failed to sync its name.
+            directory.sync()?;
             return Ok(Register { directory, path, content, is_ahead: false });
         }
         for proof in [disk_log::LOG, disk_log::SNAPSHOTS, memory_log::VITAL].map(|name| directory.path().join(name)) {

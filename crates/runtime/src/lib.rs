@@ -58,6 +58,7 @@ mod pace;
 mod peer;
 pub mod settings;
 mod snapshots;
+mod stamp;
 pub mod status;
 mod tasks;
 mod vital;

@@ -99,7 +99,8 @@ pub enum LogError {
     /// Something is lost that was on disk, of the write-ahead log or a snapshot.
     #[error(
         "{0}. What this node promised on the strength of it may be lost, so it must not run from this directory as it \
-         is: put back what is missing, or replace the node by one of another name: ionian member replace"
+         is: put back what is missing, or replace the node by one of another name (ionian member replace; \
+         docs/operations.md says what to do where that cannot be)"
     )]
     Damaged(WalError),
 }
@@ -121,7 +122,7 @@ pub(crate) fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Err
 
 /// The log of a node.
 pub(crate) enum Log {
-    Memory(MemoryLog),
+    Memory(Box<MemoryLog>),
     Disk(Box<DiskLog>),
 }
 

@@ -3,15 +3,16 @@
 use crate::directory::DataDirectory;
 use crate::disk_log;
 use crate::log::{LogError, io_error};
+use crate::stamp::Stamp;
 use crate::status::LogStatus;
-use crate::vital::{self, Stamp, VitalFile, VitalRecord};
+use crate::vital::{VitalLog, VitalRecord};
 use ionian_kernel::layout::Address;
 use ionian_kernel::role::Lsn;
 use std::fs;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-/// The file of vital records, and with it the mark of a node with durability "memory".
+/// The directory of the log of vital records, and with it the mark of a node with durability "memory".
 pub(crate) const VITAL: &str = "vital";
 
 /// Keeps nothing but vital records, and those only in a data directory. Ordinary records count as
@@ -21,9 +22,7 @@ pub(crate) struct MemoryLog {
     /// How many records were appended, by this process and those before it.
     position: u64,
     durable: u64,
-    vital: Option<VitalFile>,
-    /// Vital records of the burst under way, encoded.
-    group: Vec<u8>,
+    vital: Option<VitalLog>,
     syncs: u64,
     /// Holds the lock.
     _directory: Option<Rc<DataDirectory>>,
@@ -51,12 +50,7 @@ impl MemoryLog {
         if fs::exists(&other).map_err(io_error("look for", &other))? {
             return Err(LogError::OtherDurability { path: path.to_owned(), used: "disk", wanted: "memory" });
         }
-        if let Some(proof) = identity
-            && !fs::exists(&vital).map_err(io_error("look for", &vital))?
-        {
-            return Err(LogError::Lost { lost: vital, proof });
-        }
-        let (vital, records) = VitalFile::open(&directory, vital, stamp)?;
+        let (vital, records) = VitalLog::open(&directory, &vital, stamp, identity)?;
         let position = records.len() as u64;
         let log = MemoryLog {
             position,
@@ -71,10 +65,10 @@ impl MemoryLog {
     /// Appends a record.
     pub(crate) fn append(&mut self, from: Address, record: &[u8], is_vital: bool) -> Lsn {
         self.position += 1;
-        if is_vital && self.vital.is_some() {
-            vital::encode_record(&mut self.group, from, record);
+        if is_vital && let Some(vital) = &mut self.vital {
+            vital.append(from, record);
         }
-        if self.group.is_empty() {
+        if !self.vital.as_ref().is_some_and(VitalLog::is_behind) {
             self.durable = self.position;
         }
         Lsn(self.position)
@@ -87,11 +81,8 @@ impl MemoryLog {
 
     /// Makes everything that was appended durable: one write and one sync for all of it.
     pub(crate) fn sync(&mut self) -> Result<(), LogError> {
-        if let Some(vital) = &mut self.vital
-            && !self.group.is_empty()
-        {
-            vital.append_group(&self.group)?;
-            self.group.clear();
+        if let Some(vital) = self.vital.as_mut().filter(|vital| vital.is_behind()) {
+            vital.sync()?;
             self.syncs += 1;
         }
         self.durable = self.position;

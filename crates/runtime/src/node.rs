@@ -14,8 +14,8 @@ use crate::membership;
 use crate::memory_log::{MemoryLog, Recovered};
 use crate::peer::Peers;
 use crate::settings::{Durability, NodeSettings};
+use crate::stamp::Stamp;
 use crate::tasks::Tasks;
-use crate::vital::Stamp;
 use crate::world::Outside;
 use bytes::Bytes;
 use ionian_deployment::DeploymentError;
@@ -332,7 +332,7 @@ fn open_log<P: Protocol>(
         }
         (_, directory) => {
             let (log, recovered) = MemoryLog::open(directory, stamp, identity)?;
-            Ok((Log::Memory(log), Past::Memory(recovered)))
+            Ok((Log::Memory(Box::new(log)), Past::Memory(recovered)))
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::disk_log::{self, LOG, SNAPSHOTS};
 use crate::identity::{Origin, Register};
 use crate::log::{LogError, io_error};
 use crate::snapshots::{self, SnapshotStore};
-use crate::vital::Stamp;
+use crate::stamp::{self, Stamp};
 use bytes::Bytes;
 use ionian_kernel::layout::Address;
 use ionian_wal::snapshot::Snapshots;
@@ -53,7 +53,7 @@ impl StoppedNode {
         let bytes = records.stamp().to_vec();
         let unknown =
             || none(format!("its log is stamped '{}', which this program does not know", bytes.escape_ascii()));
-        let stamp = disk_log::decode(&bytes).ok_or_else(unknown)?;
+        let stamp = stamp::decode(&bytes).ok_or_else(unknown)?;
         Ok(StoppedNode { path: path.to_owned(), bytes, stamp, _lock: lock })
     }
 
@@ -181,7 +181,7 @@ impl NewNode<'_> {
 
     fn write(&self, draft: &Path) -> Result<(), LogError> {
         let NewNode { kinds, snapshots, stamp, snapshot, records, .. } = self;
-        let owner = disk_log::encode(&self.stamp_of_node());
+        let owner = stamp::encode(&self.stamp_of_node());
         let (log, stored) = (draft.join(LOG), draft.join(SNAPSHOTS));
         for directory in [&log, &stored] {
             fs::create_dir(directory).map_err(io_error("create the directory", directory))?;
@@ -215,20 +215,5 @@ pub fn refuse_used(path: &Path) -> Result<(), LogError> {
     match used {
         true => Err(LogError::Used { path: path.to_owned() }),
         false => Ok(()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_stamp_is_read_back() {
-        let stamp = || Stamp { cluster: "of".into(), protocol: "multipaxos".into(), node: "n-0_b".into() };
-        let Stamp { cluster, protocol, node } = disk_log::decode(&disk_log::encode(&stamp())).unwrap();
-        assert_eq!([cluster, protocol, node], [stamp().cluster, stamp().protocol, stamp().node]);
-        for other in ["", "node n0", "node n0 of cluster b under protocol c, version 0 of records"] {
-            assert!(disk_log::decode(other.as_bytes()).is_none(), "{other}");
-        }
     }
 }

@@ -1,4 +1,4 @@
-//! What survives a process: the vital file, its mark, and the lock.
+//! What survives a process: the log of vital records, its mark, and the lock.
 
 extern crate alloc;
 
@@ -58,7 +58,7 @@ fn kept(status: &NodeStatus) -> u64 {
 }
 
 fn vital(data: &Directory) -> PathBuf {
-    data.0.join("vital")
+    data.0.join("vital/0000000000000001.wal")
 }
 
 #[test]
@@ -91,30 +91,31 @@ fn without_a_directory_nothing_survives() {
     assert!(std::fs::read_dir(&data.0).unwrap().next().is_none());
 }
 
+/// Puts zeros in place of the last record of the log.
+fn lose_last(data: &Directory) {
+    let mut content = std::fs::read(vital(data)).unwrap();
+    let end = content.iter().rposition(|byte| *byte != 0).unwrap() + 1;
+    content[(end - 1) / 512 * 512..].fill(0);
+    std::fs::write(vital(data), content).unwrap();
+}
+
 #[test]
-fn a_torn_tail_is_cut_off_at_whatever_byte() {
+fn a_torn_tail_is_cut_off_and_one_that_was_on_disk_is_missed() {
     let data = Directory::new();
+    let extent = data.0.join("vital/extent");
     live(node(&data.0), 2).unwrap();
-    let two = std::fs::read(vital(&data)).unwrap();
+    let two = std::fs::read(&extent).unwrap();
     live(node(&data.0), 1).unwrap();
-    let three = std::fs::read(vital(&data)).unwrap();
-    assert_eq!(three[..two.len()], two);
-    for cut in two.len()..three.len() {
-        // What a file system may leave of an interrupted write: nothing, or zeros.
-        for zeros in [0, three.len() - cut] {
-            let torn = [&three[..cut], &vec![0; zeros]].concat();
-            if torn == three {
-                // The record ends in zeros of its own.
-                continue;
-            }
-            std::fs::write(vital(&data), torn).unwrap();
-            let status = live(node(&data.0), 0).unwrap();
-            assert_eq!(kept(&status), 2, "cut at {cut}, {zeros} zeros");
-            assert_eq!(std::fs::read(vital(&data)).unwrap(), two);
-        }
-    }
+    let three = std::fs::read(&extent).unwrap();
+    lose_last(&data);
+    let error = live(node(&data.0), 0).unwrap_err().to_string();
+    assert!(error.contains("vital/0000000000000001.wal ends with record 2 at byte"), "{error}");
+    assert!(error.contains("record 3 was on disk. A crash cannot have done this"), "{error}");
+    assert_eq!(std::fs::read(&extent).unwrap(), three, "the evidence was changed");
+    // The machine failed while the third was written.
+    std::fs::write(&extent, two).unwrap();
+    assert_eq!(kept(&live(node(&data.0), 0).unwrap()), 2);
     // And what comes after it is written behind the last good record.
-    std::fs::write(vital(&data), &three[..three.len() - 1]).unwrap();
     assert_eq!(kept(&live(node(&data.0), 4).unwrap()), 6);
     assert_eq!(kept(&live(node(&data.0), 0).unwrap()), 6);
 }
@@ -124,18 +125,15 @@ fn a_damaged_middle_stops_the_node_at_whatever_byte() {
     let data = Directory::new();
     live(node(&data.0), 3).unwrap();
     let good = std::fs::read(vital(&data)).unwrap();
-    let group = 12 + 6 + 8;
-    for at in 0..good.len() - group {
-        for flip in [0x01, 0x80] {
-            let mut bad = good.clone();
-            bad[at] ^= flip;
-            std::fs::write(vital(&data), &bad).unwrap();
-            let error = live(node(&data.0), 0).unwrap_err().to_string();
-            assert!(error.contains("vital"), "{error}");
-            let refused = ["is damaged at byte", "is not a file of this node"];
-            assert!(refused.iter().any(|text| error.contains(text)), "byte {at}: {error}");
-            assert_eq!(std::fs::read(vital(&data)).unwrap(), bad, "the evidence was changed");
-        }
+    for at in (0..8).chain(4096..4096 + 32) {
+        let mut bad = good.clone();
+        bad[at] ^= 0x80;
+        std::fs::write(vital(&data), &bad).unwrap();
+        let error = live(node(&data.0), 0).unwrap_err().to_string();
+        assert!(error.contains("vital"), "{error}");
+        let refused = ["is damaged at byte", "does not begin as a log segment"];
+        assert!(refused.iter().any(|text| error.contains(text)), "byte {at}: {error}");
+        assert_eq!(std::fs::read(vital(&data)).unwrap(), bad, "the evidence was changed");
     }
     std::fs::write(vital(&data), good).unwrap();
     assert_eq!(kept(&live(node(&data.0), 0).unwrap()), 3);
@@ -159,7 +157,9 @@ fn a_directory_of_another_node_or_cluster_is_refused() {
         assert!(error.contains(owner) && error.ends_with(own), "{error}");
     }
     std::fs::write(vital(&data), "").unwrap();
-    assert!(live(node(&data.0), 0).unwrap_err().to_string().contains("its header is cut off"));
+    assert!(live(node(&data.0), 0).unwrap_err().to_string().contains("the header of the segment is cut off"));
+    std::fs::remove_dir_all(data.0.join("vital")).unwrap();
+    assert!(live(node(&data.0), 0).unwrap_err().to_string().contains("vital is not there, though"));
 }
 
 #[test]

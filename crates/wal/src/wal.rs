@@ -198,12 +198,12 @@ impl<S: Storage> Wal<S> {
         Ok((wal, recovery))
     }
 
-    /// For an orderly end: makes everything durable that was appended, and notes beside the log how far that is,
-    /// so that whatever is removed from it from now on is missed.
+    /// Makes everything durable that was appended, and with it the note beside the log of how far that is
+    /// (`extent`), so that whatever is removed from it from now on is missed. For an orderly end.
     ///
     /// # Errors
     /// When the disk fails, now or earlier.
-    pub fn close(&mut self) -> Result<(), WalError> {
+    pub fn seal(&mut self) -> Result<(), WalError> {
         self.sync()?;
         self.extent.sync()
     }

@@ -23,7 +23,7 @@ fn log(name: &str, in_order: bool) -> PathBuf {
     }
     wal.truncate_below(8).unwrap();
     if in_order {
-        wal.close().unwrap();
+        wal.seal().unwrap();
     }
     path
 }

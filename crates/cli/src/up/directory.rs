@@ -208,8 +208,7 @@ const CHANGED: &str = "\
 ";
 
 /// What a node leaves behind with durability "memory".
-const MARKS: [&str; 7] =
-    ["lock", "identity", "identity.new", "vital", "vital.new", "membership.toml", "membership.toml.new"];
+const MARKS: [&str; 6] = ["lock", "identity", "identity.new", "vital", "membership.toml", "membership.toml.new"];
 
 /// Starts a memory cluster with no past: every node is new, so no acceptor waits for others to remember
 /// what it has forgotten, which nobody does. Only for a start of *all* nodes. Tells whether there was a

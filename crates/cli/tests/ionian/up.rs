@@ -166,13 +166,14 @@ fn a_node_that_ends_is_only_reported_when_told_so() {
 #[test]
 fn a_node_that_refuses_to_run_is_tried_again_ever_more_slowly() {
     let mut cluster = Cluster::start("colocated", &["durability=memory"], &[]);
-    std::fs::write(cluster.directory.path("data/nodes/n2/vital"), "nothing that a node wrote").unwrap();
+    std::fs::write(cluster.directory.path("data/nodes/n2/vital/0000000000000001.wal"), "nothing that a node wrote")
+        .unwrap();
     cluster.signal(2, Signal::SIGKILL);
     let said =
         eventually("three attempts", || Some(cluster.stderr()).filter(|text| text.contains("started again in 0.8 s")));
     assert!(said.contains("node n2 was killed by signal 9 (SIGKILL); started again in 0.1 s"), "{said}");
     let refusal = "node n2 has ended with exit code 1: ionian: ";
-    assert!(said.contains(refusal) && said.contains("vital is not a file of this node"), "{said}");
+    assert!(said.contains(refusal) && said.contains("0000000000000001.wal does not begin as a log segment"), "{said}");
     cluster.client(0).set("k", "v");
     cluster.stop(Signal::SIGTERM);
 }

@@ -228,7 +228,7 @@ fn what_was_truncated_is_not_missed() {
     let disk = long();
     let (mut wal, _) = open(&disk).expect("is accepted");
     wal.truncate_below(5).expect("can");
-    wal.close().expect("can");
+    wal.seal().expect("can");
     let (_, recovery) = open(&disk).expect("is accepted");
     assert_eq!((recovery.first_lsn(), recovery.last_lsn()), (5, 5));
     disk.delete(&segment(3));
