@@ -72,7 +72,7 @@ impl Drive for Driver {
                 _ => Proposer::Batcher { id: BatcherId(0), number: self.proposed },
             };
             let batch = self.commands.writes(self.load.batch);
-            stage.say(Message::Leader(leader::In::Propose { proposer, near: Set::EMPTY, batch }));
+            stage.say(Message::Leader(leader::In::Propose { proposer, near: Set::EMPTY, batch, again: false }));
             self.proposed += 1;
         }
         if self.proposed >= self.reported + 2 * REPORT_SLOTS {

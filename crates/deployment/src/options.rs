@@ -77,6 +77,8 @@ settings! {
         "batches a batcher may have under way before an unfull one waits";
     "window_slots" count window_slots, 1..=1 << 20, true,
         "slots a leader may run ahead of what a replica has executed";
+    "window_bytes" count window_bytes, 1..=1 << 30, false,
+        "bytes that may be under way to be chosen, or one value";
     "retained_slots" count retained_slots, 1..=1 << 20, true,
         "executed slots a replica keeps for peers that missed them";
     "snapshot_slots" count snapshot_slots, 1..=1 << 24, false,
@@ -107,6 +109,8 @@ settings! {
         "how long a node that is told to stop goes on for those who wait for an answer, at most";
     "in_flight" count lane.in_flight, 1..=MAX_IN_FLIGHT, false,
         "requests of a client lane in flight at once; one more is refused";
+    "in_flight_bytes" count lane.in_flight_bytes, 1..=1 << 40, false,
+        "bytes of these; one more is refused, unless alone";
     "payload_bytes" count lane.payload_bytes, 1..=64 << 20, false,
         "bytes of one command; a larger one is refused";
     "patience_ms" ms lane.patience, 1..=3_600_000, false,
@@ -242,6 +246,7 @@ mod tests {
             batch_delay: _,
             batches_in_flight: _,
             window_slots: _,
+            window_bytes: _,
             retained_slots: _,
             snapshot_slots: _,
             snapshot_bytes_per_second: _,
@@ -256,9 +261,16 @@ mod tests {
             stale_bytes: _,
             session_expiry: _,
             drain: _,
-            lane: ionian_kernel::client::LaneLimits { in_flight: _, payload_bytes: _, patience: _, retry_after: _ },
+            lane:
+                ionian_kernel::client::LaneLimits {
+                    in_flight: _,
+                    in_flight_bytes: _,
+                    payload_bytes: _,
+                    patience: _,
+                    retry_after: _,
+                },
         } = options;
-        assert_eq!(SETTINGS.len(), 23);
+        assert_eq!(SETTINGS.len(), 25);
     }
 
     #[test]

@@ -56,9 +56,9 @@ fn unknown_keys() {
     let known = "known here are cluster, protocol, machine, f, quorums, durability, options, network, node";
     refused(5, "quorum = \"majority\"", &format!("line 5, column 1: unknown key quorum: {known}"));
     refused(7, "[option]", &format!("line 7, column 2: unknown key option: {known}"));
-    let known = "known here are batch_commands, batch_bytes, batch_delay_us, batches_in_flight, window_slots, \
+    let known = "known here are batch_commands, batch_bytes, batch_delay_us, batches_in_flight, window_slots, window_bytes, \
         retained_slots, snapshot_slots, snapshot_mib_per_s, heartbeat_ms, election_timeout_ms, resend_after_ms, \
-        thrifty, skip_slots, skip_delay_ms, revoke_slots, out_of_order, stale_bytes, session_expiry_s, in_flight, payload_bytes, patience_ms, retry_after_ms";
+        thrifty, skip_slots, skip_delay_ms, revoke_slots, out_of_order, stale_bytes, session_expiry_s, in_flight, in_flight_bytes, payload_bytes, patience_ms, retry_after_ms";
     refused(8, "heartbeat = 1", &format!("line 8, column 1: unknown key options.heartbeat: {known}"));
     let known = "known here are name, id, address, gateway, site, roles";
     refused(16, "  port = 1", &format!("line 16, column 3: unknown key node.b.port: {known}"));

@@ -372,7 +372,7 @@ fn is_http(words: &[Bytes]) -> bool {
 /// What a client is told. Clients know the codes: both mean that the same command may succeed later.
 fn refusal_text(refusal: Refusal) -> &'static str {
     match refusal {
-        Refusal::Busy => "BUSY Ionian is overloaded: too many commands in flight, try again later",
+        Refusal::Busy => "BUSY Ionian is overloaded: too much in flight, the command was not executed, try again later",
         Refusal::Unavailable => "TRYAGAIN the cluster did not answer in time, the command was not executed",
         Refusal::Unknown => {
             "TRYAGAIN the cluster did not answer in time, the command may or may not have been executed"

@@ -54,7 +54,7 @@ pub struct Reply {
 /// Why a request was not answered by the state machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Refusal {
-    /// Too many requests are in flight on this lane. Nothing was sent: try again later.
+    /// Too many requests, or too many bytes of them, are in flight on this lane. Nothing was sent: try again later.
     Busy,
     /// The cluster did not answer in time. The command had no effect and will have none.
     Unavailable,
@@ -69,7 +69,7 @@ pub enum Refusal {
 impl core::fmt::Display for Refusal {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
-            Refusal::Busy => "too many commands in flight, try again later",
+            Refusal::Busy => "too much in flight, the command was not executed, try again later",
             Refusal::Unavailable => "the cluster did not answer in time, the command was not executed",
             Refusal::Unknown => "the cluster did not answer in time, the command may or may not have been executed",
             Refusal::NotARead => "the command changes state and cannot be sent as a read",
@@ -85,6 +85,8 @@ impl core::error::Error for Refusal {}
 pub struct LaneLimits {
     /// Requests in flight at once; one more is refused as [`Refusal::Busy`].
     pub in_flight: usize,
+    /// Bytes of all payloads in flight; what would be more is refused as [`Refusal::Busy`], unless it comes alone.
+    pub in_flight_bytes: usize,
     /// Bytes of one payload; a larger one is refused as [`Refusal::TooLarge`].
     pub payload_bytes: usize,
     /// How long a request may take before the lane gives up on it.
@@ -97,6 +99,8 @@ impl Default for LaneLimits {
     fn default() -> Self {
         LaneLimits {
             in_flight: 4096,
+            // What a small machine gets replicated within the patience below.
+            in_flight_bytes: 32 << 20,
             payload_bytes: 8 << 20,
             patience: Duration::from_secs(5),
             retry_after: Duration::from_millis(300),

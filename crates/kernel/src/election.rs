@@ -10,10 +10,15 @@
 use crate::random::Random;
 use crate::time::{Duration, Instant};
 
+/// So many elections in a row that came to nothing double the timeout each; those after them do not.
+const MOST_DOUBLINGS: u32 = 4;
+
 /// Runs down while the leader is silent.
 #[derive(Clone, Debug)]
 pub struct ElectionTimer {
     timeout: Duration,
+    /// Elections of this leader since it last led or heard of one who does.
+    failures: u32,
     deadline: Instant,
     random: Random,
 }
@@ -21,12 +26,25 @@ pub struct ElectionTimer {
 impl ElectionTimer {
     /// A timer of `timeout` up to twice that, stopped.
     pub fn new(timeout: Duration, random: Random) -> Self {
-        ElectionTimer { timeout, deadline: Instant::ZERO, random }
+        ElectionTimer { timeout, failures: 0, deadline: Instant::ZERO, random }
     }
 
-    /// The leader was heard of, or somebody else is to have a try first.
+    /// Somebody else is to have a try first, or the election under way advances.
     pub fn restart(&mut self, now: Instant) {
-        self.deadline = now + self.random.duration(self.timeout, 2 * self.timeout);
+        let timeout = self.timeout * (1 << self.failures.min(MOST_DOUBLINGS));
+        self.deadline = now + self.random.duration(timeout, 2 * timeout);
+    }
+
+    /// A leader was heard of, or this one leads.
+    pub fn settled(&mut self, now: Instant) {
+        self.failures = 0;
+        self.restart(now);
+    }
+
+    /// An election came to nothing though the acceptors wanted one: the next may take longer. On a machine that is too busy
+    /// for the timeout elections would otherwise follow each other for ever.
+    pub fn failed(&mut self) {
+        self.failures += 1;
     }
 
     /// Lets the timer run out after `delay` once: for the first election of a new cluster.
@@ -74,6 +92,19 @@ mod tests {
             seen.insert(deadline);
         }
         assert!(seen.len() > 40);
+    }
+
+    #[test]
+    fn elections_that_come_to_nothing_are_given_more_time_up_to_a_limit() {
+        let timeout = Duration::from_millis(100);
+        let mut timer = ElectionTimer::new(timeout, Random::new(3));
+        for least in [100, 200, 400, 800, 1600, 1600] {
+            timer.restart(Instant(0));
+            assert!((least..=2 * least).contains(&(timer.deadline().0 / 1000)), "{:?}", timer.deadline());
+            timer.failed();
+        }
+        timer.settled(Instant(0));
+        assert!(timer.deadline() <= Instant(200_000));
     }
 
     #[test]

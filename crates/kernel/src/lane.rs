@@ -4,7 +4,9 @@
 
 use crate::batch::{Answer, Answers, Command, Outcome, SessionId};
 use crate::client::{LaneLimits, Operation, ReadLevel, Refusal, Reply, Request};
+use crate::flow::ByteWindow;
 use crate::id::{ClientId, Slot};
+use crate::layout::Options;
 use crate::random::Random;
 use crate::session::SESSION_WINDOW;
 use crate::time::{Duration, Instant, transit};
@@ -22,6 +24,11 @@ pub struct Lane {
     limits: LaneLimits,
     session: Session,
     writes: InFlight,
+    /// The writes that are sent and unanswered. What has no room waits here: so it is known what a new leader is handed at
+    /// once, and what is asked again when an answer is late.
+    window: ByteWindow,
+    /// The numbers of the writes that wait for room, by class; some may be answered or given up meanwhile.
+    waiting: [VecDeque<u64>; 2],
     /// Reads, and changes of the membership: what needs no session.
     reads: InFlight,
     /// The slot after the highest that an answer to this lane came from.
@@ -57,6 +64,8 @@ struct Pending {
     give_up_at: Instant,
     ask_at: Instant,
     asked: u32,
+    /// Whether it was sent to those who serve now: it counts as under way.
+    sent: bool,
     via: u8,
 }
 
@@ -74,17 +83,29 @@ pub struct Via {
 pub struct Due {
     /// Answers for the application.
     pub replies: Vec<Reply>,
-    /// Writes to send, each with the place of the instance that it was last sent to, if any.
-    pub writes: Vec<(Command, Option<u8>)>,
+    /// Writes to send.
+    pub writes: Vec<DueWrite>,
     /// Reads to send, likewise.
     pub reads: Vec<(ReadLevel, Command, Option<u8>)>,
     /// Whether a write or the request for a session went unanswered for too long.
     pub writes_overdue: bool,
 }
 
+/// A write to send.
+#[derive(Debug)]
+pub struct DueWrite {
+    /// The write.
+    pub command: Command,
+    /// The place of the instance that it was last sent to and that left it unanswered, if any.
+    pub via: Option<u8>,
+    /// Whether it was sent before, to whomever: whoever has it already need not take it again.
+    pub again: bool,
+}
+
 impl Lane {
-    /// The lane `id`, whose sessions the cluster forgets after `session_expiry` without use.
-    pub fn new(id: ClientId, limits: LaneLimits, session_expiry: Duration, mut random: Random) -> Self {
+    /// The lane `id`.
+    pub fn new(id: ClientId, options: &Options, mut random: Random) -> Self {
+        let Options { lane: limits, window_bytes, session_expiry, .. } = *options;
         // Reads of an earlier process of this lane must not be answered to this one.
         let first_read = random.any() >> 1;
         let nonce = random.any();
@@ -93,6 +114,8 @@ impl Lane {
             limits,
             session: Session::Opening { nonce, ask_at: Instant::ZERO, asked: 0 },
             writes: InFlight::new(0),
+            window: ByteWindow::new(window_bytes),
+            waiting: Default::default(),
             reads: InFlight::new(first_read),
             seen: Slot::ZERO,
             check_at: None,
@@ -117,11 +140,11 @@ impl Lane {
         };
         if payload.len() > self.limits.payload_bytes {
             due.replies.push(Reply { token, outcome: Err(Refusal::TooLarge) });
-        } else if self.writes.occupied + self.reads.occupied >= self.limits.in_flight || in_flight.is_stretched() {
+        } else if self.is_full(payload.len()) || in_flight.is_stretched() {
             due.replies.push(Reply { token, outcome: Err(Refusal::Busy) });
         } else {
             let give_up_at = now + self.limits.patience;
-            let pending = Pending { token, operation, payload, give_up_at, ask_at: now, asked: 0, via: 0 };
+            let pending = Pending { token, operation, payload, give_up_at, ask_at: now, asked: 0, sent: false, via: 0 };
             match operation {
                 Operation::Write => self.begin_write(now, pending, due),
                 Operation::Read(_) | Operation::Change => self.begin_sessionless(now, pending, due),
@@ -129,17 +152,72 @@ impl Lane {
         }
     }
 
+    /// Whether there is no room for so many bytes more. A request that comes alone always has room.
+    fn is_full(&self, bytes: usize) -> bool {
+        let held = self.writes.bytes + self.reads.bytes;
+        self.in_flight() >= self.limits.in_flight || (held > 0 && held + bytes > self.limits.in_flight_bytes)
+    }
+
     fn begin_write(&mut self, now: Instant, pending: Pending, due: &mut Due) {
+        let bytes = pending.payload.len();
         let number = self.writes.push(pending);
         self.watch(now);
+        let waiting = &mut self.waiting[self.window.class(bytes)];
         // Without a session it waits, and is sent with all others as soon as there is one.
-        if let Session::Open(session) = self.session {
+        if let Session::Open(session) = self.session
+            && waiting.is_empty()
+            && self.window.has_room(bytes)
+        {
+            self.window.add(bytes);
             let floor = self.writes.floor;
             let pending = self.writes.get_mut(number).expect("just pushed");
+            pending.sent = true;
             pending.mark_asked(now, self.limits.retry_after);
-            due.writes.push((pending.command(self.id, session, number, floor), None));
+            let command = pending.command(self.id, session, number, floor);
+            due.writes.push(DueWrite { command, via: None, again: false });
+        } else {
+            waiting.push_back(number);
         }
         self.keep_alive_at = now + self.keep_alive_every;
+    }
+
+    /// Sends what waits, as far as there is room.
+    fn send_waiting(&mut self, now: Instant, due: &mut Due) {
+        let Session::Open(session) = self.session else { return };
+        let floor = self.writes.floor;
+        for waiting in &mut self.waiting {
+            while let Some(number) = waiting.front().copied() {
+                if let Some(pending) = self.writes.get_mut(number) {
+                    if !self.window.has_room(pending.payload.len()) {
+                        break;
+                    }
+                    self.window.add(pending.payload.len());
+                    let again = pending.asked > 0;
+                    pending.sent = true;
+                    pending.mark_asked(now, self.limits.retry_after);
+                    let command = pending.command(self.id, session, number, floor);
+                    due.writes.push(DueWrite { command, via: again.then_some(pending.via), again });
+                }
+                waiting.pop_front();
+            }
+        }
+    }
+
+    /// Everything waits anew: who serves now may have none of it.
+    fn requeue(&mut self) {
+        self.window.clear();
+        self.waiting.iter_mut().for_each(VecDeque::clear);
+        for (number, pending) in self.writes.iter_mut() {
+            pending.sent = false;
+            self.waiting[self.window.class(pending.payload.len())].push_back(number);
+        }
+    }
+
+    /// A write is answered or given up: those that wait for it may have room.
+    fn make_room(&mut self, pending: &Pending) {
+        if pending.sent {
+            self.window.remove(pending.payload.len());
+        }
     }
 
     fn begin_sessionless(&mut self, now: Instant, pending: Pending, due: &mut Due) {
@@ -174,6 +252,9 @@ impl Lane {
                 self.on_answer(now, answer, due, &mut via);
             }
         }
+        if self.waiting.iter().any(|waiting| !waiting.is_empty()) {
+            self.send_waiting(now, due);
+        }
         via
     }
 
@@ -184,7 +265,8 @@ impl Lane {
                 self.session = Session::Open(id);
                 self.keep_alive_at = now + self.keep_alive_every;
                 self.writes.floor = 0;
-                self.send_writes(now, due, |_| true);
+                self.requeue();
+                self.send_waiting(now, due);
             }
             (SessionId::READ, outcome, _) => via.reads |= self.settle_sessionless(number, outcome, due),
             (SessionId::CHANGE, outcome, _) => via.writes |= self.settle_sessionless(number, outcome, due),
@@ -210,6 +292,7 @@ impl Lane {
     fn settle_write(&mut self, number: u64, outcome: Outcome, due: &mut Due) -> u64 {
         let Outcome::Done(reply) = outcome else { return 0 };
         let Some(pending) = self.writes.take(number) else { return 0 };
+        self.make_room(&pending);
         due.replies.push(Reply { token: pending.token, outcome: Ok(reply) });
         1 << (pending.via % 64)
     }
@@ -225,6 +308,7 @@ impl Lane {
                 self.writes.push(pending);
             }
         }
+        self.requeue();
         self.session = Session::Opening { nonce: self.random.any(), ask_at: now, asked: 0 };
         self.ask_for_session(now, due);
     }
@@ -234,27 +318,30 @@ impl Lane {
             // The wait doubles, up to sixteen times the first: a cluster that cannot serve for long should
             // not find a heap of such requests when it can. (A new leader is asked at once.)
             *ask_at = now + self.limits.retry_after * (1 << (*asked).min(4));
+            let again = *asked > 0;
             *asked += 1;
             let command =
                 Command { client: self.id, session: SessionId::OPEN, number: *nonce, floor: 0, payload: Bytes::new() };
-            due.writes.push((command, None));
+            due.writes.push(DueWrite { command, via: None, again });
         }
     }
 
-    fn send_writes(&mut self, now: Instant, due: &mut Due, which: impl Fn(&Pending) -> bool) {
+    /// Asks again for writes that went unanswered for too long.
+    fn send_overdue(&mut self, now: Instant, due: &mut Due) {
         let Session::Open(session) = self.session else { return };
-        let floor = self.writes.floor;
-        for (number, pending) in self.writes.iter_mut().filter(|(_, pending)| which(pending)) {
-            let via = (pending.asked > 0).then_some(pending.via);
+        let (floor, transit) = (self.writes.floor, self.transit());
+        for (number, pending) in self.writes.iter_mut().filter(|(_, it)| it.sent && it.due(transit) <= now) {
             pending.mark_asked(now, self.limits.retry_after);
-            due.writes.push((pending.command(self.id, session, number, floor), via));
+            let command = pending.command(self.id, session, number, floor);
+            due.writes.push(DueWrite { command, via: Some(pending.via), again: true });
         }
     }
 
-    /// There is a new leader: everything that it may not have is asked again at once.
+    /// There is a new leader: what it may not have is asked again at once, as far as there is room.
     pub fn resend_writes(&mut self, now: Instant, due: &mut Due) {
         self.ask_for_session(now, due);
-        self.send_writes(now, due, |_| true);
+        self.requeue();
+        self.send_waiting(now, due);
         for (number, pending) in self.reads.iter_mut().filter(|(_, it)| it.operation == Operation::Change) {
             pending.mark_asked(now, self.limits.retry_after);
             pending.send_sessionless(self.id, number, None, due);
@@ -269,12 +356,13 @@ impl Lane {
                 self.ask_for_session(now, due);
                 due.writes_overdue = true;
             }
-            let late = now - self.transit();
-            let overdue = |pending: &Pending| pending.asked > 0 && pending.ask_at <= late;
+            let transit = self.transit();
+            let overdue = |pending: &Pending| pending.asked > 0 && pending.due(transit) <= now;
             let changes = self.reads.iter().filter(|pending| pending.operation == Operation::Change);
-            due.writes_overdue |= self.writes.iter().chain(changes).any(overdue);
-            self.send_writes(now, due, |pending| pending.ask_at <= late);
-            for (number, pending) in self.reads.iter_mut().filter(|(_, pending)| pending.ask_at <= late) {
+            due.writes_overdue |= self.writes.iter().filter(|pending| pending.sent).chain(changes).any(overdue);
+            self.send_overdue(now, due);
+            self.send_waiting(now, due);
+            for (number, pending) in self.reads.iter_mut().filter(|(_, pending)| pending.due(transit) <= now) {
                 let via = Some(pending.via);
                 pending.mark_asked(now, self.limits.retry_after);
                 pending.send_sessionless(self.id, number, via, due);
@@ -287,18 +375,23 @@ impl Lane {
             self.keep_alive_at = now + self.keep_alive_every;
             let (number, floor) = (KEEP_ALIVE, self.writes.floor);
             let command = Command { client: self.id, session, number, floor, payload: Bytes::new() };
-            due.writes.push((command, None));
+            due.writes.push(DueWrite { command, via: None, again: false });
         }
     }
 
     /// How much later an answer may come because of what is under way with it.
     fn transit(&self) -> Duration {
-        transit(self.writes.bytes + self.reads.bytes)
+        transit(self.window.bytes() + self.reads.bytes)
     }
 
     fn give_up(&mut self, now: Instant, due: &mut Due) {
         let hopeless = |pending: &Pending| pending.give_up_at <= now;
-        for pending in self.writes.take_if(hopeless) {
+        let gone = self.writes.take_if(hopeless);
+        if !gone.is_empty() {
+            self.waiting.iter_mut().for_each(|waiting| waiting.retain(|number| self.writes.get_mut(*number).is_some()));
+        }
+        for pending in gone {
+            self.make_room(&pending);
             let outcome = Err(if pending.asked == 0 { Refusal::Unavailable } else { Refusal::Unknown });
             due.replies.push(Reply { token: pending.token, outcome });
         }
@@ -314,9 +407,10 @@ impl Lane {
             Session::Opening { ask_at, .. } => Some(ask_at),
             Session::Open(_) => None,
         };
-        let waiting = self.writes.iter().filter(|pending| pending.asked == 0).map(|pending| pending.give_up_at);
-        let asked = self.writes.iter().filter(|pending| pending.asked > 0).chain(self.reads.iter());
-        let asked = asked.map(|pending| (pending.ask_at + self.transit()).min(pending.give_up_at));
+        let transit = self.transit();
+        let waiting = self.writes.iter().filter(|pending| !pending.sent).map(|pending| pending.give_up_at);
+        let asked = self.writes.iter().filter(|pending| pending.sent).chain(self.reads.iter());
+        let asked = asked.map(|pending| pending.due(transit).min(pending.give_up_at));
         waiting.chain(asked).chain(opening).min()
     }
 
@@ -344,7 +438,13 @@ impl Lane {
     /// Asserts that the lane stays within what sessions allow.
     pub fn invariants(&self) {
         assert!((self.writes.requests.len() as u64) < SESSION_WINDOW, "a lane numbers commands beyond its session");
-        assert!(self.in_flight() == 0 || self.check_at.is_some(), "requests in flight and no timer to ask again");
+        let bytes = |sent: bool| {
+            let writes = self.writes.iter().filter(move |pending| pending.sent == sent);
+            writes.map(|pending| pending.payload.len())
+        };
+        assert_eq!(self.window.bytes(), bytes(true).sum(), "a lane lost count of what is under way");
+        let waiting = self.waiting.iter().map(VecDeque::len).sum::<usize>();
+        assert!(waiting >= bytes(false).count(), "a write waits and nobody knows");
     }
 }
 
@@ -414,7 +514,10 @@ impl Pending {
     fn send_sessionless(&self, lane: ClientId, number: u64, via: Option<u8>, due: &mut Due) {
         match self.operation {
             Operation::Read(level) => due.reads.push((level, self.command(lane, SessionId::READ, number, 0), via)),
-            Operation::Change => due.writes.push((self.command(lane, SessionId::CHANGE, number, 0), via)),
+            Operation::Change => {
+                let (command, again) = (self.command(lane, SessionId::CHANGE, number, 0), self.asked > 1);
+                due.writes.push(DueWrite { command, via, again });
+            }
             Operation::Write => unreachable!("writes have a session"),
         }
     }
@@ -423,6 +526,11 @@ impl Pending {
     fn mark_asked(&mut self, now: Instant, retry_after: Duration) {
         self.ask_at = now + retry_after * (1 << self.asked.min(3));
         self.asked += 1;
+    }
+
+    /// When it is to be asked again. The allowance for what is under way doubles like the wait: it may be too small.
+    fn due(&self, transit: Duration) -> Instant {
+        self.ask_at + transit * (1 << self.asked.saturating_sub(1).min(3))
     }
 
     fn command(&self, client: ClientId, session: SessionId, number: u64, floor: u64) -> Command {
@@ -439,10 +547,10 @@ mod tests {
     const ME: ClientId = ClientId(2);
 
     fn lane() -> (Lane, Due, u64) {
-        let mut lane = Lane::new(ME, LaneLimits::default(), Duration::from_secs(600), Random::new(1));
+        let mut lane = Lane::new(ME, &Options::default(), Random::new(1));
         let mut due = Due::default();
         lane.start(Instant(0), &mut due);
-        let nonce = due.writes.pop().expect("asks for a session").0.number;
+        let nonce = due.writes.pop().expect("asks for a session").command.number;
         (lane, due, nonce)
     }
 
@@ -469,18 +577,19 @@ mod tests {
         lane.on_answers(Instant(2), &answer(SessionId::OPEN, nonce + 1, Outcome::Opened(SessionId(4))), &mut due);
         assert!(!lane.is_open(), "somebody else's session");
         lane.on_answers(Instant(2), &answer(SessionId::OPEN, nonce, Outcome::Opened(SessionId(4))), &mut due);
-        let sent: Vec<_> = due.writes.drain(..).map(|(command, _)| (command.session.0, command.number)).collect();
+        let sent: Vec<_> =
+            due.writes.drain(..).map(|DueWrite { command, .. }| (command.session.0, command.number)).collect();
         assert_eq!(sent, [(4, 0), (4, 1)]);
         let done = Outcome::Done(Bytes::new());
         lane.on_answers(Instant(3), &answer(SessionId(4), 1, done.clone()), &mut due);
         lane.on_answers(Instant(3), &answer(SessionId(4), 1, done.clone()), &mut due);
         assert_eq!(tokens(&mut due), [(11, true)]);
         lane.submit(Instant(4), write(12), &mut due);
-        assert_eq!((due.writes[0].0.number, due.writes[0].0.floor), (2, 0), "number 0 is unanswered");
+        assert_eq!((due.writes[0].command.number, due.writes[0].command.floor), (2, 0), "number 0 is unanswered");
         lane.on_answers(Instant(5), &answer(SessionId(4), 0, done), &mut due);
         due.writes.clear();
         lane.submit(Instant(6), write(13), &mut due);
-        assert_eq!((due.writes[0].0.number, due.writes[0].0.floor), (3, 2));
+        assert_eq!((due.writes[0].command.number, due.writes[0].command.floor), (3, 2));
         assert_eq!(lane.seen(), Slot(7));
     }
 
@@ -492,7 +601,7 @@ mod tests {
         lane.submit(Instant(0), Request { token: 1, operation: Operation::Change, payload }, &mut due);
         due.writes.clear();
         lane.resend_writes(Instant(1), &mut due);
-        let sessions: Vec<_> = due.writes.iter().map(|(command, _)| command.session).collect();
+        let sessions: Vec<_> = due.writes.iter().map(|due| due.command.session).collect();
         assert_eq!(sessions, [SessionId::OPEN, SessionId::CHANGE]);
     }
 
@@ -525,7 +634,7 @@ mod tests {
         due.writes.clear();
         lane.on_answers(Instant(1), &answer(SessionId(1), 0, Outcome::NoSession), &mut due);
         assert_eq!(tokens(&mut due), [(1, false)]);
-        assert_eq!(due.writes.pop().unwrap().0.session, SessionId::OPEN);
+        assert_eq!(due.writes.pop().unwrap().command.session, SessionId::OPEN);
         assert!(!lane.is_open());
     }
 
@@ -534,12 +643,79 @@ mod tests {
         let (mut lane, mut due, nonce) = lane();
         lane.on_answers(Instant(0), &answer(SessionId::OPEN, nonce, Outcome::Opened(SessionId(1))), &mut due);
         lane.on_timer(Instant(150_000_000), &mut due);
-        let command = due.writes.pop().unwrap().0;
+        let command = due.writes.pop().unwrap().command;
         assert_eq!((command.session, command.number), (SessionId(1), KEEP_ALIVE));
         assert!(lane.next_timer() > Some(Instant(150_000_000)));
         // Where the session has expired all the same, the lane opens another.
         lane.on_answers(Instant(150_000_001), &answer(SessionId(1), KEEP_ALIVE, Outcome::NoSession), &mut due);
-        assert_eq!(due.writes.pop().unwrap().0.session, SessionId::OPEN);
+        assert_eq!(due.writes.pop().unwrap().command.session, SessionId::OPEN);
+    }
+
+    fn numbers(due: &mut Due) -> Vec<(u64, bool)> {
+        due.writes.drain(..).map(|write| (write.command.number, write.again)).collect()
+    }
+
+    fn large(token: u64, bytes: usize) -> Request {
+        Request { token, operation: Operation::Write, payload: Bytes::from(alloc::vec![7; bytes]) }
+    }
+
+    /// Lanes handed everything to every new leader at once, which then could not get it chosen before the next one came.
+    #[test]
+    fn a_window_of_bytes_is_under_way_to_a_new_leader_as_well_and_small_writes_pass_large_ones() {
+        let (mut lane, mut due, nonce) = lane();
+        let open = answer(SessionId::OPEN, nonce, Outcome::Opened(SessionId(1)));
+        lane.on_answers(Instant(0), &open, &mut due);
+        due.writes.clear();
+        for number in 0..8 {
+            lane.submit(Instant(1), large(number, 1_000_000), &mut due);
+        }
+        lane.submit(Instant(1), write(8), &mut due);
+        assert_eq!(numbers(&mut due), [(0, false), (1, false), (2, false), (3, false), (8, false)]);
+        let done = |number| answer(SessionId(1), number, Outcome::Done(Bytes::new()));
+        lane.on_answers(Instant(2), &done(2), &mut due);
+        assert_eq!(numbers(&mut due), [(4, false)]);
+        lane.resend_writes(Instant(3), &mut due);
+        assert_eq!(numbers(&mut due), [(8, true), (0, true), (1, true), (3, true), (4, true)]);
+        lane.on_answers(Instant(4), &done(0), &mut due);
+        assert_eq!(numbers(&mut due), [(5, false)]);
+        lane.invariants();
+        // What never left is refused as such when its time is up.
+        lane.on_timer(Instant(6_000_000), &mut due);
+        let refused: Vec<_> = due.replies.iter().rev().take(3).map(|reply| reply.outcome.clone()).collect();
+        assert!(
+            refused.contains(&Err(Refusal::Unavailable)) && refused.contains(&Err(Refusal::Unknown)),
+            "{refused:?}"
+        );
+        lane.invariants();
+        assert_eq!(lane.window.bytes(), 0);
+    }
+
+    #[test]
+    fn what_is_late_is_asked_again_ever_more_slowly_by_what_is_under_way() {
+        let (mut lane, mut due, nonce) = lane();
+        lane.on_answers(Instant(0), &answer(SessionId::OPEN, nonce, Outcome::Opened(SessionId(1))), &mut due);
+        due.writes.clear();
+        lane.limits.patience = Duration::from_secs(60);
+        lane.submit(Instant(0), large(1, 3_200_000), &mut due);
+        due.writes.clear();
+        let mut times = Vec::new();
+        while times.len() < 4 {
+            let timer = lane.next_timer().expect("it is asked again");
+            lane.on_timer(timer, &mut due);
+            times.extend(numbers(&mut due).iter().map(|_| timer.0 / 1000));
+        }
+        // 300 ms and 100 ms for the bytes, and each time twice as long after.
+        assert_eq!(times, [400, 1200, 2800, 6000]);
+    }
+
+    #[test]
+    fn bytes_beyond_the_limit_are_refused_unless_they_come_alone() {
+        let (mut lane, mut due, _) = lane();
+        lane.limits.in_flight_bytes = 100;
+        lane.submit(Instant(0), large(1, 200), &mut due);
+        lane.submit(Instant(0), large(2, 1), &mut due);
+        let outcomes: Vec<_> = due.replies.iter().map(|reply| (reply.token, reply.outcome.clone())).collect();
+        assert_eq!(outcomes, [(2, Err(Refusal::Busy))]);
     }
 
     #[test]

@@ -173,6 +173,9 @@ pub struct Options {
     pub batches_in_flight: usize,
     /// How many slots a leader may have proposed beyond what a replica is known to have executed.
     pub window_slots: usize,
+    /// How many bytes of values a leader may have proposed beyond that, and how many bytes a client lane or a batcher may
+    /// have under way to it, if it is not one value alone.
+    pub window_bytes: usize,
     /// How many executed slots a replica keeps for peers that missed them.
     pub retained_slots: usize,
     /// A replica of a deployment with disks stores a snapshot after so many slots.
@@ -216,6 +219,8 @@ impl Default for Options {
             batch_delay: Duration::from_millis(1),
             batches_in_flight: 4,
             window_slots: 8192,
+            // Two round trips of 20 ms at 100 MB/s; and what a busy machine replicates in a second.
+            window_bytes: 4 << 20,
             retained_slots: 8192,
             snapshot_slots: 1 << 16,
             snapshot_bytes_per_second: 64 << 20,

@@ -12,6 +12,7 @@ pub mod batch;
 pub mod client;
 pub mod election;
 pub mod executor;
+pub mod flow;
 pub mod id;
 pub mod inner;
 pub mod lane;

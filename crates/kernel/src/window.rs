@@ -85,10 +85,18 @@ impl<T> SlotWindow<T> {
 
     /// Forgets everything below `base`; does nothing where the base is there already.
     pub fn advance_to(&mut self, base: Slot) {
+        self.advance_with(base, |_| {});
+    }
+
+    /// The same; `gone` is told what was there.
+    pub fn advance_with(&mut self, base: Slot, mut gone: impl FnMut(&T)) {
         while self.base < base {
             match self.entries.pop_front() {
                 Some(entry) => {
-                    self.occupied -= usize::from(entry.is_some());
+                    if let Some(value) = &entry {
+                        self.occupied -= 1;
+                        gone(value);
+                    }
                     self.base = self.base.next();
                 }
                 None => self.base = base,

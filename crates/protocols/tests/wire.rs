@@ -138,7 +138,12 @@ fn multipaxos_messages(seed: u64) -> Vec<multipaxos::Message> {
             epoch: d.epoch(),
         }),
         ReadBatcher(read_batcher::In::ReplicaAlive { from: d.id() }),
-        Leader(leader::In::Propose { proposer: d.proposer(), near: Set::from_bits(d.number()), batch: d.batch() }),
+        Leader(leader::In::Propose {
+            proposer: d.proposer(),
+            near: Set::from_bits(d.number()),
+            batch: d.batch(),
+            again: d.flag(),
+        }),
         Leader(leader::In::Executed { from: d.id(), executed: d.slot(), kept: d.slot(), round: d.round() }),
         Leader(leader::In::ProxyAlive { from: d.id() }),
         Leader(leader::In::Phase1b { from: d.id(), round: d.round(), votes: d.votes() }),

@@ -59,6 +59,10 @@ const ASK_EVERY: Duration = Duration::from_secs(2);
 /// longest has to go: peers take a millisecond, strangers who say nothing stay.
 const STRANGERS_LIMIT: usize = 64;
 
+/// So much may wait in a socket without being sent: what is said next is not behind more than that.
+#[cfg(target_os = "linux")]
+const UNSENT_LIMIT: u32 = 256 << 10;
+
 /// After so many bytes a reader lets the pump run, however much more there is: no connection starves
 /// the others, and what waits for the pump stays bounded.
 const TURN_BYTES: usize = 1 << 20;
@@ -525,7 +529,10 @@ fn prepare(stream: &TcpStream) -> Result<(), std::io::Error> {
     let socket = SockRef::from(stream);
     socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(UNACKNOWLEDGED_LIMIT).with_interval(STABLE))?;
     #[cfg(target_os = "linux")]
-    socket.set_tcp_user_timeout(Some(UNACKNOWLEDGED_LIMIT))?;
+    {
+        socket.set_tcp_user_timeout(Some(UNACKNOWLEDGED_LIMIT))?;
+        socket.set_tcp_notsent_lowat(UNSENT_LIMIT)?;
+    }
     Ok(())
 }
 

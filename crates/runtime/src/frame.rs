@@ -1,5 +1,9 @@
 //! Cuts a byte stream into messages: `u32` length of what follows, `u64` mask of the instances that
 //! are meant, the message. Everything little-endian, as in [`ionian_kernel::wire`].
+//!
+//! A large message comes in pieces, so that others need not wait behind it: the highest bit of the length is set, and
+//! `u32` says, after the mask, how many bytes of the message are still to come after this piece. Between two pieces there
+//! may be whole frames, but no piece of another message.
 
 use bytes::{Buf, Bytes, BytesMut};
 use ionian_kernel::wire::{Reader, Wire, WireError};
@@ -24,6 +28,15 @@ const SHARE_FROM: usize = 32 << 10;
 const LENGTH_BYTES: usize = 4;
 const MEMBERS_BYTES: usize = 8;
 
+/// What stands before a message in a frame.
+pub(crate) const HEADER_BYTES: usize = LENGTH_BYTES + MEMBERS_BYTES;
+
+/// What stands before a piece of a message.
+pub(crate) const PIECE_HEADER_BYTES: usize = HEADER_BYTES + 4;
+
+/// Set in the length of a piece.
+const PIECE: u32 = 1 << 31;
+
 /// Why a byte stream is not a stream of frames. Its connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
@@ -38,6 +51,14 @@ pub enum FrameError {
     TooShort {
         /// The announced length.
         length: usize,
+    },
+    /// A piece that does not go on where the last one ended.
+    #[error("a piece of a message after which {rest} bytes are to come, where {expected} were announced")]
+    OutOfTurn {
+        /// What is to come after it, with its own bytes.
+        rest: usize,
+        /// What was to come.
+        expected: usize,
     },
 }
 
@@ -109,6 +130,16 @@ pub fn encode_frame(out: &mut Vec<u8>, members: u64, message: &impl Wire) -> Res
     Ok(())
 }
 
+/// What stands before a piece of `length` bytes, after which `rest` bytes of the message are to come.
+pub(crate) fn piece_header(members: u64, length: usize, rest: usize) -> [u8; PIECE_HEADER_BYTES] {
+    let mut header = [0; PIECE_HEADER_BYTES];
+    let follows = (length + PIECE_HEADER_BYTES - LENGTH_BYTES) as u32;
+    header[..LENGTH_BYTES].copy_from_slice(&(follows | PIECE).to_le_bytes());
+    header[LENGTH_BYTES..HEADER_BYTES].copy_from_slice(&members.to_le_bytes());
+    header[HEADER_BYTES..].copy_from_slice(&(rest as u32).to_le_bytes());
+    header
+}
+
 /// Addresses an encoded frame to other instances.
 pub(crate) fn set_members(frame: &mut [u8], members: u64) {
     frame[LENGTH_BYTES..LENGTH_BYTES + MEMBERS_BYTES].copy_from_slice(&members.to_le_bytes());
@@ -128,6 +159,9 @@ pub struct FrameReader {
     given: usize,
     /// What was kept of small messages lately.
     arena: BytesMut,
+    /// The message that comes in pieces, as far as it is here, and how many bytes are to come.
+    gathered: Vec<u8>,
+    rest: usize,
 }
 
 impl FrameReader {
@@ -149,12 +183,28 @@ impl FrameReader {
 
     /// How many bytes the frame under way still misses.
     fn missing(&self) -> usize {
-        self.announced().map_or(0, |length| (LENGTH_BYTES + length).saturating_sub(self.buffer.len()))
+        self.announced().map_or(0, |(length, _)| (LENGTH_BYTES + length).saturating_sub(self.buffer.len()))
     }
 
-    fn announced(&self) -> Option<usize> {
+    /// How long the next frame is, and whether it is a piece.
+    fn announced(&self) -> Option<(usize, bool)> {
         let length = self.buffer.get(..LENGTH_BYTES)?.try_into().expect("four bytes");
-        Some(u32::from_le_bytes(length) as usize)
+        let length = u32::from_le_bytes(length);
+        Some(((length & !PIECE) as usize, length & PIECE != 0))
+    }
+
+    /// The next frame, if it is here: its span, and whether it is a piece.
+    fn whole(&self) -> Result<Option<(usize, bool)>, FrameError> {
+        let Some((length, is_piece)) = self.announced() else { return Ok(None) };
+        if length > MAX_FRAME_BYTES {
+            return Err(FrameError::TooLarge { length });
+        }
+        let header = if is_piece { PIECE_HEADER_BYTES } else { HEADER_BYTES };
+        if length <= header - LENGTH_BYTES {
+            return Err(FrameError::TooShort { length });
+        }
+        let span = LENGTH_BYTES + length;
+        Ok((self.buffer.len() >= span).then_some((span, is_piece)))
     }
 
     /// The next whole frame, if there is one.
@@ -163,27 +213,48 @@ impl FrameReader {
     /// When the bytes cannot be the beginning of a frame. Nothing more can be read then.
     pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, FrameError> {
         self.take_back();
-        let Some(length) = self.announced() else { return Ok(None) };
-        if length > MAX_FRAME_BYTES {
-            return Err(FrameError::TooLarge { length });
-        }
-        if length <= MEMBERS_BYTES {
-            return Err(FrameError::TooShort { length });
-        }
-        let span = LENGTH_BYTES + length;
-        if self.buffer.len() < span {
-            return Ok(None);
-        }
+        let span = loop {
+            match self.whole()? {
+                None => return Ok(None),
+                Some((span, false)) => break span,
+                Some((span, true)) => {
+                    if let Some((members, message)) = self.take_piece(span)? {
+                        return Ok(Some(Frame { members, message: Encoded::Large(message) }));
+                    }
+                }
+            }
+        };
         let members = (&self.buffer[LENGTH_BYTES..]).get_u64_le();
         let message = if span < SHARE_FROM {
             self.given = span;
-            Encoded::Small { bytes: &self.buffer[LENGTH_BYTES + MEMBERS_BYTES..span], arena: &mut self.arena }
+            Encoded::Small { bytes: &self.buffer[HEADER_BYTES..span], arena: &mut self.arena }
         } else {
             let mut taken = self.take_allocation(span);
-            taken.advance(LENGTH_BYTES + MEMBERS_BYTES);
+            taken.advance(HEADER_BYTES);
             Encoded::Large(taken)
         };
         Ok(Some(Frame { members, message }))
+    }
+
+    /// Takes a piece in; gives the message out if it was the last.
+    fn take_piece(&mut self, span: usize) -> Result<Option<(u64, Bytes)>, FrameError> {
+        let mut unit = &self.buffer[LENGTH_BYTES..span];
+        let (members, rest) = (unit.get_u64_le(), unit.get_u32_le() as usize);
+        let to_come = unit.len() + rest;
+        if self.gathered.is_empty() && to_come + MEMBERS_BYTES > MAX_FRAME_BYTES {
+            return Err(FrameError::TooLarge { length: to_come + MEMBERS_BYTES });
+        }
+        if !self.gathered.is_empty() && to_come != self.rest {
+            return Err(FrameError::OutOfTurn { rest: to_come, expected: self.rest });
+        }
+        // Grows with what has arrived, not with what was announced, and not beyond it: the message is kept as it is.
+        if self.gathered.capacity() - self.gathered.len() < unit.len() {
+            self.gathered.reserve_exact(unit.len() + rest.min(self.gathered.len()));
+        }
+        self.gathered.extend_from_slice(unit);
+        self.rest = rest;
+        self.buffer.advance(span);
+        Ok((rest == 0).then(|| (members, Bytes::from(core::mem::take(&mut self.gathered)))))
     }
 
     /// Takes out the first `span` bytes with the memory they lie in; what follows them moves.
@@ -196,9 +267,9 @@ impl FrameReader {
         taken.freeze()
     }
 
-    /// How many bytes wait for the rest of their frame.
+    /// How many bytes wait for the rest of their frame, or of their message.
     pub fn pending(&self) -> usize {
-        self.buffer.len() - self.given
+        self.buffer.len() - self.given + self.gathered.len()
     }
 
     /// How large the buffer is that bytes arrive in.

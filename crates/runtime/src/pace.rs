@@ -34,8 +34,10 @@ impl Pace {
         self.distance
     }
 
-    /// So many bytes are unwritten now: those that are new begin their way, and those that are through are ready.
-    pub(crate) fn observe(&mut self, now: Instant, unwritten: usize) {
+    /// So many bytes are unwritten now: those that are new begin their way, and those that are through are ready. Returns
+    /// how long the new ones take the line.
+    pub(crate) fn observe(&mut self, now: Instant, unwritten: usize) -> Duration {
+        let mut busy = Duration::ZERO;
         let mut new = unwritten.saturating_sub(self.waiting + self.ready);
         while new > 0 {
             let size = if self.distance.bytes_per_second.is_some() { new.min(PIECE) } else { new };
@@ -46,12 +48,21 @@ impl Pace {
             self.free_at = Some(through);
             self.pieces.push_back((through + self.distance.delay, size));
             self.waiting += size;
+            busy += takes;
             new -= size;
         }
         while let Some((_, size)) = self.pieces.front().copied().filter(|(at, _)| *at <= now) {
             self.pieces.pop_front();
             self.waiting -= size;
             self.ready += size;
+        }
+        busy
+    }
+
+    /// Others take the line for so long: what is said from now on comes later.
+    pub(crate) fn hold_up(&mut self, now: Instant, busy: Duration) {
+        if !busy.is_zero() {
+            self.free_at = Some(self.free_at.map_or(now, |free_at| free_at.max(now)) + busy);
         }
     }
 

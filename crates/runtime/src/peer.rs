@@ -1,10 +1,11 @@
 //! The other nodes: the connection to each, what waits for it, and what was counted.
 
 use crate::frame::{encode_frame, set_members};
-use crate::outgoing::Outgoing;
+use crate::outgoing::{LARGE_FROM, Next, Outgoing};
 use crate::pace::Pace;
 use crate::status::{PeerState, PeerStatus};
 use crate::tasks::Tasks;
+use bytes::Bytes;
 use ionian_deployment::Distance;
 use ionian_kernel::id::Epoch;
 use ionian_kernel::layout::NodeId;
@@ -19,9 +20,9 @@ use std::rc::Rc;
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::Notify;
 
-/// How many bytes may wait for a connected peer. Beyond it messages to that peer are dropped and
-/// counted: every protocol bears loss, and no node bears a queue without end. The size lets a few of
-/// the largest frames pass behind each other.
+/// How many bytes may wait for a connected peer, in short messages and in large ones. Beyond it messages to that peer are
+/// dropped and counted: every protocol bears loss, and no node bears a queue without end. The size lets one of
+/// the largest frames pass.
 pub(crate) const BACKLOG_LIMIT: usize = 64 << 20;
 
 /// How many bytes are held for a peer that is not connected: what roles say first at a start, while
@@ -68,6 +69,7 @@ struct Counters {
     frames_out: u64,
     writes: u64,
     dropped: u64,
+    repeated: u64,
     connections: u64,
 }
 
@@ -83,8 +85,8 @@ pub(crate) struct Peer {
     /// Why the peer last refused this node; forgotten when it accepts it.
     refusal: Option<String>,
     outgoing: Outgoing,
-    /// Of one at another site: when what waits may be written.
-    pace: Option<Box<Pace>>,
+    /// Of one at another site: when what waits may be written, short messages and large ones.
+    pace: Option<Box<[Pace; 2]>>,
     /// Whether something was said since the last write.
     dirty: bool,
     /// Whether a task waits until more can be written.
@@ -144,16 +146,17 @@ impl Peer {
     /// Writes as much as the connection takes now.
     fn write(&mut self, link: &Link) -> Written {
         loop {
-            let unwritten = self.outgoing.unwritten();
-            let ready = self.pace.as_ref().map_or(unwritten.len(), |pace| pace.ready());
-            if ready == 0 {
-                return Written::Everything;
-            }
-            match link.stream.try_write(&unwritten[..ready]) {
+            let ready = self.pace.as_ref().map_or([usize::MAX; 2], |pace| [pace[0].ready(), pace[1].ready()]);
+            let Some(next) = self.outgoing.next(ready) else { return Written::Everything };
+            let class = usize::from(matches!(next, Next::Large(..)));
+            match next.write(ready[class], |slices| link.stream.try_write_vectored(slices)) {
                 Ok(count) => {
-                    self.outgoing.advance(count);
+                    match class {
+                        0 => self.outgoing.short.advance(count),
+                        _ => self.outgoing.large.advance(count),
+                    }
                     if let Some(pace) = &mut self.pace {
-                        pace.wrote(count);
+                        pace[class].wrote(count);
                     }
                     self.counters.bytes_out += count as u64;
                     self.counters.writes += 1;
@@ -168,7 +171,7 @@ impl Peer {
     fn drop_waiting(&mut self) {
         self.counters.dropped += self.outgoing.clear();
         if let Some(pace) = &mut self.pace {
-            pace.clear();
+            pace.iter_mut().for_each(Pace::clear);
         }
     }
 
@@ -227,7 +230,7 @@ impl Peers {
         for shared in self.all() {
             let mut peer = shared.borrow_mut();
             if peer.is_connected() {
-                peer.outgoing.tail().extend_from_slice(&news);
+                peer.outgoing.short.tail().extend_from_slice(&news);
                 self.queue(&shared, &mut peer);
             }
         }
@@ -266,8 +269,8 @@ impl Peers {
         for shared in self.all() {
             let mut peer = shared.borrow_mut();
             let distance = distances.get(&peer.node).copied();
-            if peer.pace.as_ref().map(|pace| pace.distance()) != distance {
-                peer.pace = distance.map(|distance| Box::new(Pace::new(distance)));
+            if peer.pace.as_ref().map(|pace| pace[0].distance()) != distance {
+                peer.pace = distance.map(|distance| Box::new([Pace::new(distance), Pace::new(distance)]));
             }
         }
     }
@@ -298,35 +301,58 @@ impl Peers {
         let mut peer = shared.borrow_mut();
         let peer = &mut *peer;
         let limit = peer.limit(now);
-        let before = peer.outgoing.len();
-        if let Err(error) = encode_frame(peer.outgoing.tail(), members, message) {
+        let start = peer.outgoing.short.tail().len();
+        if let Err(error) = encode_frame(peer.outgoing.short.tail(), members, message) {
             tracing::error!("a message to node {} is dropped: {error}", node.0);
             peer.counters.dropped += 1;
             return;
         }
         // How long a message is shows only when it is encoded.
-        if peer.outgoing.len() > limit {
-            let added = peer.outgoing.len() - before;
-            let tail = peer.outgoing.tail();
-            tail.truncate(tail.len() - added);
+        if let Some(message) = peer.outgoing.short.take_large(start) {
+            return self.queue_large(&shared, peer, members, message, limit);
+        }
+        if peer.outgoing.short.len() > limit {
+            peer.outgoing.short.tail().truncate(start);
             peer.counters.dropped += 1;
             return;
         }
         self.queue(&shared, peer);
     }
 
-    /// Queues an encoded frame for one node.
+    /// Queues a large message for one node.
+    pub(crate) fn send_large(&self, node: NodeId, members: u64, message: Bytes, now: Instant) {
+        let Some(shared) = self.peer(node) else { return };
+        let mut peer = shared.borrow_mut();
+        let limit = peer.limit(now);
+        self.queue_large(&shared, &mut peer, members, message, limit);
+    }
+
+    fn queue_large(&self, shared: &Shared, peer: &mut Peer, members: u64, message: Bytes, limit: usize) {
+        debug_assert!(message.len() >= LARGE_FROM, "a short message in pieces");
+        let large = &mut peer.outgoing.large;
+        if large.has(members, &message) {
+            // Asked again while the first copy waits here: the answer to that one will do.
+            peer.counters.repeated += 1;
+        } else if large.len() + message.len() > limit {
+            peer.counters.dropped += 1;
+        } else {
+            large.push(members, message);
+            self.queue(shared, peer);
+        }
+    }
+
+    /// Queues an encoded short frame for one node.
     pub(crate) fn send_copy(&self, node: NodeId, members: u64, frame: &[u8], now: Instant) {
         let Some(shared) = self.peer(node) else { return };
         let mut peer = shared.borrow_mut();
         let peer = &mut *peer;
         // The limit first: asking for it lets go of what is too old.
         let limit = peer.limit(now);
-        if peer.outgoing.len() + frame.len() > limit {
+        if peer.outgoing.short.len() + frame.len() > limit {
             peer.counters.dropped += 1;
             return;
         }
-        let tail = peer.outgoing.tail();
+        let tail = peer.outgoing.short.tail();
         let start = tail.len();
         tail.extend_from_slice(frame);
         set_members(&mut tail[start..], members);
@@ -391,7 +417,7 @@ impl Peers {
         peer.counters.connections += 1;
         if agreed < self.epoch() {
             peer.counters.frames_out += 1;
-            peer.outgoing.put_first(&self.news.borrow());
+            peer.outgoing.short.put_first(&self.news.borrow());
         }
         drop(peer);
         self.flush_peer(shared);
@@ -440,7 +466,12 @@ impl Peers {
 /// What waits for a peer at another site begins its way.
 fn observe(peer: &mut Peer) {
     if let Some(pace) = &mut peer.pace {
-        pace.observe(tokio::time::Instant::now(), peer.outgoing.len());
+        let now = tokio::time::Instant::now();
+        let [short, large] = &mut **pace;
+        let busy = short.observe(now, peer.outgoing.short.len());
+        // Short messages go first.
+        large.hold_up(now, busy);
+        large.observe(now, peer.outgoing.large.len());
     }
 }
 
@@ -454,7 +485,7 @@ async fn drain(peer: Shared, link: Rc<Link>) {
                 return;
             }
             observe(&mut peer);
-            match (peer.write(&link), peer.pace.as_ref().and_then(|pace| pace.next())) {
+            match (peer.write(&link), peer.pace.as_ref().and_then(|pace| pace.iter().filter_map(Pace::next).min())) {
                 (Written::Failed(error), _) => return link.close(format!("cannot write: {error}")),
                 (Written::Blocked, _) => None,
                 (Written::Everything, Some(next)) => Some(next),
@@ -497,7 +528,7 @@ async fn write_out(peer: &Shared) {
 }
 
 fn peer_status(peer: &Peer) -> PeerStatus {
-    let Counters { bytes_in, bytes_out, frames_in, frames_out, writes, dropped, connections } = peer.counters;
+    let Counters { bytes_in, bytes_out, frames_in, frames_out, writes, dropped, repeated, connections } = peer.counters;
     let state = match (&peer.link, &peer.refusal) {
         (Some(_), _) => PeerState::Connected,
         (None, Some(_)) => PeerState::Refused,
@@ -516,6 +547,7 @@ fn peer_status(peer: &Peer) -> PeerStatus {
         frames_out,
         writes,
         dropped,
+        repeated,
         backlog_bytes: peer.outgoing.len() as u64,
     }
 }
@@ -523,7 +555,6 @@ fn peer_status(peer: &Peer) -> PeerStatus {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outgoing::Outgoing;
     use bytes::Bytes;
 
     fn held(peers: &Peers) -> (u64, u64) {

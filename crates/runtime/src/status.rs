@@ -174,6 +174,8 @@ pub struct PeerStatus {
     pub writes: u64,
     /// Messages dropped for lack of a connection or of room.
     pub dropped: u64,
+    /// Large messages that were not queued because the same one waited already.
+    pub repeated: u64,
     /// Bytes that wait to be sent.
     pub backlog_bytes: u64,
 }

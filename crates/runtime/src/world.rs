@@ -1,8 +1,9 @@
 //! What lies outside a node's roles: peers, log, application.
 
 use crate::application::Application;
-use crate::frame::encode_frame;
+use crate::frame::{HEADER_BYTES, encode_frame};
 use crate::log::Log;
+use crate::outgoing::LARGE_FROM;
 use crate::peer::Peers;
 use crate::status::LoopStatus;
 use bytes::Bytes;
@@ -106,7 +107,16 @@ impl<P: Protocol> World<P> for Outside {
         if let Err(error) = encode_frame(&mut self.scratch, 0, &message) {
             return tracing::error!("a message to several nodes is dropped: {error}");
         }
-        for (node, here) in [(first, here), (second, there)].into_iter().chain(meant.copied()) {
+        let all = [(first, here), (second, there)].into_iter().chain(meant.copied());
+        if self.scratch.len() >= HEADER_BYTES + LARGE_FROM {
+            let message = Bytes::from(std::mem::take(&mut self.scratch)).slice(HEADER_BYTES..);
+            for (node, here) in all {
+                self.counts.messages_out += 1;
+                self.peers.send_large(node, here & members, message.clone(), self.now);
+            }
+            return;
+        }
+        for (node, here) in all {
             self.counts.messages_out += 1;
             self.peers.send_copy(node, here & members, &self.scratch, self.now);
         }

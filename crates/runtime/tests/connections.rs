@@ -245,7 +245,7 @@ fn a_peer_that_sends_nonsense_is_cut_off_and_the_reason_is_logged() {
     };
     let cases = [
         (huge, "a frame of 67108865 bytes is announced"),
-        (vec![0xff; 4], "a frame of 4294967295 bytes is announced"),
+        (vec![0xff; 4], "a frame of 2147483647 bytes is announced"),
         (vec![8, 0, 0, 0], "a frame of 8 bytes is announced, too few"),
         (framed(&[77]), "77 is no known Message"),
         (framed(&[1, 0, 0]), "the bytes end before the message does"),

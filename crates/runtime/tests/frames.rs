@@ -89,7 +89,7 @@ fn lengths_out_of_range_are_errors_at_once() {
         reader.space();
         (frame, reader.capacity())
     };
-    for length in [MAX_FRAME_BYTES + 1, u32::MAX as usize] {
+    for length in [MAX_FRAME_BYTES + 1, i32::MAX as usize] {
         assert_eq!(announce(length).0, Err(FrameError::TooLarge { length }));
     }
     for length in 0..=8 {

@@ -211,7 +211,7 @@ impl Knobs {
 }
 
 /// The options that seeds vary.
-fn listed(options: &Options) -> [(&'static str, String); 19] {
+fn listed(options: &Options) -> [(&'static str, String); 21] {
     let times = |duration: Duration| format!("{duration:?}");
     [
         ("batch_commands", options.batch_commands.to_string()),
@@ -219,6 +219,7 @@ fn listed(options: &Options) -> [(&'static str, String); 19] {
         ("batch_delay", times(options.batch_delay)),
         ("batches_in_flight", options.batches_in_flight.to_string()),
         ("window_slots", options.window_slots.to_string()),
+        ("window_bytes", options.window_bytes.to_string()),
         ("retained_slots", options.retained_slots.to_string()),
         ("snapshot_slots", options.snapshot_slots.to_string()),
         ("snapshot_bytes_per_second", options.snapshot_bytes_per_second.to_string()),
@@ -230,6 +231,7 @@ fn listed(options: &Options) -> [(&'static str, String); 19] {
         ("revoke_slots", options.revoke_slots.to_string()),
         ("stale_bytes", options.stale_bytes.to_string()),
         ("lane.in_flight", options.lane.in_flight.to_string()),
+        ("lane.in_flight_bytes", options.lane.in_flight_bytes.to_string()),
         ("lane.payload_bytes", options.lane.payload_bytes.to_string()),
         ("lane.retry_after", times(options.lane.retry_after)),
         ("lane.patience", times(options.lane.patience)),
@@ -279,6 +281,8 @@ fn options(random: &mut Random, scenario: &Scenario) -> Options {
     if let Some(ms) = small(random, &[0, 1, 300]) {
         options.skip_delay = Duration::from_millis(ms as u64);
     }
+    shrink(&mut options.window_bytes, small(random, &[30, 200, 1000]));
+    shrink(&mut options.lane.in_flight_bytes, small(random, &[100, 400]));
     options
 }
 

@@ -258,7 +258,8 @@ mod tests {
         let bytes = BytesFrame::BulkString(value(9).into());
         assert_eq!(ask(Action::Swap(10), &bytes), answered(Answer::Holds(State::Value(9))));
         assert_eq!(ask(Action::Get, &BytesFrame::Null), answered(Answer::Holds(State::Absent)));
-        let busy = error("BUSY Ionian is overloaded: too many commands in flight, try again later");
+        let busy =
+            error("BUSY Ionian is overloaded: too much in flight, the command was not executed, try again later");
         assert_eq!(ask(Action::Append(1), &busy), Ok(Ended::Refused));
         let open = error("TRYAGAIN the cluster did not answer in time, the command may or may not have been executed");
         assert_eq!(ask(Action::Set(1), &open), Ok(Ended::Unknown));

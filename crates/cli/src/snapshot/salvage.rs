@@ -114,6 +114,8 @@ impl Votes {
     fn read(nodes: &[StoppedNode], start: Slot) -> Result<Votes> {
         let mut votes = Votes::default();
         for node in nodes {
+            // The votes of each acceptor, of which it confirms some in higher rounds.
+            let mut own: BTreeMap<(u8, Slot), Vote> = BTreeMap::new();
             for record in node.records()? {
                 let (author, record) = record?;
                 if author.kind != kind::Acceptor {
@@ -122,13 +124,23 @@ impl Votes {
                 votes.acceptors.insert(AcceptorId(author.index));
                 let record = decode_all(&record);
                 let record = record.with_context(|| format!("a record of node {} cannot be read", node.name()))?;
-                if let acceptor::Record::Promised { round } | acceptor::Record::Voted { vote: Vote { round, .. }, .. } =
-                    &record
+                if let acceptor::Record::Promised { round }
+                | acceptor::Record::Voted { vote: Vote { round, .. }, .. }
+                | acceptor::Record::Confirmed { round, .. } = &record
                 {
                     votes.epoch = votes.epoch.max(round.epoch());
                 }
                 match record {
-                    acceptor::Record::Voted { slot, vote } if slot >= start => votes.add(slot, vote),
+                    acceptor::Record::Voted { slot, vote } if slot >= start => {
+                        own.insert((author.index, slot), vote.clone());
+                        votes.add(slot, vote);
+                    }
+                    acceptor::Record::Confirmed { slot, round } => {
+                        if let Some(vote) = own.get_mut(&(author.index, slot)) {
+                            vote.round = round;
+                            votes.add(slot, vote.clone());
+                        }
+                    }
                     acceptor::Record::Forgot { below } => votes.forgotten = votes.forgotten.max(below),
                     acceptor::Record::Voted { .. } | acceptor::Record::Promised { .. } => {}
                 }

@@ -111,7 +111,10 @@ fn connections_are_answered_in_any_order() {
 fn every_command_of_a_refused_compound_is_told() {
     let (mut client, mut cluster) = (client(), Cluster::default());
     let refusals = [
-        (Refusal::Busy, "-BUSY Ionian is overloaded: too many commands in flight, try again later\n"),
+        (
+            Refusal::Busy,
+            "-BUSY Ionian is overloaded: too much in flight, the command was not executed, try again later\n",
+        ),
         (Refusal::Unavailable, "-TRYAGAIN the cluster did not answer in time, the command was not executed\n"),
         (
             Refusal::Unknown,

@@ -107,9 +107,21 @@ pub enum Record {
         /// The first slot that it still knows.
         below: Slot,
     },
+    /// It voted in a higher round for the value that it had voted for before: written without the value, which can be large,
+    /// and which every new leader proposes again.
+    Confirmed {
+        /// The slot.
+        slot: Slot,
+        /// The round of the vote.
+        round: Round,
+    },
 }
 
-wire_enum! { Record { 0 => Promised { round }, 1 => Voted { slot, vote }, 2 => Forgot { below } } }
+wire_enum! {
+    Record {
+        0 => Promised { round }, 1 => Voted { slot, vote }, 2 => Forgot { below }, 3 => Confirmed { slot, round }
+    }
+}
 
 /// How far beyond the oldest slot that it must remember an acceptor votes. Reached only when replicas
 /// are missing for very long; it then refuses, and service stops until they are back.
@@ -146,6 +158,8 @@ pub struct Acceptor {
 struct Recovered {
     votes: BTreeMap<Slot, Vote>,
     forgotten: Slot,
+    /// Below this slot there are confirmations without the vote that they are of: that is released and may be gone.
+    bare: Slot,
 }
 
 struct Rejoin {
@@ -241,10 +255,19 @@ impl Acceptor {
     fn refuse(&mut self, round: Round, out: &mut Out<'_, Self>) {
         self.refused += 1;
         let leader = Set::one(round.leader()).and(self.config.leaders());
-        out.send(Envelope::ToLeaders(leader, leader::In::Nack { round: self.promise }));
+        // Unfenced, for it must not wait until large votes are on disk: whoever is told of a round that a crash undoes has
+        // stepped down for nothing, and nobody counts a refusal.
+        out.send_unfenced(Envelope::ToLeaders(leader, leader::In::Nack { round: self.promise }));
     }
 
-    fn on_phase2a(&mut self, from: ProxyLeaderId, slot: Slot, round: Round, value: Value, out: &mut Out<'_, Self>) {
+    fn on_phase2a(
+        &mut self,
+        now: Instant,
+        from: ProxyLeaderId,
+        (slot, round): (Slot, Round),
+        value: Value,
+        out: &mut Out<'_, Self>,
+    ) {
         if !self.config.takes_part(self.id, round) {
             return self.refused += 1;
         }
@@ -262,7 +285,11 @@ impl Acceptor {
             return;
         }
         self.promise(round, out);
-        self.cast(slot, Vote { round, value }, out);
+        if self.cast(slot, Vote { round, value }, out) {
+            // The leader proposes: what takes long on its way here must not look like its death. Not what is only asked
+            // again, which a proxy leader may go on with when the leader is gone.
+            self.witness.heard(now);
+        }
         let message = proxy_leader::In::Phase2b { from: self.id, slot, round };
         let envelope = Envelope::ToProxyLeaders(Set::one(from), message);
         match self.config.has(Canary::UnfencedVote) {
@@ -272,18 +299,23 @@ impl Acceptor {
         }
     }
 
-    fn cast(&mut self, slot: Slot, vote: Vote, out: &mut Out<'_, Self>) {
-        if let Some(earlier) = self.votes.get(slot)
-            && earlier.round == vote.round
-        {
+    /// Votes; false when it has voted so before.
+    fn cast(&mut self, slot: Slot, vote: Vote, out: &mut Out<'_, Self>) -> bool {
+        let earlier = self.votes.get(slot);
+        if let Some(earlier) = earlier.filter(|earlier| earlier.round == vote.round) {
             // A retry. One round has one leader, and a leader proposes one value in a slot.
             assert_eq!(earlier.value, vote.value, "two values proposed in {slot:?} of {:?}", vote.round);
-            return;
+            return false;
         }
-        out.persist(Record::Voted { slot, vote: vote.clone() });
+        let known = earlier.is_some_and(|earlier| earlier.value == vote.value);
+        out.persist(match known {
+            true => Record::Confirmed { slot, round: vote.round },
+            false => Record::Voted { slot, vote: vote.clone() },
+        });
         self.votes.insert(slot, vote);
         self.watermark = self.watermark.max(slot.next());
         self.cast += 1;
+        true
     }
 
     /// Hands what it voted for to the replicas of its node: the network carried the value to this node once already. If it
@@ -330,7 +362,9 @@ impl Acceptor {
     fn on_pre_vote(&mut self, now: Instant, from: LeaderId, out: &mut Out<'_, Self>) {
         let gone = self.witness.leader_is_gone(now, self.config.options().election_timeout);
         let message = leader::In::PreVoteReply { from: self.id, gone, promise: self.promise };
-        out.send(Envelope::ToLeaders(Set::one(from), message));
+        // Unfenced: of what it reveals a crash could undo the promise, and a round above one that was never promised is as
+        // good as any. Behind a fence a candidate would wait until large votes are on disk.
+        out.send_unfenced(Envelope::ToLeaders(Set::one(from), message));
     }
 
     /// Takes part again, as if it had promised `round`, forgotten everything below `frontier`, and
@@ -371,6 +405,15 @@ impl Role for Acceptor {
                 self.promise = self.promise.max(vote.round);
                 self.recovered.votes.insert(slot, vote);
             }
+            // Its vote is an earlier record, of the same key.
+            Record::Confirmed { slot, round } => {
+                self.promise = self.promise.max(round);
+                if let Some(vote) = self.recovered.votes.get_mut(&slot) {
+                    vote.round = round;
+                } else {
+                    self.recovered.bare = self.recovered.bare.max(slot.next());
+                }
+            }
             Record::Forgot { below } => self.recovered.forgotten = self.recovered.forgotten.max(below),
         }
     }
@@ -378,13 +421,14 @@ impl Role for Acceptor {
     /// A vote is needed until it is forgotten; all else is small and written again at a checkpoint.
     fn key(record: &Record) -> Option<u64> {
         match record {
-            Record::Voted { slot, .. } => Some(slot.0),
+            Record::Voted { slot, .. } | Record::Confirmed { slot, .. } => Some(slot.0),
             Record::Promised { .. } | Record::Forgot { .. } => None,
         }
     }
 
     fn on_start(&mut self, _: Instant, out: &mut Out<'_, Self>) {
-        let Recovered { votes, forgotten } = core::mem::take(&mut self.recovered);
+        let Recovered { votes, forgotten, bare } = core::mem::take(&mut self.recovered);
+        assert!(bare <= forgotten, "the log confirms a vote below {bare:?} that it does not have");
         self.votes.reset(forgotten);
         self.watermark = forgotten;
         for (slot, vote) in votes.into_iter().filter(|(slot, _)| *slot >= forgotten) {
@@ -418,7 +462,7 @@ impl Role for Acceptor {
         }
         match message {
             In::Phase1a { from, round, start, end } => self.on_phase1a(now, from, round, start, end, out),
-            In::Phase2a { from, slot, round, value } => self.on_phase2a(from, slot, round, value, out),
+            In::Phase2a { from, slot, round, value } => self.on_phase2a(now, from, (slot, round), value, out),
             In::PreRead { from, inquiry } => self.on_pre_read(from, inquiry, out),
             In::Heartbeat { round, kept } => self.on_heartbeat(now, round, kept, out),
             In::PreVote { from } => self.on_pre_vote(now, from, out),

@@ -11,7 +11,7 @@ use super::message::Proposer;
 use super::{Envelope, kind, leader};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use batches::Batches;
+use batches::{Batches, Due};
 use ionian_kernel::batch::Batch;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::NodeId;
@@ -71,36 +71,38 @@ impl Batcher {
             id: BatcherId(birth.address.index),
             node: birth.node,
             near: config.near(kind::Replica, birth.node),
-            batches: Batches::new(PROPOSE_AGAIN_AFTER, &mut Random::new(birth.seed)),
+            batches: Batches::new(PROPOSE_AGAIN_AFTER, config.options(), &mut Random::new(birth.seed)),
             round: Round(0),
             stray: 0,
             config,
         }
     }
 
-    /// Proposes the open batch.
+    /// Closes the open batch and proposes what there is room for.
     fn close(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        let (number, batch) = self.batches.close(now, ());
-        self.propose(number, batch, out);
+        self.batches.close(now, ());
+        self.propose_waiting(now, out);
     }
 
-    fn propose(&self, number: u64, batch: Batch, out: &mut Out<'_, Self>) {
+    fn propose_waiting(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        while let Some(due) = self.batches.next(now) {
+            self.propose(due, out);
+        }
+    }
+
+    fn propose(&self, Due { number, batch, again }: Due, out: &mut Out<'_, Self>) {
         let leader = self.config.leader(self.round, self.stray);
-        let proposer = Proposer::Batcher { id: self.id, number };
-        out.send(Envelope::ToLeaders(Set::one(leader), leader::In::Propose { proposer, near: self.near, batch }));
+        let (proposer, near) = (Proposer::Batcher { id: self.id, number }, self.near);
+        out.send(Envelope::ToLeaders(Set::one(leader), leader::In::Propose { proposer, near, batch, again }));
     }
 
     /// Turns to the leader of `round`, which may have none of what is in flight.
     fn follow(&mut self, now: Instant, round: Round, out: &mut Out<'_, Self>) {
         (self.round, self.stray) = (round, 0);
         if !self.config.has(Canary::L10DeposedLeaderDrops) {
-            let all = self.batches.again(now, |_| true);
-            self.propose_all(all, out);
+            self.batches.requeue();
+            self.propose_waiting(now, out);
         }
-    }
-
-    fn propose_all(&self, batches: Vec<(u64, Batch)>, out: &mut Out<'_, Self>) {
-        batches.into_iter().for_each(|(number, batch)| self.propose(number, batch, out));
     }
 }
 
@@ -126,7 +128,10 @@ impl Role for Batcher {
                     self.close(now, out);
                 }
             }
-            In::BatchesChosen { numbers } => self.batches.settle(&numbers),
+            In::BatchesChosen { numbers } => {
+                self.batches.settle(&numbers);
+                self.propose_waiting(now, out);
+            }
             In::NewLeader { round } if round >= self.round => self.follow(now, round, out),
             In::NotLeader { round } if round > self.round => self.follow(now, round, out),
             // The stray was wrong. (Not when there was none: then the leader of the round itself does not
@@ -138,12 +143,13 @@ impl Role for Batcher {
 
     fn on_timer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         if self.batches.check_at.is_some_and(|at| at <= now) {
-            self.stray += u64::from(self.batches.is_overdue(now));
             if self.config.has(Canary::L10DeposedLeaderDrops) {
+                self.stray += 1;
                 self.batches.check_at = None;
             } else {
-                let overdue = self.batches.again(now, |due| due <= now);
-                self.propose_all(overdue, out);
+                let overdue = self.batches.overdue(now);
+                self.stray += u64::from(!overdue.is_empty());
+                overdue.into_iter().for_each(|due| self.propose(due, out));
             }
         }
     }

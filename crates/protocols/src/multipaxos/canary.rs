@@ -40,6 +40,10 @@ pub enum Canary {
     L9PartBatchWaits,
     /// A deposed leader drops queued work and says nothing, and nobody asks again.
     L10DeposedLeaderDrops,
+    /// A leader queues and proposes again what it has in hand already.
+    QueuesCopies,
+    /// A proxy leader asks acceptors again for what it has asked for already, whenever the leader hands it over again.
+    AsksAtOnce,
     /// A change of the membership takes effect at once: there is no time in which both configurations are in force.
     AppliesAtOnce,
     /// An acceptor that lost its memory takes part as if it had not.
@@ -72,6 +76,8 @@ impl Canary {
         ("l8", Canary::L8AlwaysThrifty),
         ("l9", Canary::L9PartBatchWaits),
         ("l10", Canary::L10DeposedLeaderDrops),
+        ("copies", Canary::QueuesCopies),
+        ("hasty", Canary::AsksAtOnce),
         ("at-once", Canary::AppliesAtOnce),
         ("amnesia", Canary::AmnesiacVotes),
         ("repair", Canary::RepairsForgotten),

@@ -14,7 +14,7 @@ use alloc::sync::Arc;
 use ionian_kernel::batch::{Answers, Batch, BatchBuilder, Command};
 use ionian_kernel::client::{ReadLevel, Request};
 use ionian_kernel::id::*;
-use ionian_kernel::lane::{Due, Lane};
+use ionian_kernel::lane::{Due, DueWrite, Lane};
 use ionian_kernel::layout::NodeId;
 use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
@@ -95,7 +95,7 @@ impl ClientLane {
         ClientLane {
             id,
             node: birth.node,
-            lane: Lane::new(id, options.lane, options.session_expiry, Random::new(random.any())),
+            lane: Lane::new(id, options, Random::new(random.any())),
             due: Due::default(),
             round: Round(0),
             stray: 0,
@@ -126,8 +126,8 @@ impl ClientLane {
         for reply in due.replies.drain(..) {
             out.send(Envelope::ToApplication(self.id, reply));
         }
-        for (command, via) in due.writes.drain(..) {
-            self.write(now, command, via, out);
+        for write in due.writes.drain(..) {
+            self.write(now, write, out);
         }
         for (level, command, via) in due.reads.drain(..) {
             self.read(now, level, command, via, out);
@@ -135,10 +135,11 @@ impl ClientLane {
         self.due = due;
     }
 
-    fn write(&mut self, now: Instant, command: Command, via: Option<u8>, out: &mut Out<'_, Self>) {
+    fn write(&mut self, now: Instant, write: DueWrite, out: &mut Out<'_, Self>) {
+        let DueWrite { command, via, again } = write;
         if self.batchers.is_empty() {
             let (proposer, near) = (Proposer::Client { id: self.id }, self.replicas.preferred());
-            let message = leader::In::Propose { proposer, near, batch: Batch::one(&command) };
+            let message = leader::In::Propose { proposer, near, batch: Batch::one(&command), again };
             return out.send(Envelope::ToLeaders(Set::one(self.leader()), message));
         }
         if let Some(silent) = via {

@@ -10,6 +10,7 @@ mod election;
 mod handover;
 mod phase1;
 mod progress;
+mod queue;
 mod repair;
 mod striped;
 mod succession;
@@ -21,7 +22,6 @@ use super::message::{Proposer, Votes};
 use super::{Envelope, batcher, client};
 use admission::Admission;
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use election::ask_votes;
@@ -37,6 +37,7 @@ use ionian_kernel::time::{Duration, Instant, Timestamp, earliest};
 use ionian_kernel::wire_struct;
 use phase1::Phase1;
 use progress::Progress;
+use queue::{Held, Proposal, Queue};
 use repair::Repairs;
 use succession::Succession;
 use window::Window;
@@ -52,6 +53,8 @@ messages! {
             near: Set<ReplicaId>,
             /// The batch.
             batch: Batch,
+            /// Whether its proposer has proposed it before, here or elsewhere.
+            again: bool,
         },
         /// A replica lives and has executed every slot below `executed`.
         1 => Executed {
@@ -144,11 +147,6 @@ pub struct Record {
 
 wire_struct! { Record { round } }
 
-/// How many batches may wait for a window that is full or for phase 1 to end, and how many bytes they
-/// may hold. What comes beyond is dropped, and proposed again by its proposer.
-const MAX_QUEUED: usize = 1 << 14;
-const MAX_QUEUED_BYTES: usize = 256 << 20;
-
 /// A leader.
 pub struct Leader {
     id: LeaderId,
@@ -170,12 +168,15 @@ pub struct Leader {
     handover: Handover,
     succession: Succession,
     /// Batches that wait for phase 1 to end or for the window to open.
-    queue: VecDeque<(Proposer, Set<ReplicaId>, Batch)>,
-    queued_bytes: usize,
+    queue: Queue,
+    /// The batches in the queue and in the window, while proposers propose some again.
+    held: Held,
     last_stamp: Timestamp,
     elections: u64,
     repaired: u64,
     dropped: u64,
+    /// Batches that were proposed to it again while it had them.
+    repeated: u64,
 }
 
 /// Where a leader stands.
@@ -208,12 +209,13 @@ impl Leader {
             admission: Admission::default(),
             handover: Handover::default(),
             succession: Succession::default(),
-            queue: VecDeque::new(),
-            queued_bytes: 0,
+            queue: Queue::default(),
+            held: Held::default(),
             last_stamp: Timestamp(0),
             elections: 0,
             repaired: 0,
             dropped: 0,
+            repeated: 0,
             config,
         }
     }
@@ -240,7 +242,7 @@ impl Leader {
 
     /// Proposes noops in slots below this one, as far as its window is open and nothing else waits.
     pub(crate) fn fill_below(&mut self, now: Instant, slot: Slot, out: &mut Out<'_, Self>) {
-        while self.is_leading() && self.queue.is_empty() && self.may_propose() && self.window.next_slot < slot {
+        while self.is_leading() && self.queue.is_empty() && self.may_propose(0) && self.window.next_slot < slot {
             self.propose_noop(now, out);
         }
     }
@@ -256,7 +258,52 @@ impl Leader {
 
     // Proposing.
 
-    fn on_propose(
+    fn on_propose(&mut self, now: Instant, proposal: Proposal, again: bool, out: &mut Out<'_, Self>) {
+        if matches!(self.state, State::Standby) {
+            return self.turn_away(proposal.proposer, out);
+        }
+        if again && self.has(&proposal.batch) {
+            return;
+        }
+        match self.state {
+            State::Leading if self.queue.is_empty() && self.may_propose(proposal.batch.byte_len()) => {
+                let Proposal { proposer, near, batch } = proposal;
+                return self.propose(now, proposer, near, batch, out);
+            }
+            // A batch that comes during an election or phase 1 waits (l3).
+            _ => {}
+        }
+        self.held.add(&proposal.batch);
+        let class = self.window.flow.class(proposal.batch.byte_len());
+        if let Err(proposal) = self.queue.push(class, proposal) {
+            self.held.remove(&proposal.batch);
+            self.dropped += 1;
+        } else if self.is_leading() {
+            self.propose_queued(now, out);
+        }
+    }
+
+    /// Whether a batch that is proposed once more is in hand already: then it is neither queued nor proposed again.
+    fn has(&mut self, batch: &Batch) -> bool {
+        let has = !self.config.has(Canary::QueuesCopies) && self.held.has(batch, &self.queue, &self.window);
+        self.repeated += u64::from(has);
+        has
+    }
+
+    /// Whether a batch of so many bytes may be proposed.
+    fn may_propose(&self, bytes: usize) -> bool {
+        self.window.is_open(self.progress.executed()) && self.window.flow.has_room(bytes)
+    }
+
+    fn propose_queued(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        while self.is_leading() && !self.queue.is_empty() && self.window.is_open(self.progress.executed()) {
+            let Some(next) = self.queue.pop(|bytes| self.window.flow.has_room(bytes)) else { return };
+            let Proposal { proposer, near, batch } = next;
+            self.propose_held(now, proposer, near, batch, out);
+        }
+    }
+
+    fn propose(
         &mut self,
         now: Instant,
         proposer: Proposer,
@@ -264,36 +311,12 @@ impl Leader {
         batch: Batch,
         out: &mut Out<'_, Self>,
     ) {
-        match self.state {
-            State::Standby => self.turn_away(proposer, out),
-            State::Leading if self.queue.is_empty() && self.may_propose() => {
-                self.propose(now, proposer, near, batch, out);
-            }
-            // A batch that comes during an election or phase 1 waits (l3).
-            _ => {
-                if self.queue.len() >= MAX_QUEUED || self.queued_bytes + batch.byte_len() > MAX_QUEUED_BYTES {
-                    self.dropped += 1;
-                    return;
-                }
-                self.queued_bytes += batch.byte_len();
-                self.queue.push_back((proposer, near, batch));
-            }
-        }
+        self.held.add(&batch);
+        self.propose_held(now, proposer, near, batch, out);
     }
 
-    fn may_propose(&self) -> bool {
-        self.window.is_open(self.progress.executed())
-    }
-
-    fn propose_queued(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        while self.is_leading() && self.may_propose() {
-            let Some((proposer, near, batch)) = self.queue.pop_front() else { return };
-            self.queued_bytes -= batch.byte_len();
-            self.propose(now, proposer, near, batch, out);
-        }
-    }
-
-    fn propose(
+    /// Proposes a batch that is noted as in hand.
+    fn propose_held(
         &mut self,
         now: Instant,
         proposer: Proposer,
@@ -336,7 +359,7 @@ impl Leader {
     ) {
         self.window.heard_replica(from, now);
         self.progress.report(from, executed, kept, round >= self.round);
-        self.window.advance_to(self.progress.executed());
+        self.window.advance_to(self.progress.executed(), |batch| self.held.remove(batch));
         self.propose_queued(now, out);
         self.admit(out);
         self.finish_change(now, out);
@@ -373,7 +396,7 @@ impl Leader {
 
     fn on_advance_clock(&mut self, now: Instant, deadline: Timestamp, out: &mut Out<'_, Self>) {
         let reached = now.timestamp() >= deadline && self.last_stamp < deadline;
-        if reached && self.is_leading() && self.queue.is_empty() && self.may_propose() {
+        if reached && self.is_leading() && self.queue.is_empty() && self.may_propose(0) {
             self.propose_noop(now, out);
         }
     }
@@ -397,7 +420,7 @@ impl Leader {
 
     fn finish_change(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         if self.is_leading()
-            && self.may_propose()
+            && self.may_propose(0)
             && let Some(batch) = self.handover.finish(now, &self.config, &self.progress)
         {
             self.propose(now, Proposer::Nobody {}, Set::EMPTY, batch, out);
@@ -460,7 +483,9 @@ impl Role for Leader {
 
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
         match message {
-            In::Propose { proposer, near, batch } => self.on_propose(now, proposer, near, batch, out),
+            In::Propose { proposer, near, batch, again } => {
+                self.on_propose(now, Proposal { proposer, near, batch }, again, out);
+            }
             In::Executed { from, executed, kept, round } => self.on_executed(now, from, (executed, kept), round, out),
             In::ProxyAlive { from } => self.window.heard_proxy(from, now),
             In::Phase1b { from, round, votes } => self.on_phase1b(now, from, round, votes, out),
@@ -481,6 +506,7 @@ impl Role for Leader {
         match &mut self.state {
             State::Leading => {
                 if self.heartbeat_at <= now {
+                    self.held.tick();
                     self.send_heartbeat(now, out);
                     self.finish_change(now, out);
                 }
@@ -534,8 +560,7 @@ impl Role for Leader {
             assert!(self.round.leader() == self.id, "leads in another's round");
             self.window.invariants();
         }
-        let bytes: usize = self.queue.iter().map(|(_, _, batch)| batch.byte_len()).sum();
-        assert_eq!(bytes, self.queued_bytes, "a leader lost count of its queue");
+        self.queue.invariants();
     }
 
     fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
@@ -551,5 +576,7 @@ impl Role for Leader {
         report("handed_over_again", self.window.handed_over);
         report("repaired", self.repaired);
         report("dropped", self.dropped);
+        report("repeated", self.repeated);
+        report("window_bytes", self.window.flow.bytes() as u64);
     }
 }

@@ -99,6 +99,13 @@ struct Pending {
     attempts: u32,
 }
 
+impl Pending {
+    /// When it is to be asked for again. The allowance for what is under way doubles like the wait: it may be too small.
+    fn overdue_at(&self, transit: Duration) -> Instant {
+        self.ask_at + transit * (1 << self.attempts.min(5))
+    }
+}
+
 impl ProxyLeader {
     /// The proxy leader of this birth.
     pub fn new(config: Arc<Config>, birth: &Birth<'_>) -> Self {
@@ -133,9 +140,13 @@ impl ProxyLeader {
     }
 
     fn on_phase2a(&mut self, now: Instant, slot: Slot, pending: Pending, out: &mut Out<'_, Self>) {
-        // A leader that hands the same slot over again has waited long enough for the first quorum.
-        let attempts = self.pending.get(&slot).map_or(0, |earlier| earlier.attempts + 1);
-        self.pending.insert(slot, Pending { attempts, ..pending });
+        if let Some(under_way) = self.pending.get_mut(&slot).filter(|_| !self.config.has(Canary::AsksAtOnce)) {
+            // It is asked for already, and again when it is time to: the leader has waited long, but what it waits for may
+            // still be on its way from here.
+            (under_way.proposer, under_way.replier) = (pending.proposer, pending.replier);
+            return;
+        }
+        self.pending.insert(slot, pending);
         self.ask(now, slot, out);
     }
 
@@ -158,6 +169,8 @@ impl ProxyLeader {
             Some(quorum) if thrifty => quorum.or(probe),
             _ => all,
         };
+        // Who has voted needs not be sent the value again.
+        let asked = asked.without(pending.voted);
         pending.asked = asked;
         let wait = self.config.options().resend_after * (1 << pending.attempts.min(5));
         pending.ask_at = now + wait;
@@ -186,7 +199,7 @@ impl ProxyLeader {
     /// What the acceptors asked left unanswered is asked of others.
     fn ask_again(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         let transit = transit(self.pending.values().map(|pending| pending.value.batch.byte_len()).sum());
-        let overdue = slots_where(&self.pending, |pending| pending.ask_at + transit <= now);
+        let overdue = slots_where(&self.pending, |pending| pending.overdue_at(transit) <= now);
         for slot in &overdue {
             let pending = self.pending.get_mut(slot).expect("just found");
             self.suspicion.silent(pending.asked.without(pending.voted), now);
@@ -196,7 +209,7 @@ impl ProxyLeader {
         for slot in overdue {
             self.ask(now, slot, out);
         }
-        self.check_at = self.pending.values().map(|pending| pending.ask_at + transit).min();
+        self.check_at = self.pending.values().map(|pending| pending.overdue_at(transit)).min();
     }
 
     /// The value is chosen: all replicas are told, and one of them is named to answer the clients. Those that live with an

@@ -122,13 +122,16 @@ const REPORT_IDLE: Duration = Duration::from_millis(250);
 /// those that came while these were written.
 const MAX_AHEAD: usize = 1 << 18;
 
+/// And at most so many bytes of them.
+const AHEAD_BYTES: usize = 64 << 20;
+
 /// Executed values kept for peers hold at most this many bytes, beside the limit of their number.
 const RETAINED_BYTES: usize = 64 << 20;
 
 /// While a peer is given a snapshot, what was executed since is kept for it up to these limits: it would
 /// otherwise need another snapshot as soon as it has this one.
 const OFFER_RETAINED_SLOTS: u64 = MAX_AHEAD as u64 / 2;
-const OFFER_RETAINED_BYTES: usize = 4 * RETAINED_BYTES;
+const OFFER_RETAINED_BYTES: usize = 2 * RETAINED_BYTES;
 
 /// Slots and bytes handed to a peer, or asked of the leader, at a time.
 const FETCH_SLOTS: u64 = 256;
@@ -148,8 +151,9 @@ pub struct Replica {
     log: SlotWindow<Chosen>,
     /// Every slot below this one is executed.
     executed: Slot,
-    /// Bytes of the executed values in the log.
+    /// Bytes of the executed values in the log, and of the others.
     retained_bytes: usize,
+    ahead_bytes: usize,
     /// How far the log is known to reach: something was chosen or voted for below this slot.
     wanted: Slot,
     deferred: Deferred,
@@ -192,6 +196,7 @@ impl Replica {
             log: SlotWindow::new(Slot::ZERO, config.options().retained_slots + MAX_AHEAD),
             executed: Slot::ZERO,
             retained_bytes: 0,
+            ahead_bytes: 0,
             wanted: Slot::ZERO,
             deferred: Deferred::default(),
             early: Early::default(),
@@ -242,12 +247,20 @@ impl Replica {
         if let Some(known) = self.log.get(slot) {
             assert_eq!(known.value, value, "two values chosen in {slot:?}");
             self.stale += 1;
-        } else if slot < self.executed || slot.distance(self.executed) >= MAX_AHEAD as u64 || !self.log.admits(slot) {
+        } else if slot < self.executed || !self.has_room(slot, value.batch.byte_len()) {
             self.stale += 1;
         } else {
+            self.ahead_bytes += value.batch.byte_len();
             self.log.insert(slot, Chosen { value, replier });
         }
         self.execute_ready(now, out);
+    }
+
+    /// Whether a value of so many bytes may be kept until its turn comes. The one whose turn it is always may.
+    fn has_room(&self, slot: Slot, bytes: usize) -> bool {
+        let ahead = slot.distance(self.executed);
+        let near = ahead == 0 || self.ahead_bytes + bytes <= AHEAD_BYTES;
+        ahead < MAX_AHEAD as u64 && near && self.log.admits(slot)
     }
 
     /// Executes as far as the log has no hole.
@@ -255,6 +268,7 @@ impl Replica {
         while let Some(chosen) = self.log.get(self.executed) {
             let answers = (chosen.replier == Some(self.id)).then_some(&mut self.answers);
             self.retained_bytes += chosen.value.batch.byte_len();
+            self.ahead_bytes -= chosen.value.batch.byte_len();
             self.snapshots.executed(chosen.value.batch.byte_len());
             match self.early.pass(self.executed) {
                 false => self.executor.execute(&chosen.value, answers),
@@ -291,6 +305,7 @@ impl Replica {
             true => self.log.advance_to(end),
             false => self.log.reset(end),
         }
+        self.ahead_bytes = self.log.iter().map(|(_, chosen)| chosen.value.batch.byte_len()).sum();
         self.wanted = self.wanted.max(end);
     }
 
@@ -584,6 +599,9 @@ impl Role for Replica {
 
     fn invariants(&self) {
         assert!(self.log.base() <= self.executed, "a replica forgot what it has not executed");
+        let bytes = |(_, chosen): (Slot, &Chosen)| chosen.value.batch.byte_len();
+        let held: usize = self.log.iter().map(bytes).sum();
+        assert_eq!(held, self.retained_bytes + self.ahead_bytes, "a replica lost count of its log");
         assert!(self.log.get(self.executed).is_none(), "a replica holds back what it could execute");
         let hole = self.executed < self.wanted;
         assert!(!hole || self.catch_up.next_timer().is_some() || self.config.canary.is_some(), "nobody watches a hole");

@@ -5,7 +5,7 @@
 
 use super::config::Config;
 use super::{Envelope, disseminator, kind};
-use crate::multipaxos::batcher::batches::Batches;
+use crate::multipaxos::batcher::batches::{Batches, Due};
 use alloc::vec::Vec;
 use ionian_kernel::batch::Batch;
 use ionian_kernel::id::*;
@@ -43,7 +43,7 @@ const HAND_OVER_AFTER: Duration = Duration::from_millis(1000);
 pub struct Batcher {
     id: BatcherId,
     config: Config,
-    batches: Batches<DisseminatorId>,
+    batches: Batches<Option<DisseminatorId>>,
     disseminators: Choice<DisseminatorId>,
 }
 
@@ -54,33 +54,37 @@ impl Batcher {
         let near = config.near(kind::Disseminator, birth.node);
         Batcher {
             id: BatcherId(birth.address.index),
-            batches: Batches::new(HAND_OVER_AFTER, &mut random),
+            batches: Batches::new(HAND_OVER_AFTER, &config.layout().options, &mut random),
             disseminators: Choice::new(config.disseminators, near, random.any()),
             config,
         }
     }
 
-    /// Hands the open batch over.
+    /// Closes the open batch and hands over what there is room for.
     fn close(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        let (by, disseminators) = self.choose(now);
-        let (number, batch) = self.batches.close(now, by);
-        self.hand_over(number, batch, disseminators, out);
+        self.batches.close(now, None);
+        self.hand_over_waiting(now, out);
     }
 
-    fn choose(&mut self, now: Instant) -> (DisseminatorId, Set<DisseminatorId>) {
-        self.disseminators.next(now).expect("a deployment has disseminators")
+    fn hand_over_waiting(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        while let Some(due) = self.batches.next(now) {
+            self.hand_over(now, due, out);
+        }
     }
 
-    fn hand_over(&self, number: u64, batch: Batch, to: Set<DisseminatorId>, out: &mut Out<'_, Self>) {
-        out.send(Envelope::ToDisseminators(to, disseminator::In::Disseminate { from: self.id, number, batch }));
+    fn hand_over(&mut self, now: Instant, Due { number, batch, .. }: Due, out: &mut Out<'_, Self>) {
+        let (by, disseminators) = self.disseminators.next(now).expect("a deployment has disseminators");
+        *self.batches.with(number) = Some(by);
+        let message = disseminator::In::Disseminate { from: self.id, number, batch };
+        out.send(Envelope::ToDisseminators(disseminators, message));
     }
 
     fn hand_over_again(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        for (number, batch) in self.batches.again(now, |due| due <= now) {
-            self.disseminators.silent(*self.batches.with(number), now);
-            let (by, disseminators) = self.choose(now);
-            *self.batches.with(number) = by;
-            self.hand_over(number, batch, disseminators, out);
+        for due in self.batches.overdue(now) {
+            if let Some(silent) = *self.batches.with(due.number) {
+                self.disseminators.silent(silent, now);
+            }
+            self.hand_over(now, due, out);
         }
     }
 }
@@ -105,6 +109,7 @@ impl Role for Batcher {
             In::BatchesChosen { from, numbers } => {
                 self.disseminators.heard(from);
                 self.batches.settle(&numbers);
+                self.hand_over_waiting(now, out);
             }
         }
     }

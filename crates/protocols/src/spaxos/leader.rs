@@ -160,7 +160,7 @@ impl Leader {
         life.insert(place, None);
         let dropped = self.inner.dropped();
         let proposer = Proposer::Batcher { id: BatcherId(id.disseminator.0), number };
-        let message = multipaxos::leader::In::Propose { proposer, near, batch };
+        let message = multipaxos::leader::In::Propose { proposer, near, batch, again: false };
         self.call(out, |leader, out| leader.on_message(now, message, out));
         if self.inner.dropped() > dropped {
             self.taken.life(id).remove(place);

@@ -5,10 +5,10 @@
 
 use super::{Envelope, SERVER, batcher, kind, server};
 use alloc::sync::Arc;
-use ionian_kernel::batch::{Answers, Batch, BatchBuilder, Command};
+use ionian_kernel::batch::{Answers, Batch, BatchBuilder};
 use ionian_kernel::client::Request;
 use ionian_kernel::id::*;
-use ionian_kernel::lane::{Due, Lane};
+use ionian_kernel::lane::{Due, DueWrite, Lane};
 use ionian_kernel::layout::Layout;
 use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
@@ -54,7 +54,7 @@ impl ClientLane {
         ClientLane {
             id,
             batchers: Choice::new(layout.all(kind::Batcher), layout.near(kind::Batcher, birth.node), random.any()),
-            lane: Lane::new(id, options.lane, options.session_expiry, random),
+            lane: Lane::new(id, options, random),
             due: Due::default(),
             writes: BatchBuilder::default(),
             via: None,
@@ -66,8 +66,8 @@ impl ClientLane {
         for reply in due.replies.drain(..) {
             out.send(Envelope::ToApplication(self.id, reply));
         }
-        for (command, via) in due.writes.drain(..) {
-            self.write(now, command, via, out);
+        for write in due.writes.drain(..) {
+            self.write(now, write, out);
         }
         for (_, command, _) in due.reads.drain(..) {
             out.send(Envelope::ToServers(SERVER, server::In::Read { reads: Batch::one(&command) }));
@@ -75,7 +75,8 @@ impl ClientLane {
         self.due = due;
     }
 
-    fn write(&mut self, now: Instant, command: Command, via: Option<u8>, out: &mut Out<'_, Self>) {
+    fn write(&mut self, now: Instant, write: DueWrite, out: &mut Out<'_, Self>) {
+        let DueWrite { command, via, .. } = write;
         if let Some(silent) = via {
             self.batchers.silent(BatcherId(silent), now);
             self.via = self.via.filter(|(batcher, _)| batcher.0 != silent);

@@ -27,7 +27,12 @@ fn config() -> Config {
 }
 
 fn propose(payload: &'static [u8]) -> leader::In {
-    leader::In::Propose { proposer: Proposer::Client { id: ClientId(0) }, near: Set::EMPTY, batch: batch(payload) }
+    leader::In::Propose {
+        proposer: Proposer::Client { id: ClientId(0) },
+        near: Set::EMPTY,
+        batch: batch(payload),
+        again: false,
+    }
 }
 
 fn votes(start: u64, votes: Vec<(Slot, Vote)>, watermark: u64) -> Votes {

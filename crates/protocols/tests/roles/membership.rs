@@ -112,7 +112,7 @@ impl Cluster {
 
     fn propose(&mut self, vote: &[u8]) -> Slot {
         let (proposer, near) = (Proposer::Client { id: ClientId(0) }, Set::EMPTY);
-        let sent = self.leader.tell(leader::In::Propose { proposer, near, batch: batch("write") });
+        let sent = self.leader.tell(leader::In::Propose { proposer, near, batch: batch("write"), again: false });
         self.exchange(sent, &[], vote)[0].0
     }
 }

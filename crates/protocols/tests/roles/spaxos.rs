@@ -127,7 +127,7 @@ fn what_would_be_void_when_its_turn_comes_is_not_taken() {
 fn nobody_proposes_past_the_disseminators() {
     let (mut stage, _) = leading();
     let (proposer, near) = (Proposer::Client { id: ClientId(0) }, Set::EMPTY);
-    let message = multipaxos::leader::In::Propose { proposer, near, batch: batch(16) };
+    let message = multipaxos::leader::In::Propose { proposer, near, batch: batch(16), again: false };
     assert!(stage.tell(leader::In::Ordering { message }).is_empty());
 }
 

@@ -150,7 +150,7 @@ fn what_waits_goes_back_to_the_proposers_when_the_successor_is_heard_of() {
     assert!(sent.is_empty(), "{sent:?}");
     let proposer = ionian_protocols::multipaxos::message::Proposer::Client { id: ClientId(1) };
     let batch = crate::stage::batch("late");
-    let sent = stage.tell(In::Propose { proposer, near: Set::EMPTY, batch });
+    let sent = stage.tell(In::Propose { proposer, near: Set::EMPTY, batch, again: false });
     let [Envelope::ToClients(to, client::In::NotLeader { round: known })] = &sent[..] else { panic!("{sent:?}") };
     assert_eq!((*to, *known), (Set::one(ClientId(1)), round(2, 1)));
 }

@@ -25,7 +25,7 @@ pub(super) fn around_leader(play: Arc<Play>, Address { kind, index }: Address) -
             for _ in 0..play.flow.begin(play.commands.batch) {
                 let proposer = play.proposer(play.flow.take_slot());
                 let (near, batch) = (Set::EMPTY, play.held.clone());
-                let message = leader::In::Propose { proposer, near, batch };
+                let message = leader::In::Propose { proposer, near, batch, again: false };
                 stage.send(Envelope::ToLeaders(Set::one(LeaderId(0)), message));
             }
         })),

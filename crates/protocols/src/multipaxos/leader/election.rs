@@ -15,6 +15,9 @@ impl Leader {
     /// The leader was silent for too long: before a round is started, the acceptors are asked whether
     /// they have heard of it.
     pub(super) fn stand(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        if matches!(self.state, State::Phase1(_)) {
+            self.timer.failed();
+        }
         let ask_at = now + self.resend_after();
         self.state = State::Candidate { gone: AcceptorSet::EMPTY, promise: self.round, ask_at };
         self.timer.restart(now);
@@ -102,7 +105,9 @@ impl Leader {
         let mut outcome = phase1.finish();
         self.last_stamp = self.last_stamp.max(outcome.stamp);
         self.window.reset(outcome.start, outcome.next_slot);
+        self.held.clear();
         self.window.start(now);
+        self.timer.settled(now);
         self.send_heartbeat(now, out);
         self.vacant = (outcome.unvoted, outcome.next_slot);
         for slot in outcome.start.until(outcome.unvoted) {
@@ -152,20 +157,33 @@ impl Leader {
         self.succession.heard();
         let executed = self.progress.executed();
         self.window.reset(executed, executed);
-        self.queued_bytes = 0;
-        for (proposer, _, _) in core::mem::take(&mut self.queue) {
-            if !self.config.has(Canary::L10DeposedLeaderDrops) {
-                self.turn_away(proposer, out);
+        self.held.clear();
+        let (mut clients, mut batchers) = (Set::EMPTY, Set::EMPTY);
+        for proposal in self.queue.drain() {
+            match proposal.proposer {
+                Proposer::Client { id } => drop(clients.insert(id)),
+                Proposer::Batcher { id, .. } => drop(batchers.insert(id)),
+                Proposer::Nobody {} => {}
             }
+        }
+        if self.config.has(Canary::L10DeposedLeaderDrops) {
+            return;
+        }
+        if !clients.is_empty() {
+            out.send(Envelope::ToClients(clients, client::In::NotLeader { round }));
+        }
+        if !batchers.is_empty() {
+            out.send(Envelope::ToBatchers(batchers, batcher::In::NotLeader { round }));
         }
     }
 
     pub(super) fn on_heartbeat(&mut self, now: Instant, round: Round, out: &mut Out<'_, Self>) {
         if round > self.round {
             self.on_higher_round(now, round, out);
+            self.timer.settled(now);
         } else if round == self.round && matches!(self.state, State::Standby | State::Candidate { .. }) {
             self.state = State::Standby;
-            self.timer.restart(now);
+            self.timer.settled(now);
             self.succession.heard();
         }
     }

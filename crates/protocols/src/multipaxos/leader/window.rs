@@ -7,7 +7,8 @@ use super::super::{Envelope, kind, proxy_leader};
 use super::Leader;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use ionian_kernel::batch::Value;
+use ionian_kernel::batch::{Batch, Value};
+use ionian_kernel::flow::ByteWindow;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::NodeId;
 use ionian_kernel::protocol::Birth;
@@ -40,6 +41,8 @@ pub(super) struct Window {
     node: NodeId,
     near: Set<ProxyLeaderId>,
     slots: SlotWindow<Proposed>,
+    /// The bytes of the values in these slots.
+    pub(super) flow: ByteWindow,
     /// The slot of the next proposal.
     pub(super) next_slot: Slot,
     /// Nothing new is proposed in slots from this one on: in Mencius, where they are reserved first.
@@ -70,6 +73,7 @@ impl Window {
             node: birth.node,
             near: config.near(kind::ProxyLeader, birth.node),
             slots: SlotWindow::new(Slot::ZERO, MAX_WINDOW),
+            flow: ByteWindow::new(config.options().window_bytes),
             next_slot: Slot::ZERO,
             limit: Slot::MAX,
             check_at: None,
@@ -112,14 +116,24 @@ impl Window {
     /// Begins anew at `base`, with nothing proposed.
     pub(super) fn reset(&mut self, base: Slot, next_slot: Slot) {
         self.slots.reset(base);
+        self.flow.clear();
         self.next_slot = next_slot;
         self.limit = if self.config.skips { Slot::ZERO } else { Slot::MAX };
         self.check_at = None;
     }
 
-    /// Some replica has executed every slot below `executed`.
-    pub(super) fn advance_to(&mut self, executed: Slot) {
-        self.slots.advance_to(executed.min(self.next_slot));
+    /// Some replica has executed every slot below `executed`; `gone` is told what was in them.
+    pub(super) fn advance_to(&mut self, executed: Slot, mut gone: impl FnMut(&Batch)) {
+        let flow = &mut self.flow;
+        self.slots.advance_with(executed.min(self.next_slot), |proposed| {
+            flow.remove(proposed.value.batch.byte_len());
+            gone(&proposed.value.batch);
+        });
+    }
+
+    /// What is on its way.
+    pub(super) fn batches(&self) -> impl Iterator<Item = &Batch> {
+        self.slots.iter().map(|(_, proposed)| &proposed.value.batch)
     }
 
     /// The end of the unused slots that begin at `slot`; none when it is used, or not held here any more.
@@ -156,6 +170,7 @@ impl Window {
         let proxy = self.pick_proxy(now);
         let proposed = Proposed { value, proposer, near, proxy, proposed_at: now, attempts: 0 };
         self.hand_over(now, round, slot, &proposed, out);
+        self.flow.add(proposed.value.batch.byte_len());
         self.slots.insert(slot, proposed);
         self.check_at = earliest(self.check_at, Some(now + self.config.options().resend_after));
     }
@@ -219,12 +234,14 @@ impl Window {
         let resend_after = self.config.options().resend_after;
         self.check_at = (!self.slots.is_empty()).then(|| now + resend_after);
         let present = self.proxies.present(now);
-        self.transit = transit(self.slots.iter().map(|(_, proposed)| proposed.value.batch.byte_len()).sum());
+        self.transit = transit(self.flow.bytes());
         let transit = self.transit;
-        let waited = |proposed: &Proposed| (now - transit).since(proposed.proposed_at);
-        let orphaned = |proposed: &Proposed| !present.contains(proposed.proxy) && waited(proposed) >= resend_after;
-        let stuck =
-            |proposed: &Proposed| waited(proposed) >= resend_after * HAND_OVER_AFTER * (1 << proposed.attempts.min(3));
+        let waited = |proposed: &Proposed| now.since(proposed.proposed_at);
+        let orphaned =
+            |proposed: &Proposed| !present.contains(proposed.proxy) && waited(proposed) >= resend_after + transit;
+        // The allowance for what is under way doubles like the wait: it may be too small.
+        let patience = resend_after * HAND_OVER_AFTER + transit;
+        let stuck = |proposed: &Proposed| waited(proposed) >= patience * (1 << proposed.attempts.min(5));
         let overdue = self
             .slots
             .iter()
@@ -242,6 +259,8 @@ impl Window {
 
     pub(super) fn invariants(&self) {
         assert!(self.slots.end() <= self.next_slot.max(self.slots.base()), "proposed beyond the next slot");
+        let bytes: usize = self.batches().map(Batch::byte_len).sum();
+        assert_eq!(bytes, self.flow.bytes(), "a leader lost count of what is on its way");
         assert!(self.slots.is_empty() || self.check_at.is_some(), "nobody watches the window");
     }
 }

@@ -1,0 +1,304 @@
+//! Large commands, and the same work again: what must not be queued, proposed, sent or logged twice, and what must not wait
+//! behind it.
+
+use crate::stage::{Stage, batch, birth};
+use bytes::Bytes;
+use ionian_kernel::batch::{Batch, Command, SessionId, Value};
+use ionian_kernel::client::Reply;
+use ionian_kernel::id::*;
+use ionian_kernel::layout::{Address, Layout, NodeId, numbered};
+use ionian_kernel::machine::Frozen;
+use ionian_kernel::membership::Membership;
+use ionian_kernel::node::{Node, World};
+use ionian_kernel::protocol::Protocol;
+use ionian_kernel::role::Lsn;
+use ionian_kernel::time::{Instant, Timestamp};
+use ionian_kernel::wire::Reader;
+use ionian_protocols::multipaxos::batcher::Batcher;
+use ionian_protocols::multipaxos::leader::Leader;
+use ionian_protocols::multipaxos::message::{Proposer, Votes};
+use ionian_protocols::multipaxos::proxy_leader::ProxyLeader;
+use ionian_protocols::multipaxos::{
+    Envelope, Instance, Message, MultiPaxos, acceptor, batcher, kind, leader, proxy_leader, replica,
+};
+
+type Config = <MultiPaxos as Protocol>::Config;
+
+const MIB: usize = 1 << 20;
+
+/// Three acceptors, two of each other role, each on a node of its own.
+fn config() -> Config {
+    let mut next = (0..).map(NodeId);
+    let instances = [1, 2, 0, 2, 2, 3, 2, 0].map(|count| next.by_ref().take(count).collect()).to_vec();
+    MultiPaxos::configure(Layout { f: 1, instances: numbered(instances), ..Layout::default() }).expect("a deployment")
+}
+
+fn command(number: u64, bytes: usize) -> Batch {
+    let (client, session, payload) = (ClientId(0), SessionId(1), Bytes::from(vec![7; bytes]));
+    // What a client says beside the number differs from one time to the next.
+    Batch::one(&Command { client, session, number, floor: number / 2, payload })
+}
+
+fn propose(batch: Batch, again: bool) -> leader::In {
+    leader::In::Propose { proposer: Proposer::Client { id: ClientId(0) }, near: Set::EMPTY, batch, again }
+}
+
+/// A leader of an empty log, and its round.
+fn leading() -> (Stage<Leader>, Round) {
+    let mut leader = Stage::alone(config(), kind::Leader, Leader::new);
+    leader.timer();
+    for from in [AcceptorId(0), AcceptorId(1)] {
+        leader.tell(leader::In::PreVoteReply { from, gone: true, promise: Round(0) });
+    }
+    let round = leader.role.round();
+    for from in [AcceptorId(0), AcceptorId(1)] {
+        let (start, end, next) = (Slot(0), Slot::MAX, Slot::MAX);
+        let (forgotten, watermark) = (Slot(0), Slot(0));
+        let votes = Votes { start, end, next, votes: vec![], forgotten, watermark, reserved: vec![] };
+        leader.tell(leader::In::Phase1b { from, round, votes });
+    }
+    assert!(leader.role.is_leading());
+    (leader, round)
+}
+
+/// The slots that a leader hands to proxy leaders, and how large their values are.
+fn proposals(sent: &[Envelope]) -> Vec<(u64, usize)> {
+    let mut proposals = Vec::new();
+    for envelope in sent {
+        if let Envelope::ToProxyLeaders(_, proxy_leader::In::Phase2a { slot, value, .. }) = envelope {
+            proposals.push((slot.0, value.batch.byte_len() / 1000 * 1000));
+        }
+    }
+    proposals
+}
+
+fn executed(slot: u64, round: Round) -> leader::In {
+    leader::In::Executed { from: ReplicaId(0), executed: Slot(slot), kept: Slot(0), round }
+}
+
+#[test]
+fn what_a_leader_has_in_hand_is_neither_queued_nor_proposed_again() {
+    let (mut leader, round) = leading();
+    assert_eq!(proposals(&leader.tell(propose(command(0, 4 * MIB), false))).len(), 1);
+    assert!(proposals(&leader.tell(propose(command(1, 4 * MIB), false))).is_empty(), "it waits for the first");
+    for number in [0, 1, 0, 1] {
+        assert!(leader.tell(propose(command(number, 4 * MIB), true)).is_empty());
+    }
+    assert_eq!((leader.figure("queued"), leader.figure("window"), leader.figure("repeated")), (1, 1, 4));
+    // What it has not it takes, though it was proposed elsewhere before.
+    leader.tell(propose(command(2, 4 * MIB), true));
+    assert_eq!(leader.figure("queued"), 2);
+    assert_eq!(proposals(&leader.tell(executed(1, round))).len(), 1);
+    leader.tell(propose(command(1, 4 * MIB), true));
+    assert_eq!(leader.figure("queued"), 1, "it is on its way");
+    // What is executed may have to be answered once more.
+    leader.tell(propose(command(0, 4 * MIB), true));
+    assert_eq!(leader.figure("queued"), 2);
+}
+
+#[test]
+fn a_leader_proposes_a_window_of_bytes_at_a_time_and_small_batches_pass_large_ones() {
+    let (mut leader, round) = leading();
+    for (number, bytes, proposed) in [(0, 3_000_000, 1), (1, 1_000_000, 1), (2, 1_000_000, 0), (3, 10, 1), (4, 10, 1)] {
+        let sent = leader.tell(propose(command(number, bytes), false));
+        assert_eq!(proposals(&sent).len(), proposed, "command {number}");
+    }
+    assert_eq!((leader.figure("queued"), leader.figure("window")), (1, 4));
+    assert_eq!(proposals(&leader.tell(executed(1, round))), [(4, 1_000_000)]);
+    // One that is larger than the window goes alone, and nothing waits for ever behind it.
+    leader.tell(propose(command(5, 8 * MIB), false));
+    leader.tell(propose(command(6, 1_000_000), false));
+    assert_eq!(leader.figure("queued"), 2);
+    let whole = 8 * MIB / 1000 * 1000;
+    assert_eq!(proposals(&leader.tell(executed(5, round))), [(5, whole)]);
+    assert_eq!(proposals(&leader.tell(executed(6, round))), [(6, 1_000_000)]);
+}
+
+#[test]
+fn a_deposed_leader_turns_each_proposer_away_once() {
+    let (mut leader, round) = leading();
+    for number in 0..9 {
+        leader.tell(propose(command(number, 4 * MIB), false));
+    }
+    let sent = leader.tell(leader::In::Heartbeat { round: Round(round.0 + 1) });
+    assert!(matches!(sent[..], [Envelope::ToClients(to, _)] if to == Set::one(ClientId(0))), "{sent:?}");
+}
+
+/// The leader's timer and the proxy leader's would both have the value sent again while its first copy is on its way.
+#[test]
+fn a_proxy_leader_asks_by_its_own_timer_alone_and_only_who_has_not_voted() {
+    let mut proxy = Stage::alone(config(), kind::ProxyLeader, ProxyLeader::new);
+    let asked = |sent: &[Envelope]| -> AcceptorSet {
+        let asked = sent.iter().filter_map(|envelope| match envelope {
+            Envelope::ToAcceptors(to, acceptor::In::Phase2a { .. }) => Some(*to),
+            _ => None,
+        });
+        asked.fold(Set::EMPTY, Set::or)
+    };
+    let phase2a = || {
+        let value = Value { stamp: Timestamp(1), batch: batch("large") };
+        let (proposer, replier, round) = (Proposer::Nobody {}, ReplicaId(0), Round(64));
+        proxy_leader::In::Phase2a { slot: Slot(0), round, value, proposer, replier }
+    };
+    let first = asked(&proxy.tell(phase2a()));
+    assert_eq!(first.len(), 2);
+    assert!(proxy.tell(phase2a()).is_empty(), "handed over again");
+    let one = first.iter().next().unwrap();
+    proxy.tell(proxy_leader::In::Phase2b { from: one, slot: Slot(0), round: Round(64) });
+    let again = (0..20).map(|_| asked(&proxy.timer())).fold(Set::EMPTY, Set::or);
+    assert_eq!(again, Set::first(3).without(Set::one(one)));
+}
+
+#[test]
+fn a_batcher_hands_over_a_window_of_bytes_at_a_time_to_a_new_leader_as_well() {
+    let mut batcher = Stage::alone(config(), kind::Batcher, Batcher::new);
+    let proposed = |sent: Vec<Envelope>| -> Vec<(u64, bool)> {
+        let proposed = sent.into_iter().filter_map(|envelope| match envelope {
+            Envelope::ToLeaders(_, leader::In::Propose { proposer: Proposer::Batcher { number, .. }, again, .. }) => {
+                Some((number, again))
+            }
+            _ => None,
+        });
+        proposed.collect()
+    };
+    let mut first = Vec::new();
+    for number in 0..10 {
+        first.extend(proposed(batcher.tell(batcher::In::Commands { commands: command(number, 1_000_000) })));
+    }
+    let base = first[0].0;
+    assert_eq!(first, (0..4).map(|place| (base + place, false)).collect::<Vec<_>>());
+    let sent = proposed(batcher.tell(batcher::In::BatchesChosen { numbers: vec![base + 1] }));
+    assert_eq!(sent, [(base + 4, false)]);
+    let sent = proposed(batcher.tell(batcher::In::NewLeader { round: Round(64) }));
+    assert_eq!(sent, [0, 2, 3, 4].map(|place| (base + place, true)));
+    let numbers = vec![base, base + 2, base + 3, base + 4];
+    let sent = proposed(batcher.tell(batcher::In::BatchesChosen { numbers }));
+    assert_eq!(sent, [5, 6, 7, 8].map(|place| (base + place, false)));
+}
+
+/// A disk that writes nothing until it is told to, and the network.
+#[derive(Default)]
+struct Outside {
+    records: Vec<Vec<u8>>,
+    durable: u64,
+    sent: Vec<Message>,
+}
+
+impl World<MultiPaxos> for Outside {
+    fn send(&mut self, _: u8, _: u64, message: Message) {
+        self.sent.push(message);
+    }
+    fn append(&mut self, _: Address, record: &[u8], _: bool) -> Lsn {
+        self.records.push(record.to_vec());
+        Lsn(self.records.len() as u64)
+    }
+    fn durable(&self) -> Lsn {
+        Lsn(self.durable)
+    }
+    fn store_snapshot(&mut self, _: Address, _: u64, _: Box<dyn Frozen>) {}
+    fn announce(&mut self, _: Membership) {}
+    fn reply(&mut self, _: ClientId, _: Reply) {}
+}
+
+const ACCEPTOR: Address = Address { kind: kind::Acceptor, index: 0 };
+
+fn acceptor_node(config: &Config) -> Node<MultiPaxos> {
+    let here = config.layout().node_of(ACCEPTOR).unwrap();
+    let mut node = Node::new(true);
+    node.host(ACCEPTOR, MultiPaxos::instantiate(config, birth(ACCEPTOR.kind, ACCEPTOR.index, here)));
+    node
+}
+
+fn vote_for(node: &mut Node<MultiPaxos>, outside: &mut Outside, round: u64, bytes: usize) {
+    let value = Value { stamp: Timestamp(1), batch: command(1, bytes) };
+    let (from, slot, round) = (ProxyLeaderId(0), Slot(3), Round(round));
+    node.deliver(1, Message::Acceptor(acceptor::In::Phase2a { from, slot, round, value }));
+    node.settle(Instant(1), outside);
+}
+
+/// Every new leader proposes again what its predecessors left, and each acceptor wrote all of it once more.
+#[test]
+fn an_equal_vote_of_a_higher_round_is_logged_without_its_value() {
+    let (config, mut outside) = (config(), Outside::default());
+    let mut node = acceptor_node(&config);
+    node.start(Instant(0), &mut outside);
+    for round in [64, 64, 128, 192] {
+        vote_for(&mut node, &mut outside, round, 1_000_000);
+    }
+    let large = outside.records.iter().filter(|record| record.len() > 1000).count();
+    assert_eq!(large, 1, "{:?}", outside.records.iter().map(Vec::len).collect::<Vec<_>>());
+    vote_for(&mut node, &mut outside, 256, 999);
+    vote_for(&mut node, &mut outside, 320, 999);
+
+    let mut again = acceptor_node(&config);
+    for (lsn, record) in (1..).zip(&outside.records) {
+        let bytes = Bytes::copy_from_slice(record);
+        again.recover(ACCEPTOR, Lsn(lsn), &mut Reader::new(&bytes)).unwrap();
+    }
+    again.start(Instant(2), &mut Outside::default());
+    let Some(Instance::Acceptor(acceptor)) = again.instance(ACCEPTOR) else { panic!("it lives here") };
+    let votes: Vec<_> = acceptor.votes().map(|(slot, vote)| (slot, vote.round, vote.value.batch.byte_len())).collect();
+    assert_eq!(votes, [(Slot(3), Round(320), command(1, 999).byte_len())]);
+}
+
+#[test]
+fn an_acceptor_testifies_and_refuses_while_its_disk_is_busy() {
+    let (config, mut outside) = (config(), Outside::default());
+    let mut node = acceptor_node(&config);
+    node.start(Instant(0), &mut outside);
+    vote_for(&mut node, &mut outside, 128, 1_000_000);
+    assert!(outside.sent.is_empty(), "the vote waits for the disk");
+    let late = Instant(10_000_000);
+    node.deliver(1, Message::Acceptor(acceptor::In::PreVote { from: LeaderId(0) }));
+    node.deliver(1, Message::Acceptor(acceptor::In::Heartbeat { round: Round(64), kept: Slot(0) }));
+    node.settle(late, &mut outside);
+    let said: Vec<Message> = outside.sent.drain(..).collect();
+    assert!(
+        matches!(
+            said[..],
+            [Message::Leader(leader::In::PreVoteReply { gone: true, .. }), Message::Leader(leader::In::Nack { .. })]
+        ),
+        "{said:?}"
+    );
+    outside.durable = outside.records.len() as u64;
+    node.on_durable(&mut outside);
+    assert!(matches!(outside.sent[..], [Message::ProxyLeader(proxy_leader::In::Phase2b { .. })]));
+}
+
+/// What takes long on its way to an acceptor must not look like the leader's death.
+#[test]
+fn who_hears_of_new_proposals_does_not_testify_against_their_leader() {
+    let (config, mut outside) = (config(), Outside::default());
+    let mut node = acceptor_node(&config);
+    node.start(Instant(0), &mut outside);
+    let mut gone_after = |slot: u64, now: u64| {
+        let value = Value { stamp: Timestamp(1), batch: command(1, 10) };
+        let (from, slot, round) = (ProxyLeaderId(0), Slot(slot), Round(64));
+        node.deliver(1, Message::Acceptor(acceptor::In::Phase2a { from, slot, round, value }));
+        node.settle(Instant(now), &mut outside);
+        outside.durable = outside.records.len() as u64;
+        node.on_durable(&mut outside);
+        outside.sent.clear();
+        node.deliver(1, Message::Acceptor(acceptor::In::PreVote { from: LeaderId(0) }));
+        node.settle(Instant(now + 300_000), &mut outside);
+        matches!(outside.sent[..], [Message::Leader(leader::In::PreVoteReply { gone: true, .. })])
+    };
+    assert!(!gone_after(0, 1_000_000));
+    assert!(!gone_after(1, 2_000_000));
+    assert!(gone_after(1, 3_000_000), "asked again for the same: a proxy leader can do that when the leader is gone");
+}
+
+/// Beyond the next one to execute a replica keeps a bounded number of bytes; what it drops it asks for in its turn.
+#[test]
+fn a_replica_that_misses_a_slot_keeps_a_bounded_number_of_bytes_behind_it() {
+    let mut replica = Stage::alone(config(), kind::Replica, ionian_protocols::multipaxos::replica::Replica::new);
+    for slot in 1..30 {
+        let value = Value { stamp: Timestamp(1), batch: command(slot, 4 * MIB) };
+        replica.tell(replica::In::Chosen { slot: Slot(slot), value, replier: ReplicaId(1) });
+    }
+    let held: usize = replica.role.chosen().map(|(_, value)| value.batch.byte_len()).sum();
+    assert!((60 * MIB..65 * MIB).contains(&held), "{held} bytes");
+    let value = Value { stamp: Timestamp(1), batch: command(0, 10) };
+    replica.tell(replica::In::Chosen { slot: Slot(0), value, replier: ReplicaId(1) });
+    assert!(replica.figure("executed") >= 15 && replica.figure("executed") < 30);
+}
