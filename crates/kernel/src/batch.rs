@@ -1,7 +1,7 @@
 //! Batches of commands and of answers. Only the first and the last roles look inside; for all others
 //! a batch is one slice of a receive buffer.
 
-use crate::id::{ClientId, Id, MAX_INSTANCES, Slot};
+use crate::id::{ClientId, Id, MAX_INSTANCES, ReplicaId, Slot};
 use crate::layout::Options;
 use crate::time::Instant;
 use crate::wire::{Reader, Wire, WireError, encode_varint, varint_len};
@@ -334,7 +334,17 @@ pub struct Answers {
     answers: Bytes,
 }
 
-wire_struct! { Answers { from, executed, answers } }
+impl Wire for Answers {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.from.encode(out);
+        self.executed.encode(out);
+        self.answers.encode(out);
+    }
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        let ReplicaId(from) = Wire::decode(reader)?;
+        Ok(Answers { from, executed: Wire::decode(reader)?, answers: Wire::decode(reader)? })
+    }
+}
 
 impl Answers {
     /// The answers, in order; a malformed one ends them.

@@ -77,6 +77,11 @@ const EPOCH_BITS: u32 = 24;
 const COUNT_BITS: u32 = 34;
 const LEADER_BITS: u32 = 6;
 
+/// The largest count that is read from a peer or a disk: that of a cluster in which a leader was elected each second for
+/// 272 years. Rounds beyond it are not begun, but for as many as nobody counts; so no peer's bytes lead to a round that
+/// has no successor.
+const MAX_COUNT: u64 = 1 << (COUNT_BITS - 1);
+
 impl Round {
     /// The round of this epoch, count and leader.
     pub const fn new(epoch: Epoch, count: u64, leader: LeaderId) -> Round {
@@ -108,6 +113,18 @@ impl Round {
     pub fn next_of(self, leader: LeaderId, epoch: Epoch) -> Round {
         assert!(epoch >= self.epoch(), "a leader of {epoch:?} does not follow on {self:?}");
         Round::new(epoch, if epoch > self.epoch() { 0 } else { self.count() + 1 }, leader)
+    }
+}
+
+impl Wire for Round {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.0.encode(out);
+    }
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        match Round(u64::decode(reader)?) {
+            round if round.count() <= MAX_COUNT => Ok(round),
+            round => Err(WireError::OutOfRange { what: "count of a round", value: round.count() }),
+        }
     }
 }
 
@@ -343,6 +360,7 @@ impl<I: Id> Wire for Set<I> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::{decode_all, encode_all};
 
     #[test]
     fn each_round_has_one_leader_and_later_epochs_are_higher() {
@@ -355,6 +373,20 @@ mod tests {
             round = next;
         }
         assert!(Round::new(Epoch(1), 0, LeaderId(0)) > Round::new(Epoch(0), (1 << COUNT_BITS) - 1, LeaderId(63)));
+    }
+
+    /// A peer's bytes must not lead to a round that has no successor.
+    #[test]
+    fn rounds_beyond_all_counting_are_malformed() {
+        for (count, leader) in [(0, 0), (1, 63), (MAX_COUNT, 63)] {
+            let round = Round::new(Epoch((1 << EPOCH_BITS) - 1), count, LeaderId(leader));
+            assert_eq!(decode_all::<Round>(&encode_all(&round).into()), Ok(round));
+            assert!(round.next_of(LeaderId(63), round.epoch()) > round);
+        }
+        for bits in [u64::MAX, (MAX_COUNT + 1) << LEADER_BITS, ((1 << COUNT_BITS) - 1) << LEADER_BITS] {
+            let error = decode_all::<Round>(&encode_all(&bits).into()).unwrap_err();
+            assert!(matches!(error, WireError::OutOfRange { what: "count of a round", .. }), "{error}");
+        }
     }
 
     #[test]

@@ -172,7 +172,7 @@ impl Sessions {
     /// Forgets the sessions that were unused for too long. Runs an eighth as often as sessions live.
     pub fn expire(&mut self, now: Timestamp) {
         if now >= self.next_sweep {
-            self.next_sweep = Timestamp(now.0 + self.expiry_ms / 8);
+            self.next_sweep = Timestamp(now.0.saturating_add(self.expiry_ms / 8));
             let expiry_ms = self.expiry_ms;
             self.sessions.retain(|_, session| now.0.saturating_sub(session.last_used.0) <= expiry_ms);
         }

@@ -2,7 +2,7 @@
 //! little-endian, no padding, variable parts behind their length. A batch of commands is one opaque
 //! slice of the receive buffer, so a role that only forwards it reads a length and no more.
 
-use crate::id::{Round, Slot};
+use crate::id::Slot;
 use crate::time::Timestamp;
 use alloc::vec::Vec;
 use bytes::{Bytes, BytesMut};
@@ -229,7 +229,7 @@ macro_rules! newtypes {
     )*};
 }
 
-newtypes! { Slot Round Timestamp }
+newtypes! { Slot Timestamp }
 
 impl Wire for bool {
     fn encode(&self, out: &mut Vec<u8>) {

@@ -125,7 +125,7 @@ wire_enum! {
 
 /// How far beyond the oldest slot that it must remember an acceptor votes. Reached only when replicas
 /// are missing for very long; it then refuses, and service stops until they are back.
-const MAX_VOTES: usize = 1 << 22;
+pub(super) const MAX_VOTES: usize = 1 << 22;
 
 /// Bytes of votes in one Phase1b, at least one vote.
 const PHASE1B_BYTES: usize = 1 << 20;
@@ -303,7 +303,8 @@ impl Acceptor {
     fn cast(&mut self, slot: Slot, vote: Vote, out: &mut Out<'_, Self>) -> bool {
         let earlier = self.votes.get(slot);
         if let Some(earlier) = earlier.filter(|earlier| earlier.round == vote.round) {
-            // A retry. One round has one leader, and a leader proposes one value in a slot.
+            // A retry. One round has one leader, and a leader proposes one value in a slot. A peer that breaks this rule
+            // stops this node: what it has voted for would no longer say what is chosen.
             assert_eq!(earlier.value, vote.value, "two values proposed in {slot:?} of {:?}", vote.round);
             return false;
         }

@@ -389,7 +389,11 @@ impl Leader {
     fn fill_up_to(&mut self, now: Instant, slot: Slot, out: &mut Out<'_, Self>) {
         let reach = self.config.options().window_slots as u64;
         let near = slot.distance(self.progress.executed()) < reach;
-        while near && self.window.next_slot <= slot && !self.config.has(Canary::L5VotedNeverChosen) {
+        while near
+            && self.window.next_slot <= slot
+            && self.window.has_place()
+            && !self.config.has(Canary::L5VotedNeverChosen)
+        {
             self.propose_noop(now, out);
         }
     }

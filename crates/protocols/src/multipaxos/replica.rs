@@ -245,6 +245,7 @@ impl Replica {
         self.wanted = self.wanted.max(slot.next());
         self.catch_up.heard(value.batch.byte_len());
         if let Some(known) = self.log.get(slot) {
+            // Also when a peer says so that is wrong: one of the two would be executed here and the other elsewhere.
             assert_eq!(known.value, value, "two values chosen in {slot:?}");
             self.stale += 1;
         } else if slot < self.executed || !self.has_room(slot, value.batch.byte_len()) {

@@ -54,7 +54,12 @@ impl Leader {
 
     /// Starts a round of its own in `epoch` above `above`.
     pub(super) fn begin_phase1(&mut self, now: Instant, above: Round, epoch: Epoch, out: &mut Out<'_, Self>) {
-        self.round = self.round.max(above).next_of(self.id, epoch);
+        let above = self.round.max(above);
+        if above.epoch() > epoch {
+            // Somebody knows of a change of which this node has yet to hear.
+            return;
+        }
+        self.round = above.next_of(self.id, epoch);
         out.persist_vital(Record { round: self.round });
         self.elections += 1;
         self.repairs.clear();

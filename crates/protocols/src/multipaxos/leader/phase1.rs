@@ -1,5 +1,6 @@
 //! What a leader gathers in phase 1: the votes of a read quorum, a stretch at a time.
 
+use super::super::acceptor::MAX_VOTES;
 use super::super::canary::Canary;
 use super::super::config::Config;
 use super::super::message::{Reserved, Vote, Votes};
@@ -79,6 +80,10 @@ impl Phase1 {
     /// round, and knows nothing of what was voted for since.
     pub(super) fn on_votes(&mut self, from: AcceptorId, votes: Votes) -> bool {
         if votes.end != self.end || votes.start != self.next_of(from) || self.complete.contains(from) {
+            return false;
+        }
+        // No acceptor votes so far: the leader would fill all slots below that with noops.
+        if votes.watermark.distance(votes.forgotten) > MAX_VOTES as u64 {
             return false;
         }
         self.forgotten = self.forgotten.max(votes.forgotten);

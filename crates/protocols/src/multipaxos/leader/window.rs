@@ -146,8 +146,13 @@ impl Window {
     /// Whether the next slot is within `window_slots` of what is executed.
     pub(super) fn is_open(&self, executed: Slot) -> bool {
         self.next_slot.distance(executed) < self.config.options().window_slots as u64
-            && self.slots.admits(self.next_slot)
+            && self.has_place()
             && self.next_slot < self.limit
+    }
+
+    /// Whether the next slot can be held at all.
+    pub(super) fn has_place(&self) -> bool {
+        self.slots.admits(self.next_slot)
     }
 
     /// How many slots are on their way.

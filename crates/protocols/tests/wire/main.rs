@@ -1,5 +1,7 @@
 //! Every message of every protocol survives the wire, and no bytes of a stranger do harm.
 
+mod hostile;
+
 use bytes::Bytes;
 use ionian_kernel::batch::{Answer, Answers, AnswersByClient, Batch, BatchBuilder, Command, Outcome, SessionId, Value};
 use ionian_kernel::client::{Operation, ReadLevel, Request};
@@ -35,7 +37,7 @@ impl Draw {
         Slot(self.number())
     }
     fn round(&mut self) -> Round {
-        Round(self.number())
+        Round::new(self.epoch(), self.number() % (1 << 33), self.id())
     }
     fn id<I: Id>(&mut self) -> I {
         I::at(self.0.below(MAX_INSTANCES as u64) as u8)
@@ -70,7 +72,7 @@ impl Draw {
             };
             answers.push(&Answer { client: self.id(), session: SessionId(1), number: self.number(), outcome });
         }
-        answers.take_all(self.0.any() as u8, self.slot())
+        answers.take_all(self.0.below(MAX_INSTANCES as u64) as u8, self.slot())
     }
     fn many<T>(&mut self, mut one: impl FnMut(&mut Self) -> T) -> Vec<T> {
         (0..self.0.below(4)).map(|_| one(self)).collect()

@@ -1,0 +1,250 @@
+//! What peers send that are out of order, to whole clusters of real roles: drawn messages of every kind, and real ones with
+//! damaged bytes. No role may panic, and none may take memory as much as somebody names.
+//!
+//! One kind of panic is a peer's to cause: a role that learns of two values in one slot (of one round, or chosen) stops its
+//! node, for then the log is broken and to go on would spread it. Peers are taken at their word in that; a run ends there.
+
+use crate::{multipaxos_messages, spaxos_messages, unreplicated_messages};
+use bytes::Bytes;
+use ionian_kernel::client::{Operation, ReadLevel, Reply, Request};
+use ionian_kernel::id::*;
+use ionian_kernel::layout::{Address, Layout, NodeId, numbered};
+use ionian_kernel::machine::{Frozen, NotARead, RestoreError, StateMachine};
+use ionian_kernel::membership::Membership;
+use ionian_kernel::node::{Node, World};
+use ionian_kernel::protocol::{Birth, Message, Protocol};
+use ionian_kernel::random::Random;
+use ionian_kernel::role::Lsn;
+use ionian_kernel::time::{Instant, Timestamp};
+use ionian_kernel::wire::{decode_all, encode_all};
+use ionian_protocols::mencius::Mencius;
+use ionian_protocols::multipaxos::MultiPaxos;
+use ionian_protocols::spaxos::SPaxos;
+use ionian_protocols::unreplicated::Unreplicated;
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+const SERVERS: usize = 3;
+const STEPS: usize = 400;
+/// More messages under way than that are lost.
+const MAX_UNDER_WAY: usize = 200;
+
+struct Echo;
+
+impl StateMachine for Echo {
+    fn apply(&mut self, _: Timestamp, command: &[u8], reply: &mut Vec<u8>) {
+        reply.extend_from_slice(command);
+    }
+    fn read(&self, _: Timestamp, _: &[u8], _: &mut Vec<u8>) -> Result<(), NotARead> {
+        Ok(())
+    }
+    fn snapshot(&self, _: &mut Vec<u8>) {}
+    fn restore(&mut self, _: &[u8]) -> Result<(), RestoreError> {
+        Ok(())
+    }
+}
+
+/// Each record is on disk at once.
+struct Port<M> {
+    lsn: u64,
+    sent: Vec<(u8, u64, M)>,
+    snapshots: Vec<(Address, u64)>,
+}
+
+impl<P: Protocol> World<P> for Port<P::Message> {
+    fn send(&mut self, kind: u8, members: u64, message: P::Message) {
+        self.sent.push((kind, members, message));
+    }
+    fn append(&mut self, _: Address, _: &[u8], _: bool) -> Lsn {
+        self.lsn += 1;
+        Lsn(self.lsn)
+    }
+    fn durable(&self) -> Lsn {
+        Lsn(self.lsn)
+    }
+    fn store_snapshot(&mut self, from: Address, stamp: u64, mut frozen: Box<dyn Frozen>) {
+        let mut snapshot = Vec::new();
+        while frozen.write_some(&mut snapshot) {}
+        self.snapshots.push((from, stamp));
+    }
+    fn announce(&mut self, _: Membership) {}
+    fn reply(&mut self, _: ClientId, _: Reply) {}
+}
+
+struct Cluster<P: Protocol> {
+    random: Random,
+    now: Instant,
+    layout: Layout,
+    nodes: Vec<Node<P>>,
+    port: Port<P::Message>,
+    under_way: VecDeque<(usize, u64, Bytes)>,
+}
+
+impl<P: Protocol> Cluster<P> {
+    /// Every role on each of the servers; of roles of which there can be one only, that.
+    fn new(seed: u64, layout: Layout) -> Self {
+        let config = P::configure(layout.clone()).expect("a deployment");
+        let machine = || Box::new(Echo) as Box<dyn StateMachine>;
+        let port = Port { lsn: 0, sent: Vec::new(), snapshots: Vec::new() };
+        let nodes = (0..SERVERS).map(|_| Node::new(true)).collect();
+        let (random, now, under_way) = (Random::new(seed), Instant(1_000_000), VecDeque::new());
+        let mut cluster = Cluster { random, now, layout, nodes, port, under_way };
+        for (address, node) in cluster.layout.addresses() {
+            let seed = cluster.random.any();
+            let birth = Birth { address, node, seed, amnesiac: false, keeps_records: true, machine: &machine };
+            cluster.nodes[usize::from(node.0)].host(address, P::instantiate(&config, birth));
+        }
+        for index in 0..SERVERS {
+            cluster.nodes[index].start(cluster.now, &mut cluster.port);
+            cluster.settle(index);
+        }
+        cluster
+    }
+
+    fn settle(&mut self, node: usize) {
+        let Cluster { nodes, port, now, .. } = self;
+        for _ in 0..20 {
+            nodes[node].run(*now, 1000, port);
+            nodes[node].end_burst(*now, port);
+            nodes[node].on_durable(port);
+            for (from, stamp) in core::mem::take(&mut port.snapshots) {
+                nodes[node].on_snapshot(from, stamp, port);
+            }
+        }
+        nodes[node].invariants();
+        for (kind, members, message) in core::mem::take(&mut self.port.sent) {
+            let bytes = Bytes::from(encode_all(&message));
+            for to in 0..SERVERS {
+                let there = self.layout.places(kind);
+                let there = there.iter().filter(|(_, place)| usize::from(place.0) == to);
+                let there = there.fold(0, |set, (index, _)| set | 1u64 << index);
+                if members & there != 0 && self.under_way.len() < MAX_UNDER_WAY {
+                    self.under_way.push_back((to, members & there, bytes.clone()));
+                }
+            }
+        }
+    }
+
+    fn deliver(&mut self, to: usize, members: u64, bytes: &Bytes) {
+        if let Ok(message) = decode_all::<P::Message>(bytes) {
+            self.nodes[to].deliver(members, message);
+            self.settle(to);
+        }
+    }
+
+    /// Some bytes, or a number, are another.
+    fn damage(&mut self, bytes: &Bytes) -> Bytes {
+        let (mut bytes, random) = (bytes.to_vec(), &mut self.random);
+        for _ in 0..random.between(1, 2) {
+            let at = random.below(bytes.len() as u64) as usize;
+            match random.below(4) {
+                0 => bytes[at] = random.any() as u8,
+                1 => bytes[at] = bytes[at].wrapping_add(1),
+                2 => bytes[at] ^= 1 << random.below(8),
+                _ => {
+                    let extremes = [0, 1, u64::MAX, u64::MAX - 1, 1 << 63, 1 << 40, 1 << 22, random.any()];
+                    let number = extremes[random.below(8) as usize].to_le_bytes();
+                    let end = bytes.len().min(at + 8);
+                    bytes[at..end].copy_from_slice(&number[..end - at]);
+                }
+            }
+        }
+        bytes.into()
+    }
+
+    fn step(&mut self, drawn: &mut dyn FnMut(u64) -> Vec<P::Message>) {
+        match self.random.below(16) {
+            0 => {
+                let drawn = drawn(self.random.any());
+                let Some(message) = drawn.get(self.random.below(drawn.len().max(1) as u64) as usize) else { return };
+                let (to, members) = (self.random.below(SERVERS as u64) as usize, u64::MAX);
+                assert!(usize::from(message.kind()) < P::KINDS.len());
+                self.deliver(to, members, &encode_all(message).into());
+            }
+            1 | 2 if !self.under_way.is_empty() => {
+                let any = self.random.below(self.under_way.len() as u64) as usize;
+                let (to, members, bytes) = self.under_way[any].clone();
+                let bytes = self.damage(&bytes);
+                self.deliver(to, members, &bytes);
+            }
+            3 => {
+                let lane = ClientId(self.random.below(SERVERS as u64) as u8);
+                let levels = [ReadLevel::Linearizable, ReadLevel::Sequential, ReadLevel::Eventual];
+                let level = levels[self.random.below(3) as usize];
+                let operation = if self.random.once_in(2) { Operation::Write } else { Operation::Read(level) };
+                let request = Request { token: self.random.any(), operation, payload: Bytes::from_static(b"x") };
+                self.nodes[usize::from(lane.0)].submit(lane, request);
+                self.settle(lane.0.into());
+            }
+            4..6 => {
+                let next = (0..SERVERS).filter_map(|node| Some((self.nodes[node].next_timer()?, node))).min();
+                let Some((at, node)) = next else { return };
+                self.now = self.now.max(at);
+                self.nodes[node].fire_timers(self.now, &mut self.port);
+                self.settle(node);
+            }
+            _ => {
+                let Some((to, members, bytes)) = self.under_way.pop_front() else { return };
+                self.deliver(to, members, &bytes);
+            }
+        }
+    }
+}
+
+/// Runs of so many seeds; `drawn` makes messages out of nothing.
+fn survives<P: Protocol>(layout: &Layout, runs: u64, mut drawn: impl FnMut(u64) -> Vec<P::Message>) {
+    let mut whole = 0;
+    for seed in 0..runs {
+        let mut cluster = Cluster::<P>::new(seed, layout.clone());
+        let mut last = 0;
+        let run = catch_unwind(AssertUnwindSafe(|| {
+            for step in 0..STEPS {
+                last = step;
+                cluster.step(&mut drawn);
+            }
+        }));
+        match run {
+            Ok(()) => whole += 1,
+            Err(panic) => {
+                let text = panic
+                    .downcast_ref::<String>()
+                    .map_or_else(|| panic.downcast_ref::<&str>().copied().unwrap_or_default(), String::as_str);
+                // See the top of this file.
+                let lied = text.contains("two values proposed in") || text.contains("two values chosen in");
+                assert!(lied, "seed {seed}, step {last}: {text}");
+            }
+        }
+    }
+    assert!(whole > runs / 2, "only {whole} of {runs} runs came to their end: they show little");
+}
+
+fn together(kinds: usize) -> Layout {
+    let nodes: Vec<NodeId> = (0..SERVERS as u16).map(NodeId).collect();
+    Layout { f: 1, instances: numbered(vec![nodes; kinds]), ..Layout::default() }
+}
+
+const RUNS: u64 = 40;
+
+#[test]
+fn multipaxos_survives_bad_peers() {
+    survives::<MultiPaxos>(&together(8), RUNS, multipaxos_messages);
+}
+
+#[test]
+fn mencius_survives_bad_peers() {
+    survives::<Mencius>(&together(8), RUNS, |_| Vec::new());
+}
+
+#[test]
+fn spaxos_survives_bad_peers() {
+    survives::<SPaxos>(&together(10), RUNS, spaxos_messages);
+}
+
+#[test]
+fn unreplicated_servers_survive_bad_peers() {
+    let mut layout = together(4);
+    layout.f = 0;
+    let server = Unreplicated::KINDS.iter().position(|kind| *kind == "server").expect("a kind");
+    layout.instances[server] = vec![NodeId(0)].into();
+    survives::<Unreplicated>(&layout, RUNS, unreplicated_messages);
+}
