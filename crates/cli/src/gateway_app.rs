@@ -9,6 +9,7 @@ use ionian_deployment::Deployment;
 use ionian_gateway::{Gateway, InfoWriter, Limits};
 use ionian_kernel::client::Reply;
 use ionian_kernel::id::ClientId;
+use ionian_kernel::layout::Options;
 use ionian_runtime::{Application, LaneHandle};
 use std::net::TcpListener;
 use std::time::Duration;
@@ -61,13 +62,17 @@ pub(crate) fn start(
 
 /// What follows for clients from what the deployment says of lanes.
 fn limits(deployment: &Deployment) -> Limits {
-    let lane = deployment.options.options().lane;
+    let Options { lane, clients, .. } = deployment.options.options();
     let defaults = Limits::default();
     Limits {
         bulk_bytes: defaults.bulk_bytes.min(lane.payload_bytes),
         compound_bytes: defaults.compound_bytes.min(lane.payload_bytes),
         transaction_bytes: defaults.transaction_bytes.min(lane.payload_bytes),
         deadline: lane.patience + GRACE,
+        connections: clients.connections,
+        memory_bytes: clients.memory_bytes,
+        client_bytes: clients.client_bytes,
+        unfinished: clients.unfinished,
         copies: deployment.f as u32,
         ..defaults
     }

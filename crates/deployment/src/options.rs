@@ -117,6 +117,14 @@ settings! {
         "how long a request may take before its lane gives up on it";
     "retry_after_ms" ms lane.retry_after, 1..=60_000, false,
         "how long a lane waits for the first answer before it asks again";
+    "max_clients" count clients.connections, 1..=1_000_000, false,
+        "connections of clients to a node; one more is refused";
+    "clients_mib" mib clients.memory_bytes, 1..=1 << 20, false,
+        "MiB that a node holds for all clients; then the hungriest is closed";
+    "client_mib" mib clients.client_bytes, 1..=1 << 20, false,
+        "MiB that a node holds for one client; then it is closed";
+    "unfinished_s" s clients.unfinished, 1..=86_400, false,
+        "a client whose command is not complete after this long is closed";
 }
 
 impl Setting {
@@ -269,8 +277,10 @@ mod tests {
                     patience: _,
                     retry_after: _,
                 },
+            clients:
+                ionian_kernel::client::ClientLimits { connections: _, memory_bytes: _, client_bytes: _, unfinished: _ },
         } = options;
-        assert_eq!(SETTINGS.len(), 25);
+        assert_eq!(SETTINGS.len(), 29);
     }
 
     #[test]

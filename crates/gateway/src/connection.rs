@@ -11,7 +11,8 @@
 //! and all input behind it, until everything before it is answered.
 
 use crate::commands::{self, Control, Own, Run};
-use crate::host::{Client, Host, count};
+use crate::host::{Client, ClientMemory, Host, count};
+use crate::limits::MIN_BYTES_PER_SECOND;
 use crate::output::Output;
 use crate::parser::{Parser, ProtocolError};
 use crate::reply::{self, Context};
@@ -21,6 +22,7 @@ use ionian_kernel::client::{Operation, ReadLevel, Refusal};
 use ionian_machines::kv::{self, Command, Compound};
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 /// The state of one connection.
 pub struct Connection {
@@ -40,12 +42,24 @@ pub struct Connection {
     transaction: Transaction,
     /// Commands for the state machine that no compound has taken yet.
     waiting: VecDeque<Command>,
-    /// Bytes received since `waiting` was empty: it may keep as many alive.
-    waiting_input: usize,
+    /// About what these take in memory.
+    waiting_bytes: usize,
     flight: Option<Expected>,
     /// The compound in flight, as long as nobody has taken it.
     request: Option<(Operation, Bytes)>,
+    /// What the compound in flight takes, with the commands of it that may have to be sent again.
+    flight_bytes: usize,
     output: Output,
+    /// The command that is not complete.
+    unfinished: Option<Unfinished>,
+    /// Since when it is `closing` for an error.
+    failed_at: Option<Instant>,
+}
+
+/// How a command comes that is not complete.
+struct Unfinished {
+    since: Instant,
+    bytes: usize,
 }
 
 impl Connection {
@@ -62,10 +76,13 @@ impl Connection {
             closing: false,
             transaction: Transaction::default(),
             waiting: VecDeque::new(),
-            waiting_input: 0,
+            waiting_bytes: 0,
             flight: None,
             request: None,
+            flight_bytes: 0,
             output: Output::default(),
+            unfinished: None,
+            failed_at: None,
         }
     }
 
@@ -84,7 +101,10 @@ impl Connection {
     pub fn receive(&mut self, input: Bytes) {
         debug_assert!(self.wants_input(), "input has to wait");
         count(&self.host.stats.bytes_in, input.len() as u64);
-        self.waiting_input += input.len();
+        self.client.last_active.set(Instant::now());
+        if let Some(unfinished) = &mut self.unfinished {
+            unfinished.bytes += input.len();
+        }
         self.input = input;
         self.advance();
     }
@@ -108,6 +128,7 @@ impl Connection {
     /// The reply to the compound in flight. [`advance`](Self::advance) is to follow.
     pub fn on_reply(&mut self, outcome: Result<Bytes, Refusal>) {
         let Some(expected) = self.flight.take() else { return };
+        self.flight_bytes = 0;
         if self.closing {
             // It was aborted meanwhile, and its client is to see no more than it has.
             return;
@@ -119,15 +140,19 @@ impl Connection {
                 transaction::write_replies(&replies, &mut context);
                 // The others are sent again when there is room for their replies.
                 let done = done.unwrap_or(commands.len()).max(1);
-                commands.drain(done.min(commands.len())..).rev().for_each(|command| self.waiting.push_front(command));
+                for command in commands.drain(done.min(commands.len())..).rev() {
+                    self.waiting_bytes += footprint(&command);
+                    self.waiting.push_front(command);
+                }
             }
+            (Ok(reply), Expected::One) => transaction::write_replies(&kv::answered(&reply).1, &mut context),
             (Ok(reply), Expected::Transaction(own)) => transaction::write_executed(&reply, &own, &mut context),
             (Ok(reply), Expected::Versions(keys)) => self.transaction.on_versions(keys, &reply, &mut context),
             (Err(refusal), expected) => {
                 count(&self.host.stats.compounds_refused, 1);
                 let commands = match expected {
                     Expected::Pipeline(commands) => commands.len(),
-                    Expected::Transaction(_) => 1,
+                    Expected::Transaction(_) | Expected::One => 1,
                     Expected::Versions(_) => {
                         self.transaction.on_versions_refused();
                         1
@@ -136,10 +161,7 @@ impl Connection {
                 (0..commands).for_each(|_| context.error(refusal_text(refusal)));
             }
         }
-        if self.output.len() > self.host.limits.output_bytes_hard {
-            tracing::warn!(client = self.client.id, address = self.client.address, "closed: too much output waits");
-            self.abort();
-        }
+        self.account();
     }
 
     /// Does everything that can be done without further input or replies.
@@ -156,6 +178,8 @@ impl Connection {
         if self.ended && !self.stalled && self.failure.is_none() && self.input.is_empty() && self.is_idle() {
             self.closing = true;
         }
+        self.watch_unfinished();
+        self.account();
     }
 
     /// Replies to be sent.
@@ -168,6 +192,7 @@ impl Connection {
     pub fn on_sent(&mut self, len: usize) {
         count(&self.host.stats.bytes_out, len as u64);
         self.output.on_sent(len);
+        self.account();
     }
 
     /// Whether the client has to take replies before anything else is done for it.
@@ -182,13 +207,116 @@ impl Connection {
 
     /// Whether nothing that the client has begun is left undone: no command, no part of one, no transaction.
     pub(crate) fn is_quiet(&self) -> bool {
-        let begun = self.transaction.is_open() || self.client.watched.get() > 0 || self.parser.is_within_command();
+        let begun = self.transaction.is_open() || self.client.watched.get() > 0 || self.parser.is_unfinished();
         !begun && self.is_idle() && !self.stalled && self.input.is_empty()
     }
 
     /// The client is to leave: nothing more is done for it than to send it what is in the output.
     pub(crate) fn close(&mut self) {
         self.closing = true;
+    }
+
+    /// Whether the client was told an error as the last: its system must not lose it.
+    pub fn has_last_word(&self) -> bool {
+        self.failed_at.is_some()
+    }
+
+    /// Bytes that the connection holds.
+    pub fn held(&self) -> usize {
+        self.client.memory.get().total()
+    }
+
+    /// Closes the connection, as it holds more than all others while all together hold too much.
+    pub fn evict(&mut self) {
+        let (held, all) = (self.held() >> 10, self.host.limits.memory_bytes >> 10);
+        self.close_for_memory(format_args!(
+            "of all clients of this node this one holds most of the memory that is for them, {held} of {all} KiB"
+        ));
+    }
+
+    /// Whether [`on_time`](Self::on_time) has to be called now and then.
+    pub fn has_deadline(&self) -> bool {
+        self.unfinished.is_some() || self.failed_at.is_some()
+    }
+
+    /// Gives up what takes too long: a command that does not come to its end, a client that does not take its error.
+    pub fn on_time(&mut self, now: Instant) {
+        let limits = &self.host.limits;
+        let seconds = limits.unfinished.as_secs();
+        if self.failed_at.is_some_and(|at| now.saturating_duration_since(at) > limits.linger) {
+            self.output.clear();
+        } else if self.wants_input()
+            && let Some(Unfinished { since, bytes }) = self.unfinished
+        {
+            let allowed = limits.unfinished + Duration::from_secs(bytes as u64) / MIN_BYTES_PER_SECOND;
+            if now.saturating_duration_since(since) > allowed {
+                count(&self.host.stats.unfinished, 1);
+                self.close_for(format_args!("ERR Protocol error: the command was not complete after {seconds} s"));
+            }
+        } else if let Some(unfinished) = &mut self.unfinished {
+            // It is not read from, so the client cannot go on.
+            *unfinished = Unfinished { since: now, bytes: 0 };
+        }
+        self.account();
+    }
+
+    /// Whether nothing more is done for the client than to send it what is in the output.
+    pub fn is_closing(&self) -> bool {
+        self.closing
+    }
+
+    fn close_for_memory(&mut self, why: std::fmt::Arguments<'_>) {
+        count(&self.host.stats.evicted, 1);
+        self.close_for(format_args!(
+            "ERR closed: {why}. A command that was not answered may or may not have been executed"
+        ));
+    }
+
+    /// Forgets all that the client wants, and closes the connection. The client is told why, unless it is in the middle
+    /// of a large reply.
+    fn close_for(&mut self, text: std::fmt::Arguments<'_>) {
+        if self.closing {
+            return;
+        }
+        tracing::warn!(client = self.client.id, address = self.client.address, "{text}");
+        (self.parser, self.input) = (Parser::default(), Bytes::new());
+        (self.waiting, self.waiting_bytes) = (VecDeque::new(), 0);
+        (self.flight, self.request, self.flight_bytes) = (None, None, 0);
+        (self.stalled, self.failure, self.unfinished) = (false, None, None);
+        self.transaction.reset(&self.client);
+        if self.output.drop_unsent() {
+            reply::error(self.output.tail(), text);
+        }
+        self.closing = true;
+        self.failed_at = Some(Instant::now());
+        self.account();
+    }
+
+    /// Counts what the connection holds, and closes it if that is too much.
+    fn account(&mut self) {
+        let memory = ClientMemory {
+            input: self.parser.held() + self.input.len(),
+            commands: self.waiting_bytes + self.flight_bytes,
+            transaction: self.transaction.held(),
+            output: self.output.held(),
+            replies: self.output.len(),
+        };
+        self.host.account(&self.client, memory);
+        if memory.total() > self.host.limits.client_bytes && !self.closing {
+            let (held, most) = (memory.total() >> 10, self.host.limits.client_bytes >> 10);
+            self.close_for_memory(format_args!(
+                "commands and replies of this client take {held} KiB, {most} are allowed"
+            ));
+        }
+    }
+
+    /// Notes since when there is a command that is not complete.
+    fn watch_unfinished(&mut self) {
+        if self.closing || !self.parser.is_unfinished() {
+            self.unfinished = None;
+        } else if self.unfinished.is_none() {
+            self.unfinished = Some(Unfinished { since: Instant::now(), bytes: 0 });
+        }
     }
 
     fn abort(&mut self) {
@@ -203,7 +331,7 @@ impl Connection {
     fn has_room(&self) -> bool {
         let limits = &self.host.limits;
         self.waiting.is_empty()
-            || self.waiting.len() < limits.compound_commands && self.waiting_input < 2 * limits.compound_bytes
+            || self.waiting.len() < limits.compound_commands && self.waiting_bytes < 2 * limits.compound_bytes
     }
 
     fn work_off_input(&mut self) {
@@ -217,6 +345,7 @@ impl Connection {
                 if self.is_idle() {
                     reply::error(self.output.tail(), failure);
                     self.closing = true;
+                    self.failed_at = Some(Instant::now());
                 }
                 return;
             } else if !self.has_room() {
@@ -242,6 +371,7 @@ impl Connection {
         if !self.stalled {
             count(&self.host.stats.commands, 1);
             count(&self.client.commands, 1);
+            self.unfinished = None;
             words.clear();
         }
         self.parser.put_words(words);
@@ -262,7 +392,10 @@ impl Connection {
     /// Lets a command for the state machine wait for its compound.
     fn execute_replicated(&mut self, words: &[Bytes]) -> bool {
         match Command::parse(words) {
-            Ok(command) => self.waiting.push_back(command),
+            Ok(command) => {
+                self.waiting_bytes += footprint(&command);
+                self.waiting.push_back(command);
+            }
             Err(_) if is_http(words) => {
                 tracing::warn!(client = self.client.id, address = self.client.address, "closed: it speaks HTTP");
                 self.abort();
@@ -332,13 +465,16 @@ impl Connection {
             commands += 1;
         }
         let commands: Vec<_> = self.waiting.drain(..commands).collect();
-        if self.waiting.is_empty() {
-            self.waiting_input = self.input.len();
-        }
+        self.waiting_bytes -= commands.iter().map(footprint).sum::<usize>();
         let compound = Compound::Pipeline(commands);
         self.submit(&compound);
         let Compound::Pipeline(commands) = compound else { unreachable!("it was made a pipeline") };
-        self.flight = Some(Expected::Pipeline(commands));
+        self.flight = Some(if commands.len() > 1 {
+            self.flight_bytes *= 2;
+            Expected::Pipeline(commands)
+        } else {
+            Expected::One
+        });
         true
     }
 
@@ -352,8 +488,15 @@ impl Connection {
             Compound::Transaction { .. } | Compound::Pipeline(_) => Operation::Read(self.client.level.get()),
         };
         count(&self.host.stats.compounds, 1);
-        self.request = Some((operation, Bytes::from(compound.encode())));
+        let payload = Bytes::from(compound.encode());
+        self.flight_bytes = payload.len();
+        self.request = Some((operation, payload));
     }
+}
+
+/// About what a waiting command takes in memory: its words lie in what was received, with their lengths around them.
+fn footprint(command: &Command) -> usize {
+    command.encoded_len() + size_of::<Command>()
 }
 
 impl Drop for Connection {

@@ -24,6 +24,8 @@ pub struct Host {
     info: Info,
     clients: RefCell<BTreeMap<u64, Rc<Client>>>,
     next_id: Cell<u64>,
+    /// What all clients together hold.
+    held: Cell<usize>,
 }
 
 /// Counters of one gateway; they only grow.
@@ -38,6 +40,8 @@ pub(crate) struct Stats {
     pub(crate) bytes_in: Cell<u64>,
     pub(crate) bytes_out: Cell<u64>,
     pub(crate) protocol_errors: Cell<u64>,
+    pub(crate) evicted: Cell<u64>,
+    pub(crate) unfinished: Cell<u64>,
 }
 
 impl Stats {
@@ -49,6 +53,8 @@ impl Stats {
         each("total_net_input_bytes", self.bytes_in.get());
         each("total_net_output_bytes", self.bytes_out.get());
         each("protocol_errors", self.protocol_errors.get());
+        each("evicted_clients", self.evicted.get());
+        each("unfinished_commands_closed", self.unfinished.get());
         each("compounds", self.compounds.get());
         each("compounds_refused", self.compounds_refused.get());
         each("deadlines_passed", self.deadlines_passed.get());
@@ -77,6 +83,31 @@ pub(crate) struct Client {
     pub(crate) queued: Cell<Option<usize>>,
     pub(crate) watched: Cell<usize>,
     pub(crate) commands: Cell<u64>,
+    /// The name of the last command, in lower case.
+    pub(crate) last_command: Cell<&'static str>,
+    pub(crate) last_active: Cell<Instant>,
+    pub(crate) memory: Cell<ClientMemory>,
+}
+
+/// What a connection takes in memory, in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ClientMemory {
+    /// Of commands that are not complete or not looked at.
+    pub(crate) input: usize,
+    /// Of commands that wait, or are under way.
+    pub(crate) commands: usize,
+    /// Of commands that MULTI has queued, and of watched keys.
+    pub(crate) transaction: usize,
+    /// Of replies that the client has not taken, their buffer included.
+    pub(crate) output: usize,
+    /// Of these replies alone.
+    pub(crate) replies: usize,
+}
+
+impl ClientMemory {
+    pub(crate) fn total(&self) -> usize {
+        self.input + self.commands + self.transaction + self.output
+    }
 }
 
 impl Host {
@@ -90,6 +121,7 @@ impl Host {
             info,
             clients: RefCell::default(),
             next_id: Cell::new(1),
+            held: Cell::new(0),
         })
     }
 
@@ -108,13 +140,28 @@ impl Host {
             queued: Cell::new(None),
             watched: Cell::new(0),
             commands: Cell::new(0),
+            last_command: Cell::new("NULL"),
+            last_active: Cell::new(Instant::now()),
+            memory: Cell::default(),
         });
         count(&self.stats.connections, 1);
         self.clients.borrow_mut().insert(client.id, client.clone());
         client
     }
 
+    /// Bytes that all clients together hold.
+    pub(crate) fn held(&self) -> usize {
+        self.held.get()
+    }
+
+    /// A client holds so much from now on.
+    pub(crate) fn account(&self, client: &Client, memory: ClientMemory) {
+        let before = client.memory.replace(memory).total();
+        self.held.set(self.held.get() + memory.total() - before);
+    }
+
     pub(crate) fn disconnect(&self, client: &Client) {
+        self.account(client, ClientMemory::default());
         self.clients.borrow_mut().remove(&client.id);
     }
 
@@ -139,7 +186,10 @@ impl Host {
         info.field("uptime_in_seconds", uptime).field("uptime_in_days", uptime / 86_400);
         info.section("Clients")
             .field("connected_clients", self.clients.borrow().len())
-            .field("maxclients", self.limits.connections);
+            .field("maxclients", self.limits.connections)
+            .field("client_memory", self.held())
+            .field("maxmemory_clients", self.limits.memory_bytes)
+            .field("blocked_clients", 0);
         // What a client waits for before it sends commands.
         info.section("Persistence").field("loading", 0);
         info.section("Stats");

@@ -26,8 +26,19 @@ pub struct Limits {
     pub watched_keys: usize,
     /// Bytes of replies waiting for a slow reader at which the gateway stops reading its commands.
     pub output_bytes_soft: usize,
-    /// Bytes of replies waiting for a slow reader at which its connection is closed.
-    pub output_bytes_hard: usize,
+    /// Bytes that the gateway holds for all clients together: of commands and of replies. Beyond it, the connection
+    /// that holds most is closed, then the next.
+    pub memory_bytes: usize,
+    /// Bytes that the gateway holds for one client; beyond it, its connection is closed.
+    pub client_bytes: usize,
+    /// How long a command may stay unfinished, if it comes at less than 64 kilobit a second; then its connection
+    /// is closed.
+    pub unfinished: Duration,
+    /// How long a connection is read from, and what comes discarded, after the client was told why it is
+    /// closed. Closing at once would make its system drop what it was told along with what it still sends.
+    pub linger: Duration,
+    /// Bytes that are discarded so, at most.
+    pub linger_bytes: usize,
     /// How long to wait for the answer to a compound. It is a safety net: the client lane answers
     /// within its own patience, which is to be shorter.
     pub deadline: Duration,
@@ -35,6 +46,9 @@ pub struct Limits {
     /// For majorities this is `f`.
     pub copies: u32,
 }
+
+/// Slower than this nothing is sent that somebody waits for: 64 kilobit a second.
+pub(crate) const MIN_BYTES_PER_SECOND: u32 = 8 << 10;
 
 impl Default for Limits {
     fn default() -> Self {
@@ -51,7 +65,14 @@ impl Default for Limits {
             watched_keys: 65_536,
             // Two reads' worth of large replies: enough to keep a fast reader's socket full.
             output_bytes_soft: 1 << 20,
-            output_bytes_hard: 256 << 20,
+            // A node with many clients stays below half a gigabyte: what a client holds here is on its way through
+            // the roles as well.
+            memory_bytes: 128 << 20,
+            // The largest reply.
+            client_bytes: 80 << 20,
+            unfinished: Duration::from_secs(60),
+            linger: Duration::from_secs(30),
+            linger_bytes: 1 << 30,
             // The default patience of `LaneLimits`, and a second.
             deadline: Duration::from_secs(6),
             copies: 1,

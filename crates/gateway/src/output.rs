@@ -1,16 +1,23 @@
 //! The replies that a client has not taken yet.
 
+use std::collections::VecDeque;
+
 /// A queue of bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Output {
     bytes: Vec<u8>,
     /// So many from the front are sent.
     sent: usize,
+    /// Some of the places in `bytes` where one reply ends and the next begins.
+    borders: VecDeque<usize>,
 }
 
 /// An emptied buffer above this is given back: ten thousand connections that once had a large reply
 /// must not hold on to its memory.
 const KEPT_CAPACITY: usize = 16 << 10;
+
+/// Borders are remembered at this distance. So much, and one reply, is kept of an output that is dropped.
+const BORDER_DISTANCE: usize = 16 << 10;
 
 impl Output {
     pub(crate) fn bytes(&self) -> &[u8] {
@@ -21,8 +28,17 @@ impl Output {
         self.bytes.len() - self.sent
     }
 
-    /// Where to append.
+    /// What it takes in memory.
+    pub(crate) fn held(&self) -> usize {
+        if self.bytes.capacity() > KEPT_CAPACITY { self.bytes.capacity() } else { self.len() }
+    }
+
+    /// Where to append whole replies.
     pub(crate) fn tail(&mut self) -> &mut Vec<u8> {
+        let here = self.bytes.len();
+        if self.borders.back().is_none_or(|last| here - last >= BORDER_DISTANCE) {
+            self.borders.push_back(here);
+        }
         &mut self.bytes
     }
 
@@ -34,15 +50,72 @@ impl Output {
         } else if self.sent > self.bytes.len() / 2 {
             // Each byte is moved at most once on average, as more are gone than stay.
             self.bytes.drain(..self.sent);
+            if self.bytes.capacity() > 4 * self.bytes.len() + KEPT_CAPACITY {
+                self.bytes.shrink_to(2 * self.bytes.len());
+            }
+            self.borders.retain_mut(|border| {
+                let is_ahead = *border >= self.sent;
+                *border = border.saturating_sub(self.sent);
+                is_ahead
+            });
             self.sent = 0;
         }
     }
 
+    /// Drops the replies that the client has seen nothing of, if they are many, as far as it is known where they begin. True if it can
+    /// be told something in their place; false if that would stand in the middle of a large reply.
+    pub(crate) fn drop_unsent(&mut self) -> bool {
+        if self.len() <= 2 * BORDER_DISTANCE {
+            return true;
+        }
+        let border = self.borders.iter().copied().find(|border| *border >= self.sent).unwrap_or(self.bytes.len());
+        if border - self.sent > 2 * BORDER_DISTANCE {
+            self.clear();
+            return false;
+        }
+        let rest = self.bytes[self.sent..border].to_vec();
+        self.clear();
+        self.tail().extend_from_slice(&rest);
+        true
+    }
+
     pub(crate) fn clear(&mut self) {
         self.sent = 0;
+        self.borders.clear();
         self.bytes.clear();
         if self.bytes.capacity() > KEPT_CAPACITY {
             self.bytes = Vec::new();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_dropped_ends_where_a_reply_ends() {
+        let large = BORDER_DISTANCE * 3;
+        // Bytes of each reply, bytes sent, what is left, and whether something can be said behind it.
+        for (replies, sent, left, between) in [
+            (vec![], 0, 0, true),
+            (vec![10, 10], 0, 20, true),
+            (vec![10, 10], 5, 15, true),
+            (vec![10, large, 10], 5, large + 15, false),
+            (vec![large, large], 0, 0, true),
+            (vec![large, large], 1, large - 1, false),
+            (vec![large, large], large - 1, 1, true),
+            (vec![large, large], large, 0, true),
+            (vec![large, large, 10], 2 * large - 7, 17, true),
+        ] {
+            let mut output = Output::default();
+            for len in &replies {
+                output.tail().extend(std::iter::repeat_n(b'x', *len));
+            }
+            output.on_sent(sent);
+            let is_between = output.drop_unsent();
+            let expected = if between { left } else { 0 };
+            assert_eq!((is_between, output.len()), (between, expected), "{replies:?} {sent}");
         }
     }
 }

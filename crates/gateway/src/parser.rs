@@ -69,11 +69,13 @@ pub struct Parser {
     bytes: usize,
     /// The beginning of a line or word that continues in the next piece.
     partial: Vec<u8>,
+    /// The words of the piece in which the command began are in memory of their own.
+    compact: bool,
 }
 
 impl Default for Parser {
     fn default() -> Self {
-        Parser { stage: Stage::Start, words: Vec::new(), bytes: 0, partial: Vec::new() }
+        Parser { stage: Stage::Start, words: Vec::new(), bytes: 0, partial: Vec::new(), compact: false }
     }
 }
 
@@ -88,7 +90,18 @@ impl Parser {
         if matches!(self.stage, Stage::Start) {
             self.words.clear();
             self.bytes = 0;
+            self.compact = false;
         }
+        let complete = self.complete(input, limits)?;
+        if !complete && !self.words.is_empty() && !self.compact {
+            // They would keep the whole piece alive, and with it the commands in front.
+            self.words = compact(&self.words);
+            self.compact = true;
+        }
+        Ok(complete)
+    }
+
+    fn complete(&mut self, input: &mut Bytes, limits: &Limits) -> Result<bool, ProtocolError> {
         loop {
             let complete = match self.stage {
                 Stage::Word { missing, len } => match self.take_word(input, len) {
@@ -118,9 +131,15 @@ impl Parser {
         &self.words
     }
 
-    /// Whether a part of a command is here, and its rest is not.
-    pub(crate) fn is_within_command(&self) -> bool {
+    /// Whether a part of a command has come, and not the rest.
+    pub(crate) fn is_unfinished(&self) -> bool {
         !matches!(self.stage, Stage::Start) || !self.partial.is_empty()
+    }
+
+    /// What the unfinished command takes in memory.
+    pub(crate) fn held(&self) -> usize {
+        let announced = if let Stage::Word { len, .. } = self.stage { len } else { 0 };
+        self.partial.capacity() + self.words.capacity() * size_of::<Bytes>() + self.bytes.saturating_sub(announced)
     }
 
     /// Hands out the words and the memory of their list; [`put_words`](Self::put_words) gives it back.
@@ -181,6 +200,10 @@ impl Parser {
         }
         // The memory grows with what has arrived, not with what was announced.
         let take = input.len().min(whole - self.partial.len());
+        if self.partial.len() + take > whole / 2 {
+            // The last time that it grows, and not to twice what is needed.
+            self.partial.reserve_exact(whole - self.partial.len());
+        }
         self.partial.extend_from_slice(&input[..take]);
         input.advance(take);
         if self.partial.len() < whole {
@@ -213,6 +236,14 @@ impl Parser {
         input.advance(len);
         Ok(complete)
     }
+}
+
+/// The same words in memory of their own.
+pub(crate) fn compact(words: &[Bytes]) -> Vec<Bytes> {
+    let mut all = Vec::with_capacity(words.iter().map(Bytes::len).sum());
+    words.iter().for_each(|word| all.extend_from_slice(word));
+    let mut all = Bytes::from(all);
+    words.iter().map(|word| all.split_to(word.len())).collect()
 }
 
 /// The number after the first byte of a line that ends with `\r\n`, written as Redis accepts it: no

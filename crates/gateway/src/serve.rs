@@ -17,11 +17,11 @@ use bytes::Bytes;
 use ionian_kernel::client::{Refusal, Reply, Request};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
-use std::io::{self, Write};
+use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::tcp::OwnedReadHalf;
 use tokio::net::{TcpListener, TcpStream};
@@ -38,6 +38,12 @@ const TICKS_PER_DEADLINE: u32 = 8;
 
 /// How long to wait when no connection can be accepted, for want of file descriptors say.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// So many clients are told at once that there are too many; further ones are just closed.
+const REJECTED_AT_ONCE: usize = 128;
+
+/// How long to wait until they have read it.
+const REJECTION: Duration = Duration::from_secs(2);
 
 /// The Redis protocol front of a node. Clones are handles of the same gateway.
 #[derive(Clone)]
@@ -56,6 +62,10 @@ pub(crate) struct Inner {
     tick: Cell<u32>,
     timer_runs: Cell<bool>,
     pub(crate) drain: Drain,
+    /// Whether the task runs that looks for what takes too long.
+    watch_runs: Cell<bool>,
+    /// Connections that are told that there are too many.
+    rejecting: Cell<usize>,
 }
 
 impl Gateway {
@@ -72,6 +82,8 @@ impl Gateway {
                 tick: Cell::new(0),
                 timer_runs: Cell::new(false),
                 drain: Drain::default(),
+                watch_runs: Cell::new(false),
+                rejecting: Cell::new(0),
             }),
         }
     }
@@ -108,6 +120,9 @@ impl Gateway {
         if !std::mem::replace(&mut open.dirty, true) {
             self.inner.dirty.borrow_mut().push(index);
         }
+        drop(slots);
+        // Not only when all replies of the burst are here.
+        self.inner.clone().shed();
     }
 
     /// Writes what the replies since the last call amount to, each connection once, and submits the
@@ -142,11 +157,7 @@ impl Inner {
 
     pub(crate) fn accept(self: Rc<Self>, stream: TcpStream) {
         if self.slots.borrow().len() >= self.host.limits.connections {
-            count(&self.host.stats.connections_rejected, 1);
-            // Non-blocking, and the buffer of a new socket has room.
-            let _ =
-                stream.into_std().and_then(|mut stream| stream.write_all(b"-ERR max number of clients reached\r\n"));
-            return;
+            return self.reject(stream);
         }
         // Replies are written whole; to hold them back for more to come would only delay them.
         let _ = stream.set_nodelay(true);
@@ -164,8 +175,55 @@ impl Inner {
         });
         tokio::task::spawn_local(async move {
             poll_fn(|context| self.clone().poll(index, &mut input, context)).await;
+            if self.slots.borrow_mut().get(index).is_some_and(|open| open.connection.has_last_word()) {
+                poll_fn(|context| self.end_output(index, context)).await;
+                let limits = &self.host.limits;
+                let _ = tokio::time::timeout(limits.linger, self.discard(&mut input, limits.linger_bytes)).await;
+            }
             drop(self.slots.borrow_mut().remove(index));
         });
+    }
+
+    /// Tells a client that there are too many.
+    fn reject(self: Rc<Self>, stream: TcpStream) {
+        count(&self.host.stats.connections_rejected, 1);
+        if self.rejecting.get() >= REJECTED_AT_ONCE {
+            return;
+        }
+        self.rejecting.set(self.rejecting.get() + 1);
+        tokio::task::spawn_local(async move {
+            // Non-blocking, and the buffer of a new socket has room.
+            let _ = stream.try_write(b"-ERR max number of clients reached\r\n");
+            let (mut input, mut output) = stream.into_split();
+            let _ = poll_fn(|context| Pin::new(&mut output).poll_shutdown(context)).await;
+            let _ = tokio::time::timeout(REJECTION, self.discard(&mut input, READ_BYTES)).await;
+            self.rejecting.set(self.rejecting.get() - 1);
+        });
+    }
+
+    /// Reads until the client sends no more, or has sent so much.
+    async fn discard(&self, input: &mut OwnedReadHalf, most: usize) -> io::Result<()> {
+        let mut left = most;
+        while left > 0 {
+            input.readable().await?;
+            let read = input.try_read(&mut self.scratch.borrow_mut());
+            match read {
+                Ok(0) => return Ok(()),
+                Ok(read) => left = left.saturating_sub(read),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+            // Others get their turn.
+            tokio::task::yield_now().await;
+        }
+        Ok(())
+    }
+
+    /// Nothing more is written to the client.
+    fn end_output(&self, index: u32, context: &mut Context<'_>) -> Poll<()> {
+        let mut slots = self.slots.borrow_mut();
+        let Some(open) = slots.get(index) else { return Poll::Ready(()) };
+        Pin::new(&mut open.socket).poll_shutdown(context).map(drop)
     }
 
     /// The task of a connection: reads while input is wanted, writes what a flush could not. Ready when
@@ -237,8 +295,12 @@ impl Inner {
             if request.is_some() {
                 open.since_tick = self.tick.get();
             }
+            if open.connection.has_deadline() {
+                self.clone().start_watch();
+            }
             request.map(|(operation, payload)| Request { token: slots.next_token(index), operation, payload })
         };
+        self.clone().shed();
         if let Some(request) = request {
             self.clone().start_timer();
             (self.submit)(request);
@@ -259,6 +321,43 @@ impl Inner {
                 return;
             }
         }
+    }
+
+    /// Closes the connections that hold most, as long as all together hold too much.
+    fn shed(self: Rc<Self>) {
+        while self.host.held() > self.host.limits.memory_bytes {
+            let mut slots = self.slots.borrow_mut();
+            let Some(index) = slots.hungriest() else { return };
+            let Some(open) = slots.get(index) else { return };
+            open.connection.evict();
+            open.go_on();
+            self.clone().start_watch();
+        }
+    }
+
+    /// What takes too long: one coarse timer, which runs only while a command is not complete or a client does not take
+    /// the error for which its connection is closed.
+    fn start_watch(self: Rc<Self>) {
+        if self.watch_runs.replace(true) {
+            return;
+        }
+        tokio::task::spawn_local(async move {
+            let limits = &self.host.limits;
+            let period = limits.unfinished.min(limits.linger) / TICKS_PER_DEADLINE;
+            while self.watch_runs.get() {
+                tokio::time::sleep(period.clamp(Duration::from_millis(1), Duration::from_secs(1))).await;
+                let (now, mut any) = (Instant::now(), false);
+                let mut slots = self.slots.borrow_mut();
+                let indices: Vec<u32> = slots.open().collect();
+                for index in indices {
+                    let Some(open) = slots.get(index).filter(|open| open.connection.has_deadline()) else { continue };
+                    any = true;
+                    open.connection.on_time(now);
+                    open.go_on();
+                }
+                self.watch_runs.set(any);
+            }
+        });
     }
 
     /// The deadlines of all connections: one coarse timer, which runs only while something is in flight.

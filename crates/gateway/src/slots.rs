@@ -77,6 +77,13 @@ impl Slots {
         Some((index, open))
     }
 
+    /// The open connection that holds most; `None` if those that are not being closed hold nothing.
+    pub(crate) fn hungriest(&self) -> Option<u32> {
+        let open = self.slots.iter().zip(0..).filter_map(|(slot, index)| Some((slot.open.as_deref()?, index)));
+        let open = open.filter(|(open, _)| !open.connection.is_closing() && open.connection.held() > 0);
+        open.max_by_key(|(open, _)| open.connection.held()).map(|(_, index)| index)
+    }
+
     /// Numbers of the slots in use.
     pub(crate) fn open(&self) -> impl Iterator<Item = u32> {
         self.slots.iter().zip(0..).filter(|(slot, _)| slot.open.is_some()).map(|(_, index)| index)

@@ -12,6 +12,7 @@
 use crate::commands::{self, Control, Run};
 use crate::host::Client;
 use crate::limits::Limits;
+use crate::parser::compact;
 use crate::reply::Context;
 use crate::resp3;
 use bytes::Bytes;
@@ -26,6 +27,8 @@ pub(crate) struct Transaction {
     queue: Option<Queue>,
     /// Keys with the versions at which they were watched.
     watched: Vec<(Bytes, u64)>,
+    /// What these take in memory.
+    watched_bytes: usize,
     /// A WATCH was not answered: a transaction that relies on it must not be executed.
     watch_failed: bool,
 }
@@ -61,6 +64,8 @@ pub(crate) enum Step {
 pub(crate) enum Expected {
     /// The replies of these commands, or of the first of them.
     Pipeline(Vec<Command>),
+    /// The reply of one command, which is not kept: it may be large.
+    One,
     /// The replies of all commands in an array, or null; some are still to be put in.
     Transaction(Vec<OwnInQueue>),
     /// The versions of these keys.
@@ -82,6 +87,12 @@ impl Transaction {
     /// Whether commands are queued at present.
     pub(crate) fn is_open(&self) -> bool {
         self.queue.is_some()
+    }
+
+    /// What it takes in memory.
+    pub(crate) fn held(&self) -> usize {
+        self.queue.as_ref().map_or(0, |queue| queue.bytes + queue.commands.capacity() * size_of::<Command>())
+            + self.watched_bytes
     }
 
     /// Queues a command, or says why it cannot be queued. The transaction must be open.
@@ -131,6 +142,7 @@ impl Transaction {
 
     fn unwatch(&mut self, client: &Client) {
         self.watched = Vec::new();
+        self.watched_bytes = 0;
         self.watch_failed = false;
         client.watched.set(0);
     }
@@ -172,6 +184,7 @@ impl Transaction {
     pub(crate) fn on_versions(&mut self, keys: Vec<Bytes>, reply: &[u8], context: &mut Context<'_>) {
         match resp3::integers(reply) {
             Some(versions) if versions.len() == keys.len() => {
+                self.watched_bytes += keys.iter().map(|key| key.len() + size_of::<(Bytes, u64)>()).sum::<usize>();
                 self.watched.extend(keys.into_iter().zip(versions.into_iter().map(|version| version as u64)));
                 context.client.watched.set(self.watched.len());
                 context.ok();
@@ -230,7 +243,7 @@ pub(crate) fn write_executed(reply: &[u8], own: &[OwnInQueue], context: &mut Con
     context.array(len + own.len());
     let mut own = own.iter().peekable();
     for place in 0..len + own.len() {
-        if context.out.len() > context.host.limits.output_bytes_hard {
+        if context.out.len() > context.host.limits.client_bytes {
             // The connection is about to be closed for it.
             return;
         }
@@ -259,12 +272,4 @@ fn run(words: &[Bytes], context: &mut Context<'_>) {
         // Of the control commands only UNWATCH is queued, and EXEC has just unwatched everything.
         _ => context.ok(),
     }
-}
-
-/// The same words in memory of their own.
-fn compact(words: &[Bytes]) -> Vec<Bytes> {
-    let mut all = Vec::with_capacity(words.iter().map(Bytes::len).sum());
-    words.iter().for_each(|word| all.extend_from_slice(word));
-    let mut all = Bytes::from(all);
-    words.iter().map(|word| all.split_to(word.len())).collect()
 }

@@ -108,6 +108,33 @@ impl Default for LaneLimits {
     }
 }
 
+/// Limits of the clients of a node, for whatever front it has for them.
+#[derive(Clone, Debug)]
+pub struct ClientLimits {
+    /// Connections at once; one more is told so and closed.
+    pub connections: usize,
+    /// Bytes of commands and replies that a node holds for all clients together; beyond it, the connection that holds most
+    /// is closed.
+    pub memory_bytes: usize,
+    /// Bytes of commands and replies that a node holds for one client; beyond it, its connection is closed.
+    pub client_bytes: usize,
+    /// How long a command may stay unfinished.
+    pub unfinished: Duration,
+}
+
+impl Default for ClientLimits {
+    fn default() -> Self {
+        ClientLimits {
+            connections: 10_000,
+            // A node stays below half a gigabyte: what a client holds is on its way through the roles as well.
+            memory_bytes: 128 << 20,
+            // The largest reply, and room.
+            client_bytes: 80 << 20,
+            unfinished: Duration::from_secs(60),
+        }
+    }
+}
+
 impl Wire for Request {
     fn encode(&self, out: &mut Vec<u8>) {
         self.token.encode(out);

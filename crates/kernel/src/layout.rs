@@ -1,7 +1,7 @@
 //! A deployment as a protocol sees it: how many instances of each role there are and on which node
 //! each one lives. Addresses, files and presets belong to the deployment file, not here.
 
-use crate::client::LaneLimits;
+use crate::client::{ClientLimits, LaneLimits};
 use crate::id::{Epoch, Id, Set, Slot};
 use crate::quorum::QuorumSpec;
 use alloc::boxed::Box;
@@ -209,6 +209,8 @@ pub struct Options {
     pub drain: Duration,
     /// Limits of every client lane.
     pub lane: LaneLimits,
+    /// Limits of the clients of a node.
+    pub clients: ClientLimits,
 }
 
 impl Default for Options {
@@ -236,6 +238,7 @@ impl Default for Options {
             session_expiry: Duration::from_secs(600),
             drain: Duration::from_secs(5),
             lane: LaneLimits::default(),
+            clients: ClientLimits::default(),
         }
     }
 }

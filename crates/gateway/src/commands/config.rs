@@ -46,16 +46,16 @@ fn parameters(host: &Host) -> Vec<(&'static str, String)> {
     let limits = &host.limits;
     let listening = host.listening.borrow();
     let (address, port) = listening.rsplit_once(':').unwrap_or(("", "0"));
-    let hard = limits.output_bytes_hard;
     vec![
         // Durability is that of the deployment, which these two say nothing about.
         ("appendonly", "no".into()),
         ("bind", address.trim_matches(['[', ']']).into()),
-        ("client-output-buffer-limit", format!("normal {hard} 0 0")),
+        ("client-output-buffer-limit", format!("normal {} 0 0", limits.client_bytes)),
         ("cluster-enabled", "no".into()),
         ("databases", "1".into()),
         ("maxclients", limits.connections.to_string()),
         ("maxmemory", "0".into()),
+        ("maxmemory-clients", limits.memory_bytes.to_string()),
         ("maxmemory-policy", "noeviction".into()),
         ("port", port.into()),
         ("proto-max-bulk-len", limits.bulk_bytes.to_string()),

@@ -163,12 +163,64 @@ fn replies_of_own_commands_fill_the_output_no_further() {
 }
 
 #[test]
-fn too_much_output_closes_the_connection() {
-    let limits = Limits { output_bytes_hard: 100_000, ..Limits::default() };
+fn a_client_that_takes_too_much_is_closed_and_told_why() {
+    let limits = Limits { client_bytes: 100_000, ..Limits::default() };
+    let closed = |mut client: Client| {
+        let text = text(client.connection.output());
+        assert!(text.contains("-ERR closed: commands and replies of this client take "), "{text}");
+        assert!(
+            text.ends_with(" KiB, 97 are allowed. A command that was not answered may or may not have been executed\n")
+        );
+        assert!(client.connection.is_closing() && client.connection.has_last_word());
+        assert!(!client.connection.is_closed() && !client.connection.wants_input());
+        client.take();
+        assert!(client.connection.is_closed());
+        text
+    };
+    // By the replies, of which it has seen the first.
     let mut client = Client::new(&host(limits));
-    client.send("GET k\r\nPING\r\n");
+    client.send("PING\r\nGET k\r\nPING\r\n");
+    assert_eq!(client.take(), b"+PONG\r\n");
     client.answer(Ok(vec![b'x'; 100_001].into()));
-    assert!(client.connection.is_closed());
+    assert!(closed(client).starts_with("-ERR"));
+    // By a command that is not complete.
+    let mut client = Client::new(&host(limits));
+    client.send([&b"PING\r\n*2\r\n$3\r\nGET\r\n$200000\r\n"[..], &[b'x'; 150_000]].concat());
+    assert!(closed(client).starts_with("+PONG\n-ERR"));
+    // By commands that MULTI has queued.
+    let mut client = Client::new(&host(limits));
+    client.send("MULTI\r\n");
+    for _ in 0..4 {
+        client.send(request(&[b"SET", b"k", &[b'x'; 30_000]]));
+    }
+    assert!(closed(client).starts_with("+OK\n+QUEUED\n"));
+    // In the middle of a large reply nothing can be said that would be understood.
+    let mut client = Client::new(&host(limits));
+    client.send("GET k\r\n");
+    client.answer(Ok(vec![b'x'; 90_000].into()));
+    client.connection.on_sent(1);
+    client.connection.evict();
+    assert!(client.connection.is_closed() && client.connection.has_last_word());
+}
+
+/// Input that has come and gone counts for nothing: not against the room for a pipeline, and not as memory.
+#[test]
+fn memory_is_given_back() {
+    let host = host(Limits { client_bytes: 300_000, ..Limits::default() });
+    let (mut client, mut cluster) = (Client::new(&host), Cluster::default());
+    for _ in 0..20 {
+        client.send("PING\r\n".repeat(10_000));
+        client.finish(&mut cluster);
+        client.send(request(&[b"SET", b"k", &[b'x'; 40_000]]));
+        client.finish(&mut cluster);
+        client.send(b"MULTI\r\nGET k\r\nEXEC\r\nWATCH k\r\nUNWATCH\r\n");
+        client.finish(&mut cluster);
+    }
+    assert!(client.connection.held() < 1000, "{} bytes are held for nothing", client.connection.held());
+    // A word of a command that is not complete does not keep alive what came with it.
+    client.send([&b"PING\r\n".repeat(1000)[..], b"*3\r\n$3\r\nSET\r\n"].concat());
+    client.finish(&mut cluster);
+    assert!(client.connection.held() < 1000, "{}", client.connection.held());
 }
 
 #[test]

@@ -130,9 +130,14 @@ fn there_is_a_limit_to_connections() {
             stream.write_all(b"PING\r\n").unwrap();
             expect(stream, b"+PONG\r\n");
         }
-        let mut rest = Vec::new();
-        connect(address).read_to_end(&mut rest).unwrap();
-        assert_eq!(rest, b"-ERR max number of clients reached\r\n");
+        // Also one that has already asked for something.
+        for _ in 0..20 {
+            let mut refused = connect(address);
+            refused.write_all(b"HELLO 3\r\n").unwrap();
+            let mut rest = Vec::new();
+            refused.read_to_end(&mut rest).expect("no reset");
+            assert_eq!(rest, b"-ERR max number of clients reached\r\n");
+        }
     });
 }
 
@@ -197,5 +202,116 @@ fn a_client_that_breaks_the_protocol_is_told_and_closed() {
         let mut rest = Vec::new();
         stream.read_to_end(&mut rest).unwrap();
         assert_eq!(rest, b"+PONG\r\n-ERR Protocol error: expected '$', got '!'\r\n");
+    });
+}
+
+/// A client that sends all that it has before it reads must find the reason, and not a reset connection.
+#[test]
+fn what_ends_a_connection_reaches_a_client_that_still_sends() {
+    let limits = Limits { bulk_bytes: 1 << 20, ..Limits::default() };
+    run(limits, answer_all(), |address| {
+        let too_large = request(&[b"SET", b"k", &vec![b'x'; 24 << 20]]);
+        let too_many: Vec<u8> = [&b"*70000\r\n"[..], &b"$1\r\na\r\n".repeat(70_000)].concat();
+        for (sent, error) in [(too_large, "invalid bulk length"), (too_many, "invalid multibulk length")] {
+            let mut stream = connect(address);
+            stream.write_all(b"PING\r\n").unwrap();
+            stream.write_all(&sent).expect("all of it is taken");
+            stream.write_all(b"PING\r\n").expect("and what follows");
+            let mut rest = String::new();
+            stream.read_to_string(&mut rest).expect("no reset");
+            assert_eq!(rest, format!("+PONG\r\n-ERR Protocol error: {error}\r\n"));
+        }
+    });
+}
+
+/// The end of what is discarded: the client is not waited for without end.
+#[test]
+fn a_client_that_never_stops_sending_is_cut_off() {
+    let limits = Limits { linger_bytes: 1 << 20, ..Limits::default() };
+    run(limits, answer_all(), |address| {
+        let mut stream = connect(address);
+        stream.write_all(b"*1\r\n!\r\n").unwrap();
+        let sent = (0..2_000).take_while(|_| stream.write_all(&[b'x'; 64 << 10]).is_ok()).count();
+        assert!(sent < 2_000, "128 MB were taken of a client that was told that its connection is closed");
+    });
+    let limits = Limits { linger: Duration::from_millis(50), ..Limits::default() };
+    run(limits, answer_all(), |address| {
+        let mut stream = connect(address);
+        stream.write_all(b"*1\r\n!\r\n").unwrap();
+        // It sends no more and does not close: `run` waits until the gateway has given it up.
+        stream.read_to_end(&mut Vec::new()).unwrap();
+        std::mem::forget(stream);
+    });
+}
+
+#[test]
+fn those_who_hold_most_are_closed_first_and_the_others_served() {
+    let limits = Limits { memory_bytes: 4 << 20, ..Limits::default() };
+    run(limits, answer_all(), |address| {
+        let mut served = connect(address);
+        let mut check = || {
+            served.write_all(b"INCR n\r\n").unwrap();
+            let mut reply = [0; 16];
+            let len = served.read(&mut reply).unwrap();
+            assert_eq!(reply[0], b':', "{:?}", String::from_utf8_lossy(&reply[..len]));
+        };
+        // All but the end of a command, 20 MB together.
+        let head = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1000000\r\n";
+        let mut streams: Vec<_> = (0..20).map(|_| connect(address)).collect();
+        for stream in &mut streams {
+            stream.write_all(&[&head[..], &[b'x'; 999_999]].concat()).expect("all is taken, kept or not");
+            check();
+        }
+        let (mut told, mut kept) = (0, 0);
+        for stream in &mut streams {
+            stream.write_all(b"x\r\n").unwrap();
+            let mut reply = [0; 200];
+            let len = stream.read(&mut reply).expect("no reset");
+            match String::from_utf8_lossy(&reply[..len]) {
+                text if text.starts_with("-ERR closed: of all clients of this node this one holds most") => told += 1,
+                text if text == "+OK\r\n" => kept += 1,
+                text => panic!("{text}"),
+            }
+        }
+        assert!(told + kept == 20 && kept > 0 && told >= 16, "{told} were closed, {kept} were served");
+
+        // Replies of 20 MB that are not read: what the sockets do not take is bounded, and others are served.
+        streams.clear();
+        served.write_all(&request(&[b"SET", b"big", &vec![b'x'; 1 << 20]])).unwrap();
+        expect(&mut served, b"+OK\r\n");
+        let deaf: Vec<_> = (0..20).map(|_| connect(address)).collect();
+        for mut stream in &deaf {
+            stream.write_all(&request(&[b"GET", b"big"]).repeat(8)).unwrap();
+            served.write_all(b"PING\r\n").unwrap();
+            expect(&mut served, b"+PONG\r\n");
+        }
+        served.write_all(b"INFO clients\r\n").unwrap();
+        let mut info = [0; 4096];
+        let len = served.read(&mut info).unwrap();
+        let info = String::from_utf8_lossy(&info[..len]).into_owned();
+        let held = info.lines().find_map(|line| line.strip_prefix("client_memory:")).expect("a field");
+        assert!(held.parse::<usize>().unwrap() <= 4 << 20, "{info}");
+    });
+}
+
+#[test]
+fn a_command_that_stays_unfinished_is_given_up() {
+    let limits = Limits { unfinished: Duration::from_millis(100), ..Limits::default() };
+    run(limits, answer_all(), |address| {
+        for part in [&b"*2\r\n$3\r\nGET\r\n$5\r\nab"[..], b"GET a", b"*2\r\n", b"PING\r\nPI"] {
+            let mut stream = connect(address);
+            stream.write_all(part).unwrap();
+            let mut rest = String::new();
+            stream.read_to_string(&mut rest).unwrap();
+            let rest = rest.strip_prefix("+PONG\r\n").unwrap_or(&rest);
+            assert_eq!(rest, "-ERR Protocol error: the command was not complete after 0 s\r\n");
+        }
+        // One that is idle between commands stays.
+        let mut stream = connect(address);
+        stream.write_all(b"PING\r\n").unwrap();
+        expect(&mut stream, b"+PONG\r\n");
+        std::thread::sleep(Duration::from_millis(400));
+        stream.write_all(b"PING\r\n").unwrap();
+        expect(&mut stream, b"+PONG\r\n");
     });
 }
