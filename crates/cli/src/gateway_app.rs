@@ -6,7 +6,7 @@
 //! ```
 
 use ionian_deployment::Deployment;
-use ionian_gateway::{Gateway, InfoWriter, Limits};
+use ionian_gateway::{Gateway, InfoWriter, Limits, Peer};
 use ionian_kernel::client::Reply;
 use ionian_kernel::id::ClientId;
 use ionian_kernel::layout::Options;
@@ -15,7 +15,7 @@ use std::net::TcpListener;
 use std::time::Duration;
 
 /// How much longer the gateway waits than the lane, which answers by itself when its patience ends.
-const GRACE: Duration = Duration::from_secs(1);
+const GRACE: Duration = Duration::from_millis(250);
 
 /// A gateway as the application of a node.
 struct GatewayApplication {
@@ -54,10 +54,19 @@ pub(crate) fn start(
     // A change of the membership can give the node another lane. Without any, requests are refused.
     let submit = move |request| handle.submit(handle.first_lane().unwrap_or(first), request);
     let gateway = Gateway::new(limits(deployment), info(deployment, name), Box::new(submit));
+    gateway.set_gateways(gateways(deployment, name));
     // The socket listens and does not block: tokio refuses no such socket, unless it is out of memory.
     let listener = tokio::net::TcpListener::from_std(listener).expect("the event queue takes a listening socket");
     gateway.serve(listener);
     Box::new(GatewayApplication { gateway })
+}
+
+/// The gateways of a deployment, that of this node first.
+fn gateways(deployment: &Deployment, name: &str) -> Vec<Peer> {
+    let peers = deployment.nodes.iter().filter_map(|node| Peer::new(&node.name, node.gateway.as_deref()?));
+    let (mut own, others): (Vec<_>, Vec<_>) = peers.partition(|peer| peer.name == name);
+    own.extend(others);
+    own
 }
 
 /// What follows for clients from what the deployment says of lanes.
@@ -84,7 +93,10 @@ fn info(deployment: &Deployment, name: &str) -> Box<dyn Fn(&mut InfoWriter)> {
     let name = name.to_owned();
     Box::new(move |info| {
         // What clients look for that ask whether they may write here: every gateway takes writes.
-        info.section("Replication").field("role", "master").field("connected_slaves", 0);
+        info.section("Replication")
+            .field("role", "master")
+            .field("connected_slaves", 0)
+            .field("master_failover_state", "no-failover");
         info.section("Ionian")
             .field("cluster", &cluster)
             .field("node", &name)

@@ -16,6 +16,8 @@ use crate::limits::MIN_BYTES_PER_SECOND;
 use crate::output::Output;
 use crate::parser::{Parser, ProtocolError};
 use crate::reply::{self, Context};
+use crate::resp3;
+use crate::tracking;
 use crate::transaction::{self, Expected, Step, Transaction};
 use bytes::Bytes;
 use ionian_kernel::client::{Operation, ReadLevel, Refusal};
@@ -23,6 +25,8 @@ use ionian_machines::kv::{self, Command, Compound};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
+
+const BAD_EXEC: &str = "EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command";
 
 /// The state of one connection.
 pub struct Connection {
@@ -42,6 +46,8 @@ pub struct Connection {
     transaction: Transaction,
     /// Commands for the state machine that no compound has taken yet.
     waiting: VecDeque<Command>,
+    /// What is noted of each of these.
+    notes: VecDeque<Note>,
     /// About what these take in memory.
     waiting_bytes: usize,
     flight: Option<Expected>,
@@ -49,11 +55,21 @@ pub struct Connection {
     request: Option<(Operation, Bytes)>,
     /// What the compound in flight takes, with the commands of it that may have to be sent again.
     flight_bytes: usize,
+    /// What is noted of each command in flight, and when they left.
+    flight_notes: Vec<Note>,
+    flight_since: Instant,
     output: Output,
     /// The command that is not complete.
     unfinished: Option<Unfinished>,
     /// Since when it is `closing` for an error.
     failed_at: Option<Instant>,
+}
+
+/// What is noted of a command while it is executed.
+struct Note {
+    name: &'static str,
+    /// The keys that the client wants to hear of.
+    tracked: Vec<Bytes>,
 }
 
 /// How a command comes that is not complete.
@@ -76,10 +92,13 @@ impl Connection {
             closing: false,
             transaction: Transaction::default(),
             waiting: VecDeque::new(),
+            notes: VecDeque::new(),
             waiting_bytes: 0,
             flight: None,
             request: None,
             flight_bytes: 0,
+            flight_notes: Vec::new(),
+            flight_since: Instant::now(),
             output: Output::default(),
             unfinished: None,
             failed_at: None,
@@ -129,6 +148,8 @@ impl Connection {
     pub fn on_reply(&mut self, outcome: Result<Bytes, Refusal>) {
         let Some(expected) = self.flight.take() else { return };
         self.flight_bytes = 0;
+        let mut notes = std::mem::take(&mut self.flight_notes);
+        let took = self.flight_since.elapsed();
         if self.closing {
             // It was aborted meanwhile, and its client is to see no more than it has.
             return;
@@ -139,20 +160,36 @@ impl Connection {
                 let (done, replies) = kv::answered(&reply);
                 transaction::write_replies(&replies, &mut context);
                 // The others are sent again when there is room for their replies.
-                let done = done.unwrap_or(commands.len()).max(1);
+                let done = done.unwrap_or(commands.len()).clamp(1, commands.len());
+                let again = notes.split_off(done.min(notes.len()));
+                count_executed(&replies, &notes, took, &mut context);
+                again.into_iter().rev().for_each(|note| self.notes.push_front(note));
                 for command in commands.drain(done.min(commands.len())..).rev() {
                     self.waiting_bytes += footprint(&command);
                     self.waiting.push_front(command);
                 }
             }
-            (Ok(reply), Expected::One) => transaction::write_replies(&kv::answered(&reply).1, &mut context),
-            (Ok(reply), Expected::Transaction(own)) => transaction::write_executed(&reply, &own, &mut context),
+            (Ok(reply), Expected::One) => {
+                let replies = kv::answered(&reply).1;
+                transaction::write_replies(&replies, &mut context);
+                count_executed(&replies, &notes, took, &mut context);
+            }
+            (Ok(reply), Expected::Transaction(own)) => {
+                transaction::write_executed(&reply, &own, &mut context);
+                count_executed(&reply, &notes, took, &mut context);
+            }
+            (Ok(reply), Expected::Info(words)) => {
+                let keys = resp3::integers(&[b"*1\r\n", &*reply].concat()).and_then(|keys| keys.first().copied());
+                commands::server::write_info(&mut context, &words, keys);
+            }
+            (Err(_), Expected::Info(words)) => commands::server::write_info(&mut context, &words, None),
+            (Ok(_), Expected::Check) => context.ok(),
             (Ok(reply), Expected::Versions(keys)) => self.transaction.on_versions(keys, &reply, &mut context),
             (Err(refusal), expected) => {
                 count(&self.host.stats.compounds_refused, 1);
                 let commands = match expected {
                     Expected::Pipeline(commands) => commands.len(),
-                    Expected::Transaction(_) | Expected::One => 1,
+                    Expected::Transaction(_) | Expected::One | Expected::Check | Expected::Info(_) => 1,
                     Expected::Versions(_) => {
                         self.transaction.on_versions_refused();
                         1
@@ -280,7 +317,8 @@ impl Connection {
         }
         tracing::warn!(client = self.client.id, address = self.client.address, "{text}");
         (self.parser, self.input) = (Parser::default(), Bytes::new());
-        (self.waiting, self.waiting_bytes) = (VecDeque::new(), 0);
+        (self.waiting, self.notes, self.waiting_bytes) = (VecDeque::new(), VecDeque::new(), 0);
+        self.flight_notes = Vec::new();
         (self.flight, self.request, self.flight_bytes) = (None, None, 0);
         (self.stalled, self.failure, self.unfinished) = (false, None, None);
         self.transaction.reset(&self.client);
@@ -395,19 +433,52 @@ impl Connection {
             Ok(command) => {
                 self.waiting_bytes += footprint(&command);
                 self.waiting.push_back(command);
+                let note = self.note(words);
+                self.notes.push_back(note);
             }
             Err(_) if is_http(words) => {
                 tracing::warn!(client = self.client.id, address = self.client.address, "closed: it speaks HTTP");
                 self.abort();
             }
             Err(_) if !self.is_idle() => return false,
-            Err(text) => reply::error(self.output.tail(), text),
+            Err(text) => {
+                self.count_refused(words, &text);
+                reply::error(self.output.tail(), text);
+            }
         }
         true
     }
 
+    /// What is noted of a command for the state machine.
+    fn note(&mut self, words: &[Bytes]) -> Note {
+        let name = kv::command_info(&words[0]).map_or("unknown", |info| info.name);
+        self.client.last_command.set(name);
+        let tracked = tracking::keys(&self.client, words);
+        self.client.caching.set(None);
+        Note { name, tracked }
+    }
+
+    /// Counts a command that was not given to the state machine.
+    fn count_refused(&self, words: &[Bytes], text: &str) {
+        let usage = &self.host.usage;
+        match kv::command_info(&words[0]) {
+            None => usage.error(text.as_bytes()),
+            Some(info) if text.starts_with("ERR wrong number") => usage.rejected(info.name, text.as_bytes()),
+            Some(info) => {
+                usage.called(info.name, Duration::ZERO);
+                usage.failed(info.name, text.as_bytes());
+            }
+        }
+    }
+
     /// Executes one of the gateway's own commands. Nothing is in flight.
     fn execute_own(&mut self, own: &'static Own, words: &[Bytes]) -> bool {
+        if matches!(own.run, Run::Control(Control::Exec)) && !own.takes(words.len()) {
+            self.transaction.reset(&self.client);
+            let mut context = Context { host: &self.host, client: &self.client, out: self.output.tail() };
+            context.error(BAD_EXEC);
+            return true;
+        }
         let at_once = match own.run {
             Run::Control(Control::Unwatch) | Run::Plain(_) => !self.transaction.is_open(),
             Run::Control(_) => true,
@@ -416,12 +487,24 @@ impl Connection {
             self.queue(words);
             return true;
         }
+        self.client.last_command.set(own.name);
+        let began = Instant::now();
         let mut context = Context { host: &self.host, client: &self.client, out: self.output.tail() };
         if !own.takes(words.len()) {
             context.wrong_number(own.name);
             return true;
         }
         match own.run {
+            // What only the cluster knows; a replica says it at once.
+            Run::Plain(_) if own.name == "info" && commands::server::wants_keys(words) => {
+                let size = Command::parse(&[Bytes::from_static(b"dbsize")]).expect("a command without arguments");
+                self.submit_at(Operation::Read(ReadLevel::Eventual), &Compound::Pipeline(vec![size]));
+                self.flight = Some(Expected::Info(words.to_vec()));
+            }
+            Run::Plain(_) if own.name == "ionian" && words.len() == 2 && commands::is(&words[1], "CHECK") => {
+                self.submit_at(Operation::Read(ReadLevel::Linearizable), &Compound::Versions(Vec::new()));
+                self.flight = Some(Expected::Check);
+            }
             Run::Plain(run) => run(&mut context, words),
             Run::Control(Control::Quit) => {
                 context.ok();
@@ -434,10 +517,18 @@ impl Connection {
             }
             Run::Control(control) => {
                 if let Step::Submit(compound, expected) = self.transaction.control(control, words, &mut context) {
+                    if let Expected::Transaction(_) = expected {
+                        let tracked = self.transaction.take_tracked();
+                        self.flight_notes = vec![Note { name: own.name, tracked }];
+                        self.client.caching.set(None);
+                    }
                     self.submit(&compound);
                     self.flight = Some(expected);
                 }
             }
+        }
+        if self.flight_notes.is_empty() {
+            self.host.usage.called(own.name, began.elapsed());
         }
         true
     }
@@ -464,6 +555,7 @@ impl Connection {
             }
             commands += 1;
         }
+        self.flight_notes = self.notes.drain(..commands).collect();
         let commands: Vec<_> = self.waiting.drain(..commands).collect();
         self.waiting_bytes -= commands.iter().map(footprint).sum::<usize>();
         let compound = Compound::Pipeline(commands);
@@ -479,7 +571,6 @@ impl Connection {
     }
 
     fn submit(&mut self, compound: &Compound) {
-        assert!(self.flight.is_none(), "a connection has one compound in flight");
         let operation = match compound {
             _ if !compound.is_read() => Operation::Write,
             // What is watched has to be what is there now, whatever the connection's other reads may see.
@@ -487,11 +578,32 @@ impl Connection {
             Compound::Transaction { watched, .. } if !watched.is_empty() => Operation::Read(ReadLevel::Linearizable),
             Compound::Transaction { .. } | Compound::Pipeline(_) => Operation::Read(self.client.level.get()),
         };
+        self.submit_at(operation, compound);
+    }
+
+    fn submit_at(&mut self, operation: Operation, compound: &Compound) {
+        assert!(self.flight.is_none(), "a connection has one compound in flight");
         count(&self.host.stats.compounds, 1);
+        self.flight_since = Instant::now();
         let payload = Bytes::from(compound.encode());
         self.flight_bytes = payload.len();
         self.request = Some((operation, payload));
     }
+}
+
+/// Counts commands that were executed within `took`, and invalidates what they have read.
+fn count_executed(replies: &[u8], notes: &[Note], took: Duration, context: &mut Context<'_>) {
+    let usage = &context.host.usage;
+    let mut rest = replies;
+    for Note { name, .. } in notes {
+        usage.called(name, took);
+        let Some((reply, after)) = resp3::split_reply(rest) else { continue };
+        if let Some(text) = reply.strip_prefix(b"-") {
+            usage.failed(name, text);
+        }
+        rest = after;
+    }
+    notes.iter().for_each(|note| tracking::invalidate(&note.tracked, context));
 }
 
 /// About what a waiting command takes in memory: its words lie in what was received, with their lengths around them.

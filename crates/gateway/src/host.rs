@@ -2,6 +2,9 @@
 
 use crate::info::InfoWriter;
 use crate::limits::Limits;
+use crate::peers::Peer;
+use crate::process;
+use crate::usage::Usage;
 use bytes::Bytes;
 use ionian_kernel::client::ReadLevel;
 use std::cell::{Cell, RefCell};
@@ -26,6 +29,9 @@ pub struct Host {
     next_id: Cell<u64>,
     /// What all clients together hold.
     held: Cell<usize>,
+    pub(crate) usage: Usage,
+    /// All gateways of the cluster, this one first; empty as long as nobody has said.
+    pub(crate) gateways: RefCell<Vec<Peer>>,
 }
 
 /// Counters of one gateway; they only grow.
@@ -87,6 +93,34 @@ pub(crate) struct Client {
     pub(crate) last_command: Cell<&'static str>,
     pub(crate) last_active: Cell<Instant>,
     pub(crate) memory: Cell<ClientMemory>,
+    pub(crate) tracking: Cell<Tracking>,
+    /// What CLIENT CACHING said about the next command or transaction.
+    pub(crate) caching: Cell<Option<bool>>,
+}
+
+/// Which keys a client that caches wants to hear of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Tracking {
+    #[default]
+    Off,
+    /// All that it reads.
+    On,
+    /// What it reads after CLIENT CACHING YES.
+    OptIn,
+    /// What it reads, but not after CLIENT CACHING NO.
+    OptOut,
+}
+
+impl Client {
+    /// Whether the client wants to hear of what its next command reads.
+    pub(crate) fn tracks(&self) -> bool {
+        match self.tracking.get() {
+            Tracking::Off => false,
+            Tracking::On => true,
+            Tracking::OptIn => self.caching.get() == Some(true),
+            Tracking::OptOut => self.caching.get() != Some(false),
+        }
+    }
 }
 
 /// What a connection takes in memory, in bytes.
@@ -122,6 +156,8 @@ impl Host {
             clients: RefCell::default(),
             next_id: Cell::new(1),
             held: Cell::new(0),
+            usage: Usage::default(),
+            gateways: RefCell::default(),
         })
     }
 
@@ -143,6 +179,8 @@ impl Host {
             last_command: Cell::new("NULL"),
             last_active: Cell::new(Instant::now()),
             memory: Cell::default(),
+            tracking: Cell::default(),
+            caching: Cell::default(),
         });
         count(&self.stats.connections, 1);
         self.clients.borrow_mut().insert(client.id, client.clone());
@@ -170,8 +208,8 @@ impl Host {
         self.clients.borrow().values().for_each(|client| each(client));
     }
 
-    /// Writes the gateway's sections of INFO, then the node's.
-    pub(crate) fn write_info(&self, info: &mut InfoWriter) {
+    /// Writes the gateway's sections of INFO, then the node's. How many `keys` there are only a replica knows.
+    pub(crate) fn write_info(&self, info: &mut InfoWriter, keys: Option<i64>) {
         let uptime = self.started.elapsed().as_secs();
         info.section("Server")
             .field("redis_version", REDIS_VERSION)
@@ -190,6 +228,8 @@ impl Host {
             .field("client_memory", self.held())
             .field("maxmemory_clients", self.limits.memory_bytes)
             .field("blocked_clients", 0);
+        process::write_memory(info);
+        info.field("maxmemory", 0).field("maxmemory_policy", "noeviction").field("mem_clients_normal", self.held());
         // What a client waits for before it sends commands.
         info.section("Persistence").field("loading", 0);
         info.section("Stats");
@@ -197,6 +237,14 @@ impl Host {
             info.field(name, value);
         });
         (self.info)(info);
+        process::write_cpu(info);
+        self.usage.write(info);
+        // There are no slots and no redirections, though CLUSTER SLOTS names the gateways.
+        info.section("Cluster").field("cluster_enabled", 0);
+        info.section("Keyspace");
+        if let Some(keys) = keys.filter(|keys| *keys > 0) {
+            info.field("db0", format_args!("keys={keys}"));
+        }
     }
 }
 
@@ -206,5 +254,7 @@ impl Client {
         self.name.take();
         self.resp3.set(false);
         self.level.set(ReadLevel::default());
+        self.tracking.set(Tracking::Off);
+        self.caching.set(None);
     }
 }

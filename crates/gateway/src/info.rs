@@ -40,6 +40,11 @@ impl InfoWriter {
         self
     }
 
+    /// Whether nothing was asked for of what was there.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.text.is_empty()
+    }
+
     /// All that was written.
     pub fn finish(self) -> String {
         self.text

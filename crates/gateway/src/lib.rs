@@ -11,7 +11,9 @@
 //! | `transaction` | MULTI, EXEC, WATCH |
 //! | `commands` | what the gateway answers itself |
 //! | `reply`, `resp3`, `info` | from answers to bytes |
-//! | `host`, `limits` | what all connections share |
+//! | `tracking` | what a client that caches is told |
+//! | `host`, `limits`, `peers` | what all connections share |
+//! | `usage`, `process` | what INFO says of commands and of the process |
 
 #![forbid(unsafe_code)]
 
@@ -24,15 +26,20 @@ mod inline;
 mod limits;
 mod output;
 mod parser;
+mod peers;
+mod process;
 mod reply;
 mod resp3;
 mod serve;
 mod slots;
+mod tracking;
 mod transaction;
+mod usage;
 
 pub use connection::Connection;
 pub use host::Host;
 pub use info::InfoWriter;
 pub use limits::Limits;
 pub use parser::{Parser, ProtocolError};
+pub use peers::Peer;
 pub use serve::Gateway;

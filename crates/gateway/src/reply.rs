@@ -21,7 +21,9 @@ impl Context<'_> {
 
     /// An error; `text` begins with its code.
     pub(crate) fn error(&mut self, text: impl Display) {
+        let start = self.out.len();
         error(self.out, text);
+        self.host.usage.error(&self.out[start + 1..]);
     }
 
     pub(crate) fn integer(&mut self, value: i64) {
@@ -38,6 +40,11 @@ impl Context<'_> {
     pub(crate) fn null(&mut self) {
         let null: &[u8] = if self.client.resp3.get() { b"_\r\n" } else { b"$-1\r\n" };
         self.out.extend_from_slice(null);
+    }
+
+    /// The head of a message that answers nothing; its elements follow. Only for RESP3.
+    pub(crate) fn push(&mut self, len: usize) {
+        self.line('>', len);
     }
 
     /// The head of an array; its elements follow.

@@ -12,6 +12,7 @@ use crate::drain::Drain;
 use crate::host::{Host, count};
 use crate::info::InfoWriter;
 use crate::limits::Limits;
+use crate::peers::Peer;
 use crate::slots::{Open, Slots};
 use bytes::Bytes;
 use ionian_kernel::client::{Refusal, Reply, Request};
@@ -34,7 +35,7 @@ const READ_BYTES: usize = 64 << 10;
 const READS_PER_TURN: usize = 4;
 
 /// In so many steps the deadline is counted; it is met to within one of them.
-const TICKS_PER_DEADLINE: u32 = 8;
+const TICKS_PER_DEADLINE: u32 = 32;
 
 /// How long to wait when no connection can be accepted, for want of file descriptors say.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -129,6 +130,11 @@ impl Gateway {
     /// commands that have waited for them.
     pub fn flush(&self) {
         self.inner.clone().flush();
+    }
+
+    /// Names all gateways of the cluster, this one first, to clients that ask for several addresses.
+    pub fn set_gateways(&self, gateways: Vec<Peer>) {
+        self.inner.host.gateways.replace(gateways);
     }
 
     /// Calls `each` with every counter of the gateway and its name, for the node's metrics.
@@ -330,7 +336,7 @@ impl Inner {
             let Some(index) = slots.hungriest() else { return };
             let Some(open) = slots.get(index) else { return };
             open.connection.evict();
-            open.go_on();
+            open.go_on(self.drain.leave());
             self.clone().start_watch();
         }
     }
@@ -343,7 +349,7 @@ impl Inner {
         }
         tokio::task::spawn_local(async move {
             let limits = &self.host.limits;
-            let period = limits.unfinished.min(limits.linger) / TICKS_PER_DEADLINE;
+            let period = limits.unfinished.min(limits.linger) / 8;
             while self.watch_runs.get() {
                 tokio::time::sleep(period.clamp(Duration::from_millis(1), Duration::from_secs(1))).await;
                 let (now, mut any) = (Instant::now(), false);
@@ -353,7 +359,7 @@ impl Inner {
                     let Some(open) = slots.get(index).filter(|open| open.connection.has_deadline()) else { continue };
                     any = true;
                     open.connection.on_time(now);
-                    open.go_on();
+                    open.go_on(self.drain.leave());
                 }
                 self.watch_runs.set(any);
             }

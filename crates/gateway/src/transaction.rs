@@ -15,6 +15,7 @@ use crate::limits::Limits;
 use crate::parser::compact;
 use crate::reply::Context;
 use crate::resp3;
+use crate::tracking;
 use bytes::Bytes;
 use ionian_machines::kv::{Command, Compound};
 
@@ -29,6 +30,8 @@ pub(crate) struct Transaction {
     watched: Vec<(Bytes, u64)>,
     /// What these take in memory.
     watched_bytes: usize,
+    /// Of the transaction that is executed: keys of reads that the client wants to hear of.
+    tracked: Vec<Bytes>,
     /// A WATCH was not answered: a transaction that relies on it must not be executed.
     watch_failed: bool,
 }
@@ -39,6 +42,8 @@ struct Queue {
     commands: Vec<Command>,
     own: Vec<OwnInQueue>,
     bytes: usize,
+    /// Keys of reads that the client wants to hear of.
+    tracked: Vec<Bytes>,
     /// A command could not be queued: EXEC will refuse.
     failed: bool,
 }
@@ -66,6 +71,10 @@ pub(crate) enum Expected {
     Pipeline(Vec<Command>),
     /// The reply of one command, which is not kept: it may be large.
     One,
+    /// How many keys there are, for INFO with these words.
+    Info(Vec<Bytes>),
+    /// That a quorum answers, for IONIAN CHECK.
+    Check,
     /// The replies of all commands in an array, or null; some are still to be put in.
     Transaction(Vec<OwnInQueue>),
     /// The versions of these keys.
@@ -102,6 +111,7 @@ impl Transaction {
             queue.fail();
             context.error(text);
         } else {
+            queue.tracked.extend(tracking::keys(context.client, words));
             context.simple("QUEUED");
         }
         context.client.queued.set(Some(queue.len()));
@@ -174,10 +184,16 @@ impl Transaction {
             let own = queue.own;
             write_executed(b"*0\r\n", &own, context);
         } else {
+            self.tracked = queue.tracked;
             let compound = Compound::Transaction { watched, commands: queue.commands };
             return Step::Submit(compound, Expected::Transaction(queue.own));
         }
         Step::Answered
+    }
+
+    /// Keys of the transaction's reads that the client wants to hear of.
+    pub(crate) fn take_tracked(&mut self) -> Vec<Bytes> {
+        std::mem::take(&mut self.tracked)
     }
 
     /// The state machine has answered a WATCH.

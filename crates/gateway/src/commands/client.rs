@@ -2,7 +2,7 @@
 
 use super::connection::BAD_NAME;
 use super::{SYNTAX, is, number};
-use crate::host::Client;
+use crate::host::{Client, Tracking};
 use crate::reply::Context;
 use bytes::Bytes;
 use std::fmt::Write;
@@ -13,28 +13,32 @@ const MAX_NAME_LEN: usize = 1024;
 const HELP: &[&str] = &[
     "CLIENT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
     "GETNAME -- Return the name of the current connection.",
-    "GETREDIR -- Return -1: there is no tracking.",
+    "CACHING (YES|NO) -- Whether the next command's keys are tracked, in the modes OPTIN and OPTOUT.",
+    "GETREDIR -- Return -1, or 0 when tracking: nothing is redirected.",
     "ID -- Return the ID of the current connection.",
     "INFO -- Return information about the current client connection.",
     "LIST [TYPE NORMAL] [ID <id> ...] -- Return information about client connections.",
-    "NO-EVICT (ON|OFF), NO-TOUCH (ON|OFF) -- Accepted; nothing is evicted.",
+    "NO-EVICT OFF, NO-TOUCH (ON|OFF) -- Accepted; no client is spared when memory is short.",
     "REPLY ON -- Accepted; OFF and SKIP are not supported.",
     "SETINFO (LIB-NAME|LIB-VER) <value> -- Set the client library's name or version.",
     "SETNAME <name> -- Assign the name <name> to the current connection.",
-    "TRACKING OFF -- Accepted; ON is not supported.",
+    "TRACKING (ON|OFF) [OPTIN] [OPTOUT] [NOLOOP] -- Each key that is tracked is invalidated once it was read.",
 ];
 
 type Sub = fn(&mut Context<'_>, &[Bytes]);
 
 /// Name, fewest and most words after it.
 const SUBCOMMANDS: &[(&str, usize, usize, Sub)] = &[
+    ("caching", 1, 1, caching),
     ("getname", 0, 0, |context, _| name_or_null(context)),
-    ("getredir", 0, 0, |context, _| context.integer(-1)),
+    ("getredir", 0, 0, |context, _| {
+        context.integer(if context.client.tracking.get() == Tracking::Off { -1 } else { 0 })
+    }),
     ("help", 0, 0, |context, _| context.help(HELP)),
     ("id", 0, 0, |context, _| context.integer(context.client.id as i64)),
     ("info", 0, 0, |context, _| context.verbatim(&line(context.client))),
     ("list", 0, usize::MAX, list),
-    ("no-evict", 1, 1, on_or_off),
+    ("no-evict", 1, 1, no_evict),
     ("no-touch", 1, 1, on_or_off),
     ("reply", 1, 1, reply),
     ("setinfo", 2, 2, set_info),
@@ -87,6 +91,14 @@ fn set_info(context: &mut Context<'_>, words: &[Bytes]) {
     context.ok();
 }
 
+fn no_evict(context: &mut Context<'_>, words: &[Bytes]) {
+    match &*words[0].to_ascii_lowercase() {
+        b"off" => context.ok(),
+        b"on" => context.error("ERR CLIENT NO-EVICT ON is not supported: every client may have to be closed"),
+        _ => context.error(SYNTAX),
+    }
+}
+
 fn on_or_off(context: &mut Context<'_>, words: &[Bytes]) {
     if is(&words[0], "ON") || is(&words[0], "OFF") { context.ok() } else { context.error(SYNTAX) }
 }
@@ -100,10 +112,47 @@ fn reply(context: &mut Context<'_>, words: &[Bytes]) {
 }
 
 fn tracking(context: &mut Context<'_>, words: &[Bytes]) {
-    match &*words[0].to_ascii_lowercase() {
-        b"off" => context.ok(),
-        b"on" => context.error("ERR CLIENT TRACKING ON is not supported"),
-        _ => context.error(SYNTAX),
+    let on = is(&words[0], "ON");
+    if !on && !is(&words[0], "OFF") {
+        return context.error(SYNTAX);
+    }
+    let mut mode = Tracking::On;
+    for option in &words[1..] {
+        mode = match &*option.to_ascii_lowercase() {
+            b"optin" if mode != Tracking::OptOut => Tracking::OptIn,
+            b"optout" if mode != Tracking::OptIn => Tracking::OptOut,
+            b"optin" | b"optout" => return context.error("ERR You can't use both OPTIN and OPTOUT"),
+            b"noloop" => mode,
+            b"bcast" | b"prefix" | b"redirect" => {
+                return context.error("ERR CLIENT TRACKING with BCAST, PREFIX or REDIRECT is not supported");
+            }
+            _ => return context.error(SYNTAX),
+        };
+    }
+    if on && !context.client.resp3.get() {
+        return context.error("ERR CLIENT TRACKING ON is supported for RESP3 only, begin with HELLO 3");
+    }
+    context.client.caching.set(None);
+    context.client.tracking.set(if on { mode } else { Tracking::Off });
+    context.ok();
+}
+
+fn caching(context: &mut Context<'_>, words: &[Bytes]) {
+    let yes = match &*words[0].to_ascii_lowercase() {
+        b"yes" => true,
+        b"no" => false,
+        _ => return context.error(SYNTAX),
+    };
+    match (context.client.tracking.get(), yes) {
+        (Tracking::OptIn, true) | (Tracking::OptOut, false) => {
+            context.client.caching.set(Some(yes));
+            context.ok();
+        }
+        (Tracking::Off | Tracking::On, _) => context.error(
+            "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled",
+        ),
+        (_, true) => context.error("ERR CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode."),
+        (_, false) => context.error("ERR CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode."),
     }
 }
 
@@ -139,23 +188,42 @@ fn list(context: &mut Context<'_>, words: &[Bytes]) {
     context.verbatim(&text);
 }
 
+fn flags(client: &Client) -> &'static str {
+    match (client.queued.get().is_some(), client.tracking.get() == Tracking::Off) {
+        (false, true) => "N",
+        (true, true) => "x",
+        (false, false) => "t",
+        (true, false) => "xt",
+    }
+}
+
 /// One line of CLIENT LIST.
 fn line(client: &Client) -> String {
     let text = |field: &std::cell::RefCell<Bytes>| String::from_utf8_lossy(&field.borrow()).into_owned();
+    let memory = client.memory.get();
     let mut line = String::new();
     writeln!(
         line,
-        "id={} addr={} laddr={} name={} age={} flags={} db=0 sub=0 psub=0 ssub=0 multi={} watch={} tot-cmds={} \
-         user=default redir=-1 resp={} lib-name={} lib-ver={} consistency={}",
+        "id={} addr={} laddr={} name={} age={} idle={} flags={} db=0 sub=0 psub=0 ssub=0 multi={} watch={} qbuf={} \
+         multi-mem={} obl={} oll=0 omem={} tot-mem={} cmd={} tot-cmds={} user=default redir={} resp={} lib-name={} \
+         lib-ver={} consistency={}",
         client.id,
         client.address,
         client.local_address,
         text(&client.name),
         client.since.elapsed().as_secs(),
-        if client.queued.get().is_some() { 'x' } else { 'N' },
+        client.last_active.get().elapsed().as_secs(),
+        flags(client),
         client.queued.get().map_or(-1, |queued| queued as i64),
         client.watched.get(),
+        memory.input,
+        memory.transaction,
+        memory.replies,
+        memory.output,
+        memory.total(),
+        client.last_command.get(),
         client.commands.get(),
+        if client.tracking.get() == Tracking::Off { -1 } else { 0 },
         if client.resp3.get() { 3 } else { 2 },
         text(&client.library),
         text(&client.library_version),

@@ -8,6 +8,8 @@ use bytes::Bytes;
 
 pub(super) const BAD_NAME: &str = "ERR Client names cannot contain spaces, newlines or special characters.";
 
+const WRONG_PASS: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+
 pub(super) fn ping(context: &mut Context<'_>, words: &[Bytes]) {
     match words {
         [_] => context.simple("PONG"),
@@ -28,10 +30,13 @@ pub(super) fn select(context: &mut Context<'_>, words: &[Bytes]) {
     }
 }
 
-/// There are no users and no passwords: nobody is to believe that one protects the data.
+/// There are no users and no passwords. As in Redis without a password, the user `default` has any; a password for no
+/// user is refused, lest it be believed to protect the data.
 pub(super) fn auth(context: &mut Context<'_>, words: &[Bytes]) {
     match words.len() {
-        2 | 3 => context.error(
+        3 if &words[1][..] == b"default" => context.ok(),
+        3 => context.error(WRONG_PASS),
+        2 => context.error(
             "ERR AUTH <password> called without any password configured for the default user. \
              Are you sure your configuration is correct?",
         ),
@@ -51,9 +56,11 @@ pub(super) fn hello(context: &mut Context<'_>, words: &[Bytes]) {
     let mut options = words.get(2..).unwrap_or_default();
     while let [option, rest @ ..] = options {
         options = match rest {
-            [_user, _password, ..] if is(option, "AUTH") => {
-                return context
-                    .error("ERR HELLO AUTH is not supported: no users or passwords are configured, connect without");
+            [user, _password, rest @ ..] if is(option, "AUTH") => {
+                if &user[..] != b"default" {
+                    return context.error(WRONG_PASS);
+                }
+                rest
             }
             [wanted, rest @ ..] if is(option, "SETNAME") => {
                 if !is_plain_name(wanted) {

@@ -7,6 +7,7 @@ use ionian_kernel::client::ReadLevel;
 
 const HELP: &[&str] = &[
     "IONIAN <subcommand> [<arg>]. Subcommands are:",
+    "CHECK -- Return OK when a linearizable read is answered by a quorum, an error when it is not (PING asks nobody).",
     "CONSISTENCY -- Return the consistency level of this connection's reads.",
     "CONSISTENCY LINEARIZABLE -- Reads see every write acknowledged before they began (the default).",
     "CONSISTENCY SEQUENTIAL -- Reads see every write and read completed through this node.",
@@ -18,6 +19,8 @@ const LEVELS: [ReadLevel; 3] = [ReadLevel::Linearizable, ReadLevel::Sequential, 
 
 pub(super) fn ionian(context: &mut Context<'_>, words: &[Bytes]) {
     match &words[1..] {
+        // In a transaction, which the cluster has just answered.
+        [sub] if is(sub, "CHECK") => context.ok(),
         [sub] if is(sub, "HELP") => context.help(HELP),
         [sub] if is(sub, "CONSISTENCY") => context.bulk(level_name(context.client.level.get())),
         [sub, name] if is(sub, "CONSISTENCY") => match LEVELS.iter().find(|level| is(name, level_name(**level))) {

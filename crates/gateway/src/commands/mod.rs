@@ -2,10 +2,11 @@
 //! transactions. All others go to the state machine.
 
 mod client;
+mod cluster;
 mod config;
 mod connection;
 mod ionian;
-mod server;
+pub(crate) mod server;
 mod table;
 
 use crate::reply::Context;
@@ -56,8 +57,10 @@ const fn own(name: &'static str, arity: i32, run: Run) -> Own {
 
 /// Sorted by name, for the search.
 pub(crate) const OWN: &[Own] = &[
+    own("asking", 1, Run::Plain(cluster::any_node)),
     own("auth", -2, Run::Plain(connection::auth)),
     own("client", -2, Run::Plain(client::client)),
+    own("cluster", -2, Run::Plain(cluster::cluster)),
     own("command", -1, Run::Plain(table::command)),
     own("config", -2, Run::Plain(config::config)),
     own("discard", 1, Run::Control(Control::Discard)),
@@ -69,7 +72,10 @@ pub(crate) const OWN: &[Own] = &[
     own("multi", 1, Run::Control(Control::Multi)),
     own("ping", -1, Run::Plain(connection::ping)),
     own("quit", -1, Run::Control(Control::Quit)),
+    own("readonly", 1, Run::Plain(cluster::any_node)),
+    own("readwrite", 1, Run::Plain(cluster::any_node)),
     own("reset", 1, Run::Control(Control::Reset)),
+    own("role", 1, Run::Plain(cluster::role)),
     own("select", 2, Run::Plain(connection::select)),
     own("time", 1, Run::Plain(server::time)),
     own("unwatch", 1, Run::Control(Control::Unwatch)),
@@ -79,7 +85,7 @@ pub(crate) const OWN: &[Own] = &[
 
 /// The own command with this name, in any case.
 pub(crate) fn find(name: &[u8]) -> Option<&'static Own> {
-    let mut lower = [0; 8];
+    let mut lower = [0; 9];
     let lower = lower.get_mut(..name.len())?;
     lower.copy_from_slice(name);
     lower.make_ascii_lowercase();
@@ -88,7 +94,7 @@ pub(crate) fn find(name: &[u8]) -> Option<&'static Own> {
 }
 
 /// Whether the word is this one, in any case.
-fn is(word: &[u8], name: &str) -> bool {
+pub(crate) fn is(word: &[u8], name: &str) -> bool {
     word.eq_ignore_ascii_case(name.as_bytes())
 }
 

@@ -6,10 +6,22 @@ use crate::reply::Context;
 use bytes::Bytes;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+/// In a transaction: without what only a replica knows.
 pub(super) fn info(context: &mut Context<'_>, words: &[Bytes]) {
+    write_info(context, words, None);
+}
+
+/// The reply to INFO, with the number of keys if it is known.
+pub(crate) fn write_info(context: &mut Context<'_>, words: &[Bytes], keys: Option<i64>) {
     let mut info = InfoWriter::new(words[1..].iter().map(|section| &section[..]));
-    context.host.write_info(&mut info);
+    context.host.write_info(&mut info, keys);
     context.verbatim(&info.finish());
+}
+
+/// Whether the reply to INFO names the number of keys.
+pub(crate) fn wants_keys(words: &[Bytes]) -> bool {
+    let mut info = InfoWriter::new(words[1..].iter().map(|section| &section[..]));
+    !info.section("Keyspace").field("keys", 0).is_empty()
 }
 
 /// The clock of the gateway's machine, not the time that leaders stamp into the log.

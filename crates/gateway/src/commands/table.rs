@@ -9,7 +9,6 @@ const HELP: &[&str] = &[
     "COMMAND <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
     "(no subcommand) -- Return details about all commands.",
     "COUNT -- Return the total number of commands.",
-    "DOCS [<command-name> ...] -- Return documentation about commands.",
     "GETKEYS <full-command> -- Return the keys from a full command.",
     "INFO [<command-name> ...] -- Return details about commands.",
     "LIST [FILTERBY (PATTERN <pattern>|MODULE <name>|ACLCAT <category>)] -- Return command names.",
@@ -33,7 +32,7 @@ pub(super) fn command(context: &mut Context<'_>, words: &[Bytes]) {
     match &*sub.to_ascii_lowercase() {
         b"count" if rest.is_empty() => context.integer(entries().count() as i64),
         b"count" => context.wrong_number("command|count"),
-        b"docs" => docs(context, rest),
+        // Without it, as before Redis 7, programs keep to the documentation of Redis that they have themselves.
         b"getkeys" if rest.len() < 2 => context.wrong_number("command|getkeys"),
         b"getkeys" => get_keys(context, rest),
         b"help" => context.help(HELP),
@@ -77,20 +76,6 @@ fn describe(context: &mut Context<'_>, entry: Entry) {
     entry.keys.iter().for_each(|&key| context.integer(i64::from(key)));
     context.set(0);
     (0..3).for_each(|_| context.array(0));
-}
-
-fn docs(context: &mut Context<'_>, names: &[Bytes]) {
-    let found: Vec<_> =
-        if names.is_empty() { entries().collect() } else { names.iter().filter_map(|name| find(name)).collect() };
-    context.map(found.len());
-    for entry in found {
-        context.bulk(entry.name);
-        context.map(2);
-        context.bulk("summary");
-        context.bulk(if entry.name == "ionian" { "See IONIAN HELP" } else { "As in Redis 7" });
-        context.bulk("group");
-        context.bulk("generic");
-    }
 }
 
 fn list(context: &mut Context<'_>, words: &[Bytes]) {

@@ -29,10 +29,12 @@ fn errors_as_in_redis() {
          -EXECABORT Transaction discarded because of previous errors.\n-ERR EXEC without MULTI\n$1\nb\n"
     );
     assert_eq!(
-        ask("MULTI\nECHO\nEXEC x\nEXEC"),
+        ask("MULTI\nECHO\nEXEC\nMULTI\nEXEC x\nEXEC\nEXEC x"),
         "+OK\n-ERR wrong number of arguments for 'echo' command\n\
-         -ERR wrong number of arguments for 'exec' command\n\
-         -EXECABORT Transaction discarded because of previous errors.\n"
+         -EXECABORT Transaction discarded because of previous errors.\n+OK\n\
+         -EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command\n\
+         -ERR EXEC without MULTI\n\
+         -EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command\n"
     );
     // What goes wrong in the execution undoes nothing.
     assert_eq!(

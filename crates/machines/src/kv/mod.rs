@@ -33,7 +33,7 @@ mod table;
 mod write;
 
 pub use command::{Command, Compound, MAX_VALUE_LEN};
-pub use table::{CommandInfo, command_table, knows};
+pub use table::{CommandInfo, command_info, command_table, knows};
 
 use bytes::Bytes;
 use codec::Decoded;

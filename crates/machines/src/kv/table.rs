@@ -27,6 +27,11 @@ pub fn command_table() -> &'static [CommandInfo] {
     COMMANDS
 }
 
+/// What is known of the command `name`, in any case, if the machine has it.
+pub fn command_info(name: &[u8]) -> Option<&'static CommandInfo> {
+    find(name)
+}
+
 /// Whether `name`, in any case, is a command of the machine.
 pub fn knows(name: &[u8]) -> bool {
     find(name).is_some()

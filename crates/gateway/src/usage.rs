@@ -1,0 +1,74 @@
+//! How often each command was used and which errors were answered, for INFO.
+
+use crate::info::InfoWriter;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Codes of errors that are counted; a further one counts as `OTHER`.
+const CODES: usize = 128;
+
+/// Counts of commands and of errors.
+#[derive(Debug, Default)]
+pub(crate) struct Usage {
+    commands: RefCell<BTreeMap<&'static str, Command>>,
+    errors: RefCell<BTreeMap<String, u64>>,
+}
+
+#[derive(Debug, Default)]
+struct Command {
+    calls: u64,
+    time: Duration,
+    rejected: u64,
+    failed: u64,
+}
+
+impl Usage {
+    /// A command was executed in this time.
+    pub(crate) fn called(&self, name: &'static str, time: Duration) {
+        let mut commands = self.commands.borrow_mut();
+        let command = commands.entry(name).or_default();
+        command.calls += 1;
+        command.time += time;
+    }
+
+    /// A command was not executed, as it is not well formed.
+    pub(crate) fn rejected(&self, name: &'static str, error: &[u8]) {
+        self.commands.borrow_mut().entry(name).or_default().rejected += 1;
+        self.error(error);
+    }
+
+    /// A command was executed and answered with an error.
+    pub(crate) fn failed(&self, name: &'static str, error: &[u8]) {
+        self.commands.borrow_mut().entry(name).or_default().failed += 1;
+        self.error(error);
+    }
+
+    /// A client was answered with an error, whose text begins with its code.
+    pub(crate) fn error(&self, text: &[u8]) {
+        let code = text.split(|byte| *byte == b' ').next().unwrap_or_default();
+        let is_code = !code.is_empty() && code.len() <= 32 && code.iter().all(u8::is_ascii_uppercase);
+        let code = if is_code { String::from_utf8_lossy(code) } else { "ERR".into() };
+        let mut errors = self.errors.borrow_mut();
+        let code = if errors.len() < CODES || errors.contains_key(&*code) { code } else { "OTHER".into() };
+        *errors.entry(code.into_owned()).or_default() += 1;
+    }
+
+    /// Writes the sections Commandstats and Errorstats.
+    pub(crate) fn write(&self, info: &mut InfoWriter) {
+        info.section("Commandstats");
+        for (name, Command { calls, time, rejected, failed }) in &*self.commands.borrow() {
+            let usec = time.as_micros();
+            let each = usec as f64 / (*calls).max(1) as f64;
+            let text = format_args!(
+                "calls={calls},usec={usec},usec_per_call={each:.2},rejected_calls={rejected},failed_calls={failed}"
+            )
+            .to_string();
+            info.field(&format!("cmdstat_{name}"), text);
+        }
+        info.section("Errorstats");
+        for (code, count) in &*self.errors.borrow() {
+            info.field(&format!("errorstat_{code}"), format!("count={count}"));
+        }
+    }
+}
