@@ -77,7 +77,7 @@ IONIAN_OPERATIONS = {
 
 def ionian(program, port, load, window, pids):
     """Ionian's load generator against any server that speaks the Redis protocol."""
-    command = ["--target", f"redis://127.0.0.1:{port}", "--clients", load.clients, "--pipeline", load.pipeline]
+    command = ["--target", f"redis://127.0.0.1:{port}", "--yes", "--clients", load.clients, "--pipeline", load.pipeline]
     for name, pid in pids.items():
         command += ["--pid", f"{name}={pid}"]
     return _ionian_bench(program, command, load, window)

@@ -88,7 +88,8 @@ fn make(arguments: &Figure, tell: &mut impl Write) -> Result<()> {
         sheet.write(directory, name, &bench)?;
         summary += &sheet.summary(name);
         // Whoever reads no further wants the files all the same.
-        let _ = writeln!(tell, "{}", sheet.text(name, &bench));
+        let file = directory.join(name);
+        let _ = writeln!(tell, "{}{}.svg, .png, .csv, .json and .md are written", sheet.summary(name), file.display());
     }
     if arguments.figure == "all" {
         let file = directory.join("findings.md");
@@ -109,7 +110,7 @@ mod tests {
             Figure { figure, out: out.clone(), demands: None, network_delay_us: 50.0, wake_us: 5.0, quick: true };
         let mut told = Vec::new();
         make(&arguments, &mut told).unwrap();
-        assert_eq!(String::from_utf8(told).unwrap().matches("\n# Figure ").count(), FIGURES.len() - 1);
+        assert_eq!(String::from_utf8(told).unwrap().matches(" are written\n").count(), FIGURES.len());
         let findings = std::fs::read_to_string(out.join("findings.md")).unwrap();
         for (name, _) in FIGURES {
             assert!(findings.contains(&format!("Figure {name}: ")), "{name}");

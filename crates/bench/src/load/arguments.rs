@@ -38,6 +38,9 @@ pub(crate) struct Servers {
     /// cluster that is started for the run]
     #[arg(long, value_name = "redis://HOST:PORT")]
     pub(crate) target: Vec<Target>,
+    /// Write into servers of --target and --versus that hold keys already; without it those are left alone
+    #[arg(long)]
+    pub(crate) yes: bool,
     /// A process of this machine whose processor time is to be counted; can be repeated
     #[arg(long, value_name = "NAME=PID", requires = "target")]
     pub(crate) pid: Vec<Account>,

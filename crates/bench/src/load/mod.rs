@@ -136,7 +136,7 @@ fn measure(load: &Load, run_node: RunNode) -> Result<Outcome> {
 
 /// Who is measured, ready for it.
 fn sides(load: &Load, shared: &Arc<Shared>, progress: &Progress, run_node: RunNode) -> Result<Vec<Side>> {
-    let Servers { target, pid, versus, versus_pid, .. } = &load.servers;
+    let Servers { target, pid, versus, versus_pid, yes, .. } = &load.servers;
     let mut sides = Vec::new();
     sides.push(match target.as_slice() {
         [] => {
@@ -162,6 +162,9 @@ fn sides(load: &Load, shared: &Arc<Shared>, progress: &Progress, run_node: RunNo
     }
     for side in &sides {
         side.processor_times()?;
+        if !yes {
+            side.leave_keys_alone()?;
+        }
         if load.asks.mix().reads > 0 {
             progress.on(format!("{}: writing all keys", side.name), shared);
             side.fill(load, shared)?;

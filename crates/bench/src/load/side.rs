@@ -7,8 +7,9 @@ use super::lanes::{self, Lanes, Order, RunNode};
 use super::ledger::{Tally, Window};
 use super::own::{self, Own};
 use super::schedule::Schedule;
-use super::target::{Target, connect};
+use super::target::{Target, connect, keys};
 use super::workload::Workload;
+use crate::BadUsage;
 use anyhow::{Context, Result, bail, ensure};
 use ionian_deployment::Configuration;
 use ionian_harness::process::processor_time;
@@ -94,6 +95,27 @@ impl Side {
             lanes.check()?;
         }
         self.own.as_mut().map_or(Ok(()), |own| own.check())
+    }
+
+    /// Makes sure that nothing is overwritten in servers that were not started for the run.
+    ///
+    /// # Errors
+    /// When one holds keys, or does not say how many.
+    pub(crate) fn leave_keys_alone(&self) -> Result<()> {
+        let (Way::Connections(addresses), None) = (&self.way, &self.own) else { return Ok(()) };
+        for address in addresses {
+            match keys(*address)? {
+                Some(0) => {}
+                Some(keys) => bail!(BadUsage(format!(
+                    "redis://{address} holds {keys} keys, and the load writes and overwrites some: say --yes if that may be"
+                ))),
+                None => bail!(BadUsage(format!(
+                    "redis://{address} does not say how many keys it holds (DBSIZE), and the load writes some: say --yes if \
+                     that may be"
+                ))),
+            }
+        }
+        Ok(())
     }
 
     /// Writes every key.

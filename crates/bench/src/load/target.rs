@@ -60,8 +60,8 @@ pub(crate) fn connect(address: SocketAddr, level: Option<Level>) -> Result<TcpSt
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     match call(&mut stream, address, &[b"PING"])? {
-        Answer::Word => {}
         Answer::Error(text) => bail!("redis://{address} answers PING with an error: {text}"),
+        Answer::Word | Answer::Number(_) => {}
     }
     if let Some(level) = level {
         let asked = [&b"IONIAN"[..], b"CONSISTENCY", level.name().as_bytes()];
@@ -93,7 +93,7 @@ pub(crate) fn wait_until_served(
             call(&mut stream, address, &[b"SET", PROBE, b"1"])
         });
         match write {
-            Ok(Answer::Word) => return Ok(()),
+            Ok(Answer::Word | Answer::Number(_)) => return Ok(()),
             Ok(Answer::Error(text)) if Instant::now() > deadline => bail!("redis://{address} takes no writes: {text}"),
             Err(error) if Instant::now() > deadline => return Err(error),
             Ok(Answer::Error(_)) | Err(_) => std::thread::sleep(ASK_EVERY),
@@ -101,9 +101,23 @@ pub(crate) fn wait_until_served(
     }
 }
 
+/// How many keys a server holds; none when it does not say.
+///
+/// # Errors
+/// When it cannot be asked.
+pub(crate) fn keys(address: SocketAddr) -> Result<Option<u64>> {
+    let mut stream = connect(address, None)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    Ok(match call(&mut stream, address, &[b"DBSIZE"])? {
+        Answer::Number(keys) => Some(keys),
+        Answer::Word | Answer::Error(_) => None,
+    })
+}
+
 /// The answer to a first word.
 enum Answer {
     Word,
+    Number(u64),
     Error(String),
 }
 
@@ -133,6 +147,9 @@ fn call(stream: &mut TcpStream, address: SocketAddr, words: &[&[u8]]) -> Result<
     match text.strip_suffix("\r\n").map(|text| text.split_at_checked(1)) {
         Some(Some(("+", _))) => Ok(Answer::Word),
         Some(Some(("-", text))) => Ok(Answer::Error(text.to_owned())),
+        Some(Some((":", digits))) if digits.parse::<u64>().is_ok() => {
+            Ok(Answer::Number(digits.parse().expect("it was looked at")))
+        }
         _ => {
             let said: String = text.lines().next().unwrap_or_default().chars().take(60).collect();
             bail!("redis://{address} does not speak the Redis protocol: it answers {name} with {said:?}")

@@ -131,7 +131,7 @@ fn error_replies_are_counted_and_no_success() {
             }
         }
     });
-    let flags = ["--target", &target, "--clients", "1", "--warm-up", "0", "--seconds", "0.2", "--rounds", "1"];
+    let flags = ["--target", &target, "--yes", "--clients", "1", "--warm-up", "0", "--seconds", "0.2", "--rounds", "1"];
     let output = run(&[&["bench"][..], &flags].concat());
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("error replies"), "{}", text(&output.stderr));
@@ -152,17 +152,35 @@ fn somebody(says: &'static str) -> String {
     target
 }
 
+/// A server that answers PING and then DBSIZE.
+fn holder_of_seven_keys() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = format!("redis://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            for reply in ["+PONG\r\n", ":7\r\n"] {
+                let _ = stream.read(&mut [0; 512]);
+                let _ = stream.write_all(reply.as_bytes());
+            }
+        }
+    });
+    target
+}
+
 #[test]
 fn what_cannot_be_measured_is_told_in_a_line() {
     let nobody = format!("redis://{}", TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap());
     let web = somebody("HTTP/1.1 400 Bad Request\r\n");
     // It says what PING is answered with, and no more.
     let silent = somebody("+PONG\r\n");
+    let full = holder_of_seven_keys();
     for (code, flags, says) in [
         (1, &["--target", &nobody][..], "cannot connect to redis://127.0.0.1:"),
         (1, &["--target", &web], "does not speak the Redis protocol"),
-        (1, &["--target", &silent, "--warm-up", "0"], "in the middle of the run"),
+        (1, &["--target", &silent, "--yes", "--warm-up", "0"], "in the middle of the run"),
         (1, &["--target", &web, "--pid", "server=4294967295"], "server (process 4294967295) does not run"),
+        (2, &["--target", &full], "holds 7 keys, and the load writes and overwrites some: say --yes"),
         (2, &["--target", "127.0.0.1:6379"], "must be redis://HOST:PORT"),
         (2, &["--target", &web, "--preset", "colocated"], "cannot be used with"),
         (2, &["--level", "eventual"], "say --reads PERCENT"),
