@@ -23,7 +23,7 @@ impl std::error::Error for BadUsage {}
 #[derive(Debug, Parser)]
 #[command(
     name = "ionian",
-    version,
+    version = crate::version::TEXT.as_str(),
     arg_required_else_help = true,
     after_help = "A first cluster:\n  \
         ionian up                      three nodes on this machine, clients at 127.0.0.1:7379\n  \
@@ -44,6 +44,7 @@ pub(crate) enum Command {
     Status(Status),
     Drain(Drain),
     Member(Member),
+    Options(Options),
     Exec(Exec),
     Sim(Sim),
     Bench(Box<crate::bench::Bench>),
@@ -68,8 +69,11 @@ pub(crate) enum Command {
     ionian up --set options.batch_commands=10       see `ionian config init -` for all settings")]
 pub(crate) struct Up {
     /// A deployment file, as `ionian config init` writes it
-    #[arg(conflicts_with_all = ["preset", "node_port"])]
+    #[arg(conflicts_with_all = ["preset", "node_port", "config"])]
     pub(crate) file: Option<PathBuf>,
+    /// The same
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["preset", "node_port"])]
+    pub(crate) config: Option<PathBuf>,
     /// A deployment that comes with Ionian; `ionian config presets` lists them [default: colocated]
     #[arg(long, value_name = "NAME")]
     pub(crate) preset: Option<String>,
@@ -123,6 +127,13 @@ pub(crate) struct Node {
     /// The data directory; the node's own is DIR/nodes/NAME
     #[arg(long, value_name = "DIR")]
     pub(crate) data: PathBuf,
+    /// Where it listens for other nodes, in place of its address in the deployment: behind address translation, in a
+    /// container
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) listen: Option<String>,
+    /// Where it listens for clients, in place of its gateway in the deployment
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) gateway_listen: Option<String>,
     /// Change a setting of the deployment for this node; can be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) overrides: Vec<String>,
@@ -345,6 +356,37 @@ pub(crate) struct Whereabouts {
     /// Any running node of the cluster, by the address where the others find it: it says who the others are
     #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["data", "config"])]
     pub(crate) at: Option<String>,
+}
+
+/// Show and change the options of a running cluster
+///
+/// A change goes through the cluster's log: every node takes it over while it runs, and finds it again when it is started
+/// once more, whatever its file says.
+#[derive(Debug, Args)]
+#[command(arg_required_else_help = true)]
+#[command(
+    after_help = "Examples:\n  ionian options list\n  ionian options set heartbeat_ms=50 election_timeout_ms=200"
+)]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    pub(crate) command: OptionsCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum OptionsCommand {
+    /// Show every option with its value, its default and where it is changed
+    List {
+        #[command(flatten)]
+        whereabouts: Whereabouts,
+    },
+    /// Change options for all nodes, all of them or none
+    Set {
+        /// What to change, such as window_slots=1024
+        #[arg(required = true, value_name = "KEY=VALUE")]
+        settings: Vec<String>,
+        #[command(flatten)]
+        how: How,
+    },
 }
 
 /// Send one command to the cluster and print the reply as redis-cli does

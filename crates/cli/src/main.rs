@@ -5,12 +5,13 @@
 //! | `arguments` | what can be typed, and the help texts |
 //! | `node` | one node in the foreground; `gateway_app` puts its gateway and its client lane together |
 //! | `up` | every node of a deployment as a process of its own, supervised |
-//! | `config`, `status`, `drain`, `member`, `exec`, `sim` | one command each |
+//! | `config`, `status`, `drain`, `member`, `options`, `exec`, `sim` | one command each |
 //! | `bench` | load, service demand, the papers' figures: crate `ionian-bench` |
 //! | `snapshot` | backups: save, inspect, restore, salvage |
 //! | `family` | from a protocol's name to its type |
 //! | `source` | where a command finds its deployment |
 //! | `places` | what lies where in a data directory |
+//! | `version` | what this program is |
 //! | `output` | printing that survives a closed pipe |
 
 #![forbid(unsafe_code)]
@@ -26,6 +27,7 @@ mod family;
 mod gateway_app;
 mod member;
 mod node;
+mod options;
 mod output;
 mod places;
 mod resp;
@@ -34,6 +36,7 @@ mod snapshot;
 mod source;
 mod status;
 mod up;
+mod version;
 
 use arguments::{Arguments, BadUsage, Command};
 use clap::Parser;
@@ -58,6 +61,7 @@ fn main() -> ExitCode {
         Command::Status(arguments) => status::run(&arguments),
         Command::Drain(arguments) => drain::run(&arguments),
         Command::Member(arguments) => member::run(&arguments),
+        Command::Options(arguments) => options::run(&arguments),
         Command::Exec(arguments) => exec::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),

@@ -14,15 +14,14 @@ use crate::arguments::{self, How, MemberCommand, Place, Shape};
 use crate::family::{self, Work};
 use crate::output::{self, say};
 use anyhow::{Context, Result, bail};
-use find::Found;
 use ionian_deployment::{Configuration, Deployment, Node};
 use ionian_kernel::membership::Change;
 use ionian_kernel::protocol::Protocol;
 use ionian_runtime::membership;
-use progress::Awaited;
 use std::process::ExitCode;
 
-pub(crate) use find::newest_since;
+pub(crate) use find::{Found, newest_since};
+pub(crate) use progress::{Awaited, wait_until_done};
 
 pub(crate) fn run(arguments: &arguments::Member) -> Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -96,7 +95,7 @@ fn described(name: &str, place: &Place, roles: &str) -> Result<Node> {
 }
 
 /// What cannot be done with the cluster as it is, though it was typed well.
-fn possible<T, E: std::error::Error + Send + Sync + 'static>(planned: Result<T, E>) -> Result<T> {
+pub(crate) fn possible<T, E: std::error::Error + Send + Sync + 'static>(planned: Result<T, E>) -> Result<T> {
     planned.context("this cannot be done")
 }
 
@@ -172,5 +171,5 @@ async fn settle(found: Found, change: Option<Change>, to: &Deployment, how: &How
         return Ok(());
     }
     let from = &found.known.deployment;
-    progress::wait_until_done(found.contacts.clone(), &Awaited { since, from, to }).await
+    wait_until_done(found.contacts.clone(), &Awaited { since, from, to }).await
 }

@@ -51,7 +51,8 @@ pub(crate) fn run(arguments: &arguments::Node) -> Result<ExitCode> {
     raise_file_limit();
     take_file_sizes_for_errors();
     let protocol = given.deployment.protocol.clone();
-    let run = Run { given, name: name.clone(), data, starter };
+    let (listen, gateway_listen) = (arguments.listen.clone(), arguments.gateway_listen.clone());
+    let run = Run { given, name: name.clone(), data, starter, listen, gateway_listen };
     match family::with_protocol(&protocol, run)? {
         Err(error) if matches!(error.downcast_ref(), Some(NodeError::Removed { .. })) => tracing::info!("{error}"),
         done => done?,
@@ -71,20 +72,26 @@ struct Run {
     data: PathBuf,
     /// Completes when whoever started this process is gone.
     starter: stop::Starter,
+    /// Where it listens, in place of what the deployment says.
+    listen: Option<String>,
+    gateway_listen: Option<String>,
 }
 
 impl Work for Run {
     type Output = Result<()>;
 
     fn run<P: Protocol>(self) -> Result<()> {
-        let Run { given, name, data, starter } = self;
-        let settings = NodeSettings::new::<P>(given, &name, Some(&data))?;
+        let Run { given, name, data, starter, listen, gateway_listen } = self;
+        let mut settings = NodeSettings::new::<P>(given, &name, Some(&data))?;
+        if let Some(text) = &listen {
+            settings.address = resolve("--listen", text)?;
+        }
         let known = settings.configuration.clone().expect("it was given");
         let deployment = known.deployment.clone();
         let config = family::configure::<P>(&deployment, settings.layout.clone())?;
         let member = &known.nodes()[&settings.node];
         // Here and not on the loop: an address that is taken is to be told before the node takes part.
-        let gateway = gateway_listener(member)?;
+        let gateway = gateway_listener(member, gateway_listen.as_deref())?;
         if deployment.durability == Durability::Memory {
             tracing::warn!("durability = memory: when this process ends, what it held is gone");
         }
@@ -108,9 +115,15 @@ pub(crate) fn resolve(key: &str, text: &str) -> Result<SocketAddr> {
     ionian_runtime::resolve(text).with_context(|| format!("{key} = {text:?} cannot be resolved"))
 }
 
-fn gateway_listener(node: &ionian_deployment::Node) -> Result<Option<TcpListener>> {
-    let Some(text) = &node.gateway else { return Ok(None) };
-    let key = format!("node.{}.gateway", node.name);
+/// Listens where the flag says, or else the deployment.
+fn gateway_listener(node: &ionian_deployment::Node, flag: Option<&str>) -> Result<Option<TcpListener>> {
+    let Some(text) = node.gateway_listens_at() else { return Ok(None) };
+    let text = flag.unwrap_or(text);
+    let key = match (flag, &node.gateway_listen) {
+        (Some(_), _) => "--gateway-listen".to_owned(),
+        (None, Some(_)) => format!("node.{}.gateway_listen", node.name),
+        (None, None) => format!("node.{}.gateway", node.name),
+    };
     let address = resolve(&key, text)?;
     let listener = listen(address).with_context(|| format!("cannot listen on {key} = {text:?}"))?;
     listener.set_nonblocking(true)?;

@@ -55,6 +55,7 @@ impl Deployment {
                 node.roles = kept(node, earlier);
             }
         }
+        to.options.take_tuned(&before.options);
         to.check_numbers()?;
         to.numbered_apart(InUse::default().stated(&before), Numbers::next)
     }
@@ -87,6 +88,38 @@ impl Deployment {
         }
     }
 
+    /// The deployment with other options, given as `key=value`, for every node of the running cluster.
+    ///
+    /// # Errors
+    /// When there is no such option, it cannot have that value, or a running cluster does not change it.
+    pub fn tuned<S: AsRef<str>>(&self, settings: &[S]) -> Result<Deployment, DeploymentError> {
+        let mut to = self.numbered()?;
+        for text in settings.iter().map(AsRef::as_ref) {
+            let text = text.strip_prefix("options.").unwrap_or(text);
+            let (key, _) = text.split_once('=').ok_or_else(|| Problem::NotAnOverride(text.to_owned()))?;
+            to = to.with_overrides(&[format!("options.{text}")])?;
+            to.options.mark_tuned(key.trim())?;
+        }
+        Ok(to)
+    }
+
+    /// Whether a running cluster can get from this deployment to `to` by changing its options.
+    ///
+    /// # Errors
+    /// When anything else differs, or nothing.
+    pub fn check_tuning(&self, to: &Deployment) -> Result<(), DeploymentError> {
+        self.check_cluster(to)?;
+        if self.numbered()?.numbers_and_quorums() != to.numbered()?.numbers_and_quorums() {
+            let (key, value) = ("node".to_owned(), "another list".to_owned());
+            let allowed = "that of the running cluster: options and members are not changed together".to_owned();
+            return Err(Problem::Value { key, value, allowed }.into());
+        }
+        match self.options == to.options {
+            true => Err(Problem::NothingToChange.into()),
+            false => Ok(()),
+        }
+    }
+
     /// Whether both can be of one cluster: they agree on what a cluster keeps for life.
     pub fn is_same_cluster(&self, other: &Deployment) -> bool {
         let lasting = |it: &Deployment| (it.cluster.clone(), it.protocol.clone(), it.machine.clone(), it.durability);
@@ -94,12 +127,17 @@ impl Deployment {
     }
 
     /// What a cluster keeps for life.
-    fn check_lasting(&self, to: &Deployment) -> Result<(), DeploymentError> {
+    fn check_cluster(&self, to: &Deployment) -> Result<(), DeploymentError> {
         let quoted = |text: &str| format!("{text:?}");
         fixed("cluster", quoted(&self.cluster), quoted(&to.cluster), LASTING)?;
         fixed("protocol", quoted(&self.protocol), quoted(&to.protocol), LASTING)?;
         fixed("machine", quoted(&self.machine), quoted(&to.machine), LASTING)?;
-        fixed("durability", quoted(self.durability.name()), quoted(to.durability.name()), LASTING)?;
+        fixed("durability", quoted(self.durability.name()), quoted(to.durability.name()), LASTING)
+    }
+
+    /// What does not change with the members.
+    fn check_lasting(&self, to: &Deployment) -> Result<(), DeploymentError> {
+        self.check_cluster(to)?;
         SETTINGS.iter().try_for_each(|setting| {
             let value = |deployment: &Deployment| deployment.options.value(setting).to_string();
             fixed(&format!("options.{}", setting.key), value(self), value(to), OPTION)
@@ -110,13 +148,14 @@ impl Deployment {
     fn numbers_and_quorums(&self) -> impl PartialEq + use<> {
         let mut nodes = self.nodes.clone();
         nodes.sort_by_key(|node| node.id);
+        nodes.iter_mut().for_each(|node| (node.listen, node.gateway_listen) = (None, None));
         nodes.iter_mut().for_each(|node| node.roles.sort_by(|a, b| (&a.role, a.number).cmp(&(&b.role, b.number))));
         (self.f, self.quorums, nodes)
     }
 }
 
 const LASTING: &str = "a cluster keeps that for life";
-const OPTION: &str = "options are not changed with the membership; those of one node alone are set where it is started";
+const OPTION: &str = "options are not changed with the members; `ionian options set` changes them";
 const REPLACE: &str = "to move a node, replace it by one of another name";
 
 fn fixed(key: &str, before: String, after: String, why: &str) -> Result<(), DeploymentError> {

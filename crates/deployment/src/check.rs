@@ -40,7 +40,14 @@ impl Deployment {
         Ok(())
     }
 
+    /// Two nodes are not found in one place. Where they listen in place of that is each machine's, or container's, own
+    /// matter.
     fn check_addresses(&self) -> Result<(), DeploymentError> {
+        if let Some(node) = self.nodes.iter().find(|node| node.gateway.is_none() && node.gateway_listen.is_some()) {
+            let (key, allowed) =
+                (format!("node.{}.gateway", node.name), "where clients find it, beside gateway_listen");
+            return Err(Problem::Missing { key, allowed: allowed.to_owned() }.into());
+        }
         let sockets: Vec<_> = self.nodes.iter().flat_map(sockets).collect();
         for (index, socket) in sockets.iter().enumerate() {
             if let Some(other) = sockets[..index].iter().find(|other| socket.collides(other)) {
@@ -52,7 +59,7 @@ impl Deployment {
     }
 }
 
-/// Something that a node listens on.
+/// Something at which a node is found.
 struct Socket<'a> {
     node: &'a Node,
     name: &'static str,

@@ -5,9 +5,10 @@ use crate::error::{DeploymentError, Place, Problem};
 use bytes::Bytes;
 use ionian_kernel::id::{Epoch, Slot};
 use ionian_kernel::layout::{Layout, NodeId};
-use ionian_kernel::membership::Membership;
+use ionian_kernel::membership::{Membership, SessionExpiry};
 use ionian_kernel::wire::{decode_all, encode_all};
 use std::collections::BTreeMap;
+use std::time::Duration;
 use toml::{Table, Value};
 
 /// A membership with its texts read: deployments as TOML.
@@ -90,12 +91,13 @@ impl Configuration {
             }
             layout.next = Some(Box::new(Layout { options: layout.options.clone(), ..next }));
         }
-        Ok(Layout { epoch, since, frontier, ..layout })
+        let founding_expiry = self.membership.expiry.map(|expiry| Duration::from_millis(expiry.founded_ms));
+        Ok(Layout { epoch, since, frontier, founding_expiry, ..layout })
     }
 
     /// The text of a file that says this.
     pub fn to_toml(&self) -> String {
-        let Membership { epoch, since, frontier, next, .. } = &self.membership;
+        let Membership { epoch, since, frontier, next, expiry, .. } = &self.membership;
         let text = self.text().unwrap_or_default();
         let string = |bytes: &Bytes| Value::from(String::from_utf8_lossy(bytes).as_ref()).to_string();
         let mut file = format!(
@@ -108,6 +110,9 @@ impl Configuration {
         );
         if let Some(next) = next {
             file.push_str(&format!("next = {}\n", string(next)));
+        }
+        if let Some(SessionExpiry { founded_ms, now_ms }) = expiry {
+            file.push_str(&format!("session_expiry_ms = [{founded_ms}, {now_ms}]\n"));
         }
         file
     }
@@ -141,16 +146,29 @@ impl Configuration {
         let deployment = read(&now)?;
         let text = if number == Epoch::default() { Bytes::new() } else { now };
         let known = Configuration { founding, membership: Membership::default(), deployment, next: None };
-        known.advanced(Membership { epoch: number, since, frontier, text, next })
+        let expiry = match table.get("session_expiry_ms") {
+            None => None,
+            Some(value) => {
+                Some(read_expiry(value).ok_or_else(|| wrong("session_expiry_ms", "two numbers of milliseconds"))?)
+            }
+        };
+        known.advanced(Membership { epoch: number, since, frontier, text, next, expiry })
     }
 }
 
 const HEADER: &str = "\
 # The membership of a cluster as its log has decided it: `founding` names the deployment that the cluster began
 # with, `epoch` counts the steps since, below slot `frontier` nothing is asked of acceptors any more, `text` is the deployment in force and `next`, while a change is under way,
-# the one that it leads to. Written by the node; `ionian member` changes it.
+# the one that it leads to; `session_expiry_ms` is what it was at first and what it is now, once that was changed. Written by the
+# node; `ionian member` and `ionian options` change it.
 
 ";
+
+fn read_expiry(value: &Value) -> Option<SessionExpiry> {
+    let number = |value: &Value| u64::try_from(value.as_integer()?).ok();
+    let [founded, now] = value.as_array()?.as_slice() else { return None };
+    Some(SessionExpiry { founded_ms: number(founded)?, now_ms: number(now)? })
+}
 
 fn read(text: &Bytes) -> Result<Deployment, DeploymentError> {
     if text.len() > MAX_TEXT {

@@ -65,9 +65,14 @@ pub struct Node {
     pub id: Option<u16>,
     /// `host:port` where other nodes find it.
     pub address: String,
+    /// `host:port` where it listens for them, if that is not `address`: behind address translation, or in a container
+    /// with a published port.
+    pub listen: Option<String>,
     /// `host:port` where it serves Redis clients, if it does. It then has a client lane even when
     /// its roles do not name one.
     pub gateway: Option<String>,
+    /// `host:port` where it listens for them, if that is not `gateway`.
+    pub gateway_listen: Option<String>,
     /// Where it is; see [`Network`]. A node without a site is near every other.
     pub site: Option<String>,
     /// Its roles. One may be listed twice.
@@ -122,6 +127,16 @@ impl fmt::Display for Placed {
 }
 
 impl Node {
+    /// Where it listens for other nodes.
+    pub fn listens_at(&self) -> &str {
+        self.listen.as_ref().unwrap_or(&self.address)
+    }
+
+    /// Where it listens for clients, if it serves any.
+    pub fn gateway_listens_at(&self) -> Option<&str> {
+        self.gateway.as_ref().map(|gateway| self.gateway_listen.as_ref().unwrap_or(gateway).as_str())
+    }
+
     /// How many instances of each role it has, the client lane of its gateway included.
     pub fn instances(&self) -> BTreeMap<&str, usize> {
         let mut instances = BTreeMap::new();
@@ -168,13 +183,20 @@ impl Deployment {
     }
 
     /// Takes what concerns one node alone from the deployment that it is started with: the options that nodes need not
-    /// agree on, and how far apart sites are.
+    /// agree on, unless they make no sense beside what the cluster was tuned to since, where nodes listen, and how far
+    /// apart sites are.
     pub fn take_local(&mut self, given: &Deployment) {
-        self.options.take_local(&given.options);
+        let mut own = self.options.clone();
+        own.take_local(&given.options);
+        if own.check().is_ok() {
+            self.options = own;
+        }
         self.network.clone_from(&given.network);
         for node in &mut self.nodes {
             if let Some(as_given) = given.nodes.iter().find(|known| known.name == node.name) {
                 node.site.clone_from(&as_given.site);
+                node.listen.clone_from(&as_given.listen);
+                node.gateway_listen.clone_from(&as_given.gateway_listen);
             }
         }
     }

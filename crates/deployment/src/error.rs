@@ -60,6 +60,16 @@ pub enum Problem {
         /// What to write instead.
         allowed: String,
     },
+    /// An option that a running cluster does not change.
+    #[error(
+        "{key} is not changed while the cluster runs: {reason}. Restart one node after the other with --set {key}=VALUE"
+    )]
+    AtStart {
+        /// The key, with the tables it lies in.
+        key: String,
+        /// Why not.
+        reason: String,
+    },
     /// Two nodes have the same name, or two sockets the same address.
     #[error("{key} = {value:?}: taken by {by}")]
     Taken {

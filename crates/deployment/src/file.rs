@@ -80,8 +80,14 @@ impl Deployment {
     }
 
     fn read_options(&mut self, table: &DeTable<'_>, text: &str) -> Result<(), DeploymentError> {
-        for (key, value) in in_order(table) {
+        let (tuned, stated): (Vec<_>, Vec<_>) =
+            in_order(table).into_iter().partition(|(key, _)| key.get_ref() == TUNED);
+        for (key, value) in stated {
             let set = self.set_option(key.get_ref(), Given::Toml(value, text));
+            set.map_err(|error| error.at(Place::of(text, key.span().start)))?;
+        }
+        for (key, value) in tuned {
+            let set = self.set_tuned(Given::Toml(value, text));
             set.map_err(|error| error.at(Place::of(text, key.span().start)))?;
         }
         Ok(())
@@ -109,6 +115,10 @@ impl Deployment {
             let line = format!("{stated}{} = {}", setting.key, self.options.value(setting));
             let _ = writeln!(text, "{line:<32}# {} ({})", setting.about, setting.range_text());
         }
+        let tuned: Vec<_> = self.options.tuned().map(quoted).collect();
+        if !tuned.is_empty() {
+            let _ = writeln!(text, "{TUNED_HEADER}{TUNED} = [{}]", tuned.join(", "));
+        }
         text.push_str(NETWORK_HEADER);
         text += &self.network.as_ref().map_or_else(|| NETWORK_EXAMPLE.to_owned(), Network::to_toml);
         text.push_str(&NODES_HEADER.replace("CLIENT", CLIENT));
@@ -130,6 +140,12 @@ const OPTIONS_HEADER: &str = "
 [options]
 ";
 
+/// The key that says which options a running cluster has changed.
+const TUNED: &str = "tuned";
+const TUNED_HEADER: &str = "\
+# Changed while the cluster ran (`ionian options set`): these count on every node, whatever its own file says.
+";
+
 const NETWORK_HEADER: &str = "
 # For tests and demonstrations: what goes to a node of another site is on its way for so long, and megabits
 # per second get through. A [[network.link]] says what is different between two sites.
@@ -149,6 +165,8 @@ const NODES_HEADER: &str = "
 #   name     unique in the file; letters, digits, '-' and '_'
 #   address  host:port where other nodes find it; a host name is resolved when it is used
 #   gateway  host:port where it serves Redis clients, if it does; brings one \"CLIENT\" with it
+#   listen, gateway_listen
+#            host:port that it listens on in place of these two: behind address translation, in a container
 #   site     where it is, for [network]; a node without one is near every other
 #   roles    what lives there; \"acceptor*2\" is two of them, \"acceptor:3\" is the one with this number
 #   id       the node's number
@@ -162,8 +180,11 @@ fn write_node(text: &mut String, node: &Node) {
         let _ = writeln!(text, "id = {id}");
     }
     let _ = writeln!(text, "address = {}", quoted(&node.address));
-    if let Some(gateway) = &node.gateway {
-        let _ = writeln!(text, "gateway = {}", quoted(gateway));
+    for (key, place) in [("listen", &node.listen), ("gateway", &node.gateway), ("gateway_listen", &node.gateway_listen)]
+    {
+        if let Some(place) = place {
+            let _ = writeln!(text, "{key} = {}", quoted(place));
+        }
     }
     if let Some(site) = &node.site {
         let _ = writeln!(text, "site = {}", quoted(site));

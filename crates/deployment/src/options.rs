@@ -4,7 +4,7 @@
 use crate::error::{DeploymentError, Problem};
 use ionian_kernel::layout::Options;
 use ionian_kernel::session::SESSION_WINDOW;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -139,6 +139,14 @@ impl Setting {
         })
     }
 
+    /// Why it is not changed while a cluster runs, if it is not: each node takes it from its file or flags when it starts.
+    pub fn at_start(&self) -> Option<&'static str> {
+        match self.key {
+            "payload_bytes" | "patience_ms" => Some("the gateway of each node takes its limits when the node starts"),
+            _ => None,
+        }
+    }
+
     /// What it is when the file does not say.
     pub fn default(&self) -> u64 {
         (self.get)(&Options::default())
@@ -155,7 +163,12 @@ impl Setting {
 
 /// What a file states in `[options]`; everything else is the default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Settings(BTreeMap<&'static str, u64>);
+pub struct Settings {
+    stated: BTreeMap<&'static str, u64>,
+    /// The keys that were changed while the cluster ran: what is stated for them counts on every node, whatever it was
+    /// started with.
+    tuned: BTreeSet<&'static str>,
+}
 
 impl Settings {
     /// States `key`.
@@ -168,13 +181,44 @@ impl Settings {
             let (key, value) = (format!("options.{key}"), value.to_string());
             return Err(Problem::Value { key, value, allowed: setting.allowed_text() }.into());
         }
-        self.0.insert(setting.key, value);
+        self.stated.insert(setting.key, value);
         Ok(())
+    }
+
+    /// States `key` for every node of a running cluster.
+    ///
+    /// # Errors
+    /// As [`set`](Settings::set), or when it can only be changed where a node is started.
+    pub fn tune(&mut self, key: &str, value: u64) -> Result<(), DeploymentError> {
+        self.set(key, value)?;
+        self.mark_tuned(key)
+    }
+
+    /// What is stated for `key` counts for every node.
+    pub(crate) fn mark_tuned(&mut self, key: &str) -> Result<(), DeploymentError> {
+        let setting = Setting::named(key)?;
+        if let Some(reason) = setting.at_start() {
+            return Err(Problem::AtStart { key: format!("options.{key}"), reason: reason.to_owned() }.into());
+        }
+        let value = self.value(setting);
+        self.stated.insert(setting.key, value);
+        self.tuned.insert(setting.key);
+        Ok(())
+    }
+
+    /// The keys that were changed while the cluster ran.
+    pub fn tuned(&self) -> impl Iterator<Item = &'static str> {
+        self.tuned.iter().copied()
+    }
+
+    /// Takes over which keys those are.
+    pub(crate) fn take_tuned(&mut self, other: &Settings) {
+        self.tuned.clone_from(&other.tuned);
     }
 
     /// What is stated for `key`, if anything is.
     pub fn stated(&self, key: &str) -> Option<u64> {
-        self.0.get(key).copied()
+        self.stated.get(key).copied()
     }
 
     /// What holds for `setting`: what is stated, or the default.
@@ -182,11 +226,11 @@ impl Settings {
         self.stated(setting.key).unwrap_or_else(|| setting.default())
     }
 
-    /// Takes those over that concern one node alone, in place of its own.
+    /// Takes those over that concern one node alone, in place of its own, unless the whole cluster was tuned.
     pub(crate) fn take_local(&mut self, other: &Settings) {
-        for setting in SETTINGS.iter().filter(|setting| !setting.shared) {
-            self.0.remove(setting.key);
-            self.0.extend(other.stated(setting.key).map(|value| (setting.key, value)));
+        for setting in SETTINGS.iter().filter(|setting| !setting.shared && !self.tuned.contains(setting.key)) {
+            self.stated.remove(setting.key);
+            self.stated.extend(other.stated(setting.key).map(|value| (setting.key, value)));
         }
     }
 

@@ -296,14 +296,13 @@ fn placed(nodes: Vec<(String, &'static [&'static str])>, options: &PresetOptions
     nodes
         .map(|(port, (name, roles))| Node {
             name,
-            id: None,
             address: format!("{}:{port}", options.host),
             gateway: (roles.contains(&CLIENT))
                 .then(|| gateway_ports.next())
                 .flatten()
                 .map(|port| format!("{}:{port}", options.gateway_host)),
-            site: None,
             roles: roles.iter().map(|role| Placed::some(role, 1)).collect(),
+            ..Node::default()
         })
         .collect()
 }

@@ -12,7 +12,8 @@ use toml::de::DeValue;
 
 pub(crate) const KEYS: &[&str] =
     &["cluster", "protocol", "machine", "f", "quorums", "durability", "options", "network", "node"];
-pub(crate) const NODE_KEYS: &[&str] = &["name", "id", "address", "gateway", "site", "roles"];
+pub(crate) const NODE_KEYS: &[&str] =
+    &["name", "id", "address", "listen", "gateway", "gateway_listen", "site", "roles"];
 const NAME: &str = "1 to 64 letters, digits, '-' and '_' in quotes";
 const ROLES: &str = "a list of roles, such as [\"leader\", \"acceptor*2\", \"replica:5\"], with 1 to 64 of each, \
     numbered 0 to 63";
@@ -189,6 +190,15 @@ impl Deployment {
         Ok(())
     }
 
+    /// Takes note of which options were changed while the cluster ran.
+    pub(crate) fn set_tuned(&mut self, given: Given<'_>) -> Result<(), DeploymentError> {
+        let keys = given.items().unwrap_or_default();
+        keys.into_iter().try_for_each(|key| match key.text() {
+            Some(text) => self.options.mark_tuned(text),
+            None => Err(key.wrong("options.tuned", "a list of keys of options")),
+        })
+    }
+
     /// Sets one of the keys of `[options]`.
     pub(crate) fn set_option(&mut self, key: &str, given: Given<'_>) -> Result<(), DeploymentError> {
         let setting = Setting::named(key)?;
@@ -226,6 +236,10 @@ impl Node {
                 }
                 self.address = text.to_owned();
             }
+            "listen" if matches!(given, Given::Flag("")) => self.listen = None,
+            "listen" => self.listen = Some(given.endpoint(&path)?.0.to_owned()),
+            "gateway_listen" if matches!(given, Given::Flag("")) => self.gateway_listen = None,
+            "gateway_listen" => self.gateway_listen = Some(given.endpoint(&path)?.0.to_owned()),
             "gateway" if matches!(given, Given::Flag("")) => self.gateway = None,
             "gateway" => self.gateway = Some(given.endpoint(&path)?.0.to_owned()),
             "site" if matches!(given, Given::Flag("")) => self.site = None,

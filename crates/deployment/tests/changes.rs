@@ -3,7 +3,7 @@
 use ionian_deployment::{Configuration, Deployment, Node, Placed, PresetOptions};
 use ionian_kernel::id::Epoch;
 use ionian_kernel::layout::NodeId;
-use ionian_kernel::membership::Membership;
+use ionian_kernel::membership::{Membership, SessionExpiry};
 
 const KINDS: &[&str] = &["client", "leader", "proxy_leader", "acceptor", "replica"];
 
@@ -180,4 +180,49 @@ fn a_damaged_configuration_is_refused_in_words() {
     assert!(refused("epoch = 0", "epoch = 4294967295").starts_with("epoch is missing"));
     assert!(refused("f = 1 ", "f = 99 ").contains("f = 99: must be"));
     assert!(refused("text = ", "text ").contains("not TOML"));
+}
+
+#[test]
+fn options_are_tuned_for_all_nodes_and_nothing_else_is() {
+    let founded = baseline().with_overrides(&["options.batch_commands=10"]).unwrap();
+    let tuned = founded.tuned(&["heartbeat_ms=50", "options.batch_commands=20"]).unwrap();
+    assert!(founded.check_tuning(&tuned).is_ok());
+    assert_eq!(tuned.options.tuned().collect::<Vec<_>>(), ["batch_commands", "heartbeat_ms"]);
+    assert_eq!(Deployment::parse(&tuned.to_toml()).unwrap(), tuned, "it is written and read");
+    // Stated as it was, it is tuned all the same: a node's own file does not count for it any more.
+    assert!(founded.check_tuning(&founded.tuned(&["heartbeat_ms=100"]).unwrap()).is_ok());
+    let refused = |settings: &[&str]| founded.tuned(settings).unwrap_err().to_string();
+    assert!(refused(&["heartbeat=50"]).contains("unknown key options.heartbeat"));
+    assert!(refused(&["heartbeat_ms"]).contains("must be key=value"));
+    assert!(refused(&["heartbeat_ms=0"]).contains("a whole number from 1 to"));
+    assert!(refused(&["heartbeat_ms=300"]).contains("at least twice options.heartbeat_ms"));
+    assert!(refused(&["patience_ms=100"]).contains("Restart one node after the other with --set options.patience_ms"));
+    assert_eq!(founded.check_tuning(&founded).unwrap_err().to_string(), "nothing would change");
+    let moved = tuned.clone().with_overrides(&["f=0"]).unwrap();
+    assert!(founded.check_tuning(&moved).unwrap_err().to_string().contains("are not changed together"));
+    assert!(founded.check_change(&tuned).unwrap_err().to_string().contains("`ionian options set` changes them"));
+    // A file that was edited for other members does not undo it.
+    let mut edited = founded.clone();
+    edited.options = Deployment::parse(&tuned.to_toml().replace("tuned = ", "# tuned = ")).unwrap().options;
+    assert_eq!(edited.successor_of(&tuned).unwrap().options, tuned.options);
+}
+
+#[test]
+fn what_was_tuned_counts_whatever_a_node_was_started_with() {
+    let mut known = baseline().tuned(&["batch_commands=20"]).unwrap();
+    known.take_local(&baseline().with_overrides(&["options.batch_commands=7", "options.batch_bytes=9"]).unwrap());
+    assert_eq!((known.options.stated("batch_commands"), known.options.stated("batch_bytes")), (Some(20), Some(9)));
+}
+
+#[test]
+fn a_configuration_knows_how_long_sessions_lived_at_first() {
+    let founded = Configuration::founded(baseline());
+    let text = baseline().tuned(&["session_expiry_s=30"]).unwrap().to_toml().into();
+    let expiry = Some(SessionExpiry { founded_ms: 600_000, now_ms: 30_000 });
+    let tuned = founded.advanced(Membership { epoch: Epoch(1), text, expiry, ..Membership::default() }).unwrap();
+    assert_eq!(Configuration::parse(&tuned.to_toml()).unwrap(), tuned);
+    let layout = tuned.layout(KINDS).unwrap();
+    assert_eq!((layout.options.session_expiry.as_secs(), layout.founding_expiry().as_secs()), (30, 600));
+    let refused = tuned.to_toml().replace("[600000, 30000]", "[600000]");
+    assert!(Configuration::parse(&refused).unwrap_err().to_string().starts_with("session_expiry_ms is missing"));
 }

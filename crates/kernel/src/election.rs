@@ -29,6 +29,14 @@ impl ElectionTimer {
         ElectionTimer { timeout, failures: 0, deadline: Instant::ZERO, random }
     }
 
+    /// Where that is another than before it starts to run for `timeout` up to twice that.
+    pub fn set_timeout(&mut self, now: Instant, timeout: Duration) {
+        if timeout != self.timeout {
+            self.timeout = timeout;
+            self.restart(now);
+        }
+    }
+
     /// Somebody else is to have a try first, or the election under way advances.
     pub fn restart(&mut self, now: Instant) {
         let timeout = self.timeout * (1 << self.failures.min(MOST_DOUBLINGS));

@@ -26,7 +26,7 @@ pub struct Executor {
 }
 
 impl Executor {
-    /// An empty machine without sessions.
+    /// An empty machine without sessions, which live for `session_expiry` until the log says otherwise.
     pub fn new(machine: Box<dyn StateMachine>, session_expiry: Duration) -> Self {
         let (sessions, membership) = (Sessions::new(session_expiry), Membership::default());
         Executor { machine, sessions, membership, now: Timestamp(0), reply: Vec::new() }
@@ -122,7 +122,11 @@ impl Executor {
             return Some(Outcome::Opened(self.sessions.open(self.now)));
         }
         if command.session == SessionId::CHANGE {
+            let before = self.membership.expiry;
             self.reply.extend_from_slice(&self.membership.execute(&Bytes::copy_from_slice(command.payload)));
+            if let Some(expiry) = self.membership.expiry.filter(|_| self.membership.expiry != before) {
+                self.sessions.set_expiry(self.now, Duration::from_millis(expiry.now_ms));
+            }
             return Some(Outcome::Done(&self.reply));
         }
         match self.sessions.begin(stamp, command.session, command.number, command.floor, &mut self.reply) {
@@ -191,6 +195,10 @@ impl Executor {
         let now = Timestamp::decode(&mut reader).map_err(malformed)?;
         let membership = Membership::decode(&mut reader).map_err(malformed)?;
         let mut sessions = self.sessions.clone();
+        if let Some(expiry) = membership.expiry {
+            // The sweep that this may bring forward is that of the snapshot, which comes next.
+            sessions.set_expiry(now, Duration::from_millis(expiry.now_ms));
+        }
         sessions.restore(&mut reader)?;
         let rest = reader.remaining();
         self.machine.restore(reader.take(rest).expect("the rest"))?;
@@ -244,7 +252,9 @@ impl Frozen for Picture {
 mod tests {
     use super::*;
     use crate::batch::BatchBuilder;
-    use crate::id::{ClientId, Slot};
+    use crate::id::{ClientId, Epoch, Slot};
+    use crate::membership::Change;
+    use crate::wire::encode_all;
 
     /// Appends what it is told and answers with all of it; refuses to read `!`.
     #[derive(Default)]
@@ -359,6 +369,50 @@ mod tests {
         };
         let at = |time| Some(Outcome::Done(Bytes::from(alloc::vec![time])));
         assert_eq!([seen(20, 10), seen(5, 10), seen(200, 10), seen(200, 100)], [at(20), at(10), at(99), at(200)]);
+    }
+
+    #[test]
+    fn how_long_sessions_live_changes_in_one_slot_and_is_part_of_the_state() {
+        let tune = |base, before: u64, after: u64| {
+            let (from, to) = (Bytes::from_static(b"a"), Bytes::from_static(b"b"));
+            let change = Change::Tune { base: Epoch(base), from, to, expiry_ms: (before, after) };
+            let mut builder = BatchBuilder::default();
+            let payload = Bytes::from(encode_all(&change));
+            let (client, session) = (ClientId(3), SessionId::CHANGE);
+            builder.push(&Command { client, session, number: 0, floor: 0, payload });
+            builder.take()
+        };
+        let at = |stamp, batch| Value { stamp: Timestamp(stamp), batch };
+        let opening = value(&[(0, 1, b"")]).batch;
+        // Founded with a minute; two sessions, one of them unused for ten seconds when the life of all becomes five.
+        let log = [
+            at(0, opening.clone()),
+            at(10_000, opening.clone()),
+            at(10_000, tune(0, 60_000, 5_000)),
+            at(10_700, Batch::default()),
+            at(14_000, Batch::default()),
+            at(14_000, tune(1, 5_000, 3_600_000)),
+            at(600_000, Batch::default()),
+        ];
+        let mut one = executor();
+        let open: Vec<usize> = log
+            .iter()
+            .map(|value| {
+                one.execute(value, None);
+                one.session_count()
+            })
+            .collect();
+        assert_eq!(open, [1, 2, 2, 1, 1, 1, 1], "the idle one goes soon after the change, the other outlives the next");
+        // One that takes a snapshot on the way ends in the same state, whatever it was made with.
+        for place in 0..log.len() {
+            let mut first = executor();
+            log[..place].iter().for_each(|value| first.execute(value, None));
+            let founded_with = if place < 3 { 60 } else { 7 };
+            let mut second = Executor::new(Box::new(Tape::default()), Duration::from_secs(founded_with));
+            second.restore(&first.snapshot()).unwrap();
+            log[place..].iter().for_each(|value| second.execute(value, None));
+            assert_eq!(second.snapshot(), one.snapshot(), "a snapshot before entry {place}");
+        }
     }
 
     #[test]

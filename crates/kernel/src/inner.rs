@@ -156,13 +156,17 @@ pub trait Translate {
     type To;
     /// This protocol's configuration.
     type Config;
+    /// The other protocol's configuration.
+    type Within;
 
     /// What takes the envelope's place.
     fn translate(&self, envelope: Self::From) -> Self::To;
+    /// What the role is to know of a configuration.
+    fn within(&self, config: &Self::Config) -> Self::Within;
 }
 
-/// A role of another protocol that works in this one as it works in its own, but that what it says is translated. For
-/// protocols whose membership does not change.
+/// A role of another protocol that works in this one as it works in its own, but that what it says is translated.
+/// Where it is placed does not change.
 pub struct Adapted<R: Role, T> {
     inner: Inner<R>,
     translate: T,
@@ -175,7 +179,7 @@ impl<R: Role, T> Deref for Adapted<R, T> {
     }
 }
 
-impl<R: Role, T: Translate<From = R::Send>> Adapted<R, T> {
+impl<R: Role, T: Translate<From = R::Send, Within = R::Config>> Adapted<R, T> {
     /// Adapts a role of a node that keeps every record, or (`keeps_records` false) only vital ones.
     pub fn new(role: R, keeps_records: bool, translate: T) -> Self {
         Adapted { inner: Inner::new(role, keeps_records), translate }
@@ -188,7 +192,7 @@ impl<R: Role, T: Translate<From = R::Send>> Adapted<R, T> {
     }
 }
 
-impl<R: Role, T: Translate<From = R::Send>> Role for Adapted<R, T> {
+impl<R: Role, T: Translate<From = R::Send, Within = R::Config>> Role for Adapted<R, T> {
     type In = R::In;
     type Send = T::To;
     type Config = T::Config;
@@ -210,8 +214,9 @@ impl<R: Role, T: Translate<From = R::Send>> Role for Adapted<R, T> {
         self.call(out, |role, out| role.on_start(now, out));
     }
 
-    fn on_reconfigure(&mut self, _: Instant, _: T::Config, _: &mut Out<'_, Self>) {
-        unreachable!("the membership does not change where roles are adapted");
+    fn on_reconfigure(&mut self, now: Instant, config: T::Config, out: &mut Out<'_, Self>) {
+        let within = self.translate.within(&config);
+        self.call(out, |role, out| role.on_reconfigure(now, within, out));
     }
 
     fn on_message(&mut self, now: Instant, message: R::In, out: &mut Out<'_, Self>) {

@@ -125,6 +125,13 @@ impl Lane {
         }
     }
 
+    /// Other limits, for requests to come, and another life of sessions.
+    pub fn reconfigure(&mut self, now: Instant, limits: LaneLimits, session_expiry: Duration) {
+        self.limits = limits;
+        self.keep_alive_every = session_expiry / 4;
+        self.keep_alive_at = self.keep_alive_at.min(now + self.keep_alive_every);
+    }
+
     /// Begins to open the session.
     pub fn start(&mut self, now: Instant, due: &mut Due) {
         self.ask_for_session(now, due);

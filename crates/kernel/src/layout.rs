@@ -78,6 +78,8 @@ pub struct Layout {
     pub instances: Vec<Places>,
     /// Tunables, with defaults that suit a local network.
     pub options: Options,
+    /// How long sessions lived when the cluster was founded, if that was changed since.
+    pub founding_expiry: Option<Duration>,
     /// What people call the nodes; may be left out.
     pub names: Vec<String>,
     /// The name of a defect to build in, by which the simulator is tested. No deployment file can set it.
@@ -91,6 +93,11 @@ impl Layout {
     /// The layout that a change leads to; this one when none is under way.
     pub fn target(&self) -> &Layout {
         self.next.as_deref().unwrap_or(self)
+    }
+
+    /// How long sessions live in the first slot of the log.
+    pub fn founding_expiry(&self) -> Duration {
+        self.founding_expiry.unwrap_or(self.options.session_expiry)
     }
 
     /// The instances of `kind` with their nodes, in order.

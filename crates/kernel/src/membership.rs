@@ -25,9 +25,24 @@ pub struct Membership {
     /// The configuration that it is being changed into: until the change is finished or abandoned, both
     /// are in force together.
     pub next: Option<Bytes>,
+    /// How long sessions live, once that was changed.
+    pub expiry: Option<SessionExpiry>,
 }
 
-wire_struct! { Membership { epoch, since, frontier, text, next } }
+wire_struct! { Membership { epoch, since, frontier, text, next, expiry } }
+
+/// How long a session may be unused before it is forgotten, by the log's time. The one option that replicas must change in
+/// the same slot, for what they do depends on it: so it is part of what they keep, and not only of the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionExpiry {
+    /// When the cluster was founded, in milliseconds: a replica that executes the log from its beginning begins with
+    /// that.
+    pub founded_ms: u64,
+    /// Now, in milliseconds.
+    pub now_ms: u64,
+}
+
+wire_struct! { SessionExpiry { founded_ms, now_ms } }
 
 /// A command for the membership.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,12 +70,25 @@ pub enum Change {
         /// The epoch in which both were in force.
         epoch: Epoch,
     },
+    /// Other options for the same nodes and roles: in force as soon as a node hears of it, and how long sessions live in
+    /// this very slot.
+    Tune {
+        /// The epoch that the change was planned in.
+        base: Epoch,
+        /// The configuration of that epoch.
+        from: Bytes,
+        /// The new one, which differs in its options alone.
+        to: Bytes,
+        /// How long sessions live by the one, and by the other.
+        expiry_ms: (u64, u64),
+    },
 }
 
 wire_enum! { Change {
     0 => Begin { base, from, to, joint },
     1 => Finish { epoch, frontier },
     2 => Abandon { epoch },
+    3 => Tune { base, from, to, expiry_ms },
 } }
 
 /// What became of a [`Change`].
@@ -119,6 +147,11 @@ impl Membership {
                 self.next = None;
                 self.since = here.next();
             }
+            Change::Tune { base, to, expiry_ms: (before, after), .. } if *base == here && !self.is_changing() => {
+                self.text = to.clone();
+                let founded_ms = self.expiry.map_or(*before, |expiry| expiry.founded_ms);
+                self.expiry = Some(SessionExpiry { founded_ms, now_ms: *after });
+            }
             _ => return false,
         }
         self.epoch = here.next();
@@ -131,6 +164,7 @@ impl Membership {
             Change::Begin { base, to, .. } => {
                 base.next() == self.epoch && self.next.as_ref().unwrap_or(&self.text) == to
             }
+            Change::Tune { base, to, .. } => base.next() == self.epoch && !self.is_changing() && self.text == *to,
             Change::Finish { epoch, .. } | Change::Abandon { epoch } => {
                 epoch.next() == self.epoch && !self.is_changing()
             }
@@ -192,6 +226,32 @@ mod tests {
         assert_eq!(execute(&mut membership, &Change::Abandon { epoch: Epoch(0) }), outdated(2, false));
         assert_eq!(execute(&mut membership, &begin(2, "d", false)), accepted(3));
         assert_eq!((membership.since, &membership.text, &membership.next), (Epoch(2), &text("d"), &None));
+    }
+
+    #[test]
+    fn options_change_at_once_and_how_long_sessions_lived_at_first_is_kept() {
+        let mut membership = Membership::default();
+        let tune = |base, to, expiry_ms| Change::Tune { base: Epoch(base), from: text("a"), to: text(to), expiry_ms };
+        let accepted = |epoch| Verdict::Accepted { epoch: Epoch(epoch) };
+        assert_eq!(execute(&mut membership, &tune(0, "b", (600, 5))), accepted(1));
+        assert_eq!(execute(&mut membership, &tune(0, "b", (600, 5))), accepted(1), "the same, asked again");
+        let outdated = |epoch, changing| Verdict::Outdated { epoch: Epoch(epoch), changing };
+        assert_eq!(execute(&mut membership, &tune(0, "c", (600, 7))), outdated(1, false));
+        assert_eq!(execute(&mut membership, &tune(1, "d", (5, 9))), accepted(2));
+        let expiry = Some(SessionExpiry { founded_ms: 600, now_ms: 9 });
+        let (epoch, text) = (Epoch(2), text("d"));
+        assert_eq!(
+            membership,
+            Membership { epoch, text, expiry, ..Membership::default() },
+            "rounds stay what they were"
+        );
+        execute(&mut membership, &begin(2, "e", true));
+        assert_eq!(
+            execute(&mut membership, &tune(3, "f", (9, 9))),
+            outdated(3, true),
+            "not between two configurations"
+        );
+        assert_eq!(membership.expiry, expiry);
     }
 
     #[test]

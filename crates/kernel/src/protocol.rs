@@ -46,6 +46,14 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// Says why it cannot, in terms of the protocol.
     fn transition(from: &Layout, to: &Layout) -> Result<Transition, LayoutError>;
 
+    /// Whether the options of a running cluster can be changed through its log.
+    ///
+    /// # Errors
+    /// Says why they cannot.
+    fn check_tunable() -> Result<(), LayoutError> {
+        Ok(())
+    }
+
     /// The names of the defects that can be [built in](Layout::canary) to test the simulator.
     fn canaries() -> Vec<&'static str> {
         Vec::new()

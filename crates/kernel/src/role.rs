@@ -49,8 +49,8 @@ pub trait Role {
         let _ = (now, out);
     }
 
-    /// The membership has changed: from now on `config` holds. Never called in a protocol that allows no
-    /// [transition](crate::protocol::Protocol::transition).
+    /// The membership has changed, or its options: from now on `config` holds. In a protocol that allows no
+    /// [transition](crate::protocol::Protocol::transition) only options differ.
     fn on_reconfigure(&mut self, now: Instant, config: Self::Config, out: &mut Out<'_, Self>) {
         let _ = (now, config, out);
     }

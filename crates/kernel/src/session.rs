@@ -107,6 +107,12 @@ impl Sessions {
         }
     }
 
+    /// From now on sessions live so long, those that are open too.
+    pub fn set_expiry(&mut self, now: Timestamp, expiry: Duration) {
+        self.expiry_ms = expiry.as_millis() as u64;
+        self.next_sweep = self.next_sweep.min(Timestamp(now.0 + self.expiry_ms / 8));
+    }
+
     /// How many are open.
     pub fn len(&self) -> usize {
         self.sessions.len()

@@ -19,6 +19,11 @@ impl<T> SlotWindow<T> {
         SlotWindow { base, entries: VecDeque::new(), occupied: 0, limit }
     }
 
+    /// From now on it reaches at most `limit` slots from its base; what it holds stays.
+    pub fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
+    }
+
     /// The first slot that can be held.
     pub fn base(&self) -> Slot {
         self.base

@@ -11,9 +11,9 @@ use crate::membership;
 use crate::node::{NodeError, seed_of};
 use crate::settings::addresses;
 use crate::world::Outside;
-use ionian_deployment::Configuration;
+use ionian_deployment::{Configuration, Deployment, SETTINGS};
 use ionian_kernel::id::ClientId;
-use ionian_kernel::layout::{Address, Layout, NodeId, Options};
+use ionian_kernel::layout::{Address, Layout, NodeId};
 use ionian_kernel::machine::StateMachine;
 use ionian_kernel::membership::Membership;
 use ionian_kernel::node::Node;
@@ -54,8 +54,8 @@ pub(crate) struct Following {
     /// None where the membership cannot change.
     pub(crate) configuration: Option<Configuration>,
     name: String,
-    /// Those of this node, whatever a later deployment says.
-    options: Options,
+    /// What the node was started with: some options are its own, whatever a later deployment says.
+    given: Option<Deployment>,
     data: Option<PathBuf>,
     nursery: Nursery,
     admission: Rc<Admission>,
@@ -69,13 +69,13 @@ impl Following {
     pub(crate) fn new(
         configuration: Option<Configuration>,
         name: &str,
-        options: Options,
         data: Option<PathBuf>,
         nursery: Nursery,
         admission: Rc<Admission>,
     ) -> Self {
         let (name, started, roles_are_behind) = (name.to_owned(), false, false);
-        Following { configuration, name, options, data, nursery, admission, started, roles_are_behind }
+        let given = configuration.as_ref().map(|known| known.deployment.clone());
+        Following { configuration, name, given, data, nursery, admission, started, roles_are_behind }
     }
 
     /// The roles have just been started.
@@ -112,7 +112,10 @@ impl Following {
         if epoch <= known.epoch() {
             return Ok(true);
         }
-        let configuration = known.advanced(membership).map_err(|error| unusable(error.to_string()))?;
+        let mut configuration = known.advanced(membership).map_err(|error| unusable(error.to_string()))?;
+        if let Some(given) = &self.given {
+            configuration.deployment.take_local(given);
+        }
         let whose = |known: &Configuration| (known.target().cluster.clone(), known.target().protocol.clone());
         if whose(&configuration) != whose(known) {
             return Err(unusable(format!("it is one of cluster '{}'", whose(&configuration).0)));
@@ -127,7 +130,7 @@ impl Following {
         outside.peers.change(epoch, &addresses, news);
         let here = self.nursery.node;
         outside.peers.set_distances(&configuration.distances(here));
-        say(&configuration);
+        say(known, &configuration);
         let is_member = configuration.member(&self.name).is_some_and(|(id, _)| id == here);
         let left = names_that_left(known, &configuration);
         self.configuration = Some(configuration);
@@ -147,7 +150,6 @@ impl Following {
     fn read<P: Protocol>(&self, configuration: &Configuration) -> Result<(Layout, P::Config), NodeError> {
         let unusable = |text: String| NodeError::Membership { epoch: configuration.epoch().0, text };
         let layout = configuration.layout(P::KINDS).map_err(|error| unusable(error.to_string()))?;
-        let layout = with_options(layout, &self.options);
         let config = P::configure(layout.clone()).map_err(|error| unusable(error.to_string()))?;
         Ok((layout, config))
     }
@@ -179,15 +181,14 @@ fn names_that_left(before: &Configuration, after: &Configuration) -> Vec<String>
     names.filter(|name| after.member(name).is_none()).collect()
 }
 
-fn with_options(layout: Layout, options: &Options) -> Layout {
-    let next = layout.next.map(|next| Box::new(with_options(*next, options)));
-    Layout { options: options.clone(), next, ..layout }
-}
-
-fn say(configuration: &Configuration) {
+fn say(before: &Configuration, configuration: &Configuration) {
     let names =
         |nodes: &[ionian_deployment::Node]| nodes.iter().map(|node| node.name.as_str()).collect::<Vec<_>>().join(", ");
     let (epoch, now) = (configuration.epoch().0, names(&configuration.deployment.nodes));
+    let value = |of: &Configuration, setting| of.deployment.options.value(setting);
+    for setting in SETTINGS.iter().filter(|setting| value(before, setting) != value(configuration, setting)) {
+        tracing::info!("epoch {epoch}: options.{} = {}", setting.key, value(configuration, setting));
+    }
     match &configuration.next {
         None => tracing::info!("epoch {epoch}: the nodes are {now}"),
         Some(next) => tracing::info!("epoch {epoch}: changing from nodes {now} to {}", names(&next.nodes)),

@@ -104,6 +104,29 @@ pub fn begin<P: Protocol>(configuration: &Configuration, to: &Deployment) -> Res
     Ok(Change::Begin { base, from, to, joint })
 }
 
+/// The command that changes the options of a cluster to those of `to`.
+///
+/// # Errors
+/// Says why it cannot be done.
+pub fn tune<P: Protocol>(configuration: &Configuration, to: &Deployment) -> Result<Change, ChangeError> {
+    let base = configuration.epoch();
+    if configuration.next.is_some() {
+        return Err(ChangeError::UnderWay { epoch: base.0 });
+    }
+    let expiry_ms = tuning::<P>(&configuration.deployment, to)?;
+    let (from, to) = (configuration.text()?, Bytes::from(to.numbered()?.to_toml()));
+    Ok(Change::Tune { base, from, to, expiry_ms })
+}
+
+/// Checks a change of options, and says how long sessions live by the one and the other.
+fn tuning<P: Protocol>(from: &Deployment, to: &Deployment) -> Result<(u64, u64), ChangeError> {
+    P::check_tunable()?;
+    from.check_tuning(to)?;
+    P::configure(to.layout(P::KINDS)?)?;
+    let expiry_ms = |of: &Deployment| of.options.options().session_expiry.as_millis() as u64;
+    Ok((expiry_ms(from), expiry_ms(to)))
+}
+
 fn is_joint<P: Protocol>(from: &Deployment, to: &Deployment) -> Result<bool, ChangeError> {
     from.check_change(to)?;
     let layouts: (Layout, Layout) = (from.layout(P::KINDS)?, to.layout(P::KINDS)?);
@@ -128,11 +151,11 @@ pub(crate) fn check<P: Protocol>(configuration: &Configuration, change: &Change)
         // The log decides what becomes of it; that it was carried out before is found there too.
         Change::Abandon { .. } => Ok(()),
         Change::Finish { .. } => stale("a change is finished by the leader, not by request"),
-        Change::Begin { base, .. } if *base < configuration.epoch() => Ok(()),
-        Change::Begin { base, .. } if *base > configuration.epoch() => {
+        Change::Begin { base, .. } | Change::Tune { base, .. } if *base < configuration.epoch() => Ok(()),
+        Change::Begin { base, .. } | Change::Tune { base, .. } if *base > configuration.epoch() => {
             stale(&format!("this node has not heard of epoch {} yet", base.0))
         }
-        Change::Begin { from, to, joint, .. } => {
+        Change::Begin { from, to, .. } | Change::Tune { from, to, .. } => {
             let read = |bytes: &Bytes| {
                 let text = str::from_utf8(bytes).map_err(|error| ChangeError::Stale(error.to_string()))?;
                 Ok::<_, ChangeError>(Deployment::parse(text)?)
@@ -145,7 +168,13 @@ pub(crate) fn check<P: Protocol>(configuration: &Configuration, change: &Change)
             if !known {
                 return stale("the change leads away from another deployment than the one in force");
             }
-            match is_joint::<P>(&read(from)?, &read(to)?)? == *joint {
+            let (from, to) = (read(from)?, read(to)?);
+            let as_planned = match change {
+                Change::Begin { joint, .. } => is_joint::<P>(&from, &to)? == *joint,
+                Change::Tune { expiry_ms, .. } => tuning::<P>(&from, &to)? == *expiry_ms,
+                Change::Finish { .. } | Change::Abandon { .. } => true,
+            };
+            match as_planned {
                 true => Ok(()),
                 false => stale("the change is planned in a way that the protocol does not allow"),
             }

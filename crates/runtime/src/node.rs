@@ -176,8 +176,8 @@ pub async fn run_node<P: Protocol>(
     let outside = Outside::new(&settings.layout, peers.clone(), log, application);
     let (patience, drain) = (settings.layout.options.lane.patience, settings.layout.options.drain);
     let backups = Backups::new(settings.layout.options.snapshot_bytes_per_second);
-    let NodeSettings { identity, node: id, name, layout, configuration, data, .. } = settings;
-    let following = Following::new(configuration, &name, layout.options, data, nursery, admission.clone());
+    let NodeSettings { identity, node: id, name, configuration, data, .. } = settings;
+    let following = Following::new(configuration, &name, data, nursery, admission.clone());
     let about = About {
         identity: identity.clone(),
         node: id,

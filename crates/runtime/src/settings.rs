@@ -3,6 +3,7 @@
 use crate::membership;
 use crate::node::NodeError;
 use ionian_deployment::Configuration;
+use ionian_kernel::id::Epoch;
 use ionian_kernel::layout::{Layout, NodeId};
 use ionian_kernel::protocol::Protocol;
 use std::collections::BTreeMap;
@@ -89,8 +90,8 @@ impl NodeSettings {
             })?;
             unreachable!("a node of the deployment is a member");
         };
-        let address = resolve(&member.address)
-            .map_err(|source| NodeError::Address { address: member.address.clone(), source })?;
+        let address = member.listens_at();
+        let address = resolve(address).map_err(|source| NodeError::Address { address: address.to_owned(), source })?;
         let deployment = &configuration.deployment;
         Ok(NodeSettings {
             identity: Identity {
@@ -122,7 +123,8 @@ fn newest(given: Configuration, data: Option<&Path>) -> Result<Configuration, No
     let is_same = |stored: &Configuration| stored.deployment.is_same_cluster(&given.deployment);
     let Some(mut stored) = stored.filter(is_same) else { return Ok(given) };
     let (epoch, is_founding) = (stored.epoch(), stored.founding == given.founding);
-    if epoch < given.epoch() || epoch == given.epoch() && is_founding {
+    let is_unchanged = epoch == Epoch::default() && is_founding;
+    if epoch < given.epoch() || is_unchanged {
         return Ok(given);
     }
     if !is_founding {
@@ -133,6 +135,14 @@ fn newest(given: Configuration, data: Option<&Path>) -> Result<Configuration, No
     }
     tracing::info!("starts with the membership of epoch {}, as this node knew it when it stopped", epoch.0);
     stored.deployment.take_local(&given.deployment);
+    for key in stored.deployment.options.tuned() {
+        let (counts, own) = (stored.deployment.options.stated(key), given.deployment.options.stated(key));
+        if let (Some(counts), Some(own)) = (counts, own.filter(|own| Some(*own) != counts)) {
+            tracing::info!(
+                "options.{key} = {counts}, as `ionian options` has set it for all nodes, and not {own} as given here"
+            );
+        }
+    }
     Ok(stored)
 }
 

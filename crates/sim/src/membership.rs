@@ -1,6 +1,7 @@
 //! Changes of the membership in a run: what an operator asks for, and how nodes learn of it.
 //!
-//! The text of a configuration is one byte, its place among the scenario's layouts. As in life, every message
+//! The text of a configuration is two bytes: its place among the scenario's layouts, and that of its options among those
+//! that the operator chooses from. As in life, every message
 //! brings the news that its sender has, whoever sends stale ones is told, and a node writes down what it
 //! has learned before it acts on it.
 
@@ -15,12 +16,13 @@ use crate::world::{Event, Parcel, Simulation, Step};
 use bytes::Bytes;
 use ionian_kernel::client::{Operation, Request};
 use ionian_kernel::id::{ClientId, Epoch};
-use ionian_kernel::layout::Layout;
+use ionian_kernel::layout::{Layout, Options};
 use ionian_kernel::membership::{Change, Membership};
 use ionian_kernel::protocol::{Protocol, Transition};
 use ionian_kernel::wire::encode_all;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// The operator's requests have tokens from this one on.
 pub(crate) const OPERATOR: u64 = 1 << 63;
@@ -35,6 +37,8 @@ pub(crate) struct Configuration<P: Protocol> {
 pub(crate) struct Configurations<P: Protocol> {
     /// What the operator chooses from; the first is the one that the cluster was founded with.
     layouts: Vec<Layout>,
+    /// And the options; the first are those that it was founded with.
+    tunings: Vec<Options>,
     /// Those in use so far: the log decides one an epoch.
     known: BTreeMap<Epoch, (Membership, Rc<Configuration<P>>)>,
     requests: u64,
@@ -51,13 +55,18 @@ impl<P: Protocol> Configurations<P> {
                 ..layout.clone()
             })
             .collect();
-        let mut configurations = Configurations { layouts, known: BTreeMap::new(), requests: 0 };
+        let founded = scenario.layout.options.clone();
+        let others = if scenario.tunes { tunings(&founded).to_vec() } else { Vec::new() };
+        let tunings = core::iter::once(founded).chain(others).collect();
+        let mut configurations = Configurations { layouts, tunings, known: BTreeMap::new(), requests: 0 };
         configurations.of(&Membership::default())?;
         Ok(configurations)
     }
 
     fn layout(&self, text: &Bytes) -> Layout {
-        self.layouts[text.first().copied().map_or(0, usize::from)].clone()
+        let [layout, tuning] = places(text);
+        let options = self.tunings[usize::from(tuning)].clone();
+        Layout { options, ..self.layouts[usize::from(layout)].clone() }
     }
 
     /// How many of each kind of instance there can be.
@@ -74,12 +83,14 @@ impl<P: Protocol> Configurations<P> {
             }
             return Ok(configuration.clone());
         }
-        let Membership { epoch, since, frontier, text, next } = membership;
+        let Membership { epoch, since, frontier, text, next, expiry } = membership;
         let next = next.as_ref().map(|next| Box::new(self.layout(next)));
-        let layout = Layout { epoch: *epoch, since: *since, frontier: *frontier, next, ..self.layout(text) };
+        let founding_expiry = expiry.map(|expiry| Duration::from_millis(expiry.founded_ms));
+        let (epoch, since, frontier) = (*epoch, *since, *frontier);
+        let layout = Layout { epoch, since, frontier, next, founding_expiry, ..self.layout(text) };
         let config = P::configure(layout.clone()).map_err(|error| error.to_string())?;
         let configuration = Rc::new(Configuration { layout, config });
-        self.known.insert(*epoch, (membership.clone(), configuration.clone()));
+        self.known.insert(epoch, (membership.clone(), configuration.clone()));
         Ok(configuration)
     }
 
@@ -87,15 +98,26 @@ impl<P: Protocol> Configurations<P> {
     fn request(&mut self, membership: &Membership, turn: u64) -> Option<Request> {
         let change = if membership.is_changing() {
             Change::Abandon { epoch: membership.epoch }
+        } else if self.layouts.len() == 1 || self.tunings.len() > 1 && turn.is_multiple_of(2) {
+            let [here, before] = places(&membership.text);
+            let after = (turn / 2 % self.tunings.len() as u64) as u8;
+            let expiry_ms =
+                [before, after].map(|place| self.tunings[usize::from(place)].session_expiry.as_millis() as u64);
+            Change::Tune {
+                base: membership.epoch,
+                from: Bytes::copy_from_slice(&[here, before]),
+                to: Bytes::copy_from_slice(&[here, after]),
+                expiry_ms: expiry_ms.into(),
+            }
         } else {
-            let here = membership.text.first().copied().unwrap_or(0);
-            let to = (turn % self.layouts.len() as u64) as u8;
+            let [here, tuning] = places(&membership.text);
+            let to = (turn / 2 % self.layouts.len() as u64) as u8;
             let (from, next) = (&self.layouts[usize::from(here)], &self.layouts[usize::from(to)]);
             let joint = P::transition(from, next).ok()? == Transition::Joint;
             Change::Begin {
                 base: membership.epoch,
-                from: Bytes::copy_from_slice(&[here]),
-                to: Bytes::copy_from_slice(&[to]),
+                from: Bytes::copy_from_slice(&[here, tuning]),
+                to: Bytes::copy_from_slice(&[to, tuning]),
                 joint,
             }
         };
@@ -103,6 +125,41 @@ impl<P: Protocol> Configurations<P> {
         let payload = Bytes::from(encode_all(&change));
         Some(Request { token: OPERATOR + self.requests, operation: Operation::Change, payload })
     }
+}
+
+/// What a text names: a layout, and options.
+fn places(text: &Bytes) -> [u8; 2] {
+    core::array::from_fn(|place| text.get(place).copied().unwrap_or(0))
+}
+
+/// What the operator tries: slower and smaller, and quicker and larger. Whether commands overtake is left alone, because
+/// the order in which replicas execute is checked by it.
+fn tunings(founded: &Options) -> [Options; 2] {
+    let less = |count: usize| (count / 4).max(1);
+    let slow = Options {
+        heartbeat: founded.heartbeat * 2,
+        election_timeout: founded.election_timeout * 2,
+        resend_after: founded.resend_after * 2,
+        batch_commands: less(founded.batch_commands),
+        batches_in_flight: less(founded.batches_in_flight),
+        window_slots: less(founded.window_slots),
+        retained_slots: less(founded.retained_slots),
+        revoke_slots: founded.revoke_slots / 4,
+        thrifty: !founded.thrifty,
+        session_expiry: founded.lane.patience + Duration::from_secs(1),
+        ..founded.clone()
+    };
+    let quick = Options {
+        heartbeat: founded.heartbeat / 2,
+        election_timeout: founded.election_timeout / 2,
+        resend_after: founded.resend_after / 2,
+        window_slots: founded.window_slots * 2,
+        retained_slots: founded.retained_slots * 2,
+        revoke_slots: founded.revoke_slots * 2,
+        skip_slots: founded.skip_slots / 2,
+        ..founded.clone()
+    };
+    [slow, quick]
 }
 
 impl<P: Protocol, M: Model> Simulation<P, M> {

@@ -15,6 +15,8 @@ pub struct Scenario {
     /// Other deployments of the same nodes and more: an operator changes the cluster from one of them, and the
     /// first, into another while it runs.
     pub changes: Vec<Layout>,
+    /// Whether the operator changes options too while the cluster runs.
+    pub tunes: bool,
     /// What survives a crash.
     pub durability: Durability,
     /// Reads are of these levels; each seed uses one or all of them.
@@ -53,6 +55,7 @@ impl Scenario {
             name: name.into(),
             layout,
             changes: Vec::new(),
+            tunes: false,
             durability: Durability::Disk,
             read_levels: vec![ReadLevel::Linearizable, ReadLevel::Sequential, ReadLevel::Eventual],
             operations: 60,

@@ -175,7 +175,8 @@ impl Knobs {
             options: options(&mut swarm.random, scenario),
             segment_bytes: pick(&mut swarm.random, &[8 << 10, 16 << 10]),
             // In calm seeds too. Drawn last, so that scenarios without changes keep their draws.
-            change_every: (!scenario.changes.is_empty()).then(|| pick(&mut swarm.random, &CHANGE_EVERY)),
+            change_every: (!scenario.changes.is_empty() || scenario.tunes)
+                .then(|| pick(&mut swarm.random, &CHANGE_EVERY)),
         }
     }
 

@@ -15,11 +15,9 @@ pub(crate) fn preset(name: &str, lanes: usize) -> Result<Deployment> {
     deployment.nodes.retain(|node| !node.roles.is_empty());
     let client = |index| Node {
         name: format!("client-{index}"),
-        id: None,
         address: format!("client-{index}:1"),
-        gateway: None,
-        site: None,
         roles: vec![Placed::some(CLIENT, 1)],
+        ..Node::default()
     };
     deployment.nodes.extend((0..lanes).map(client));
     // Nobody waits forever in a measurement without faults, and nobody is turned away.

@@ -21,18 +21,18 @@ const CHANGE_LIMIT: Duration = Duration::from_secs(15);
 const ROUNDS: usize = 3;
 
 /// What the nodes of a cluster know.
-pub(super) struct Found {
+pub(crate) struct Found {
     /// The newest membership that any of them knows.
-    pub(super) known: Configuration,
+    pub(crate) known: Configuration,
     /// The addresses of those that have answered, by their names.
-    pub(super) answered: BTreeMap<String, String>,
+    pub(crate) answered: BTreeMap<String, String>,
     /// Whom to ask later.
-    pub(super) contacts: BTreeMap<String, String>,
+    pub(crate) contacts: BTreeMap<String, String>,
 }
 
 impl Found {
     /// Asks the nodes of the deployment that the command line names.
-    pub(super) async fn find(whereabouts: &Whereabouts) -> Result<Found> {
+    pub(crate) async fn find(whereabouts: &Whereabouts) -> Result<Found> {
         let given = source::running(whereabouts).await?;
         let found = Found::ask(contacts(&given)).await?;
         if !found.known.deployment.is_same_cluster(&given.deployment) {
@@ -51,7 +51,7 @@ impl Found {
     }
 
     /// Has some node put the change into the log, and returns the epoch that it leads to.
-    pub(super) async fn request(&self, change: &Change) -> Result<Epoch> {
+    pub(crate) async fn request(&self, change: &Change) -> Result<Epoch> {
         let mut reasons = Vec::new();
         for _ in 0..ROUNDS {
             reasons.clear();

@@ -35,18 +35,18 @@ pub(super) async fn look(found: &Found) -> Statuses {
 }
 
 /// A change to wait for.
-pub(super) struct Awaited<'a> {
+pub(crate) struct Awaited<'a> {
     /// The epoch that it began.
-    pub(super) since: Epoch,
-    pub(super) from: &'a Deployment,
-    pub(super) to: &'a Deployment,
+    pub(crate) since: Epoch,
+    pub(crate) from: &'a Deployment,
+    pub(crate) to: &'a Deployment,
 }
 
 /// Waits until the change is finished and whoever is new runs, and says what that waits for.
 ///
 /// # Errors
 /// When somebody has abandoned it.
-pub(super) async fn wait_until_done(mut contacts: BTreeMap<String, String>, awaited: &Awaited<'_>) -> Result<()> {
+pub(crate) async fn wait_until_done(mut contacts: BTreeMap<String, String>, awaited: &Awaited<'_>) -> Result<()> {
     let (mut told, mut lately) = (String::new(), Instant::now());
     loop {
         let waits = match Found::ask(contacts.clone()).await {

@@ -74,6 +74,7 @@ impl Choice {
             (true, Some((acceptor, replica))) if P::transition(&layout, &layout).is_ok() => {
                 variations(&layout, acceptor, replica)
             }
+            (true, _) if P::check_tunable().is_ok() => Vec::new(),
             (true, _) => bail!(BadUsage(format!("--changes: {} cannot be changed while it runs", P::NAME))),
             (false, _) => Vec::new(),
         };
@@ -88,6 +89,7 @@ impl Choice {
             operations: arguments.operations,
             canary: self.canary,
             changes,
+            tunes: self.changes,
             // A single server may execute what it has not on disk yet: it forgets it together with the
             // replies that it held back.
             stable_log: P::NAME != Unreplicated::NAME,
@@ -155,10 +157,8 @@ fn grid(base: Deployment) -> Deployment {
         name: format!("{}-again", node.name),
         // Nobody listens in a simulation; it is only to differ.
         address: node.address.replace("127.0.0.1", "127.0.0.2"),
-        gateway: None,
-        site: None,
-        id: None,
         roles: node.roles.clone(),
+        ..Node::default()
     });
     let nodes = base.nodes.iter().cloned().chain(again).collect();
     Deployment { quorums: QuorumSpec::Grid { rows: 2, columns: 3 }, nodes, ..base }

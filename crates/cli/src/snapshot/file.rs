@@ -1,5 +1,6 @@
 //! A snapshot in a file of its own: a snapshot file of the write-ahead log's crate, stamped with a head in JSON.
 
+use crate::arguments::BadUsage;
 use anyhow::{Context, Result, anyhow, bail};
 use bytes::Bytes;
 use ionian_kernel::wire::WIRE_VERSION;
@@ -11,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The version of the head and of what follows it.
-const FORMAT: u16 = 1;
+pub(crate) const FORMAT: u16 = 1;
 
 /// How it came to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,6 +66,10 @@ impl Head {
 
 /// Makes sure that there is no such file, before work is done for it.
 pub(crate) fn refuse_existing(file: &Path) -> Result<()> {
+    if file == Path::new("-") {
+        let why = "a snapshot is written to a file, which has its name when it is whole and on disk, and not to standard output";
+        return Err(BadUsage(why.to_owned()).into());
+    }
     if fs::exists(file).with_context(|| format!("cannot look for {}", file.display()))? {
         bail!("{} exists already: name another file", file.display());
     }

@@ -18,6 +18,8 @@ mod salvage;
 mod save;
 mod state;
 
+pub(crate) use file::FORMAT;
+
 use anyhow::Result;
 use arguments::{Arguments, SnapshotCommand};
 use std::path::Path;

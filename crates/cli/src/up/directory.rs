@@ -59,8 +59,9 @@ pub(crate) fn claim(places: &Places) -> Result<Claimed> {
 /// The deployment to run: that of the flags, that of the directory, or both when they agree.
 pub(crate) fn deployment(places: &Places, arguments: &arguments::Up) -> Result<Deployment> {
     let earlier = source::in_directory(places.root())?;
-    let chosen = arguments.file.is_some() || arguments.preset.is_some();
-    let base = match (&arguments.file, &earlier) {
+    let file = arguments.file.as_ref().or(arguments.config.as_ref());
+    let chosen = file.is_some() || arguments.preset.is_some();
+    let base = match (file, &earlier) {
         (Some(file), _) => Deployment::load(file)?,
         (None, Some(earlier)) if !chosen => with_node_port(earlier.clone(), arguments.node_port)?,
         _ => {
@@ -83,6 +84,17 @@ pub(crate) fn deployment(places: &Places, arguments: &arguments::Up) -> Result<D
         wanted = source::move_gateways(wanted, listen)?;
     }
     let Some(earlier) = earlier else { return Ok(wanted) };
+    let tuned = options_alone(&earlier, &wanted);
+    if !tuned.is_empty() {
+        bail!(
+            "{} holds a cluster with other options ({}). Those of a cluster that exists are changed while it runs: start it \
+             without them, then ionian options set {} --data {}",
+            places.root().display(),
+            differences(&earlier, &wanted).join("; "),
+            tuned.join(" "),
+            places.root().display(),
+        );
+    }
     if wanted.digest() != earlier.digest() {
         bail!(
             "{} holds another deployment: {}. Use another directory with --data DIR, leave out what differs, or \
@@ -101,6 +113,19 @@ pub(crate) fn deployment(places: &Places, arguments: &arguments::Up) -> Result<D
     }
     wanted.check()?;
     Ok(wanted)
+}
+
+/// The shared options that are to be others, where nothing else is.
+fn options_alone(earlier: &Deployment, wanted: &Deployment) -> Vec<String> {
+    let others = SETTINGS.iter().filter(|setting| setting.shared);
+    let others = others.filter(|setting| earlier.options.value(setting) != wanted.options.value(setting));
+    let others: Vec<String> =
+        others.map(|setting| format!("{}={}", setting.key, wanted.options.value(setting))).collect();
+    let with_options = Deployment { options: wanted.options.clone(), ..earlier.clone() };
+    match with_options.digest() == wanted.digest() {
+        true => others,
+        false => Vec::new(),
+    }
 }
 
 /// Moves the nodes' own addresses, port by port.

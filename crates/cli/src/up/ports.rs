@@ -13,9 +13,13 @@ use std::io::ErrorKind;
 pub(crate) fn check(nodes: &[Node]) -> Result<()> {
     let mut taken = Vec::new();
     for node in nodes {
-        check_one(&mut taken, &format!("node.{}.address", node.name), &node.address, "--node-port PORT")?;
-        if let Some(gateway) = &node.gateway {
-            check_one(&mut taken, &format!("node.{}.gateway", node.name), gateway, "--listen ADDR")?;
+        let key = |own: &Option<String>, usual: &str, other: &str| {
+            format!("node.{}.{}", node.name, if own.is_some() { other } else { usual })
+        };
+        check_one(&mut taken, &key(&node.listen, "address", "listen"), node.listens_at(), "--node-port PORT")?;
+        if let Some(gateway) = node.gateway_listens_at() {
+            let key = key(&node.gateway_listen, "gateway", "gateway_listen");
+            check_one(&mut taken, &key, gateway, "--listen ADDR")?;
         }
     }
     Ok(())

@@ -19,7 +19,7 @@ pub(crate) async fn all_lanes_open(nodes: &[Node]) {
     for node in gateways {
         loop {
             // A name may be resolvable later; the nodes themselves insist on it.
-            if let Ok(address) = resolve("address", &node.address)
+            if let Ok(address) = resolve("address", node.listens_at())
                 && lanes_open(address).await
             {
                 break;

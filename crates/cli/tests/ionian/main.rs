@@ -1,5 +1,6 @@
 //! The binary as its users meet it: real processes on loopback ports.
 
+mod addresses;
 mod bench;
 mod cluster;
 mod commands;
@@ -7,6 +8,7 @@ mod disks;
 mod drain;
 mod failures;
 mod member;
+mod options;
 mod resp;
 mod snapshot;
 mod status;

@@ -13,6 +13,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
 use ionian_kernel::inner::{Inner, Tag};
+use ionian_kernel::layout::NodeId;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::role::{Out, Role};
 use ionian_kernel::time::{Instant, earliest};
@@ -82,6 +83,7 @@ impl Tag for RecordTag {
 /// An acceptor.
 pub struct Acceptor {
     id: AcceptorId,
+    node: NodeId,
     config: Arc<Config>,
     stripes: Vec<InStripe>,
     /// Replicas of the own node, if they execute out of order.
@@ -98,6 +100,14 @@ struct InStripe {
     released: u64,
 }
 
+/// Whom an acceptor on `node` tells what is suggested.
+fn listeners(config: &Config, node: NodeId) -> Set<ReplicaId> {
+    match config.options().out_of_order {
+        true => config.of(Stripe(0)).near(kind::Replica, node),
+        false => Set::EMPTY,
+    }
+}
+
 impl Acceptor {
     /// The acceptor of this birth.
     pub fn new(config: Arc<Config>, birth: &Birth<'_>) -> Self {
@@ -107,9 +117,8 @@ impl Acceptor {
             reserved: Vec::new(),
             released: 0,
         });
-        let listens = config.options().out_of_order;
-        let listeners = if listens { config.of(Stripe(0)).near(kind::Replica, birth.node) } else { Set::EMPTY };
-        Acceptor { id: AcceptorId(birth.address.index), stripes: stripes.collect(), listeners, config }
+        let (id, node, listeners) = (AcceptorId(birth.address.index), birth.node, listeners(&config, birth.node));
+        Acceptor { id, node, stripes: stripes.collect(), listeners, config }
     }
 
     /// What it does in each stripe, for those who watch.
@@ -261,6 +270,15 @@ impl Role for Acceptor {
             for reserved in reserved.iter().copied() {
                 out.persist_vital(Record::Reserved { stripe, reserved });
             }
+        }
+    }
+
+    fn on_reconfigure(&mut self, now: Instant, config: Arc<Config>, out: &mut Out<'_, Self>) {
+        self.listeners = listeners(&config, self.node);
+        self.config = config;
+        for stripe in self.config.stripes.iter() {
+            let within = self.config.of(stripe).clone();
+            self.call(stripe, out, |role, out| role.on_reconfigure(now, within, out));
         }
     }
 

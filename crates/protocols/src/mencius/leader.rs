@@ -455,6 +455,15 @@ impl Role for Leader {
         }
     }
 
+    fn on_reconfigure(&mut self, now: Instant, config: Arc<Config>, out: &mut Out<'_, Self>) {
+        self.returning.set_timeout(config.options().election_timeout);
+        self.config = config;
+        for place in 0..self.served.len() {
+            let within = self.config.of(self.served[place].stripe).clone();
+            self.call(now, place, out, |leader, out| leader.on_reconfigure(now, within, out));
+        }
+    }
+
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
         match message {
             In::InStripe { stripe, message: message @ multipaxos::leader::In::Propose { .. } } => {

@@ -23,6 +23,11 @@ impl Translate for InStripe {
     type From = multipaxos::Envelope;
     type To = Envelope;
     type Config = Arc<Config>;
+    type Within = Arc<multipaxos::config::Config>;
+
+    fn within(&self, config: &Arc<Config>) -> Self::Within {
+        config.of(self.stripe).clone()
+    }
 
     fn translate(&self, envelope: multipaxos::Envelope) -> Envelope {
         striped(self.stripes, self.stripe, envelope)
@@ -30,7 +35,7 @@ impl Translate for InStripe {
 }
 
 /// The role that `make` makes. It proposes in the stripe of a leader beside it, or in one of all.
-pub(super) fn of_stripe<R: Role<Send = multipaxos::Envelope>>(
+pub(super) fn of_stripe<R: Role<Send = multipaxos::Envelope, Config = Arc<multipaxos::config::Config>>>(
     config: &Config,
     birth: &Birth<'_>,
     make: impl FnOnce(Arc<multipaxos::config::Config>, &Birth<'_>) -> R,

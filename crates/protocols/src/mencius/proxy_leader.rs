@@ -87,6 +87,14 @@ impl Role for ProxyLeader {
         }
     }
 
+    fn on_reconfigure(&mut self, now: Instant, config: Arc<Config>, out: &mut Out<'_, Self>) {
+        for stripe in self.each() {
+            let within = config.of(stripe).clone();
+            self.call(stripe, out, |role, out| role.on_reconfigure(now, within, out));
+        }
+        self.config = config;
+    }
+
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
         let In::InStripe { stripe, message } = message;
         if self.config.knows(stripe) {

@@ -215,6 +215,14 @@ impl Role for Replica {
         self.call(out, |replica, out| replica.on_start(now, out));
     }
 
+    fn on_reconfigure(&mut self, now: Instant, config: Arc<Config>, out: &mut Out<'_, Self>) {
+        let within = config.of(Stripe(0)).clone();
+        self.call(out, |role, out| role.on_reconfigure(now, within, out));
+        // What commutes may go ahead from now on.
+        self.learned = true;
+        self.config = config;
+    }
+
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
         self.learned |= !matches!(message, In::Heartbeat { .. });
         match message {

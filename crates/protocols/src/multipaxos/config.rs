@@ -5,6 +5,7 @@ use super::kind;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::time::Duration;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::{Layout, LayoutError, NodeId, Options};
 use ionian_kernel::protocol::Transition;
@@ -207,6 +208,11 @@ impl Config {
     /// The layout as it was checked.
     pub fn layout(&self) -> &Layout {
         &self.layout
+    }
+
+    /// How long sessions live in the first slot of the log.
+    pub fn founding_expiry(&self) -> Duration {
+        self.layout.founding_expiry()
     }
 
     /// Tunables.

@@ -469,6 +469,7 @@ impl Role for Leader {
         self.progress.reconfigure(&config);
         self.repairs.reconfigure(config.clone());
         self.handover.clear();
+        self.timer.set_timeout(now, config.options().election_timeout);
         self.config = config;
         let stays = self.config.leaders().contains(self.round.leader());
         match self.state {

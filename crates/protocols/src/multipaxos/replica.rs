@@ -192,7 +192,7 @@ impl Replica {
         let unbatchers: Set<UnbatcherId> = config.all(kind::Unbatcher);
         Replica {
             id,
-            executor: Executor::new((birth.machine)(), config.options().session_expiry),
+            executor: Executor::new((birth.machine)(), config.founding_expiry()),
             log: SlotWindow::new(Slot::ZERO, config.options().retained_slots + MAX_AHEAD),
             executed: Slot::ZERO,
             retained_bytes: 0,
@@ -546,6 +546,7 @@ impl Role for Replica {
         self.present.reconfigure(config.all(kind::Unbatcher));
         self.read_batchers = config.all(kind::ReadBatcher);
         self.catch_up.reconfigure(config.clone());
+        self.log.set_limit(config.options().retained_slots + MAX_AHEAD);
         self.config = config;
     }
 

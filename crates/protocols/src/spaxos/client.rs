@@ -7,6 +7,7 @@ use super::config::Config;
 use super::{Envelope, batcher};
 use crate::multipaxos;
 pub use crate::multipaxos::client::In;
+use alloc::sync::Arc;
 use ionian_kernel::inner::{Adapted, Translate};
 use ionian_kernel::protocol::Birth;
 
@@ -28,6 +29,11 @@ impl Translate for Commands {
     type From = multipaxos::Envelope;
     type To = Envelope;
     type Config = Config;
+    type Within = Arc<multipaxos::config::Config>;
+
+    fn within(&self, config: &Config) -> Self::Within {
+        config.lanes.clone()
+    }
 
     fn translate(&self, envelope: multipaxos::Envelope) -> Envelope {
         match envelope {

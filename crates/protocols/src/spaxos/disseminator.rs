@@ -428,6 +428,10 @@ impl Role for Disseminator {
         match record {}
     }
 
+    fn on_reconfigure(&mut self, _: Instant, config: Config, _: &mut Out<'_, Self>) {
+        self.config = config;
+    }
+
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
         match message {
             In::Commands { commands } => self.on_commands(now, &commands, out),

@@ -54,6 +54,10 @@ impl protocol::Invariants<SPaxos> for Invariants {
         }
     }
 
+    fn reconfigured(&mut self, config: &super::config::Config) {
+        protocol::Invariants::reconfigured(&mut self.ordering, &config.ordering);
+    }
+
     fn check(&mut self, address: Address, instance: &Instance) -> Result<(), String> {
         match instance {
             Instance::Acceptor(acceptor) => self.check_acceptor(address, acceptor),

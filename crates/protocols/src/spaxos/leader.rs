@@ -224,6 +224,12 @@ impl Role for Leader {
         self.call(out, |leader, out| leader.on_start(now, out));
     }
 
+    fn on_reconfigure(&mut self, now: Instant, config: Config, out: &mut Out<'_, Self>) {
+        self.config = config;
+        let within = self.config.ordering.clone();
+        self.call(out, |leader, out| leader.on_reconfigure(now, within, out));
+    }
+
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
         match message {
             In::Propose { round, floor, near, reference } => {

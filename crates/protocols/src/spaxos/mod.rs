@@ -182,6 +182,11 @@ impl Translate for Verbatim {
     type From = multipaxos::Envelope;
     type To = Envelope;
     type Config = Config;
+    type Within = Arc<multipaxos::config::Config>;
+
+    fn within(&self, config: &Config) -> Self::Within {
+        config.ordering.clone()
+    }
 
     fn translate(&self, envelope: multipaxos::Envelope) -> Envelope {
         envelope.into()

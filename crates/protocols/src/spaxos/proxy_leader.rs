@@ -154,6 +154,12 @@ impl Role for ProxyLeader {
         self.call(now, out, |proxy, out| proxy.on_start(now, out));
     }
 
+    fn on_reconfigure(&mut self, now: Instant, config: Config, out: &mut Out<'_, Self>) {
+        let within = config.ordering.clone();
+        self.deliverers.config = config;
+        self.call(now, out, |proxy, out| proxy.on_reconfigure(now, within, out));
+    }
+
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
         match message {
             In::Ordering { message } => self.call(now, out, |proxy, out| proxy.on_message(now, message, out)),

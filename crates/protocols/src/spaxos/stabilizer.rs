@@ -523,6 +523,10 @@ impl Role for Stabilizer {
         out.release_below(self.payloads.first_place());
     }
 
+    fn on_reconfigure(&mut self, _: Instant, config: Config, _: &mut Out<'_, Self>) {
+        self.config = config;
+    }
+
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
         match message {
             In::Store { round, floor, payload } => self.on_store(now, round, floor, payload, out),

@@ -56,6 +56,10 @@ impl Protocol for Unreplicated {
     }
 
     fn transition(_: &Layout, _: &Layout) -> Result<Transition, LayoutError> {
+        Self::check_tunable().map(|()| Transition::AtOnce)
+    }
+
+    fn check_tunable() -> Result<(), LayoutError> {
         let reason =
             "an unreplicated cluster cannot be changed while it runs: stop it, change its file, and start it again";
         Err(LayoutError(reason.into()))

@@ -66,7 +66,7 @@ impl Server {
     /// The server of this birth.
     pub fn new(layout: &Layout, birth: &Birth<'_>) -> Self {
         Server {
-            executor: Executor::new((birth.machine)(), layout.options.session_expiry),
+            executor: Executor::new((birth.machine)(), layout.founding_expiry()),
             executed: Slot::ZERO,
             kept: Slot::ZERO,
             // A node that keeps nothing stores none, and never says that one is stored.

@@ -24,6 +24,11 @@ impl Returning {
         Returning { after: election_timeout, patience: 1, at: None, led_since: None }
     }
 
+    /// From the next try on.
+    pub(super) fn set_timeout(&mut self, election_timeout: Duration) {
+        self.after = election_timeout;
+    }
+
     /// It begins to lead its stripe, or is deposed, or begins to live.
     pub(super) fn follow(&mut self, now: Instant, leads: bool) {
         if leads {

@@ -1,0 +1,84 @@
+//! `ionian options`: what of a running cluster can be tuned, and tuning it through its log.
+
+use crate::arguments::{self, How, OptionsCommand};
+use crate::family::{self, Work};
+use crate::member::{Awaited, Found, possible, wait_until_done};
+use crate::output::{self, say};
+use anyhow::Result;
+use ionian_deployment::{Configuration, Deployment, SETTINGS};
+use ionian_kernel::membership::Change;
+use ionian_kernel::protocol::Protocol;
+use ionian_runtime::membership;
+use std::process::ExitCode;
+
+pub(crate) fn run(arguments: &arguments::Options) -> Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        match &arguments.command {
+            OptionsCommand::List { whereabouts } => {
+                let found = Found::find(whereabouts).await?;
+                output::print(format_args!("{}", list(&found.known)));
+                Ok(())
+            }
+            OptionsCommand::Set { settings, how } => set(settings, how).await,
+        }
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// One line for each option.
+fn list(known: &Configuration) -> String {
+    let options = &known.deployment.options;
+    let width = SETTINGS.iter().map(|setting| setting.key.len()).max().unwrap_or(0);
+    let mut text = format!("cluster {}: epoch {}\n", known.deployment.cluster, known.epoch().0);
+    for setting in SETTINGS {
+        let tuned = options.tuned().any(|key| key == setting.key);
+        let whence = match (setting.at_start(), tuned) {
+            (Some(reason), _) => format!("not changed while the cluster runs: {reason}"),
+            (None, true) => "set for all nodes by `ionian options`".to_owned(),
+            (None, false) if setting.shared => "as the cluster was founded".to_owned(),
+            (None, false) => "as each node was started; that of one node".to_owned(),
+        };
+        let (key, value, default) = (setting.key, options.value(setting), setting.default());
+        text += &format!("{key:<width$}  {value:>10}  default {default:>10}  {whence}\n");
+    }
+    text
+}
+
+/// Puts other options to the cluster, and waits until it has them.
+async fn set(settings: &[String], how: &How) -> Result<()> {
+    let found = Found::find(&how.whereabouts).await?;
+    let from = &found.known.deployment;
+    let to = from.tuned(settings)?;
+    if from.options == to.options {
+        say!("the options are so already, in epoch {}", found.known.epoch().0);
+        return Ok(());
+    }
+    let change = family::with_protocol(&from.protocol, Tune { known: &found.known, to: &to })??;
+    let since = found.request(&change).await?;
+    say!("epoch {} begins", since.0);
+    for setting in SETTINGS {
+        let (before, after) = (from.options.value(setting), to.options.value(setting));
+        if before != after {
+            say!("options.{} = {after}, and was {before}", setting.key);
+        }
+    }
+    match how.no_wait {
+        true => Ok(()),
+        false => wait_until_done(found.contacts.clone(), &Awaited { since, from, to: &to }).await,
+    }
+}
+
+/// Checks a change of options and makes the command for the log of it.
+struct Tune<'a> {
+    known: &'a Configuration,
+    to: &'a Deployment,
+}
+
+impl Work for Tune<'_> {
+    type Output = Result<Change>;
+
+    fn run<P: Protocol>(self) -> Result<Change> {
+        possible(membership::tune::<P>(self.known, self.to))
+    }
+}
