@@ -5,7 +5,8 @@ use crate::forge::Commands;
 use crate::stage::Stage;
 use crate::{Burst, Drive};
 use ionian_kernel::id::*;
-use ionian_protocols::multipaxos::message::{Proposer, Votes};
+use ionian_kernel::time::Timestamp;
+use ionian_protocols::multipaxos::message::{Proposer, Times, Votes};
 use ionian_protocols::multipaxos::{Message, acceptor, kind, leader, proxy_leader};
 
 /// As often as a replica says how far it is.
@@ -50,7 +51,12 @@ fn elect(stage: &mut Stage) -> Round {
                 reserved: Vec::new(),
             };
             for from in acceptors.iter() {
-                stage.say(Message::Leader(leader::In::Phase1b { from, round, votes: votes.clone() }));
+                stage.say(Message::Leader(leader::In::Phase1b {
+                    from,
+                    round,
+                    votes: votes.clone(),
+                    clock: Timestamp(0),
+                }));
             }
         }
     }
@@ -79,7 +85,13 @@ impl Drive for Driver {
             self.reported += REPORT_SLOTS;
             let (executed, round) = (Slot(self.reported), self.round);
             for from in stage.all(kind::Replica).iter() {
-                stage.say(Message::Leader(leader::In::Executed { from, executed, kept: executed, round }));
+                stage.say(Message::Leader(leader::In::Executed {
+                    from,
+                    executed,
+                    kept: executed,
+                    round,
+                    times: Times::default(),
+                }));
             }
         }
         Burst { commands: self.load.batches * self.load.batch, due: self.load.batches }

@@ -7,7 +7,7 @@ use crate::stage::Stage;
 use crate::{Burst, Drive};
 use ionian_kernel::batch::{Answer, Batch, Outcome, SessionId};
 use ionian_kernel::id::*;
-use ionian_kernel::time::Duration;
+use ionian_kernel::time::{Duration, Timestamp};
 use ionian_protocols::multipaxos::{Message, client, kind, replica, unbatcher};
 use std::collections::BTreeSet;
 
@@ -47,7 +47,12 @@ impl Others {
         }
         if stage.is_due(HEARTBEAT_EVERY) {
             let (round, executed) = (Round::new(Epoch(0), 1, LeaderId(0)), self.next_slot);
-            stage.say(Message::Replica(replica::In::Heartbeat { round, executed, keep: Slot::ZERO }));
+            stage.say(Message::Replica(replica::In::Heartbeat {
+                round,
+                executed,
+                keep: Slot::ZERO,
+                time: Timestamp(0),
+            }));
         }
     }
 }

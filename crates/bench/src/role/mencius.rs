@@ -80,13 +80,13 @@ impl Dialect for Striped {
                 Theirs::Acceptor(acceptors::In::PreRead { from: *from, inquiry: *inquiry })
             }
             Message::Replica(replica::In::OfLog { message }) => Theirs::Replica(message.clone()),
-            Message::Replica(replica::In::Heartbeat { round, executed, .. }) => {
+            Message::Replica(replica::In::Heartbeat { round, executed, time, .. }) => {
                 let (round, executed) = (*round, *executed);
-                Theirs::Replica(replicas::In::Heartbeat { round, executed, keep: Slot::ZERO })
+                Theirs::Replica(replicas::In::Heartbeat { round, executed, keep: Slot::ZERO, time: *time })
             }
-            Message::Leader(leader::In::Executed { from, executed, kept, .. }) => {
+            Message::Leader(leader::In::Executed { from, executed, kept, times, .. }) => {
                 let (from, executed, kept, round) = (*from, *executed, *kept, Round(0));
-                Theirs::Leader(leaders::In::Executed { from, executed, kept, round })
+                Theirs::Leader(leaders::In::Executed { from, executed, kept, round, times: *times })
             }
             Message::Leader(leader::In::Recover { slots, .. }) => {
                 Theirs::Leader(leaders::In::Recover { slots: slots.clone() })
@@ -105,9 +105,10 @@ impl Dialect for Striped {
         use multipaxos::Envelope as Theirs;
         use multipaxos::{acceptor as acceptors, leader as leaders, proxy_leader as proxies, replica as replicas};
         let (stripe, envelope) = match envelope {
-            Theirs::ToLeaders(to, leaders::In::Executed { from, executed, kept, round }) => {
+            Theirs::ToLeaders(to, leaders::In::Executed { from, executed, kept, round, times }) => {
                 let rounds = self.0.iter().map(|stripe| Striped::round(stripe, round)).collect();
-                return stage.send(Envelope::ToLeaders(to, leader::In::Executed { from, executed, kept, rounds }));
+                return stage
+                    .send(Envelope::ToLeaders(to, leader::In::Executed { from, executed, kept, rounds, times }));
             }
             Theirs::ToAcceptors(to, acceptors::In::Heartbeat { round, kept }) => {
                 for stripe in self.0.iter() {

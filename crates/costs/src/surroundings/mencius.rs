@@ -3,9 +3,11 @@
 use super::Surroundings;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::Layout;
+use ionian_kernel::time::Timestamp;
 use ionian_protocols::mencius::stripe::{Stripe, Stripes};
 use ionian_protocols::mencius::{self, Mencius};
 use ionian_protocols::multipaxos;
+use ionian_protocols::multipaxos::message::Times;
 
 /// Mencius, with as many leaders as its presets have, all of which suggest as much as each other. The leader that is
 /// driven leads stripe 0; all else works in every stripe in turn.
@@ -31,7 +33,7 @@ impl Striped {
             Theirs::Executed { from, round, .. } => {
                 let executed = Slot(self.index.0.saturating_sub(BEHIND));
                 let rounds = vec![round; self.stripes.count()];
-                hear(mencius::leader::In::Executed { from, executed, kept: executed, rounds });
+                hear(mencius::leader::In::Executed { from, executed, kept: executed, rounds, times: Times::default() });
             }
             Theirs::ProxyAlive { from } => {
                 hear(mencius::leader::In::ProxyAlive { from });
@@ -83,7 +85,12 @@ impl Striped {
         match message {
             multipaxos::replica::In::Heartbeat { executed, .. } => {
                 for stripe in self.stripes.iter() {
-                    hear(mencius::replica::In::Heartbeat { stripe, round: round_of(stripe), executed });
+                    hear(mencius::replica::In::Heartbeat {
+                        stripe,
+                        round: round_of(stripe),
+                        executed,
+                        time: Timestamp(0),
+                    });
                 }
             }
             message => hear(mencius::replica::In::OfLog { message }),

@@ -136,9 +136,9 @@ impl Acceptor {
         inner.call(act);
         let stripes = self.config.stripes;
         let left = inner.pour(out, &RecordTag(stripe), |envelope, relay| match envelope {
-            multipaxos::Envelope::ToLeaders(to, multipaxos::leader::In::Phase1b { from, round, mut votes }) => {
+            multipaxos::Envelope::ToLeaders(to, multipaxos::leader::In::Phase1b { from, round, mut votes, clock }) => {
                 votes.reserved = reserved.clone();
-                let message = multipaxos::leader::In::Phase1b { from, round, votes };
+                let message = multipaxos::leader::In::Phase1b { from, round, votes, clock };
                 relay.send(Envelope::ToLeaders(to, leader::In::InStripe { stripe, message }));
             }
             envelope => relay.send(striped(stripes, stripe, envelope)),

@@ -21,7 +21,7 @@ use super::config::Config;
 use super::stripe::{Stripe, Stripes};
 use super::{Envelope, acceptor, kind, replica, striped};
 use crate::multipaxos;
-use crate::multipaxos::message::Reserved;
+use crate::multipaxos::message::{Reserved, Times};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
@@ -53,6 +53,8 @@ messages! {
             kept: Slot,
             /// The highest round of each stripe that it had heard of when it said so.
             rounds: Vec<Round>,
+            /// What it knows of the time.
+            times: Times,
         },
         /// A replica misses these slots of the log and its peers do not have them.
         2 => Recover {
@@ -213,11 +215,14 @@ impl Leader {
                 let batchers = batchers.and(config.proposers(kind::Batcher, stripe));
                 relay.send(Envelope::ToBatchers(batchers, message));
             }
-            multipaxos::Envelope::ToReplicas(replicas, multipaxos::replica::In::Heartbeat { round, executed, .. }) => {
+            multipaxos::Envelope::ToReplicas(
+                replicas,
+                multipaxos::replica::In::Heartbeat { round, executed, time, .. },
+            ) => {
                 // Below the frontier everything is used or skipped sooner or later: a replica that was not told so,
                 // because the message was lost, is to ask.
                 let executed = config.stripes.end(stripe, executed).max(*frontier);
-                relay.send(Envelope::ToReplicas(replicas, replica::In::Heartbeat { stripe, round, executed }));
+                relay.send(Envelope::ToReplicas(replicas, replica::In::Heartbeat { stripe, round, executed, time }));
             }
             envelope => relay.send(striped(config.stripes, stripe, envelope)),
         });
@@ -375,7 +380,7 @@ impl Leader {
         now: Instant,
         from: ReplicaId,
         (executed, kept): (Slot, Slot),
-        rounds: &[Round],
+        (rounds, times): (&[Round], Times),
         out: &mut Out<'_, Self>,
     ) {
         for place in 0..self.served.len() {
@@ -388,7 +393,7 @@ impl Leader {
             let of_stripe = |slot| stripes.from(stripe, slot);
             let (executed, kept) = (of_stripe(executed), of_stripe(kept));
             let round = rounds.get(usize::from(stripe.0)).copied().unwrap_or_default();
-            let message = multipaxos::leader::In::Executed { from, executed, kept, round };
+            let message = multipaxos::leader::In::Executed { from, executed, kept, round, times };
             self.call(now, place, out, |leader, out| leader.on_message(now, message, out));
         }
     }
@@ -474,8 +479,8 @@ impl Role for Leader {
                     self.call(now, place, out, |leader, out| leader.on_message(now, message, out));
                 }
             }
-            In::Executed { from, executed, kept, rounds } => {
-                self.on_executed(now, from, (executed, kept), &rounds, out);
+            In::Executed { from, executed, kept, rounds, times } => {
+                self.on_executed(now, from, (executed, kept), (&rounds, times), out);
             }
             In::Recover { from, slots } => self.on_recover(now, from, &slots, out),
             In::AdvanceClock { deadline } => {

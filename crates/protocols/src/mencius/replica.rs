@@ -24,7 +24,7 @@ use ionian_kernel::machine::RestoreError;
 use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::role::{Out, Picture, Role};
-use ionian_kernel::time::Instant;
+use ionian_kernel::time::{Instant, Timestamp};
 use ionian_kernel::wire::Never;
 
 messages! {
@@ -59,6 +59,8 @@ messages! {
             round: Round,
             /// How far the log is known to reach.
             executed: Slot,
+            /// What the leader would stamp into the log now.
+            time: Timestamp,
         },
     }
 }
@@ -118,8 +120,8 @@ impl Replica {
                 return relay.send(striped(config.stripes, Stripe(0), envelope));
             };
             let message = match message {
-                multipaxos::leader::In::Executed { executed, kept, .. } => {
-                    leader::In::Executed { from, executed, kept, rounds: rounds.clone() }
+                multipaxos::leader::In::Executed { executed, kept, times, .. } => {
+                    leader::In::Executed { from, executed, kept, rounds: rounds.clone(), times }
                 }
                 multipaxos::leader::In::Recover { mut slots } => {
                     slots.retain(|slot| {
@@ -228,10 +230,10 @@ impl Role for Replica {
         match message {
             In::OfLog { message } => self.call(out, |replica, out| replica.on_message(now, message, out)),
             In::Skip { stripe, start, end } if self.config.knows(stripe) => self.on_skip(stripe, start, end),
-            In::Heartbeat { stripe, round, executed } if self.config.knows(stripe) => {
+            In::Heartbeat { stripe, round, executed, time } if self.config.knows(stripe) => {
                 let known = &mut self.rounds[usize::from(stripe.0)];
                 *known = round.max(*known);
-                let message = multipaxos::replica::In::Heartbeat { round, executed, keep: Slot::ZERO };
+                let message = multipaxos::replica::In::Heartbeat { round, executed, keep: Slot::ZERO, time };
                 self.call(out, |replica, out| replica.on_message(now, message, out));
             }
             In::Suggested { slot, value } => self.commuting.suggest(self.inner.executed(), slot, value),

@@ -233,7 +233,8 @@ impl Acceptor {
         self.promise(round, out);
         // Another candidate must not start before this one had its chance.
         self.witness.heard(now);
-        let message = leader::In::Phase1b { from: self.id, round, votes: self.votes_between(start, end) };
+        let (votes, clock) = (self.votes_between(start, end), now.timestamp());
+        let message = leader::In::Phase1b { from: self.id, round, votes, clock };
         out.send(Envelope::ToLeaders(Set::one(from), message));
     }
 

@@ -58,6 +58,8 @@ pub enum Canary {
     AnswersNeverAge,
     /// A round begins in any epoch with the right quorums.
     EarlierEpochs,
+    /// A leader stamps what its own clock shows, whatever those of the others do.
+    BelievesItsClock,
 }
 
 impl Canary {
@@ -85,6 +87,7 @@ impl Canary {
         ("newcomers", Canary::NewcomersBar),
         ("answers", Canary::AnswersNeverAge),
         ("epochs", Canary::EarlierEpochs),
+        ("clock", Canary::BelievesItsClock),
     ];
 
     /// The defect of this name.

@@ -6,6 +6,7 @@
 //! message a batch and sends one; replicas tell it now and then how far they have executed.
 
 mod admission;
+mod clock;
 mod election;
 mod handover;
 mod phase1;
@@ -18,17 +19,19 @@ mod window;
 
 use super::canary::Canary;
 use super::config::Config;
-use super::message::{Proposer, Votes};
-use super::{Envelope, batcher, client};
+use super::message::{Proposer, Times, Votes};
+use super::{Envelope, batcher, client, kind};
 use admission::Admission;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use clock::LogClock;
 use election::ask_votes;
 use handover::Handover;
 use ionian_kernel::batch::{Batch, Value};
 use ionian_kernel::election::ElectionTimer;
 use ionian_kernel::id::*;
+use ionian_kernel::layout::Address;
 use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
@@ -67,6 +70,8 @@ messages! {
             kept: Slot,
             /// The highest round that it had heard of when it said so.
             round: Round,
+            /// What it knows of the time.
+            times: Times,
         },
         /// A proxy leader lives.
         2 => ProxyAlive {
@@ -81,6 +86,8 @@ messages! {
             round: Round,
             /// The votes.
             votes: Votes,
+            /// What its clock shows; zero says nothing.
+            clock: Timestamp,
         },
         /// An acceptor has promised a higher round.
         4 => Nack {
@@ -171,7 +178,7 @@ pub struct Leader {
     queue: Queue,
     /// The batches in the queue and in the window, while proposers propose some again.
     held: Held,
-    last_stamp: Timestamp,
+    clock: LogClock,
     elections: u64,
     repaired: u64,
     dropped: u64,
@@ -211,7 +218,7 @@ impl Leader {
             succession: Succession::default(),
             queue: Queue::default(),
             held: Held::default(),
-            last_stamp: Timestamp(0),
+            clock: LogClock::new(birth.node, &config),
             elections: 0,
             repaired: 0,
             dropped: 0,
@@ -324,9 +331,7 @@ impl Leader {
         batch: Batch,
         out: &mut Out<'_, Self>,
     ) {
-        // Time in the log never falls, though this leader's clock may be behind its predecessor's.
-        self.last_stamp = self.last_stamp.max(now.timestamp());
-        let value = Value { stamp: self.last_stamp, batch };
+        let value = Value { stamp: self.clock.stamp(now), batch };
         let slot = self.window.next_slot;
         self.window.next_slot = slot.next();
         self.window.propose(now, self.round, slot, value, proposer, near, out);
@@ -399,9 +404,16 @@ impl Leader {
     }
 
     fn on_advance_clock(&mut self, now: Instant, deadline: Timestamp, out: &mut Out<'_, Self>) {
-        let reached = now.timestamp() >= deadline && self.last_stamp < deadline;
+        let reached = self.clock.read(now) >= deadline && self.clock.stamped() < deadline;
         if reached && self.is_leading() && self.queue.is_empty() && self.may_propose(0) {
             self.propose_noop(now, out);
+        }
+    }
+
+    /// What the clock of an instance's node shows.
+    fn hear_time(&mut self, now: Instant, kind: u8, index: u8, clock: Timestamp) {
+        if let Some(node) = self.config.layout().node_of(Address { kind, index }) {
+            self.clock.hear(now, node, clock);
         }
     }
 
@@ -491,9 +503,16 @@ impl Role for Leader {
             In::Propose { proposer, near, batch, again } => {
                 self.on_propose(now, Proposal { proposer, near, batch }, again, out);
             }
-            In::Executed { from, executed, kept, round } => self.on_executed(now, from, (executed, kept), round, out),
+            In::Executed { from, executed, kept, round, times } => {
+                self.hear_time(now, kind::Replica, from.0, times.clock);
+                self.clock.learn(now, times.log);
+                self.on_executed(now, from, (executed, kept), round, out);
+            }
             In::ProxyAlive { from } => self.window.heard_proxy(from, now),
-            In::Phase1b { from, round, votes } => self.on_phase1b(now, from, round, votes, out),
+            In::Phase1b { from, round, votes, clock } => {
+                self.hear_time(now, kind::Acceptor, from.0, clock);
+                self.on_phase1b(now, from, round, votes, out);
+            }
             In::Nack { round } if round > self.round => self.on_higher_round(now, round, out),
             In::Nack { .. } => {}
             In::Heartbeat { round } => self.on_heartbeat(now, round, out),
@@ -583,5 +602,6 @@ impl Role for Leader {
         report("dropped", self.dropped);
         report("repeated", self.repeated);
         report("window_bytes", self.window.flow.bytes() as u64);
+        report("clock_corrected_ms", self.clock.correction_ms().unsigned_abs());
     }
 }

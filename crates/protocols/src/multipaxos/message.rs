@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 use ionian_kernel::batch::Value;
 use ionian_kernel::id::*;
+use ionian_kernel::time::Timestamp;
 use ionian_kernel::{wire_enum, wire_struct};
 
 /// Who proposed a batch: told when it is chosen, or that somebody else leads now.
@@ -42,6 +43,17 @@ pub enum ReaderId {
 }
 
 wire_enum! { ReaderId { 0 => Client { id }, 1 => ReadBatcher { id } } }
+
+/// What a replica knows of the time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Times {
+    /// What its own clock shows; zero says nothing.
+    pub clock: Timestamp,
+    /// The time that the log has got to: the largest stamp executed.
+    pub log: Timestamp,
+}
+
+wire_struct! { Times { clock, log } }
 
 /// An acceptor's vote.
 #[derive(Clone, Debug, PartialEq, Eq)]

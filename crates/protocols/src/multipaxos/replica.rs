@@ -16,7 +16,7 @@ use self::offer::Offer;
 use self::snapshots::Snapshots;
 use super::canary::{Canary, without_sessions};
 use super::config::Config;
-use super::message::ChosenSlots;
+use super::message::{ChosenSlots, Times};
 use super::{Envelope, client, kind, leader, read_batcher, unbatcher};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -62,6 +62,8 @@ messages! {
             executed: Slot,
             /// What is below this slot is to be kept through a crash as soon as it is executed.
             keep: Slot,
+            /// What the leader would stamp into the log now.
+            time: Timestamp,
         },
         /// A peer misses slots.
         3 => Fetch {
@@ -173,6 +175,8 @@ pub struct Replica {
     report_at: Instant,
     alive_at: Instant,
     read_batchers: Set<ReadBatcherId>,
+    /// The time of the log as a leader told it last, and when.
+    told_time: Option<(Instant, Timestamp)>,
     ask_clock_at: Instant,
     stale: u64,
     reads: u64,
@@ -214,6 +218,7 @@ impl Replica {
             report_at: Instant::ZERO,
             alive_at: Instant::ZERO,
             read_batchers: config.all(kind::ReadBatcher),
+            told_time: None,
             ask_clock_at: Instant::ZERO,
             stale: 0,
             reads: 0,
@@ -336,7 +341,7 @@ impl Replica {
     fn answer_or_defer(&mut self, now: Instant, reads: Batch, executed: Slot) {
         let executed = self.early_horizon(now, &reads, executed);
         if self.executed >= executed {
-            return self.executor.read(now.timestamp(), &reads, &mut self.answers);
+            return self.executor.read(self.log_time(now), &reads, &mut self.answers);
         }
         if !self.deferred.push(now, executed, reads) {
             self.stale += 1;
@@ -475,7 +480,8 @@ impl Replica {
         self.reported = self.executed;
         self.report_at = now + REPORT_IDLE;
         let (from, executed, kept, round) = (self.id, self.executed, self.snapshots.kept(self.executed), self.round);
-        let message = leader::In::Executed { from, executed, kept, round };
+        let times = Times { clock: now.timestamp(), log: self.executor.now() };
+        let message = leader::In::Executed { from, executed, kept, round, times };
         out.send(Envelope::ToLeaders(self.config.leaders(), message));
         if self.alive_at <= now {
             self.alive_at = now + REPORT_IDLE;
@@ -487,14 +493,25 @@ impl Replica {
     /// When the state machine next wants to be given the time.
     fn clock_timer(&self) -> Option<Instant> {
         let deadline = self.executor.next_deadline()?;
-        Some(self.ask_clock_at.max(Instant(deadline.0.saturating_mul(1000))))
+        let at = match self.told_time {
+            None => Instant(deadline.0.saturating_mul(1000)),
+            Some((at, time)) => at + Duration::from_millis(deadline.0.saturating_sub(time.0)),
+        };
+        Some(self.ask_clock_at.max(at))
+    }
+
+    /// The time that the log has by now, as far as this replica can tell: its own clock counts on from what a leader told it,
+    /// and for itself only as long as none did.
+    fn log_time(&self, now: Instant) -> Timestamp {
+        self.told_time
+            .map_or(now.timestamp(), |(at, time)| Timestamp(time.0.saturating_add(now.since(at).as_millis() as u64)))
     }
 
     fn ask_clock(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         let Some(deadline) = self.executor.next_deadline() else { return };
         self.ask_clock_at = now + ASK_CLOCK_EVERY;
         // The latest deadline that has passed, so that one noop serves all that expired by now.
-        let deadline = deadline.max(Timestamp(now.timestamp().0.saturating_sub(1)));
+        let deadline = deadline.max(Timestamp(self.log_time(now).0.saturating_sub(1)));
         out.send(Envelope::ToLeaders(self.config.leaders(), leader::In::AdvanceClock { deadline }));
     }
 }
@@ -554,7 +571,8 @@ impl Role for Replica {
         match message {
             In::Chosen { slot, value, replier } => self.on_chosen(now, slot, value, Some(replier), out),
             In::Read { reads, executed } => self.on_read(now, reads, executed),
-            In::Heartbeat { round, executed, keep } => {
+            In::Heartbeat { round, executed, keep, time } => {
+                self.told_time = Some((now, time));
                 self.snapshots.want(keep);
                 self.round = self.round.max(round);
                 self.wanted = self.wanted.max(executed);

@@ -182,7 +182,7 @@ impl Leader {
                     let message = stabilizer::In::Kept { round: *round, kept: *kept };
                     relay.send(Envelope::ToStabilizers(config.stabilizers.members(), message));
                 }
-                Theirs::ToReplicas(_, replica::In::Heartbeat { round, executed, keep }) => {
+                Theirs::ToReplicas(_, replica::In::Heartbeat { round, executed, keep, .. }) => {
                     // What is void is forgotten when it is kept that it is.
                     *keep = (*keep).max(*carry_to);
                     let message = disseminator::In::Progress { round: *round, executed: *executed };

@@ -55,7 +55,7 @@ fn leading() -> (Stage<Leader>, Round) {
         let (start, end, next) = (Slot(0), Slot::MAX, Slot::MAX);
         let (forgotten, watermark) = (Slot(0), Slot(0));
         let votes = Votes { start, end, next, votes: vec![], forgotten, watermark, reserved: vec![] };
-        leader.tell(leader::In::Phase1b { from, round, votes });
+        leader.tell(leader::In::Phase1b { from, round, votes, clock: Timestamp(0) });
     }
     assert!(leader.role.is_leading());
     (leader, round)
@@ -73,7 +73,7 @@ fn proposals(sent: &[Envelope]) -> Vec<(u64, usize)> {
 }
 
 fn executed(slot: u64, round: Round) -> leader::In {
-    leader::In::Executed { from: ReplicaId(0), executed: Slot(slot), kept: Slot(0), round }
+    leader::In::Executed { from: ReplicaId(0), executed: Slot(slot), kept: Slot(0), round, times: Default::default() }
 }
 
 #[test]

@@ -83,7 +83,12 @@ fn leading(watermark: u64, voted: &[(Slot, Vote)]) -> (Stage<Leader>, Round, Vec
     let (mut leader, round) = in_phase1();
     let mut sent = Vec::new();
     for from in [AcceptorId(0), AcceptorId(1)] {
-        sent = leader.tell(leader::In::Phase1b { from, round, votes: votes(0, voted.to_vec(), watermark) });
+        sent = leader.tell(leader::In::Phase1b {
+            from,
+            round,
+            votes: votes(0, voted.to_vec(), watermark),
+            clock: Timestamp(0),
+        });
     }
     assert_eq!(leader.figure("leading"), 1);
     (leader, round, sent)
@@ -96,13 +101,19 @@ fn vote(round: u64, payload: &'static [u8]) -> Vote {
 #[test]
 fn l2_a_slot_below_the_leaders_window_is_mended() {
     let (mut leader, round, _) = leading(3, &[(Slot(1), vote(0, b"kept"))]);
-    leader.tell(leader::In::Executed { from: ReplicaId(0), executed: Slot(3), kept: Slot(0), round });
+    leader.tell(leader::In::Executed {
+        from: ReplicaId(0),
+        executed: Slot(3),
+        kept: Slot(0),
+        round,
+        times: Default::default(),
+    });
     assert_eq!(leader.figure("window"), 0, "the leader has forgotten the slot");
     let asked = phase1as(&leader.tell(leader::In::Recover { slots: vec![Slot(1)] }));
     assert_eq!(asked[0], (round, Slot(1), Slot(2)), "one slot, in the same round");
-    leader.tell(leader::In::Phase1b { from: AcceptorId(2), round, votes: votes_in(1, vec![], 3) });
+    leader.tell(leader::In::Phase1b { from: AcceptorId(2), round, votes: votes_in(1, vec![], 3), clock: Timestamp(0) });
     let known = votes_in(1, vec![(Slot(1), vote(0, b"kept"))], 3);
-    let sent = leader.tell(leader::In::Phase1b { from: AcceptorId(0), round, votes: known });
+    let sent = leader.tell(leader::In::Phase1b { from: AcceptorId(0), round, votes: known, clock: Timestamp(0) });
     assert_eq!(proposals(&sent), [(Slot(1), vec![Bytes::from_static(b"kept")])]);
     assert_eq!(leader.role.round(), round, "a hole causes no leader change");
 }
@@ -113,14 +124,25 @@ fn l2_a_slot_below_the_leaders_window_is_mended() {
 fn a_late_answer_of_phase_1_mends_no_slot() {
     let (mut leader, round, _) = leading(0, &[]);
     assert_eq!(proposals(&leader.tell(propose(b"chosen"))).len(), 1);
-    leader.tell(leader::In::Executed { from: ReplicaId(0), executed: Slot(1), kept: Slot(0), round });
+    leader.tell(leader::In::Executed {
+        from: ReplicaId(0),
+        executed: Slot(1),
+        kept: Slot(0),
+        round,
+        times: Default::default(),
+    });
     assert_eq!(phase1as(&leader.tell(leader::In::Recover { slots: vec![Slot(0)] })).len(), 3);
     let late = votes(0, vec![(Slot(0), vote(0, b"older"))], 1);
-    leader.tell(leader::In::Phase1b { from: AcceptorId(2), round, votes: late });
-    let sent = leader.tell(leader::In::Phase1b { from: AcceptorId(1), round, votes: votes_in(0, vec![], 0) });
+    leader.tell(leader::In::Phase1b { from: AcceptorId(2), round, votes: late, clock: Timestamp(0) });
+    let sent = leader.tell(leader::In::Phase1b {
+        from: AcceptorId(1),
+        round,
+        votes: votes_in(0, vec![], 0),
+        clock: Timestamp(0),
+    });
     assert!(proposals(&sent).is_empty(), "{sent:?}");
     let chosen = votes_in(0, vec![(Slot(0), vote(round.0, b"chosen"))], 1);
-    let sent = leader.tell(leader::In::Phase1b { from: AcceptorId(0), round, votes: chosen });
+    let sent = leader.tell(leader::In::Phase1b { from: AcceptorId(0), round, votes: chosen, clock: Timestamp(0) });
     assert_eq!(proposals(&sent), [(Slot(0), vec![Bytes::from_static(b"chosen")])]);
 }
 
@@ -130,8 +152,13 @@ fn l3_a_request_for_recovery_in_phase_1_restarts_nothing_and_drops_nothing() {
     leader.tell(propose(b"waits"));
     let sent = leader.tell(leader::In::Recover { slots: vec![Slot(0), Slot(1)] });
     assert!(sent.is_empty() && leader.role.round() == round, "{sent:?}");
-    leader.tell(leader::In::Phase1b { from: AcceptorId(0), round, votes: votes(0, vec![], 0) });
-    let sent = leader.tell(leader::In::Phase1b { from: AcceptorId(1), round, votes: votes(0, vec![], 0) });
+    leader.tell(leader::In::Phase1b { from: AcceptorId(0), round, votes: votes(0, vec![], 0), clock: Timestamp(0) });
+    let sent = leader.tell(leader::In::Phase1b {
+        from: AcceptorId(1),
+        round,
+        votes: votes(0, vec![], 0),
+        clock: Timestamp(0),
+    });
     assert_eq!(proposals(&sent), [(Slot(0), vec![Bytes::from_static(b"waits")])]);
 }
 

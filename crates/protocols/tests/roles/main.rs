@@ -9,3 +9,4 @@ mod mencius;
 mod spaxos;
 mod stage;
 mod succession;
+mod time;

@@ -118,6 +118,12 @@ fn a_leader_reports_slots_of_the_log() {
     let mut leader = Stage::new(three(None), &birth(kind::Leader, 1, NodeId(1)), Leader::new);
     assert_eq!(["next_slot", "executed"].map(|name| leader.figure(name)), [1, 0]);
     let rounds = vec![Round(0); 3];
-    leader.tell(leader::In::Executed { from: ReplicaId(0), executed: Slot(7), kept: Slot::ZERO, rounds });
+    leader.tell(leader::In::Executed {
+        from: ReplicaId(0),
+        executed: Slot(7),
+        kept: Slot::ZERO,
+        rounds,
+        times: Default::default(),
+    });
     assert_eq!(leader.figure("executed"), 5, "slot 4 is its own last one below 7");
 }

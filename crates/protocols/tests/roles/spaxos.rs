@@ -57,7 +57,9 @@ fn leading() -> (Stage<Leader>, Round) {
         let (start, end, next) = (Slot(0), Slot::MAX, Slot::MAX);
         let (forgotten, watermark) = (Slot(0), Slot(0));
         let votes = Votes { start, end, next, votes: Vec::new(), forgotten, watermark, reserved: Vec::new() };
-        stage.tell(leader::In::Ordering { message: multipaxos::leader::In::Phase1b { from, round, votes } });
+        stage.tell(leader::In::Ordering {
+            message: multipaxos::leader::In::Phase1b { from, round, votes, clock: Timestamp(0) },
+        });
     }
     assert!(round > Round(0));
     (stage, round)
@@ -103,7 +105,7 @@ fn who_missed_that_a_payload_is_chosen_is_told_again() {
     stage.tell(propose(7, round, 1000, 7));
     assert!(stage.tell(propose(7, round, 1000, 7)).is_empty(), "it is not known chosen");
     let (from, executed, kept) = (ReplicaId(0), Slot(1), Slot(0));
-    let message = multipaxos::leader::In::Executed { from, executed, kept, round };
+    let message = multipaxos::leader::In::Executed { from, executed, kept, round, times: Default::default() };
     stage.tell(leader::In::Ordering { message });
     let told = stage.tell(propose(7, round, 1000, 7));
     let chosen = |envelope: &Envelope| match envelope {
@@ -340,7 +342,9 @@ fn a_leader_carries_the_log_no_further_than_payloads_can_be_void() {
     assert_eq!(handed_over(&stage.tell(leader::In::CarryTo { slot: Slot::MAX })), window - 5, "its window is full");
     let executed = |executed| {
         let (from, kept, round) = (ReplicaId(0), Slot(0), Round(0));
-        leader::In::Ordering { message: multipaxos::leader::In::Executed { from, executed, kept, round } }
+        leader::In::Ordering {
+            message: multipaxos::leader::In::Executed { from, executed, kept, round, times: Default::default() },
+        }
     };
     assert_eq!(handed_over(&stage.tell(executed(Slot(window)))), window);
     let rest: u64 = (2..20).map(|windows| handed_over(&stage.tell(executed(Slot(windows * window))))).sum();

@@ -5,6 +5,7 @@ use ionian_kernel::id::*;
 use ionian_kernel::layout::{Layout, NodeId, numbered};
 use ionian_kernel::protocol::Protocol;
 use ionian_kernel::role::Role;
+use ionian_kernel::time::Timestamp;
 use ionian_protocols::mencius::stripe::Stripe;
 use ionian_protocols::mencius::{self, Mencius};
 use ionian_protocols::multipaxos::leader::{In, Leader};
@@ -30,7 +31,12 @@ fn round(count: u64, leader: u8) -> Round {
 fn none(from: AcceptorId, round: Round) -> In {
     let (start, end, next) = (Slot(0), Slot::MAX, Slot::MAX);
     let (forgotten, watermark, votes, reserved) = (Slot(0), Slot(0), Vec::new(), Vec::new());
-    In::Phase1b { from, round, votes: Votes { start, end, next, votes, forgotten, watermark, reserved } }
+    In::Phase1b {
+        from,
+        round,
+        votes: Votes { start, end, next, votes, forgotten, watermark, reserved },
+        clock: Timestamp(0),
+    }
 }
 
 /// Leader 0, leading in the first round of its own.
@@ -74,7 +80,7 @@ fn a_leader_that_drains_asks_one_that_lives_then_the_others_and_leads_until_it_i
     // Only the replica on node 2 is heard of.
     stage.now = stage.now + std::time::Duration::from_secs(2);
     let (from, executed) = (ReplicaId(2), Slot(0));
-    stage.tell(In::Executed { from, executed, kept: Slot(0), round: round(1, 0) });
+    stage.tell(In::Executed { from, executed, kept: Slot(0), round: round(1, 0), times: Default::default() });
     let sent = stage.drain(true);
     assert_eq!(sent.len(), 1, "{sent:?}");
     assert_eq!(asked(&sent), [2]);

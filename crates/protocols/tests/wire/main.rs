@@ -9,7 +9,7 @@ use ionian_kernel::id::*;
 use ionian_kernel::random::Random;
 use ionian_kernel::time::Timestamp;
 use ionian_kernel::wire::{Wire, decode_all, encode_all};
-use ionian_protocols::multipaxos::message::{Proposer, ReaderId, Reserved, Vote, Votes};
+use ionian_protocols::multipaxos::message::{Proposer, ReaderId, Reserved, Times, Vote, Votes};
 use ionian_protocols::multipaxos::{
     self, acceptor, batcher, client, leader, proxy_leader, read_batcher, replica, unbatcher,
 };
@@ -108,6 +108,9 @@ impl Draw {
     fn ticket(&mut self) -> Ticket {
         Ticket { id: self.payload_id(), until: self.slot(), round: self.round(), floor: self.number() }
     }
+    fn times(&mut self) -> Times {
+        Times { clock: Timestamp(self.number()), log: Timestamp(self.number()) }
+    }
     fn votes(&mut self) -> Votes {
         let votes = self.many(|draw| (draw.slot(), Vote { round: draw.round(), value: draw.value() }));
         let (start, end) = (self.slot(), self.slot());
@@ -146,9 +149,15 @@ fn multipaxos_messages(seed: u64) -> Vec<multipaxos::Message> {
             batch: d.batch(),
             again: d.flag(),
         }),
-        Leader(leader::In::Executed { from: d.id(), executed: d.slot(), kept: d.slot(), round: d.round() }),
+        Leader(leader::In::Executed {
+            from: d.id(),
+            executed: d.slot(),
+            kept: d.slot(),
+            round: d.round(),
+            times: d.times(),
+        }),
         Leader(leader::In::ProxyAlive { from: d.id() }),
-        Leader(leader::In::Phase1b { from: d.id(), round: d.round(), votes: d.votes() }),
+        Leader(leader::In::Phase1b { from: d.id(), round: d.round(), votes: d.votes(), clock: Timestamp(d.number()) }),
         Leader(leader::In::Nack { round: d.round() }),
         Leader(leader::In::Heartbeat { round: d.round() }),
         Leader(leader::In::PreVoteReply { from: d.id(), gone: d.flag(), promise: d.round() }),
@@ -176,7 +185,12 @@ fn multipaxos_messages(seed: u64) -> Vec<multipaxos::Message> {
         Acceptor(acceptor::In::Learn { slot: d.slot(), round: d.round(), replier: d.id() }),
         Replica(replica::In::Chosen { slot: d.slot(), value: d.value(), replier: d.id() }),
         Replica(replica::In::Read { reads: d.batch(), executed: d.slot() }),
-        Replica(replica::In::Heartbeat { round: d.round(), executed: d.slot(), keep: d.slot() }),
+        Replica(replica::In::Heartbeat {
+            round: d.round(),
+            executed: d.slot(),
+            keep: d.slot(),
+            time: Timestamp(d.number()),
+        }),
         Replica(replica::In::Fetch { from: d.id(), start: d.slot(), end: d.slot() }),
         Replica(replica::In::Fetched { slots: d.many(|draw| (draw.slot(), draw.value())) }),
         Replica(replica::In::FetchSnapshot { from: d.id(), executed: d.slot(), offset: d.number() }),

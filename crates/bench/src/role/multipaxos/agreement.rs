@@ -5,7 +5,7 @@ use crate::role::emulated::Part;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::Address;
 use ionian_kernel::time::{Duration, Instant};
-use ionian_protocols::multipaxos::message::ReaderId;
+use ionian_protocols::multipaxos::message::{ReaderId, Times};
 use ionian_protocols::multipaxos::{
     Envelope, Message, acceptor, client, kind, leader, proxy_leader, read_batcher, replica,
 };
@@ -63,7 +63,7 @@ fn reporting_replica(play: Arc<Play>, from: ReplicaId) -> Actor {
         {
             reported = executed;
             let (executed, kept, round) = (Slot(executed), Slot(executed), Round(round));
-            let message = leader::In::Executed { from, executed, kept, round };
+            let message = leader::In::Executed { from, executed, kept, round, times: Times::default() };
             stage.send(Envelope::ToLeaders(Set::one(LeaderId(0)), message));
         }
     })

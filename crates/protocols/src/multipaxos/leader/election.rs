@@ -108,7 +108,7 @@ impl Leader {
     /// everybody is told.
     pub(super) fn lead(&mut self, now: Instant, phase1: Phase1, out: &mut Out<'_, Self>) {
         let mut outcome = phase1.finish();
-        self.last_stamp = self.last_stamp.max(outcome.stamp);
+        self.clock.learn(now, outcome.stamp);
         self.window.reset(outcome.start, outcome.next_slot);
         self.held.clear();
         self.window.start(now);
@@ -142,8 +142,8 @@ impl Leader {
         let others = self.config.leaders().without(Set::one(self.id));
         out.send(Envelope::ToLeaders(others, In::Heartbeat { round }));
         out.send(Envelope::ToAcceptors(self.config.quorums.members(), acceptor::In::Heartbeat { round, kept }));
-        let keep = self.handover.wanted();
-        out.send(Envelope::ToReplicas(self.config.replicas(), replica::In::Heartbeat { round, executed, keep }));
+        let (keep, time) = (self.handover.wanted(), self.clock.read(now));
+        out.send(Envelope::ToReplicas(self.config.replicas(), replica::In::Heartbeat { round, executed, keep, time }));
         if Handover::is_waiting(&self.config, round) {
             self.handover.asks(&self.config);
             self.ask_witnesses(out);
