@@ -106,7 +106,7 @@ settings! {
     "session_expiry_s" s session_expiry, 1..=31_536_000, true,
         "a session unused for this long, by the log's time, is forgotten";
     "drain_ms" ms drain, 0..=600_000, false,
-        "how long a node that is told to stop goes on for those who wait for an answer, at most";
+        "a node that is told to stop goes on this long, at most, for those who wait";
     "in_flight" count lane.in_flight, 1..=MAX_IN_FLIGHT, false,
         "requests of a client lane in flight at once; one more is refused";
     "in_flight_bytes" count lane.in_flight_bytes, 1..=1 << 40, false,
@@ -142,7 +142,10 @@ impl Setting {
     /// Why it is not changed while a cluster runs, if it is not: each node takes it from its file or flags when it starts.
     pub fn at_start(&self) -> Option<&'static str> {
         match self.key {
-            "payload_bytes" | "patience_ms" => Some("the gateway of each node takes its limits when the node starts"),
+            "payload_bytes" | "patience_ms" | "max_clients" | "clients_mib" | "client_mib" | "unfinished_s" => {
+                Some("the gateway of each node takes its limits when the node starts")
+            }
+            "drain_ms" => Some("a node that is to stop knows from its start how long it may take"),
             _ => None,
         }
     }

@@ -58,9 +58,11 @@ fn unknown_keys() {
     refused(7, "[option]", &format!("line 7, column 2: unknown key option: {known}"));
     let known = "known here are batch_commands, batch_bytes, batch_delay_us, batches_in_flight, window_slots, window_bytes, \
         retained_slots, snapshot_slots, snapshot_mib_per_s, heartbeat_ms, election_timeout_ms, resend_after_ms, \
-        thrifty, skip_slots, skip_delay_ms, revoke_slots, out_of_order, stale_bytes, session_expiry_s, in_flight, in_flight_bytes, payload_bytes, patience_ms, retry_after_ms";
+        thrifty, skip_slots, skip_delay_ms, revoke_slots, out_of_order, stale_bytes, session_expiry_s, \
+        drain_ms, in_flight, in_flight_bytes, payload_bytes, patience_ms, retry_after_ms, max_clients, clients_mib, client_mib, \
+        unfinished_s";
     refused(8, "heartbeat = 1", &format!("line 8, column 1: unknown key options.heartbeat: {known}"));
-    let known = "known here are name, id, address, gateway, site, roles";
+    let known = "known here are name, id, address, listen, gateway, gateway_listen, site, roles";
     refused(16, "  port = 1", &format!("line 16, column 3: unknown key node.b.port: {known}"));
 }
 
@@ -236,7 +238,10 @@ fn overrides() {
         ("options.in_flight=0", "options.in_flight = 0: must be a whole number from 1 to 16384"),
         ("options=1", "options = 1: must be a table, begun with [options]"),
         ("node.x.gateway=", "no node \"x\": the deployment has a, b"),
-        ("node.a.gate=", "unknown key node.a.gate: known here are name, id, address, gateway, site, roles"),
+        (
+            "node.a.gate=",
+            "unknown key node.a.gate: known here are name, id, address, listen, gateway, gateway_listen, site, roles",
+        ),
         (
             "x=1",
             "unknown key x: known here are cluster, protocol, machine, f, quorums, durability, options, network, node",
