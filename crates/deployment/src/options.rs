@@ -106,7 +106,7 @@ settings! {
     "session_expiry_s" s session_expiry, 1..=31_536_000, true,
         "a session unused for this long, by the log's time, is forgotten";
     "drain_ms" ms drain, 0..=600_000, false,
-        "a node that is told to stop goes on this long, at most, for those who wait";
+        "a node that is to stop answers those who wait for this long at most";
     "in_flight" count lane.in_flight, 1..=MAX_IN_FLIGHT, false,
         "requests of a client lane in flight at once; one more is refused";
     "in_flight_bytes" count lane.in_flight_bytes, 1..=1 << 40, false,
