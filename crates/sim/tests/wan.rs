@@ -206,6 +206,38 @@ fn mencius_serves_again_two_and_a_half_round_trips_after_a_death_was_detected() 
     }
 }
 
+/// What Mencius does over 100 ms round trips, with these options.
+fn mencius(overrides: &[&str], sources: Vec<Source>) -> Observed {
+    let preset = Deployment::preset("mencius-wan", &PresetOptions::default()).unwrap();
+    let layout = preset.with_overrides(overrides).unwrap().layout(Mencius::KINDS).unwrap();
+    let experiment = Experiment { layout, ..experiment(Network::clique(3, link(f64::INFINITY)), sources) };
+    observe::<Mencius>(&experiment, &PerMessage { us: MESSAGE_US }, &Register { padding: 0 }).unwrap()
+}
+
+/// How far ahead a dead leader is revoked says nothing of how much a living one may use: reservations once were of that
+/// size, and without Optimization 3 a wide area network did 81 commands a second in place of 5,900.
+#[test]
+fn leaders_of_mencius_reserve_what_they_use_and_not_what_they_would_revoke() {
+    let sources: Vec<Source> = (0..3).map(|lane| source(lane, 300, Pace::Answered)).collect();
+    for revoke in ["options.revoke_slots=0", "options.revoke_slots=1000", "options.revoke_slots=100000"] {
+        let found = mencius(&[revoke], sources.clone()).answers_per_second();
+        // 900 clients that wait for one and a half round trips, or a little more: the log is executed in order.
+        assert!(found > 5_500.0, "{revoke}: {found}");
+    }
+}
+
+/// Optimization 1: who suggests hears of what the others skip together with their votes, whether its suggestion or
+/// another's made them skip.
+#[test]
+fn two_sites_that_suggest_at_the_same_time_wait_for_one_round_trip_each() {
+    let pace = Pace::Waits { shortest_us: 10_000, longest_us: 20_000 };
+    let observed = mencius(&["options.out_of_order=1"], vec![source(0, 1, pace), source(1, 1, pace)]);
+    for series in &observed.sources {
+        let worst = series.latencies().max().unwrap();
+        assert!(series.answers.len() > 50 && worst < 101_000, "{worst} us");
+    }
+}
+
 #[test]
 fn delays_that_vary_make_answers_late_and_never_early() {
     for variation in

@@ -116,9 +116,6 @@ impl Tag for RecordTag {
 /// whole life.
 const MAX_JUMP: u64 = 1 << 40;
 
-/// At least so many positions are reserved beyond those that are needed.
-const LEAST_RESERVED: u64 = 16;
-
 /// A leader.
 pub struct Leader {
     id: LeaderId,
@@ -258,14 +255,13 @@ impl Leader {
         self.frontier = self.frontier.max(self.suggested);
         for place in 0..self.served.len() {
             let wanted = self.wanted_index(place);
-            // As far ahead as others are revoked: more than a leader goes on by in the time that it takes to reserve more.
-            let ahead = self.config.stripes.from(Stripe(0), Slot(self.revoke_slots())).0.max(LEAST_RESERVED);
             let resend_after = self.config.options().resend_after;
             let served = &mut self.served[place];
+            let index = self.config.stripes.from(served.stripe, self.frontier);
             let Some(round) = served.round else { continue };
             let next = served.leader.next_slot();
             let wanted = wanted.max(next);
-            if let Some(end) = served.reservation.want(now, wanted, ahead, resend_after) {
+            if let Some(end) = served.reservation.want(now, wanted, index, resend_after) {
                 let (start, stripe) = (served.leader.vacant().0, served.stripe);
                 let acceptors = self.config.of(stripe).quorums.members();
                 reserve(self.id, stripe, Reserved { round, start, end }, acceptors, out);
@@ -337,10 +333,10 @@ impl Leader {
         if slot.distance(self.frontier) > MAX_JUMP {
             return;
         }
-        if slot > self.frontier {
-            self.frontier = slot;
-            self.prompt = self.prompt.or(self.config.replicas_of(from));
-        }
+        self.frontier = self.frontier.max(slot);
+        // Whoever suggests waits for what was skipped, whether it is the one that went furthest or not: every suggestion
+        // carries the promise (Mencius 4.4, Optimization 1).
+        self.prompt = self.prompt.or(self.config.replicas_of(from));
     }
 
     fn on_reserved(
@@ -352,13 +348,13 @@ impl Leader {
         out: &mut Out<'_, Self>,
     ) {
         let Some(place) = self.place(stripe) else { return };
-        let served = &mut self.served[place];
+        let (served, quorums) = (&mut self.served[place], &self.config.of(stripe).quorums);
         if served.round == Some(reserved.round)
-            && served.reservation.on_reserved(from, reserved.end, &self.config.of(stripe).quorums)
+            && let Some(granted) = served.reservation.on_reserved(now, from, reserved.end, quorums)
         {
             // Suggestions too are made in reserved slots only: a later leader can then make nothing of them but what
             // they are, or noops, and replicas can rely on it.
-            self.call(now, place, out, |leader, out| leader.open_below(now, reserved.end, out));
+            self.call(now, place, out, |leader, out| leader.open_below(now, granted, out));
         }
     }
 

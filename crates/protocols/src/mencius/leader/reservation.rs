@@ -8,22 +8,55 @@
 //! the reservation from an acceptor of both, and begins above it; of the slots below, without votes, it can make only
 //! noops. Reservations are made in large blocks ahead of need, so nobody ever waits for one but a new leader.
 
+use alloc::collections::BTreeMap;
 use ionian_kernel::id::*;
 use ionian_kernel::quorum::QuorumSystem;
 use ionian_kernel::time::{Duration, Instant};
+
+/// At least so many positions are reserved beyond those that are needed, and at most so many. A range costs the same whatever
+/// its length, and a new leader that begins with few makes its clients wait together, which they then go on doing.
+const LEAST_AHEAD: u64 = 256;
+const MOST_AHEAD: u64 = 1 << 20;
+
+/// So many times what is used in a round trip is reserved ahead, and more is asked for when half of it is left. That is four
+/// round trips' worth where one would do for commands that come evenly: clients that wait for answers come all at once, every
+/// two round trips, and all that they ask for is used in an instant.
+const ROUND_TRIPS_AHEAD: u64 = 8;
 
 /// See the top of this file. Positions are those of one stripe.
 #[derive(Default)]
 pub(super) struct Reservation {
     /// A write quorum knows that everything below may be skipped.
     granted: Slot,
-    asked: Option<Asked>,
+    /// Everything below has been asked for.
+    asked: Slot,
+    /// How far each acceptor knows. The end of a round's reservations only grows, and its start stays: an acceptor that
+    /// has noted one has noted all that end earlier, so an answer to an earlier question counts too.
+    noted: BTreeMap<AcceptorId, Slot>,
+    ask_at: Option<Instant>,
+    /// What is observed to learn how many positions are used in a round trip.
+    observed: Option<Observed>,
+    /// How many were used in one lately, on average from one question to the next: commands come in bursts. It falls by no
+    /// more than half at a time.
+    pace: u64,
 }
 
-struct Asked {
+/// A question, until the next one after its answer.
+struct Observed {
     below: Slot,
-    answered: AcceptorSet,
-    ask_at: Instant,
+    at: Instant,
+    /// The position that the stripe was to go on at when it was asked.
+    index: Slot,
+    round_trip: Option<Duration>,
+}
+
+impl Observed {
+    /// How many positions are used in a round trip; none when there was no answer yet.
+    fn pace(&self, now: Instant, index: Slot) -> Option<u64> {
+        let (used, round_trip) = (index.distance(self.index), self.round_trip?.as_micros() as u64);
+        let passed = (now.since(self.at).as_micros() as u64).max(round_trip);
+        Some(used.saturating_mul(round_trip).checked_div(passed).unwrap_or(used))
+    }
 }
 
 impl Reservation {
@@ -32,39 +65,67 @@ impl Reservation {
         self.granted
     }
 
-    /// Wants to be able to skip everything below `needed`: what to ask the acceptors for, if it is time to. So much
-    /// more is asked for that the next time is far off.
-    pub(super) fn want(&mut self, now: Instant, needed: Slot, ahead: u64, resend_after: Duration) -> Option<Slot> {
-        let enough = self.asked.as_ref().map_or(self.granted, |asked| asked.below);
-        if needed.plus(ahead / 2) < enough {
+    /// Wants to be able to skip everything below `needed`, while all stripes are used up to `index`: what to ask the
+    /// acceptors for, if it is time to. So much more is asked for that nobody has to wait for the next answer.
+    pub(super) fn want(&mut self, now: Instant, needed: Slot, index: Slot, resend_after: Duration) -> Option<Slot> {
+        let ahead = (ROUND_TRIPS_AHEAD * self.pace).clamp(LEAST_AHEAD, MOST_AHEAD);
+        if needed.plus(ahead / 2) < self.asked {
             return None;
         }
-        let below = needed.plus(ahead);
-        self.asked = Some(Asked { below, answered: AcceptorSet::EMPTY, ask_at: now + resend_after });
-        Some(below)
+        if let Some(pace) = self.observed.as_ref().and_then(|observed| observed.pace(now, index)) {
+            self.pace = pace.max(self.pace / 2);
+            self.observed = None;
+        }
+        let ahead = (ROUND_TRIPS_AHEAD * self.pace).clamp(LEAST_AHEAD, MOST_AHEAD);
+        self.asked = self.asked.max(needed.plus(ahead));
+        self.ask_at = Some(now + resend_after);
+        self.observed.get_or_insert(Observed { below: self.asked, at: now, index, round_trip: None });
+        Some(self.asked)
     }
 
-    /// An acceptor knows that everything below `below` may be skipped; true when that makes a write quorum.
-    pub(super) fn on_reserved(&mut self, from: AcceptorId, below: Slot, quorums: &QuorumSystem) -> bool {
-        let Some(asked) = self.asked.as_mut().filter(|asked| asked.below == below) else { return false };
-        asked.answered.insert(from);
-        let granted = quorums.is_write_quorum(asked.answered);
-        if granted {
-            self.granted = below;
-            self.asked = None;
+    /// An acceptor knows that everything below `below` may be skipped: up to where that lets this leader skip, if it is
+    /// further than before.
+    pub(super) fn on_reserved(
+        &mut self,
+        now: Instant,
+        from: AcceptorId,
+        below: Slot,
+        quorums: &QuorumSystem,
+    ) -> Option<Slot> {
+        if below > self.asked {
+            return None;
         }
-        granted
+        let noted = self.noted.entry(from).or_default();
+        *noted = below.max(*noted);
+        let known_to = |below: Slot| self.those(|noted| noted >= below);
+        let granted = self.noted.values().copied().filter(|below| quorums.is_write_quorum(known_to(*below))).max()?;
+        if granted <= self.granted {
+            return None;
+        }
+        self.granted = granted;
+        if granted == self.asked {
+            self.ask_at = None;
+        }
+        if let Some(observed) = self.observed.as_mut().filter(|observed| observed.below <= granted) {
+            observed.round_trip.get_or_insert(now.since(observed.at));
+        }
+        Some(granted)
     }
 
     /// What to ask again, of whom: of those that have not answered in time.
     pub(super) fn overdue(&mut self, now: Instant, all: AcceptorSet, after: Duration) -> Option<(AcceptorSet, Slot)> {
-        let asked = self.asked.as_mut().filter(|asked| asked.ask_at <= now)?;
-        asked.ask_at = now + after;
-        Some((all.without(asked.answered), asked.below))
+        self.ask_at.filter(|at| *at <= now)?;
+        self.ask_at = Some(now + after);
+        Some((all.without(self.those(|noted| noted == self.asked)), self.asked))
+    }
+
+    /// The acceptors that know so much.
+    fn those(&self, is_it: impl Fn(Slot) -> bool) -> AcceptorSet {
+        self.noted.iter().filter(|(_, noted)| is_it(**noted)).map(|(acceptor, _)| *acceptor).collect()
     }
 
     pub(super) fn next_timer(&self) -> Option<Instant> {
-        self.asked.as_ref().map(|asked| asked.ask_at)
+        self.ask_at
     }
 }
 
@@ -73,21 +134,65 @@ mod tests {
     use super::*;
     use ionian_kernel::quorum::QuorumSpec;
 
+    const AFTER: Duration = Duration::from_millis(1);
+
+    const NOW: Instant = Instant(0);
+
+    fn majority() -> QuorumSystem {
+        QuorumSystem::new(QuorumSpec::Majority, AcceptorSet::first(3), 1).unwrap()
+    }
+
     #[test]
     fn only_a_write_quorum_grants_and_more_is_asked_for_in_time() {
-        let quorums = QuorumSystem::new(QuorumSpec::Majority, AcceptorSet::first(3), 1).unwrap();
-        let (mut reservation, after) = (Reservation::default(), Duration::from_millis(1));
-        assert_eq!(reservation.want(Instant(0), Slot(5), 100, after), Some(Slot(105)));
-        assert_eq!(reservation.want(Instant(0), Slot(6), 100, after), None, "it is on its way");
-        assert!(!reservation.on_reserved(AcceptorId(0), Slot(105), &quorums));
-        assert!(!reservation.on_reserved(AcceptorId(0), Slot(105), &quorums), "the same one again");
-        assert!(!reservation.on_reserved(AcceptorId(1), Slot(99), &quorums), "of something else");
+        let (quorums, mut reservation) = (majority(), Reservation::default());
+        assert_eq!(reservation.want(NOW, Slot(5), Slot(5), AFTER), Some(Slot(261)));
+        assert_eq!(reservation.want(NOW, Slot(6), Slot(6), AFTER), None, "it is on its way");
+        assert_eq!(reservation.on_reserved(NOW, AcceptorId(0), Slot(261), &quorums), None);
+        assert_eq!(reservation.on_reserved(NOW, AcceptorId(0), Slot(261), &quorums), None, "the same one again");
+        assert_eq!(reservation.on_reserved(NOW, AcceptorId(1), Slot(999), &quorums), None, "nobody asked for that");
         assert_eq!(reservation.granted(), Slot(0));
-        let again = reservation.overdue(Instant(1000), AcceptorSet::first(3), after);
-        assert_eq!(again, Some((Set::from_bits(0b110), Slot(105))));
-        assert!(reservation.on_reserved(AcceptorId(2), Slot(105), &quorums));
-        assert_eq!((reservation.granted(), reservation.next_timer()), (Slot(105), None));
-        assert_eq!(reservation.want(Instant(0), Slot(54), 100, after), None);
-        assert_eq!(reservation.want(Instant(0), Slot(55), 100, after), Some(Slot(155)));
+        let again = reservation.overdue(Instant(1000), AcceptorSet::first(3), AFTER);
+        assert_eq!(again, Some((Set::from_bits(0b110), Slot(261))));
+        assert_eq!(reservation.on_reserved(NOW, AcceptorId(2), Slot(261), &quorums), Some(Slot(261)));
+        assert_eq!((reservation.granted(), reservation.next_timer()), (Slot(261), None));
+        assert_eq!(reservation.want(NOW, Slot(132), Slot(5), AFTER), None);
+        assert_eq!(reservation.want(NOW, Slot(133), Slot(5), AFTER), Some(Slot(389)));
+    }
+
+    #[test]
+    fn answers_that_were_overtaken_count_for_what_they_say() {
+        let (quorums, mut reservation) = (majority(), Reservation::default());
+        assert_eq!(reservation.want(NOW, Slot(0), Slot(0), AFTER), Some(Slot(256)));
+        assert_eq!(reservation.want(NOW, Slot(200), Slot(200), AFTER), Some(Slot(456)));
+        assert_eq!(reservation.on_reserved(NOW, AcceptorId(0), Slot(456), &quorums), None);
+        assert_eq!(
+            reservation.on_reserved(NOW, AcceptorId(1), Slot(256), &quorums),
+            Some(Slot(256)),
+            "both know so much"
+        );
+        assert!(reservation.next_timer().is_some(), "the rest is yet to come");
+        assert_eq!(reservation.on_reserved(NOW, AcceptorId(1), Slot(456), &quorums), Some(Slot(456)));
+    }
+
+    #[test]
+    fn what_is_used_in_a_round_trip_decides_how_much_is_reserved() {
+        let (quorums, mut reservation) = (majority(), Reservation::default());
+        // Asks at so many milliseconds; the answers come a millisecond later.
+        let mut asks = |at: u64, needed: u64| {
+            let (asked_at, answered_at) = (Instant(1000 * at), Instant(1000 * at + 1000));
+            let asked = reservation.want(asked_at, Slot(needed), Slot(needed), AFTER)?;
+            for acceptor in [0, 1] {
+                reservation.on_reserved(answered_at, AcceptorId(acceptor), asked, &quorums);
+            }
+            Some(asked.0)
+        };
+        assert_eq!(asks(0, 0), Some(256));
+        // All 256 were used in the time that the answer took: eight times as many from there on.
+        assert_eq!(asks(1, 256), Some(256 + 8 * 256));
+        assert_eq!(asks(2, 1000), None, "less than half is used");
+        // 1536 in three round trips are 512 in each.
+        assert_eq!(asks(4, 1792), Some(1792 + 8 * 512));
+        // It falls by no more than half at a time.
+        assert_eq!(asks(14, 3840), Some(3840 + 8 * 256));
     }
 }
