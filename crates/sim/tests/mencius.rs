@@ -162,6 +162,12 @@ fn a_forgotten_slot_is_not_repaired_with_an_old_vote() {
     }
 }
 
+/// No test asked whether a leader ever leads its own stripe again: clients are served by those that stand in.
+#[test]
+fn a_leader_takes_its_stripe_back_after_it_was_cut_off() {
+    play(include_str!("plays/mencius_return.play"), &apart([3, 0, 0, 3, 2, 3, 2, 0]), "returns");
+}
+
 #[test]
 fn figure_2_suggest_skip_revoke() {
     play(include_str!("plays/mencius_figure_2.play"), &three_plain(), "never-skips");

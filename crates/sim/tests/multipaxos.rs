@@ -219,3 +219,10 @@ fn a_forgotten_slot_is_not_repaired_with_an_old_vote() {
         play(include_str!("plays/repair_of_a_forgotten_slot.play"), &scenario, "repair");
     }
 }
+
+/// Seeds cut nodes into two sides, and ask for answers when all is healed: a cut in which one node alone reaches a majority
+/// never came about.
+#[test]
+fn a_leader_that_reaches_no_quorum_leaves_the_hub_to_lead() {
+    play(include_str!("plays/hub.play"), &together("five", 2), "alone");
+}

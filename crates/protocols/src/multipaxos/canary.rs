@@ -60,6 +60,10 @@ pub enum Canary {
     EarlierEpochs,
     /// A leader stamps what its own clock shows, whatever those of the others do.
     BelievesItsClock,
+    /// A leader goes on saying that it lives, though no write quorum hears it.
+    LeadsAlone,
+    /// A leader that asks for votes in vain does not take its stripe back (Mencius).
+    NeverReturns,
 }
 
 impl Canary {
@@ -88,6 +92,8 @@ impl Canary {
         ("answers", Canary::AnswersNeverAge),
         ("epochs", Canary::EarlierEpochs),
         ("clock", Canary::BelievesItsClock),
+        ("alone", Canary::LeadsAlone),
+        ("returns", Canary::NeverReturns),
     ];
 
     /// The defect of this name.

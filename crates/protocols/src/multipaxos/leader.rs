@@ -12,6 +12,7 @@ mod handover;
 mod phase1;
 mod progress;
 mod queue;
+mod reach;
 mod repair;
 mod striped;
 mod succession;
@@ -41,6 +42,7 @@ use ionian_kernel::wire_struct;
 use phase1::Phase1;
 use progress::Progress;
 use queue::{Held, Proposal, Queue};
+use reach::Reach;
 use repair::Repairs;
 use succession::Succession;
 use window::Window;
@@ -173,6 +175,7 @@ pub struct Leader {
     repairs: Repairs,
     admission: Admission,
     handover: Handover,
+    reach: Reach,
     succession: Succession,
     /// Batches that wait for phase 1 to end or for the window to open.
     queue: Queue,
@@ -215,6 +218,7 @@ impl Leader {
             repairs: Repairs::new(config.clone()),
             admission: Admission::default(),
             handover: Handover::default(),
+            reach: Reach::default(),
             succession: Succession::default(),
             queue: Queue::default(),
             held: Held::default(),
@@ -530,6 +534,9 @@ impl Role for Leader {
         match &mut self.state {
             State::Leading => {
                 if self.heartbeat_at <= now {
+                    if !self.still_reaches(now, out) {
+                        return;
+                    }
                     self.held.tick();
                     self.send_heartbeat(now, out);
                     self.finish_change(now, out);

@@ -37,6 +37,7 @@ impl Leader {
         promised: Round,
         out: &mut Out<'_, Self>,
     ) {
+        self.reach.answered(from);
         if self.is_leading() && self.handover.on_answer(from, &self.config, self.round.max(promised)) {
             return self.begin_phase1(now, promised, self.config.epoch(), out);
         }
@@ -113,6 +114,7 @@ impl Leader {
         self.held.clear();
         self.window.start(now);
         self.timer.settled(now);
+        self.reach.begin(now, self.progress.executed());
         self.send_heartbeat(now, out);
         self.vacant = (outcome.unvoted, outcome.next_slot);
         for slot in outcome.start.until(outcome.unvoted) {

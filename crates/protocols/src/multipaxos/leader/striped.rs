@@ -2,6 +2,7 @@
 //! log (`crate::mencius::leader`).
 
 use super::{Leader, State};
+use crate::multipaxos::canary::Canary;
 use ionian_kernel::id::*;
 use ionian_kernel::role::Out;
 use ionian_kernel::time::Instant;
@@ -40,9 +41,11 @@ impl Leader {
         self.is_leading().then(|| self.window.left_until(slot)).flatten()
     }
 
-    /// Begins a round of its own, though another leads and lives: it is to lead where it can.
+    /// Begins a round of its own, though another leads and lives: it is to lead where it can. Also when it is a candidate:
+    /// one that began a round while it was cut off hears of no lower one, and the acceptors say that another lives.
     pub(crate) fn take_over(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        if self.is_standby() && !self.succession.drains() {
+        let stands = matches!(self.state, State::Candidate { .. }) && !self.config.has(Canary::NeverReturns);
+        if (self.is_standby() || stands) && !self.succession.drains() {
             self.begin_phase1(now, self.round, self.config.epoch(), out);
         }
     }

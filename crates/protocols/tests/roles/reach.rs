@@ -1,0 +1,76 @@
+//! A leader that reaches no write quorum stops saying that it lives, and one that does goes on.
+
+use crate::stage::{Stage, batch, birth};
+use ionian_kernel::id::*;
+use ionian_kernel::layout::{Layout, NodeId, numbered};
+use ionian_kernel::protocol::Protocol;
+use ionian_kernel::time::{Instant, Timestamp};
+use ionian_protocols::multipaxos::leader::{In, Leader};
+use ionian_protocols::multipaxos::message::{Proposer, Votes};
+use ionian_protocols::multipaxos::{Envelope, MultiPaxos, acceptor, kind};
+
+/// The leader of five servers.
+fn leading(canary: Option<&'static str>) -> Stage<Leader> {
+    let nodes: Vec<NodeId> = (0..5).map(NodeId).collect();
+    let layout = Layout { f: 2, instances: numbered(vec![nodes; 8]), canary, ..Layout::default() };
+    let config = MultiPaxos::configure(layout).expect("a deployment");
+    let mut leader = Stage::new(config, &birth(kind::Leader, 0, NodeId(0)), Leader::new);
+    leader.timer();
+    let all = (0..3).map(AcceptorId);
+    all.clone().for_each(|from| drop(leader.tell(In::PreVoteReply { from, gone: true, promise: Round(0) })));
+    let round = leader.role.round();
+    for from in all {
+        let (start, end, next) = (Slot(0), Slot::MAX, Slot::MAX);
+        let (forgotten, watermark, votes, reserved) = (Slot(0), Slot(0), Vec::new(), Vec::new());
+        let votes = Votes { start, end, next, votes, forgotten, watermark, reserved };
+        leader.tell(In::Phase1b { from, round, votes, clock: Timestamp(0) });
+    }
+    assert!(leader.role.is_leading());
+    leader
+}
+
+/// Lets four seconds pass in which these acceptors answer; whether it leads then, and when it sent its last heartbeat.
+fn pass(leader: &mut Stage<Leader>, answer: &[u8]) -> (bool, u64) {
+    let (end, mut heartbeat) = (Instant(leader.now.0 + 4_000_000), leader.now);
+    while leader.now < end {
+        for envelope in leader.timer() {
+            match envelope {
+                Envelope::ToAcceptors(_, acceptor::In::PreVote { .. }) => {
+                    for from in answer.iter().copied().map(AcceptorId) {
+                        leader.tell(In::PreVoteReply { from, gone: false, promise: leader.role.round() });
+                    }
+                }
+                Envelope::ToAcceptors(_, acceptor::In::Heartbeat { .. }) => heartbeat = leader.now,
+                _ => {}
+            }
+        }
+    }
+    (leader.role.is_leading(), (end.0 - heartbeat.0) / 1_000_000)
+}
+
+fn propose(leader: &mut Stage<Leader>) {
+    leader.tell(In::Propose {
+        proposer: Proposer::Client { id: ClientId(0) },
+        near: Set::EMPTY,
+        again: false,
+        batch: batch("x"),
+    });
+}
+
+#[test]
+fn a_leader_without_a_write_quorum_stops() {
+    let mut leader = leading(None);
+    propose(&mut leader);
+    assert_eq!(pass(&mut leader, &[0, 1]), (false, 2), "two of five acceptors answer");
+    let mut broken = leading(Some("alone"));
+    propose(&mut broken);
+    assert!(pass(&mut broken, &[0, 1]).0, "the canary shows nothing");
+}
+
+#[test]
+fn one_with_a_write_quorum_or_without_work_goes_on() {
+    let mut leader = leading(None);
+    assert_eq!(pass(&mut leader, &[]), (true, 0), "nothing is outstanding");
+    propose(&mut leader);
+    assert_eq!(pass(&mut leader, &[0, 1, 4]), (true, 0), "three of five acceptors answer");
+}
