@@ -110,6 +110,9 @@ impl<R: Role> Inner<R> {
     ) -> Left {
         let before = out.outbox.record_ends.len();
         append(&mut self.outbox, out.outbox, tag);
+        if !self.outbox.reached.is_empty() {
+            out.outbox.reached.append(&mut self.outbox.reached);
+        }
         if !self.outbox.sends.is_empty() {
             for Outgoing { envelope, fence } in self.outbox.sends.drain(..) {
                 let fence = fence.map(|records| before + records);

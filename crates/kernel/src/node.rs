@@ -39,6 +39,11 @@ pub trait World<P: Protocol> {
 
     /// Hands a reply to the application of `lane`.
     fn reply(&mut self, lane: ClientId, reply: Reply);
+
+    /// A role has taken a rare branch ([`Out::reached`](crate::role::Out::reached)). Of interest to testers alone.
+    fn reached(&mut self, branch: &'static str) {
+        let _ = branch;
+    }
 }
 
 /// The roles that live on one node.
@@ -387,6 +392,9 @@ impl<P: Protocol> Node<P> {
         }
         if let Some(membership) = self.outbox.membership.take() {
             world.announce(membership);
+        }
+        for branch in self.outbox.reached.drain(..) {
+            world.reached(branch);
         }
         let durable = world.durable();
         let mut sends = core::mem::take(&mut self.outbox.sends);

@@ -59,6 +59,12 @@ pub trait Protocol: Sized + Send + Sync + 'static {
         Vec::new()
     }
 
+    /// The rare branches of its roles, which [say so](crate::role::Out::reached) when they take one: what testers must
+    /// have reached to claim that they have tried the protocol.
+    fn branches() -> Vec<&'static str> {
+        Vec::new()
+    }
+
     /// Whether replicas may execute commands that commute in different orders.
     fn commutes(options: &Options) -> bool {
         let _ = options;

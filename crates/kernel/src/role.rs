@@ -144,6 +144,8 @@ pub struct Outbox<E> {
     pub(crate) membership: Option<Membership>,
     /// Whether the driver stores ordinary records; if not they are counted and not encoded.
     pub(crate) keeps_records: bool,
+    /// The rare branches taken.
+    pub(crate) reached: Vec<&'static str>,
 }
 
 /// A record in an outbox.
@@ -167,19 +169,21 @@ impl<E> Outbox<E> {
     /// vital ones.
     pub fn new(keeps_records: bool) -> Self {
         let (sends, records, record_ends) = (Vec::new(), Vec::new(), Vec::new());
-        Outbox { sends, records, record_ends, release: None, snapshot: None, membership: None, keeps_records }
+        let reached = Vec::new();
+        Outbox { sends, records, record_ends, release: None, snapshot: None, membership: None, keeps_records, reached }
     }
 
     /// Whether nothing was asked.
     pub fn is_empty(&self) -> bool {
         let nothing_stored = self.record_ends.is_empty() && self.release.is_none() && self.snapshot.is_none();
-        self.sends.is_empty() && nothing_stored && self.membership.is_none()
+        self.sends.is_empty() && nothing_stored && self.membership.is_none() && self.reached.is_empty()
     }
 
     /// Takes out what was sent, in order: for tests of a single role.
     pub fn take_sends(&mut self) -> Vec<E> {
         self.records.clear();
         self.record_ends.clear();
+        self.reached.clear();
         (self.release, self.snapshot, self.membership) = (None, None, None);
         self.sends.drain(..).map(|outgoing| outgoing.envelope).collect()
     }
@@ -235,6 +239,13 @@ impl<'a, R: Role + ?Sized> Out<'a, R> {
     /// and tells the other nodes.
     pub fn announce(&mut self, membership: Membership) {
         self.outbox.membership = Some(membership);
+    }
+
+    /// Says that a rare branch was taken, one of the protocol's
+    /// [`branches`](crate::protocol::Protocol::branches): testers ask which of them no test has reached. It has no other
+    /// effect, and costs as much as a message: not for what every command goes through.
+    pub fn reached(&mut self, branch: &'static str) {
+        self.outbox.reached.push(branch);
     }
 
     /// Sends when everything that this role has persisted so far is on disk, and not before.

@@ -6,6 +6,7 @@
 
 extern crate alloc;
 
+mod branches;
 pub mod mencius;
 pub mod multipaxos;
 pub mod spaxos;

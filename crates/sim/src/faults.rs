@@ -28,6 +28,18 @@ pub(crate) enum Fault {
     Part,
     /// They find together again, unless parted anew since.
     Rejoin { turn: u64 },
+    /// Some links are cut.
+    Cut,
+    /// That cut ends.
+    Splice { turn: u64 },
+    /// A leader is parted from the others, with a minority of each role.
+    Strand,
+    /// It is back, though replicas may not reach each other yet.
+    Return { turn: u64 },
+    /// Messages of some kinds are lost or held back.
+    Meddle,
+    /// No longer.
+    LetBe { turn: u64 },
     /// A link becomes slow.
     SlowLink,
     /// It is quick again.
@@ -40,12 +52,15 @@ pub(crate) struct Outages {
     partitions: u64,
     /// Nodes that have crashed at least once.
     crashed: BTreeSet<usize>,
+    /// The furthest that any replica ever was that has crashed since.
+    furthest: u64,
 }
 
 impl<P: Protocol, M: Model> Simulation<P, M> {
     /// Plans the first fault of each kind.
     pub(crate) fn plan_faults(&mut self) {
-        for fault in [Fault::Crash, Fault::Blackout, Fault::Pause, Fault::Part, Fault::SlowLink] {
+        let often = [Fault::Crash, Fault::Blackout, Fault::Pause, Fault::Part, Fault::SlowLink];
+        for fault in often.into_iter().chain([Fault::Cut, Fault::Meddle, Fault::Strand]) {
             self.plan_next(fault);
         }
     }
@@ -57,6 +72,9 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
             Fault::Pause => self.knobs.pause,
             Fault::Part => self.knobs.partition,
             Fault::SlowLink => self.knobs.slow_link,
+            Fault::Cut => self.knobs.cut,
+            Fault::Strand => self.knobs.strand,
+            Fault::Meddle => self.knobs.meddle,
             _ => None,
         }
     }
@@ -76,7 +94,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
             _ if self.deadline.is_some() || self.knobs.duration <= self.now() => {}
             Fault::Crash => {
                 let lasts = self.plan_next(fault);
-                if let Some(node) = self.random_node() {
+                if let Some(node) = self.random_victim() {
                     self.crash(node, lasts, false);
                 }
             }
@@ -107,10 +125,51 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
                 let lasts = self.plan_next(fault);
                 self.slow_link(lasts);
             }
+            Fault::Cut => {
+                let lasts = self.plan_next(fault);
+                self.cut(lasts);
+            }
+            Fault::Splice { turn } => {
+                self.network.splice(turn);
+                self.trace.note(self.heap.now(), 0, "splice", turn, String::new);
+            }
+            Fault::Strand => {
+                let lasts = self.plan_next(fault);
+                self.strand(lasts);
+            }
+            Fault::Return { turn } => {
+                self.network.splice(turn);
+                self.trace.note(self.heap.now(), 0, "return", turn, String::new);
+                self.keep_peers_apart();
+            }
+            Fault::Meddle => {
+                let lasts = self.plan_next(fault);
+                self.meddle(lasts);
+            }
+            Fault::LetBe { turn } => {
+                self.network.meddling.end(turn);
+                self.trace.note(self.heap.now(), 0, "let-be", turn, String::new);
+            }
             Fault::QuickLink { from, to } => self.network.slow_down(from, to, 0),
             Fault::CrashInSync { .. } | Fault::Restart { .. } | Fault::Rejoin { .. } => {}
         }
         Ok(())
+    }
+
+    /// The nodes that hold instances of these kinds.
+    fn nodes_with(&self, wanted: impl Fn(&str) -> bool) -> Vec<usize> {
+        let holds = |node: &usize| {
+            let mut instances = self.nodes[*node].host.iter().flat_map(|host| host.instances());
+            instances.any(|(address, _)| wanted(P::KINDS[address.kind as usize]))
+        };
+        (0..self.nodes.len()).filter(holds).collect()
+    }
+
+    fn random_victim(&mut self) -> Option<usize> {
+        let Some(kind) = self.knobs.victims.filter(|_| !self.random.once_in(6)) else { return self.random_node() };
+        let victims = self.nodes_with(|name| name == P::KINDS[kind as usize]);
+        let turn = self.random.below(victims.len().max(1) as u64) as usize;
+        victims.get(turn).copied().or_else(|| self.random_node())
     }
 
     fn random_node(&mut self) -> Option<usize> {
@@ -125,12 +184,16 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
 
     /// Whether the scenario allows that `node` crashes now.
     fn may_crash(&self, node: usize, blackout: bool) -> bool {
-        let down = self.nodes.iter().filter(|node| node.host.is_none()).count();
+        // Who was never up holds nothing, and is not missed yet.
+        let down = self.nodes.iter().filter(|node| node.host.is_none() && node.life > 0).count();
         if self.nodes[node].host.is_none() || (down >= self.knobs.most_down && !blackout) {
             return false;
         }
         if self.scenario.durability == Durability::Disk {
             return true;
+        }
+        if self.knobs.in_turn {
+            return self.others_are_whole(node);
         }
         // What only memory holds survives f crashes and no more.
         let known = self.outages.crashed.contains(&node);
@@ -139,10 +202,52 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         lanes_left && (known || self.outages.crashed.len() < self.scenario.layout.f)
     }
 
+    /// Whether fewer than f other nodes are down or have not regained what they lost: any node may lose its memory
+    /// then, however many have before.
+    fn others_are_whole(&self, node: usize) -> bool {
+        let furthest = (0..self.nodes.len()).map(|node| self.furthest(node)).max().unwrap_or(0);
+        let furthest = furthest.max(self.outages.furthest);
+        let others = (0..self.nodes.len()).filter(|other| *other != node);
+        others.filter(|other| !self.is_whole(*other, furthest)).count() < self.scenario.layout.f
+    }
+
+    /// How far the replicas of a node are.
+    fn furthest(&self, node: usize) -> u64 {
+        let mut furthest = 0;
+        self.each_replica(node, |executed| furthest = furthest.max(executed));
+        furthest
+    }
+
+    fn each_replica(&self, node: usize, mut tell: impl FnMut(u64)) {
+        for (_, instance) in self.nodes[node].host.iter().flat_map(|host| host.instances()) {
+            let (mut executed, mut is_replica) = (0, false);
+            instance.status(&mut |name, value| match name {
+                "known_log_end" => is_replica = true,
+                "executed" => executed = value,
+                _ => {}
+            });
+            if is_replica {
+                tell(executed);
+            }
+        }
+    }
+
+    /// Whether a node is up, none of its roles waits to take part again, and its replicas are as far as any ever was.
+    fn is_whole(&self, node: usize, furthest: u64) -> bool {
+        let Some(host) = &self.nodes[node].host else { return false };
+        let mut whole = true;
+        for (_, instance) in host.instances() {
+            instance.status(&mut |name, value| whole &= name != "amnesiac" || value == 0);
+        }
+        self.each_replica(node, |executed| whole &= executed >= furthest);
+        whole
+    }
+
     fn crash(&mut self, node: usize, lasts: Micros, blackout: bool) {
         if !self.may_crash(node, blackout) {
             return;
         }
+        self.outages.furthest = self.outages.furthest.max(self.furthest(node));
         self.collect_figures(node);
         let id = self.nodes[node].id;
         self.oracles.iter_mut().for_each(|oracle| oracle.on_crash(id));
@@ -153,6 +258,8 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         self.nodes[node].disk.crash();
         self.nodes[node].die();
         self.outages.crashed.insert(node);
+        let in_turn = self.knobs.in_turn && self.outages.crashed.len() > self.scenario.layout.f;
+        self.report.crashes_in_turn += u64::from(in_turn);
         self.report.crashes += 1;
         self.trace.note(self.heap.now(), node, "crash", 0, || format!("back in {lasts} us"));
         if !self.stays_down() {
@@ -195,6 +302,63 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         self.heap.plan(self.now() + lasts, Event::Fault(Fault::Rejoin { turn }));
     }
 
+    fn cut(&mut self, lasts: Micros) {
+        let (turn, text) = self.network.cut(&mut self.random);
+        self.report.cuts += 1;
+        self.trace.note(self.heap.now(), 0, "cut", turn, || text.clone());
+        self.heap.plan(self.now() + lasts, Event::Fault(Fault::Splice { turn }));
+    }
+
+    /// Parts a leader, with at most f nodes of each role, from the rest: what it goes on to propose gets votes that lose.
+    fn strand(&mut self, lasts: Micros) {
+        let leaders: Vec<usize> = (0..self.nodes.len()).filter(|node| self.leads(*node)).collect();
+        let turn = self.random.below(leaders.len().max(1) as u64) as usize;
+        let Some(leader) = leaders.get(turn).copied().or_else(|| self.random_node()) else { return };
+        let mut stranded = vec![false; self.nodes.len()];
+        stranded[leader] = true;
+        for kind in P::KINDS {
+            let places = self.nodes_with(|name| name == *kind);
+            let most = self.random.below(self.scenario.layout.f as u64 + 1) as usize;
+            let is_few = |stranded: &[bool]| places.iter().filter(|place| stranded[**place]).count() < most;
+            for _ in 0..most {
+                let place = places.get(self.random.below(places.len().max(1) as u64) as usize);
+                if is_few(&stranded) {
+                    place.into_iter().for_each(|place| stranded[*place] = true);
+                }
+            }
+        }
+        let turn = self.network.sever(|from, to| stranded[from] != stranded[to]);
+        self.report.cuts += 1;
+        self.trace.note(self.heap.now(), leader, "strand", turn, || format!("{stranded:?}"));
+        self.heap.plan(self.now() + lasts, Event::Fault(Fault::Return { turn }));
+    }
+
+    fn leads(&self, node: usize) -> bool {
+        let mut leads = false;
+        for (_, instance) in self.nodes[node].host.iter().flat_map(|host| host.instances()) {
+            instance.status(&mut |name, value| leads |= name == "leading" && value == 1);
+        }
+        leads
+    }
+
+    /// The nodes of one role do not reach each other for a little while.
+    fn keep_peers_apart(&mut self) {
+        let kind = self.random.below(2 * P::KINDS.len() as u64) as usize;
+        let kind = P::KINDS.get(kind).copied().unwrap_or("replica");
+        let peers = self.nodes_with(|name| name == kind);
+        let lasts = self.random.between(50_000, 1_500_000);
+        let turn = self.network.sever(|from, to| peers.contains(&from) && peers.contains(&to));
+        self.trace.note(self.heap.now(), 0, "apart", turn, || format!("{kind} {peers:?} for {lasts} us"));
+        self.heap.plan(self.now() + lasts, Event::Fault(Fault::Splice { turn }));
+    }
+
+    fn meddle(&mut self, lasts: Micros) {
+        let (turn, text) = self.network.meddling.begin(&mut self.random, self.nodes.len());
+        self.report.meddlings += 1;
+        self.trace.note(self.heap.now(), 0, "meddle", turn, || text.clone());
+        self.heap.plan(self.now() + lasts, Event::Fault(Fault::LetBe { turn }));
+    }
+
     fn slow_link(&mut self, lasts: Micros) {
         let nodes = self.nodes.len() as u64;
         let (from, to) = (self.random.below(nodes) as usize, self.random.below(nodes) as usize);
@@ -213,7 +377,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         heal_disks(&mut self.knobs);
         for node in 0..self.nodes.len() {
             self.resume(node);
-            if !self.stays_down() {
+            if !self.stays_down() || self.nodes[node].life == 0 {
                 self.restart_if_down(node)?;
             }
         }

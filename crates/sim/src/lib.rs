@@ -23,6 +23,7 @@ mod journal;
 mod levels;
 pub mod linearizability;
 pub mod machine;
+mod meddling;
 mod membership;
 pub mod model;
 mod network;

@@ -168,12 +168,20 @@ pub struct Lists {
     next_id: u64,
     /// The last number written to each key, for a compare-and-set that has a chance.
     last: BTreeMap<u64, u64>,
+    /// Some requests carry up to so many bytes.
+    large: Option<u32>,
 }
 
 impl Lists {
     /// Clients that use this many keys.
     pub fn new(keys: u64) -> Self {
-        Lists { keys: keys.max(1), next_id: 1, last: BTreeMap::new() }
+        Lists { keys: keys.max(1), next_id: 1, last: BTreeMap::new(), large: None }
+    }
+
+    /// The same clients; some of their requests carry up to so many bytes, if that is said.
+    #[must_use]
+    pub fn with_large(self, large: Option<u32>) -> Self {
+        Lists { large, ..self }
     }
 
     fn call(&mut self, operation: Operation, key: u64, deed: Deed) -> Call<Command> {
@@ -192,6 +200,9 @@ impl Lists {
     }
 
     fn write(&mut self, random: &mut Random) -> Call<Command> {
+        if let Some(most) = self.large.filter(|_| random.once_in(5)) {
+            return self.call(Operation::Write, 0, Deed::Rubbish { bytes: random.below(most.into()) as u32 });
+        }
         let (key, fresh) = (random.below(self.keys), self.next_id);
         let deed = match random.below(40) {
             0..10 => Deed::Set { value: fresh },

@@ -1,9 +1,11 @@
-//! The simulated network between nodes: delays, losses, duplicates, partitions and slow links.
+//! The simulated network between nodes: delays, losses, duplicates, partitions, cuts, slow and narrow links.
 
 use crate::event::Micros;
+use crate::meddling::{Meddled, Meddling};
 use crate::swarm::NetworkKnobs;
 use crate::trace::hash_bytes;
 use ionian_kernel::random::Random;
+use std::collections::BTreeMap;
 
 /// What the network does with one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,23 +23,57 @@ pub(crate) struct Network {
     slow: Vec<Micros>,
     /// When the last message of the link arrives, for links that keep order.
     last: Vec<Micros>,
+    /// When the link is free, where bytes take time.
+    free: Vec<Micros>,
+    /// How many cuts each link is in.
+    severed: Vec<u32>,
+    /// The cuts, by turn, with the links of each.
+    cuts: BTreeMap<u64, Vec<usize>>,
+    cut_turns: u64,
+    /// What strikes some kinds of message only.
+    pub(crate) meddling: Meddling,
 }
 
 impl Network {
     pub(crate) fn new(nodes: usize, knobs: NetworkKnobs) -> Self {
         let links = nodes * nodes;
-        Network { nodes, knobs, blocked: vec![false; links], slow: vec![0; links], last: vec![0; links] }
+        Network {
+            nodes,
+            knobs,
+            blocked: vec![false; links],
+            slow: vec![0; links],
+            last: vec![0; links],
+            free: vec![0; links],
+            severed: vec![0; links],
+            cuts: BTreeMap::new(),
+            cut_turns: 0,
+            meddling: Meddling::default(),
+        }
     }
 
     fn link(&self, from: usize, to: usize) -> usize {
         from * self.nodes + to
     }
 
-    /// Decides over a message of kind `name`.
-    pub(crate) fn pass(&mut self, random: &mut Random, now: Micros, from: usize, to: usize, name: &str) -> Passage {
+    /// Decides over a message of kind `name` and so many bytes.
+    pub(crate) fn pass(
+        &mut self,
+        random: &mut Random,
+        now: Micros,
+        (from, to): (usize, usize),
+        name: &'static str,
+        bytes: usize,
+    ) -> Passage {
         let link = self.link(from, to);
         if self.blocked[link] {
             return Passage::Lost("partition");
+        }
+        if self.severed[link] > 0 {
+            return Passage::Lost("cut");
+        }
+        let meddled = if self.knobs.meddles { self.meddling.judge(random, from, to, name) } else { Meddled::Not };
+        if meddled == Meddled::Lost {
+            return Passage::Lost("meddling");
         }
         if let Some((remainder, chance)) = self.knobs.hated
             && hash_bytes(name.as_bytes()) % 8 == remainder
@@ -48,9 +84,18 @@ impl Network {
         if self.knobs.drop > 0.0 && random.chance(self.knobs.drop) {
             return Passage::Lost("loss");
         }
-        let at = self.arrival(random, now, link);
+        // Bytes leave one after another; what comes behind them waits.
+        let mut leaves = now;
+        if let Some(bytes_a_ms) = self.knobs.bytes_a_ms {
+            leaves = now.max(self.free[link]) + bytes as u64 * 1000 / bytes_a_ms;
+            self.free[link] = leaves;
+        }
+        let mut at = self.arrival(random, leaves, link);
+        if let Meddled::Held(longer) = meddled {
+            at += longer;
+        }
         let twice = self.knobs.duplicate > 0.0 && random.chance(self.knobs.duplicate);
-        let again = twice.then(|| self.arrival(random, now, link));
+        let again = twice.then(|| self.arrival(random, leaves, link));
         Passage::Arrives { at, again }
     }
 
@@ -104,6 +149,50 @@ impl Network {
         self.blocked.fill(false);
     }
 
+    /// Cuts some links, for as long as the turn that is returned lasts; other cuts and partitions go on. Says which.
+    pub(crate) fn cut(&mut self, random: &mut Random) -> (u64, String) {
+        let nodes = self.nodes as u64;
+        let (one, other) = (random.below(nodes) as usize, random.below(nodes) as usize);
+        let shape = random.below(6);
+        let is_cut = |from: usize, to: usize| match shape {
+            0 => (from, to) == (one, other),
+            1 => (from, to) == (one, other) || (to, from) == (one, other),
+            2 => to == one,
+            3 => from == one,
+            // All reach only the hub.
+            4 => from != one && to != one,
+            // Each reaches its neighbours.
+            _ => from.abs_diff(to) > 1,
+        };
+        let text = match shape {
+            0 => format!("n{one} -/-> n{other}"),
+            1 => format!("n{one} </> n{other}"),
+            2 => format!("n{one} is deaf"),
+            3 => format!("n{one} is mute"),
+            4 => format!("all reach only n{one}"),
+            _ => "each reaches only its neighbours".into(),
+        };
+        (self.sever(is_cut), text)
+    }
+
+    /// Cuts these links, given from and to, until the turn that is returned ends.
+    pub(crate) fn sever(&mut self, is_cut: impl Fn(usize, usize) -> bool) -> u64 {
+        let pairs = (0..self.nodes).flat_map(|from| (0..self.nodes).map(move |to| (from, to)));
+        let links: Vec<usize> =
+            pairs.filter(|(from, to)| from != to && is_cut(*from, *to)).map(|(from, to)| self.link(from, to)).collect();
+        links.iter().for_each(|link| self.severed[*link] += 1);
+        self.cut_turns += 1;
+        self.cuts.insert(self.cut_turns, links);
+        self.cut_turns
+    }
+
+    /// Ends a cut.
+    pub(crate) fn splice(&mut self, turn: u64) {
+        for link in self.cuts.remove(&turn).unwrap_or_default() {
+            self.severed[link] -= 1;
+        }
+    }
+
     /// Makes a link slow, or (`extra` zero) quick again.
     pub(crate) fn slow_down(&mut self, from: usize, to: usize, extra: Micros) {
         let link = self.link(from, to);
@@ -113,6 +202,9 @@ impl Network {
     /// Ends all faults: from now on messages arrive once and in their time.
     pub(crate) fn heal(&mut self) {
         self.rejoin();
+        self.severed.fill(0);
+        self.cuts.clear();
+        self.meddling.end_all();
         self.slow.fill(0);
         self.knobs = self.knobs.healed();
     }
@@ -139,7 +231,37 @@ mod tests {
         }
         assert_eq!(shapes.len(), 4);
         network.heal();
-        assert!(matches!(network.pass(&mut random, 0, 0, 1, "a"), Passage::Arrives { .. }));
+        assert!(matches!(network.pass(&mut random, 0, (0, 1), "a", 1), Passage::Arrives { .. }));
+    }
+
+    #[test]
+    fn cuts_of_every_shape_end_alone_and_when_all_is_healed() {
+        let (mut random, mut shapes) = (Random::new(5), std::collections::BTreeSet::new());
+        let mut network = Network::new(4, knobs());
+        for _ in 0..200 {
+            let (turn, text) = network.cut(&mut random);
+            let severed = network.severed.iter().filter(|cuts| **cuts > 0).count();
+            shapes.insert((severed, text.split(' ').next_back().map(str::to_owned)));
+            network.splice(turn);
+            assert!(network.severed.iter().all(|cuts| *cuts == 0));
+        }
+        assert!(shapes.iter().any(|(severed, _)| *severed == 6) && shapes.len() > 10, "{shapes:?}");
+        let (first, _) = network.cut(&mut random);
+        network.cut(&mut random);
+        network.heal();
+        network.splice(first);
+        assert!(matches!(network.pass(&mut random, 0, (0, 1), "a", 1), Passage::Arrives { .. }));
+    }
+
+    #[test]
+    fn bytes_take_time_on_a_narrow_link_and_wait_for_those_before_them() {
+        let mut network = Network::new(2, NetworkKnobs { bytes_a_ms: Some(10), delay: (7, 7), ..knobs() });
+        let mut random = Random::new(1);
+        let mut arrival = |to, bytes| match network.pass(&mut random, 0, (0, to), "a", bytes) {
+            Passage::Arrives { at, .. } => at,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!([arrival(1, 100), arrival(1, 10), arrival(0, 20)], [10_007, 11_007, 2_007]);
     }
 
     #[test]
@@ -148,7 +270,7 @@ mod tests {
             let mut network = Network::new(2, NetworkKnobs { ordered, ..knobs() });
             let mut random = Random::new(1);
             let arrivals: Vec<Micros> = (0..50)
-                .map(|now| match network.pass(&mut random, now, 0, 1, "a") {
+                .map(|now| match network.pass(&mut random, now, (0, 1), "a", 1) {
                     Passage::Arrives { at, again: None } => at,
                     other => panic!("{other:?}"),
                 })

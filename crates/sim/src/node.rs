@@ -57,11 +57,21 @@ pub(crate) struct Effects<M> {
     pub(crate) snapshots: u64,
     /// The membership that the log has led to.
     pub(crate) announced: Option<Membership>,
+    /// The rare branches taken.
+    pub(crate) reached: Vec<&'static str>,
 }
 
 impl<M> Effects<M> {
     pub(crate) fn new() -> Self {
-        Effects { sends: Vec::new(), replies: Vec::new(), records: 0, record_bytes: 0, snapshots: 0, announced: None }
+        Effects {
+            sends: Vec::new(),
+            replies: Vec::new(),
+            records: 0,
+            record_bytes: 0,
+            snapshots: 0,
+            announced: None,
+            reached: Vec::new(),
+        }
     }
 }
 
@@ -101,6 +111,10 @@ impl<P: Protocol> World<P> for Port<'_, P::Message> {
 
     fn reply(&mut self, lane: ClientId, reply: Reply) {
         self.effects.replies.push((lane, reply));
+    }
+
+    fn reached(&mut self, branch: &'static str) {
+        self.effects.reached.push(branch);
     }
 }
 

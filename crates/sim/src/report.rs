@@ -66,6 +66,9 @@ macro_rules! counters {
             $($(#[$doc])* pub $name: u64,)*
             /// The roles' own figures by name: added up over instances and runs, and the largest.
             pub figures: BTreeMap<&'static str, (u64, u64)>,
+            /// The rare [branches](ionian_kernel::protocol::Protocol::branches) of the protocol, with the number of runs
+            /// in which each was taken.
+            pub branches: BTreeMap<&'static str, u64>,
         }
 
         impl Report {
@@ -75,6 +78,9 @@ macro_rules! counters {
                 for (name, (sum, largest)) in &other.figures {
                     let figure = self.figures.entry(name).or_default();
                     *figure = (figure.0.saturating_add(*sum), figure.1.max(*largest));
+                }
+                for (branch, runs) in &other.branches {
+                    *self.branches.entry(branch).or_default() += runs;
                 }
             }
 
@@ -132,6 +138,12 @@ counters! {
     partitions,
     /// Links made slow.
     slow_links,
+    /// Cuts of some links.
+    cuts,
+    /// Times that messages of some kinds began to be lost or held back.
+    meddlings,
+    /// Nodes that lost their memory after another had lost its own and was whole again.
+    crashes_in_turn,
     /// Records appended.
     records,
     /// Syncs of a disk.
@@ -153,6 +165,16 @@ counters! {
 }
 
 impl Report {
+    /// Notes that a rare branch was taken in this run.
+    pub(crate) fn reach(&mut self, branch: &'static str) {
+        self.branches.insert(branch, 1);
+    }
+
+    /// The rare branches that no run has taken.
+    pub fn unreached(&self) -> impl Iterator<Item = &'static str> {
+        self.branches.iter().filter(|(_, runs)| **runs == 0).map(|(branch, _)| *branch)
+    }
+
     /// Notes a figure of one role instance.
     pub(crate) fn figure(&mut self, name: &'static str, value: u64) {
         let figure = self.figures.entry(name).or_default();
@@ -174,6 +196,13 @@ impl fmt::Display for Report {
         for (name, (sum, largest)) in &self.figures {
             writeln!(f, "  {name:<36}{sum:>14}{largest:>14}")?;
         }
+        let reached = self.branches.values().filter(|runs| **runs > 0).count();
+        if !self.branches.is_empty() {
+            writeln!(f, "  {reached} of {} rare branches were reached; not reached:", self.branches.len())?;
+        }
+        for branch in self.unreached() {
+            writeln!(f, "    {branch}")?;
+        }
         Ok(())
     }
 }
@@ -190,7 +219,14 @@ mod tests {
         let mut both = one.clone();
         both.merge(&one);
         assert_eq!((both.runs, both.crashes, both.figures["leader changes"]), (2, 4, (8, 3)));
+        both.branches = BTreeMap::from([("a", 0), ("b", 1)]);
+        let mut third = Report::default();
+        third.branches.insert("a", 0);
+        third.reach("b");
+        both.merge(&third);
+        assert_eq!((both.branches["b"], both.unreached().collect::<Vec<_>>()), (2, vec!["a"]));
         let text = both.to_string();
+        assert!(text.contains("1 of 2 rare branches"), "{text}");
         assert!(text.contains("acknowledged under faults") && text.contains("leader changes"), "{text}");
     }
 }

@@ -53,9 +53,9 @@ pub fn run_seed<P: Protocol>(scenario: &Scenario, seed: u64) -> Outcome {
 
 /// Runs one seed with the simulator's own machine.
 pub fn run_seed_watched<P: Protocol>(scenario: &Scenario, seed: u64, watch: Watch<P>) -> Outcome {
-    // The number of keys is the swarm's to choose: drawn here once more, for the model comes first.
-    let keys = Knobs::draw(seed, scenario).keys;
-    run_seed_with(scenario, seed, Lists::new(keys), watch)
+    // What clients ask is the swarm's to choose: drawn here once more, for the model comes first.
+    let knobs = Knobs::draw(seed, scenario);
+    run_seed_with(scenario, seed, Lists::new(knobs.keys).with_large(knobs.large), watch)
 }
 
 /// Runs one seed with any model.

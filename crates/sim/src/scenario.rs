@@ -38,7 +38,7 @@ pub struct Scenario {
     pub stable_log: bool,
     /// Whether in the end every living copy of the machine must have executed everything.
     pub all_catch_up: bool,
-    /// Whether seeds vary the layout's options: small windows and batches, odd timeouts.
+    /// Whether seeds vary the layout's options (small windows and batches, odd timeouts) and how much clients ask.
     pub vary_options: bool,
     /// How much simulated time the healed cluster has to finish all work.
     pub liveness_bound: Duration,
@@ -91,8 +91,9 @@ pub enum Durability {
     Disk,
     /// Vital records only.
     Memory {
-        /// Whether crashed nodes come back, without their memory, or stay down. Either way no more
-        /// than `f` different nodes crash in a run.
+        /// Whether crashed nodes come back, without their memory, or stay down. In some seeds in which they come
+        /// back they crash one after another, each when the others are whole; otherwise no more than `f` different
+        /// nodes crash in a run.
         returns: bool,
     },
 }

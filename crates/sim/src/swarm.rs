@@ -8,9 +8,13 @@ use crate::scenario::{Durability, Scenario};
 use ionian_kernel::client::ReadLevel;
 use ionian_kernel::layout::Options;
 use ionian_kernel::random::Random;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 const MS: Micros = 1000;
+
+/// How many requests each client lane has where they come all at once.
+const BURST: u64 = 250;
 
 /// From and up to.
 pub(crate) type Range = (Micros, Micros);
@@ -27,6 +31,10 @@ pub(crate) struct NetworkKnobs {
     pub(crate) duplicate: f64,
     /// Kinds of message whose name's hash leaves this remainder are lost more often.
     pub(crate) hated: Option<(u64, f64)>,
+    /// Whether messages of some kinds are lost or held back for a while.
+    pub(crate) meddles: bool,
+    /// How much a link carries in a millisecond, if that is limited.
+    pub(crate) bytes_a_ms: Option<u64>,
 }
 
 impl NetworkKnobs {
@@ -67,6 +75,19 @@ pub(crate) struct Knobs {
     pub(crate) pause: Option<Recurring>,
     pub(crate) partition: Option<Recurring>,
     pub(crate) slow_link: Option<Recurring>,
+    /// Some links are cut.
+    pub(crate) cut: Option<Recurring>,
+    /// Leaders are parted from the others, with a minority of each role.
+    pub(crate) strand: Option<Recurring>,
+    /// Mostly nodes of this kind crash.
+    pub(crate) victims: Option<u8>,
+    /// Messages of some kinds are lost or held back.
+    pub(crate) meddle: Option<Recurring>,
+    /// Where memory is lost, any number of nodes lose it one after another, each when the others are whole; otherwise no
+    /// more than f different ones.
+    pub(crate) in_turn: bool,
+    /// Nodes that start late, and when; not before the faults are over when that is later.
+    pub(crate) late: BTreeMap<usize, Micros>,
     /// How often an operator asks for a change of the membership.
     pub(crate) change_every: Option<Micros>,
     pub(crate) clock_ahead: Micros,
@@ -80,6 +101,14 @@ pub(crate) struct Knobs {
     pub(crate) read_levels: Vec<ReadLevel>,
     pub(crate) keys: u64,
     pub(crate) threads: u64,
+    /// About how many requests clients make while there are faults.
+    pub(crate) operations: u64,
+    /// How many times longer than usual the run is.
+    pub(crate) length: u64,
+    /// Whether clients ask again as soon as they are answered.
+    pub(crate) bursts: bool,
+    /// Some values have up to so many bytes.
+    pub(crate) large: Option<u32>,
     pub(crate) options: Options,
     /// The size of the log's segments: so small that they are made, dropped and used again all the time.
     pub(crate) segment_bytes: u64,
@@ -124,6 +153,8 @@ impl Swarm {
             drop: self.chance(faults.drop, &[0.001, 0.01, 0.05, 0.2]),
             duplicate: self.chance(faults.duplicate, &[0.005, 0.05, 0.3]),
             hated: (hated.1 > 0.0 && self.random.once_in(2)).then_some(hated),
+            meddles: false,
+            bytes_a_ms: None,
         }
     }
 }
@@ -151,7 +182,7 @@ impl Knobs {
             if scenario.read_levels.is_empty() { &[ReadLevel::Linearizable] } else { &scenario.read_levels[..] };
         let one_level = pick(&mut swarm.random, levels);
         let read_levels = if swarm.random.once_in(2) { levels.to_vec() } else { vec![one_level] };
-        Knobs {
+        let mut knobs = Knobs {
             calm,
             duration: pick(&mut swarm.random, &[300, 800, 2000, 4000]) * MS,
             network,
@@ -177,6 +208,87 @@ impl Knobs {
             // In calm seeds too. Drawn last, so that scenarios without changes keep their draws.
             change_every: (!scenario.changes.is_empty() || scenario.tunes)
                 .then(|| pick(&mut swarm.random, &CHANGE_EVERY)),
+            cut: None,
+            strand: None,
+            victims: None,
+            meddle: None,
+            in_turn: false,
+            late: BTreeMap::new(),
+            operations: scenario.operations,
+            length: 1,
+            bursts: false,
+            large: None,
+        };
+        if swarm.random.once_in(8) {
+            return knobs;
+        }
+        knobs.draw_more(&mut Swarm { random: Random::new(seed ^ 0x0e5c_a1a7), calm }, scenario);
+        knobs
+    }
+
+    /// What most seeds add.
+    fn draw_more(&mut self, swarm: &mut Swarm, scenario: &Scenario) {
+        let faults = scenario.faults;
+        self.cut = swarm.recurring(faults.partition, &[150 * MS, 600 * MS], &[60 * MS, 500 * MS, 2000 * MS]);
+        let loses = faults.drop && faults.delay;
+        self.meddle = swarm.recurring(loses, &[60 * MS, 300 * MS, 1000 * MS], &[200 * MS, 1000 * MS, 4000 * MS]);
+        self.network.meddles = self.meddle.is_some();
+        self.in_turn = swarm.on(faults.crash) && scenario.durability == (Durability::Memory { returns: true });
+        self.strand = swarm.recurring(faults.partition, &[800 * MS, 2500 * MS], &[900 * MS, 2500 * MS]);
+        if self.strand.is_some() && self.duration < 4000 * MS {
+            // It takes its time until another leads.
+            self.duration = 4000 * MS;
+        }
+        let kinds = scenario.layout.instances.len() as u64;
+        self.victims = swarm.random.once_in(2).then(|| swarm.random.below(kinds) as u8);
+        if self.in_turn {
+            let (every, lasts) = ([20 * MS, 80 * MS, 300 * MS], [3 * MS, 30 * MS, 300 * MS]);
+            let lasts = pick(&mut swarm.random, &lasts);
+            self.crash = Some(Recurring { every: pick(&mut swarm.random, &every), lasts: (lasts / 20, lasts) });
+        }
+        if swarm.random.once_in(4) && swarm.on(faults.crash) {
+            self.draw_late(&mut swarm.random, scenario);
+        }
+        match swarm.random.below(40) {
+            _ if !scenario.vary_options => {}
+            0 | 1 => {
+                (self.length, self.keys) = (6, self.keys.max(4));
+                self.duration = 3000 * MS * self.length;
+                self.operations *= self.length;
+            }
+            2 => {
+                (self.length, self.keys, self.threads) = (16, 24, 16);
+                (self.operations, self.bursts) = (BURST * scenario.layout.count(0) as u64, true);
+            }
+            _ => {}
+        }
+        let large = pick(&mut swarm.random, &[4 << 10, 60 << 10, 250 << 10]);
+        self.large = (swarm.random.once_in(12) && scenario.vary_options).then_some(large);
+        let narrow = pick(&mut swarm.random, &[100, 2000, 20_000]);
+        let often = if self.large.is_some() { 2 } else { 12 };
+        self.network.bytes_a_ms = (swarm.random.once_in(often) && swarm.on(faults.delay)).then_some(narrow);
+        if swarm.random.once_in(10) && swarm.on(faults.clock) {
+            self.clock_ahead = 3_600_000 * MS;
+        }
+        if scenario.vary_options && swarm.random.once_in(10) {
+            self.options.session_expiry = Duration::from_millis(pick(&mut swarm.random, &[1500, 5000]));
+        }
+        if scenario.vary_options && swarm.random.once_in(16) {
+            self.options.revoke_slots = pick(&mut swarm.random, &[2000, 100_000, 16_000_000]);
+        }
+    }
+
+    /// Nodes that start late: those that a change brings in, and up to f of the others.
+    fn draw_late(&mut self, random: &mut Random, scenario: &Scenario) {
+        let founding = scenario.layout.nodes();
+        let mut left = scenario.layout.f;
+        for node in 0..scenario.nodes() {
+            let founds = founding.iter().any(|founder| usize::from(founder.0) == node);
+            let (is_late, at) = (random.once_in(3), random.below(2 * self.duration));
+            if is_late && (!founds || left > 0) {
+                left -= usize::from(founds);
+                self.late.insert(node, at);
+            }
         }
     }
 
@@ -199,20 +311,31 @@ impl Knobs {
             ("straggle", network.straggle > 0.0),
             ("ordered", network.ordered),
             ("slow-links", self.slow_link.is_some()),
+            ("narrow-links", self.network.bytes_a_ms.is_some()),
             ("partition", self.partition.is_some()),
+            ("cut", self.cut.is_some()),
+            ("strand", self.strand.is_some()),
+            ("victims", self.victims.is_some() && self.crash.is_some()),
+            ("meddle", self.meddle.is_some()),
+            ("in-turn", self.in_turn),
+            ("late", !self.late.is_empty()),
+            ("long", self.length > 1 && !self.bursts),
+            ("bursts", self.bursts),
+            ("large", self.large.is_some()),
             ("pause", self.pause.is_some()),
             ("crash", self.crash.is_some()),
             ("crash-in-sync", self.crash_in_sync > 0.0),
             ("blackout", self.blackout.is_some()),
             ("slow-disk", self.sync.1 > 3 * MS || self.stall.is_some()),
             ("clocks", self.clock_ahead > 0 || self.clock_drift_ppm > 0),
+            ("wrong-clocks", self.clock_ahead > 60_000 * MS),
         ];
         switches.iter().filter(|(_, on)| *on).map(|(name, _)| (*name).to_owned()).collect()
     }
 }
 
 /// The options that seeds vary.
-fn listed(options: &Options) -> [(&'static str, String); 21] {
+fn listed(options: &Options) -> [(&'static str, String); 22] {
     let times = |duration: Duration| format!("{duration:?}");
     [
         ("batch_commands", options.batch_commands.to_string()),
@@ -231,6 +354,7 @@ fn listed(options: &Options) -> [(&'static str, String); 21] {
         ("skip_delay", times(options.skip_delay)),
         ("revoke_slots", options.revoke_slots.to_string()),
         ("stale_bytes", options.stale_bytes.to_string()),
+        ("session_expiry", times(options.session_expiry)),
         ("lane.in_flight", options.lane.in_flight.to_string()),
         ("lane.in_flight_bytes", options.lane.in_flight_bytes.to_string()),
         ("lane.payload_bytes", options.lane.payload_bytes.to_string()),
@@ -302,11 +426,11 @@ mod tests {
     fn every_switch_is_on_in_some_seeds_and_off_in_others() {
         let summaries: Vec<String> = (0..300).map(|seed| Knobs::draw(seed, &scenario()).summary(&scenario())).collect();
         for switch in "calm lose hate duplicate straggle ordered slow-links partition pause crash crash-in-sync \
-                       blackout slow-disk clocks"
+                       blackout slow-disk clocks wrong-clocks cut strand victims meddle late long narrow-links large"
             .split_whitespace()
         {
             let on = summaries.iter().filter(|summary| summary.split(' ').any(|word| word == switch)).count();
-            assert!((10..290).contains(&on), "{switch} is on in {on} of 300 seeds");
+            assert!((4..290).contains(&on), "{switch} is on in {on} of 300 seeds");
         }
     }
 
@@ -316,7 +440,8 @@ mod tests {
         for seed in 0..100 {
             let knobs = Knobs::draw(seed, &calm);
             let switches = knobs.switches().join(" ");
-            assert!(["ordered", "calm ordered"].contains(&switches.as_str()), "{switches}");
+            let harmless = ["calm", "ordered", "long", "bursts", "large"];
+            assert!(switches.split(' ').all(|switch| harmless.contains(&switch)), "{switches}");
             assert_eq!(format!("{knobs:?}"), format!("{:?}", Knobs::draw(seed, &calm)));
         }
     }

@@ -73,12 +73,13 @@ pub(crate) struct Plan {
 }
 
 impl<M: Model> Workload<M> {
-    pub(crate) fn new(model: M, seed: u64, lanes: usize, operations: u64, knobs: &Knobs) -> Self {
+    pub(crate) fn new(model: M, seed: u64, lanes: usize, knobs: &Knobs) -> Self {
         let threads = (0..lanes).flat_map(|lane| (0..knobs.threads).map(move |_| lane));
         let threads: Vec<Thread> =
             threads.map(|lane| Thread { lane: ClientId(lane as u8), turn: 0, task: Task::Roam }).collect();
-        // The requests should last about as long as the faults.
-        let pause = knobs.duration * threads.len() as u64 / operations.max(1);
+        // The requests should last about as long as the faults, unless they are to come all at once.
+        let pause = knobs.duration * threads.len() as u64 / knobs.operations.max(1);
+        let pause = if knobs.bursts { 0 } else { pause };
         Workload {
             model,
             history: History::new(),
@@ -89,7 +90,7 @@ impl<M: Model> Workload<M> {
             next_token: 1,
             read_levels: knobs.read_levels.clone(),
             think: (0, pause),
-            budget: operations,
+            budget: knobs.operations,
             finishing: false,
         }
     }

@@ -127,6 +127,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
             })
             .collect();
         let lanes = configurations.lanes();
+        let branches = P::branches().into_iter().map(|branch| (branch, 0)).collect();
         Ok(Simulation {
             seed,
             configurations,
@@ -135,11 +136,11 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
             network: Network::new(nodes.len(), knobs.network.clone()),
             nodes,
             outages: Outages::default(),
-            workload: Workload::new(model, mix(seed, 1), lanes, scenario.operations, &knobs),
+            workload: Workload::new(model, mix(seed, 1), lanes, &knobs),
             journal: Journal::shared(scenario.order, scenario.stable_log),
             oracles,
             trace: Trace::new(sink),
-            report: Report { runs: 1, calm_runs: u64::from(knobs.calm), ..Report::default() },
+            report: Report { runs: 1, calm_runs: u64::from(knobs.calm), branches, ..Report::default() },
             effects: Effects::new(),
             deadline: None,
             ending: false,
@@ -160,7 +161,10 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
     /// Runs to the end.
     pub(crate) fn drive(&mut self) -> Step {
         for node in 0..self.nodes.len() {
-            self.boot(node)?;
+            match self.knobs.late.get(&node).copied() {
+                None => self.boot(node)?,
+                Some(at) => self.heap.plan(at, Event::Fault(Fault::Restart { node, life: 0 })),
+            }
         }
         self.plan_faults();
         self.plan_change();
@@ -171,7 +175,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
             if self.deadline.is_some_and(|deadline| self.now() > deadline) {
                 return Err(self.stuck("did not finish in time"));
             }
-            if self.report.events > self.scenario.max_events {
+            if self.report.events > self.scenario.max_events * self.knobs.length {
                 return Err(self.stuck("keeps busy without an end"));
             }
             self.handle(event)?;
@@ -354,6 +358,9 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
     /// Does what the roles of `node` asked for, then looks at what they have become.
     pub(crate) fn carry_out(&mut self, node: usize) -> Step {
         self.report.snapshots += core::mem::take(&mut self.effects.snapshots);
+        for branch in self.effects.reached.drain(..) {
+            self.report.reach(branch);
+        }
         if self.effects.records > 0 {
             let (records, bytes) = (self.effects.records, self.effects.record_bytes);
             self.trace
@@ -444,7 +451,8 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         self.report.messages_sent += 1;
         self.report.bytes_sent += parcel.bytes.len() as u64;
         let now = self.now();
-        match self.network.pass(&mut self.random, now, parcel.from, parcel.to, parcel.name) {
+        let (link, bytes) = ((parcel.from, parcel.to), parcel.bytes.len());
+        match self.network.pass(&mut self.random, now, link, parcel.name, bytes) {
             Passage::Lost(why) => {
                 self.report.messages_dropped += 1;
                 let Parcel { from, to, name, digest, .. } = parcel;

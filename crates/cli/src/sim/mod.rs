@@ -21,6 +21,8 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 pub(crate) fn run(arguments: &arguments::Sim) -> Result<ExitCode> {
@@ -43,7 +45,8 @@ impl Work for Simulate<'_> {
         // A file that cannot be written is to be told now, not after the work.
         let trace = arguments.trace.as_deref().map(|path| Ok::<_, anyhow::Error>((path, open(path)?))).transpose()?;
         let begun = Instant::now();
-        let summary = simulate::<P>(&scenario, arguments);
+        let stop = until_interrupted()?;
+        let summary = simulate::<P>(&scenario, arguments, &stop);
         let seconds = begun.elapsed().as_secs_f64();
         output::print(format_args!("{}", summary.report));
         let runs = summary.report.runs;
@@ -62,8 +65,34 @@ impl Work for Simulate<'_> {
         for outcome in &summary.failures {
             tell(outcome, arguments, &choice);
         }
+        if stop.load(Ordering::Relaxed) && first.is_none() {
+            say!("stopped by Ctrl-C: the seeds after these were not run");
+            return Ok(ExitCode::from(INTERRUPTED));
+        }
         judge(first, &choice)
     }
+}
+
+/// What shells expect of a program that Ctrl-C has stopped.
+const INTERRUPTED: u8 = 130;
+
+/// Set by Ctrl-C: what was found so far is told. A second one ends the program at once.
+fn until_interrupted() -> Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let pressed = stop.clone();
+    std::thread::spawn(move || {
+        runtime.block_on(async {
+            // Where it cannot be waited for, Ctrl-C does what it always does.
+            if tokio::signal::ctrl_c().await.is_ok() {
+                pressed.store(true, Ordering::Relaxed);
+            }
+            if tokio::signal::ctrl_c().await.is_ok() {
+                std::process::exit(INTERRUPTED.into());
+            }
+        });
+    });
+    Ok(stop)
 }
 
 /// The exit code; for a canary, failing is what is asked for.
@@ -84,7 +113,7 @@ fn judge(first: Option<&Outcome>, choice: &Choice) -> Result<ExitCode> {
 }
 
 /// Runs the seeds with a bar that shows how far they are.
-fn simulate<P: Protocol>(scenario: &Scenario, arguments: &arguments::Sim) -> Summary {
+fn simulate<P: Protocol>(scenario: &Scenario, arguments: &arguments::Sim, stop: &AtomicBool) -> Summary {
     let seeds = match arguments.seed {
         Some(seed) => seed..seed + 1,
         None => arguments.seeds.clone(),
@@ -93,7 +122,7 @@ fn simulate<P: Protocol>(scenario: &Scenario, arguments: &arguments::Sim) -> Sum
     let style = ProgressStyle::with_template("{bar:40} {pos}/{len} seeds, {per_sec}, {eta} left {msg}");
     bar.set_style(style.expect("the template is well formed"));
     let mut failed = 0;
-    let summary = parallel::run_seeds::<P>(scenario, seeds, !arguments.keep_going, |outcome| {
+    let summary = parallel::run_seeds::<P>(scenario, seeds, !arguments.keep_going, stop, |outcome| {
         bar.inc(1);
         if outcome.result.is_err() {
             failed += 1;

@@ -12,12 +12,13 @@ use std::sync::mpsc;
 /// More gain nothing on the machines that this was measured on.
 const MAX_THREADS: usize = 8;
 
-/// Runs every seed; with `stop_at_first`, the runs up to and with the lowest that fails. `progress` is
-/// told of each outcome in the order of the seeds.
+/// Runs every seed; with `stop_at_first`, the runs up to and with the lowest that fails. No further one is begun once
+/// `stop` is set. `progress` is told of each outcome in the order of the seeds.
 pub(crate) fn run_seeds<P: Protocol>(
     scenario: &Scenario,
     seeds: Range<u64>,
     stop_at_first: bool,
+    stop: &AtomicBool,
     mut progress: impl FnMut(&Outcome),
 ) -> Summary {
     let threads = std::thread::available_parallelism().map_or(1, |count| count.get()).min(MAX_THREADS);
@@ -31,7 +32,7 @@ pub(crate) fn run_seeds<P: Protocol>(
             let (next, enough, done, end) = (&next, &enough, done.clone(), seeds.end);
             scope.spawn(move || {
                 // Seeds are handed out in order: when one fails, all before it are done or under way.
-                while !enough.load(Ordering::Relaxed) {
+                while !enough.load(Ordering::Relaxed) && !stop.load(Ordering::Relaxed) {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
                     // The receiver is gone when it has heard enough.
                     if seed >= end || done.send(run_seed::<P>(scenario, seed)).is_err() {
@@ -60,4 +61,25 @@ pub(crate) fn run_seeds<P: Protocol>(
         }
     });
     summary
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ionian_kernel::layout::{Layout, NodeId, numbered};
+    use ionian_protocols::unreplicated::Unreplicated;
+
+    #[test]
+    fn what_was_begun_is_told_when_the_user_stops_it() {
+        let instances = vec![vec![NodeId(1), NodeId(2)], vec![], vec![NodeId(0)], vec![]];
+        let layout = Layout { instances: numbered(instances), ..Layout::default() };
+        let scenario = Scenario { stable_log: false, ..Scenario::new("unreplicated", layout) };
+        let (stop, mut told) = (AtomicBool::new(false), 0);
+        let summary = run_seeds::<Unreplicated>(&scenario, 0..1_000_000, true, &stop, |outcome| {
+            assert_eq!(outcome.seed, told);
+            told += 1;
+            stop.store(told >= 5, Ordering::Relaxed);
+        });
+        assert!(summary.report.runs == told && (5..1000).contains(&told), "{told}");
+    }
 }

@@ -3,6 +3,7 @@
 //! Stands behind the proxy leader, and answers leaders in phase 1 and readers. The promise to take part in no lower
 //! round is made stripe by stripe; a reader is told the highest slot of the whole log.
 
+use super::branch;
 use super::canary::Canary;
 use super::config::Config;
 use super::stripe::Stripe;
@@ -176,7 +177,7 @@ impl Acceptor {
     /// other stripes is voted for, or skipped, or revoked before a replica executes that slot.
     fn on_pre_read(&self, from: ReaderId, inquiry: u64, out: &mut Out<'_, Self>) {
         if self.stripes.iter().any(|stripe| stripe.inner.watermark().is_none()) {
-            return;
+            return out.reached(branch::READ_WHILE_FORGETFUL);
         }
         let (watermark, epoch) = self.watermark();
         let from_me = self.id;
@@ -200,11 +201,14 @@ impl Acceptor {
         let place = &mut self.stripes[usize::from(stripe.0)];
         let Some((_, promise)) = place.inner.watermark() else { return };
         if reserved.round < promise && !self.config.has(Canary::S12ReservesForTheDeposed) {
+            out.reached(branch::RESERVE_REFUSED);
             let message = multipaxos::leader::In::Nack { round: promise };
             return out.send(Envelope::ToLeaders(Set::one(from), leader::In::InStripe { stripe, message }));
         }
         if place.reserve(reserved) {
             out.persist_vital(Record::Reserved { stripe, reserved });
+        } else {
+            out.reached(branch::RESERVED_ALREADY);
         }
         let message = leader::In::Reserved { from: self.id, stripe, reserved };
         // Fenced: what is skipped because of it must never be used by another.

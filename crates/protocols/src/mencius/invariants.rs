@@ -47,7 +47,10 @@ impl protocol::Invariants<Mencius> for Invariants {
     }
 
     fn crashed(&mut self, address: Address) {
-        self.seen.retain(|(known, _), _| *known != address);
+        if self.seen.keys().any(|(known, _)| *known == address) {
+            self.seen.retain(|(known, _), _| *known != address);
+            self.ledger.acceptor_crashed(AcceptorId(address.index));
+        }
         self.ledger.crashed(address);
     }
 }
@@ -63,7 +66,9 @@ impl Invariants {
             for (position, vote) in acceptor.votes() {
                 if seen.rounds.insert(position, vote.round) != Some(vote.round) {
                     let slot = self.config.stripes.slot(stripe, position);
-                    self.ledger.check_vote(AcceptorId(address.index), slot, vote)?;
+                    let quorums = &self.config.of(stripe).quorums;
+                    let enough = |_, voters| quorums.is_write_quorum(voters);
+                    self.ledger.check_vote(AcceptorId(address.index), slot, vote, enough)?;
                 }
             }
         }
@@ -72,14 +77,20 @@ impl Invariants {
 
     /// Replicas execute what was chosen: what a write quorum voted for in one round, or a noop where a leader skipped:
     /// "because all other servers can only propose no-op, when the coordinator proposes no-op, any server learns that
-    /// no-op has been chosen" (Mencius 4.2).
+    /// no-op has been chosen" (Mencius 4.2). No leader may skip a slot in which a write quorum stands for another value,
+    /// and none may do so later.
     fn check_replica(&mut self, address: Address, replica: &Replica) -> Result<(), String> {
         let Invariants { config, ledger, .. } = self;
         ledger.check_replica(address, replica, |votes, slot, value| {
             let (stripe, _) = config.stripes.place(slot);
             let quorums = &config.of(stripe).quorums;
-            let is_chosen = |(_, voted, voters)| voted == value && quorums.is_write_quorum(voters);
-            *value == Value::default() || votes.in_slot(slot).any(is_chosen)
+            let is_chosen =
+                |(_, voted, voters): &(Round, &Value, _)| *voted == value && quorums.is_write_quorum(*voters);
+            let last = votes.in_slot(slot).filter(is_chosen).last();
+            let by_votes = last.map(|(round, voted, _)| (voted.clone(), Some(round)));
+            let is_other = |(_, voted, voters)| voted != value && quorums.is_write_quorum(voters);
+            let may_be_skipped = || *value == Value::default() && !votes.standing_in(slot).any(is_other);
+            by_votes.or_else(|| may_be_skipped().then(|| (Value::default(), None)))
         })
     }
 }

@@ -16,6 +16,7 @@ mod skips;
 use self::reservation::Reservation;
 use self::returning::Returning;
 use self::skips::{Range, Skips};
+use super::branch;
 use super::canary::Canary;
 use super::config::Config;
 use super::stripe::{Stripe, Stripes};
@@ -271,11 +272,15 @@ impl Leader {
                 false => served.reservation.granted(),
             };
             if let Some(range) = served.vacant.take_if(|range| range.end <= granted) {
+                out.reached(branch::VACANT_SKIPPED);
                 self.skips.add(now, range, self.config.replicas());
                 self.prompt = self.config.replicas();
             }
             let end = wanted.min(granted);
             if end > next && !self.config.has(Canary::NeverSkips) {
+                if place > 0 {
+                    out.reached(branch::SKIPS_FOR_ANOTHER);
+                }
                 self.skip(now, place, next, end);
             }
         }
@@ -366,6 +371,7 @@ impl Leader {
             return self.call(now, 0, out, |leader, out| leader.on_message(now, message, out));
         }
         let place = self.place(stripe).unwrap_or(0);
+        out.reached(branch::TURNS_AWAY);
         if let multipaxos::leader::In::Propose { proposer, .. } = message {
             self.call(now, place, out, |leader, out| leader.turn_away(proposer, out));
         }
@@ -402,11 +408,13 @@ impl Leader {
             let Some(place) = self.place(stripe).filter(|place| self.served[*place].round.is_some()) else { continue };
             let served = &self.served[place];
             if start >= served.leader.next_slot() {
+                out.reached(branch::SKIPS_FOR_REPLICA);
                 self.on_index(self.id, slot.next());
                 self.prompt.insert(from);
             } else if let Some(end) = served.leader.left_until(start) {
                 let end = end.min(served.reservation.granted());
                 if start < end {
+                    out.reached(branch::SAYS_SKIP_AGAIN);
                     let message = replica::In::Skip { stripe, start, end };
                     // Unfenced: as when it was said for the first time.
                     out.send_unfenced(Envelope::ToReplicas(Set::one(from), message));
@@ -421,6 +429,7 @@ impl Leader {
     fn come_back(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         if self.returning.is_due(now) {
             self.returning.try_again(now);
+            out.reached(branch::COMES_BACK);
             // It does nothing while the node drains.
             self.call(now, 0, out, |leader, out| leader.take_over(now, out));
         }

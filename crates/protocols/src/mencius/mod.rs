@@ -40,6 +40,7 @@
 
 pub mod stripe;
 
+pub(crate) mod branch;
 pub mod message;
 
 pub mod of_stripe;
@@ -131,6 +132,12 @@ impl Protocol for Mencius {
              restore it into a new cluster"
                 .into(),
         ))
+    }
+
+    /// Its own, and those of the roles that it shares, but for changes of the membership.
+    fn branches() -> Vec<&'static str> {
+        let shared = multipaxos::branch::ALL.iter().filter(|one| !multipaxos::branch::OF_CHANGES.contains(one));
+        branch::ALL.iter().chain(shared).copied().collect()
     }
 
     /// Its own, and those of the roles that it shares.

@@ -7,6 +7,7 @@ mod skipped;
 
 use self::commuting::Commuting;
 use self::skipped::Skipped;
+use super::branch;
 use super::canary::Canary;
 use super::config::Config;
 use super::stripe::Stripe;
@@ -138,11 +139,14 @@ impl Replica {
         left.pass_on(out);
     }
 
-    fn on_skip(&mut self, stripe: Stripe, start: Slot, end: Slot) {
+    fn on_skip(&mut self, stripe: Stripe, start: Slot, end: Slot, out: &mut Out<'_, Self>) {
         let known = self.config.stripes.from(stripe, self.inner.executed());
         let skipped = &mut self.skipped[usize::from(stripe.0)];
         self.told = (!skipped.is_full()).then_some((stripe, start, end));
         let knows_some = skipped.end_from(start) > start || start < known;
+        if knows_some {
+            out.reached(branch::SKIP_OF_KNOWN);
+        }
         if knows_some && self.config.has(Canary::L6RangeStopsAtKnown) {
             return;
         }
@@ -167,6 +171,9 @@ impl Replica {
             if end <= self.inner.executed() {
                 return;
             }
+            if end.distance(self.inner.executed()) > self.config.options().retained_slots as u64 {
+                out.reached(branch::PASSES_OVER);
+            }
             self.call(out, |replica, out| replica.skip_to(now, end, out));
             for (stripe, skipped) in stripes.iter().zip(&mut self.skipped) {
                 skipped.forget_below(stripes.from(stripe, self.inner.executed()));
@@ -175,7 +182,7 @@ impl Replica {
     }
 
     /// Executes what commutes with everything that comes before it.
-    fn run_ahead(&mut self, now: Instant) {
+    fn run_ahead(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         self.commuting.forget_below(self.inner.executed());
         if !self.config.options().out_of_order || !self.learned || !self.inner.may_run_ahead(now) {
             return;
@@ -186,6 +193,7 @@ impl Replica {
         self.commuting = commuting;
         self.early += ready.len() as u64;
         for slot in ready {
+            out.reached(branch::RUNS_AHEAD);
             self.inner.execute_early(slot);
         }
     }
@@ -229,7 +237,7 @@ impl Role for Replica {
         self.learned |= !matches!(message, In::Heartbeat { .. });
         match message {
             In::OfLog { message } => self.call(out, |replica, out| replica.on_message(now, message, out)),
-            In::Skip { stripe, start, end } if self.config.knows(stripe) => self.on_skip(stripe, start, end),
+            In::Skip { stripe, start, end } if self.config.knows(stripe) => self.on_skip(stripe, start, end, out),
             In::Heartbeat { stripe, round, executed, time } if self.config.knows(stripe) => {
                 let known = &mut self.rounds[usize::from(stripe.0)];
                 *known = round.max(*known);
@@ -251,7 +259,7 @@ impl Role for Replica {
     }
 
     fn on_burst_end(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        self.run_ahead(now);
+        self.run_ahead(now, out);
         self.call(out, |replica, out| replica.on_burst_end(now, out));
     }
 

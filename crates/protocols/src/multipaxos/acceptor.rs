@@ -3,6 +3,7 @@
 //! Stands between leader (phase 1), proxy leader (phase 2) and readers. What it promises and votes must
 //! survive its crash: every answer is fenced behind the record of what it reveals.
 
+use super::branch;
 use super::canary::Canary;
 use super::config::Config;
 use super::message::{ReaderId, Vote, Votes};
@@ -228,12 +229,16 @@ impl Acceptor {
             return self.refused += 1;
         }
         if round < self.promise {
+            out.reached(branch::PHASE_1A_REFUSED);
             return self.refuse(round, out);
         }
         self.promise(round, out);
         // Another candidate must not start before this one had its chance.
         self.witness.heard(now);
         let (votes, clock) = (self.votes_between(start, end), now.timestamp());
+        if votes.next != Slot::MAX {
+            out.reached(branch::VOTES_IN_PAGES);
+        }
         let message = leader::In::Phase1b { from: self.id, round, votes, clock };
         out.send(Envelope::ToLeaders(Set::one(from), message));
     }
@@ -273,17 +278,19 @@ impl Acceptor {
             return self.refused += 1;
         }
         if round < self.promise && !self.config.has(Canary::ForgetsPromise) {
+            out.reached(branch::PHASE_2A_REFUSED);
             let nack = proxy_leader::In::Nack { round: self.promise };
             out.send(Envelope::ToProxyLeaders(Set::one(from), nack));
             return self.refuse(round, out);
         }
         if slot < self.votes.base() {
+            out.reached(branch::PHASE_2A_FORGOTTEN);
             let forgotten = proxy_leader::In::Forgotten { below: self.votes.base() };
             return out.send(Envelope::ToProxyLeaders(Set::one(from), forgotten));
         }
         if !self.votes.admits(slot) {
             self.refused += 1;
-            return;
+            return out.reached(branch::VOTES_FULL);
         }
         self.promise(round, out);
         if self.cast(slot, Vote { round, value }, out) {
@@ -310,6 +317,9 @@ impl Acceptor {
             return false;
         }
         let known = earlier.is_some_and(|earlier| earlier.value == vote.value);
+        if earlier.is_some() && !known {
+            out.reached(branch::VOTES_ANEW);
+        }
         out.persist(match known {
             true => Record::Confirmed { slot, round: vote.round },
             false => Record::Voted { slot, vote: vote.clone() },
@@ -328,6 +338,8 @@ impl Acceptor {
             // It reveals no vote: a write quorum has the value on disk, this acceptor's vote included if it was counted.
             // Behind a fence the replicas would wait for votes in other slots.
             out.send_unfenced(Envelope::ToReplicas(self.config.replicas_beside(self.id), message));
+        } else {
+            out.reached(branch::LEARN_UNKNOWN);
         }
     }
 
@@ -379,6 +391,7 @@ impl Acceptor {
             return self.refused += 1;
         }
         self.rejoin = None;
+        out.reached(branch::ADMITTED);
         self.promise(round, out);
         out.persist(Record::Forgot { below: frontier });
         out.release_below(frontier.0);

@@ -15,16 +15,44 @@ use ionian_kernel::id::*;
 use ionian_kernel::layout::Address;
 use ionian_kernel::protocol;
 
-/// The votes that were cast, by slot and round: the value, and who voted for it.
+/// The votes that were cast, by slot and round.
 #[derive(Default)]
-pub(crate) struct Votes(BTreeMap<(Slot, Round), (Value, AcceptorSet)>);
+pub(crate) struct Votes(BTreeMap<(Slot, Round), Voters>);
+
+/// A value that was voted for, and by whom.
+struct Voters {
+    value: Value,
+    /// Everybody who ever voted for it.
+    ever: AcceptorSet,
+    /// Of these, those whose votes no crash has taken back.
+    standing: AcceptorSet,
+}
 
 impl Votes {
-    /// What was voted for in a slot, by rounds: the round, the value, and who voted for it.
-    pub(crate) fn in_slot(&self, slot: Slot) -> impl Iterator<Item = (Round, &Value, AcceptorSet)> {
+    fn of(&self, slot: Slot) -> impl Iterator<Item = (Round, &Voters)> {
         let rounds = self.0.range((slot, Round(0))..=(slot, Round(u64::MAX)));
-        rounds.map(|((_, round), (value, voters))| (*round, value, *voters))
+        rounds.map(|((_, round), voters)| (*round, voters))
     }
+
+    /// What was voted for in a slot, by rounds: the round, the value, and who ever voted for it.
+    pub(crate) fn in_slot(&self, slot: Slot) -> impl Iterator<Item = (Round, &Value, AcceptorSet)> {
+        self.of(slot).map(|(round, voters)| (round, &voters.value, voters.ever))
+    }
+
+    /// As [`in_slot`](Votes::in_slot), with those alone whose votes stand.
+    pub(crate) fn standing_in(&self, slot: Slot) -> impl Iterator<Item = (Round, &Value, AcceptorSet)> {
+        self.of(slot).map(|(round, voters)| (round, &voters.value, voters.standing))
+    }
+}
+
+/// What was chosen in a slot that some replica executes.
+struct Chosen {
+    /// What replicas execute.
+    executed: Value,
+    /// What was voted for: a reference that stands for the value, or the value itself.
+    voted: Value,
+    /// A round in which it was chosen, if it was by votes. In every later one nothing else may be voted for.
+    round: Option<Round>,
 }
 
 /// What acceptors voted for and replicas executed so far in one run, in slots of the log. All protocols that order their
@@ -33,45 +61,75 @@ impl Votes {
 pub(crate) struct Ledger {
     votes: Votes,
     /// What is chosen, as far as replicas execute it.
-    chosen: BTreeMap<Slot, Value>,
+    chosen: BTreeMap<Slot, Chosen>,
     /// How far each replica was when it was last looked at, in its present life.
     executed: BTreeMap<Address, Slot>,
 }
 
 impl Ledger {
-    /// "The leader assigns log entries to commands" (2.3): one value in a slot of a round. Votes count from
-    /// the moment they are cast, though a crash may take them back before they are told: that is enough
-    /// for what is asked of them here.
-    pub(crate) fn check_vote(&mut self, from: AcceptorId, slot: Slot, vote: &Vote) -> Result<(), String> {
-        let entry = self.votes.0.entry((slot, vote.round));
-        let (value, voters) = entry.or_insert_with(|| (vote.value.clone(), AcceptorSet::EMPTY));
-        if *value != vote.value {
-            return Err(format!("two values were voted for in {slot:?} of {:?}", vote.round));
+    /// "The leader assigns log entries to commands" (2.3): one value in a slot of a round. And what is chosen stays
+    /// chosen (2.2): no vote for another value is cast in a later round, whether a replica knows of it or not.
+    /// `is_write_quorum` says whether those who voted in a round are enough.
+    pub(crate) fn check_vote(
+        &mut self,
+        from: AcceptorId,
+        slot: Slot,
+        vote: &Vote,
+        is_write_quorum: impl Fn(Round, AcceptorSet) -> bool,
+    ) -> Result<(), String> {
+        let Vote { round, value } = vote;
+        let entry = self.votes.0.entry((slot, *round));
+        let (ever, standing) = (AcceptorSet::EMPTY, AcceptorSet::EMPTY);
+        let voters = entry.or_insert_with(|| Voters { value: value.clone(), ever, standing });
+        if voters.value != *value {
+            return Err(format!("two values were voted for in {slot:?} of {round:?}"));
         }
-        voters.insert(from);
-        Ok(())
+        voters.ever.insert(from);
+        if !voters.standing.insert(from) {
+            return Ok(());
+        }
+        let chooses = is_write_quorum(*round, voters.standing);
+        for (other, voted, voters) in self.votes.standing_in(slot).filter(|(_, voted, _)| *voted != value) {
+            if other < *round && is_write_quorum(other, voters) {
+                return Err(against(from, slot, *round, other, voted, value));
+            }
+            if other > *round && chooses {
+                return Err(format!("{slot:?} is chosen in {round:?} with votes for another value in {other:?}"));
+            }
+        }
+        match self.chosen.get(&slot).filter(|chosen| chosen.voted != *value) {
+            Some(Chosen { round: Some(other), voted, .. }) if other < round => {
+                Err(against(from, slot, *round, *other, voted, value))
+            }
+            Some(_) if chooses => Err(format!("{slot:?} is chosen in {round:?} after another value was executed")),
+            _ => Ok(()),
+        }
     }
 
     /// "Replicas insert commands into their logs and execute the logs in prefix order" (2.3). And "every log entry
     /// implements consensus" (3.5): one value in a slot, over all rounds and replicas, however each of them has learned
-    /// it. `is_chosen` says whether the votes make a value the one that is chosen in a slot, or what else does.
+    /// it. `why` says why the votes, or what else, make a value the one that is chosen in a slot: what was voted for,
+    /// and a round in which it was chosen, if it was by votes.
     pub(crate) fn check_replica(
         &mut self,
         address: Address,
         replica: &Replica,
-        mut is_chosen: impl FnMut(&Votes, Slot, &Value) -> bool,
+        mut why: impl FnMut(&Votes, Slot, &Value) -> Option<(Value, Option<Round>)>,
     ) -> Result<(), String> {
         let from = self.executed.insert(address, replica.executed()).unwrap_or(Slot::ZERO);
         if replica.executed() < from {
             return Err(format!("replica {} went back from {from:?} to {:?}", address.index, replica.executed()));
         }
-        for (slot, value) in replica.chosen().filter(|(slot, _)| *slot >= from) {
+        for (slot, value) in replica.chosen_from(from) {
             match self.chosen.get(&slot) {
-                Some(chosen) if chosen == value => {}
+                Some(chosen) if chosen.executed == *value => continue,
                 Some(_) => return Err(format!("replica {} has another value in {slot:?}", address.index)),
-                None if is_chosen(&self.votes, slot, value) => drop(self.chosen.insert(slot, value.clone())),
-                None => return Err(format!("replica {} has a value in {slot:?} that was not chosen", address.index)),
+                None => {}
             }
+            let Some((voted, round)) = why(&self.votes, slot, value) else {
+                return Err(format!("replica {} has a value in {slot:?} that was not chosen", address.index));
+            };
+            self.chosen.insert(slot, Chosen { executed: value.clone(), voted, round });
         }
         Ok(())
     }
@@ -80,6 +138,17 @@ impl Ledger {
     pub(crate) fn crashed(&mut self, address: Address) {
         self.executed.remove(&address);
     }
+
+    /// An acceptor has crashed. What it finds again it will show.
+    pub(crate) fn acceptor_crashed(&mut self, acceptor: AcceptorId) {
+        self.votes.0.values_mut().for_each(|voters| voters.standing = voters.standing.without(Set::one(acceptor)));
+    }
+}
+
+fn against(from: AcceptorId, slot: Slot, round: Round, chosen: Round, voted: &Value, value: &Value) -> String {
+    format!(
+        "{from:?} votes in {round:?} against what is chosen in {slot:?} since {chosen:?}: for {value:?}, chosen is {voted:?}"
+    )
 }
 
 /// What was seen so far in one run.
@@ -110,7 +179,9 @@ impl protocol::Invariants<MultiPaxos> for Invariants {
     }
 
     fn crashed(&mut self, address: Address) {
-        self.seen.remove(&address);
+        if self.seen.remove(&address).is_some() {
+            self.ledger.acceptor_crashed(AcceptorId(address.index));
+        }
         self.ledger.crashed(address);
     }
 }
@@ -122,7 +193,9 @@ impl Invariants {
             return Ok(false);
         }
         let from = AcceptorId(address.index);
-        acceptor.votes().try_for_each(|(slot, vote)| self.ledger.check_vote(from, slot, vote))?;
+        let Invariants { configs, ledger, .. } = self;
+        let enough = |round, voters| is_write_quorum(configs, round, voters);
+        acceptor.votes().try_for_each(|(slot, vote)| ledger.check_vote(from, slot, vote, enough))?;
         Ok(true)
     }
 
@@ -137,8 +210,10 @@ impl Invariants {
     ) -> Result<(), String> {
         let Invariants { configs, ledger, .. } = self;
         ledger.check_replica(address, replica, |votes, slot, value| {
-            let mut chosen = votes.in_slot(slot).filter(|(round, _, voters)| is_write_quorum(configs, *round, *voters));
-            chosen.any(|(_, voted, _)| stands_for(slot, voted, value))
+            // Of the rounds in which it may have been chosen the last: a crash can have taken back votes of the first.
+            let chosen = votes.in_slot(slot).filter(|(round, _, voters)| is_write_quorum(configs, *round, *voters));
+            let last = chosen.filter(|(_, voted, _)| stands_for(slot, voted, value)).last();
+            last.map(|(round, voted, _)| (voted.clone(), Some(round)))
         })
     }
 }

@@ -18,6 +18,7 @@ mod striped;
 mod succession;
 mod window;
 
+use super::branch;
 use super::canary::Canary;
 use super::config::Config;
 use super::message::{Proposer, Times, Votes};
@@ -271,6 +272,7 @@ impl Leader {
 
     fn on_propose(&mut self, now: Instant, proposal: Proposal, again: bool, out: &mut Out<'_, Self>) {
         if matches!(self.state, State::Standby) {
+            out.reached(branch::TURNS_AWAY);
             return self.turn_away(proposal.proposer, out);
         }
         if again && self.has(&proposal.batch) {
@@ -289,6 +291,7 @@ impl Leader {
         if let Err(proposal) = self.queue.push(class, proposal) {
             self.held.remove(&proposal.batch);
             self.dropped += 1;
+            out.reached(branch::FULL_QUEUE);
         } else if self.is_leading() {
             self.propose_queued(now, out);
         }
@@ -383,10 +386,12 @@ impl Leader {
         for slot in slots.iter().copied() {
             if slot >= self.window.next_slot {
                 self.fill_up_to(now, slot, out);
-            } else if !self.window.recover(now, self.round, slot, out)
-                && slot >= self.config.frontier()
+            } else if self.window.recover(now, self.round, slot, out) {
+                out.reached(branch::HANDS_OVER_RECOVERED);
+            } else if slot >= self.config.frontier()
                 && let Some(repair) = self.repairs.begin(now, self.round, slot)
             {
+                out.reached(branch::REPAIR_BEGINS);
                 ask_votes(self.id, repair, out);
             }
         }
@@ -403,6 +408,7 @@ impl Leader {
             && self.window.has_place()
             && !self.config.has(Canary::L5VotedNeverChosen)
         {
+            out.reached(branch::FILLS_UP);
             self.propose_noop(now, out);
         }
     }
@@ -410,6 +416,7 @@ impl Leader {
     fn on_advance_clock(&mut self, now: Instant, deadline: Timestamp, out: &mut Out<'_, Self>) {
         let reached = self.clock.read(now) >= deadline && self.clock.stamped() < deadline;
         if reached && self.is_leading() && self.queue.is_empty() && self.may_propose(0) {
+            out.reached(branch::CLOCK_NOOP);
             self.propose_noop(now, out);
         }
     }
@@ -431,7 +438,10 @@ impl Leader {
             return;
         }
         match self.admission.ask(from, nonce, self.round > promise) {
-            true => self.begin_phase1(now, promise, epoch, out),
+            true => {
+                out.reached(branch::ROUND_FOR_ADMISSION);
+                self.begin_phase1(now, promise, epoch, out);
+            }
             false => self.admit(out),
         }
     }
@@ -557,6 +567,7 @@ impl Role for Leader {
             }
             State::Phase1(phase1) if phase1.ask_at <= now => {
                 phase1.ask_at = resend_at;
+                out.reached(branch::PHASE_1_ASKED_AGAIN);
                 ask_votes(self.id, phase1, out);
             }
             _ => {}

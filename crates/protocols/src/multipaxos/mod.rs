@@ -55,6 +55,7 @@
 //! after a read quorum has promised: the value of the highest round voted for in that slot, anything if
 //! there is none.
 
+pub(crate) mod branch;
 pub mod message;
 
 pub mod client;
@@ -114,6 +115,10 @@ impl Protocol for MultiPaxos {
 
     fn transition(from: &Layout, to: &Layout) -> Result<Transition, LayoutError> {
         config::Config::transition(from, to)
+    }
+
+    fn branches() -> Vec<&'static str> {
+        branch::ALL.to_vec()
     }
 
     fn canaries() -> Vec<&'static str> {

@@ -3,6 +3,7 @@
 //! Stands between leader and acceptors, and between acceptors and replicas. It keeps nothing that
 //! matters: when it dies, the leader hands its slots to another.
 
+use super::branch;
 use super::canary::Canary;
 use super::config::Config;
 use super::message::Proposer;
@@ -169,6 +170,9 @@ impl ProxyLeader {
             Some(quorum) if thrifty => quorum.or(probe),
             _ => all,
         };
+        if pending.attempts > 0 {
+            out.reached(if asked == all { branch::ASKS_ALL } else { branch::SECOND_QUORUM });
+        }
         // Who has voted needs not be sent the value again.
         let asked = asked.without(pending.voted);
         pending.asked = asked;
@@ -276,9 +280,15 @@ impl Role for ProxyLeader {
             }
             In::Phase2b { from, slot, round } => self.on_phase2b(now, from, slot, round, out),
             In::Nack { round } => {
+                if round > self.round && !self.pending.is_empty() {
+                    out.reached(branch::ROUND_LEFT);
+                }
                 self.enter(round);
             }
-            In::Forgotten { below } => self.pending.retain(|slot, _| *slot >= below),
+            In::Forgotten { below } => {
+                out.reached(branch::SLOTS_FORGOTTEN);
+                self.pending.retain(|slot, _| *slot >= below);
+            }
         }
     }
 

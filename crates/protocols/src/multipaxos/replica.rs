@@ -14,6 +14,7 @@ use self::deferred::Deferred;
 use self::early::Early;
 use self::offer::Offer;
 use self::snapshots::Snapshots;
+use super::branch;
 use super::canary::{Canary, without_sessions};
 use super::config::Config;
 use super::message::{ChosenSlots, Times};
@@ -232,9 +233,9 @@ impl Replica {
         self.executed
     }
 
-    /// The chosen values that it holds.
-    pub fn chosen(&self) -> impl Iterator<Item = (Slot, &Value)> {
-        self.log.iter().map(|(slot, chosen)| (slot, &chosen.value))
+    /// The chosen values that it holds in slots from this one on.
+    pub fn chosen_from(&self, slot: Slot) -> impl Iterator<Item = (Slot, &Value)> {
+        self.log.iter_from(slot).map(|(slot, chosen)| (slot, &chosen.value))
     }
 
     // The write path.
@@ -387,14 +388,17 @@ impl Replica {
             None => {}
             Some(Ask::Peer(peer)) => {
                 let (start, end) = (self.executed, self.wanted);
+                out.reached(branch::FETCHES);
                 out.send(Envelope::ToReplicas(Set::one(peer), In::Fetch { from, start, end }));
             }
             Some(Ask::Leader) => {
                 let missing = self.executed.until(self.wanted).filter(|slot| self.log.get(*slot).is_none());
                 let slots: Vec<Slot> = missing.take(RECOVER_SLOTS).collect();
+                out.reached(branch::RECOVERS);
                 out.send(Envelope::ToLeaders(self.config.leaders(), leader::In::Recover { slots }));
             }
             Some(Ask::Snapshot(peer, executed, offset)) => {
+                out.reached(branch::FETCHES_SNAPSHOT);
                 out.send(Envelope::ToReplicas(Set::one(peer), In::FetchSnapshot { from, executed, offset }));
             }
         }
@@ -405,6 +409,7 @@ impl Replica {
         if start < self.log.base() {
             // Forgotten here: the peer gets the state itself.
             if start < self.executed {
+                out.reached(branch::OFFERS_SNAPSHOT);
                 self.offer_snapshot(now, from, start, out);
             }
             return;
@@ -438,6 +443,7 @@ impl Replica {
         self.turn += 1;
         let peers = self.config.replicas().without(Set::one(self.id));
         if let Some(peer) = peers.pick(self.turn) {
+            out.reached(branch::FETCHES_MORE);
             let message = In::Fetch { from: self.id, start: self.executed, end: self.wanted };
             out.send(Envelope::ToReplicas(Set::one(peer), message));
         }
@@ -465,6 +471,7 @@ impl Replica {
             return;
         }
         self.installed += 1;
+        out.reached(branch::INSTALLS);
         self.early.forget();
         self.pass_over(executed);
         self.answer_deferred(now);
@@ -510,6 +517,7 @@ impl Replica {
     fn ask_clock(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         let Some(deadline) = self.executor.next_deadline() else { return };
         self.ask_clock_at = now + ASK_CLOCK_EVERY;
+        out.reached(branch::ASKS_CLOCK);
         // The latest deadline that has passed, so that one noop serves all that expired by now.
         let deadline = deadline.max(Timestamp(self.log_time(now).0.saturating_sub(1)));
         out.send(Envelope::ToLeaders(self.config.leaders(), leader::In::AdvanceClock { deadline }));

@@ -8,6 +8,7 @@
 mod helping;
 
 use self::helping::Helping;
+use super::branch;
 use super::canary::Canary;
 use super::config::Config;
 use super::message::{Payload, PayloadId, Ticket};
@@ -233,6 +234,7 @@ impl Disseminator {
         for number in numbers {
             if let Some(payload) = self.remove(number) {
                 self.again += 1;
+                out.reached(branch::VOID_ANEW);
                 self.disseminate(now, payload.batch, payload.from, out);
             }
         }
@@ -267,6 +269,9 @@ impl Disseminator {
             Some(quorum) if payload.attempts < 2 => quorum.or(probe).or(self.beside),
             _ => all,
         };
+        if payload.attempts > 0 && asked == all {
+            out.reached(branch::ASKS_ALL);
+        }
         payload.asked = asked.without(payload.stored);
         payload.due = now + resend_after * (1 << payload.attempts.min(5));
         self.check_at = earliest(self.check_at, Some(payload.due));
@@ -370,6 +375,7 @@ impl Disseminator {
             self.round = round;
             self.disseminate_all_again(now, out);
         } else {
+            out.reached(branch::LEADER_AGAIN);
             let stable: Vec<u64> =
                 self.in_flight.iter().filter(|(_, payload)| payload.stable).map(|(number, _)| *number).collect();
             stable.into_iter().for_each(|number| self.propose(now, number, out));
@@ -441,8 +447,14 @@ impl Role for Disseminator {
                 }
             }
             In::Stored { from, tickets, lives } => {
-                if self.is_of_present_life(from, &lives) {
-                    self.on_stored(now, from, &tickets, out);
+                let known = self.lives.len();
+                let is_present = self.is_of_present_life(from, &lives);
+                if self.lives.len() > known {
+                    out.reached(branch::LIFE_RENEWED);
+                }
+                match is_present {
+                    true => self.on_stored(now, from, &tickets, out),
+                    false => out.reached(branch::EARLIER_LIFE),
                 }
             }
             In::Chosen { numbers, below } => self.on_chosen(now, &numbers, below, out),

@@ -7,6 +7,7 @@
 //! ordered in another only under another name. A round has one leader, who leads in it in one of its lives only. So
 //! it is enough that this leader, while it leads in a round, remembers the payloads that it has taken in the round.
 
+use super::branch;
 use super::canary::Canary;
 use super::config::Config;
 use super::message::{PayloadId, Reference, Ticket};
@@ -130,6 +131,7 @@ impl Leader {
             return;
         }
         if proposed_in != round {
+            out.reached(branch::OF_OLD_ROUND);
             if proposed_in < round {
                 out.send(Envelope::ToDisseminators(to, disseminator::In::NewLeader { round }));
             }
@@ -144,6 +146,7 @@ impl Leader {
         life.advance_to(Slot(floor));
         if !life.admits(place) || (life.get(place).is_some() && !twice) {
             self.repeated += 1;
+            out.reached(branch::REPEATED);
             // The disseminator may have missed that it was chosen.
             if let Some(slot) = life.get(place).copied().flatten().filter(|slot| *slot < executed) {
                 let message = disseminator::In::Chosen { numbers: vec![number], below: slot.next() };
@@ -155,7 +158,7 @@ impl Leader {
             // Void by the time its turn comes: a slot for nothing, and the work to have it ordered anew would only make
             // the queue longer. The disseminator does that in its time.
             self.late += 1;
-            return;
+            return out.reached(branch::LATE);
         }
         life.insert(place, None);
         let dropped = self.inner.dropped();
@@ -201,6 +204,7 @@ impl Leader {
         if !self.inner.is_leading() {
             self.carry_to = Slot::ZERO;
         } else if slot > self.inner.next_slot() {
+            out.reached(branch::CARRIES);
             self.call(out, |leader, out| leader.fill_below(now, slot, out));
         }
     }

@@ -76,6 +76,7 @@ pub mod unbatcher {
     pub type Unbatcher = super::Taken<crate::multipaxos::unbatcher::Unbatcher>;
 }
 
+pub(crate) mod branch;
 pub mod canary;
 pub mod config;
 pub mod invariants;
@@ -148,6 +149,12 @@ impl Protocol for SPaxos {
 
     fn transition(from: &Layout, to: &Layout) -> Result<Transition, LayoutError> {
         Config::transition(from, to)
+    }
+
+    /// Its own, and those of the roles that it shares, but for changes of the membership.
+    fn branches() -> Vec<&'static str> {
+        let shared = multipaxos::branch::ALL.iter().filter(|one| !multipaxos::branch::OF_CHANGES.contains(one));
+        branch::ALL.iter().chain(shared).copied().collect()
     }
 
     /// Its own, and those of the roles that it shares.

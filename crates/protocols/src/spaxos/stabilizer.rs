@@ -12,6 +12,7 @@ use self::copying::Copying;
 use self::payloads::Payloads;
 use self::stale::Stale;
 use self::waiting::{Order, Waiting};
+use super::branch;
 use super::canary::Canary;
 use super::config::Config;
 use super::message::{Payload, PayloadId, Places, Reference, Ticket};
@@ -273,6 +274,9 @@ impl Stabilizer {
             self.refused += 1;
             return;
         }
+        if self.is_amnesiac() {
+            out.reached(branch::ACKNOWLEDGES_FORGETFUL);
+        }
         self.keep(now, round, payload, out);
         let ticket = Ticket { id, until, round, floor };
         if self.config.has(Canary::UnfencedStore) {
@@ -321,6 +325,7 @@ impl Stabilizer {
         if reference.is_void(order.slot) && !self.config.has(Canary::DeliversVoid) {
             // By the slot alone, so that all say the same, whoever holds the payload.
             self.void += 1;
+            out.reached(branch::VOID);
             return self.tell_replicas(&order, Batch::default(), out);
         }
         match self.payloads.get(id).cloned() {
@@ -330,6 +335,7 @@ impl Stabilizer {
             // Nobody needs to be told: f+1 replicas hold it, and give it to those that do not.
             None if order.slot < self.kept => {}
             None => {
+                out.reached(branch::WAITS);
                 let ask_at = now + self.config.layout().options.resend_after / 4;
                 self.waiting.push(id, order, reference.stored, ask_at);
             }
@@ -376,8 +382,11 @@ impl Stabilizer {
     fn on_fetch(&self, from: StabilizerId, id: PayloadId, slot: Slot, out: &mut Out<'_, Self>) {
         let message = match self.payloads.payload(id) {
             Some(payload) => In::Fetched { payload },
-            None if slot < self.kept => In::Kept { round: self.stale.round(), kept: self.kept },
-            None => return,
+            None if slot < self.kept => {
+                out.reached(branch::KEPT_ANSWER);
+                In::Kept { round: self.stale.round(), kept: self.kept }
+            }
+            None => return out.reached(branch::NO_ANSWER),
         };
         out.send(Envelope::ToStabilizers(Set::one(from), message));
     }
@@ -385,6 +394,7 @@ impl Stabilizer {
     fn on_fetched(&mut self, now: Instant, payload: Payload, out: &mut Out<'_, Self>) {
         if payload.until > self.kept && !self.holds(payload.id) {
             self.fetched += 1;
+            out.reached(branch::FETCHED);
             self.keep(now, Round(0), payload, out);
         }
     }
@@ -403,9 +413,12 @@ impl Stabilizer {
             out.persist_vital(Record::Renewed { stabilizer: from, life });
         }
         if self.is_amnesiac() {
-            return;
+            return out.reached(branch::COPY_REFUSED);
         }
         let (payloads, last) = self.payloads.page(after, COPY_BYTES);
+        if !last {
+            out.reached(branch::COPY_IN_PAGES);
+        }
         let message = In::Copied { from: self.id, life, payloads, last };
         // Fenced: it is held by this one, and not only by its memory; and so is the life of the one that asks.
         out.send(Envelope::ToStabilizers(Set::one(from), message));
@@ -430,6 +443,7 @@ impl Stabilizer {
         }
         if whole {
             self.copying = None;
+            out.reached(branch::WHOLE);
             self.alive_at = now;
         } else {
             self.ask_for_copies(now, out);
@@ -467,6 +481,7 @@ impl Stabilizer {
         let (bytes, until) = self.payloads.undecided_before(round);
         if bytes > self.config.layout().options.stale_bytes {
             self.stale.look_again(now);
+            out.reached(branch::STALE);
             let leader = Set::one(round.leader()).and(self.config.all(kind::Leader));
             out.send(Envelope::ToLeaders(leader, leader::In::CarryTo { slot: until }));
         }

@@ -3,6 +3,7 @@
 use super::handover::Handover;
 use super::phase1::Phase1;
 use super::{In, Leader, Record, State};
+use crate::multipaxos::branch;
 use crate::multipaxos::canary::Canary;
 use crate::multipaxos::message::{Proposer, Votes};
 use crate::multipaxos::{Envelope, acceptor, batcher, client, kind, replica};
@@ -39,6 +40,7 @@ impl Leader {
     ) {
         self.reach.answered(from);
         if self.is_leading() && self.handover.on_answer(from, &self.config, self.round.max(promised)) {
+            out.reached(branch::JOINT_ROUND);
             return self.begin_phase1(now, promised, self.config.epoch(), out);
         }
         let State::Candidate { gone: testimonies, promise, .. } = &mut self.state else { return };
@@ -88,10 +90,12 @@ impl Leader {
         match &mut self.state {
             State::Standby | State::Candidate { .. } => {}
             State::Leading => {
-                if let Some((slot, value)) = self.repairs.on_votes(from, votes) {
-                    self.repaired += 1;
-                    self.window.hand_over_mended(now, self.round, slot, value, out);
-                }
+                let Some((slot, value)) = self.repairs.on_votes(from, votes) else {
+                    return out.reached(branch::REPAIR_WITHOUT_VALUE);
+                };
+                out.reached(branch::REPAIR_ENDS);
+                self.repaired += 1;
+                self.window.hand_over_mended(now, self.round, slot, value, out);
             }
             State::Phase1(phase1) => {
                 let more = phase1.on_votes(from, votes);
@@ -99,6 +103,7 @@ impl Leader {
                     let State::Phase1(phase1) = core::mem::replace(&mut self.state, State::Leading) else { return };
                     self.lead(now, *phase1, out);
                 } else if more {
+                    out.reached(branch::PAGE_OF_VOTES);
                     ask_stretch(self.id, phase1, from, out);
                 }
             }
@@ -119,7 +124,9 @@ impl Leader {
         self.vacant = (outcome.unvoted, outcome.next_slot);
         for slot in outcome.start.until(outcome.unvoted) {
             // Without a time of its own, so that whoever fills the slot puts the same into it.
-            let value = outcome.values.remove(&slot).unwrap_or_default();
+            let value = outcome.values.remove(&slot);
+            out.reached(if value.is_some() { branch::PROPOSES_AGAIN } else { branch::FILLS_HOLE });
+            let value = value.unwrap_or_default();
             self.window.propose(now, self.round, slot, value, Proposer::Nobody {}, Set::EMPTY, out);
         }
         let round = self.round;
@@ -128,6 +135,7 @@ impl Leader {
         self.admission.won(outcome.unvoted);
         if self.config.is_joint() && round.epoch() == self.config.epoch() {
             // Something must be chosen by quorums of both before the old ones may be given up.
+            out.reached(branch::JOINT_LED);
             self.propose_noop(now, out);
             self.handover.begin(self.window.next_slot);
         }
@@ -155,6 +163,12 @@ impl Leader {
     /// Somebody has a higher round. A rejected leader waits its turn and does not jump above (l4); what it
     /// had queued goes back to the proposers, who are not left to their timers (l10).
     pub(super) fn on_higher_round(&mut self, now: Instant, round: Round, out: &mut Out<'_, Self>) {
+        if matches!(self.state, State::Phase1(_)) {
+            out.reached(branch::DEPOSED_IN_PHASE_1);
+        }
+        if !self.queue.is_empty() {
+            out.reached(branch::DEPOSED_WITH_QUEUE);
+        }
         self.round = round;
         self.timer.restart(now);
         self.state = State::Standby;
@@ -189,6 +203,9 @@ impl Leader {
             self.on_higher_round(now, round, out);
             self.timer.settled(now);
         } else if round == self.round && matches!(self.state, State::Standby | State::Candidate { .. }) {
+            if !self.is_standby() {
+                out.reached(branch::CANDIDATE_HEARS_LEADER);
+            }
             self.state = State::Standby;
             self.timer.settled(now);
             self.succession.heard();

@@ -4,6 +4,7 @@
 //! so that a peer can ask again from any offset: at most one whole snapshot is held, as long as it is used.
 
 use super::super::Envelope;
+use super::super::branch;
 use super::super::config::Config;
 use super::{In, Replica};
 use alloc::boxed::Box;
@@ -52,7 +53,7 @@ impl Replica {
         let oldest = self.log.base().max(start.next());
         if self.offer.as_ref().is_none_or(|offer| offer.executed < oldest) {
             if !self.is_a_prefix(now) {
-                return;
+                return out.reached(branch::OFFER_WAITS);
             }
             self.offer = Some(Offer::new(&self.config, now, self.executed, self.executor.freeze()));
         }
@@ -70,7 +71,10 @@ impl Replica {
         match self.offer.as_ref().is_some_and(|offer| offer.executed == executed) {
             true => self.send_chunk(now, to, offset, out),
             // That one is gone: the peer begins again with another.
-            false => self.offer_snapshot(now, to, Slot::ZERO, out),
+            false => {
+                out.reached(branch::OFFER_GONE);
+                self.offer_snapshot(now, to, Slot::ZERO, out);
+            }
         }
     }
 

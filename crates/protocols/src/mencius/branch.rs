@@ -1,0 +1,18 @@
+//! The rare branches of Mencius's own roles.
+
+use crate::branches::branches;
+
+branches! {
+    SKIPS_FOR_ANOTHER = "leader: a stand-in skips slots of another's stripe",
+    VACANT_SKIPPED = "leader: slots that a predecessor left are skipped when it is known that they may be",
+    COMES_BACK = "leader: tries to take its own stripe back",
+    TURNS_AWAY = "leader: a batch is turned away, since another serves its stripe",
+    SKIPS_FOR_REPLICA = "leader: skips because a replica waits for it",
+    SAYS_SKIP_AGAIN = "leader: says again that slots were skipped",
+    RESERVE_REFUSED = "acceptor: a reservation of a deposed leader is refused",
+    RESERVED_ALREADY = "acceptor: a reservation that it knows",
+    READ_WHILE_FORGETFUL = "acceptor: does not answer readers before it takes part again in all stripes",
+    PASSES_OVER = "replica: passes over more skipped slots than it retains",
+    SKIP_OF_KNOWN = "replica: told that slots are skipped of which it knows some",
+    RUNS_AHEAD = "replica: executes a command before its turn",
+}
