@@ -43,13 +43,13 @@ fn run_node(node: ThisNode) -> Result<()> {
         fn run<P: Protocol>(self) -> Result<()> {
             let ThisNode { configuration, name, data, application, stop } = self.0;
             let settings = NodeSettings::new::<P>(configuration, &name, Some(&data))?;
-            let known = settings.configuration.as_ref().expect("it was given");
-            let config = family::configure::<P>(&known.deployment, settings.layout.clone())?;
+            let config = family::configure::<P>(settings.layout.clone())?;
             let machine = || Box::new(Kv::default()) as Box<dyn StateMachine>;
             let stopped = async { drop(stop.await) };
             Ok(run_node_blocking::<P>(settings, config, machine, application, stopped)?)
         }
     }
+    family::check_machine(&node.configuration.deployment)?;
     let protocol = node.configuration.deployment.protocol.clone();
     family::with_protocol(&protocol, Run(node))?
 }

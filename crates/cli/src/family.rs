@@ -1,6 +1,7 @@
-//! From a protocol's name to its type: the one place to add a protocol to.
+//! What the commands do alike for every protocol.
 
-use anyhow::{Context, Result, bail};
+use crate::arguments::BadUsage;
+use anyhow::{Context, Result};
 use ionian_deployment::{Configuration, Deployment};
 use ionian_kernel::id::{LeaderId, Set};
 use ionian_kernel::layout::Layout;
@@ -9,33 +10,34 @@ use ionian_kernel::quorum::QuorumSystem;
 use ionian_protocols::mencius::Mencius;
 use ionian_protocols::mencius::stripe::Stripe;
 use ionian_protocols::multipaxos::{self, MultiPaxos};
+pub(crate) use ionian_protocols::named::Work;
 use ionian_protocols::spaxos::SPaxos;
 use ionian_protocols::spaxos::config::Stabilizers;
-use ionian_protocols::unreplicated::Unreplicated;
 
-/// The state machines that this binary can make.
-pub(crate) const MACHINES: &[&str] = ionian_deployment::MACHINES;
+/// The state machine of the nodes that this program runs.
+pub(crate) const MACHINE: &str = ionian_deployment::MACHINES[0];
 
-/// Work that is done alike for every protocol.
-pub(crate) trait Work {
-    type Output;
-    fn run<P: Protocol>(self) -> Self::Output;
+/// Makes sure that this program can run nodes of the deployment. Nodes with another machine are run by a program of their
+/// own, with the library; everything else that this program does with a cluster works with any machine.
+pub(crate) fn check_machine(deployment: &Deployment) -> Result<()> {
+    match deployment.machine.as_str() {
+        MACHINE => Ok(()),
+        other => Err(BadUsage(format!(
+            "machine = {other:?}: this program runs nodes with the machine {MACHINE:?}; those with {other:?} are run by the \
+             program that was built with it (docs/library.md)"
+        ))
+        .into()),
+    }
 }
 
 /// Does `work` for the protocol of this name.
 pub(crate) fn with_protocol<W: Work>(name: &str, work: W) -> Result<W::Output> {
-    match name {
-        MultiPaxos::NAME => Ok(work.run::<MultiPaxos>()),
-        Mencius::NAME => Ok(work.run::<Mencius>()),
-        SPaxos::NAME => Ok(work.run::<SPaxos>()),
-        Unreplicated::NAME => Ok(work.run::<Unreplicated>()),
-        _ => bail!("protocol = {name:?}: must be {}", ionian_deployment::PROTOCOLS.join(" or ")),
-    }
+    let unknown = || format!("protocol = {name:?}: must be {}", ionian_deployment::PROTOCOLS.join(" or "));
+    ionian_protocols::named::with_protocol(name, work).with_context(unknown)
 }
 
 /// Checks a deployment, or two between which a cluster is, in terms of its protocol.
-pub(crate) fn configure<P: Protocol>(deployment: &Deployment, layout: Layout) -> Result<P::Config> {
-    deployment.check_machine(MACHINES)?;
+pub(crate) fn configure<P: Protocol>(layout: Layout) -> Result<P::Config> {
     P::configure(layout).with_context(|| format!("this is no deployment of {}", P::NAME))
 }
 
@@ -77,7 +79,7 @@ pub(crate) fn check(deployment: &Deployment) -> Result<()> {
     impl Work for Check<'_> {
         type Output = Result<()>;
         fn run<P: Protocol>(self) -> Result<()> {
-            configure::<P>(self.0, self.0.layout(P::KINDS)?).map(drop)
+            configure::<P>(self.0.layout(P::KINDS)?).map(drop)
         }
     }
     with_protocol(&deployment.protocol, Check(deployment))?

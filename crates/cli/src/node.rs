@@ -88,7 +88,8 @@ impl Work for Run {
         }
         let known = settings.configuration.clone().expect("it was given");
         let deployment = known.deployment.clone();
-        let config = family::configure::<P>(&deployment, settings.layout.clone())?;
+        family::check_machine(&deployment)?;
+        let config = family::configure::<P>(settings.layout.clone())?;
         let member = &known.nodes()[&settings.node];
         // Here and not on the loop: an address that is taken is to be told before the node takes part.
         let gateway = gateway_listener(member, gateway_listen.as_deref())?;

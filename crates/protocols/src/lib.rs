@@ -9,5 +9,6 @@ extern crate alloc;
 mod branches;
 pub mod mencius;
 pub mod multipaxos;
+pub mod named;
 pub mod spaxos;
 pub mod unreplicated;

@@ -27,6 +27,8 @@
 //! | `status` | figures for people and tools |
 //! | `backup` | snapshots for whoever asks a running node for one |
 //! | `offline` | the data directory of a node that does not run: read, and made from a snapshot |
+//! | `joining` | waiting until the others have made the node a member |
+//! | `hosted`, `client` | a node on a thread of its own, and calls to it from other threads |
 //! | `cluster` | a whole cluster inside one process |
 //!
 //! Everything is written for several loops in one node though there is one now: a loop owns its node
@@ -38,6 +40,7 @@ extern crate alloc;
 mod admission;
 pub mod application;
 mod backup;
+mod client;
 mod clock;
 pub mod cluster;
 mod connection;
@@ -47,7 +50,9 @@ mod event_loop;
 mod following;
 pub mod frame;
 mod handshake;
+mod hosted;
 mod identity;
+mod joining;
 mod log;
 pub mod membership;
 mod memory_log;
@@ -66,7 +71,10 @@ mod world;
 
 pub use application::{Application, LaneHandle};
 pub use backup::{RemoteSnapshot, query_snapshot};
-pub use cluster::{Client, Cluster, ClusterOptions};
+pub use client::{Calls, Client};
+pub use cluster::{Cluster, ClusterOptions};
+pub use hosted::{Hosted, Stop};
+pub use joining::wait_for_membership;
 pub use log::LogError;
 pub use node::{NodeError, run_node, run_node_blocking};
 pub use settings::{DiskOptions, Durability, Identity, NodeSettings, resolve};

@@ -59,7 +59,7 @@ fn each_lane_is_served_by_its_own_node_and_many_calls_may_be_open() {
     let threads: Vec<_> = (0..6)
         .map(|thread| {
             let client = cluster.client();
-            assert_eq!(client.lane(), ClientId(thread % 3));
+            assert_eq!(client.lane(), Some(ClientId(thread % 3)));
             std::thread::spawn(move || {
                 for turn in 0..200 {
                     let payload = format!("{thread}.{turn}");

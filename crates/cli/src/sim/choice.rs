@@ -68,7 +68,7 @@ impl Choice {
 
     pub(crate) fn scenario<P: Protocol>(&self, arguments: &arguments::Sim) -> Result<Scenario> {
         let layout = self.deployment.layout(P::KINDS)?;
-        family::configure::<P>(&self.deployment, layout.clone())?;
+        family::configure::<P>(layout.clone())?;
         let place = |role| P::KINDS.iter().position(|kind| *kind == role).map(|place| place as u8);
         let changes = match (self.changes, place("acceptor").zip(place("replica"))) {
             (true, Some((acceptor, replica))) if P::transition(&layout, &layout).is_ok() => {

@@ -47,14 +47,13 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    pub(crate) fn new(cluster: &str, protocol: &str, node: &str, origin: Origin) -> Self {
+    pub(crate) fn new(cluster: &str, protocol: &str, machine: &str, node: &str, origin: Origin) -> Self {
         Head {
             format: FORMAT,
             wire_version: WIRE_VERSION,
             cluster: cluster.into(),
             protocol: protocol.into(),
-            // The one that this program has; deployments of others are refused before.
-            machine: crate::family::MACHINES[0].into(),
+            machine: machine.into(),
             node: node.into(),
             slot: 0,
             origin,

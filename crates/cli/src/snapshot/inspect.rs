@@ -1,7 +1,8 @@
 //! `ionian snapshot inspect`.
 
 use super::file::{self, Head, Origin};
-use super::{arguments, newest, state};
+use super::{arguments, machine_in, newest, state};
+use crate::family::MACHINE;
 use crate::output::say;
 use anyhow::{Context, Result};
 use bytes::Bytes;
@@ -21,7 +22,8 @@ struct Report {
     #[serde(flatten)]
     head: Head,
     state_bytes: u64,
-    keys: u64,
+    /// Of a machine that this program has.
+    keys: Option<u64>,
     sessions: u64,
 }
 
@@ -43,8 +45,9 @@ fn inspect(path: &Path) -> Result<Report> {
             (opened.path, opened.bytes, opened.head, state)
         }
     };
-    let mut executor = state::restored(&state).with_context(|| file.display().to_string())?;
-    let (keys, sessions) = (state::keys(&mut executor)?, executor.session_count() as u64);
+    let mut executor = state::restored(&state, &head.machine).with_context(|| file.display().to_string())?;
+    let keys = (head.machine == MACHINE).then(|| state::keys(&mut executor)).transpose()?;
+    let sessions = executor.session_count() as u64;
     Ok(Report { file, file_bytes, head, state_bytes: state.len() as u64, keys, sessions })
 }
 
@@ -56,7 +59,7 @@ fn of_node(path: &Path) -> Result<(PathBuf, u64, Head, Bytes)> {
     let metadata = stored.path.metadata().with_context(|| format!("cannot look at {}", stored.path.display()))?;
     let written = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
     let time = written.map_or(0, |time| time.as_secs());
-    let head = Head::new(node.cluster(), node.protocol(), node.name(), Origin::Copied);
+    let head = Head::new(node.cluster(), node.protocol(), &machine_in(path)?, node.name(), Origin::Copied);
     Ok((stored.path, metadata.len(), Head { slot: stored.stamp, time, ..head }, stored.snapshot))
 }
 
@@ -67,6 +70,10 @@ fn text(report: &Report) -> String {
         Origin::Saved => "saved from the running cluster",
         Origin::Copied => "as a stopped node had stored it",
         Origin::Salvaged => "salvaged from what was left of the cluster",
+    };
+    let keys = match keys {
+        Some(keys) => format!("keys       {keys}\n"),
+        None => String::new(),
     };
     let complete = match head.complete {
         true => "every write that was acknowledged before",
@@ -79,7 +86,7 @@ fn text(report: &Report) -> String {
          time       {time}\n\
          slot       {}: every slot below is executed\n\
          holds      {complete}\n\
-         keys       {keys}\n\
+         {keys}\
          sessions   {sessions}\n\
          size       {file_bytes} bytes, the state {state_bytes}\n\
          format     {}.{}",

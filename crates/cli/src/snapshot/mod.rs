@@ -52,6 +52,13 @@ fn newest(node: &ionian_runtime::offline::StoppedNode) -> Result<Option<ionian_r
     Ok(found.into_iter().max_by_key(|snapshot| snapshot.stamp))
 }
 
+/// The machine whose state a node's directory holds. A directory that knows of no membership is one that a program of earlier
+/// days made, for its own machine.
+fn machine_in(directory: &Path) -> Result<String> {
+    let known = ionian_runtime::membership::stored(directory)?;
+    Ok(known.map_or_else(|| crate::family::MACHINE.to_owned(), |known| known.deployment.machine))
+}
+
 fn warn(path: &Path, text: &str) {
     eprintln!("ionian: {} {text}", path.display());
 }

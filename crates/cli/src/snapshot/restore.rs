@@ -34,7 +34,7 @@ pub(crate) fn run(arguments: &arguments::Restore) -> Result<()> {
     check(&snapshot, &deployment, arguments.same_name)?;
     let whole = snapshot.whole();
     let about = || arguments.file.display().to_string();
-    state::restored(&whole).with_context(about)?;
+    state::restored(&whole, &snapshot.head.machine).with_context(about)?;
     // What the old cluster's membership had become is not what the new one begins with.
     let state = refounded(&whole).with_context(about)?;
     let chunks: Vec<Bytes> =
@@ -90,7 +90,7 @@ impl Work for Make<'_> {
     fn run<P: Protocol>(self) -> Result<()> {
         let Make { deployment, nodes, slot, chunks, data } = self;
         let layout = deployment.layout(P::KINDS)?;
-        family::configure::<P>(deployment, layout.clone())?;
+        family::configure::<P>(layout.clone())?;
         let places = Places::new(data);
         let parent = places.nodes();
         std::fs::create_dir_all(&parent).with_context(|| format!("cannot create {}", parent.display()))?;

@@ -5,7 +5,8 @@
 //! With fewer it is a guess, the best there is.
 
 use super::file::{self, Head, Origin};
-use super::{arguments, newest, state, warn};
+use super::{arguments, machine_in, newest, state, warn};
+use crate::family::MACHINE;
 use crate::output::say;
 use anyhow::{Context, Result, bail};
 use ionian_deployment::{Configuration, Deployment};
@@ -24,6 +25,10 @@ pub(crate) fn run(arguments: &arguments::Salvage) -> Result<()> {
     file::refuse_existing(&arguments.output)?;
     let nodes = open_all(&arguments.directories)?;
     let (cluster, protocol) = (nodes[0].cluster(), nodes[0].protocol());
+    let machine = machine_in(&arguments.directories[0])?;
+    if machine != MACHINE {
+        bail!("the commands in these directories are of the machine {machine:?}: this program has {MACHINE:?} only");
+    }
     let (base, from) = furthest(&nodes)?;
     let votes = Votes::read(&nodes, base.slot)?;
     let known = known(arguments, cluster)?;
@@ -33,7 +38,7 @@ pub(crate) fn run(arguments: &arguments::Salvage) -> Result<()> {
     // Of what lies below the frontier of a change acceptors that came with it may know nothing.
     let settled = known.map_or(Slot::ZERO, |known| known.membership.frontier).max(votes.forgotten);
     let complete = quorum && base.slot >= settled;
-    let head = Head::new(cluster, protocol, &from, Origin::Salvaged);
+    let head = Head::new(cluster, protocol, MACHINE, &from, Origin::Salvaged);
     let head = Head { slot: end.0, complete, ..head };
     file::write(&arguments.output, &head, &executor.snapshot())?;
     report(&arguments.output, &votes, (base.slot, end), &from, complete);
@@ -90,10 +95,10 @@ fn furthest(nodes: &[StoppedNode]) -> Result<(Base, String)> {
         }
     }
     let Some((node, stored)) = best else {
-        let base = Base { slot: Slot::ZERO, executor: state::empty() };
+        let base = Base { slot: Slot::ZERO, executor: state::empty(MACHINE) };
         return Ok((base, nodes[0].name().to_owned()));
     };
-    let executor = state::restored(&stored.snapshot).with_context(|| stored.path.display().to_string())?;
+    let executor = state::restored(&stored.snapshot, MACHINE).with_context(|| stored.path.display().to_string())?;
     Ok((Base { slot: Slot(stored.stamp), executor }, node.name().to_owned()))
 }
 

@@ -5,7 +5,7 @@
 //! write that was acknowledged before; and a replica that has executed everything below it has them all.
 
 use super::file::{self, Head, Origin};
-use super::{KEEPERS, arguments, newest};
+use super::{KEEPERS, arguments, machine_in, newest};
 use crate::family;
 use crate::member;
 use crate::node::resolve;
@@ -35,8 +35,8 @@ pub(crate) fn run(arguments: &arguments::Save) -> Result<()> {
 }
 
 async fn save(known: &Configuration, file: &Path, allow_stale: bool) -> Result<()> {
-    let Deployment { cluster, protocol, .. } = &known.deployment;
-    let head = Head::new(cluster, protocol, "", Origin::Saved);
+    let Deployment { cluster, protocol, machine, .. } = &known.deployment;
+    let head = Head::new(cluster, protocol, machine, "", Origin::Saved);
     let status = ask_all(known).await;
     let reached = watermark(known, &status)?;
     let complete = reached.is_some();
@@ -137,7 +137,7 @@ fn copy(directory: &Path, file: &Path) -> Result<()> {
     let node = StoppedNode::open(directory)?;
     let none = || format!("node {} in {} has stored no snapshot yet", node.name(), directory.display());
     let stored = newest(&node)?.with_context(none)?;
-    let head = Head::new(node.cluster(), node.protocol(), node.name(), Origin::Copied);
+    let head = Head::new(node.cluster(), node.protocol(), &machine_in(directory)?, node.name(), Origin::Copied);
     let head = Head { slot: stored.stamp, ..head };
     file::write(file, &head, &stored.snapshot)?;
     say!(

@@ -1,23 +1,52 @@
 //! The state inside a snapshot: the machine with its sessions.
 
+use crate::family::MACHINE;
 use anyhow::{Context, Result, bail};
 use bytes::Bytes;
 use ionian_kernel::batch::{AnswersByClient, BatchBuilder, Command, Outcome, SessionId};
 use ionian_kernel::executor::Executor;
 use ionian_kernel::id::{ClientId, Slot};
 use ionian_kernel::layout::Options;
+use ionian_kernel::machine::{NotARead, RestoreError, StateMachine};
 use ionian_kernel::time::Timestamp;
 use ionian_machines::kv::{self, Compound, Kv};
 
-/// An empty state. Sessions expire as they do by default: that of a deployment that says otherwise matters to
-/// nobody here, since the clients are gone.
-pub(crate) fn empty() -> Executor {
-    Executor::new(Box::new(Kv::default()), Options::default().session_expiry)
+/// A machine that this program does not have: its state is kept as it is.
+#[derive(Default)]
+struct Unknown(Vec<u8>);
+
+impl StateMachine for Unknown {
+    fn apply(&mut self, _: Timestamp, _: &[u8], _: &mut Vec<u8>) {
+        unreachable!("commands are executed by the program that has the machine")
+    }
+
+    fn read(&self, _: Timestamp, _: &[u8], _: &mut Vec<u8>) -> std::result::Result<(), NotARead> {
+        Err(NotARead)
+    }
+
+    fn snapshot(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.0);
+    }
+
+    fn restore(&mut self, snapshot: &[u8]) -> std::result::Result<(), RestoreError> {
+        self.0 = snapshot.to_vec();
+        Ok(())
+    }
 }
 
-/// The state of a snapshot.
-pub(crate) fn restored(snapshot: &Bytes) -> Result<Executor> {
-    let mut executor = empty();
+/// An empty state of this machine. Sessions expire as they do by default: that of a deployment that says otherwise matters to
+/// nobody here, since the clients are gone.
+pub(crate) fn empty(machine: &str) -> Executor {
+    let machine: Box<dyn StateMachine> = match machine {
+        MACHINE => Box::new(Kv::default()),
+        _ => Box::new(Unknown::default()),
+    };
+    Executor::new(machine, Options::default().session_expiry)
+}
+
+/// The state of a snapshot. Of a machine that this program does not have, all but the machine's own part is checked.
+pub(crate) fn restored(snapshot: &Bytes, machine: &str) -> Result<Executor> {
+    let mut executor = empty(machine);
     executor.restore(snapshot).context("its checksums are right, but it is no state of this program")?;
     Ok(executor)
 }
