@@ -41,21 +41,48 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! `examples/counter.rs` is a complete program. The deployments are those of the `ionian` command; see
-//! `docs/` in the repository for what each role does and what can be tuned.
+//! That is a cluster in one process; `examples/counter.rs` is a complete program. [`Node`] is one node of a cluster of
+//! several machines, which `docs/library.md` in the repository is about, with `examples/tally.rs`. With the feature `testing`
+//! there is [`testing`]: your machine in the simulator.
+//!
+//! The deployments are those of the `ionian` command; see `docs/` in the repository for what each role does and what can be
+//! tuned. What a node does is logged by the crate `tracing`; nothing subscribes to that but you.
 #![forbid(unsafe_code)]
 
-pub use ionian_deployment::{Deployment, DeploymentError, PRESETS, PresetOptions};
+mod node;
+#[cfg(feature = "testing")]
+pub mod testing;
+
+pub use ionian_deployment::{
+    Deployment, DeploymentError, Durability as DeploymentDurability, Node as NodeDescription, PRESETS, Placed,
+    PresetOptions,
+};
 pub use ionian_kernel::client::{ReadLevel, Refusal};
-pub use ionian_kernel::machine::{Footprint, NotARead, RestoreError, StateMachine};
+pub use ionian_kernel::id::ClientId;
+pub use ionian_kernel::layout::{LayoutError, NodeId};
+pub use ionian_kernel::machine::{Footprint, Frozen, NotARead, RestoreError, StateMachine};
 pub use ionian_kernel::protocol::Protocol;
 pub use ionian_kernel::time::Timestamp;
+pub use ionian_protocols::mencius::Mencius;
 pub use ionian_protocols::multipaxos::MultiPaxos;
+pub use ionian_protocols::spaxos::SPaxos;
 pub use ionian_protocols::unreplicated::Unreplicated;
 pub use ionian_runtime::cluster::ClusterError;
-pub use ionian_runtime::{Client, Cluster, ClusterOptions, DiskOptions, Durability};
+pub use ionian_runtime::{
+    Client, Cluster, ClusterOptions, DiskOptions, Durability, LogError, NodeError, NodeStatus, StatusError,
+};
+pub use node::{Node, NodeOptions, Origin};
 
-/// Why there is no cluster.
+/// The code of the README and of the documents, so that it is compiled.
+#[cfg(doctest)]
+mod documents {
+    #[doc = include_str!("../../../README.md")]
+    mod readme {}
+    #[doc = include_str!("../../../docs/library.md")]
+    mod library {}
+}
+
+/// Why there is no cluster, or no node.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The deployment is not well formed.
@@ -64,6 +91,15 @@ pub enum StartError {
     /// It does not run.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
+    /// The node does not run.
+    #[error(transparent)]
+    Node(#[from] NodeError),
+    /// The deployment is not one of its protocol.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// There is no such protocol.
+    #[error("there is no protocol {0:?}")]
+    Protocol(String),
 }
 
 /// Starts a cluster of the MultiPaxos deployment `preset` in this process, each node on a thread of its

@@ -7,6 +7,7 @@ mod commands;
 mod disks;
 mod drain;
 mod failures;
+mod library;
 mod member;
 mod options;
 mod resp;

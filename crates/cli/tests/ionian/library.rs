@@ -1,0 +1,171 @@
+//! The example `tally` of the library, which is a service of its own on three nodes, each a process, and the commands of this
+//! program on its cluster. The whole of docs/library.md, and what it promises when nodes die.
+
+use crate::cluster::{Directory, LIMIT, deployment, eventually, free_port, run, text};
+use ionian_deployment::Deployment;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// The example, which cargo builds for the tests of this crate (see `Cargo.toml`).
+fn tally() -> Command {
+    let beside = Path::new(env!("CARGO_BIN_EXE_ionian")).with_file_name("examples").join("tally-under-test");
+    Command::new(beside)
+}
+
+/// A process of the example. Dropping it kills it.
+struct Node {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Node {
+    fn start(directory: &Directory, name: &str, arguments: &[&str], data: &str) -> Node {
+        let log = directory.path(&format!("{name}-{data}.log"));
+        let child = tally()
+            .arg(name)
+            .args(arguments)
+            .arg("--data")
+            .arg(directory.path(data))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(File::options().create(true).append(true).open(&log).unwrap())
+            .spawn()
+            .unwrap();
+        Node { child, log }
+    }
+
+    /// As `kill -9` does.
+    fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("{}:\n{}", self.log.display(), fs::read_to_string(&self.log).unwrap_or_default());
+        }
+    }
+}
+
+/// One line to a node's front, and its answer.
+fn ask(deployment: &Deployment, place: usize, line: &str) -> Option<String> {
+    let stream = TcpStream::connect(deployment.nodes[place].gateway.as_ref()?).ok()?;
+    stream.set_read_timeout(Some(LIMIT)).ok()?;
+    (&stream).write_all(format!("{line}\n").as_bytes()).ok()?;
+    let mut answer = String::new();
+    BufReader::new(&stream).read_line(&mut answer).ok()?;
+    (!answer.is_empty() && !answer.starts_with("error: the cluster")).then(|| answer.trim_end().to_owned())
+}
+
+/// As [`ask`], until the cluster answers: only for what may be executed more than once.
+fn eventually_told(deployment: &Deployment, place: usize, line: &str) -> String {
+    eventually(line, || ask(deployment, place, line))
+}
+
+/// Adds, once: an answer that does not come fails the test.
+fn add(deployment: &Deployment, place: usize, name: &str, amount: i64, expected: i64) {
+    let answer = ask(deployment, place, &format!("add {name} {amount}"));
+    assert_eq!(answer, Some(expected.to_string()), "add {name} {amount} at node {place}");
+}
+
+fn done(arguments: &[&str]) -> String {
+    let output = run(arguments);
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+/// Three nodes of a deployment on free ports, and its file.
+fn three(directory: &Directory, cluster: &str) -> (Deployment, String) {
+    let deployment = deployment("colocated", &["machine=tally", &format!("cluster={cluster}")]);
+    let file = directory.path(&format!("{cluster}.toml"));
+    fs::write(&file, deployment.to_toml()).unwrap();
+    (deployment, file.to_str().unwrap().to_owned())
+}
+
+#[test]
+fn a_service_of_ones_own_runs_on_three_nodes_and_all_tools_work_with_it() {
+    let directory = Directory::new();
+    let (deployment, file) = three(&directory, "tallies");
+    let start = |name: &str| Node::start(&directory, name, &["--config", &file], "data");
+    let mut nodes: Vec<Option<Node>> = ["n0", "n1", "n2"].map(|name| Some(start(name))).into();
+    assert_eq!(eventually_told(&deployment, 0, "get apples"), "0");
+
+    add(&deployment, 0, "apples", 5, 5);
+    add(&deployment, 1, "pears", 2, 2);
+    assert_eq!(eventually_told(&deployment, 2, "get apples"), "5", "a linearizable read at another node");
+    assert!(ask(&deployment, 0, "steal apples").unwrap().contains("known are add NAME AMOUNT"));
+
+    // One node dies. What it had acknowledged is there, and the others go on.
+    nodes[0].take().unwrap().kill();
+    eventually_told(&deployment, 1, "get apples");
+    add(&deployment, 1, "apples", 1, 6);
+
+    // A backup, by the program that knows nothing of tallies.
+    let backup = directory.path("backup.snapshot");
+    let backup = backup.to_str().unwrap();
+    done(&["snapshot", "save", backup, "--config", &file]);
+    let about = done(&["snapshot", "inspect", backup]);
+    assert!(about.contains("replicating tally") && about.contains("sessions"), "{about}");
+    assert!(!about.contains("keys"), "{about}");
+    add(&deployment, 2, "apples", 10, 16);
+
+    // The node that died is replaced by one of another name, in a data directory of its own.
+    let address = format!("127.0.0.1:{}", free_port());
+    let gateway = format!("127.0.0.1:{}", free_port());
+    let contact = deployment.nodes[1].address.as_str();
+    let joining = Node::start(&directory, "n3", &["--join", contact], "data-n3");
+    done(&["member", "replace", "n0", "n3", "--address", &address, "--gateway", &gateway, "--config", &file]);
+    let members = done(&["member", "list", "--config", &file, "--toml"]);
+    assert!(members.contains(&address) && members.contains("machine = \"tally\""), "{members}");
+    let mut now = Deployment::parse(&members).unwrap();
+    now.nodes.retain(|node| node.name == "n3");
+    assert_eq!(eventually_told(&now, 0, "get apples"), "16", "the new node answers");
+    add(&now, 0, "pears", 1, 3);
+    // It keeps what it is told: killed and started again it finds the others by what it knows.
+    joining.kill();
+    let again = Node::start(&directory, "n3", &["--join", contact], "data-n3");
+    assert_eq!(eventually_told(&now, 0, "get pears"), "3");
+
+    // All die at once, and the backup is restored into a cluster of its own.
+    drop(again);
+    nodes.clear();
+    let (restored, new_file) = three(&directory, "tallies-2");
+    let new_data = directory.path("data-2");
+    done(&["snapshot", "restore", backup, "--config", &new_file, "--data", new_data.to_str().unwrap()]);
+    let start = |name: &str| Node::start(&directory, name, &["--config", &new_file], "data-2");
+    let _nodes = ["n0", "n1", "n2"].map(start);
+    assert_eq!(eventually_told(&restored, 0, "get apples"), "6", "as it was when the backup was made");
+    assert_eq!(eventually_told(&restored, 1, "get pears"), "2");
+    add(&restored, 2, "apples", 1, 7);
+}
+
+#[test]
+fn a_machine_that_this_program_does_not_have_is_refused_where_it_matters_and_only_there() {
+    let directory = Directory::new();
+    let (_, file) = three(&directory, "tallies");
+    done(&["config", "check", &file]);
+    let data = directory.path("data");
+    for arguments in [
+        &["up", &file, "--data", data.to_str().unwrap()][..],
+        &["node", "n0", "--config", &file, "--data", data.to_str().unwrap()],
+    ] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        let why = text(&output.stderr);
+        assert!(why.contains("machine = \"tally\"") && why.contains("docs/library.md"), "{why}");
+    }
+    // And the other way round: the example does not run a node of the key-value store.
+    let kv = deployment("colocated", &[]);
+    fs::write(directory.path("kv.toml"), kv.to_toml()).unwrap();
+    let output =
+        tally().args(["n0", "--config"]).arg(directory.path("kv.toml")).arg("--data").arg(&data).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("machine"), "{}", text(&output.stderr));
+}

@@ -1,0 +1,251 @@
+//! The machine by itself: what every state machine must keep to.
+
+use super::Commands;
+use crate::{Footprint, Timestamp};
+use ionian_kernel::random::Random;
+use std::fmt;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// How many steps one seed takes.
+const STEPS: u64 = 120;
+
+/// The longest rubbish, in bytes.
+const RUBBISH: u64 = 64;
+
+/// What a machine did that no state machine may do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MachineFault {
+    /// With which it does it again.
+    pub seed: u64,
+    /// After how many steps.
+    pub step: u64,
+    /// What, for people.
+    pub what: String,
+}
+
+impl fmt::Display for MachineFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "seed {}, step {}: {}", self.seed, self.step, self.what)
+    }
+}
+
+impl std::error::Error for MachineFault {}
+
+/// Tries the machine with commands of each seed, and with rubbish:
+///
+/// - two copies that execute the same commands answer the same and have the same snapshot (a map with randomly seeded hashing
+///   that is iterated shows here);
+/// - a copy that is restored from the other's snapshot, fresh or used, has the same snapshot, and answers the same from then on;
+/// - the pieces of a [frozen](crate::StateMachine::freeze) state are the snapshot of that moment, whatever is executed before
+///   they are written;
+/// - reading changes nothing;
+/// - no bytes make it panic, be they a command, a query or a snapshot, and a snapshot that is refused changes nothing;
+/// - two commands whose [footprints](Footprint::conflicts) do not conflict can be executed in either order.
+///
+/// # Errors
+/// The first fault that is found.
+pub fn exercise<M: Commands>(seeds: Range<u64>) -> Result<(), MachineFault> {
+    seeds.into_iter().try_for_each(|seed| Exercise::<M>::new(seed).run())
+}
+
+struct Exercise<M> {
+    seed: u64,
+    step: u64,
+    random: Random,
+    now: Timestamp,
+    one: M,
+    other: M,
+}
+
+impl<M: Commands> Exercise<M> {
+    fn new(seed: u64) -> Self {
+        let (one, other) = (M::default(), M::default());
+        Exercise { seed, step: 0, random: Random::new(seed), now: Timestamp(1), one, other }
+    }
+
+    fn run(mut self) -> Result<(), MachineFault> {
+        for step in 1..=STEPS {
+            self.step = step;
+            // Time does not stand still, nor does it always pass.
+            self.now = Timestamp(self.now.0 + self.random.below(3) * 1000);
+            match self.random.below(12) {
+                0..5 => self.write()?,
+                5..7 => self.read()?,
+                7 => self.rubbish()?,
+                8 => self.restore(true)?,
+                9 => self.restore(false)?,
+                10 => self.freeze()?,
+                _ => self.commute()?,
+            }
+            let (one, other) = (snapshot(&self.one), snapshot(&self.other));
+            if one != other {
+                let (one, other) = (shown(&one), shown(&other));
+                return self.fault(format!("two copies that did the same have other snapshots: {one} and {other}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn fault<T>(&self, what: String) -> Result<T, MachineFault> {
+        Err(MachineFault { seed: self.seed, step: self.step, what })
+    }
+
+    /// Calls the machine; a panic is a fault.
+    fn call<T>(&self, doing: &str, bytes: &[u8], work: impl FnOnce() -> T) -> Result<T, MachineFault> {
+        match catch_unwind(AssertUnwindSafe(work)) {
+            Ok(done) => Ok(done),
+            Err(_) => self.fault(format!("it panics when it {doing} {}", shown(bytes))),
+        }
+    }
+
+    fn write(&mut self) -> Result<(), MachineFault> {
+        let command = M::random_write(&mut self.random);
+        self.execute(&command)
+    }
+
+    fn execute(&mut self, command: &[u8]) -> Result<(), MachineFault> {
+        let now = self.now;
+        // Taken out, so that a fault can be told with the rest of it.
+        let (mut one, mut other) = (std::mem::take(&mut self.one), std::mem::take(&mut self.other));
+        let answers =
+            self.call("executes", command, || (apply(&mut one, now, command), apply(&mut other, now, command)))?;
+        (self.one, self.other) = (one, other);
+        if answers.0 != answers.1 {
+            let (command, one, other) = (shown(command), shown(&answers.0), shown(&answers.1));
+            return self.fault(format!("two copies in the same state answer {command} differently: {one} and {other}"));
+        }
+        Ok(())
+    }
+
+    fn read(&mut self) -> Result<(), MachineFault> {
+        let query = M::random_read(&mut self.random);
+        self.ask(&query, true)
+    }
+
+    fn ask(&mut self, query: &[u8], must_be_a_read: bool) -> Result<(), MachineFault> {
+        let before = snapshot(&self.one);
+        let asked = |machine: &M| {
+            let mut reply = Vec::new();
+            machine.read(self.now, query, &mut reply).map(|()| reply)
+        };
+        let answers = self.call("answers the query", query, || (asked(&self.one), asked(&self.other)))?;
+        let shown_query = shown(query);
+        if snapshot(&self.one) != before {
+            return self.fault(format!("reading {shown_query} changes the state"));
+        }
+        if answers.0 != answers.1 {
+            return self.fault(format!("two copies in the same state answer the query {shown_query} differently"));
+        }
+        if must_be_a_read && answers.0.is_err() {
+            return self.fault(format!(
+                "Commands::random_read made {shown_query}, and the machine says that it is not a read"
+            ));
+        }
+        Ok(())
+    }
+
+    fn rubbish(&mut self) -> Result<(), MachineFault> {
+        let length = self.random.below(RUBBISH);
+        let rubbish: Vec<u8> = (0..length).map(|_| self.random.any() as u8).collect();
+        self.ask(&rubbish, false)?;
+        self.execute(&rubbish)?;
+        let before = snapshot(&self.one);
+        let mut restored = M::default();
+        let same = restored.restore(&before);
+        if let Err(error) = same {
+            return self.fault(format!("it refuses its own snapshot {}: {error}", shown(&before)));
+        }
+        let refused = self.call("restores", &rubbish, || restored.restore(&rubbish).is_err())?;
+        if refused && snapshot(&restored) != before {
+            return self.fault(format!("it refuses the snapshot {}, and its state is another now", shown(&rubbish)));
+        }
+        Ok(())
+    }
+
+    /// The second copy becomes one that is restored from the first.
+    fn restore(&mut self, is_fresh: bool) -> Result<(), MachineFault> {
+        let taken = snapshot(&self.one);
+        let mut restored = M::default();
+        if !is_fresh {
+            for _ in 0..self.random.below(5) {
+                let command = M::random_write(&mut self.random);
+                self.call("executes", &command, || apply(&mut restored, self.now, &command))?;
+            }
+        }
+        if let Err(error) = self.call("restores", &taken, || restored.restore(&taken))? {
+            return self.fault(format!("it refuses its own snapshot {}: {error}", shown(&taken)));
+        }
+        let again = snapshot(&restored);
+        if again != taken {
+            let (kind, taken, again) = (if is_fresh { "fresh" } else { "used" }, shown(&taken), shown(&again));
+            return self.fault(format!("a {kind} copy that was restored from {taken} has the snapshot {again}"));
+        }
+        // It must also answer the same from now on: that shows what the snapshot does not have.
+        self.other = restored;
+        Ok(())
+    }
+
+    fn freeze(&mut self) -> Result<(), MachineFault> {
+        let (taken, mut frozen) = (snapshot(&self.one), self.one.freeze());
+        let mut written = Vec::new();
+        let mut goes_on = true;
+        while goes_on {
+            goes_on = frozen.write_some(&mut written);
+            self.write()?;
+        }
+        if written != taken {
+            let (taken, written) = (shown(&taken), shown(&written));
+            return self.fault(format!("the pieces of a frozen state are {written}, its snapshot was {taken}"));
+        }
+        Ok(())
+    }
+
+    /// Two commands that do not conflict, in either order.
+    fn commute(&mut self) -> Result<(), MachineFault> {
+        let commands = [M::random_write(&mut self.random), M::random_write(&mut self.random)];
+        let [one, other] = commands.each_ref().map(|command| {
+            let mut footprint = Footprint::default();
+            self.one.footprint(command, &mut footprint);
+            footprint
+        });
+        if one.conflicts(&other) || one.timed || other.timed {
+            return Ok(());
+        }
+        let state = snapshot(&self.one);
+        let after = |order: [usize; 2]| {
+            let mut machine = M::default();
+            machine.restore(&state).ok()?;
+            let mut answers = [Vec::new(), Vec::new()];
+            for turn in order {
+                answers[turn] = apply(&mut machine, self.now, &commands[turn]);
+            }
+            Some((answers, snapshot(&machine)))
+        };
+        if after([0, 1]) != after([1, 0]) {
+            let (one, other) = (shown(&commands[0]), shown(&commands[1]));
+            return self
+                .fault(format!("{one} and {other} do not conflict by their footprints, and their order matters"));
+        }
+        Ok(())
+    }
+}
+
+fn apply<M: Commands>(machine: &mut M, now: Timestamp, command: &[u8]) -> Vec<u8> {
+    let mut reply = Vec::new();
+    machine.apply(now, command, &mut reply);
+    reply
+}
+
+fn snapshot<M: Commands>(machine: &M) -> Vec<u8> {
+    let mut taken = Vec::new();
+    machine.snapshot(&mut taken);
+    taken
+}
+
+/// The first bytes, for people.
+pub(super) fn shown(bytes: &[u8]) -> String {
+    const MOST: usize = 80;
+    let more = if bytes.len() > MOST { "..." } else { "" };
+    format!("\"{}\"{more}", bytes[..bytes.len().min(MOST)].escape_ascii())
+}

@@ -1,0 +1,321 @@
+//! The machine replicated, in the simulator.
+
+use super::exercise::shown;
+use super::{Commands, Random, Report};
+use crate::{
+    Deployment, Footprint, Frozen, NotARead, PresetOptions, RestoreError, StartError, StateMachine, Timestamp,
+};
+use bytes::Bytes;
+use ionian_kernel::client::Operation;
+use ionian_kernel::protocol::Protocol;
+use ionian_protocols::named::{self, Work};
+use ionian_protocols::unreplicated::Unreplicated;
+use ionian_sim::model::{Call, Model, Specification, Want};
+use ionian_sim::{Durability, Failure, Scenario, Watch, run_seed_with};
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::path::PathBuf;
+
+/// Each command carries a number, by which the simulator knows it again in the log; the machine does not see it.
+const NUMBER: usize = size_of::<u64>();
+
+/// Simulated clusters of your machine: the protocol's real code on a simulated network, simulated clocks and disks, with
+/// clients that work while messages are lost, repeated and delayed, nodes stand still, are cut off and crash. Then the faults
+/// stop, and the cluster must finish everything.
+///
+/// What is checked: all replicas execute the same commands with the same answers, each command once; what was acknowledged is
+/// never lost, and what was refused has no effect; answers are linearizable, the machine itself being the measure: a copy that
+/// executes the commands one after the other, and is never restored. That copy has no time of the log, so a machine whose
+/// answers depend on time cannot be tried here; [`exercise`](super::exercise) can.
+#[derive(Clone, Debug)]
+pub struct Simulation {
+    preset: String,
+    seeds: Range<u64>,
+    operations: u64,
+    in_memory: bool,
+    trace: Option<PathBuf>,
+}
+
+/// A seed that shows a fault.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SimulationFailure {
+    /// The deployment cannot be simulated.
+    Start(StartError),
+    /// The trace cannot be written.
+    Trace(std::io::Error),
+    /// A run failed.
+    Run {
+        /// With which it fails again.
+        seed: u64,
+        /// Which faults the seed switched on.
+        knobs: String,
+        /// What was wrong.
+        failure: Failure,
+    },
+}
+
+impl fmt::Display for SimulationFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SimulationFailure::Start(error) => error.fmt(f),
+            SimulationFailure::Trace(error) => write!(f, "the trace cannot be written: {error}"),
+            SimulationFailure::Run { seed, knobs, failure } => write!(
+                f,
+                "seed {seed} fails: {failure}\n(faults: {knobs})\nIt fails again with .seeds({seed}..{}); \
+                 .trace(\"FILE\") writes down every event of it",
+                seed + 1
+            ),
+        }
+    }
+}
+
+impl std::error::Error for SimulationFailure {}
+
+impl Simulation {
+    /// Of this preset, such as `colocated`: 100 seeds of about 60 operations, with disks.
+    pub fn new(preset: &str) -> Self {
+        Simulation { preset: preset.into(), seeds: 0..100, operations: 60, in_memory: false, trace: None }
+    }
+
+    /// Runs these seeds.
+    pub fn seeds(self, seeds: Range<u64>) -> Self {
+        Simulation { seeds, ..self }
+    }
+
+    /// About how many requests clients make in a run while there are faults.
+    pub fn operations(self, operations: u64) -> Self {
+        Simulation { operations, ..self }
+    }
+
+    /// Nodes have no disks: those that crash come back without their memory.
+    pub fn in_memory(self) -> Self {
+        Simulation { in_memory: true, ..self }
+    }
+
+    /// Writes every event of the last run, which is the one that fails if one does, to this file.
+    pub fn trace(self, file: impl Into<PathBuf>) -> Self {
+        Simulation { trace: Some(file.into()), ..self }
+    }
+
+    /// Runs all seeds, until one fails.
+    ///
+    /// # Errors
+    /// The first seed that fails, and why.
+    pub fn run<M: Commands>(&self) -> Result<Report, SimulationFailure> {
+        let preset = Deployment::preset(&self.preset, &PresetOptions::default());
+        let deployment = preset.map_err(|error| SimulationFailure::Start(error.into()))?;
+        let unknown = || SimulationFailure::Start(StartError::Protocol(deployment.protocol.clone()));
+        let run = Run { simulation: self, deployment: &deployment, machine: PhantomData::<M> };
+        named::with_protocol(&deployment.protocol, run).ok_or_else(unknown)?
+    }
+}
+
+struct Run<'a, M> {
+    simulation: &'a Simulation,
+    deployment: &'a Deployment,
+    machine: PhantomData<M>,
+}
+
+impl<M: Commands> Work for Run<'_, M> {
+    type Output = Result<Report, SimulationFailure>;
+
+    fn run<P: Protocol>(self) -> Self::Output {
+        let Simulation { preset, seeds, operations, in_memory, trace } = self.simulation;
+        let layout = self.deployment.layout(P::KINDS);
+        let base = Scenario::new(preset, layout.map_err(|error| SimulationFailure::Start(error.into()))?);
+        let scenario = Scenario {
+            operations: *operations,
+            durability: if *in_memory { Durability::Memory { returns: true } } else { Durability::Disk },
+            // A single server executes what is not on disk yet, and holds back the answers.
+            stable_log: P::NAME != Unreplicated::NAME,
+            ..base
+        };
+        let mut report = Report::default();
+        for seed in seeds.clone() {
+            let mut watch = Watch::<P>::default();
+            if let Some(file) = trace {
+                let file = std::fs::File::create(file).map_err(SimulationFailure::Trace)?;
+                watch.trace = Some(Box::new(std::io::BufWriter::new(file)));
+            }
+            let outcome = run_seed_with(&scenario, seed, Clients::<M>::default(), watch);
+            report.merge(&outcome.report);
+            if let Err(failure) = outcome.result {
+                return Err(SimulationFailure::Run { seed, knobs: outcome.knobs, failure });
+            }
+        }
+        Ok(report)
+    }
+}
+
+/// Clients of the machine.
+struct Clients<M> {
+    next: u64,
+    machine: PhantomData<M>,
+}
+
+impl<M> Default for Clients<M> {
+    fn default() -> Self {
+        Clients { next: 0, machine: PhantomData }
+    }
+}
+
+/// What a client asks.
+#[derive(Clone)]
+struct Asked {
+    bytes: Bytes,
+    part: u64,
+    is_read: bool,
+}
+
+/// What it is told.
+#[derive(Clone, PartialEq)]
+struct Told(Bytes);
+
+impl fmt::Display for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", if self.is_read { "read" } else { "write" }, shown(&self.bytes))
+    }
+}
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&shown(&self.0))
+    }
+}
+
+/// The state after these commands. It is made by executing them anew, so that nothing rests on `restore`, which is under test.
+struct State<M> {
+    commands: Vec<Bytes>,
+    /// By which equal states are known.
+    snapshot: Vec<u8>,
+    machine: PhantomData<M>,
+}
+
+// By hand: the derived ones would ask it of the machine as well.
+impl<M> Clone for State<M> {
+    fn clone(&self) -> Self {
+        State { commands: self.commands.clone(), snapshot: self.snapshot.clone(), machine: PhantomData }
+    }
+}
+
+impl<M> Default for State<M> {
+    fn default() -> Self {
+        State { commands: Vec::new(), snapshot: Vec::new(), machine: PhantomData }
+    }
+}
+
+impl<M> PartialEq for State<M> {
+    fn eq(&self, other: &Self) -> bool {
+        self.snapshot == other.snapshot
+    }
+}
+
+impl<M> Eq for State<M> {}
+
+impl<M> Hash for State<M> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.snapshot.hash(state);
+    }
+}
+
+impl<M: Commands> Specification for Clients<M> {
+    type Action = Asked;
+    type Answer = Told;
+    type State = State<M>;
+
+    fn key(action: &Asked) -> u64 {
+        action.part
+    }
+
+    fn is_read(action: &Asked) -> bool {
+        action.is_read
+    }
+
+    fn apply(state: &mut State<M>, action: &Asked) -> Told {
+        let (mut machine, mut reply) = (M::default(), Vec::new());
+        for command in &state.commands {
+            machine.apply(Timestamp(0), command, &mut reply);
+            reply.clear();
+        }
+        if action.is_read {
+            // What is no read was refused, and does not come here.
+            let _ = machine.read(Timestamp(0), &action.bytes, &mut reply);
+        } else {
+            machine.apply(Timestamp(0), &action.bytes, &mut reply);
+            state.commands.push(action.bytes.clone());
+            state.snapshot.clear();
+            machine.snapshot(&mut state.snapshot);
+        }
+        Told(reply.into())
+    }
+}
+
+impl<M: Commands> Model for Clients<M> {
+    fn next(&mut self, random: &mut Random, want: Want) -> Call<Asked> {
+        let operation = match want {
+            Want::Read(level) => Operation::Read(level),
+            Want::Any(level) if random.once_in(2) => Operation::Read(level),
+            Want::Any(_) | Want::Write => Operation::Write,
+        };
+        let is_read = matches!(operation, Operation::Read(_));
+        let bytes = if is_read { M::random_read(random) } else { M::random_write(random) };
+        self.next += 1;
+        let mut payload = bytes.clone();
+        payload.extend_from_slice(&self.next.to_le_bytes());
+        let action = Asked { part: M::part(&bytes), bytes: bytes.into(), is_read };
+        Call { operation, payload: payload.into(), action }
+    }
+
+    fn parse(&mut self, text: &str) -> Result<Call<Asked>, String> {
+        Err(format!("{text:?}: there are no plays of this machine"))
+    }
+
+    fn interpret(&self, _: &Asked, reply: &[u8]) -> Result<Told, String> {
+        Ok(Told(Bytes::copy_from_slice(reply)))
+    }
+
+    fn machine(&self) -> Box<dyn StateMachine> {
+        Box::new(Numbered(M::default()))
+    }
+}
+
+/// The machine, without the numbers.
+struct Numbered<M>(M);
+
+/// The command without its number.
+fn plain(command: &[u8]) -> &[u8] {
+    &command[..command.len().saturating_sub(NUMBER)]
+}
+
+impl<M: StateMachine> StateMachine for Numbered<M> {
+    fn apply(&mut self, now: Timestamp, command: &[u8], reply: &mut Vec<u8>) {
+        self.0.apply(now, plain(command), reply);
+    }
+
+    fn read(&self, now: Timestamp, query: &[u8], reply: &mut Vec<u8>) -> Result<(), NotARead> {
+        self.0.read(now, plain(query), reply)
+    }
+
+    fn snapshot(&self, out: &mut Vec<u8>) {
+        self.0.snapshot(out);
+    }
+
+    fn freeze(&self) -> Box<dyn Frozen> {
+        self.0.freeze()
+    }
+
+    fn restore(&mut self, snapshot: &[u8]) -> Result<(), RestoreError> {
+        self.0.restore(snapshot)
+    }
+
+    fn footprint(&self, command: &[u8], footprint: &mut Footprint) {
+        self.0.footprint(plain(command), footprint);
+    }
+
+    fn next_deadline(&self, now: Timestamp) -> Option<Timestamp> {
+        self.0.next_deadline(now)
+    }
+}
