@@ -1,23 +1,32 @@
-//! The project's gates, one command each: `cargo xtask verify` only reads, `cargo xtask fix` mends what a
-//! machine can mend. `cargo xtask costs` counts what a command costs each role. `cargo xtask torture` builds the
-//! program as it is released, and tortures it; `soak`, `restart-time` and `group-commit` measure it.
+//! The project's gates, one command each: `cargo xtask verify` only reads, `cargo xtask fix` applies automatic fixes,
+//! `cargo xtask quick` checks what can be checked in a minute or two. `cargo xtask costs` counts what a command costs each
+//! role, `cargo xtask pages` tries the commands of the documents. `cargo xtask torture` builds the program as it is
+//! released, and tortures it; `soak`, `restart-time` and `group-commit` measure it.
 
 mod costs;
+mod pages;
+mod process;
 
+use process::{End, Group};
 use std::env;
 use std::ffi::OsString;
 use std::process::{Command, ExitCode};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// How long a step may take that is stopped before it has ended, until it is killed.
+const GRACE: Duration = Duration::from_secs(30);
 
 /// A step of a gate: what it is for, and the cargo command that does it.
 struct Step {
     what: &'static str,
     arguments: &'static [&'static str],
     environment: &'static [(&'static str, &'static str)],
+    /// It is stopped after so many minutes: several times what it takes on two busy processors, building included.
+    limit_min: u64,
 }
 
 const fn step(what: &'static str, arguments: &'static [&'static str]) -> Step {
-    Step { what, arguments, environment: &[] }
+    Step { what, arguments, environment: &[], limit_min: 30 }
 }
 
 /// Runs a harness of the development build.
@@ -35,7 +44,9 @@ const VERIFY: &[Step] = &[
         what: "the documentation builds, every link in it leads somewhere",
         arguments: &["doc", "--workspace", "--no-deps", "--document-private-items"],
         environment: &[("RUSTDOCFLAGS", "-D warnings")],
+        limit_min: 30,
     },
+    step("numbers in documents are those of the files that they come from", &["xtask", "numbers"]),
     step("no role costs more than it did", &["xtask", "costs", "--skip-without-valgrind"]),
     // What measures is tried where it is tested (`cli/tests/ionian/bench.rs`) or here: that it works, not how fast.
     step("build what is tried next", &["build", "--quiet", "--package", "ionian-cli", "--package", "ionian-torture"]),
@@ -50,12 +61,26 @@ const VERIFY: &[Step] = &[
         "soak works",
         &words!("measure" "soak" "--minutes" "0.2" "--every" "0.5" "--keys" "1000" "--tolerance" "1000"),
     ),
-    step("the tests pass", &["test", "--workspace", "--no-fail-fast"]),
+    Step {
+        what: "the tests pass",
+        arguments: &["test", "--workspace", "--no-fail-fast"],
+        environment: &[],
+        limit_min: 75,
+    },
+];
+
+/// What can be checked without starting a process: for the time between two edits.
+const QUICK: &[Step] = &[
+    step("the code is formatted", &["fmt", "--all", "--check"]),
+    step("no lint is broken", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
+    step("numbers in documents are those of the files that they come from", &["xtask", "numbers"]),
+    step("the unit tests of the libraries pass", &["test", "--workspace", "--lib", "--no-fail-fast"]),
 ];
 
 const FIX: &[Step] = &[
-    step("mend lints", &["clippy", "--workspace", "--all-targets", "--fix", "--allow-dirty", "--allow-staged"]),
+    step("fix lints", &["clippy", "--workspace", "--all-targets", "--fix", "--allow-dirty", "--allow-staged"]),
     step("format", &["fmt", "--all"]),
+    step("write numbers in documents anew", &["xtask", "numbers", "--write"]),
 ];
 
 /// What is built before a harness runs: the program, and the harnesses that run the one beside them.
@@ -67,13 +92,16 @@ const HARNESSES: Step = step(
 fn main() -> ExitCode {
     let steps = match env::args().nth(1).as_deref() {
         Some("verify") => VERIFY,
+        Some("quick") => QUICK,
         Some("fix") => FIX,
         Some("costs") => return costs::run(env::args_os().skip(2)),
+        Some("pages") => return pages::run_commands(env::args_os().skip(2)),
+        Some("numbers") => return pages::run_numbers(env::args_os().skip(2)),
         Some("torture") => return harness("torture", env::args_os().skip(2)),
         Some("soak" | "restart-time" | "group-commit") => return harness("measure", env::args_os().skip(1)),
         _ => {
-            eprintln!("usage: cargo xtask verify|fix|costs|torture|soak|restart-time|group-commit");
-            for (name, steps) in [("verify", VERIFY), ("fix", FIX)] {
+            eprintln!("usage: cargo xtask verify|quick|fix|costs|pages|numbers|torture|soak|restart-time|group-commit");
+            for (name, steps) in [("verify", VERIFY), ("quick", QUICK), ("fix", FIX)] {
                 for step in steps {
                     eprintln!("  {name}: {} (cargo {})", step.what, step.arguments.join(" "));
                 }
@@ -81,6 +109,8 @@ fn main() -> ExitCode {
             eprintln!(
                 "  costs: how many instructions a command costs each role (--record: keep them in docs/costs.toml)"
             );
+            eprintln!("  pages: run the commands of the documents (PAGE...: of these), compare what they print");
+            eprintln!("  numbers: compare the numbers of the documents with their files (--write: write them anew)");
             eprintln!("  torture: kill real processes under load, check what they said (see its --help)");
             eprintln!("  soak: whether memory and disk stay flat under load (see its --help)");
             eprintln!("  restart-time: how soon a killed node is back (see its --help)");
@@ -120,18 +150,26 @@ fn run(step: &Step) -> bool {
     let began = Instant::now();
     let mut command = cargo();
     command.args(step.arguments).envs(step.environment.iter().copied());
-    match command.status() {
-        Ok(status) if status.success() => {
-            eprintln!("==> done in {:.0} s", began.elapsed().as_secs_f64());
-            true
-        }
-        Ok(status) => {
-            eprintln!("==> failed ({status}): {}; run it alone with: cargo {}", step.what, step.arguments.join(" "));
-            false
-        }
+    let how = || format!("{}; run it alone with: cargo {}", step.what, step.arguments.join(" "));
+    let mut group = match Group::start(&mut command) {
+        Ok(group) => group,
         Err(error) => {
             eprintln!("==> cannot run cargo: {error}");
-            false
+            return false;
         }
-    }
+    };
+    let fault = match group.wait(Duration::from_secs(60 * step.limit_min)) {
+        Ok(End::Done(status)) if status.success() => {
+            eprintln!("==> done in {:.0} s", began.elapsed().as_secs_f64());
+            return true;
+        }
+        Ok(End::Done(status)) => format!("failed ({status})"),
+        Ok(End::TooLong) => format!("failed (stopped: not done after {} minutes)", step.limit_min),
+        Ok(End::Interrupted) => "interrupted".to_owned(),
+        Err(error) => format!("failed ({error})"),
+    };
+    // A step that starts groups of its own has time to end them.
+    group.stop(GRACE);
+    eprintln!("==> {fault}: {}", how());
+    false
 }

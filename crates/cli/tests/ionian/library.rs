@@ -9,9 +9,10 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// The example, which cargo builds for the tests of this crate (see `Cargo.toml`).
+/// The example, which cargo builds for the tests of this crate (see `Cargo.toml`), but not for one that is named alone.
 fn tally() -> Command {
     let beside = Path::new(env!("CARGO_BIN_EXE_ionian")).with_file_name("examples").join("tally-under-test");
+    assert!(beside.exists(), "{} is not built: cargo build -p ionian-cli --examples", beside.display());
     Command::new(beside)
 }
 
