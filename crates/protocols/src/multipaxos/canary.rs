@@ -42,6 +42,8 @@ pub enum Canary {
     L10DeposedLeaderDrops,
     /// A leader queues and proposes again what it has in hand already.
     QueuesCopies,
+    /// Phase 1 is begun anew when an election timeout has passed, though it advances.
+    ImpatientPhase1,
     /// A proxy leader asks acceptors again for what it has asked for already, whenever the leader hands it over again.
     AsksAtOnce,
     /// A change of the membership takes effect at once: there is no time in which both configurations are in force.
@@ -83,6 +85,7 @@ impl Canary {
         ("l9", Canary::L9PartBatchWaits),
         ("l10", Canary::L10DeposedLeaderDrops),
         ("copies", Canary::QueuesCopies),
+        ("impatient", Canary::ImpatientPhase1),
         ("hasty", Canary::AsksAtOnce),
         ("at-once", Canary::AppliesAtOnce),
         ("amnesia", Canary::AmnesiacVotes),

@@ -6,6 +6,7 @@
 //! message a batch and sends one; replicas tell it now and then how far they have executed.
 
 mod admission;
+mod carried;
 mod clock;
 mod election;
 mod handover;
@@ -27,6 +28,7 @@ use admission::Admission;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use carried::Carried;
 use clock::LogClock;
 use election::ask_votes;
 use handover::Handover;
@@ -178,6 +180,8 @@ pub struct Leader {
     handover: Handover,
     reach: Reach,
     succession: Succession,
+    /// What phase 1 has found, until it is proposed again.
+    carried: Carried,
     /// Batches that wait for phase 1 to end or for the window to open.
     queue: Queue,
     /// The batches in the queue and in the window, while proposers propose some again.
@@ -221,6 +225,7 @@ impl Leader {
             handover: Handover::default(),
             reach: Reach::default(),
             succession: Succession::default(),
+            carried: Carried::default(),
             queue: Queue::default(),
             held: Held::default(),
             clock: LogClock::new(birth.node, &config),
@@ -299,18 +304,36 @@ impl Leader {
 
     /// Whether a batch that is proposed once more is in hand already: then it is neither queued nor proposed again.
     fn has(&mut self, batch: &Batch) -> bool {
-        let has = !self.config.has(Canary::QueuesCopies) && self.held.has(batch, &self.queue, &self.window);
+        let found = self.carried.batches().chain(self.window.batches());
+        let has = !self.config.has(Canary::QueuesCopies) && self.held.has(batch, &self.queue, found);
         self.repeated += u64::from(has);
         has
     }
 
     /// Whether a batch of so many bytes may be proposed.
     fn may_propose(&self, bytes: usize) -> bool {
-        self.window.is_open(self.progress.executed()) && self.window.flow.has_room(bytes)
+        self.is_open() && self.window.flow.has_room(bytes)
+    }
+
+    /// Whether anything new may be proposed: not before what was found in phase 1.
+    fn is_open(&self) -> bool {
+        self.carried.is_empty() && self.window.is_open(self.progress.executed())
+    }
+
+    /// Proposes again what was found in phase 1, as far as there is room for it.
+    fn propose_carried(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        while let Some((slot, _)) = self.carried.peek().filter(|(slot, bytes)| self.window.has_room_for(*slot, *bytes))
+        {
+            let value = self.carried.take();
+            out.reached(if value.is_some() { branch::PROPOSES_AGAIN } else { branch::FILLS_HOLE });
+            // A noop has no time of its own, so that whoever fills the slot puts the same into it.
+            let value = value.unwrap_or_default();
+            self.window.propose(now, self.round, slot, value, Proposer::Nobody {}, Set::EMPTY, out);
+        }
     }
 
     fn propose_queued(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        while self.is_leading() && !self.queue.is_empty() && self.window.is_open(self.progress.executed()) {
+        while self.is_leading() && !self.queue.is_empty() && self.is_open() {
             let Some(next) = self.queue.pop(|bytes| self.window.flow.has_room(bytes)) else { return };
             let Proposal { proposer, near, batch } = next;
             self.propose_held(now, proposer, near, batch, out);
@@ -371,7 +394,12 @@ impl Leader {
     ) {
         self.window.heard_replica(from, now);
         self.progress.report(from, executed, kept, round >= self.round);
-        self.window.advance_to(self.progress.executed(), |batch| self.held.remove(batch));
+        let executed = self.progress.executed();
+        self.window.advance_to(executed, |batch| self.held.remove(batch));
+        self.carried.skip_to(executed, |batch| self.held.remove(batch));
+        if self.is_leading() {
+            self.propose_carried(now, out);
+        }
         self.propose_queued(now, out);
         self.admit(out);
         self.finish_change(now, out);
@@ -386,13 +414,15 @@ impl Leader {
         for slot in slots.iter().copied() {
             if slot >= self.window.next_slot {
                 self.fill_up_to(now, slot, out);
+            } else if self.carried.has(slot) {
+                // Its turn comes. Another read quorum might tell something else of it.
             } else if self.window.recover(now, self.round, slot, out) {
                 out.reached(branch::HANDS_OVER_RECOVERED);
             } else if slot >= self.config.frontier()
                 && let Some(repair) = self.repairs.begin(now, self.round, slot)
             {
                 out.reached(branch::REPAIR_BEGINS);
-                ask_votes(self.id, repair, out);
+                ask_votes(self.id, repair, repair.missing(), out);
             }
         }
     }
@@ -552,8 +582,8 @@ impl Role for Leader {
                     self.finish_change(now, out);
                 }
                 self.window.check(now, self.round, out);
-                for repair in self.repairs.overdue(now) {
-                    ask_votes(self.id, repair, out);
+                for (repair, acceptors) in self.repairs.overdue(now) {
+                    ask_votes(self.id, repair, acceptors, out);
                 }
                 if self.succession.is_due(now) {
                     self.ask_successor(now, out);
@@ -565,10 +595,12 @@ impl Role for Leader {
                 *ask_at = resend_at;
                 self.ask_witnesses(out);
             }
-            State::Phase1(phase1) if phase1.ask_at <= now => {
-                phase1.ask_at = resend_at;
-                out.reached(branch::PHASE_1_ASKED_AGAIN);
-                ask_votes(self.id, phase1, out);
+            State::Phase1(phase1) => {
+                let overdue = phase1.overdue(now);
+                if !overdue.is_empty() {
+                    out.reached(branch::PHASE_1_ASKED_AGAIN);
+                }
+                ask_votes(self.id, phase1, overdue, out);
             }
             _ => {}
         }
@@ -582,7 +614,7 @@ impl Role for Leader {
             }
             State::Standby => Some(self.timer.deadline()),
             State::Candidate { ask_at, .. } => Some(self.timer.deadline().min(*ask_at)),
-            State::Phase1(phase1) => Some(self.timer.deadline().min(phase1.ask_at)),
+            State::Phase1(phase1) => Some(self.timer.deadline().min(phase1.next_timer())),
         }
     }
 
@@ -613,6 +645,7 @@ impl Role for Leader {
         report("next_slot", self.window.next_slot.0);
         report("executed", self.progress.executed().0);
         report("window", self.window.len() as u64);
+        report("carried", self.carried.len());
         report("queued", self.queue.len() as u64);
         report("elections", self.elections);
         report("handed_over_again", self.window.handed_over);

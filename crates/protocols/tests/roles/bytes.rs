@@ -11,12 +11,12 @@ use ionian_kernel::machine::Frozen;
 use ionian_kernel::membership::Membership;
 use ionian_kernel::node::{Node, World};
 use ionian_kernel::protocol::Protocol;
-use ionian_kernel::role::Lsn;
+use ionian_kernel::role::{Lsn, Role};
 use ionian_kernel::time::{Instant, Timestamp};
 use ionian_kernel::wire::Reader;
 use ionian_protocols::multipaxos::batcher::Batcher;
 use ionian_protocols::multipaxos::leader::Leader;
-use ionian_protocols::multipaxos::message::{Proposer, Votes};
+use ionian_protocols::multipaxos::message::{Proposer, Vote, Votes};
 use ionian_protocols::multipaxos::proxy_leader::ProxyLeader;
 use ionian_protocols::multipaxos::{
     Envelope, Instance, Message, MultiPaxos, acceptor, batcher, kind, leader, proxy_leader, replica,
@@ -28,9 +28,15 @@ const MIB: usize = 1 << 20;
 
 /// Three acceptors, two of each other role, each on a node of its own.
 fn config() -> Config {
+    config_with(None)
+}
+
+/// The same with a defect built in.
+fn config_with(canary: Option<&'static str>) -> Config {
     let mut next = (0..).map(NodeId);
     let instances = [1, 2, 0, 2, 2, 3, 2, 0].map(|count| next.by_ref().take(count).collect()).to_vec();
-    MultiPaxos::configure(Layout { f: 1, instances: numbered(instances), ..Layout::default() }).expect("a deployment")
+    let layout = Layout { f: 1, instances: numbered(instances), canary, ..Layout::default() };
+    MultiPaxos::configure(layout).expect("a deployment")
 }
 
 fn command(number: u64, bytes: usize) -> Batch {
@@ -45,7 +51,11 @@ fn propose(batch: Batch, again: bool) -> leader::In {
 
 /// A leader of an empty log, and its round.
 fn leading() -> (Stage<Leader>, Round) {
-    let mut leader = Stage::alone(config(), kind::Leader, Leader::new);
+    leading_with(config())
+}
+
+fn leading_with(config: Config) -> (Stage<Leader>, Round) {
+    let mut leader = Stage::alone(config, kind::Leader, Leader::new);
     leader.timer();
     for from in [AcceptorId(0), AcceptorId(1)] {
         leader.tell(leader::In::PreVoteReply { from, gone: true, promise: Round(0) });
@@ -301,4 +311,123 @@ fn a_replica_that_misses_a_slot_keeps_a_bounded_number_of_bytes_behind_it() {
     let value = Value { stamp: Timestamp(1), batch: command(0, 10) };
     replica.tell(replica::In::Chosen { slot: Slot(0), value, replier: ReplicaId(1) });
     assert!(replica.figure("executed") >= 15 && replica.figure("executed") < 30);
+}
+
+/// A stretch of votes, from `start` up to `next`, of a value of so many bytes in each slot.
+fn stretch(start: u64, next: Slot, slots: std::ops::Range<u64>, bytes: usize) -> Votes {
+    let value = |slot| Value { stamp: Timestamp(1), batch: command(slot, bytes) };
+    let votes = slots.map(|slot| (Slot(slot), Vote { round: Round(1), value: value(slot) })).collect::<Vec<_>>();
+    let watermark = votes.last().map_or(Slot(0), |(slot, _)| slot.next());
+    Votes { start: Slot(start), end: Slot::MAX, next, votes, forgotten: Slot(0), watermark, reserved: vec![] }
+}
+
+/// With a log that takes longer to collect than an election timeout each candidate was followed by the next, and by more of
+/// the same: 120 elections in 135 s, and no leader.
+#[test]
+fn a_phase_1_that_advances_is_not_begun_anew_and_one_that_does_not_is_given_more_time() {
+    let mut leader = Stage::alone(config(), kind::Leader, Leader::new);
+    leader.timer();
+    for from in [AcceptorId(0), AcceptorId(1)] {
+        leader.tell(leader::In::PreVoteReply { from, gone: true, promise: Round(0) });
+    }
+    let round = leader.role.round();
+    let asked = |sent: &[Envelope]| {
+        let phase1a = |envelope: &&Envelope| matches!(envelope, Envelope::ToAcceptors(_, acceptor::In::Phase1a { .. }));
+        sent.iter().filter(phase1a).count()
+    };
+    let begun = leader.now;
+    for stretch_of in 0..20 {
+        let next = Slot(stretch_of + 1);
+        let votes = stretch(stretch_of, next, stretch_of..stretch_of + 1, 10);
+        assert_eq!(
+            asked(&leader.tell(leader::In::Phase1b { from: AcceptorId(0), round, votes, clock: Timestamp(0) })),
+            1,
+            "for the next"
+        );
+        // Nearly as long as an election may take; the others are asked again, ever more slowly.
+        let until = leader.now + std::time::Duration::from_millis(350);
+        while leader.role.next_timer().is_some_and(|timer| timer < until) {
+            leader.timer();
+        }
+        leader.now = until;
+    }
+    assert!(leader.now.since(begun).as_secs() >= 6);
+    assert_eq!((leader.role.round(), leader.figure("elections")), (round, 1));
+    // Then nobody says anything any more.
+    let silent_since = leader.now;
+    let stood =
+        |sent: &[Envelope]| sent.iter().any(|it| matches!(it, Envelope::ToAcceptors(_, acceptor::In::PreVote { .. })));
+    while !stood(&leader.timer()) {}
+    assert!(leader.now.since(silent_since) <= std::time::Duration::from_millis(800));
+    let stood_at = leader.now;
+    for from in [AcceptorId(0), AcceptorId(1)] {
+        leader.tell(leader::In::PreVoteReply { from, gone: true, promise: round });
+    }
+    assert_eq!(leader.figure("elections"), 2);
+    while !stood(&leader.timer()) {}
+    assert!(leader.now.since(stood_at) >= std::time::Duration::from_millis(800), "twice as long as the first");
+}
+
+#[test]
+fn what_phase_1_has_found_is_proposed_again_a_window_at_a_time_and_nothing_else_comes_into_its_slots() {
+    let mut leader = Stage::alone(config(), kind::Leader, Leader::new);
+    leader.timer();
+    for from in [AcceptorId(0), AcceptorId(1)] {
+        leader.tell(leader::In::PreVoteReply { from, gone: true, promise: Round(0) });
+    }
+    let round = leader.role.round();
+    let mut sent = Vec::new();
+    for from in [AcceptorId(0), AcceptorId(1)] {
+        let votes = stretch(0, Slot::MAX, 0..10, 1_000_000);
+        sent = leader.tell(leader::In::Phase1b { from, round, votes, clock: Timestamp(0) });
+    }
+    let slots = |sent: &[Envelope]| proposals(sent).into_iter().map(|(slot, _)| slot).collect::<Vec<_>>();
+    assert_eq!(slots(&sent), [0, 1, 2, 3]);
+    assert!(leader.role.is_leading());
+    assert!(leader.tell(propose(command(99, 10), false)).is_empty(), "what is new comes behind");
+    assert!(leader.tell(propose(command(7, 1_000_000), true)).is_empty(), "its proposer asks again");
+    assert_eq!((leader.figure("queued"), leader.figure("repeated"), leader.figure("carried")), (1, 1, 6));
+    // A replica misses one that is not proposed yet: another read quorum might tell something else.
+    assert!(leader.tell(leader::In::Recover { slots: vec![Slot(6)] }).is_empty());
+    assert_eq!(slots(&leader.tell(executed(3, round))), [4, 5, 6]);
+    // Others had these chosen.
+    assert_eq!(slots(&leader.tell(executed(9, round))), [9, 10]);
+    assert_eq!((leader.figure("queued"), leader.figure("carried")), (0, 0));
+}
+
+/// The tests above would notice: with each defect built in again what they ask for is not so.
+#[test]
+fn each_defect_shows_when_it_is_built_in_again() {
+    let (mut leader, _) = leading_with(config_with(Some("copies")));
+    for again in [false, true, true] {
+        leader.tell(propose(command(0, 4 * MIB), again));
+    }
+    assert_eq!(leader.figure("queued"), 2, "copies");
+
+    let mut proxy = Stage::alone(config_with(Some("hasty")), kind::ProxyLeader, ProxyLeader::new);
+    for _ in 0..2 {
+        let value = Value { stamp: Timestamp(1), batch: batch("large") };
+        let (proposer, replier, round) = (Proposer::Nobody {}, ReplicaId(0), Round(64));
+        let sent = proxy.tell(proxy_leader::In::Phase2a { slot: Slot(0), round, value, proposer, replier });
+        assert_eq!(sent.len(), 1, "asked for at once, and again");
+    }
+
+    let mut leader = Stage::alone(config_with(Some("impatient")), kind::Leader, Leader::new);
+    leader.timer();
+    for from in [AcceptorId(0), AcceptorId(1)] {
+        leader.tell(leader::In::PreVoteReply { from, gone: true, promise: Round(0) });
+    }
+    let round = leader.role.round();
+    let mut stood = false;
+    for start in 0..20 {
+        let votes = stretch(start, Slot(start + 1), start..start + 1, 10);
+        leader.tell(leader::In::Phase1b { from: AcceptorId(0), round, votes, clock: Timestamp(0) });
+        let until = leader.now + std::time::Duration::from_millis(100);
+        while leader.role.next_timer().is_some_and(|timer| timer < until) {
+            let sent = leader.timer();
+            stood |= sent.iter().any(|it| matches!(it, Envelope::ToAcceptors(_, acceptor::In::PreVote { .. })));
+        }
+        leader.now = until;
+    }
+    assert!(stood, "it gives up a phase 1 that advances");
 }

@@ -1,5 +1,6 @@
 //! How a leader comes to lead, by the word of the acceptors and by phase 1 (2.2), and how it stops.
 
+use super::carried::Carried;
 use super::handover::Handover;
 use super::phase1::Phase1;
 use super::{In, Leader, Record, State};
@@ -68,10 +69,9 @@ impl Leader {
         self.repairs.clear();
         self.handover.clear();
         self.progress.begin_round();
-        let ask_at = now + self.resend_after();
         let start = self.progress.executed().max(self.config.frontier());
-        let phase1 = Phase1::new(self.config.clone(), self.round, start, Slot::MAX, ask_at);
-        ask_votes(self.id, &phase1, out);
+        let phase1 = Phase1::new(self.config.clone(), self.round, start, Slot::MAX, now);
+        ask_votes(self.id, &phase1, phase1.missing(), out);
         self.state = State::Phase1(Box::new(phase1));
         self.timer.restart(now);
     }
@@ -98,7 +98,13 @@ impl Leader {
                 self.window.hand_over_mended(now, self.round, slot, value, out);
             }
             State::Phase1(phase1) => {
+                let before = phase1.next_of(from);
                 let more = phase1.on_votes(from, votes);
+                if phase1.next_of(from) > before && !self.config.has(Canary::ImpatientPhase1) {
+                    // It advances: however long it takes, another election would have to do all of it again.
+                    self.timer.restart(now);
+                    phase1.heard(from, now);
+                }
                 if phase1.is_complete() {
                     let State::Phase1(phase1) = core::mem::replace(&mut self.state, State::Leading) else { return };
                     self.lead(now, *phase1, out);
@@ -113,7 +119,7 @@ impl Leader {
     /// Phase 1 is over: what may have been chosen is proposed again, holes are filled with noops, and
     /// everybody is told.
     pub(super) fn lead(&mut self, now: Instant, phase1: Phase1, out: &mut Out<'_, Self>) {
-        let mut outcome = phase1.finish();
+        let outcome = phase1.finish();
         self.clock.learn(now, outcome.stamp);
         self.window.reset(outcome.start, outcome.next_slot);
         self.held.clear();
@@ -122,13 +128,8 @@ impl Leader {
         self.reach.begin(now, self.progress.executed());
         self.send_heartbeat(now, out);
         self.vacant = (outcome.unvoted, outcome.next_slot);
-        for slot in outcome.start.until(outcome.unvoted) {
-            // Without a time of its own, so that whoever fills the slot puts the same into it.
-            let value = outcome.values.remove(&slot);
-            out.reached(if value.is_some() { branch::PROPOSES_AGAIN } else { branch::FILLS_HOLE });
-            let value = value.unwrap_or_default();
-            self.window.propose(now, self.round, slot, value, Proposer::Nobody {}, Set::EMPTY, out);
-        }
+        self.carried = Carried::new(outcome.start, outcome.unvoted, outcome.values);
+        self.propose_carried(now, out);
         let round = self.round;
         out.send(Envelope::ToClients(self.config.all(kind::Client), client::In::NewLeader { round }));
         out.send(Envelope::ToBatchers(self.config.all(kind::Batcher), batcher::In::NewLeader { round }));
@@ -179,6 +180,7 @@ impl Leader {
         let executed = self.progress.executed();
         self.window.reset(executed, executed);
         self.held.clear();
+        self.carried = Carried::default();
         let (mut clients, mut batchers) = (Set::EMPTY, Set::EMPTY);
         for proposal in self.queue.drain() {
             match proposal.proposer {
@@ -213,9 +215,9 @@ impl Leader {
     }
 }
 
-/// Asks every acceptor that has not told everything for its next stretch.
-pub(super) fn ask_votes(me: LeaderId, phase1: &Phase1, out: &mut Out<'_, Leader>) {
-    for acceptor in phase1.missing().iter() {
+/// Asks each of these acceptors for its next stretch.
+pub(super) fn ask_votes(me: LeaderId, phase1: &Phase1, acceptors: AcceptorSet, out: &mut Out<'_, Leader>) {
+    for acceptor in acceptors.iter() {
         ask_stretch(me, phase1, acceptor, out);
     }
 }

@@ -12,6 +12,9 @@ use ionian_kernel::id::*;
 use ionian_kernel::quorum::QuorumSystem;
 use ionian_kernel::time::{Instant, Timestamp};
 
+/// So many questions in a row that are left unanswered double the wait for the next; those after them do not.
+const MOST_DOUBLINGS: u32 = 5;
+
 /// Phase 1 of one round, for the slots from `start` up to `end`.
 pub(super) struct Phase1 {
     config: Arc<Config>,
@@ -29,7 +32,9 @@ pub(super) struct Phase1 {
     forgotten: Slot,
     watermark: Slot,
     reserved: Vec<Reserved>,
-    pub(super) ask_at: Instant,
+    /// When each acceptor is asked again, and how often it was since it last told something.
+    asked: BTreeMap<AcceptorId, (Instant, u32)>,
+    begun_at: Instant,
 }
 
 /// What follows from a read quorum's votes.
@@ -47,7 +52,8 @@ pub(super) struct Outcome {
 }
 
 impl Phase1 {
-    pub(super) fn new(config: Arc<Config>, round: Round, start: Slot, end: Slot, ask_at: Instant) -> Self {
+    /// One that begins now, by asking all acceptors.
+    pub(super) fn new(config: Arc<Config>, round: Round, start: Slot, end: Slot, begun_at: Instant) -> Self {
         let quorums = config.quorums_of(round).expect("a leader begins rounds of epochs that it knows").clone();
         Phase1 {
             config,
@@ -61,7 +67,8 @@ impl Phase1 {
             forgotten: Slot::ZERO,
             watermark: Slot::ZERO,
             reserved: Vec::new(),
-            ask_at,
+            asked: BTreeMap::new(),
+            begun_at,
         }
     }
 
@@ -73,6 +80,32 @@ impl Phase1 {
     /// The acceptors that have not told everything.
     pub(super) fn missing(&self) -> AcceptorSet {
         self.quorums.members().without(self.complete)
+    }
+
+    /// An acceptor has told something, and was asked for more.
+    pub(super) fn heard(&mut self, from: AcceptorId, now: Instant) {
+        self.asked.insert(from, (now, 0));
+    }
+
+    fn ask_at(&self, acceptor: AcceptorId) -> Instant {
+        let (since, times) = self.asked.get(&acceptor).copied().unwrap_or((self.begun_at, 0));
+        since + self.config.options().resend_after * (1 << times.min(MOST_DOUBLINGS))
+    }
+
+    /// The acceptors that are to be asked again. The wait doubles with each time: what one tells can be large, and a copy of
+    /// it would come behind it.
+    pub(super) fn overdue(&mut self, now: Instant) -> AcceptorSet {
+        let overdue: AcceptorSet = self.missing().iter().filter(|acceptor| self.ask_at(*acceptor) <= now).collect();
+        for acceptor in overdue.iter() {
+            let (since, times) = self.asked.entry(acceptor).or_insert((now, 0));
+            (*since, *times) = (now, *times + 1);
+        }
+        overdue
+    }
+
+    /// When the next acceptor is to be asked again.
+    pub(super) fn next_timer(&self) -> Instant {
+        self.missing().iter().map(|acceptor| self.ask_at(acceptor)).min().unwrap_or(Instant(u64::MAX))
     }
 
     /// Takes one stretch in; true when the acceptor must be asked for the next. A duplicate is ignored, and what was

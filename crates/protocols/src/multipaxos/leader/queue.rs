@@ -1,7 +1,6 @@
 //! The batches that wait for the window to open or for phase 1 to end, and what a leader has in hand already.
 
 use super::super::message::Proposer;
-use super::window::Window;
 use alloc::collections::{BTreeSet, VecDeque};
 use ionian_kernel::batch::{Batch, SessionId};
 use ionian_kernel::id::*;
@@ -95,12 +94,17 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// Whether a batch is in hand already.
-    pub(super) fn has(&mut self, batch: &Batch, queue: &Queue, window: &Window) -> bool {
+    /// Whether a batch is in hand already: in the queue, or among those that are proposed or will be.
+    pub(super) fn has<'a>(
+        &mut self,
+        batch: &Batch,
+        queue: &'a Queue,
+        proposed: impl Iterator<Item = &'a Batch>,
+    ) -> bool {
         self.asked = true;
         let names = self.names.get_or_insert_with(|| {
             let queued = queue.iter().map(|proposal| &proposal.batch);
-            queued.chain(window.batches()).filter_map(name).collect()
+            queued.chain(proposed).filter_map(name).collect()
         });
         name(batch).is_some_and(|name| names.contains(&name))
     }

@@ -45,8 +45,7 @@ impl Repairs {
         if self.slots.len() >= MAX_REPAIRS || self.slots.contains_key(&slot) {
             return None;
         }
-        let ask_at = now + self.config.options().resend_after;
-        let repair = Phase1::new(self.config.clone(), round, slot, slot.next(), ask_at);
+        let repair = Phase1::new(self.config.clone(), round, slot, slot.next(), now);
         Some(self.slots.entry(slot).or_insert(repair))
     }
 
@@ -72,20 +71,17 @@ impl Repairs {
         value.map(|value| (slot, value))
     }
 
-    /// Those whose answers are overdue.
-    pub(super) fn overdue(&mut self, now: Instant) -> Vec<&Phase1> {
-        let resend_after = self.config.options().resend_after;
-        let overdue = self.slots.values_mut().filter(|repair| repair.ask_at <= now);
-        overdue
-            .map(|repair| {
-                repair.ask_at = now + resend_after;
-                &*repair
-            })
-            .collect()
+    /// Those whose answers are overdue, each with the acceptors to ask again.
+    pub(super) fn overdue(&mut self, now: Instant) -> Vec<(&Phase1, AcceptorSet)> {
+        let asked = self.slots.values_mut().map(|repair| {
+            let overdue = repair.overdue(now);
+            (&*repair, overdue)
+        });
+        asked.filter(|(_, overdue)| !overdue.is_empty()).collect()
     }
 
     pub(super) fn next_timer(&self) -> Option<Instant> {
-        self.slots.values().map(|repair| repair.ask_at).min()
+        self.slots.values().map(Phase1::next_timer).min()
     }
 }
 

@@ -38,7 +38,8 @@ impl Leader {
     /// From `slot` on, the end of the slots that it has left: `None` when `slot` is not one, or so old that this
     /// leader cannot know.
     pub(crate) fn left_until(&self, slot: Slot) -> Option<Slot> {
-        self.is_leading().then(|| self.window.left_until(slot)).flatten()
+        let knows = self.is_leading() && !self.carried.has(slot);
+        knows.then(|| self.window.left_until(slot)).flatten()
     }
 
     /// Begins a round of its own, though another leads and lives: it is to lead where it can. Also when it is a candidate:

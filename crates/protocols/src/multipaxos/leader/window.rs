@@ -155,6 +155,11 @@ impl Window {
         self.slots.admits(self.next_slot)
     }
 
+    /// Whether a value of so many bytes that was found in phase 1 may be proposed in `slot` now.
+    pub(super) fn has_room_for(&self, slot: Slot, bytes: usize) -> bool {
+        slot.distance(self.slots.base()) < self.config.options().window_slots as u64 && self.flow.has_room(bytes)
+    }
+
     /// How many slots are on their way.
     pub(super) fn len(&self) -> usize {
         self.slots.len()
