@@ -51,6 +51,10 @@ const VERIFY: &[Step] = &[
     // What measures is tried where it is tested (`cli/tests/ionian/bench.rs`) or here: that it works, not how fast.
     step("build what is tried next", &["build", "--quiet", "--package", "ionian-cli", "--package", "ionian-torture"]),
     step("torture finds nothing in seconds", &words!("torture" "--seconds" "8" "--members" "--seed" "1")),
+    step(
+        "nor do cuts, damaged logs and orderly stops",
+        &words!("torture" "--seconds" "8" "--seed" "1" "--faults" "lose,cut,roll" "--gap-ms" "700"),
+    ),
     step("group-commit works", &words!("measure" "group-commit" "--rounds" "1" "--seconds" "1" "--in-flight" "16")),
     step(
         "restart-time works",

@@ -144,7 +144,9 @@ impl Cluster {
     /// # Errors
     /// When an address cannot be resolved.
     pub fn ports(&self) -> Result<Vec<u16>> {
-        let addresses = self.addresses()?.into_iter().chain(self.gateways()?);
+        let listens: Result<Vec<SocketAddr>> =
+            self.deployment.nodes.iter().map(|node| address(node.listens_at())).collect();
+        let addresses = self.addresses()?.into_iter().chain(listens?).chain(self.gateways()?);
         Ok(addresses.map(|address| address.port()).collect())
     }
 

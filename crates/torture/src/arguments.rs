@@ -41,6 +41,10 @@ pub(crate) struct Arguments {
     /// How many clients there are; every other one sends a pipeline of up to 16 requests
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) clients: u16,
+    /// How many sets of odd clients there are: one writes values of up to 8 MiB, one sends pipelines and does not
+    /// read, one sends halves of commands
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(0..=16))]
+    pub(crate) odd_clients: u16,
     /// Break a promise on purpose: the exit code must be 1
     #[arg(long = "break", value_enum, value_name = "HOW")]
     pub(crate) sabotage: Option<Sabotage>,
@@ -65,7 +69,7 @@ impl Arguments {
     /// The kinds of faults that this machine is to have.
     pub(crate) fn kinds(&self) -> Vec<Kind> {
         let mut kinds = match self.faults.as_slice() {
-            [] => vec![Kind::Kill, Kind::Terminate, Kind::Pause, Kind::FullDisk],
+            [] => vec![Kind::Kill, Kind::Terminate, Kind::Pause, Kind::FullDisk, Kind::Lose, Kind::Cut, Kind::Roll],
             chosen => chosen.to_vec(),
         };
         if self.members && !kinds.contains(&Kind::Replace) {
@@ -84,7 +88,7 @@ impl Arguments {
     pub(crate) fn repeat(&self, seed: u64) -> String {
         let mut words = vec![
             format!("cargo xtask torture --seconds {} --seed {seed} --preset {}", self.seconds, self.preset),
-            format!("--gap-ms {} --clients {}", self.gap_ms, self.clients),
+            format!("--gap-ms {} --clients {} --odd-clients {}", self.gap_ms, self.clients, self.odd_clients),
         ];
         words.extend(self.overrides.iter().map(|setting| format!("--set {setting}")));
         let name = |value: clap::builder::PossibleValue| value.get_name().to_owned();
@@ -108,7 +112,7 @@ mod tests {
 
     #[test]
     fn the_command_that_repeats_a_run_says_all_that_decides_it() {
-        let words = "torture --seconds 9 --faults kill,full-disk --members --break forget --set f=1 --clients 3";
+        let words = "torture --seconds 9 --faults kill,full-disk --members --break forget --set f=1 --clients 3 --odd-clients 2";
         let arguments = Arguments::parse_from(words.split(' '));
         let repeat = arguments.repeat(5);
         let again = Arguments::parse_from(repeat.trim_start_matches("cargo xtask ").split(' '));

@@ -144,11 +144,16 @@ impl Load {
             }
             Err(complaint) => {
                 let key = name(ticket.key);
-                self.complaint.borrow_mut().get_or_insert(format!("{} of key {key}: {complaint}", ticket.action));
-                self.stop.set(true);
+                self.complain(format!("{} of key {key}: {complaint}", ticket.action));
                 bail!("a reply that no gateway may give")
             }
         }
+    }
+
+    /// Something was told that no gateway may tell: the run ends.
+    pub(crate) fn complain(&self, complaint: String) {
+        self.complaint.borrow_mut().get_or_insert(complaint);
+        self.stop.set(true);
     }
 
     /// How many violations there are so far.
@@ -219,7 +224,7 @@ fn interpret(ticket: &Ticket, frame: &BytesFrame) -> Result<Ended, String> {
 }
 
 /// What an error means; see docs/gateway.md.
-fn refusal(text: &str) -> Result<Ended, String> {
+pub(crate) fn refusal(text: &str) -> Result<Ended, String> {
     match text.split(' ').next() {
         Some("BUSY") => Ok(Ended::Refused),
         Some("TRYAGAIN") if text.ends_with("was not executed") => Ok(Ended::Refused),

@@ -1,5 +1,6 @@
 //! A cluster to which faults are done: which node a fault has in hand, and who is being replaced.
 
+use crate::network::{Network, Place};
 use anyhow::{Context, Result, bail, ensure};
 use ionian_deployment::{Deployment, PresetOptions};
 use ionian_harness::cluster::{describe, place_on_free_ports};
@@ -8,6 +9,7 @@ use ionian_harness::{Cluster as Processes, Member};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs::{self, File};
+use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -24,6 +26,20 @@ pub(crate) fn deployment(preset: &str, overrides: &[String]) -> Result<Deploymen
     Ok(deployment.with_overrides(&[&disk[..], overrides].concat())?)
 }
 
+/// Has every node be found at a forwarder.
+fn forwarders(deployment: &mut Deployment) -> Result<Network> {
+    let taken = deployment.nodes.iter().flat_map(|node| [Some(&node.address), node.gateway.as_ref()]).flatten();
+    let taken: Vec<u16> = taken.filter_map(|text| text.parse::<SocketAddr>().ok()).map(|at| at.port()).collect();
+    let mut places = Vec::new();
+    for (node, port) in deployment.nodes.iter_mut().zip(free_ports(taken.len(), &taken)?) {
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        let listens = std::mem::replace(&mut node.address, address.to_string());
+        places.push(Place { name: node.name.clone(), address, listens: listens.parse()? });
+        node.listen = Some(listens);
+    }
+    Network::start(places)
+}
+
 /// See the top of this file.
 pub(crate) struct Cluster {
     processes: Processes,
@@ -31,6 +47,11 @@ pub(crate) struct Cluster {
     held: Vec<bool>,
     /// Whether a change of the members is under way: there is one at a time.
     changing: bool,
+    /// The network between the nodes, if it can be cut, and how many cuts there are.
+    network: Option<Network>,
+    cuts: usize,
+    /// Whether no other fault may begin.
+    reserved: bool,
 }
 
 impl Deref for Cluster {
@@ -48,16 +69,60 @@ impl DerefMut for Cluster {
 }
 
 impl Cluster {
-    /// Lays out the preset on free ports below `root`. Starts nothing.
-    pub(crate) fn new(ionian: &Path, root: &Path, preset: &str, overrides: &[String]) -> Result<Self> {
-        let processes = Processes::new(ionian, root, deployment(preset, overrides)?)?;
+    /// Lays out the preset on free ports below `root`. Starts no node. `forwards` says whether the network between them
+    /// can be cut.
+    pub(crate) fn new(ionian: &Path, root: &Path, preset: &str, overrides: &[String], forwards: bool) -> Result<Self> {
+        let mut deployment = deployment(preset, overrides)?;
+        let network = if forwards { Some(forwarders(&mut deployment)?) } else { None };
+        let processes = Processes::new(ionian, root, deployment)?;
         let held = vec![false; processes.len()];
-        Ok(Cluster { processes, held, changing: false })
+        Ok(Cluster { processes, held, changing: false, network, cuts: 0, reserved: false })
     }
 
     /// Takes the node for a fault, unless another one has it.
     pub(crate) fn hold(&mut self, node: usize) -> bool {
-        !std::mem::replace(&mut self.held[node], true)
+        !self.reserved && !std::mem::replace(&mut self.held[node], true)
+    }
+
+    /// From now on no other fault begins, unless that was so before.
+    pub(crate) fn reserve(&mut self) -> bool {
+        !std::mem::replace(&mut self.reserved, true)
+    }
+
+    /// Other faults may begin again.
+    pub(crate) fn unreserve(&mut self) {
+        self.reserved = false;
+    }
+
+    /// Whether no fault has any node in hand.
+    pub(crate) fn is_free(&self) -> bool {
+        self.cuts == 0 && !self.held.contains(&true)
+    }
+
+    /// Cuts the ways between these nodes, unless all is reserved for another fault.
+    pub(crate) fn cut(&mut self, ways: &[(usize, usize)]) -> Option<Vec<(String, String)>> {
+        let network = self.network.as_ref().filter(|_| !self.reserved && !ways.is_empty())?;
+        let name = |node: usize| self.name(node).to_owned();
+        let ways: Vec<_> = ways.iter().map(|(from, to)| (name(*from), name(*to))).collect();
+        network.cut(&ways);
+        self.cuts += 1;
+        Some(ways)
+    }
+
+    /// The end of a cut.
+    pub(crate) fn join(&mut self, ways: &[(String, String)]) {
+        self.cuts -= 1;
+        self.network.iter().for_each(|network| network.join(ways));
+    }
+
+    /// How often something was held back by a cut.
+    pub(crate) fn held_back(&self) -> u64 {
+        self.network.as_ref().map_or(0, Network::held)
+    }
+
+    /// Takes the node for the fault that all are reserved for.
+    pub(crate) fn hold_reserved(&mut self, node: usize) {
+        assert!(self.reserved && !std::mem::replace(&mut self.held[node], true), "no other fault has begun");
     }
 
     /// Takes the node to be replaced, unless another fault has it or another node is being replaced.
@@ -65,6 +130,11 @@ impl Cluster {
         let free = !self.changing && self.hold(node);
         self.changing |= free;
         free
+    }
+
+    /// Whether this fault, which has a node in hand, may replace it.
+    pub(crate) fn may_replace(&mut self) -> bool {
+        !self.reserved && !std::mem::replace(&mut self.changing, true)
     }
 
     pub(crate) fn release(&mut self, node: usize) {
@@ -91,6 +161,9 @@ impl Cluster {
 
     /// Ends every fault: all nodes run, and freely.
     pub(crate) fn heal(&mut self) -> Result<()> {
+        self.reserved = false;
+        self.cuts = 0;
+        self.network.iter().for_each(Network::heal);
         for node in 0..self.len() {
             // Nobody knows what a fault that was interrupted has left: what it holds is started anew.
             if std::mem::take(&mut self.held[node]) {

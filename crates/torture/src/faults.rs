@@ -1,8 +1,11 @@
 //! Carries faults out.
 
 use crate::cluster::Cluster;
+use crate::loss::{self, Loss, REFUSAL};
 use crate::report::Counts;
-use crate::schedule::{Fault, Schedule};
+use crate::roll;
+use crate::schedule::{Fault, Remedy, Schedule};
+use crate::settle;
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::signal::Signal;
 use std::cell::RefCell;
@@ -75,7 +78,19 @@ impl Faults {
                 self.fill_disk(node, kib, window).await
             }
             Fault::Replace(node) if self.cluster.borrow_mut().hold_to_replace(node) => self.replace(node).await,
-            Fault::Terminate(..) | Fault::FullDisk(..) | Fault::Replace(_) => Ok(()),
+            Fault::Cut(ways, duration) => {
+                self.cut(&ways, duration).await;
+                Ok(())
+            }
+            Fault::Lose(node, loss, remedy) if self.cluster.borrow_mut().hold(node) => {
+                self.lose(node, loss, remedy).await
+            }
+            Fault::Roll if self.cluster.borrow_mut().reserve() => {
+                let rolled = self.roll().await;
+                self.cluster.borrow_mut().unreserve();
+                rolled
+            }
+            Fault::Terminate(..) | Fault::FullDisk(..) | Fault::Replace(_) | Fault::Lose(..) | Fault::Roll => Ok(()),
         }
     }
 
@@ -138,6 +153,15 @@ impl Faults {
         Ok(())
     }
 
+    async fn cut(&self, ways: &[(usize, usize)], duration: Duration) {
+        let Some(ways) = self.cluster.borrow_mut().cut(ways) else { return };
+        self.counts.borrow_mut().cuts += 1;
+        sleep(duration).await;
+        let mut cluster = self.cluster.borrow_mut();
+        cluster.join(&ways);
+        self.counts.borrow_mut().held_back = cluster.held_back();
+    }
+
     async fn terminate(&self, node: usize, absence: Duration) -> Result<()> {
         self.cluster.borrow().signal(node, Signal::SIGTERM)?;
         self.counts.borrow_mut().terminations += 1;
@@ -149,6 +173,33 @@ impl Faults {
         }
         sleep(absence).await;
         self.back(node)
+    }
+
+    /// When all other faults are over and all nodes serve, stops one after the other in order.
+    async fn roll(&self) -> Result<()> {
+        let free = async {
+            while !self.cluster.borrow().is_free() {
+                sleep(LOOK_EVERY).await;
+            }
+        };
+        timeout(2 * PATIENCE, free).await.context("a fault does not end")?;
+        let gateways = self.gateways.borrow().clone();
+        settle::serving(&gateways).await.context("before the nodes are stopped one after the other")?;
+        let roll = self.counts.borrow().rolls;
+        self.counts.borrow_mut().rolls += 1;
+        let clients = roll::Clients::start(roll, &gateways);
+        let nodes = self.cluster.borrow().len();
+        for node in 0..nodes {
+            self.cluster.borrow_mut().hold_reserved(node);
+            self.terminate(node, Duration::ZERO).await?;
+            settle::serving(&gateways).await.context("while the nodes are stopped one after the other")?;
+        }
+        let told = clients.end().await.context("while the nodes were stopped one after the other")?;
+        let mut counts = self.counts.borrow_mut();
+        counts.roll_replies += told.replies;
+        counts.roll_idle += told.idle;
+        counts.roll_open += told.open;
+        Ok(())
     }
 
     async fn fill_disk(&self, node: usize, kib: u64, window: Duration) -> Result<()> {
@@ -163,6 +214,30 @@ impl Faults {
             // It has not needed more.
             None => self.count_kills(&[node])?,
         }
+        self.back(node)
+    }
+
+    /// Takes a part of a node's log away while it is down. It must refuse to start, and say why.
+    async fn lose(&self, node: usize, loss: Loss, remedy: Remedy) -> Result<()> {
+        self.count_kills(&[node])?;
+        let (log, aside) = {
+            let cluster = self.cluster.borrow();
+            (cluster.store(node).join("wal"), cluster.root().join("aside").join(cluster.name(node)))
+        };
+        let Some(taken) = loss::take(loss, &log, &aside)? else { return self.back(node) };
+        self.cluster.borrow_mut().start(node)?;
+        let Some(status) = self.end(node, PATIENCE).await? else {
+            bail!("node {} lost a part of its log, {loss:?}, and goes on", self.cluster.borrow().name(node));
+        };
+        self.expect(node, status, 1, "a part of its log was lost")?;
+        let said = self.cluster.borrow().last_words(node).unwrap_or_default();
+        ensure!(said.contains(REFUSAL), "a node that lost a part of its log, {loss:?}, says: {said}");
+        self.counts.borrow_mut().losses += 1;
+        if remedy == Remedy::Replace && self.cluster.borrow_mut().may_replace() {
+            self.counts.borrow_mut().losses_replaced += 1;
+            return self.replace(node).await;
+        }
+        taken.put_back()?;
         self.back(node)
     }
 
@@ -201,9 +276,12 @@ impl Faults {
             anyhow::Ok(())
         };
         timeout(PATIENCE, made).await.with_context(|| format!("`ionian member replace` to {name} does not end"))??;
-        match self.end(node, PATIENCE).await? {
-            Some(status) => self.expect(node, status, 0, "its replacement")?,
-            None => bail!("node {} was replaced and does not end", self.cluster.borrow().name(node)),
+        let ran = self.cluster.borrow().is_started(node);
+        if ran {
+            match self.end(node, PATIENCE).await? {
+                Some(status) => self.expect(node, status, 0, "its replacement")?,
+                None => bail!("node {} was replaced and does not end", self.cluster.borrow().name(node)),
+            }
         }
         self.cluster.borrow_mut().finish_replacement(node, replacement);
         self.cluster.borrow_mut().release(node);

@@ -8,6 +8,10 @@
 //! | `schedule`, `faults` | which faults come when; how each is done |
 //! | `cluster` | the processes: which a fault has in hand, how they are limited and replaced |
 //! | `client`, `resp`, `keys` | who asks, how, and on what; what was asked and told |
+//! | `odd` | clients that are a burden: large values, replies not read, halves of commands |
+//! | `roll` | clients while all nodes are stopped in order: no reply may be lost |
+//! | `loss` | logs that lose a part |
+//! | `network` | forwarders between the nodes, which can hold back one direction |
 //! | `model`, `ledger`, `judge` | what answers are right |
 //! | `settle` | what must be found when the faults are over |
 //! | `report` | what is counted and shown |
@@ -34,10 +38,14 @@ mod faults;
 mod judge;
 mod keys;
 mod ledger;
+mod loss;
 mod measure;
 mod model;
+mod network;
+mod odd;
 mod report;
 mod resp;
+mod roll;
 mod run;
 mod schedule;
 mod settle;

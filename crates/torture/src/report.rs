@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
 /// Everything that is counted.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Counts {
     /// Requests that ended, in whatever way.
     pub(crate) operations: u64,
@@ -36,38 +36,44 @@ pub(crate) struct Counts {
     pub(crate) full_disks: u64,
     /// Nodes that were replaced by `ionian member replace`.
     pub(crate) replacements: u64,
+    /// Logs that lost a part, and whose nodes refused to start.
+    pub(crate) losses: u64,
+    /// Of these nodes, those that were replaced; the others were given back what they had lost.
+    pub(crate) losses_replaced: u64,
+    /// How often ways between nodes were cut in one direction.
+    pub(crate) cuts: u64,
+    /// How often something that a node had sent was held back by these.
+    pub(crate) held_back: u64,
+    /// How often all nodes were stopped in order, one after the other.
+    pub(crate) rolls: u64,
+    /// Commands that clients sent meanwhile and that were answered once each.
+    pub(crate) roll_replies: u64,
+    /// Connections of these clients that were closed because they were idle.
+    pub(crate) roll_idle: u64,
+    /// Commands of these clients of which they were told that the outcome is unknown.
+    pub(crate) roll_open: u64,
     /// Processes that were started.
     pub(crate) starts: u64,
     /// The longest time in which no write was acknowledged, in milliseconds.
     pub(crate) longest_without_write_ms: u64,
+    /// Large values whose write was acknowledged.
+    pub(crate) large_writes: u64,
+    /// Their bytes.
+    pub(crate) large_bytes: u64,
+    /// Pipelines whose replies were not read for a while.
+    pub(crate) deaf_pipelines: u64,
+    /// Replies to these that were read in the end.
+    pub(crate) deaf_replies: u64,
+    /// Commands of which a part was sent.
+    pub(crate) half_commands: u64,
     #[serde(skip)]
-    last_write: Instant,
+    last_write: Option<Instant>,
 }
 
 impl Counts {
-    pub(crate) fn new() -> Self {
-        Counts {
-            operations: 0,
-            acknowledged: 0,
-            acknowledged_writes: 0,
-            refused: 0,
-            unknown: 0,
-            kills: 0,
-            kills_of_all: 0,
-            terminations: 0,
-            pauses: 0,
-            full_disk_starts: 0,
-            full_disks: 0,
-            replacements: 0,
-            starts: 0,
-            longest_without_write_ms: 0,
-            last_write: Instant::now(),
-        }
-    }
-
     /// The time in which writes are expected begins.
     pub(crate) fn begin(&mut self) {
-        self.last_write = Instant::now();
+        self.last_write = Some(Instant::now());
     }
 
     /// Counts a request that has ended.
@@ -81,13 +87,13 @@ impl Counts {
         if writes && matches!(ended, Ended::Answered(_)) {
             self.acknowledged_writes += 1;
             self.note_time_without_write();
-            self.last_write = Instant::now();
+            self.last_write = Some(Instant::now());
         }
     }
 
     /// Takes into account that no write was acknowledged until now.
     pub(crate) fn note_time_without_write(&mut self) {
-        let without = self.last_write.elapsed().as_millis() as u64;
+        let without = self.last_write.map_or(0, |last| last.elapsed().as_millis() as u64);
         self.longest_without_write_ms = self.longest_without_write_ms.max(without);
     }
 

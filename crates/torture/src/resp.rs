@@ -39,6 +39,11 @@ impl Connection {
         }
     }
 
+    /// Gathers bytes as they are.
+    pub(crate) fn push_raw(&mut self, bytes: &[u8]) {
+        self.output.extend_from_slice(bytes);
+    }
+
     /// Sends what was gathered.
     pub(crate) async fn flush(&mut self) -> Result<()> {
         self.stream.write_all(&self.output).await.context("the connection broke")?;

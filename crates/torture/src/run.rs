@@ -6,6 +6,7 @@ use crate::cluster::{Cluster, try_file_limit};
 use crate::faults::Faults;
 use crate::judge::{Expected, Judge, Violation};
 use crate::keys::Keys;
+use crate::odd::{self, Odd};
 use crate::report::{Counts, Progress, Report};
 use crate::schedule::{Kind, Schedule};
 use crate::settle;
@@ -58,8 +59,9 @@ struct Run {
 
 impl Run {
     fn new(arguments: &Arguments, seed: u64, ionian: &Path, root: &Path) -> Result<Self> {
-        let cluster = Cluster::new(ionian, root, &arguments.preset, &arguments.settings())?;
         let mut kinds = arguments.kinds();
+        let cuts = kinds.contains(&Kind::Cut);
+        let cluster = Cluster::new(ionian, root, &arguments.preset, &arguments.settings(), cuts)?;
         let mut skipped = Vec::new();
         if kinds.contains(&Kind::FullDisk)
             && let Err(error) = try_file_limit(root)
@@ -70,7 +72,7 @@ impl Run {
         skipped.iter().for_each(|fault| eprintln!("skipped: {fault}"));
         let gap = Duration::from_millis(arguments.gap_ms);
         let schedule = Schedule::new(seed, cluster.len(), &kinds, gap);
-        let counts = Counts::new();
+        let counts = Counts::default();
         let report = Report {
             seed,
             preset: arguments.preset.clone(),
@@ -100,6 +102,7 @@ impl Run {
         self.serving().await?;
         let load = self.load();
         let clients = self.clients(&load);
+        let odd = self.odd_clients(&load);
         let begun = Instant::now();
         self.faults.counts.borrow_mut().begin();
         let torture = self.torture(&load).await;
@@ -107,7 +110,7 @@ impl Run {
         self.faults.counts.borrow_mut().note_time_without_write();
         load.stop.set(true);
         let settled = match torture {
-            Ok(()) => self.settle(&load, clients).await,
+            Ok(()) => self.settle(&load, clients, odd).await,
             Err(error) => Err(error),
         };
         self.report.failures.extend(load.complaint.take());
@@ -158,6 +161,14 @@ impl Run {
         clients
     }
 
+    fn odd_clients(&self, load: &Rc<Load>) -> JoinSet<Odd> {
+        let mut clients = JoinSet::new();
+        for odd in odd::clients(load, self.arguments.odd_clients, self.seed) {
+            clients.spawn_local(odd.run());
+        }
+        clients
+    }
+
     /// Faults for as long as was asked for.
     async fn torture(&mut self, load: &Load) -> Result<()> {
         let whole = Duration::from_secs(self.arguments.seconds);
@@ -192,11 +203,14 @@ impl Run {
     }
 
     /// Waits until the cluster serves, and closes all histories.
-    async fn settle(&mut self, load: &Load, clients: JoinSet<()>) -> Result<()> {
+    async fn settle(&mut self, load: &Load, clients: JoinSet<()>, odd: JoinSet<Odd>) -> Result<()> {
         self.progress.say("no more faults: waiting until every gateway takes writes");
         self.report.seconds_to_serve = Some(self.serving().await?.as_secs_f64());
         settle::clients_end(clients).await?;
         let gateways = self.faults.gateways.borrow().clone();
+        for odd in settle::clients_end(odd).await? {
+            odd.check(gateways[0]).await?;
+        }
         settle::close_keys(load, &gateways).await
     }
 
@@ -249,7 +263,10 @@ fn tell(report: &Report, path: &Path, root: &Path) {
     println!(
         "{}: seed {}, {:.0} s, {} operations ({} acknowledged, {} of them writes; {} refused; {} left open), {} kills \
          ({} times all nodes), {} pauses, {} orderly stops, {} full disks, {} replacements, longest without a write \
-         {:.1} s; {} keys, {} replicas; {}",
+         {:.1} s; {} keys, {} replicas; \
+         {} large values of {} MiB, {} pipelines not read at first, {} halves of commands; {} rolls \
+         with {} replies, {} damaged logs, {} cuts \
+         that held back {} pieces; {}",
         if report.passed { "passed" } else { "FAILED" },
         report.seed,
         report.seconds,
@@ -267,6 +284,15 @@ fn tell(report: &Report, path: &Path, root: &Path) {
         counts.longest_without_write_ms as f64 / 1e3,
         report.keys,
         report.replicas_compared,
+        counts.large_writes,
+        counts.large_bytes >> 20,
+        counts.deaf_pipelines,
+        counts.half_commands,
+        counts.rolls,
+        counts.roll_replies,
+        counts.losses,
+        counts.cuts,
+        counts.held_back,
         path.display()
     );
 }

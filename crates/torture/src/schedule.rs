@@ -1,5 +1,6 @@
 //! Which faults come when: decided by the seed alone.
 
+use crate::loss::Loss;
 use ionian_kernel::random::Random;
 use std::time::Duration;
 
@@ -17,6 +18,19 @@ pub(crate) enum Fault {
     FullDisk(usize, u64, Duration),
     /// A new node takes the place of this one.
     Replace(usize),
+    /// This node's log loses a part while it is down; then the part is put back, or a new node takes its place.
+    Lose(usize, Loss, Remedy),
+    /// For so long nothing goes from the first of each pair of nodes to the second.
+    Cut(Vec<(usize, usize)>, Duration),
+    /// SIGTERM to one node after the other, each of which is started again and serves before the next is stopped.
+    Roll,
+}
+
+/// What is done about a log that has lost a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Remedy {
+    PutBack,
+    Replace,
 }
 
 /// Kinds of faults that a user can choose.
@@ -32,6 +46,12 @@ pub(crate) enum Kind {
     FullDisk,
     /// `ionian member replace`
     Replace,
+    /// A log that loses a file, or its end, while its node is down
+    Lose,
+    /// Ways from a node to another that are cut in one direction
+    Cut,
+    /// All nodes stopped in order, one after the other, with clients that may lose no reply
+    Roll,
 }
 
 /// An endless list of faults.
@@ -79,6 +99,13 @@ impl Schedule {
                 Fault::FullDisk(node, self.random.between(kib / 2, kib), Duration::from_secs(5))
             }
             Kind::Replace => Fault::Replace(node),
+            Kind::Lose => {
+                let loss = Loss::ALL[self.random.below(Loss::ALL.len() as u64) as usize];
+                let replaces = self.kinds.contains(&Kind::Replace) && self.random.once_in(2);
+                Fault::Lose(node, loss, if replaces { Remedy::Replace } else { Remedy::PutBack })
+            }
+            Kind::Cut => self.cut(node),
+            Kind::Roll => Fault::Roll,
         }
     }
 
@@ -98,6 +125,18 @@ impl Schedule {
         victims
     }
 
+    /// What goes from this node to another one, from it to all, or from all to it.
+    fn cut(&mut self, node: usize) -> Fault {
+        let others: Vec<usize> = (0..self.nodes).filter(|other| *other != node).collect();
+        let ways = match self.random.below(4) {
+            _ if others.is_empty() => Vec::new(),
+            0 => others.iter().map(|other| (node, *other)).collect(),
+            1 => others.iter().map(|other| (*other, node)).collect(),
+            _ => vec![(node, others[self.random.below(others.len() as u64) as usize])],
+        };
+        Fault::Cut(ways, Duration::from_millis(self.random.between(300, 8000)))
+    }
+
     /// How long a node is away: short enough that nobody notices, or long enough that somebody else leads.
     fn absence(&mut self) -> Duration {
         let (low, high) = match self.random.below(10) {
@@ -114,8 +153,9 @@ fn weight(kind: Kind) -> u64 {
         Kind::Kill => 60,
         Kind::Terminate => 5,
         Kind::Pause => 18,
+        Kind::Cut => 12,
         Kind::FullDisk => 12,
-        Kind::Replace => 5,
+        Kind::Replace | Kind::Roll | Kind::Lose => 5,
     }
 }
 
@@ -146,6 +186,17 @@ mod tests {
         some(|fault| matches!(fault, Fault::Pause(victims) if victims.len() == 3));
         some(|fault| matches!(fault, Fault::FullDisk(..)));
         some(|fault| matches!(fault, Fault::Replace(_)));
+        some(|fault| matches!(fault, Fault::Roll));
+        some(|fault| matches!(fault, Fault::Cut(ways, _) if ways.len() == 1));
+        some(|fault| matches!(fault, Fault::Cut(ways, _) if ways.len() == 2 && ways[0].0 == ways[1].0));
+        some(|fault| matches!(fault, Fault::Cut(ways, _) if ways.len() == 2 && ways[0].1 == ways[1].1));
+        let losses: Vec<Fault> = list(1, &[Kind::Lose, Kind::Replace]).into_iter().map(|(_, fault)| fault).collect();
+        for (loss, remedy) in Loss::ALL.into_iter().flat_map(|loss| [(loss, Remedy::PutBack), (loss, Remedy::Replace)])
+        {
+            assert!(losses.iter().any(|fault| matches!(fault, Fault::Lose(_, l, r) if (*l, *r) == (loss, remedy))));
+        }
+        let put_back = |fault: &Fault| matches!(fault, Fault::Lose(_, _, Remedy::PutBack));
+        assert!(list(1, &[Kind::Lose]).iter().all(|(_, fault)| put_back(fault)), "nothing may be replaced");
         assert!(list(1, &[Kind::Pause]).iter().all(|(_, fault)| matches!(fault, Fault::Pause(_))));
     }
 }

@@ -197,6 +197,6 @@ async fn compare_view(gateway: SocketAddr, ids: &[u64], values: &[Option<Bytes>]
 }
 
 /// Waits until every client has ended.
-pub(crate) async fn clients_end(clients: tokio::task::JoinSet<()>) -> Result<()> {
-    timeout(PATIENCE, clients.join_all()).await.map(drop).context("a client does not end")
+pub(crate) async fn clients_end<T: 'static>(clients: tokio::task::JoinSet<T>) -> Result<Vec<T>> {
+    timeout(PATIENCE, clients.join_all()).await.context("a client does not end")
 }

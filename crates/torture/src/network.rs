@@ -1,0 +1,235 @@
+//! The network between the nodes, as far as it can be cut: each node is found at the address of a forwarder, and listens
+//! elsewhere. A forwarder reads from the first words of a connection which node has made it, and holds back what goes from
+//! one node to another while that way is cut; the other way goes on. When the way is whole again everything arrives, late,
+//! as after packets that the system has sent again. A connection of two nodes that ends is forgotten with what it held.
+//!
+//! It needs no privileges. What a forwarder cannot do is to lose a packet: TCP would send it again.
+
+use anyhow::{Context, Result};
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::watch;
+
+/// How many bytes are forwarded at once.
+const PIECE: usize = 64 << 10;
+
+/// From a node to a node, by their names: how many cuts there are.
+type Cuts = BTreeMap<(String, String), u32>;
+
+/// Forwarders in a thread of their own. Dropping it ends them.
+pub(crate) struct Network {
+    cuts: watch::Sender<Cuts>,
+    held: Arc<AtomicU64>,
+}
+
+/// Where a node is found, and where it listens.
+pub(crate) struct Place {
+    pub(crate) name: String,
+    pub(crate) address: SocketAddr,
+    pub(crate) listens: SocketAddr,
+}
+
+impl Network {
+    /// Forwards to these nodes.
+    ///
+    /// # Errors
+    /// When an address is taken, or there is no other thread.
+    pub(crate) fn start(places: Vec<Place>) -> Result<Self> {
+        let (cuts, watched) = watch::channel(Cuts::new());
+        let held = Arc::new(AtomicU64::new(0));
+        let mut listeners = Vec::new();
+        for place in places {
+            let listener = TcpListener::bind(place.address);
+            let listener = listener.with_context(|| format!("cannot forward from {}", place.address))?;
+            listener.set_nonblocking(true)?;
+            listeners.push((listener, place));
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let counted = held.clone();
+        std::thread::Builder::new().name("network".to_owned()).spawn(move || {
+            runtime.block_on(async {
+                let mut watched_here = watched.clone();
+                for (listener, place) in listeners {
+                    tokio::spawn(forward(listener, Arc::new(place), watched.clone(), counted.clone()));
+                }
+                // Until the other end is dropped.
+                while watched_here.changed().await.is_ok() {}
+            });
+        })?;
+        Ok(Network { cuts, held })
+    }
+
+    /// Cuts the ways from one node to another that are in the list.
+    pub(crate) fn cut(&self, ways: &[(String, String)]) {
+        self.cuts.send_modify(|cuts| ways.iter().for_each(|way| *cuts.entry(way.clone()).or_default() += 1));
+    }
+
+    /// Ends a cut.
+    pub(crate) fn join(&self, ways: &[(String, String)]) {
+        self.cuts.send_modify(|cuts| {
+            for way in ways {
+                if let Some(count) = cuts.get_mut(way) {
+                    *count = count.saturating_sub(1);
+                }
+            }
+            cuts.retain(|_, count| *count > 0);
+        });
+    }
+
+    /// Ends all cuts.
+    pub(crate) fn heal(&self) {
+        self.cuts.send_modify(Cuts::clear);
+    }
+
+    /// How often something was held back.
+    pub(crate) fn held(&self) -> u64 {
+        self.held.load(Ordering::Relaxed)
+    }
+}
+
+async fn forward(listener: TcpListener, place: Arc<Place>, cuts: watch::Receiver<Cuts>, held: Arc<AtomicU64>) {
+    let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
+    loop {
+        // What fails here is one connection; whoever wanted it tries again.
+        if let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(connection(stream, place.clone(), cuts.clone(), held.clone()));
+        }
+    }
+}
+
+/// Forwards one connection, until either side breaks it or both have ended it.
+async fn connection(
+    mut dialler: TcpStream,
+    place: Arc<Place>,
+    cuts: watch::Receiver<Cuts>,
+    held: Arc<AtomicU64>,
+) -> std::io::Result<()> {
+    let target = TcpStream::connect(place.listens).await?;
+    dialler.set_nodelay(true)?;
+    target.set_nodelay(true)?;
+    let mut first = vec![0; PIECE];
+    let count = dialler.read(&mut first).await?;
+    first.truncate(count);
+    let from = caller(&first);
+    let there = from.clone().map(|from| (from, place.name.clone()));
+    let back = from.map(|from| (place.name.clone(), from));
+    let (dialler_reads, dialler_writes) = dialler.into_split();
+    let (target_reads, target_writes) = target.into_split();
+    let there = pump(first, dialler_reads, target_writes, there, cuts.clone(), held.clone());
+    let back = pump(Vec::new(), target_reads, dialler_writes, back, cuts, held);
+    tokio::try_join!(there, back).map(drop)
+}
+
+/// Forwards one direction to its end. `piece` was read already.
+async fn pump(
+    mut piece: Vec<u8>,
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    way: Option<(String, String)>,
+    mut cuts: watch::Receiver<Cuts>,
+    held: Arc<AtomicU64>,
+) -> std::io::Result<()> {
+    loop {
+        if let Some(way) = &way {
+            held.fetch_add(u64::from(cuts.borrow().contains_key(way)), Ordering::Relaxed);
+            // When there is no one left to cut it, it is whole.
+            let _ = cuts.wait_for(|cuts| !cuts.contains_key(way)).await;
+        }
+        to.write_all(&piece).await?;
+        piece.resize(PIECE, 0);
+        let count = from.read(&mut piece).await?;
+        if count == 0 {
+            return to.shutdown().await;
+        }
+        piece.truncate(count);
+    }
+}
+
+/// The name of the node that begins a connection like this, if it is one between nodes; see `Hello` in
+/// crates/runtime/src/handshake.rs.
+fn caller(first: &[u8]) -> Option<String> {
+    const TAG_AT: usize = 10;
+    const BODY_AT: usize = 13;
+    let tag = first.strip_prefix(b"\x96ionian\n").and(first.get(TAG_AT))?;
+    let mut rest = first.get(BODY_AT..)?;
+    let mut text = |skip: usize| {
+        let length = u32::from_le_bytes(rest.get(skip..skip + 4)?.try_into().ok()?) as usize;
+        let text = rest.get(skip + 4..)?.get(..length)?;
+        rest = &rest[skip + 4 + length..];
+        String::from_utf8(text.to_vec()).ok()
+    };
+    let (_cluster, _protocol) = (text(0)?, text(0)?);
+    // The numbers of the founding, the epoch and the node come before its name.
+    let name = text(8 + 4 + 2)?;
+    (*tag == 0).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::time::Duration;
+
+    fn hello(tag: u8, name: &str) -> Vec<u8> {
+        let mut bytes = b"\x96ionian\n\x06\x00".to_vec();
+        bytes.extend_from_slice(&[tag, 0, 0]);
+        for text in ["cluster", "multipaxos"] {
+            bytes.extend_from_slice(&(text.len() as u32).to_le_bytes());
+            bytes.extend_from_slice(text.as_bytes());
+        }
+        bytes.extend_from_slice(&[9; 14]);
+        bytes.extend_from_slice(&(name.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(name.as_bytes());
+        bytes.extend_from_slice(&[1, 0, 0]);
+        bytes
+    }
+
+    #[test]
+    fn the_caller_is_known_by_its_first_words() {
+        assert_eq!(caller(&hello(0, "n12")).as_deref(), Some("n12"));
+        assert_eq!(caller(&hello(1, "n12")), None, "it asks for the status");
+        assert!((0..hello(0, "n12").len() - 3).all(|count| caller(&hello(0, "n12")[..count]).is_none()));
+        assert_eq!(caller(b"*1\r\n$4\r\nPING\r\n"), None);
+    }
+
+    /// Reads so many bytes. Fails when they do not come within a minute.
+    fn read(stream: &mut std::net::TcpStream, count: usize) -> Vec<u8> {
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let mut bytes = vec![0; count];
+        stream.read_exact(&mut bytes).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn one_way_is_cut_and_the_other_goes_on() {
+        let free = || TcpListener::bind("127.0.0.1:0").unwrap();
+        let target = free();
+        let (address, listens) = (free().local_addr().unwrap(), target.local_addr().unwrap());
+        let network = Network::start(vec![Place { name: "n1".to_owned(), address, listens }]).unwrap();
+        let mut dialler = std::net::TcpStream::connect(address).unwrap();
+        let hello = hello(0, "n0");
+        dialler.write_all(&hello).unwrap();
+        let mut accepted = target.accept().unwrap().0;
+        assert_eq!(read(&mut accepted, hello.len()), hello);
+        let way = [("n0".to_owned(), "n1".to_owned())];
+        network.cut(&way);
+        dialler.write_all(b"there").unwrap();
+        accepted.write_all(b"back").unwrap();
+        assert_eq!(read(&mut dialler, 4), b"back");
+        let begun = std::time::Instant::now();
+        while network.held() == 0 {
+            assert!(begun.elapsed() < Duration::from_secs(60), "nothing was held");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        accepted.set_nonblocking(true).unwrap();
+        assert!(accepted.read(&mut [0]).is_err(), "it arrives though the way is cut");
+        accepted.set_nonblocking(false).unwrap();
+        network.join(&way);
+        assert_eq!(read(&mut accepted, 5), b"there");
+    }
+}
