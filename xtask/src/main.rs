@@ -48,6 +48,12 @@ const VERIFY: &[Step] = &[
     },
     step("numbers in documents are those of the files that they come from", &["xtask", "numbers"]),
     step("no role costs more than it did", &["xtask", "costs", "--skip-without-valgrind"]),
+    Step {
+        what: "commands in documents do what the documents say",
+        arguments: &["xtask", "pages"],
+        environment: &[],
+        limit_min: 60,
+    },
     // What measures is tried where it is tested (`cli/tests/ionian/bench.rs`) or here: that it works, not how fast.
     step("build what is tried next", &["build", "--quiet", "--package", "ionian-cli", "--package", "ionian-torture"]),
     step("torture finds nothing in seconds", &words!("torture" "--seconds" "8" "--members" "--seed" "1")),
