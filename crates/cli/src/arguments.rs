@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// Where data goes when nobody says otherwise.
-const DATA: &str = "./ionian-data";
+pub(crate) const DATA: &str = "./ionian-data";
 
 /// What was typed is wrong, in a way that only shows when it is used.
 #[derive(Debug)]
@@ -49,6 +49,7 @@ pub(crate) enum Command {
     Sim(Sim),
     Bench(Box<crate::bench::Bench>),
     Snapshot(crate::snapshot::arguments::Arguments),
+    Log(crate::log::arguments::Arguments),
 }
 
 /// Start every node of a deployment on this machine, each as a process, and keep them running

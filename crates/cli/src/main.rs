@@ -8,6 +8,7 @@
 //! | `config`, `status`, `drain`, `member`, `options`, `exec`, `sim` | one command each |
 //! | `bench` | load, service demand, the papers' figures: crate `ionian-bench` |
 //! | `snapshot` | backups: save, inspect, restore, salvage |
+//! | `log` | the logs of stopped nodes: show, skip |
 //! | `family` | from a protocol's name to its type |
 //! | `source` | where a command finds its deployment |
 //! | `places` | what lies where in a data directory |
@@ -25,6 +26,7 @@ mod drain;
 mod exec;
 mod family;
 mod gateway_app;
+mod log;
 mod member;
 mod node;
 mod options;
@@ -65,6 +67,7 @@ fn main() -> ExitCode {
         Command::Exec(arguments) => exec::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Log(arguments) => log::run(&arguments),
         Command::Snapshot(arguments) => snapshot::run(&arguments),
     };
     match done {

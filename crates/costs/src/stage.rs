@@ -163,7 +163,8 @@ impl<S: Surroundings> Lone<S> {
         let config = S::Protocol::configure(layout.clone()).expect("a deployment");
         let machine = || Box::new(Kv::default()) as Box<dyn StateMachine>;
         let node = layout.node_of(address).expect("an instance");
-        let birth = Birth { address, node, seed: 7, amnesiac: false, keeps_records: disks, machine: &machine };
+        let birth =
+            Birth { address, node, seed: 7, amnesiac: false, keeps_records: disks, machine: &machine, guard: None };
         let mut lone = Lone {
             node: Node::new(birth.keeps_records),
             outside: Outside::new(S::is_answered),

@@ -634,5 +634,6 @@ fn refusal_text(refusal: Refusal) -> &'static str {
         }
         Refusal::NotARead => "ERR the command changes state and cannot be sent as a read",
         Refusal::TooLarge => "ERR the command is larger than the cluster's limit",
+        Refusal::Failed => "ERR the state machine fails on this command, which was not executed",
     }
 }

@@ -242,6 +242,8 @@ pub enum Outcome<R = Bytes> {
     NoSession,
     /// The command came as a read and is none. It was not executed.
     NotARead,
+    /// The state machine failed on the query, or was never given the command because it does. Nothing was executed.
+    Failed,
 }
 
 /// The answer to one command.
@@ -273,6 +275,7 @@ impl<R> Outcome<R> {
             }
             Outcome::NoSession => out.push(2),
             Outcome::NotARead => out.push(3),
+            Outcome::Failed => out.push(4),
         }
     }
 
@@ -289,6 +292,7 @@ impl<R> Outcome<R> {
             1 => SessionId::decode(reader).map(Outcome::Opened),
             2 => Ok(Outcome::NoSession),
             3 => Ok(Outcome::NotARead),
+            4 => Ok(Outcome::Failed),
             tag => Err(WireError::UnknownTag { what: "outcome", tag }),
         }
     }

@@ -64,6 +64,8 @@ pub enum Refusal {
     NotARead,
     /// The command is larger than the cluster carries. Nothing was sent.
     TooLarge,
+    /// The state machine fails on this command or query. Nothing was executed.
+    Failed,
 }
 
 impl core::fmt::Display for Refusal {
@@ -74,6 +76,7 @@ impl core::fmt::Display for Refusal {
             Refusal::Unknown => "the cluster did not answer in time, the command may or may not have been executed",
             Refusal::NotARead => "the command changes state and cannot be sent as a read",
             Refusal::TooLarge => "the command is larger than the cluster's limit",
+            Refusal::Failed => "the state machine fails on this command, which was not executed",
         })
     }
 }

@@ -1,6 +1,8 @@
 //! The state machine together with its sessions: what a replica executes the log on.
 
 use crate::batch::{Answer, AnswersByClient, Batch, Command, Outcome, SessionId, Value};
+use crate::guard::{Call, Guard, LogCommand, NotDone, Unguarded};
+use crate::id::Slot;
 use crate::machine::{Footprint, Frozen, NotARead, RestoreError, StateMachine};
 use crate::membership::Membership;
 use crate::session::{SESSION_WINDOW, Sessions, Standing};
@@ -8,6 +10,7 @@ use crate::time::Timestamp;
 use crate::wire::{Reader, Wire, WireError};
 use alloc::boxed::Box;
 use alloc::string::ToString;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use core::time::Duration;
@@ -18,18 +21,25 @@ const MAX_IDLE_REPLY_BYTES: usize = 64 << 10;
 /// A state machine, the sessions of its clients, and the time of the log.
 pub struct Executor {
     machine: Box<dyn StateMachine>,
+    guard: Arc<dyn Guard>,
     sessions: Sessions,
     membership: Membership,
     now: Timestamp,
     /// The machine's reply to the command under way. Reused.
     reply: Vec<u8>,
+    failed_reads: u64,
 }
 
 impl Executor {
     /// An empty machine without sessions, which live for `session_expiry` until the log says otherwise.
     pub fn new(machine: Box<dyn StateMachine>, session_expiry: Duration) -> Self {
+        Self::guarded(machine, session_expiry, Arc::new(Unguarded))
+    }
+
+    /// As [`new`](Self::new), with every call of the machine made by `guard`.
+    pub fn guarded(machine: Box<dyn StateMachine>, session_expiry: Duration, guard: Arc<dyn Guard>) -> Self {
         let (sessions, membership) = (Sessions::new(session_expiry), Membership::default());
-        Executor { machine, sessions, membership, now: Timestamp(0), reply: Vec::new() }
+        Executor { machine, guard, sessions, membership, now: Timestamp(0), reply: Vec::new(), failed_reads: 0 }
     }
 
     /// The time of the log: the largest stamp executed.
@@ -47,21 +57,28 @@ impl Executor {
         self.sessions.len()
     }
 
-    /// When the passing of time next changes what the machine answers.
-    pub fn next_deadline(&self) -> Option<Timestamp> {
-        self.machine.next_deadline(self.now)
+    /// How many queries the machine has failed to answer.
+    pub fn failed_reads(&self) -> u64 {
+        self.failed_reads
     }
 
-    /// Executes a value of the log; its answers go to `answers` if this replica is to give them.
-    pub fn execute(&mut self, value: &Value, mut answers: Option<&mut AnswersByClient>) {
+    /// When the passing of time next changes what the machine answers.
+    pub fn next_deadline(&self) -> Option<Timestamp> {
+        let mut deadline = None;
+        self.must_call(Call::Question, &mut || deadline = self.machine.next_deadline(self.now));
+        deadline
+    }
+
+    /// Executes the value of a slot of the log; its answers go to `answers` if this replica is to give them.
+    pub fn execute(&mut self, slot: Slot, value: &Value, mut answers: Option<&mut AnswersByClient>) {
         self.pass(value);
-        self.execute_batch(value, &mut answers);
+        self.execute_batch(slot, value, &mut answers);
     }
 
     /// Executes a value before others that come earlier in the log, with all of which it
     /// [commutes](Executor::commutes_until): time stands still. When its turn comes it is [passed](Executor::pass).
-    pub fn execute_early(&mut self, value: &Value, mut answers: Option<&mut AnswersByClient>) {
-        self.execute_batch(value, &mut answers);
+    pub fn execute_early(&mut self, slot: Slot, value: &Value, mut answers: Option<&mut AnswersByClient>) {
+        self.execute_batch(slot, value, &mut answers);
     }
 
     /// Has the time of the log come to a value's: all that is left to do when the turn has come of one that was executed
@@ -89,7 +106,7 @@ impl Executor {
                 _ if number.saturating_sub(floor) >= SESSION_WINDOW / 2 && session != SessionId::READ => {
                     footprint.everything = true;
                 }
-                _ => self.machine.footprint(payload, &mut footprint),
+                _ => self.touches(payload, &mut footprint),
             }
         }
         footprint
@@ -99,14 +116,23 @@ impl Executor {
     pub fn reads_single_keys(&self, batch: &Batch) -> bool {
         batch.commands().all(|command| {
             let mut footprint = Footprint::default();
-            self.machine.footprint(command.payload, &mut footprint);
+            self.touches(command.payload, &mut footprint);
             !footprint.everything && footprint.reads.len() <= 1 && footprint.writes.is_empty()
         })
     }
 
-    fn execute_batch(&mut self, value: &Value, answers: &mut Option<&mut AnswersByClient>) {
+    fn touches(&self, payload: &[u8], footprint: &mut Footprint) {
+        self.must_call(Call::Question, &mut || self.machine.footprint(payload, footprint));
+    }
+
+    /// Calls the machine for something that no guard leaves out.
+    fn must_call(&self, what: Call<'_>, call: &mut dyn FnMut()) {
+        self.guard.call(what, call).expect("a guard leaves out commands and queries, nothing else");
+    }
+
+    fn execute_batch(&mut self, slot: Slot, value: &Value, answers: &mut Option<&mut AnswersByClient>) {
         for command in value.batch.commands() {
-            let Some(outcome) = self.execute_command(value.stamp, &command) else { continue };
+            let Some(outcome) = self.execute_command(slot, value.stamp, &command) else { continue };
             if let Some(answers) = answers {
                 let Command { client, session, number, .. } = command;
                 answers.push(&Answer { client, session, number, outcome });
@@ -116,7 +142,7 @@ impl Executor {
     }
 
     /// Executes one command unless it was before; `None` when nobody wants the answer.
-    fn execute_command(&mut self, stamp: Timestamp, command: &Command<&[u8]>) -> Option<Outcome<&[u8]>> {
+    fn execute_command(&mut self, slot: Slot, stamp: Timestamp, command: &Command<&[u8]>) -> Option<Outcome<&[u8]>> {
         self.reply.clear();
         if command.session == SessionId::OPEN {
             return Some(Outcome::Opened(self.sessions.open(self.now)));
@@ -131,10 +157,21 @@ impl Executor {
         }
         match self.sessions.begin(stamp, command.session, command.number, command.floor, &mut self.reply) {
             Standing::New => {
-                self.machine.apply(self.now, command.payload, &mut self.reply);
-                self.sessions.finish(command.session, command.number, &self.reply);
-                Some(Outcome::Done(&self.reply))
+                let Executor { machine, guard, sessions, now, reply, .. } = self;
+                let Command { session, number, payload, .. } = *command;
+                let what = Call::Apply(LogCommand { slot, session, number, payload });
+                match guard.call(what, &mut || machine.apply(*now, payload, reply)) {
+                    Ok(()) => {
+                        sessions.finish(session, number, reply);
+                        Some(Outcome::Done(reply))
+                    }
+                    Err(NotDone) => {
+                        sessions.give_up(session, number);
+                        Some(Outcome::Failed)
+                    }
+                }
             }
+            Standing::GivenUp => Some(Outcome::Failed),
             Standing::Executed => Some(Outcome::Done(&self.reply)),
             Standing::Settled => None,
             Standing::NoSession => Some(Outcome::NoSession),
@@ -144,12 +181,19 @@ impl Executor {
     /// Answers every read of a batch from the present state, `clock` being this replica's own time.
     pub fn read(&mut self, clock: Timestamp, batch: &Batch, answers: &mut AnswersByClient) {
         let now = self.reading_time(clock);
-        let Executor { machine, reply, .. } = self;
+        let Executor { machine, guard, reply, failed_reads, .. } = self;
         for Command { client, session, number, payload, .. } in batch.commands() {
             reply.clear();
-            let outcome = match machine.read(now, payload, reply) {
-                Ok(()) => Outcome::Done(&reply[..]),
-                Err(NotARead) => Outcome::NotARead,
+            let mut read = Ok(());
+            let outcome = match guard.call(Call::Read(payload), &mut || read = machine.read(now, payload, reply)) {
+                Ok(()) => match read {
+                    Ok(()) => Outcome::Done(&reply[..]),
+                    Err(NotARead) => Outcome::NotARead,
+                },
+                Err(NotDone) => {
+                    *failed_reads += 1;
+                    Outcome::Failed
+                }
             };
             answers.push(&Answer { client, session, number, outcome });
         }
@@ -160,20 +204,23 @@ impl Executor {
     /// left of a key's life must count down all the same; but only a stamp in the log can end it. So it
     /// is this replica's clock, held back just before the next deadline.
     fn reading_time(&self, clock: Timestamp) -> Timestamp {
-        let deadline = self.machine.next_deadline(self.now).unwrap_or(Timestamp(u64::MAX));
+        let deadline = self.next_deadline().unwrap_or(Timestamp(u64::MAX));
         self.now.max(clock.min(Timestamp(deadline.0.saturating_sub(1))))
     }
 
     /// A snapshot of machine, sessions and time, the same bytes on every replica in this state.
     pub fn snapshot(&self) -> Bytes {
         let mut out = self.head();
-        self.machine.snapshot(&mut out);
+        self.must_call(Call::Snapshot, &mut || self.machine.snapshot(&mut out));
         Bytes::from(out)
     }
 
     /// A picture of the state that can be written out while commands go on.
     pub fn freeze(&self) -> Box<dyn Frozen> {
-        Box::new(Picture { head: Some(self.head()), machine: self.machine.freeze() })
+        let mut machine: Option<Box<dyn Frozen>> = None;
+        self.must_call(Call::Snapshot, &mut || machine = Some(self.machine.freeze()));
+        let machine = machine.expect("it was frozen");
+        Box::new(Picture { head: Some(self.head()), machine, guard: self.guard.clone() })
     }
 
     /// What comes before the machine's state in a snapshot.
@@ -201,7 +248,11 @@ impl Executor {
         }
         sessions.restore(&mut reader)?;
         let rest = reader.remaining();
-        self.machine.restore(reader.take(rest).expect("the rest"))?;
+        let state = reader.take(rest).expect("the rest");
+        let (guard, machine, mut restored) = (&self.guard, &mut self.machine, Ok(()));
+        let done = guard.call(Call::Restore, &mut || restored = machine.restore(state));
+        done.expect("a guard leaves out commands and queries, nothing else");
+        restored?;
         (self.now, self.sessions, self.membership) = (now, sessions, membership);
         Ok(())
     }
@@ -234,6 +285,7 @@ pub fn refounded(snapshot: &Bytes) -> Result<Bytes, RestoreError> {
 struct Picture {
     head: Option<Vec<u8>>,
     machine: Box<dyn Frozen>,
+    guard: Arc<dyn Guard>,
 }
 
 impl Frozen for Picture {
@@ -243,7 +295,13 @@ impl Frozen for Picture {
                 out.append(&mut head);
                 true
             }
-            None => self.machine.write_some(out),
+            None => {
+                let Picture { machine, guard, .. } = self;
+                let mut more = false;
+                let done = guard.call(Call::Snapshot, &mut || more = machine.write_some(out));
+                done.expect("a guard leaves out commands and queries, nothing else");
+                more
+            }
         }
     }
 }
@@ -252,9 +310,10 @@ impl Frozen for Picture {
 mod tests {
     use super::*;
     use crate::batch::BatchBuilder;
-    use crate::id::{ClientId, Epoch, Slot};
+    use crate::id::{ClientId, Epoch};
     use crate::membership::Change;
     use crate::wire::encode_all;
+    use alloc::vec;
 
     /// Appends what it is told and answers with all of it; refuses to read `!`.
     #[derive(Default)]
@@ -302,7 +361,7 @@ mod tests {
 
     fn outcomes(executor: &mut Executor, value: &Value) -> Vec<Outcome> {
         let mut answers = AnswersByClient::default();
-        executor.execute(value, Some(&mut answers));
+        executor.execute(Slot(1), value, Some(&mut answers));
         answers.take_all(0, Slot(1)).iter().map(|answer| answer.outcome).collect()
     }
 
@@ -323,6 +382,43 @@ mod tests {
         executor.read(Timestamp(0), &value(&[(u64::MAX, 1, b"!"), (u64::MAX, 2, b"?")]).batch, &mut answers);
         let outcomes: Vec<_> = answers.take_all(0, Slot(0)).iter().map(|answer| answer.outcome).collect();
         assert_eq!(outcomes, [Outcome::NotARead, Outcome::Done(Bytes::new())]);
+    }
+
+    /// Makes no call for what is or asks for `!`.
+    struct Wary;
+
+    impl Guard for Wary {
+        fn call(&self, what: Call<'_>, call: &mut dyn FnMut()) -> Result<(), NotDone> {
+            match what {
+                Call::Apply(LogCommand { payload: b"!", .. }) | Call::Read(b"!") => Err(NotDone),
+                _ => {
+                    call();
+                    Ok(())
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_command_that_is_left_out_stays_so_for_every_replica_that_hears_of_it() {
+        let mut executor = Executor::guarded(Box::new(Tape::default()), Duration::from_secs(60), Arc::new(Wary));
+        outcomes(&mut executor, &value(&[(0, 77, b"")]));
+        let done = Outcome::Done(Bytes::from_static(b"ab"));
+        let first = outcomes(&mut executor, &value(&[(1, 0, b"a"), (1, 1, b"!"), (1, 2, b"b")]));
+        assert_eq!(first[1..], [Outcome::Failed, done.clone()]);
+        assert_eq!(outcomes(&mut executor, &value(&[(1, 1, b"!")])), [Outcome::Failed], "sent again");
+        // One that takes the state over knows it without being told to leave anything out.
+        let mut other = Executor::new(Box::new(Tape::default()), Duration::from_secs(60));
+        other.restore(&executor.snapshot()).unwrap();
+        assert_eq!(outcomes(&mut other, &value(&[(1, 1, b"!"), (1, 2, b"b")])), [Outcome::Failed, done]);
+        assert_eq!(other.snapshot(), executor.snapshot());
+        let mut answers = AnswersByClient::default();
+        executor.read(Timestamp(0), &value(&[(u64::MAX, 1, b"!"), (u64::MAX, 2, b"?")]).batch, &mut answers);
+        let read: Vec<_> = answers.take_all(0, Slot(0)).iter().map(|answer| answer.outcome).collect();
+        assert_eq!(
+            (read, executor.failed_reads()),
+            (vec![Outcome::Failed, Outcome::Done(Bytes::from_static(b"ab"))], 1)
+        );
     }
 
     #[test]
@@ -362,7 +458,7 @@ mod tests {
         }
         let mut executor = Executor::new(Box::new(Alarm), Duration::from_secs(60));
         let mut seen = |clock, stamp| {
-            executor.execute(&Value { stamp: Timestamp(stamp), ..Value::default() }, None);
+            executor.execute(Slot(1), &Value { stamp: Timestamp(stamp), ..Value::default() }, None);
             let mut answers = AnswersByClient::default();
             executor.read(Timestamp(clock), &value(&[(u64::MAX, 1, b"?")]).batch, &mut answers);
             answers.take_all(0, Slot(0)).iter().next().map(|answer| answer.outcome)
@@ -398,7 +494,7 @@ mod tests {
         let open: Vec<usize> = log
             .iter()
             .map(|value| {
-                one.execute(value, None);
+                one.execute(Slot(1), value, None);
                 one.session_count()
             })
             .collect();
@@ -406,11 +502,11 @@ mod tests {
         // One that takes a snapshot on the way ends in the same state, whatever it was made with.
         for place in 0..log.len() {
             let mut first = executor();
-            log[..place].iter().for_each(|value| first.execute(value, None));
+            log[..place].iter().for_each(|value| first.execute(Slot(1), value, None));
             let founded_with = if place < 3 { 60 } else { 7 };
             let mut second = Executor::new(Box::new(Tape::default()), Duration::from_secs(founded_with));
             second.restore(&first.snapshot()).unwrap();
-            log[place..].iter().for_each(|value| second.execute(value, None));
+            log[place..].iter().for_each(|value| second.execute(Slot(1), value, None));
             assert_eq!(second.snapshot(), one.snapshot(), "a snapshot before entry {place}");
         }
     }
@@ -420,7 +516,7 @@ mod tests {
         let mut one = executor();
         outcomes(&mut one, &value(&[(0, 1, b"")]));
         outcomes(&mut one, &value(&[(1, 0, b"a")]));
-        one.execute(&Value { stamp: Timestamp(2), ..Value::default() }, None);
+        one.execute(Slot(1), &Value { stamp: Timestamp(2), ..Value::default() }, None);
         assert_eq!(one.now(), Timestamp(5));
         let mut two = executor();
         two.restore(&one.snapshot()).unwrap();

@@ -290,6 +290,7 @@ impl Lane {
         let Some(pending) = self.reads.take(number) else { return 0 };
         let outcome = match outcome {
             Outcome::Done(reply) => Ok(reply),
+            Outcome::Failed => Err(Refusal::Failed),
             _ => Err(Refusal::NotARead),
         };
         due.replies.push(Reply { token: pending.token, outcome });
@@ -297,10 +298,14 @@ impl Lane {
     }
 
     fn settle_write(&mut self, number: u64, outcome: Outcome, due: &mut Due) -> u64 {
-        let Outcome::Done(reply) = outcome else { return 0 };
+        let outcome = match outcome {
+            Outcome::Done(reply) => Ok(reply),
+            Outcome::Failed => Err(Refusal::Failed),
+            _ => return 0,
+        };
         let Some(pending) = self.writes.take(number) else { return 0 };
         self.make_room(&pending);
-        due.replies.push(Reply { token: pending.token, outcome: Ok(reply) });
+        due.replies.push(Reply { token: pending.token, outcome });
         1 << (pending.via % 64)
     }
 

@@ -13,6 +13,7 @@ pub mod client;
 pub mod election;
 pub mod executor;
 pub mod flow;
+pub mod guard;
 pub mod id;
 pub mod inner;
 pub mod lane;

@@ -3,14 +3,17 @@
 //! macro writes from a table.
 
 use crate::client::{Reply, Request};
+use crate::executor::Executor;
+use crate::guard::Guard;
 use crate::id::ClientId;
 use crate::layout::{Address, Layout, LayoutError, NodeId, Options};
 use crate::machine::{RestoreError, StateMachine};
 use crate::role::{Lsn, Outbox, Picture};
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 use crate::wire::{Reader, Wire, WireError};
 use alloc::boxed::Box;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use core::fmt::Debug;
@@ -132,6 +135,18 @@ pub struct Birth<'a> {
     pub keeps_records: bool,
     /// Makes an empty state machine.
     pub machine: &'a dyn Fn() -> Box<dyn StateMachine>,
+    /// By whom its machine is called; none where the role itself does.
+    pub guard: Option<&'a Arc<dyn Guard>>,
+}
+
+impl Birth<'_> {
+    /// What the instance is to execute the log on.
+    pub fn executor(&self, session_expiry: Duration) -> Executor {
+        match self.guard {
+            Some(guard) => Executor::guarded((self.machine)(), session_expiry, guard.clone()),
+            None => Executor::new((self.machine)(), session_expiry),
+        }
+    }
 }
 
 /// A message to one of a protocol's roles.

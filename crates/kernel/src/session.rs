@@ -47,9 +47,17 @@ wire_struct! { Session { floor, results, last_used } }
 /// and forgetting them touches no other memory.
 #[derive(Clone, Debug)]
 enum Kept {
-    Short { length: u8, bytes: [u8; SHORT] },
+    Short {
+        length: u8,
+        bytes: [u8; SHORT],
+    },
     Long(Bytes),
+    /// There is none: the command was given up.
+    GivenUp,
 }
+
+/// Stands where the length of a result would, for a command that was given up.
+const GIVEN_UP: u32 = u32::MAX;
 
 /// The longest result that is kept in the table itself.
 const SHORT: usize = 30;
@@ -66,20 +74,28 @@ impl Kept {
         }
     }
 
-    fn as_slice(&self) -> &[u8] {
+    /// The result, if the command was executed.
+    fn result(&self) -> Option<&[u8]> {
         match self {
-            Kept::Short { length, bytes } => &bytes[..usize::from(*length)],
-            Kept::Long(bytes) => bytes,
+            Kept::Short { length, bytes } => Some(&bytes[..usize::from(*length)]),
+            Kept::Long(bytes) => Some(bytes),
+            Kept::GivenUp => None,
         }
     }
 }
 
 impl Wire for Kept {
     fn encode(&self, out: &mut Vec<u8>) {
-        encode_bytes(self.as_slice(), out);
+        match self.result() {
+            Some(result) => encode_bytes(result, out),
+            None => GIVEN_UP.encode(out),
+        }
     }
     fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
-        reader.borrow().map(Kept::new)
+        match u32::decode(reader)? {
+            GIVEN_UP => Ok(Kept::GivenUp),
+            length => reader.take(length as usize).map(Kept::new),
+        }
     }
 }
 
@@ -90,6 +106,8 @@ pub enum Standing {
     New,
     /// Executed before: here is its result.
     Executed,
+    /// Its turn came before, and it was left out. Execute nothing.
+    GivenUp,
     /// The client has had its answer, or has given it up. Execute nothing, answer nothing.
     Settled,
     /// There is no such session.
@@ -154,10 +172,13 @@ impl Sessions {
             None => Standing::Settled,
             Some(ahead) if ahead >= SESSION_WINDOW => Standing::Settled,
             Some(ahead) => match session.results.get(ahead as usize) {
-                Some(Some(kept)) => {
-                    result.extend_from_slice(kept.as_slice());
-                    Standing::Executed
-                }
+                Some(Some(kept)) => match kept.result() {
+                    Some(kept) => {
+                        result.extend_from_slice(kept);
+                        Standing::Executed
+                    }
+                    None => Standing::GivenUp,
+                },
                 _ => Standing::New,
             },
         }
@@ -165,6 +186,15 @@ impl Sessions {
 
     /// Records the result of a command that [`begin`](Sessions::begin) has just called new.
     pub fn finish(&mut self, id: SessionId, number: u64, result: &[u8]) {
+        self.keep(id, number, Kept::new(result));
+    }
+
+    /// Records that a command that [`begin`](Sessions::begin) has just called new is not executed, now or later.
+    pub fn give_up(&mut self, id: SessionId, number: u64) {
+        self.keep(id, number, Kept::GivenUp);
+    }
+
+    fn keep(&mut self, id: SessionId, number: u64, kept: Kept) {
         let session = self.sessions.get_mut(&id).expect("begun");
         let ahead = (number - session.floor) as usize;
         while session.results.len() <= ahead {
@@ -172,7 +202,7 @@ impl Sessions {
         }
         let place = &mut session.results[ahead];
         assert!(place.is_none(), "a command was executed twice");
-        *place = Some(Kept::new(result));
+        *place = Some(kept);
     }
 
     /// Forgets the sessions that were unused for too long. Runs an eighth as often as sessions live.

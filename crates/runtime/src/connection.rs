@@ -107,6 +107,8 @@ pub(crate) struct Transport {
     pub(crate) tasks: Rc<Tasks>,
     pub(crate) seed: u64,
     pub(crate) backups: Backups,
+    /// The commands that this node leaves out.
+    pub(crate) skips: String,
 }
 
 impl Transport {
@@ -227,6 +229,7 @@ impl Transport {
             sender_name: self.name.as_str().into(),
             target: peer.0,
             directory: self.admission.own(),
+            skips: self.skips.as_str().into(),
         };
         handshake::send_hello(&mut stream, &Hello::Peer(introduction)).await?;
         let answer = handshake::receive_answer(&mut stream).await;
@@ -327,7 +330,8 @@ impl Transport {
         let (identity, node, name, epoch) = (&self.identity, self.node, self.name.as_str(), self.peers.epoch());
         let peer = self.peers.peer(NodeId(caller.sender));
         let caller_name = peer.as_ref().map(|_| self.host.name_of(NodeId(caller.sender)));
-        match (Gatekeeper { identity, node, name, epoch, caller_name }.check(&caller), peer) {
+        let skips = &self.skips;
+        match (Gatekeeper { identity, node, name, epoch, caller_name, skips }.check(&caller), peer) {
             (Ok(()), Some(peer)) => {
                 let checked = self.admission.meet(&caller.sender_name.0, caller.directory).await;
                 self.answer(stream, &peer, checked).await?;

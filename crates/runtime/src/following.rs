@@ -12,6 +12,7 @@ use crate::node::{NodeError, seed_of};
 use crate::settings::addresses;
 use crate::world::Outside;
 use ionian_deployment::{Configuration, Deployment, SETTINGS};
+use ionian_kernel::guard::Guard;
 use ionian_kernel::id::ClientId;
 use ionian_kernel::layout::{Address, Layout, NodeId};
 use ionian_kernel::machine::StateMachine;
@@ -20,6 +21,7 @@ use ionian_kernel::node::Node;
 use ionian_kernel::protocol::{Birth, Protocol};
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// Where role instances come from.
 pub(crate) struct Nursery {
@@ -28,6 +30,7 @@ pub(crate) struct Nursery {
     pub(crate) seed: u64,
     pub(crate) keeps_records: bool,
     pub(crate) machine: Box<dyn Fn() -> Box<dyn StateMachine>>,
+    pub(crate) guard: Arc<dyn Guard>,
 }
 
 impl Nursery {
@@ -38,12 +41,12 @@ impl Nursery {
         (layout, config): (&Layout, &P::Config),
         amnesiac: bool,
     ) {
-        let Nursery { keeps_records, machine, .. } = self;
+        let Nursery { keeps_records, machine, guard, .. } = self;
         let missing = layout.on_node(self.node).into_iter().filter(|address| !node.hosts(*address));
         for address in missing.collect::<Vec<Address>>() {
             let seed = seed_of(self.seed, layout.epoch, address);
             let keeps_records = *keeps_records;
-            let birth = Birth { address, node: self.node, seed, amnesiac, keeps_records, machine };
+            let birth = Birth { address, node: self.node, seed, amnesiac, keeps_records, machine, guard: Some(guard) };
             node.host(address, P::instantiate(config, birth));
         }
     }

@@ -76,9 +76,11 @@ pub(crate) struct Introduction {
     pub(crate) target: u16,
     /// The dialler's data directory, if it has one.
     pub(crate) directory: Option<DirectoryId>,
+    /// The commands that it leaves out, as [`Skips`](crate::skips::Skips) are written.
+    pub(crate) skips: Text,
 }
 
-wire_struct! { Introduction { cluster, protocol, founding, epoch, sender, sender_name, target, directory } }
+wire_struct! { Introduction { cluster, protocol, founding, epoch, sender, sender_name, target, directory, skips } }
 
 /// Who has taken the call.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -161,6 +163,8 @@ pub(crate) struct Gatekeeper<'a> {
     pub(crate) epoch: Epoch,
     /// What the node is called that the caller says it is, if there is one.
     pub(crate) caller_name: Option<String>,
+    /// The commands that this node leaves out.
+    pub(crate) skips: &'a str,
 }
 
 /// Why a caller is not welcome.
@@ -200,8 +204,22 @@ impl Gatekeeper<'_> {
                 caller.founding
             ))
         } else {
-            Ok(())
+            self.check_skips(&caller.skips.0)
         }
+    }
+
+    /// Replicas that leave out different commands would not stay equal, and nodes do not know who hears of whose state.
+    fn check_skips(&self, theirs: &str) -> Result<(), String> {
+        if theirs == self.skips {
+            return Ok(());
+        }
+        let shown = |list: &str| if list.is_empty() { "none".to_owned() } else { list.to_owned() };
+        Err(format!(
+            "commands left out by this node: {}; by yours: {}. Replicas that leave out different commands would not \
+             stay equal: stop the node that lacks one, and run `ionian log skip COMMAND --data DIR` for it",
+            shown(self.skips),
+            shown(theirs)
+        ))
     }
 
     fn check_numbers(&self, caller: &Introduction) -> Result<(), String> {
@@ -369,6 +387,14 @@ mod tests {
     }
 
     #[test]
+    fn whoever_leaves_out_other_commands_is_refused_and_told_both_lists() {
+        let Err(Unwelcome::Refused(reason)) = check(Introduction { skips: "7/1:2/ab".into(), ..caller(2) }) else {
+            panic!("it was not refused")
+        };
+        assert!(reason.contains("left out by this node: none; by yours: 7/1:2/ab."), "{reason}");
+    }
+
+    #[test]
     fn numbers_count_only_between_nodes_of_the_same_epoch() {
         assert_eq!(check(Introduction { epoch: Epoch(2), ..caller(0) }), Err(Unwelcome::Outdated));
         assert_eq!(check(Introduction { epoch: Epoch(4), target: 9, ..caller(2) }), Err(Unwelcome::Ahead));
@@ -387,6 +413,7 @@ mod tests {
             sender_name: "x".into(),
             target: 1,
             directory: None,
+            skips: "".into(),
         }
     }
 
@@ -394,6 +421,6 @@ mod tests {
         let identity = Identity { cluster: "blue".into(), founding: 1, protocol: "toy".into() };
         let caller_name = (caller.sender < 3).then(|| "x".into());
         let (node, name, epoch) = (NodeId(1), "n1", Epoch(3));
-        Gatekeeper { identity: &identity, node, name, epoch, caller_name }.check(&caller)
+        Gatekeeper { identity: &identity, node, name, epoch, caller_name, skips: "" }.check(&caller)
     }
 }

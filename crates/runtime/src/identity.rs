@@ -2,12 +2,13 @@
 //! it knows theirs. A directory that was emptied comes back with another number, and whoever met the first
 //! one notices. ([Why](../../../docs/decisions/0010-identity.md).)
 //!
-//! It is JSON, for people who want to compare, and a line with its checksum.
+//! It is JSON, for people who want to compare ([`sealed`]).
 
 use crate::directory::DataDirectory;
 use crate::disk_log;
 use crate::log::{LogError, io_error};
 use crate::memory_log;
+use crate::sealed;
 use crate::stamp::Stamp;
 use bytes::Bytes;
 use ionian_kernel::wire::{Reader, Wire, WireError};
@@ -16,14 +17,12 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 const FORMAT: u16 = 1;
 const FILE: &str = "identity";
-/// What stands before the checksum.
-const SUM: &str = "\ncrc32c ";
 
 /// How many names are remembered. No cluster replaces so many nodes; this only bounds what a caller who
 /// invents names makes us keep.
@@ -67,7 +66,7 @@ impl Origin {
 }
 
 /// Adds bytes to a hash by which different things are told apart (FNV-1a). It resists no malice.
-fn fnv(hash: u128, bytes: &[u8]) -> u128 {
+pub(crate) fn fnv(hash: u128, bytes: &[u8]) -> u128 {
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
     bytes.iter().fold(hash, |hash, byte| (hash ^ u128::from(*byte)).wrapping_mul(PRIME))
 }
@@ -244,16 +243,7 @@ impl Register {
         if !self.is_ahead {
             return Ok(());
         }
-        let mut text = serde_json::to_string_pretty(&self.content).expect("numbers and strings");
-        text += &format!("{SUM}{:08x}\n", crc32c::crc32c(text.as_bytes()));
-        let draft = self.path.with_extension("new");
-        let write = || -> std::io::Result<()> {
-            let mut file = File::create(&draft)?;
-            file.write_all(text.as_bytes())?;
-            file.sync_all()?;
-            fs::rename(&draft, &self.path)
-        };
-        write().map_err(io_error("write", &self.path))?;
+        sealed::write(&self.path, &self.content)?;
         self.directory.sync()?;
         self.is_ahead = false;
         Ok(())
@@ -261,13 +251,7 @@ impl Register {
 }
 
 fn read(path: &Path) -> Result<Content, LogError> {
-    let damaged = |text: String| LogError::Corrupt { path: path.to_owned(), offset: 0, text };
-    let text = fs::read_to_string(path).map_err(io_error("read", path))?;
-    let (body, sum) = text.rsplit_once(SUM).ok_or_else(|| damaged("it does not end with its checksum".into()))?;
-    if sum.trim_end() != format!("{:08x}", crc32c::crc32c(body.as_bytes())) {
-        return Err(damaged("its checksum is wrong".into()));
-    }
-    let content: Content = serde_json::from_str(body).map_err(|error| damaged(error.to_string()))?;
+    let content: Content = sealed::read(path)?;
     if content.format != FORMAT {
         let text = format!("it has format {}, this program knows format {FORMAT}", content.format);
         return Err(LogError::Foreign { path: path.to_owned(), text });

@@ -15,6 +15,7 @@
 //! | `frame` | cuts the byte stream into messages |
 //! | `event_loop` | the pump: from messages taken in to messages written |
 //! | `world` | what roles ask of the outside: sends, records, replies |
+//! | `guard`, `skips` | a machine that panics; commands that are left out because of it |
 //! | `following` | what a node does when the membership has changed |
 //! | `membership` | the membership on disk, and talk about it |
 //! | `peer`, `outgoing` | the other nodes and the bytes that wait for them |
@@ -23,6 +24,7 @@
 //! | `memory_log`, `vital` | with durability "memory" |
 //! | `disk_log`, `snapshots` | with durability "disk" |
 //! | `directory` | one process at a time |
+//! | `sealed` | small files with a checksum |
 //! | `application` | the border to whoever uses client lanes |
 //! | `status` | figures for people and tools |
 //! | `backup` | snapshots for whoever asks a running node for one |
@@ -49,6 +51,7 @@ mod disk_log;
 mod event_loop;
 mod following;
 pub mod frame;
+pub mod guard;
 mod handshake;
 mod hosted;
 mod identity;
@@ -61,7 +64,9 @@ pub mod offline;
 mod outgoing;
 mod pace;
 mod peer;
+mod sealed;
 pub mod settings;
+pub mod skips;
 mod snapshots;
 mod stamp;
 pub mod status;

@@ -8,12 +8,14 @@ use crate::directory::DataDirectory;
 use crate::disk_log::{self, DiskLog, DiskPast};
 use crate::event_loop::{About, End, EventLoop};
 use crate::following::{Following, Nursery};
+use crate::guard::{MachineFailure, MachineGuard};
 use crate::identity::Register;
 use crate::log::{Log, LogError};
 use crate::membership;
 use crate::memory_log::{MemoryLog, Recovered};
 use crate::peer::Peers;
 use crate::settings::{Durability, NodeSettings};
+use crate::skips::Skips;
 use crate::stamp::Stamp;
 use crate::tasks::Tasks;
 use crate::world::Outside;
@@ -30,7 +32,7 @@ use ionian_kernel::wire::{Reader, WireError};
 use std::future::Future;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -118,12 +120,24 @@ pub enum NodeError {
         /// Why not.
         text: String,
     },
+    /// The state machine panicked. What it was doing had no effect that anyone was told of.
+    #[error("{failure}{}", written_down(file.as_deref()))]
+    Machine {
+        /// What it was doing.
+        failure: Box<MachineFailure>,
+        /// The file that says so, with the bytes of the command.
+        file: Option<PathBuf>,
+    },
     /// The settings contradict each other.
     #[error("{0}")]
     Settings(String),
     /// The operating system gives no event queue or thread.
     #[error("cannot start the event loop: {0}")]
     Start(std::io::Error),
+}
+
+fn written_down(file: Option<&Path>) -> String {
+    file.map_or_else(String::new, |file| format!(". See {}, and docs/operations.md for the way out", file.display()))
 }
 
 /// Runs one node until `shutdown` completes. Then it drains: it hands leadership over, takes no new clients in and answers those
@@ -148,6 +162,8 @@ pub async fn run_node<P: Protocol>(
         protocol: settings.identity.protocol.clone(),
         node: settings.name.clone(),
     };
+    let skips = settings.data.as_deref().map(Skips::stored).transpose()?.unwrap_or_default();
+    let guard = Arc::new(MachineGuard::new(skips));
     let log_wake = Arc::new(Notify::new());
     let directory = settings.data.as_deref().map(DataDirectory::open).transpose()?.map(Rc::new);
     let register = directory.clone().map(|directory| Register::open(directory, &stamp)).transpose()?;
@@ -156,8 +172,10 @@ pub async fn run_node<P: Protocol>(
     let amnesiac = past.is_lost();
     let seed = entropy();
     let keeps_records = settings.durability == Durability::Disk;
-    let nursery = Nursery { node: settings.node, seed, keeps_records, machine: Box::new(machine) };
-    let node = build::<P>(&settings, &config, &nursery, past)?;
+    let nursery =
+        Nursery { node: settings.node, seed, keeps_records, machine: Box::new(machine), guard: guard.clone() };
+    let built = guard.catch(|| build::<P>(&settings, &config, &nursery, past));
+    let node = built.map_err(|failure| machine_failed(failure, settings.data.as_deref()))??;
     keep_membership(&settings)?;
     let listener = listen(settings.listener, settings.address)?;
     let admission = Rc::new(Admission::new(register, settings.peers.len() - 1)?);
@@ -166,7 +184,7 @@ pub async fn run_node<P: Protocol>(
     let lanes = settings.layout.near::<ClientId>(0, settings.node).iter().collect();
     let submissions = Submissions::new(lanes);
     let tasks = Rc::new(Tasks::default());
-    let guard = Guard { tasks: tasks.clone(), submissions: submissions.clone() };
+    let ending = Ending { tasks: tasks.clone(), submissions: submissions.clone() };
     let peers = Peers::new(settings.node, settings.layout.epoch, &settings.peers, tasks.clone());
     let peers = Rc::new(peers);
     if let Some(configuration) = &settings.configuration {
@@ -177,7 +195,7 @@ pub async fn run_node<P: Protocol>(
     let (patience, drain) = (settings.layout.options.lane.patience, settings.layout.options.drain);
     let backups = Backups::new(settings.layout.options.snapshot_bytes_per_second);
     let NodeSettings { identity, node: id, name, configuration, data, .. } = settings;
-    let following = Following::new(configuration, &name, data, nursery, admission.clone());
+    let following = Following::new(configuration, &name, data.clone(), nursery, admission.clone());
     let about = About {
         identity: identity.clone(),
         node: id,
@@ -200,12 +218,15 @@ pub async fn run_node<P: Protocol>(
         tasks: own_tasks,
         seed,
         backups,
+        skips: guard.skips().to_string(),
     };
     let listening = Rc::new(transport).start(listener);
 
     let result = tokio::select! {
         biased;
         error = admission.end() => Err(error),
+        // Before the loop's end, which a panic of the machine is too.
+        failure = guard.failed() => Err(machine_failed(failure, data.as_deref())),
         result = run_as_task(event_loop.clone(), shutdown) => result,
     };
     event_loop.close();
@@ -218,7 +239,7 @@ pub async fn run_node<P: Protocol>(
         }
     }
     tasks.finish().await;
-    drop(guard);
+    drop(ending);
     if result? == End::Removed {
         let epoch = peers.epoch().0;
         tracing::info!(
@@ -226,6 +247,18 @@ pub async fn run_node<P: Protocol>(
         );
     }
     Ok(())
+}
+
+/// The node stops because of its machine: puts down why, where it can be looked at.
+fn machine_failed(failure: Box<MachineFailure>, data: Option<&Path>) -> NodeError {
+    let mut file = None;
+    if let Some(data) = data {
+        match failure.store(data) {
+            Ok(path) => file = Some(path),
+            Err(error) => tracing::error!("what the state machine failed on is not written down: {error}"),
+        }
+    }
+    NodeError::Machine { failure, file }
 }
 
 /// A node that is started again knows what it knew, whatever has become of the file that it was started with.
@@ -262,12 +295,12 @@ impl<T> Drop for AbortOnDrop<T> {
 }
 
 /// Whatever becomes of the node, its tasks end with it and its handles know.
-struct Guard {
+struct Ending {
     tasks: Rc<Tasks>,
     submissions: Rc<Submissions>,
 }
 
-impl Drop for Guard {
+impl Drop for Ending {
     fn drop(&mut self) {
         self.submissions.close();
         self.tasks.stop();

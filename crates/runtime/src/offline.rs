@@ -5,11 +5,13 @@ use crate::directory::DataDirectory;
 use crate::disk_log::{self, LOG, SNAPSHOTS};
 use crate::identity::{Origin, Register};
 use crate::log::{LogError, io_error};
+use crate::memory_log::VITAL;
+use crate::skips::{CommandName, MAX_SKIPS, Skips};
 use crate::snapshots::{self, SnapshotStore};
 use crate::stamp::{self, Stamp};
 use bytes::Bytes;
 use ionian_kernel::layout::Address;
-use ionian_wal::snapshot::Snapshots;
+use ionian_wal::snapshot::{Loaded, Snapshots};
 use ionian_wal::{Options, ReadOnly, Recovery, Wal, WalError, read_log};
 use nix::fcntl::Flock;
 use std::fs::{self, File};
@@ -77,6 +79,33 @@ impl StoppedNode {
     /// # Errors
     /// When there are snapshots of an instance and none is sound.
     pub fn snapshots(&self, role: &str) -> Result<Vec<StoredSnapshot>, LogError> {
+        let is_of = |name: &str| name.strip_prefix(role).is_some_and(|rest| rest.starts_with('-'));
+        let mut found = Vec::new();
+        for name in self.snapshot_names()?.iter().filter(|name| is_of(name)) {
+            let Some(loaded) = self.snapshot(name)? else { continue };
+            let (path, rejected) = (loaded.reader.path().to_owned(), loaded.rejected);
+            let (stamp, snapshot) = snapshots::read_whole(loaded.reader)?;
+            found.push(StoredSnapshot { path, stamp, snapshot, rejected });
+        }
+        Ok(found)
+    }
+
+    /// The largest stamp of its roles' snapshots: what is below has been executed. None, if none was ever stored.
+    fn executed(&self) -> Result<Option<u64>, LogError> {
+        let mut executed = None;
+        for name in self.snapshot_names()? {
+            let Some(mut loaded) = self.snapshot(&name)? else { continue };
+            executed = executed.max(Some(snapshots::read_stamp(&mut loaded.reader)?));
+        }
+        Ok(executed)
+    }
+
+    fn snapshot(&self, name: &str) -> Result<Option<Loaded<ReadOnly>>, LogError> {
+        Ok(Snapshots::new_in(ReadOnly, &self.path.join(SNAPSHOTS), name, &self.bytes).load_latest()?)
+    }
+
+    /// The names of the role instances that have snapshots.
+    fn snapshot_names(&self) -> Result<Vec<String>, LogError> {
         let path = self.path.join(SNAPSHOTS);
         if !fs::exists(&path).map_err(io_error("look for", &path))? {
             return Ok(Vec::new());
@@ -87,18 +116,9 @@ impl StoppedNode {
         let mut names = names.map_err(io_error("list the directory", &path))?;
         // A crash may have left the previous one alone.
         names.iter_mut().for_each(|name| name.truncate(name.find('.').unwrap_or(name.len())));
-        names.retain(|name| name.strip_prefix(role).is_some_and(|rest| rest.starts_with('-')));
         names.sort_unstable();
         names.dedup();
-        let mut found = Vec::new();
-        for name in names {
-            let stored = Snapshots::new_in(ReadOnly, &path, &name, &self.bytes);
-            let Some(loaded) = stored.load_latest()? else { continue };
-            let (path, rejected) = (loaded.reader.path().to_owned(), loaded.rejected);
-            let (stamp, snapshot) = snapshots::read_whole(loaded.reader)?;
-            found.push(StoredSnapshot { path, stamp, snapshot, rejected });
-        }
-        Ok(found)
+        Ok(names)
     }
 
     /// The records of its roles, oldest first, each with the role instance that wrote it.
@@ -121,6 +141,84 @@ impl Iterator for Records {
     fn next(&mut self) -> Option<Self::Item> {
         let entry = self.0.next()?;
         Some(entry.map(|entry| (disk_log::author(&entry), entry.record.into())).map_err(LogError::from))
+    }
+}
+
+/// Why a node's list of commands to be left out stays as it is.
+#[derive(Debug, thiserror::Error)]
+pub enum SkipError {
+    /// Something is wrong with the directory.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// It is too late to change what becomes of the command.
+    #[error(
+        "the node of {} has executed slot {slot}: its snapshot holds everything below slot {executed}. What the command \
+         did or did not do is in its state, and must be the same everywhere",
+        path.display()
+    )]
+    Executed {
+        /// The directory.
+        path: PathBuf,
+        /// The slot of the command.
+        slot: u64,
+        /// The slot before which the snapshot is.
+        executed: u64,
+    },
+    /// The list is full.
+    #[error("the node of {} leaves out {MAX_SKIPS} commands already, which is the most", path.display())]
+    Full {
+        /// The directory.
+        path: PathBuf,
+    },
+}
+
+/// The list of commands that a stopped node leaves out, to be changed. The directory is locked as long as this lives.
+pub struct SkipList {
+    path: PathBuf,
+    skips: Skips,
+    changed: bool,
+    /// One that has run, or one that never did.
+    _node: Result<StoppedNode, DataDirectory>,
+}
+
+impl SkipList {
+    /// The list in the directory `path`, with the command in it (`leave_out`) or not. Nothing is written yet.
+    ///
+    /// A node that has executed the command takes no change. One whose directory holds nothing yet takes any.
+    ///
+    /// # Errors
+    /// [`SkipError`]; also when the node runs.
+    pub fn changed(path: &Path, command: CommandName, leave_out: bool) -> Result<Self, SkipError> {
+        let has = |name: &str| fs::exists(path.join(name)).map_err(io_error("look for", &path.join(name)));
+        let none = |text: &str| LogError::NoNode { path: path.to_owned(), text: text.into() };
+        let node = match (fs::metadata(path).is_ok_and(|found| found.is_dir()), has(LOG)?, has(VITAL)?) {
+            (false, ..) => return Err(none("there is no such directory").into()),
+            (true, true, _) => Ok(StoppedNode::open(path)?),
+            (true, false, true) => return Err(none("it is of one with durability \"memory\"").into()),
+            (true, false, false) => Err(DataDirectory::open(path)?),
+        };
+        let executed = node.as_ref().map_or(Ok(None), StoppedNode::executed)?;
+        let mut skips = Skips::stored(path)?;
+        let changed = skips.change(command, leave_out);
+        let (path, slot) = (path.to_owned(), command.slot.0);
+        match executed {
+            Some(executed) if changed && executed > slot => Err(SkipError::Executed { path, slot, executed }),
+            _ if skips.commands().count() > MAX_SKIPS => Err(SkipError::Full { path }),
+            _ => Ok(SkipList { path, skips, changed, _node: node }),
+        }
+    }
+
+    /// Writes the list. On return it is on disk. False when it was so already.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    pub fn write(self) -> Result<bool, LogError> {
+        if self.changed {
+            self.skips.store(&self.path)?;
+            let synced = File::open(&self.path).and_then(|directory| directory.sync_all());
+            synced.map_err(io_error("sync the directory", &self.path))?;
+        }
+        Ok(self.changed)
     }
 }
 

@@ -92,15 +92,20 @@ impl SnapshotStore {
 
 /// A snapshot with its stamp.
 pub(crate) fn read_whole<S: Storage>(mut chunks: SnapshotReader<S>) -> Result<(u64, Bytes), LogError> {
-    let stamp = chunks.next().transpose()?.and_then(|chunk| chunk.try_into().ok());
-    let path = chunks.path().to_owned();
-    let no_stamp = || LogError::Foreign { path, text: "it does not begin with a stamp".into() };
-    let stamp = u64::from_le_bytes(stamp.ok_or_else(no_stamp)?);
+    let stamp = read_stamp(&mut chunks)?;
     let mut snapshot = Vec::new();
     for chunk in chunks {
         snapshot.append(&mut chunk?);
     }
     Ok((stamp, Bytes::from(snapshot)))
+}
+
+/// The stamp alone: what comes first.
+pub(crate) fn read_stamp<S: Storage>(chunks: &mut SnapshotReader<S>) -> Result<u64, LogError> {
+    let stamp = chunks.next().transpose()?.and_then(|chunk| chunk.try_into().ok());
+    let no_stamp =
+        || LogError::Foreign { path: chunks.path().to_owned(), text: "it does not begin with a stamp".into() };
+    Ok(u64::from_le_bytes(stamp.ok_or_else(no_stamp)?))
 }
 
 /// Writes snapshots, one after the other.

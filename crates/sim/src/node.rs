@@ -229,6 +229,7 @@ impl<P: Protocol> SimNode<P> {
                 keeps_records: boot.keeps_records,
                 amnesiac: amnesiac && !boot.keeps_records && boot.tells_amnesia,
                 machine: &|| (boot.machine)(address, self.life),
+                guard: None,
             };
             host.host(address, P::instantiate(config, birth));
         }

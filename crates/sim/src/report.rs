@@ -114,6 +114,8 @@ counters! {
     refused_not_a_read,
     /// Requests refused for their size.
     refused_too_large,
+    /// Requests that the state machine failed on.
+    refused_failed,
     /// Changes of the membership, or their end, that an operator asked for.
     changes_asked,
     /// Epochs that began: each change that was begun, finished or abandoned is one.

@@ -309,6 +309,7 @@ fn count<R>(fate: &Fate<R>, finishing: bool, report: &mut Report) {
         Fate::Refused(Refusal::Unknown) => report.refused_unknown += 1,
         Fate::Refused(Refusal::NotARead) => report.refused_not_a_read += 1,
         Fate::Refused(Refusal::TooLarge) => report.refused_too_large += 1,
+        Fate::Refused(Refusal::Failed) => report.refused_failed += 1,
         Fate::Open | Fate::Lost => {}
     }
 }

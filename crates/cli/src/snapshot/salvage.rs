@@ -181,7 +181,7 @@ impl Votes {
             if *slot != next && !past_holes {
                 break;
             }
-            executor.execute(&vote.value, None);
+            executor.execute(*slot, &vote.value, None);
             next = slot.next();
         }
         next

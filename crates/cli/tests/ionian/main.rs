@@ -8,6 +8,7 @@ mod disks;
 mod drain;
 mod failures;
 mod library;
+mod log;
 mod member;
 mod options;
 mod resp;

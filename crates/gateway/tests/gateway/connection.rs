@@ -122,6 +122,7 @@ fn every_command_of_a_refused_compound_is_told() {
         ),
         (Refusal::NotARead, "-ERR the command changes state and cannot be sent as a read\n"),
         (Refusal::TooLarge, "-ERR the command is larger than the cluster's limit\n"),
+        (Refusal::Failed, "-ERR the state machine fails on this command, which was not executed\n"),
     ];
     for (refusal, error) in refusals {
         client.send("SET a 1\r\nSET b 1\r\nPING\r\nSET c 1\r\n");

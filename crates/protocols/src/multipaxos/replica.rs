@@ -197,7 +197,7 @@ impl Replica {
         let unbatchers: Set<UnbatcherId> = config.all(kind::Unbatcher);
         Replica {
             id,
-            executor: Executor::new((birth.machine)(), config.founding_expiry()),
+            executor: birth.executor(config.founding_expiry()),
             log: SlotWindow::new(Slot::ZERO, config.options().retained_slots + MAX_AHEAD),
             executed: Slot::ZERO,
             retained_bytes: 0,
@@ -278,7 +278,7 @@ impl Replica {
             self.ahead_bytes -= chosen.value.batch.byte_len();
             self.snapshots.executed(chosen.value.batch.byte_len());
             match self.early.pass(self.executed) {
-                false => self.executor.execute(&chosen.value, answers),
+                false => self.executor.execute(self.executed, &chosen.value, answers),
                 true => self.executor.pass(&chosen.value),
             }
             self.executed = self.executed.next();
@@ -643,6 +643,7 @@ impl Role for Replica {
         report("retained", self.executed.distance(self.log.base()));
         report("sessions", self.executor.session_count() as u64);
         report("reads", self.reads);
+        report("failed_reads", self.executor.failed_reads());
         report("deferred_reads", self.deferred.len() as u64);
         report("holes_asked", self.catch_up.asked);
         report("kept", self.snapshots.kept(self.executed).0);

@@ -66,7 +66,7 @@ impl Server {
     /// The server of this birth.
     pub fn new(layout: &Layout, birth: &Birth<'_>) -> Self {
         Server {
-            executor: Executor::new((birth.machine)(), layout.founding_expiry()),
+            executor: birth.executor(layout.founding_expiry()),
             executed: Slot::ZERO,
             kept: Slot::ZERO,
             // A node that keeps nothing stores none, and never says that one is stored.
@@ -84,7 +84,7 @@ impl Server {
         self.last_stamp = self.last_stamp.max(now.timestamp());
         let value = Value { stamp: self.last_stamp, batch };
         out.persist(Record { slot: self.executed, value: value.clone() });
-        self.executor.execute(&value, Some(&mut self.answers));
+        self.executor.execute(self.executed, &value, Some(&mut self.answers));
         self.executed = self.executed.next();
         if self.executed.distance(self.kept) >= self.snapshot_slots && !self.storing {
             self.storing = true;
@@ -125,7 +125,7 @@ impl Role for Server {
     fn recover(&mut self, record: Record) {
         // What is in the snapshot may still be in the log.
         if record.slot == self.executed {
-            self.executor.execute(&record.value, None);
+            self.executor.execute(record.slot, &record.value, None);
             self.last_stamp = record.value.stamp;
             self.executed = self.executed.next();
         }
@@ -186,5 +186,6 @@ impl Role for Server {
     fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
         report("executed", self.executed.0);
         report("sessions", self.executor.session_count() as u64);
+        report("failed_reads", self.executor.failed_reads());
     }
 }

@@ -25,7 +25,7 @@ impl StateMachine for Nothing {
 /// The first life of an instance, on this node, which keeps all records.
 pub(crate) fn birth(kind: u8, index: u8, node: NodeId) -> Birth<'static> {
     let (address, machine) = (Address { kind, index }, &|| Box::new(Nothing) as Box<dyn StateMachine>);
-    Birth { address, node, seed: 7, amnesiac: false, keeps_records: true, machine }
+    Birth { address, node, seed: 7, amnesiac: false, keeps_records: true, machine, guard: None }
 }
 
 /// A batch of one command.

@@ -91,7 +91,8 @@ impl<P: Protocol> Cluster<P> {
         let mut cluster = Cluster { random, now, layout, nodes, port, under_way };
         for (address, node) in cluster.layout.addresses() {
             let seed = cluster.random.any();
-            let birth = Birth { address, node, seed, amnesiac: false, keeps_records: true, machine: &machine };
+            let birth =
+                Birth { address, node, seed, amnesiac: false, keeps_records: true, machine: &machine, guard: None };
             cluster.nodes[usize::from(node.0)].host(address, P::instantiate(&config, birth));
         }
         for index in 0..SERVERS {

@@ -64,11 +64,12 @@ impl Draw {
     fn answers(&mut self) -> Answers {
         let mut answers = AnswersByClient::default();
         for _ in 0..self.0.below(4) {
-            let outcome = match self.0.below(4) {
+            let outcome = match self.0.below(5) {
                 0 => Outcome::Done(self.bytes()),
                 1 => Outcome::Opened(SessionId(self.number())),
                 2 => Outcome::NoSession,
-                _ => Outcome::NotARead,
+                3 => Outcome::NotARead,
+                _ => Outcome::Failed,
             };
             answers.push(&Answer { client: self.id(), session: SessionId(1), number: self.number(), outcome });
         }

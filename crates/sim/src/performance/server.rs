@@ -102,6 +102,7 @@ impl<P: Protocol> Server<P> {
                 amnesiac: false,
                 keeps_records: false,
                 machine: &|| service.machine(),
+                guard: None,
             };
             host.host(*address, P::instantiate(config, birth));
         }

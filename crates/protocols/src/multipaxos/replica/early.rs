@@ -71,7 +71,7 @@ impl Replica {
     pub(crate) fn execute_early(&mut self, slot: Slot) {
         let Some(chosen) = self.log.get(slot).filter(|_| slot >= self.executed) else { return };
         let answers = (chosen.replier == Some(self.id)).then_some(&mut self.answers);
-        self.executor.execute_early(&chosen.value, answers);
+        self.executor.execute_early(slot, &chosen.value, answers);
         let new = self.early.slots.insert(slot);
         assert!(new, "{slot:?} was executed twice");
     }

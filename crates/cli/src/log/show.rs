@@ -1,0 +1,84 @@
+//! `ionian log show`.
+
+use super::arguments::Show;
+use super::node_directories;
+use crate::output::say;
+use anyhow::{Context, Result, bail};
+use ionian_kernel::guard::LogCommand;
+use ionian_kernel::id::Slot;
+use ionian_kernel::protocol::Protocol;
+use ionian_kernel::wire::decode_all;
+use ionian_protocols::multipaxos::message::Vote;
+use ionian_protocols::multipaxos::{MultiPaxos, acceptor, kind};
+use ionian_runtime::guard::MachineFailure;
+use ionian_runtime::offline::StoppedNode;
+use ionian_runtime::skips::{CommandName, Skips};
+use std::path::Path;
+
+/// How much of a command is printed.
+const SHOWN: usize = 200;
+
+pub(crate) fn run(arguments: &Show) -> Result<()> {
+    let directories = node_directories(&arguments.data)?;
+    match arguments.slot {
+        None => directories.iter().try_for_each(|directory| show_node(directory)),
+        Some(slot) => {
+            let mut found = false;
+            for directory in &directories {
+                found |= show_slot(&StoppedNode::open(directory)?, Slot(slot))?;
+            }
+            if !found {
+                bail!(
+                    "no acceptor of {} has a vote in slot {slot}: nothing was proposed there, or it is in snapshots",
+                    arguments.data.display()
+                );
+            }
+            Ok(())
+        }
+    }
+}
+
+/// What a node failed on last, and leaves out.
+fn show_node(directory: &Path) -> Result<()> {
+    let node = StoppedNode::open(directory)?;
+    let failed = MachineFailure::stored(directory)?;
+    let failed = failed.map_or_else(|| "the state machine has not panicked".to_owned(), |failure| failure.to_string());
+    let skips = Skips::stored(directory)?.to_string();
+    let skips = if skips.is_empty() { "no command" } else { &skips };
+    say!("node {}: {failed}; left out: {skips}", node.name());
+    Ok(())
+}
+
+/// Prints what the acceptors of a node voted for last in a slot; false when there is nothing.
+fn show_slot(node: &StoppedNode, slot: Slot) -> Result<bool> {
+    if node.protocol() != MultiPaxos::NAME {
+        bail!("node {} is of {}: only the log of {} can be shown", node.name(), node.protocol(), MultiPaxos::NAME);
+    }
+    let mut last: Option<Vote> = None;
+    for record in node.records()? {
+        let (author, record) = record?;
+        if author.kind != kind::Acceptor {
+            continue;
+        }
+        let record = decode_all(&record);
+        match record.with_context(|| format!("a record of node {} cannot be read", node.name()))? {
+            acceptor::Record::Voted { slot: of, vote } if of == slot => last = Some(vote),
+            acceptor::Record::Confirmed { slot: of, round } if of == slot => {
+                last = last.map(|vote| Vote { round, ..vote });
+            }
+            _ => {}
+        }
+    }
+    let Some(Vote { round, value }) = last else { return Ok(false) };
+    say!("node {}, slot {}: voted for in {round:?}, {} commands", node.name(), slot.0, value.batch.len());
+    for command in value.batch.commands() {
+        let (session, number, payload) = (command.session, command.number, command.payload);
+        let name = CommandName::of(&LogCommand { slot, session, number, payload });
+        let (shown, more) = match payload.get(..SHOWN) {
+            Some(start) if payload.len() > SHOWN => (start, "..."),
+            _ => (payload, ""),
+        };
+        say!("{name}  {} bytes: \"{}{more}\"", payload.len(), shown.escape_ascii());
+    }
+    Ok(true)
+}

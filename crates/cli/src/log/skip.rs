@@ -1,0 +1,25 @@
+//! `ionian log skip`: all nodes of a directory are looked at before any is changed.
+
+use super::arguments::Skip;
+use super::node_directories;
+use crate::output::say;
+use anyhow::Result;
+use ionian_runtime::offline::{SkipError, SkipList};
+
+pub(crate) fn run(arguments: &Skip) -> Result<()> {
+    let Skip { command, data, undo } = arguments;
+    let directories = node_directories(data)?;
+    let lists = directories.iter().map(|directory| SkipList::changed(directory, *command, !undo));
+    let lists: Vec<SkipList> = lists.collect::<Result<_, SkipError>>()?;
+    for (directory, list) in directories.iter().zip(lists) {
+        let done = match (list.write()?, undo) {
+            (true, false) => "is left out",
+            (true, true) => "is not left out any more",
+            (false, false) => "was left out already",
+            (false, true) => "was not left out",
+        };
+        say!("{}: command {command} {done}", directory.display());
+    }
+    say!("Do the same for every other node of the cluster before any of them is started.");
+    Ok(())
+}
