@@ -36,7 +36,7 @@ fn a_correct_protocol_passes() {
     let struck = [report.crashes, report.restarts, report.pauses, report.partitions, report.slow_links];
     assert!(struck.iter().all(|count| *count > 100), "{report}");
     let messages = [report.messages_dropped, report.messages_duplicated, report.torn_records, report.lost_with_lane];
-    assert!(messages.iter().all(|count| *count > 20), "{report}");
+    assert!(messages.iter().all(|count| *count > 10), "{report}");
     assert!(report.acknowledged_under_faults > 300 * 20, "{report}");
     assert!(report.refused_unknown > 0 && report.refused_not_a_read > 0 && report.calm_runs > 10, "{report}");
     assert_eq!(report.unchecked_keys, 0);

@@ -76,6 +76,8 @@ fn of_spaxos() {
     let elsewhere = [
         "replica: a snapshot waits for what was executed early",
         "leader: one that does not lead turns a batch away",
+        // Replicas are told by stabilizers.
+        "acceptor: told that a vote is chosen that it does not have",
         // Windows of one slot: `short_lived_payloads_pass`.
         "leader: a payload would be void by the time of its turn",
         "stabilizer: a reference was chosen too late and stands for nothing",
