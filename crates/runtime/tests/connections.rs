@@ -49,6 +49,8 @@ impl Greeting {
         self.target.encode(&mut body);
         // No data directory.
         body.push(0);
+        // No command is left out.
+        text("", &mut body);
         let mut all = self.magic.to_vec();
         (self.version, (self.purpose, body.len() as u16)).encode(&mut all);
         all.extend_from_slice(&body);
