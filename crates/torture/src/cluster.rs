@@ -1,7 +1,7 @@
 //! A cluster to which faults are done: which node a fault has in hand, and who is being replaced.
 
 use crate::network::{Network, Place};
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use ionian_deployment::{Deployment, PresetOptions};
 use ionian_harness::cluster::{describe, place_on_free_ports};
 use ionian_harness::ports::free_ports;
@@ -17,6 +17,9 @@ use std::process::{Child, Command, Stdio};
 /// Starts a program that cannot make any file longer than `$0` blocks of 512 bytes, and is told so by an
 /// error and not by a signal.
 const LIMITED: &str = "trap '' XFSZ; ulimit -f \"$0\"; exec \"$@\"";
+
+/// What a command says that finds all nodes down.
+const NO_ANSWER: &str = "no node of the cluster answers";
 
 /// The preset on free ports of this machine, with durability `disk` unless `overrides` say otherwise.
 pub(crate) fn deployment(preset: &str, overrides: &[String]) -> Result<Deployment> {
@@ -192,7 +195,7 @@ impl Cluster {
         let child = command.spawn().context("cannot run `ionian member replace`")?;
         let peer = self.deployment().nodes[(node + 1) % self.len()].address.clone();
         let described = ionian_deployment::Node { name: name.to_owned(), address, gateway, ..Default::default() };
-        Ok(Replacement { child, log, new: self.start_joining(described, peer)? })
+        Ok(Replacement { command, child, log, new: self.start_joining(described, peer)? })
     }
 
     /// The place of `node` is the new node's from now on. The process of the old one must have ended.
@@ -204,7 +207,8 @@ impl Cluster {
 
 /// A change of the cluster's members that is under way.
 pub(crate) struct Replacement {
-    /// The command.
+    /// The command, and its process.
+    command: Command,
     child: Child,
     log: PathBuf,
     new: Member,
@@ -220,7 +224,11 @@ impl Replacement {
             None => Ok(false),
             Some(status) if status.success() => Ok(true),
             Some(status) => {
-                bail!("`ionian member replace` to {} failed: {}", self.new.name(), describe(status, &self.log))
+                let how = describe(status, &self.log);
+                // Other faults may have left it nobody to ask: then it is asked again.
+                ensure!(how.contains(NO_ANSWER), "`ionian member replace` to {} failed: {how}", self.new.name());
+                self.child = self.command.spawn()?;
+                Ok(false)
             }
         }
     }
