@@ -43,6 +43,8 @@ pub struct Connection {
     ended: bool,
     /// Nothing more is done for the client than to send it what is in `output`.
     closing: bool,
+    /// What was written last came from the cluster, and not from the gateway alone.
+    ends_with_answer: bool,
     transaction: Transaction,
     /// Commands for the state machine that no compound has taken yet.
     waiting: VecDeque<Command>,
@@ -90,6 +92,7 @@ impl Connection {
             failure: None,
             ended: false,
             closing: false,
+            ends_with_answer: false,
             transaction: Transaction::default(),
             waiting: VecDeque::new(),
             notes: VecDeque::new(),
@@ -154,6 +157,7 @@ impl Connection {
             // It was aborted meanwhile, and its client is to see no more than it has.
             return;
         }
+        self.ends_with_answer = true;
         let mut context = Context { host: &self.host, client: &self.client, out: self.output.tail() };
         match (outcome, expected) {
             (Ok(reply), Expected::Pipeline(mut commands)) => {
@@ -246,6 +250,11 @@ impl Connection {
     pub(crate) fn is_quiet(&self) -> bool {
         let begun = self.transaction.is_open() || self.client.watched.get() > 0 || self.parser.is_unfinished();
         !begun && self.is_idle() && !self.stalled && self.input.is_empty()
+    }
+
+    /// Whether an answer of the cluster is on its way to the client, with nothing behind it.
+    pub(crate) fn ends_with_answer(&self) -> bool {
+        self.ends_with_answer && self.output.len() > 0
     }
 
     /// The client is to leave: nothing more is done for it than to send it what is in the output.
@@ -487,6 +496,7 @@ impl Connection {
             self.queue(words);
             return true;
         }
+        self.ends_with_answer = false;
         self.client.last_command.set(own.name);
         let began = Instant::now();
         let mut context = Context { host: &self.host, client: &self.client, out: self.output.tail() };

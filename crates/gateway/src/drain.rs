@@ -14,7 +14,7 @@ use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpSocket};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Notify;
 
 /// How long a client has to say something more. Whoever is in the middle of a conversation does within a round trip and the time
@@ -34,6 +34,8 @@ const LISTEN_AGAIN_AFTER: Duration = Duration::from_secs(1);
 #[derive(Default)]
 pub(crate) struct Drain {
     on: Cell<bool>,
+    /// Whether the gateway listens no more. Who is sent away before that comes back at once, and finds the door half closed.
+    leaving: Cell<bool>,
     /// Whether it has lasted for long enough that whoever says nothing is idle.
     idle_too: Cell<bool>,
     /// Goes up whenever it begins or ends.
@@ -44,7 +46,7 @@ pub(crate) struct Drain {
 impl Drain {
     /// Whether clients are to leave, and if so, whether those too that are sent no reply.
     pub(crate) fn leave(&self) -> Option<bool> {
-        self.on.get().then(|| self.idle_too.get())
+        self.leaving.get().then(|| self.idle_too.get())
     }
 
     /// Completes when the gateway drains.
@@ -65,6 +67,7 @@ impl Inner {
             return;
         }
         self.drain.turns.set(self.drain.turns.get() + 1);
+        self.drain.leaving.set(false);
         self.drain.idle_too.set(false);
         // Kept for a task that does not wait at this moment.
         self.drain.changed.notify_one();
@@ -73,7 +76,7 @@ impl Inner {
             tokio::task::spawn_local(async move {
                 tokio::time::sleep(QUIET).await;
                 while self.drain.turns.get() == turn {
-                    self.drain.idle_too.set(true);
+                    self.drain.idle_too.set(self.drain.leaving.get());
                     self.clone().close_idle();
                     tokio::time::sleep(LOOK_EVERY).await;
                 }
@@ -92,10 +95,15 @@ impl Inner {
     /// command, and is served like all others.
     pub(crate) async fn pause(self: &Rc<Self>, listener: TcpListener) -> TcpListener {
         let address = listener.local_addr();
-        while let Ok(Ok((stream, _))) = tokio::time::timeout(Duration::ZERO, listener.accept()).await {
-            self.clone().accept(stream);
+        // The system is asked itself: the event queue may not have told of the last ones yet, and who is left in the queue of a
+        // socket that is closed is cut off.
+        if let Ok(listener) = listener.into_std() {
+            while let Ok((stream, _)) = listener.accept() {
+                let stream = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream));
+                let _ = stream.map(|stream| self.clone().accept(stream));
+            }
         }
-        drop(listener);
+        self.drain.leaving.set(self.drain.on.get());
         self.drain.becomes(false).await;
         loop {
             match address.as_ref().map_err(|error| std::io::Error::from(error.kind())).and_then(|at| listen(*at)) {
@@ -116,9 +124,10 @@ fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
 
 impl Open {
     /// Closes the connection, together with the end of the last reply, if the client has begun nothing that it has not been
-    /// answered. `idle_too` says whether it is closed with no reply on its way as well.
+    /// answered. `idle_too` says whether it is closed with no reply from the cluster on its way as well: who has only been greeted
+    /// is about to ask for something.
     pub(crate) fn leave_if_quiet(&mut self, idle_too: bool) {
-        let leaves = idle_too || !self.connection.output().is_empty();
+        let leaves = idle_too || self.connection.ends_with_answer();
         if !leaves || !self.connection.is_quiet() || self.has_input() {
             return;
         }

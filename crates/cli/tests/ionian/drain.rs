@@ -43,7 +43,16 @@ impl Counter {
             let stream = TcpStream::connect(self.gateways[self.turn % self.gateways.len()]).ok()?;
             stream.set_read_timeout(Some(LIMIT)).unwrap();
             stream.set_nodelay(true).unwrap();
-            Some(BufReader::new(stream))
+            let mut stream = BufReader::new(stream);
+            // As libraries do, one after the other.
+            for greeting in [["LIB-NAME", "counter"], ["LIB-VER", "1"]] {
+                let command = format!("CLIENT SETINFO {}\r\n", greeting.join(" "));
+                stream.get_mut().write_all(command.as_bytes()).unwrap_or_else(|error| panic!("greeting: {error}"));
+                let mut reply = String::new();
+                let read = stream.read_line(&mut reply);
+                assert_eq!(reply, "+OK\r\n", "a gateway that took a client in sent it away: {read:?}");
+            }
+            Some(stream)
         })
     }
 }
@@ -88,7 +97,7 @@ fn a_rolling_restart_loses_no_reply_and_executes_nothing_twice() {
     for preset in ["colocated", "mencius", "spaxos"] {
         let cluster = Cluster::start(preset, &[], &[]);
         let (gateways, over) = (addresses(&cluster), Arc::new(AtomicBool::new(false)));
-        let clients: Vec<_> = (0..12)
+        let clients: Vec<_> = (0..40)
             .map(|number| {
                 let (mut counter, over) = (Counter::new(number, &gateways), over.clone());
                 std::thread::spawn(move || {

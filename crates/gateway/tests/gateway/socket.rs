@@ -24,7 +24,17 @@ fn answer_all() -> Node {
 }
 
 /// Runs `client` on a thread of its own against a gateway, until it returns.
-fn run(limits: Limits, mut node: Node, client: impl FnOnce(SocketAddr) + Send + 'static) {
+fn run(limits: Limits, node: Node, client: impl FnOnce(SocketAddr) + Send + 'static) {
+    run_after(limits, node, |_, address| address, client);
+}
+
+/// The same; `begin` is called before the gateway's tasks have run at all, and what it makes is given to `client`.
+fn run_after<T: Send + 'static>(
+    limits: Limits,
+    mut node: Node,
+    begin: impl FnOnce(&Gateway, SocketAddr) -> T,
+    client: impl FnOnce(T) + Send + 'static,
+) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     LocalSet::new().block_on(&runtime, async move {
         let queue = Rc::new(RefCell::new(Vec::new()));
@@ -54,7 +64,8 @@ fn run(limits: Limits, mut node: Node, client: impl FnOnce(SocketAddr) + Send + 
                 }
             }
         });
-        let client = tokio::task::spawn_blocking(move || client(address));
+        let begun = begin(&gateway, address);
+        let client = tokio::task::spawn_blocking(move || client(begun));
         tokio::time::timeout(Duration::from_secs(60), client).await.expect("it ends").expect("it does not panic");
         // All clients are gone, which the gateway notices.
         while gateway.connections() > 0 {
@@ -313,5 +324,29 @@ fn a_command_that_stays_unfinished_is_given_up() {
         std::thread::sleep(Duration::from_millis(400));
         stream.write_all(b"PING\r\n").unwrap();
         expect(&mut stream, b"+PONG\r\n");
+    });
+}
+
+/// Clients that the system had taken in when the drain began are greeted and answered once; their connections end with the answer.
+#[test]
+fn whoever_was_taken_in_when_a_drain_begins_is_served() {
+    let begin = |gateway: &Gateway, address| {
+        let clients: Vec<TcpStream> = (0..50).map(|_| connect(address)).collect();
+        gateway.drain(true);
+        (clients, address)
+    };
+    run_after(Limits::default(), answer_all(), begin, |(clients, address)| {
+        let mut counted = Vec::new();
+        for mut client in clients {
+            client.write_all(b"CLIENT SETINFO LIB-NAME test\r\n").unwrap();
+            expect(&mut client, b"+OK\r\n");
+            client.write_all(b"INCR n\r\n").unwrap();
+            let mut answer = String::new();
+            client.read_to_string(&mut answer).unwrap();
+            counted.push(answer);
+        }
+        let expected: Vec<String> = (1..=50).map(|number| format!(":{number}\r\n")).collect();
+        assert_eq!(counted, expected);
+        assert_eq!(TcpStream::connect(address).unwrap_err().kind(), std::io::ErrorKind::ConnectionRefused);
     });
 }
