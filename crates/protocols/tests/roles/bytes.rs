@@ -431,3 +431,35 @@ fn each_defect_shows_when_it_is_built_in_again() {
     }
     assert!(stood, "it gives up a phase 1 that advances");
 }
+
+/// While large values come in, what is missing may be behind them; it may as well be lost.
+#[test]
+fn a_replica_asks_for_what_it_misses_though_large_values_never_stop_coming() {
+    let mut replica = Stage::alone(config(), kind::Replica, replica::Replica::new);
+    let begun = replica.now;
+    let asks = |sent: &[Envelope]| {
+        let asks = |envelope: &Envelope| {
+            matches!(
+                envelope,
+                Envelope::ToReplicas(_, replica::In::Fetch { .. })
+                    | Envelope::ToLeaders(_, leader::In::Recover { .. })
+            )
+        };
+        sent.iter().any(asks)
+    };
+    let mut asked = false;
+    for slot in 1..3000 {
+        let value = Value { stamp: Timestamp(0), batch: command(slot, MIB / 8) };
+        asked |= asks(&replica.tell(replica::In::Chosen { slot: Slot(slot), value, replier: ReplicaId(0) }));
+        let until = replica.now + std::time::Duration::from_millis(2);
+        while replica.role.next_timer().is_some_and(|at| at <= until) {
+            asked |= asks(&replica.timer());
+        }
+        replica.now = until;
+        if asked {
+            break;
+        }
+    }
+    let after = replica.now.since(begun);
+    assert!(asked && after < std::time::Duration::from_secs(2), "not within {after:?}");
+}

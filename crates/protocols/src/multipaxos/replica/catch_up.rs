@@ -40,6 +40,8 @@ pub(super) struct CatchUp {
     ask_at: Option<Instant>,
     /// What came in large values since the timer was set.
     bulk: usize,
+    /// Whether that has put the first question off once. Not again: large values may never stop coming.
+    waited: bool,
     attempts: u32,
     /// A snapshot on its way here.
     install: Option<Install>,
@@ -65,6 +67,7 @@ impl CatchUp {
             stuck_at: Slot::ZERO,
             ask_at: None,
             bulk: 0,
+            waited: false,
             attempts: 0,
             install: None,
             asked: 0,
@@ -91,7 +94,7 @@ impl CatchUp {
             }
             self.stuck_at = executed;
             let after = self.config.options().resend_after;
-            self.bulk = 0;
+            (self.bulk, self.waited) = (0, false);
             self.ask_at = (!fired).then(|| now + self.random.duration(after, 2 * after));
         }
     }
@@ -114,7 +117,8 @@ impl CatchUp {
             self.ask_at = Some(install.due);
             return None;
         }
-        if self.bulk > 0 && self.attempts == 0 {
+        if self.bulk > 0 && self.attempts == 0 && !self.waited {
+            self.waited = true;
             let longer = transit(core::mem::take(&mut self.bulk)).min(BULK_PATIENCE);
             self.ask_at = Some(now + longer);
             return None;
