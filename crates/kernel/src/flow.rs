@@ -38,6 +38,12 @@ impl ByteWindow {
         self.under_way[self.class(bytes)] -= bytes;
     }
 
+    /// From now on `limit` holds; things of these sizes are under way. Their classes may be others than before.
+    pub fn resize(&mut self, limit: usize, under_way: impl IntoIterator<Item = usize>) {
+        *self = ByteWindow::new(limit);
+        under_way.into_iter().for_each(|bytes| self.add(bytes));
+    }
+
     /// Nothing is under way any more.
     pub fn clear(&mut self) {
         self.under_way = [0; 2];

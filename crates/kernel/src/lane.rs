@@ -126,10 +126,13 @@ impl Lane {
     }
 
     /// Other limits, for requests to come, and another life of sessions.
-    pub fn reconfigure(&mut self, now: Instant, limits: LaneLimits, session_expiry: Duration) {
-        self.limits = limits;
-        self.keep_alive_every = session_expiry / 4;
+    pub fn reconfigure(&mut self, now: Instant, options: &Options) {
+        self.limits = options.lane;
+        self.keep_alive_every = options.session_expiry / 4;
         self.keep_alive_at = self.keep_alive_at.min(now + self.keep_alive_every);
+        let sent = self.writes.iter().filter(|pending| pending.sent);
+        self.window.resize(options.window_bytes, sent.map(|pending| pending.payload.len()));
+        self.wait_anew();
     }
 
     /// Begins to open the session.
@@ -213,9 +216,14 @@ impl Lane {
     /// Everything waits anew: who serves now may have none of it.
     fn requeue(&mut self) {
         self.window.clear();
+        self.writes.iter_mut().for_each(|(_, pending)| pending.sent = false);
+        self.wait_anew();
+    }
+
+    /// Whatever is not sent waits, by the classes that hold now.
+    fn wait_anew(&mut self) {
         self.waiting.iter_mut().for_each(VecDeque::clear);
-        for (number, pending) in self.writes.iter_mut() {
-            pending.sent = false;
+        for (number, pending) in self.writes.iter_mut().filter(|(_, pending)| !pending.sent) {
             self.waiting[self.window.class(pending.payload.len())].push_back(number);
         }
     }
@@ -615,6 +623,35 @@ mod tests {
         lane.resend_writes(Instant(1), &mut due);
         let sessions: Vec<_> = due.writes.iter().map(|due| due.command.session).collect();
         assert_eq!(sessions, [SessionId::OPEN, SessionId::CHANGE]);
+    }
+
+    #[test]
+    fn another_window_of_bytes_is_taken_over_while_writes_are_under_way() {
+        let (mut lane, mut due, nonce) = lane();
+        let window = |window_bytes| Options { window_bytes, ..Options::default() };
+        lane.reconfigure(Instant(0), &window(64));
+        lane.on_answers(Instant(0), &answer(SessionId::OPEN, nonce, Outcome::Opened(SessionId(1))), &mut due);
+        let mut sent = |lane: &mut Lane, due: &mut Due| {
+            lane.invariants();
+            due.writes.drain(..).map(|DueWrite { command, .. }| command.number).collect::<Vec<_>>()
+        };
+        let payload = Bytes::from_static(&[7; 60]);
+        for token in 0..4 {
+            let request = Request { token, operation: Operation::Write, payload: payload.clone() };
+            lane.submit(Instant(0), request, &mut due);
+        }
+        assert_eq!(sent(&mut lane, &mut due), [0], "the others wait for room");
+        // What was large is small now; and the other way round.
+        lane.reconfigure(Instant(1), &window(60 * 64));
+        lane.on_answers(Instant(1), &answer(SessionId(1), 0, Outcome::Done(Bytes::new())), &mut due);
+        assert_eq!(sent(&mut lane, &mut due), [1, 2, 3]);
+        lane.reconfigure(Instant(2), &window(64));
+        lane.submit(Instant(2), Request { token: 4, operation: Operation::Write, payload }, &mut due);
+        for number in 1..4 {
+            assert_eq!(sent(&mut lane, &mut due), []);
+            lane.on_answers(Instant(2), &answer(SessionId(1), number, Outcome::Done(Bytes::new())), &mut due);
+        }
+        assert_eq!(sent(&mut lane, &mut due), [4]);
     }
 
     #[test]

@@ -128,7 +128,7 @@ impl Sessions {
     /// From now on sessions live so long, those that are open too.
     pub fn set_expiry(&mut self, now: Timestamp, expiry: Duration) {
         self.expiry_ms = expiry.as_millis() as u64;
-        self.next_sweep = self.next_sweep.min(Timestamp(now.0 + self.expiry_ms / 8));
+        self.next_sweep = self.next_sweep.min(Timestamp(now.0.saturating_add(self.expiry_ms / 8)));
     }
 
     /// How many are open.

@@ -118,6 +118,7 @@ impl Role for Batcher {
 
     fn on_reconfigure(&mut self, _: Instant, config: Arc<Config>, _: &mut Out<'_, Self>) {
         self.near = config.near(kind::Replica, self.node);
+        self.batches.reconfigure(config.options());
         self.config = config;
     }
 

@@ -257,7 +257,7 @@ impl Role for ClientLane {
 
     fn on_reconfigure(&mut self, now: Instant, config: Arc<Config>, _: &mut Out<'_, Self>) {
         let (node, options) = (self.node, config.options());
-        self.lane.reconfigure(now, options.lane, options.session_expiry);
+        self.lane.reconfigure(now, options);
         self.batchers.reconfigure(config.all(kind::Batcher), config.near(kind::Batcher, node));
         self.read_batchers.reconfigure(config.all(kind::ReadBatcher), config.near(kind::ReadBatcher, node));
         self.replicas.reconfigure(config.serving(), config.near(kind::Replica, node));

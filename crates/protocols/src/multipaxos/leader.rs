@@ -524,6 +524,7 @@ impl Role for Leader {
         self.window.reconfigure(config.clone());
         self.progress.reconfigure(&config);
         self.repairs.reconfigure(config.clone());
+        self.clock.reconfigure(&config);
         self.handover.clear();
         self.timer.set_timeout(now, config.options().election_timeout);
         self.config = config;

@@ -572,7 +572,10 @@ impl Role for Replica {
         self.read_batchers = config.all(kind::ReadBatcher);
         self.catch_up.reconfigure(config.clone());
         self.log.set_limit(config.options().retained_slots + MAX_AHEAD);
+        self.snapshots.reconfigure(config.clone());
         self.config = config;
+        // At once: what is kept beyond what is to be kept would leave no room for what comes next.
+        self.forget_old();
     }
 
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {

@@ -100,6 +100,7 @@ impl Role for Batcher {
     }
 
     fn on_reconfigure(&mut self, _: Instant, config: Config, _: &mut Out<'_, Self>) {
+        self.batches.reconfigure(&config.layout().options);
         self.config = config;
     }
 

@@ -441,8 +441,7 @@ fn a_replica_asks_for_what_it_misses_though_large_values_never_stop_coming() {
         let asks = |envelope: &Envelope| {
             matches!(
                 envelope,
-                Envelope::ToReplicas(_, replica::In::Fetch { .. })
-                    | Envelope::ToLeaders(_, leader::In::Recover { .. })
+                Envelope::ToReplicas(_, replica::In::Fetch { .. }) | Envelope::ToLeaders(_, leader::In::Recover { .. })
             )
         };
         sent.iter().any(asks)

@@ -6,6 +6,7 @@ mod known_defects;
 mod learning;
 mod membership;
 mod mencius;
+mod options;
 mod reach;
 mod spaxos;
 mod stage;

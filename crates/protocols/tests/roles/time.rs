@@ -84,6 +84,34 @@ fn time_that_a_leader_of_before_ran_ahead_goes_on_at_half_the_speed_and_deadline
     assert_eq!(stamped(&mut stage), NOW + DAY + 2000);
 }
 
+/// A replica on each of these nodes, and everything else, with numbers of their own.
+fn of_nodes(f: usize, nodes: &[u16]) -> Layout {
+    let places: Vec<(u8, NodeId)> = nodes.iter().map(|node| (*node as u8, NodeId(*node))).collect();
+    Layout { epoch: Epoch(1), instances: vec![places.into_iter().collect(); 8], ..Layout { f, ..layout(None) } }
+}
+
+#[test]
+fn clocks_of_nodes_that_have_left_do_not_count_and_more_may_be_wrong_where_more_may_fail() {
+    let shows = |stage: &mut Stage<Leader>, replica: u8, clock: u64| {
+        let (from, round) = (ReplicaId(replica), stage.role.round());
+        let times = Times { clock: Timestamp(clock), log: Timestamp(0) };
+        stage.tell(leader::In::Executed { from, executed: Slot(0), kept: Slot(0), round, times });
+    };
+    // One node's clock is wrong, and so it is replaced; then that of the new one is: at no time is it more than one.
+    let (mut stage, _) = leading(NOW, None);
+    shows(&mut stage, 2, NOW + DAY);
+    stage.reconfigure(MultiPaxos::configure(of_nodes(1, &[0, 1, 3])).expect("a deployment"));
+    shows(&mut stage, 3, NOW + DAY);
+    assert_eq!(stamped(&mut stage), NOW);
+    // Three nodes become five, of which two may be wrong.
+    let (mut stage, _) = leading(NOW, None);
+    stage.reconfigure(MultiPaxos::configure(of_nodes(2, &[0, 1, 2, 3, 4])).expect("a deployment"));
+    for (replica, clock) in [(1, NOW), (2, NOW), (3, NOW + DAY), (4, NOW + DAY)] {
+        shows(&mut stage, replica, clock);
+    }
+    assert_eq!(stamped(&mut stage), NOW);
+}
+
 /// Answers every read with the time that it is told, and waits for one deadline.
 struct Alarm(u64);
 

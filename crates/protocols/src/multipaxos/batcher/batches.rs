@@ -70,6 +70,12 @@ impl<W> Batches<W> {
         }
     }
 
+    /// Other options.
+    pub(crate) fn reconfigure(&mut self, options: &Options) {
+        let sent = self.in_flight.values().filter(|it| it.sent);
+        self.window.resize(options.window_bytes, sent.map(|it| it.batch.byte_len()));
+    }
+
     /// Takes commands in if there is room for them; whether the open batch is full now.
     pub(crate) fn take_in(&mut self, now: Instant, commands: &Batch, options: &Options) -> bool {
         let bytes = self.in_flight_bytes + self.open.byte_len() + commands.byte_len();

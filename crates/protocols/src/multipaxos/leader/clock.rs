@@ -50,8 +50,17 @@ struct Shown {
 impl LogClock {
     pub(super) fn new(node: NodeId, config: &Config) -> Self {
         let ahead = (Instant::ZERO, Timestamp(0));
-        let (f, believes_itself) = (config.f(), config.has(Canary::BelievesItsClock));
+        let (f, believes_itself) = (most_wrong(config), config.has(Canary::BelievesItsClock));
         LogClock { node, f, believes_itself, others: BTreeMap::new(), correction_ms: 0, stamped: Timestamp(0), ahead }
+    }
+
+    /// The membership has changed. The clock of a node that has left says nothing: it may have left because it was wrong, and
+    /// would count among the f of those that stay.
+    pub(super) fn reconfigure(&mut self, config: &Config) {
+        let nodes = config.layout().nodes();
+        self.others.retain(|node, _| nodes.contains(node));
+        self.f = most_wrong(config);
+        self.correct();
     }
 
     /// What the clock of a node shows.
@@ -112,6 +121,11 @@ impl LogClock {
     pub(super) fn stamped(&self) -> Timestamp {
         self.stamped
     }
+}
+
+/// How many clocks may be wrong: while the membership is changing, the larger number of the two configurations.
+fn most_wrong(config: &Config) -> usize {
+    config.keepers.iter().map(|(_, f)| *f).max().unwrap_or_default()
 }
 
 #[cfg(test)]

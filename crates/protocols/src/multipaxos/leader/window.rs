@@ -91,6 +91,8 @@ impl Window {
         self.near = config.near(kind::ProxyLeader, self.node);
         self.replicas.reconfigure(config.serving());
         self.proxies.reconfigure(config.all(kind::ProxyLeader));
+        let under_way = self.slots.iter().map(|(_, proposed)| proposed.value.batch.byte_len());
+        self.flow.resize(config.options().window_bytes, under_way);
         self.config = config;
     }
 

@@ -78,7 +78,10 @@ impl Replica {
 
     /// The slots from the one that is executed next up to `end` hold noops, as Mencius knows without a Chosen for each.
     pub(crate) fn skip_to(&mut self, now: Instant, end: Slot, out: &mut Out<'_, Self>) {
-        if end.distance(self.executed) <= self.config.options().retained_slots as u64 {
+        let retained = self.config.options().retained_slots as u64;
+        // Where the log holds much already there is no room for as much again.
+        let fits = end.0.checked_sub(1).is_none_or(|last| self.log.admits(Slot(last)));
+        if end.distance(self.executed) <= retained && fits {
             for slot in self.executed.until(end).filter(|slot| self.log.get(*slot).is_none()).collect::<Vec<_>>() {
                 self.log.insert(slot, Chosen { value: Value::default(), replier: None });
             }

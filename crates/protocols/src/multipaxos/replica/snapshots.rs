@@ -30,6 +30,11 @@ impl Snapshots {
         Snapshots { config, loses_state: !keeps_records, stored, storing: None, bytes: 0, wanted }
     }
 
+    /// Other options.
+    pub(super) fn reconfigure(&mut self, config: Arc<Config>) {
+        self.config = config;
+    }
+
     /// Commands of so many bytes were executed.
     pub(super) fn executed(&mut self, bytes: usize) {
         self.bytes += bytes;
