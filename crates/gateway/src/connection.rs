@@ -17,6 +17,7 @@ use crate::output::Output;
 use crate::parser::{Parser, ProtocolError};
 use crate::reply::{self, Context};
 use crate::resp3;
+use crate::room;
 use crate::tracking;
 use crate::transaction::{self, Expected, Step, Transaction};
 use bytes::Bytes;
@@ -60,6 +61,12 @@ pub struct Connection {
     /// What is noted of each command in flight, and when they left.
     flight_notes: Vec<Note>,
     flight_since: Instant,
+    /// Since when the client waits for what is in flight, as far as its deadline goes.
+    asked_at: Instant,
+    /// Whether the cluster did not answer the last compound in time.
+    unanswered: bool,
+    /// How large the next reply is likely to be, if there has been one.
+    forecast: Option<usize>,
     output: Output,
     /// The command that is not complete.
     unfinished: Option<Unfinished>,
@@ -70,6 +77,8 @@ pub struct Connection {
 /// What is noted of a command while it is executed.
 struct Note {
     name: &'static str,
+    /// When it was received.
+    since: Instant,
     /// The keys that the client wants to hear of.
     tracked: Vec<Bytes>,
 }
@@ -102,6 +111,9 @@ impl Connection {
             flight_bytes: 0,
             flight_notes: Vec::new(),
             flight_since: Instant::now(),
+            asked_at: Instant::now(),
+            unanswered: false,
+            forecast: None,
             output: Output::default(),
             unfinished: None,
             failed_at: None,
@@ -142,9 +154,31 @@ impl Connection {
         self.request.take()
     }
 
+    /// Whether there is such a compound.
+    pub fn has_request(&self) -> bool {
+        self.request.is_some()
+    }
+
+    /// How large its reply is likely to be: as the largest to this connection lately.
+    pub fn forecast(&self) -> Option<usize> {
+        self.forecast
+    }
+
     /// Whether a compound waits for its reply.
     pub fn is_in_flight(&self) -> bool {
         self.flight.is_some()
+    }
+
+    /// Since when the client waits for the reply to the compound in flight: since it was formed, or, where the one before
+    /// was not answered in time, since its first command was received: clients wait once, not once for each command.
+    pub fn in_flight_since(&self) -> Option<Instant> {
+        self.flight.is_some().then_some(self.asked_at)
+    }
+
+    /// The compound in flight takes too long. [`advance`](Self::advance) is to follow.
+    pub fn give_up(&mut self) {
+        let sent = self.request.take().is_none();
+        self.on_reply(Err(if sent { Refusal::Unknown } else { Refusal::Unavailable }));
     }
 
     /// The reply to the compound in flight. [`advance`](Self::advance) is to follow.
@@ -158,6 +192,10 @@ impl Connection {
             return;
         }
         self.ends_with_answer = true;
+        self.unanswered = matches!(outcome, Err(Refusal::Unavailable | Refusal::Unknown));
+        if let Ok(reply) = &outcome {
+            self.forecast = Some(room::forecast(self.forecast.unwrap_or(0), reply.len()));
+        }
         let mut context = Context { host: &self.host, client: &self.client, out: self.output.tail() };
         match (outcome, expected) {
             (Ok(reply), Expected::Pipeline(mut commands)) => {
@@ -236,9 +274,12 @@ impl Connection {
         self.account();
     }
 
-    /// Whether the client has to take replies before anything else is done for it.
+    /// Whether the client has to take replies before anything else is done for it: all of them while all clients together
+    /// hold much.
     pub fn output_is_full(&self) -> bool {
-        self.output.len() >= self.host.limits.output_bytes_soft
+        let limits = &self.host.limits;
+        let scarce = self.host.held() > limits.memory_bytes / 2;
+        self.output.len() >= if scarce { 1 } else { limits.output_bytes_soft }
     }
 
     /// Whether the connection is to be closed now.
@@ -464,7 +505,7 @@ impl Connection {
         self.client.last_command.set(name);
         let tracked = tracking::keys(&self.client, words);
         self.client.caching.set(None);
-        Note { name, tracked }
+        Note { name, since: self.client.last_active.get(), tracked }
     }
 
     /// Counts a command that was not given to the state machine.
@@ -529,7 +570,7 @@ impl Connection {
                 if let Step::Submit(compound, expected) = self.transaction.control(control, words, &mut context) {
                     if let Expected::Transaction(_) = expected {
                         let tracked = self.transaction.take_tracked();
-                        self.flight_notes = vec![Note { name: own.name, tracked }];
+                        self.flight_notes = vec![Note { name: own.name, since: began, tracked }];
                         self.client.caching.set(None);
                     }
                     self.submit(&compound);
@@ -570,6 +611,11 @@ impl Connection {
         self.waiting_bytes -= commands.iter().map(footprint).sum::<usize>();
         let compound = Compound::Pipeline(commands);
         self.submit(&compound);
+        if self.unanswered
+            && let Some(first) = self.flight_notes.first()
+        {
+            self.asked_at = first.since;
+        }
         let Compound::Pipeline(commands) = compound else { unreachable!("it was made a pipeline") };
         self.flight = Some(if commands.len() > 1 {
             self.flight_bytes *= 2;
@@ -595,6 +641,7 @@ impl Connection {
         assert!(self.flight.is_none(), "a connection has one compound in flight");
         count(&self.host.stats.compounds, 1);
         self.flight_since = Instant::now();
+        self.asked_at = self.flight_since;
         let payload = Bytes::from(compound.encode());
         self.flight_bytes = payload.len();
         self.request = Some((operation, payload));

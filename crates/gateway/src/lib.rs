@@ -13,6 +13,7 @@
 //! | `reply`, `resp3`, `info` | from answers to bytes |
 //! | `tracking` | what a client that caches is told |
 //! | `host`, `limits`, `peers` | what all connections share |
+//! | `room` | how many replies are on their way at once |
 //! | `usage`, `process` | what INFO says of commands and of the process |
 
 #![forbid(unsafe_code)]
@@ -30,6 +31,7 @@ mod peers;
 mod process;
 mod reply;
 mod resp3;
+mod room;
 mod serve;
 mod slots;
 mod tracking;

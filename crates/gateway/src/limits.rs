@@ -29,6 +29,9 @@ pub struct Limits {
     /// Bytes that the gateway holds for all clients together: of commands and of replies. Beyond it, the connection
     /// that holds most is closed, then the next.
     pub memory_bytes: usize,
+    /// Bytes of replies that are expected and not here yet, for all clients together: commands are sent on as far as there
+    /// is room for their replies, by the size of each connection's last ones.
+    pub expected_bytes: usize,
     /// Bytes that the gateway holds for one client; beyond it, its connection is closed.
     pub client_bytes: usize,
     /// How long a command may stay unfinished, if it comes at less than 64 kilobit a second; then its connection
@@ -63,11 +66,13 @@ impl Default for Limits {
             transaction_commands: 65_536,
             transaction_bytes: 8 << 20,
             watched_keys: 65_536,
-            // Two reads' worth of large replies: enough to keep a fast reader's socket full.
-            output_bytes_soft: 1 << 20,
+            // Whatever waits here waits behind a full socket, which holds more than enough for a fast reader.
+            output_bytes_soft: 64 << 10,
             // A node with many clients stays below half a gigabyte: what a client holds here is on its way through
             // the roles as well.
             memory_bytes: 128 << 20,
+            // A second of what a small machine carries, as the lane reckons (`kernel::time::transit`).
+            expected_bytes: 32 << 20,
             // The largest reply.
             client_bytes: 80 << 20,
             unfinished: Duration::from_secs(60),

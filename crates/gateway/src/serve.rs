@@ -13,9 +13,10 @@ use crate::host::{Host, count};
 use crate::info::InfoWriter;
 use crate::limits::Limits;
 use crate::peers::Peer;
+use crate::room::Room;
 use crate::slots::{Open, Slots};
 use bytes::Bytes;
-use ionian_kernel::client::{Refusal, Reply, Request};
+use ionian_kernel::client::{Reply, Request};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io;
@@ -60,7 +61,8 @@ pub(crate) struct Inner {
     dirty: RefCell<Vec<u32>>,
     /// Where sockets are read into, one after the other.
     scratch: RefCell<Box<[u8]>>,
-    tick: Cell<u32>,
+    /// Replies that are on their way.
+    room: RefCell<Room>,
     timer_runs: Cell<bool>,
     pub(crate) drain: Drain,
     /// Whether the task runs that looks for what takes too long.
@@ -80,7 +82,7 @@ impl Gateway {
                 slots: RefCell::default(),
                 dirty: RefCell::default(),
                 scratch: RefCell::new(vec![0; READ_BYTES].into()),
-                tick: Cell::new(0),
+                room: RefCell::new(Room::new(limits.expected_bytes)),
                 timer_runs: Cell::new(false),
                 drain: Drain::default(),
                 watch_runs: Cell::new(false),
@@ -115,6 +117,8 @@ impl Gateway {
     /// Takes the reply to a request, in the node's loop; [`flush`](Self::flush) is to follow at the end
     /// of the burst. A reply that nobody waits for any more is dropped. Nothing is submitted here.
     pub fn on_reply(&self, reply: Reply) {
+        let length = reply.outcome.as_ref().map_or(0, Bytes::len);
+        self.inner.room.borrow_mut().end(reply.token, length);
         let mut slots = self.inner.slots.borrow_mut();
         let Some((index, open)) = slots.waiting_for(reply.token) else { return };
         open.connection.on_reply(reply.outcome);
@@ -177,7 +181,7 @@ impl Inner {
             awaits_input: false,
             awaits_output: false,
             dirty: false,
-            since_tick: 0,
+            waits: false,
         });
         tokio::task::spawn_local(async move {
             poll_fn(|context| self.clone().poll(index, &mut input, context)).await;
@@ -297,19 +301,41 @@ impl Inner {
             let Some(open) = slots.get(index) else { return };
             open.dirty = false;
             open.go_on(self.drain.leave());
-            let request = open.connection.take_request();
-            if request.is_some() {
-                open.since_tick = self.tick.get();
-            }
             if open.connection.has_deadline() {
                 self.clone().start_watch();
             }
-            request.map(|(operation, payload)| Request { token: slots.next_token(index), operation, payload })
+            if open.connection.is_in_flight() {
+                self.clone().start_timer();
+            }
+            let asks = open.connection.has_request() && !open.waits;
+            open.waits |= asks && !self.room.borrow_mut().admits(index, open.connection.forecast());
+            (asks && !open.waits).then(|| self.begin(&mut slots, index)).flatten()
         };
         self.clone().shed();
         if let Some(request) = request {
-            self.clone().start_timer();
             (self.submit)(request);
+        }
+    }
+
+    /// The request of a connection, which is to be sent on now.
+    fn begin(self: &Rc<Self>, slots: &mut Slots, index: u32) -> Option<Request> {
+        let connection = &mut slots.get(index)?.connection;
+        let (forecast, (operation, payload)) = (connection.forecast(), connection.take_request()?);
+        let token = slots.next_token(index);
+        self.room.borrow_mut().begin(token, forecast);
+        Some(Request { token, operation, payload })
+    }
+
+    /// Sends on what has waited for room.
+    fn use_room(self: &Rc<Self>) {
+        loop {
+            let Some(index) = self.room.borrow_mut().next() else { return };
+            let mut slots = self.slots.borrow_mut();
+            // The connection may be gone, and another in its place, or its time over.
+            let waits = slots.get(index).is_some_and(|open| std::mem::take(&mut open.waits));
+            let request = waits.then(|| self.begin(&mut slots, index)).flatten();
+            drop(slots);
+            request.into_iter().for_each(|request| (self.submit)(request));
         }
     }
 
@@ -317,14 +343,15 @@ impl Inner {
         loop {
             let mut dirty = std::mem::take(&mut *self.dirty.borrow_mut());
             if dirty.is_empty() {
-                return;
+                return self.use_room();
             }
             dirty.drain(..).for_each(|index| self.clone().settle(index));
             // Back for the next burst, unless `submit` answered at once and made a new list.
             let mut list = self.dirty.borrow_mut();
             if list.is_empty() {
                 *list = dirty;
-                return;
+                drop(list);
+                return self.use_room();
             }
         }
     }
@@ -381,18 +408,18 @@ impl Inner {
     }
 
     fn on_tick(self: Rc<Self>) {
-        let now = self.tick.get().wrapping_add(1);
-        self.tick.set(now);
+        let (now, deadline) = (Instant::now(), self.host.limits.deadline);
         let mut any_in_flight = false;
         {
             let mut slots = self.slots.borrow_mut();
             let indices: Vec<u32> = slots.open().collect();
             for index in indices {
-                let Some(open) = slots.get(index).filter(|open| open.connection.is_in_flight()) else { continue };
+                let Some(open) = slots.get(index) else { continue };
+                let Some(since) = open.connection.in_flight_since() else { continue };
                 any_in_flight = true;
-                if now.wrapping_sub(open.since_tick) > TICKS_PER_DEADLINE {
+                if now.saturating_duration_since(since) > deadline {
                     count(&self.host.stats.deadlines_passed, 1);
-                    open.connection.on_reply(Err(Refusal::Unknown));
+                    open.connection.give_up();
                     if !std::mem::replace(&mut open.dirty, true) {
                         self.dirty.borrow_mut().push(index);
                     }

@@ -16,8 +16,8 @@ pub(crate) struct Open {
     pub(crate) awaits_output: bool,
     /// It is in the list of connections that the next flush goes through.
     pub(crate) dirty: bool,
-    /// When the compound in flight was submitted.
-    pub(crate) since_tick: u32,
+    /// The compound in flight waits for room.
+    pub(crate) waits: bool,
 }
 
 /// A place for a connection.

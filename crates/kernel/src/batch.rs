@@ -131,6 +131,15 @@ impl Batch {
         self.commands.len()
     }
 
+    /// What is left of it behind the first `count` commands. It shares their memory.
+    pub fn after(&self, count: usize) -> Batch {
+        let mut reader = Reader::new(&self.commands);
+        let skipped = (0..count).take_while(|_| Command::borrow(&mut reader).is_ok()).count();
+        let left = if skipped == count { reader.remaining() } else { 0 };
+        let count = self.count.saturating_sub(count as u32);
+        Batch { count, commands: self.commands.slice(self.commands.len() - left..) }
+    }
+
     /// The commands, in order. A malformed one ends the batch: a stranger's mistake, the same on
     /// every replica, that must not stop the log.
     pub fn commands(&self) -> impl Iterator<Item = Command<&[u8]>> {
@@ -367,17 +376,23 @@ impl Answers {
 /// A client's buffer for answers is kept for the next ones up to this size.
 const MAX_IDLE_BYTES: usize = 64 << 10;
 
+/// So many bytes of answers, and one answer, leave at once at most. Short requests can ask for any number of long answers:
+/// what is not answered is held as the requests, and one message of a size that can be sent leaves after the other.
+const ANSWERS_BYTES: usize = 4 << 20;
+
 /// Gathers answers, kept apart by client.
 #[derive(Debug)]
 pub struct AnswersByClient {
     answers: [Vec<u8>; MAX_INSTANCES],
     /// Clients with answers, in the order of their first.
     clients: Vec<ClientId>,
+    /// What all answers take.
+    bytes: usize,
 }
 
 impl Default for AnswersByClient {
     fn default() -> Self {
-        AnswersByClient { answers: core::array::from_fn(|_| Vec::new()), clients: Vec::new() }
+        AnswersByClient { answers: core::array::from_fn(|_| Vec::new()), clients: Vec::new(), bytes: 0 }
     }
 }
 
@@ -388,7 +403,14 @@ impl AnswersByClient {
         if answers.is_empty() {
             self.clients.push(answer.client);
         }
+        let before = answers.len();
         answer.put(answers);
+        self.bytes += answers.len() - before;
+    }
+
+    /// Whether they are to leave before there are more.
+    pub fn is_full(&self) -> bool {
+        self.bytes >= ANSWERS_BYTES
     }
 
     /// Whether there are none.
@@ -404,7 +426,8 @@ impl AnswersByClient {
 
     /// Takes out each client's answers, which replica `from` gave before it executed slot `executed`.
     pub fn drain(&mut self, from: u8, executed: Slot) -> impl Iterator<Item = (ClientId, Answers)> {
-        let AnswersByClient { answers, clients } = self;
+        let AnswersByClient { answers, clients, bytes } = self;
+        *bytes = 0;
         clients.drain(..).map(move |client| {
             let answers = &mut answers[client.index() as usize];
             let bytes = Bytes::copy_from_slice(answers);
@@ -416,9 +439,8 @@ impl AnswersByClient {
 
     /// Takes out all answers as one, whoever they are for.
     pub fn take_all(&mut self, from: u8, executed: Slot) -> Answers {
-        let AnswersByClient { answers, clients } = self;
-        let size = clients.iter().map(|client| answers[client.index() as usize].len()).sum();
-        let mut all = Vec::with_capacity(size);
+        let AnswersByClient { answers, clients, bytes } = self;
+        let mut all = Vec::with_capacity(core::mem::take(bytes));
         for client in clients.drain(..) {
             let answers = &mut answers[client.index() as usize];
             all.append(answers);

@@ -178,11 +178,17 @@ impl Executor {
         }
     }
 
-    /// Answers every read of a batch from the present state, `clock` being this replica's own time.
-    pub fn read(&mut self, clock: Timestamp, batch: &Batch, answers: &mut AnswersByClient) {
+    /// Answers the reads of a batch from the present state, `clock` being this replica's own time, until the answers are
+    /// [full](AnswersByClient::is_full); gives back the reads that are left then.
+    pub fn read(&mut self, clock: Timestamp, batch: &Batch, answers: &mut AnswersByClient) -> Option<Batch> {
         let now = self.reading_time(clock);
         let Executor { machine, guard, reply, failed_reads, .. } = self;
-        for Command { client, session, number, payload, .. } in batch.commands() {
+        let mut rest = None;
+        for (done, Command { client, session, number, payload, .. }) in (0..).zip(batch.commands()) {
+            if answers.is_full() {
+                rest = Some(batch.after(done));
+                break;
+            }
             reply.clear();
             let mut read = Ok(());
             let outcome = match guard.call(Call::Read(payload), &mut || read = machine.read(now, payload, reply)) {
@@ -198,6 +204,7 @@ impl Executor {
             answers.push(&Answer { client, session, number, outcome });
         }
         release(reply);
+        rest
     }
 
     /// The time that a read is told. The log's time stands still while nothing is written, and what is
@@ -436,6 +443,29 @@ mod tests {
         let mut answers = AnswersByClient::default();
         executor.read(Timestamp(0), &value(&[(u64::MAX, 1, b"?")]).batch, &mut answers);
         assert!(executor.reply.capacity() <= MAX_IDLE_REPLY_BYTES, "{}", executor.reply.capacity());
+    }
+
+    /// A batch of short reads had all its answers made at once, however large they were together.
+    #[test]
+    fn reads_stop_when_their_answers_are_large_and_go_on_where_they_stopped() {
+        let mut executor = executor();
+        executor
+            .restore(&{
+                let mut large = Executor::new(Box::new(Tape(alloc::vec![7; 1 << 20])), Duration::from_secs(60));
+                large.execute(&Value::default(), None);
+                large.snapshot()
+            })
+            .unwrap();
+        let reads: Vec<(u64, u64, &[u8])> = (0..10).map(|number| (u64::MAX, number, &b"?"[..])).collect();
+        let (mut rest, mut rounds) = (Some(value(&reads).batch), Vec::new());
+        while let Some(reads) = rest.take() {
+            let mut answers = AnswersByClient::default();
+            rest = executor.read(Timestamp(0), &reads, &mut answers);
+            assert_eq!(rest.is_some(), rest.as_ref().is_some_and(|rest| !rest.is_empty()));
+            rounds.push(answers.take_all(0, Slot(0)).iter().map(|answer| answer.number).collect::<Vec<_>>());
+            assert!(!answers.is_full());
+        }
+        assert_eq!(rounds, [vec![0, 1, 2, 3], vec![4, 5, 6, 7], vec![8, 9]]);
     }
 
     #[test]

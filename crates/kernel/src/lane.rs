@@ -9,7 +9,7 @@ use crate::id::{ClientId, Slot};
 use crate::layout::Options;
 use crate::random::Random;
 use crate::session::SESSION_WINDOW;
-use crate::time::{Duration, Instant, transit};
+use crate::time::{Duration, Instant, earliest, transit};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use bytes::Bytes;
@@ -17,6 +17,9 @@ use bytes::Bytes;
 /// The number of a command that only says that its session is in use. It lies beyond every session's
 /// window, so no replica executes it.
 const KEEP_ALIVE: u64 = u64::MAX;
+
+/// What the largest answer was is forgotten by this part with each answer.
+const FORGETS: usize = 16;
 
 /// The requests of one client lane.
 pub struct Lane {
@@ -31,6 +34,8 @@ pub struct Lane {
     waiting: [VecDeque<u64>; 2],
     /// Reads, and changes of the membership: what needs no session.
     reads: InFlight,
+    /// What the answer to one of them takes, about: as the largest lately.
+    read_answer_bytes: usize,
     /// The slot after the highest that an answer to this lane came from.
     seen: Slot,
     /// When something may have to be asked again or given up; `None` with nothing in flight.
@@ -117,6 +122,7 @@ impl Lane {
             window: ByteWindow::new(window_bytes),
             waiting: Default::default(),
             reads: InFlight::new(first_read),
+            read_answer_bytes: 0,
             seen: Slot::ZERO,
             check_at: None,
             keep_alive_at: Instant::ZERO,
@@ -244,9 +250,8 @@ impl Lane {
     }
 
     fn watch(&mut self, now: Instant) {
-        if self.check_at.is_none() {
-            self.check_at = Some(now + self.limits.retry_after);
-        }
+        // Earlier, if what else is in flight is asked again only late.
+        self.check_at = earliest(self.check_at, Some(now + self.limits.retry_after));
     }
 
     /// Remembers which instance a command was sent to, so that another is asked next time.
@@ -297,7 +302,11 @@ impl Lane {
     fn settle_sessionless(&mut self, number: u64, outcome: Outcome, due: &mut Due) -> u64 {
         let Some(pending) = self.reads.take(number) else { return 0 };
         let outcome = match outcome {
-            Outcome::Done(reply) => Ok(reply),
+            Outcome::Done(reply) => {
+                let before = self.read_answer_bytes;
+                self.read_answer_bytes = reply.len().max(before - before.div_ceil(FORGETS));
+                Ok(reply)
+            }
             Outcome::Failed => Err(Refusal::Failed),
             _ => Err(Refusal::NotARead),
         };
@@ -376,13 +385,13 @@ impl Lane {
                 self.ask_for_session(now, due);
                 due.writes_overdue = true;
             }
-            let transit = self.transit();
+            let (transit, transit_of_reads) = (self.transit(), self.transit_of_reads());
             let overdue = |pending: &Pending| pending.asked > 0 && pending.due(transit) <= now;
             let changes = self.reads.iter().filter(|pending| pending.operation == Operation::Change);
             due.writes_overdue |= self.writes.iter().filter(|pending| pending.sent).chain(changes).any(overdue);
             self.send_overdue(now, due);
             self.send_waiting(now, due);
-            for (number, pending) in self.reads.iter_mut().filter(|(_, pending)| pending.due(transit) <= now) {
+            for (number, pending) in self.reads.iter_mut().filter(|(_, it)| it.due(transit_of_reads) <= now) {
                 let via = Some(pending.via);
                 pending.mark_asked(now, self.limits.retry_after);
                 pending.send_sessionless(self.id, number, via, due);
@@ -402,6 +411,11 @@ impl Lane {
     /// How much later an answer may come because of what is under way with it.
     fn transit(&self) -> Duration {
         transit(self.window.bytes() + self.reads.bytes)
+    }
+
+    /// The same of a read: short requests can have long answers, of which none is to be given twice while others wait.
+    fn transit_of_reads(&self) -> Duration {
+        transit(self.window.bytes() + self.reads.bytes + self.reads.occupied * self.read_answer_bytes)
     }
 
     fn give_up(&mut self, now: Instant, due: &mut Due) {
@@ -427,17 +441,18 @@ impl Lane {
             Session::Opening { ask_at, .. } => Some(ask_at),
             Session::Open(_) => None,
         };
-        let transit = self.transit();
+        let (transit, transit_of_reads) = (self.transit(), self.transit_of_reads());
         let waiting = self.writes.iter().filter(|pending| !pending.sent).map(|pending| pending.give_up_at);
-        let asked = self.writes.iter().filter(|pending| pending.sent).chain(self.reads.iter());
-        let asked = asked.map(|pending| pending.due(transit).min(pending.give_up_at));
-        waiting.chain(asked).chain(opening).min()
+        let asked = |transit| move |pending: &Pending| pending.due(transit).min(pending.give_up_at);
+        let writes = self.writes.iter().filter(|pending| pending.sent).map(asked(transit));
+        let reads = self.reads.iter().map(asked(transit_of_reads));
+        waiting.chain(writes).chain(reads).chain(opening).min()
     }
 
     /// When [`on_timer`](Lane::on_timer) must be called.
     pub fn next_timer(&self) -> Option<Instant> {
         let keep_alive = matches!(self.session, Session::Open(_)).then_some(self.keep_alive_at);
-        crate::time::earliest(self.check_at, keep_alive)
+        earliest(self.check_at, keep_alive)
     }
 
     /// The slot up to which a sequential read must see the log.
@@ -755,6 +770,65 @@ mod tests {
         }
         // 300 ms and 100 ms for the bytes, and each time twice as long after.
         assert_eq!(times, [400, 1200, 2800, 6000]);
+    }
+
+    fn read(token: u64) -> Request {
+        Request { token, operation: Operation::Read(ReadLevel::Linearizable), payload: Bytes::from_static(b"?") }
+    }
+
+    /// When each read that is in flight is asked again for the first time, in milliseconds.
+    fn asked_again(lane: &mut Lane, due: &mut Due, count: usize) -> Vec<u64> {
+        due.reads.clear();
+        let mut times = Vec::new();
+        while times.len() < count {
+            let timer = lane.next_timer().expect("they are asked again");
+            lane.on_timer(timer, due);
+            times.extend(due.reads.drain(..).map(|_| timer.0 / 1000));
+        }
+        times
+    }
+
+    /// Requests of a few bytes had answers of a megabyte, which were all asked for again while they were on their way.
+    #[test]
+    fn reads_are_not_asked_again_while_as_large_answers_as_the_last_are_on_their_way() {
+        let (mut lane, mut due, _) = lane();
+        let number = lane.reads.floor;
+        lane.submit(Instant(0), read(1), &mut due);
+        let reply = Outcome::Done(Bytes::from(alloc::vec![7; 3_200_000]));
+        lane.on_answers(Instant(0), &answer(SessionId::READ, number, reply), &mut due);
+        (2..12).for_each(|token| lane.submit(Instant(0), read(token), &mut due));
+        // Ten answers take a second.
+        assert_eq!(asked_again(&mut lane, &mut due, 10), [1300; 10]);
+        // It forgets.
+        for number in number + 1..number + 11 {
+            let done = Outcome::Done(Bytes::new());
+            lane.on_answers(Instant(2_000_000), &answer(SessionId::READ, number, done), &mut due);
+        }
+        assert_eq!((lane.read_answer_bytes, lane.in_flight()), (1_678_165, 0));
+    }
+
+    /// A request is not asked again later because an older one is asked ever more slowly.
+    #[test]
+    fn each_request_has_its_own_time_of_asking_again_and_of_giving_up() {
+        let (mut lane, mut due, _) = lane();
+        lane.submit(Instant(0), read(1), &mut due);
+        let mut ended = Vec::new();
+        let mut asked = 0;
+        // The second comes right after the first was asked for the third time, at 900 ms, and is again after 2100 ms.
+        while asked < 2 {
+            let timer = lane.next_timer().expect("it is asked again");
+            due.reads.clear();
+            lane.on_timer(timer, &mut due);
+            asked += due.reads.len();
+        }
+        lane.submit(Instant(900_001), read(2), &mut due);
+        assert!(lane.next_timer() <= Some(Instant(1_200_001)), "{:?}", lane.next_timer());
+        while lane.in_flight() > 0 {
+            let timer = lane.next_timer().expect("something is in flight");
+            lane.on_timer(timer, &mut due);
+            ended.extend(due.replies.drain(..).map(|reply| (reply.token, reply.outcome.is_ok(), timer.0)));
+        }
+        assert_eq!(ended, [(1, false, 5_000_000), (2, false, 5_900_001)]);
     }
 
     #[test]

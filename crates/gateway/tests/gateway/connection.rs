@@ -4,6 +4,7 @@ use crate::common::{Client, Cluster, READ, WRITE, client, host, request, text};
 use bytes::Bytes;
 use ionian_gateway::Limits;
 use ionian_kernel::client::{Operation, ReadLevel, Refusal};
+use std::time::Instant;
 
 #[test]
 fn a_lone_command_leaves_at_once() {
@@ -129,6 +130,34 @@ fn every_command_of_a_refused_compound_is_told() {
         client.answer(Err(refusal));
         assert_eq!(text(&client.finish(&mut cluster)), error.repeat(2) + "+PONG\n+OK\n");
     }
+}
+
+/// A command behind one that was not answered waited for twice as long.
+#[test]
+fn the_deadline_of_a_command_behind_an_unanswered_one_counts_from_when_it_came() {
+    for (outcome, from_arrival) in
+        [(Err(Refusal::Unknown), true), (Err(Refusal::Unavailable), true), (Ok(Bytes::from_static(b"+OK\r\n")), false)]
+    {
+        let mut client = client();
+        client.send("SET a 1\r\n");
+        client.send("SET b 1\r\n");
+        let came = Instant::now();
+        client.answer(outcome.clone());
+        let since = client.connection.in_flight_since().expect("the second is in flight");
+        assert_eq!(since <= came, from_arrival, "{outcome:?}");
+    }
+}
+
+#[test]
+fn what_is_given_up_before_it_was_sent_on_was_not_executed() {
+    let mut client = client();
+    client.connection.receive(Bytes::from_static(b"SET a 1\r\n"));
+    assert!(client.connection.has_request());
+    client.connection.give_up();
+    client.connection.advance();
+    assert!(!client.connection.has_request() && !client.connection.is_in_flight());
+    let not_executed = "-TRYAGAIN the cluster did not answer in time, the command was not executed\n";
+    assert_eq!(text(&client.take()), not_executed);
 }
 
 #[test]

@@ -3,11 +3,13 @@
 use crate::common::{Cluster, request};
 use bytes::Bytes;
 use ionian_gateway::{Gateway, Limits};
-use ionian_kernel::client::{Reply, Request};
+use ionian_kernel::client::{Operation, Reply, Request};
 use std::cell::RefCell;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::LocalSet;
@@ -349,4 +351,57 @@ fn whoever_was_taken_in_when_a_drain_begins_is_served() {
         assert_eq!(counted, expected);
         assert_eq!(TcpStream::connect(address).unwrap_err().kind(), std::io::ErrorKind::ConnectionRefused);
     });
+}
+
+/// All commands of all clients were sent on at once: their replies met on the way, where nobody counted them.
+#[test]
+fn as_many_large_replies_are_asked_for_as_there_is_room_for() {
+    let most = Arc::new(AtomicUsize::new(0));
+    let seen = most.clone();
+    let (mut held, mut holds) = (Vec::<Request>::new(), false);
+    // Answers writes at once. Reads are held from the first INCR to the last.
+    let node: Node = Box::new(move |cluster, requests| {
+        let mut replies = Vec::new();
+        for request in requests {
+            match request.operation {
+                Operation::Read(_) => held.push(request),
+                _ => {
+                    let reply = execute(cluster, &request);
+                    let answer = reply.outcome.as_ref().unwrap();
+                    holds = answer[0] == b':' && answer[..] != b":60\r\n"[..];
+                    replies.push(reply);
+                }
+            }
+        }
+        seen.fetch_max(held.len(), Ordering::Relaxed);
+        if !holds {
+            replies.extend(held.drain(..).map(|request| execute(cluster, &request)));
+        }
+        replies
+    });
+    let limits = Limits { expected_bytes: 4 << 20, ..Limits::default() };
+    run(limits, node, move |address| {
+        let mut served = connect(address);
+        let value = vec![b'x'; 1_000_000];
+        let reply = [&b"$1000000\r\n"[..], &value, b"\r\n"].concat();
+        served.write_all(&request(&[b"SET", b"big", &value])).unwrap();
+        expect(&mut served, b"+OK\r\n");
+        let mut streams: Vec<_> = (0..40).map(|_| connect(address)).collect();
+        let mut got = vec![0; reply.len()];
+        streams[0].write_all(b"GET big\r\n").unwrap();
+        streams[0].read_exact(&mut got).unwrap();
+        served.write_all(b"INCR n\r\n").unwrap();
+        expect(&mut served, b":1\r\n");
+        streams.iter_mut().for_each(|stream| stream.write_all(b"GET big\r\n").unwrap());
+        // Others are served meanwhile.
+        for count in 2..=60 {
+            served.write_all(b"INCR n\r\n").unwrap();
+            expect(&mut served, format!(":{count}\r\n").as_bytes());
+        }
+        for stream in &mut streams {
+            stream.read_exact(&mut got).unwrap();
+            assert!(got == reply);
+        }
+    });
+    assert_eq!(most.load(Ordering::Relaxed), 4, "large replies were on their way at once");
 }

@@ -287,7 +287,7 @@ impl Replica {
                 self.answer_deferred(now);
             }
             // Answers leave with the state they were taken from; a burst may execute much more.
-            if self.executed.0.is_multiple_of(REPORT_SLOTS) {
+            if self.executed.0.is_multiple_of(REPORT_SLOTS) || self.answers.is_full() {
                 self.flush_answers(now, out);
             }
         }
@@ -336,15 +336,21 @@ impl Replica {
 
     fn on_read(&mut self, now: Instant, reads: Batch, executed: Slot) {
         self.reads += reads.len() as u64;
-        self.answer_or_defer(now, reads, executed);
+        self.answer_or_defer(now, now, reads, executed);
     }
 
-    fn answer_or_defer(&mut self, now: Instant, reads: Batch, executed: Slot) {
+    /// Answers reads that came at `since`, as far as the answers leave at once and every slot below `executed` is executed.
+    fn answer_or_defer(&mut self, now: Instant, since: Instant, reads: Batch, executed: Slot) {
         let executed = self.early_horizon(now, &reads, executed);
         if self.executed >= executed {
-            return self.executor.read(self.log_time(now), &reads, &mut self.answers);
+            let Some(rest) = self.executor.read(self.log_time(now), &reads, &mut self.answers) else { return };
+            // They are answered when these answers have left.
+            if !self.deferred.push(since, self.executed, rest) {
+                self.stale += 1;
+            }
+            return;
         }
-        if !self.deferred.push(now, executed, reads) {
+        if !self.deferred.push(since, executed, reads) {
             self.stale += 1;
             return;
         }
@@ -355,8 +361,10 @@ impl Replica {
     }
 
     fn answer_deferred(&mut self, now: Instant) {
-        for reads in self.deferred.take_ready(self.executed) {
-            self.answer_or_defer(now, reads, self.executed);
+        while !self.answers.is_full()
+            && let Some((since, reads)) = self.deferred.pop_ready(self.executed)
+        {
+            self.answer_or_defer(now, since, reads, self.executed);
         }
     }
 
@@ -601,6 +609,7 @@ impl Role for Replica {
 
     fn on_timer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         self.ask_for_missing(now, out);
+        self.answer_deferred(now);
         if self.report_at <= now {
             self.deferred.drop_hopeless(now);
             self.report(now, out);
@@ -612,6 +621,10 @@ impl Role for Replica {
     }
 
     fn next_timer(&self) -> Option<Instant> {
+        // Reads that can be answered wait only for answers to leave: they are next.
+        if self.deferred.is_ready(self.executed) {
+            return Some(Instant::ZERO);
+        }
         earliest(earliest(Some(self.report_at), self.catch_up.next_timer()), self.clock_timer())
     }
 

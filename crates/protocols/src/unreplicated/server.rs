@@ -162,7 +162,15 @@ impl Role for Server {
                     self.done.entry(batcher).or_default().push(number);
                 }
             }
-            In::Read { reads } => self.executor.read(now.timestamp(), &reads, &mut self.answers),
+            In::Read { reads } => {
+                let mut rest = Some(reads);
+                while let Some(reads) = rest {
+                    rest = self.executor.read(now.timestamp(), &reads, &mut self.answers);
+                    if self.answers.is_full() {
+                        self.flush_answers(out);
+                    }
+                }
+            }
         }
     }
 

@@ -1,7 +1,6 @@
-//! Reads that wait for slots that this replica has not executed yet (3.4).
+//! Reads that wait for slots that this replica has not executed yet (3.4), or for large answers to leave.
 
-use alloc::collections::BTreeMap;
-use alloc::vec::Vec;
+use alloc::collections::{BTreeMap, VecDeque};
 use ionian_kernel::batch::Batch;
 use ionian_kernel::id::Slot;
 use ionian_kernel::time::{Duration, Instant};
@@ -15,29 +14,35 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Batches of reads by the slot that must be reached first.
 #[derive(Default)]
 pub(super) struct Deferred {
-    waiting: BTreeMap<Slot, Vec<(Instant, Batch)>>,
+    waiting: BTreeMap<Slot, VecDeque<(Instant, Batch)>>,
     count: usize,
 }
 
 impl Deferred {
-    /// Keeps `reads` until every slot below `executed` is executed; false when too many wait already.
-    pub(super) fn push(&mut self, now: Instant, executed: Slot, reads: Batch) -> bool {
+    /// Keeps `reads`, which came at `since`, until every slot below `executed` is executed; false when too many wait already.
+    pub(super) fn push(&mut self, since: Instant, executed: Slot, reads: Batch) -> bool {
         let has_room = self.count < MAX_DEFERRED;
         if has_room {
-            self.waiting.entry(executed).or_default().push((now, reads));
+            self.waiting.entry(executed).or_default().push_back((since, reads));
             self.count += 1;
         }
         has_room
     }
 
-    /// Takes out those that can be answered when every slot below `executed` is executed.
-    pub(super) fn take_ready(&mut self, executed: Slot) -> Vec<Batch> {
-        let mut ready = Vec::new();
-        while let Some(entry) = self.waiting.first_entry().filter(|entry| *entry.key() <= executed) {
-            ready.extend(entry.remove().into_iter().map(|(_, reads)| reads));
+    /// Whether there are some that can be answered when every slot below `executed` is executed.
+    pub(super) fn is_ready(&self, executed: Slot) -> bool {
+        self.waiting.first_key_value().is_some_and(|(slot, _)| *slot <= executed)
+    }
+
+    /// Takes one of these out, and when it came.
+    pub(super) fn pop_ready(&mut self, executed: Slot) -> Option<(Instant, Batch)> {
+        let mut entry = self.waiting.first_entry().filter(|entry| *entry.key() <= executed)?;
+        let ready = entry.get_mut().pop_front().expect("no slot is without reads");
+        if entry.get().is_empty() {
+            entry.remove();
         }
-        self.count -= ready.len();
-        ready
+        self.count -= 1;
+        Some(ready)
     }
 
     /// Lets go of those that nobody waits for any more.
@@ -55,6 +60,10 @@ impl Deferred {
     }
 
     pub(super) fn invariants(&self) {
-        assert_eq!(self.waiting.values().map(Vec::len).sum::<usize>(), self.count, "a replica lost count of its reads");
+        assert_eq!(
+            self.waiting.values().map(VecDeque::len).sum::<usize>(),
+            self.count,
+            "a replica lost count of its reads"
+        );
     }
 }
