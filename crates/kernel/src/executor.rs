@@ -452,7 +452,7 @@ mod tests {
         executor
             .restore(&{
                 let mut large = Executor::new(Box::new(Tape(alloc::vec![7; 1 << 20])), Duration::from_secs(60));
-                large.execute(&Value::default(), None);
+                large.execute(Slot::ZERO, &Value::default(), None);
                 large.snapshot()
             })
             .unwrap();

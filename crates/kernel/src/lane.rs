@@ -646,7 +646,7 @@ mod tests {
         let window = |window_bytes| Options { window_bytes, ..Options::default() };
         lane.reconfigure(Instant(0), &window(64));
         lane.on_answers(Instant(0), &answer(SessionId::OPEN, nonce, Outcome::Opened(SessionId(1))), &mut due);
-        let mut sent = |lane: &mut Lane, due: &mut Due| {
+        let sent = |lane: &mut Lane, due: &mut Due| {
             lane.invariants();
             due.writes.drain(..).map(|DueWrite { command, .. }| command.number).collect::<Vec<_>>()
         };
