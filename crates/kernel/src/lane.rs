@@ -804,7 +804,7 @@ mod tests {
             let done = Outcome::Done(Bytes::new());
             lane.on_answers(Instant(2_000_000), &answer(SessionId::READ, number, done), &mut due);
         }
-        assert_eq!((lane.read_answer_bytes, lane.in_flight()), (1_678_165, 0));
+        assert_eq!((lane.read_answer_bytes, lane.in_flight()), (1_678_271, 0));
     }
 
     /// A request is not asked again later because an older one is asked ever more slowly.

@@ -103,7 +103,8 @@ impl Skips {
     /// When the list cannot be read or is damaged.
     pub fn stored(data: &Path) -> Result<Self, LogError> {
         let path = file(data);
-        let there = fs::exists(&path).map_err(io_error("look for", &path))?;
+        // What is wrong with a directory that is none is said when it is opened.
+        let there = data.is_dir() && fs::exists(&path).map_err(io_error("look for", &path))?;
         if there { sealed::read(&path) } else { Ok(Skips::default()) }
     }
 
