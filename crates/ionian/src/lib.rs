@@ -43,7 +43,7 @@
 //!
 //! That is a cluster in one process; `examples/counter.rs` is a complete program. [`Node`] is one node of a cluster of
 //! several machines, which `docs/library.md` in the repository is about, with `examples/tally.rs`. With the feature `testing`
-//! there is [`testing`]: your machine in the simulator.
+//! there is `testing` (with the feature of that name): your machine in the simulator.
 //!
 //! The deployments are those of the `ionian` command; see `docs/` in the repository for what each role does and what can be
 //! tuned. What a node does is logged by the crate `tracing`; nothing subscribes to that but you.

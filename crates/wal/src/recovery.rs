@@ -6,7 +6,7 @@
 //! nothing of the kind can, a crash has interrupted the last write: the rest is cut off.
 //!
 //! Damage to the very last group looks exactly like an interrupted write, and so does a log without its newest
-//! segment. What the file [`extent`](crate::extent) says tells them apart.
+//! segment. What the file `extent` says tells them apart.
 
 use crate::error::{WalError, io_error};
 use crate::extent::{self, Extent};

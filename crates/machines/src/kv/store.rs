@@ -20,7 +20,7 @@
 //! written, or by `purge`, a bounded number at a time.
 //!
 //! WATCH has to notice a key that came and went, and nothing remembers a missing key. So each of 65,536 buckets
-//! of positions counts the keys that were created in it ([`arrivals`](Bucket)), and a missing key has the count of its
+//! of positions counts the keys that were created in it (`arrivals`), and a missing key has the count of its
 //! bucket for a version. Creations are counted and not removals, because a key that expires is removed at some
 //! time later, another one on each replica. Now and then the creation of another key of the bucket stops an EXEC for
 //! nothing, after which the client tries again; no change is ever missed.
