@@ -71,6 +71,9 @@ struct Pending {
     asked: u32,
     /// Whether it was sent to those who serve now: it counts as under way.
     sent: bool,
+    /// What the client had answers to when it was sent first. It says the same each time, so that its copies are the same
+    /// bytes, and a driver that still has the first need not queue another.
+    floor: u64,
     via: u8,
 }
 
@@ -160,7 +163,8 @@ impl Lane {
             due.replies.push(Reply { token, outcome: Err(Refusal::Busy) });
         } else {
             let give_up_at = now + self.limits.patience;
-            let pending = Pending { token, operation, payload, give_up_at, ask_at: now, asked: 0, sent: false, via: 0 };
+            let pending =
+                Pending { token, operation, payload, give_up_at, ask_at: now, asked: 0, sent: false, floor: 0, via: 0 };
             match operation {
                 Operation::Write => self.begin_write(now, pending, due),
                 Operation::Read(_) | Operation::Change => self.begin_sessionless(now, pending, due),
@@ -187,7 +191,7 @@ impl Lane {
             self.window.add(bytes);
             let floor = self.writes.floor;
             let pending = self.writes.get_mut(number).expect("just pushed");
-            pending.sent = true;
+            (pending.sent, pending.floor) = (true, floor);
             pending.mark_asked(now, self.limits.retry_after);
             let command = pending.command(self.id, session, number, floor);
             due.writes.push(DueWrite { command, via: None, again: false });
@@ -210,6 +214,8 @@ impl Lane {
                     self.window.add(pending.payload.len());
                     let again = pending.asked > 0;
                     pending.sent = true;
+                    pending.floor = if again { pending.floor } else { floor };
+                    let floor = pending.floor;
                     pending.mark_asked(now, self.limits.retry_after);
                     let command = pending.command(self.id, session, number, floor);
                     due.writes.push(DueWrite { command, via: again.then_some(pending.via), again });
@@ -358,10 +364,10 @@ impl Lane {
     /// Asks again for writes that went unanswered for too long.
     fn send_overdue(&mut self, now: Instant, due: &mut Due) {
         let Session::Open(session) = self.session else { return };
-        let (floor, transit) = (self.writes.floor, self.transit());
+        let transit = self.transit();
         for (number, pending) in self.writes.iter_mut().filter(|(_, it)| it.sent && it.due(transit) <= now) {
             pending.mark_asked(now, self.limits.retry_after);
-            let command = pending.command(self.id, session, number, floor);
+            let command = pending.command(self.id, session, number, pending.floor);
             due.writes.push(DueWrite { command, via: Some(pending.via), again: true });
         }
     }
@@ -829,6 +835,23 @@ mod tests {
             ended.extend(due.replies.drain(..).map(|reply| (reply.token, reply.outcome.is_ok(), timer.0)));
         }
         assert_eq!(ended, [(1, false, 5_000_000), (2, false, 5_900_001)]);
+    }
+
+    /// A driver that still has the first copy of a large write knows the second by its bytes.
+    #[test]
+    fn what_is_asked_again_is_the_same_bytes() {
+        let (mut lane, mut due, nonce) = lane();
+        lane.on_answers(Instant(0), &answer(SessionId::OPEN, nonce, Outcome::Opened(SessionId(1))), &mut due);
+        due.writes.clear();
+        lane.submit(Instant(0), write(0), &mut due);
+        lane.submit(Instant(0), write(1), &mut due);
+        let first = due.writes.pop().unwrap().command;
+        lane.on_answers(Instant(1), &answer(SessionId(1), 0, Outcome::Done(Bytes::new())), &mut due);
+        due.writes.clear();
+        lane.on_timer(Instant(1_000_000), &mut due);
+        assert_eq!(due.writes.pop().unwrap().command, first);
+        lane.resend_writes(Instant(1_000_001), &mut due);
+        assert_eq!(due.writes.pop().unwrap().command, first);
     }
 
     #[test]

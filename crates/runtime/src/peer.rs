@@ -25,6 +25,10 @@ use tokio::sync::Notify;
 /// the largest frames pass.
 pub(crate) const BACKLOG_LIMIT: usize = 64 << 20;
 
+/// While large messages of so many bytes wait for a peer, no other begins to: roles have less under way, and what would wait
+/// longer than these take is soon asked for again or of no use any more.
+const LARGE_LIMIT: usize = 24 << 20;
+
 /// How many bytes are held for a peer that is not connected: what roles say first at a start, while
 /// the connections are being made, must not be lost, or the first election waits for its timeout.
 const HELD_LIMIT: usize = 256 << 10;
@@ -333,7 +337,7 @@ impl Peers {
         if large.has(members, &message) {
             // Asked again while the first copy waits here: the answer to that one will do.
             peer.counters.repeated += 1;
-        } else if large.len() + message.len() > limit {
+        } else if large.len() > LARGE_LIMIT || large.len() + message.len() > limit {
             peer.counters.dropped += 1;
         } else {
             large.push(members, message);
@@ -564,10 +568,34 @@ mod tests {
         (Outgoing::len(&peer.outgoing) as u64 / frame, peer.counters.dropped)
     }
 
+    /// The peers of node 0: one, node 1.
+    fn peers() -> Rc<Peers> {
+        let addresses = [0, 1].map(|node| (NodeId(node), format!("127.0.0.1:{}", node + 1)));
+        Rc::new(Peers::new(NodeId(0), Epoch(0), &addresses.into(), Rc::default()))
+    }
+
+    #[tokio::test]
+    async fn of_large_messages_a_bounded_number_of_bytes_waits_and_none_twice() {
+        let peers = peers();
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stream = tokio::net::TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let shared = peers.peer(NodeId(1)).unwrap();
+        peers.connected(&shared, "n1".into(), Epoch(0), stream.into_split().1);
+        let send = |byte: u8, bytes: usize| {
+            peers.send_large(NodeId(1), 1, vec![byte; bytes].into(), Instant::ZERO);
+            let peer = shared.borrow();
+            (peer.outgoing.large.len() >> 20, peer.counters.dropped, peer.counters.repeated)
+        };
+        assert_eq!(send(0, 20 << 20), (20, 0, 0));
+        assert_eq!(send(0, 20 << 20), (20, 0, 1), "it waits already");
+        assert_eq!(send(1, 30 << 20), (50, 0, 1), "a larger one is not kept out by a smaller");
+        assert_eq!(send(2, LARGE_FROM), (50, 1, 1), "too many wait");
+        assert_eq!(send(0, 20 << 20), (50, 1, 2));
+    }
+
     #[test]
     fn what_was_said_to_nobody_is_forgotten_when_something_newer_is_said() {
-        let addresses = [0, 1].map(|node| (NodeId(node), format!("127.0.0.1:{}", node + 1)));
-        let peers = Peers::new(NodeId(0), Epoch(0), &addresses.into(), Rc::default());
+        let peers = peers();
         let message = Bytes::from_static(b"x");
         let start = Instant(1_000_000);
         peers.send(NodeId(1), 1, &message, start);

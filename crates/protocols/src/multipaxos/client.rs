@@ -61,6 +61,12 @@ messages! {
     }
 }
 
+/// A command of so many bytes is large.
+const LARGE_BYTES: usize = 32 << 10;
+
+/// A large command is first sent so many times to the leader of the round before others are tried.
+const LARGE_STRAYS_AFTER: u64 = 3;
+
 /// A client lane.
 pub struct ClientLane {
     id: ClientId,
@@ -116,10 +122,6 @@ impl ClientLane {
         }
     }
 
-    fn leader(&self) -> LeaderId {
-        self.config.leader(self.round, self.stray)
-    }
-
     /// Carries out what the lane wants done.
     fn carry_out(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         let mut due = core::mem::take(&mut self.due);
@@ -139,8 +141,14 @@ impl ClientLane {
         let DueWrite { command, via, again } = write;
         if self.batchers.is_empty() {
             let (proposer, near) = (Proposer::Client { id: self.id }, self.replicas.preferred());
-            let message = leader::In::Propose { proposer, near, batch: Batch::one(&command), again };
-            return out.send(Envelope::ToLeaders(Set::one(self.leader()), message));
+            let large = command.payload.len() >= LARGE_BYTES;
+            // Of a large one all copies are the same bytes: one that waits for its way need not wait twice.
+            let (batch, again) = (Batch::one(&command), again || large);
+            // Small ones find out who leads: a large one would go to each that does not, and then to the right one again.
+            let stray = if large { self.stray.saturating_sub(LARGE_STRAYS_AFTER) } else { self.stray };
+            let leader = self.config.leader(self.round, stray);
+            let message = leader::In::Propose { proposer, near, batch, again };
+            return out.send(Envelope::ToLeaders(Set::one(leader), message));
         }
         if let Some(silent) = via {
             self.batchers.silent(BatcherId(silent), now);

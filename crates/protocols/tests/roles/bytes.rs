@@ -3,8 +3,8 @@
 
 use crate::stage::{Stage, batch, birth};
 use bytes::Bytes;
-use ionian_kernel::batch::{Batch, Command, SessionId, Value};
-use ionian_kernel::client::Reply;
+use ionian_kernel::batch::{Answer, AnswersByClient, Batch, Command, Outcome, SessionId, Value};
+use ionian_kernel::client::{Operation, Reply, Request};
 use ionian_kernel::id::*;
 use ionian_kernel::layout::{Address, Layout, NodeId, numbered};
 use ionian_kernel::machine::Frozen;
@@ -13,13 +13,14 @@ use ionian_kernel::node::{Node, World};
 use ionian_kernel::protocol::Protocol;
 use ionian_kernel::role::{Lsn, Role};
 use ionian_kernel::time::{Instant, Timestamp};
-use ionian_kernel::wire::Reader;
+use ionian_kernel::wire::{Reader, encode_all};
 use ionian_protocols::multipaxos::batcher::Batcher;
+use ionian_protocols::multipaxos::client::ClientLane;
 use ionian_protocols::multipaxos::leader::Leader;
 use ionian_protocols::multipaxos::message::{Proposer, Vote, Votes};
 use ionian_protocols::multipaxos::proxy_leader::ProxyLeader;
 use ionian_protocols::multipaxos::{
-    Envelope, Instance, Message, MultiPaxos, acceptor, batcher, kind, leader, proxy_leader, replica,
+    Envelope, Instance, Message, MultiPaxos, acceptor, batcher, client, kind, leader, proxy_leader, replica,
 };
 
 type Config = <MultiPaxos as Protocol>::Config;
@@ -461,4 +462,82 @@ fn a_replica_asks_for_what_it_misses_though_large_values_never_stop_coming() {
     }
     let after = replica.now.since(begun);
     assert!(asked && after < std::time::Duration::from_secs(2), "not within {after:?}");
+}
+
+/// What a lane proposes: to which leader, the number of its first command, whether it says that it did so before, and the bytes.
+fn proposed(sent: &[Envelope]) -> Vec<(u8, u64, bool, Bytes)> {
+    let mut found = Vec::new();
+    for envelope in sent {
+        if let Envelope::ToLeaders(leaders, leader::In::Propose { batch, again, .. }) = envelope {
+            let leader = leaders.iter().next().expect("one leader");
+            let number = batch.commands().next().expect("one command").number;
+            found.push((leader.0, number, *again, encode_all(batch).into()));
+        }
+    }
+    found
+}
+
+/// A round of leader 0.
+const ROUND: Round = Round(64);
+
+/// A lane where there are no batchers, with an open session, that follows [`ROUND`].
+fn lane() -> Stage<ClientLane> {
+    let mut next = (0..).map(NodeId);
+    let instances = [1, 0, 0, 3, 2, 3, 2, 0].map(|count| next.by_ref().take(count).collect()).to_vec();
+    let config = MultiPaxos::configure(Layout { f: 1, instances: numbered(instances), ..Layout::default() });
+    let config = config.expect("a deployment");
+    let mut lane = Stage::alone(config, kind::Client, ClientLane::new);
+    let nonce = proposed(&lane.tell(client::In::NewLeader { round: ROUND }))[0].1;
+    lane.tell(answers(SessionId::OPEN, nonce, Outcome::Opened(SessionId(1))));
+    lane
+}
+
+fn answers(session: SessionId, number: u64, outcome: Outcome) -> client::In {
+    let mut answers = AnswersByClient::default();
+    answers.push(&Answer { client: ClientId(0), session, number, outcome });
+    client::In::Answers { answers: answers.take_all(0, Slot(1)) }
+}
+
+fn submit(token: u64, bytes: usize) -> client::In {
+    let payload = Bytes::from(vec![token as u8; bytes]);
+    client::In::Submit { request: Request { token, operation: Operation::Write, payload } }
+}
+
+/// A node that still has the first copy knows the others by their bytes; and a node that does not lead is not sent them.
+#[test]
+fn copies_of_a_large_command_are_the_same_bytes_and_go_to_the_leader_of_the_round() {
+    let mut lane = lane();
+    let mut sent: Vec<_> = [10, 40_000, 10]
+        .into_iter()
+        .flat_map(|bytes| {
+            let token = lane.figure("in_flight");
+            proposed(&lane.tell(submit(token, bytes)))
+        })
+        .collect();
+    lane.tell(answers(SessionId(1), 0, Outcome::Done(Bytes::new())));
+    let begun = lane.now;
+    let until = begun + std::time::Duration::from_secs(2);
+    while lane.role.next_timer().is_some_and(|at| at < until) {
+        sent.extend(proposed(&lane.timer()));
+    }
+    // Everything is asked for again after 0.3 and 0.9 s, and then after 2.1 and 4.5 s.
+    let of = |number| sent.iter().filter(|it| it.1 == number).collect::<Vec<_>>();
+    let (large, small) = (of(1), of(2));
+    assert_eq!(large.len(), 3);
+    assert!(
+        large.iter().all(|copy| *copy == large[0]),
+        "{:?}",
+        large.iter().map(|it| (it.0, it.2)).collect::<Vec<_>>()
+    );
+    assert_eq!(large[0].0, ROUND.leader().0);
+    let leaders: Vec<_> = small.iter().map(|copy| (copy.0, copy.2)).collect();
+    assert_eq!(leaders[0], (ROUND.leader().0, false));
+    assert!(leaders[1..].iter().all(|(leader, again)| *again && *leader != ROUND.leader().0), "{leaders:?}");
+    // When the leader of the round says nothing for long, the large one finds another as well.
+    let until = begun + std::time::Duration::from_millis(4900);
+    while lane.role.next_timer().is_some_and(|at| at < until) {
+        sent.extend(proposed(&lane.timer()));
+    }
+    let strayed = sent.iter().filter(|it| it.1 == 1 && it.0 != ROUND.leader().0);
+    assert!(strayed.count() > 0);
 }
