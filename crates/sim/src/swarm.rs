@@ -274,7 +274,7 @@ impl Knobs {
             self.options.session_expiry = Duration::from_millis(pick(&mut swarm.random, &[1500, 5000]));
         }
         if scenario.vary_options && swarm.random.once_in(16) {
-            self.options.revoke_slots = pick(&mut swarm.random, &[2000, 100_000, 16_000_000]);
+            self.options.revoke_slots = pick(&mut swarm.random, &[2000, 100_000, 1_000_000]);
         }
     }
 

@@ -11,9 +11,7 @@ use ionian_sim::play::Play;
 use ionian_sim::{Canary, Durability, Failure, FailureKind, Scenario, Watch, run_seeds};
 
 /// Seeds for each shape and durability. `ionian sim` runs as many as one likes.
-// Open: seed 23 of `mencius-batched` on disk does not end in a minute since the swarm draws more kinds of fault (`ionian sim
-// --preset mencius-batched --durability disk --seed 23`) and some others above 40 neither.
-const SEEDS: u64 = 20;
+const SEEDS: u64 = 50;
 
 const MEMORY: Durability = Durability::Memory { returns: false };
 const AMNESIA: Durability = Durability::Memory { returns: true };

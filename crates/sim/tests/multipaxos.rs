@@ -135,9 +135,10 @@ fn s2_next_slot_falls_back() {
     catches("s2", together("three", 1), AMNESIA, 200);
 }
 
+/// About one seed in five hundred meets it.
 #[test]
 fn s7_reads_on_a_grid() {
-    catches("s7", grid(), Durability::Disk, 400);
+    catches("s7", grid(), Durability::Disk, 1000);
 }
 
 #[test]

@@ -14,6 +14,7 @@ use ionian_kernel::batch::Value;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::Address;
 use ionian_kernel::protocol;
+use ionian_kernel::window::SlotWindow;
 
 /// The votes that were cast, by slot and round.
 #[derive(Default)]
@@ -55,6 +56,15 @@ struct Chosen {
     round: Option<Round>,
 }
 
+/// What was looked at of a replica.
+struct Seen {
+    /// How far it was, and how many values it had learned.
+    executed: Slot,
+    learned: u64,
+    /// Slots from `executed` on whose values were looked at.
+    ahead: SlotWindow<()>,
+}
+
 /// What acceptors voted for and replicas executed so far in one run, in slots of the log. All protocols that order their
 /// log by votes keep one.
 #[derive(Default)]
@@ -62,8 +72,14 @@ pub(crate) struct Ledger {
     votes: Votes,
     /// What is chosen, as far as replicas execute it.
     chosen: BTreeMap<Slot, Chosen>,
-    /// How far each replica was when it was last looked at, in its present life.
-    executed: BTreeMap<Address, Slot>,
+    /// What was looked at of each replica, in its present life.
+    seen: BTreeMap<Address, Seen>,
+}
+
+impl Seen {
+    fn nothing() -> Seen {
+        Seen { executed: Slot::ZERO, learned: 0, ahead: SlotWindow::new(Slot::ZERO, usize::MAX) }
+    }
 }
 
 impl Ledger {
@@ -116,11 +132,18 @@ impl Ledger {
         replica: &Replica,
         mut why: impl FnMut(&Votes, Slot, &Value) -> Option<(Value, Option<Round>)>,
     ) -> Result<(), String> {
-        let from = self.executed.insert(address, replica.executed()).unwrap_or(Slot::ZERO);
-        if replica.executed() < from {
-            return Err(format!("replica {} went back from {from:?} to {:?}", address.index, replica.executed()));
+        let seen = self.seen.entry(address).or_insert_with(Seen::nothing);
+        let (from, executed) = (seen.executed, replica.executed());
+        if executed < from {
+            return Err(format!("replica {} went back from {from:?} to {executed:?}", address.index));
         }
-        for (slot, value) in replica.chosen_from(from) {
+        let learns = core::mem::replace(&mut seen.learned, replica.learned()) != replica.learned();
+        let held = learns.then(|| replica.chosen_from(from)).into_iter().flatten();
+        for (slot, value) in held {
+            if seen.ahead.get(slot).is_some() {
+                continue;
+            }
+            seen.ahead.insert(slot, ());
             match self.chosen.get(&slot) {
                 Some(chosen) if chosen.executed == *value => continue,
                 Some(_) => return Err(format!("replica {} has another value in {slot:?}", address.index)),
@@ -131,12 +154,14 @@ impl Ledger {
             };
             self.chosen.insert(slot, Chosen { executed: value.clone(), voted, round });
         }
+        seen.executed = executed;
+        seen.ahead.advance_to(executed);
         Ok(())
     }
 
     /// A role has crashed.
     pub(crate) fn crashed(&mut self, address: Address) {
-        self.executed.remove(&address);
+        self.seen.remove(&address);
     }
 
     /// An acceptor has crashed. What it finds again it will show.

@@ -179,6 +179,8 @@ pub struct Replica {
     /// The time of the log as a leader told it last, and when.
     told_time: Option<(Instant, Timestamp)>,
     ask_clock_at: Instant,
+    /// Values that it was told of and keeps, or has executed.
+    learned: u64,
     stale: u64,
     reads: u64,
     installed: u64,
@@ -221,6 +223,7 @@ impl Replica {
             read_batchers: config.all(kind::ReadBatcher),
             told_time: None,
             ask_clock_at: Instant::ZERO,
+            learned: 0,
             stale: 0,
             reads: 0,
             installed: 0,
@@ -231,6 +234,11 @@ impl Replica {
     /// Every slot below this one is executed.
     pub fn executed(&self) -> Slot {
         self.executed
+    }
+
+    /// How many values it has learned in its life: as long as this stays, it holds what it held.
+    pub(crate) fn learned(&self) -> u64 {
+        self.learned
     }
 
     /// The chosen values that it holds in slots from this one on.
@@ -259,6 +267,7 @@ impl Replica {
         } else {
             self.ahead_bytes += value.batch.byte_len();
             self.log.insert(slot, Chosen { value, replier });
+            self.learned += 1;
         }
         self.execute_ready(now, out);
     }
@@ -402,6 +411,7 @@ impl Replica {
             Some(Ask::Leader) => {
                 let missing = self.executed.until(self.wanted).filter(|slot| self.log.get(*slot).is_none());
                 let slots: Vec<Slot> = missing.take(RECOVER_SLOTS).collect();
+                self.catch_up.asked_leader(slots.get(RECOVER_SLOTS - 1).copied());
                 out.reached(branch::RECOVERS);
                 out.send(Envelope::ToLeaders(self.config.leaders(), leader::In::Recover { slots }));
             }

@@ -2,6 +2,7 @@
 //! by the test. What takes a whole cluster is in the simulator's tests.
 
 mod bytes;
+mod catching_up;
 mod known_defects;
 mod learning;
 mod membership;

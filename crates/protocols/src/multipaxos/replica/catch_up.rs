@@ -43,6 +43,8 @@ pub(super) struct CatchUp {
     /// Whether that has put the first question off once. Not again: large values may never stop coming.
     waited: bool,
     attempts: u32,
+    /// The last slot of a whole stretch that the leader was asked for: when it is there, the next stretch is asked for.
+    stretch: Option<Slot>,
     /// A snapshot on its way here.
     install: Option<Install>,
     pub(super) asked: u64,
@@ -69,6 +71,7 @@ impl CatchUp {
             bulk: 0,
             waited: false,
             attempts: 0,
+            stretch: None,
             install: None,
             asked: 0,
         }
@@ -86,7 +89,14 @@ impl CatchUp {
         if executed >= wanted {
             self.ask_at = None;
             self.attempts = 0;
+            self.stretch = None;
             self.install = None;
+        } else if self.stretch.is_some_and(|last| executed > last) {
+            // The leader was of help and more than it was asked for is missing: it is asked again at once.
+            self.stretch = None;
+            self.stuck_at = executed;
+            self.attempts = 1;
+            self.ask_at = Some(now);
         } else if self.ask_at.is_none() || executed > self.stuck_at {
             let fired = self.attempts > 0 && self.config.has(Canary::L1HoleTimerOnce);
             if executed > self.stuck_at {
@@ -97,6 +107,11 @@ impl CatchUp {
             (self.bulk, self.waited) = (0, false);
             self.ask_at = (!fired).then(|| now + self.random.duration(after, 2 * after));
         }
+    }
+
+    /// The leader was asked for as many slots as it may be asked for at a time, up to `last`; none when fewer are missing.
+    pub(super) fn asked_leader(&mut self, last: Option<Slot>) {
+        self.stretch = last;
     }
 
     pub(super) fn next_timer(&self) -> Option<Instant> {

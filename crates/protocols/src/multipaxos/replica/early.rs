@@ -84,6 +84,7 @@ impl Replica {
         if end.distance(self.executed) <= retained && fits {
             for slot in self.executed.until(end).filter(|slot| self.log.get(*slot).is_none()).collect::<Vec<_>>() {
                 self.log.insert(slot, Chosen { value: Value::default(), replier: None });
+                self.learned += 1;
             }
         } else {
             self.pass_over(end);

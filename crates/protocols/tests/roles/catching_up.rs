@@ -1,0 +1,71 @@
+//! A replica that misses much asks the leader for one stretch after the other, as fast as the answers come.
+
+use crate::stage::Stage;
+use ionian_kernel::batch::Value;
+use ionian_kernel::id::*;
+use ionian_kernel::layout::{Layout, NodeId, numbered};
+use ionian_kernel::protocol::Protocol;
+use ionian_kernel::time::Timestamp;
+use ionian_protocols::multipaxos::replica::{In, Replica};
+use ionian_protocols::multipaxos::{Envelope, MultiPaxos, kind, leader};
+
+/// As many slots as a replica asks the leader for at a time.
+const STRETCH: u64 = 32;
+
+/// A replica that knows of slots up to `end`, and has executed none.
+fn behind(end: u64) -> Stage<Replica> {
+    let nodes: Vec<NodeId> = (0..3).map(NodeId).collect();
+    let layout = Layout { f: 1, instances: numbered(vec![nodes; 8]), ..Layout::default() };
+    let mut replica = Stage::alone(MultiPaxos::configure(layout).expect("a deployment"), kind::Replica, Replica::new);
+    let (round, keep, time) = (Round(1), Slot(0), Timestamp(0));
+    replica.tell(In::Heartbeat { round, executed: Slot(end), keep, time });
+    replica
+}
+
+/// Lets time pass until the leader is asked for slots: for which.
+fn asked(replica: &mut Stage<Replica>) -> Vec<Slot> {
+    for _ in 0..100 {
+        for envelope in replica.timer() {
+            if let Envelope::ToLeaders(_, leader::In::Recover { slots }) = envelope {
+                return slots;
+            }
+        }
+    }
+    panic!("the leader is never asked");
+}
+
+fn answer(replica: &mut Stage<Replica>, slots: impl IntoIterator<Item = Slot>) {
+    for slot in slots {
+        replica.tell(In::Chosen { slot, value: Value::default(), replier: ReplicaId(1) });
+    }
+}
+
+#[test]
+fn stretches_that_are_missing_are_asked_for_as_fast_as_they_come() {
+    let mut replica = behind(3 * STRETCH + 8);
+    let first = asked(&mut replica);
+    assert_eq!(first, Slot(0).until(Slot(STRETCH)).collect::<Vec<_>>());
+    let now = replica.now;
+    answer(&mut replica, first);
+    let second = asked(&mut replica);
+    assert_eq!(second, Slot(STRETCH).until(Slot(2 * STRETCH)).collect::<Vec<_>>());
+    assert_eq!(replica.now, now, "it waits though the leader has answered");
+    // A stretch that is there in part: the rest is asked for after a while, as ever.
+    answer(&mut replica, second.iter().copied().filter(|slot| *slot != Slot(40)));
+    assert_eq!(asked(&mut replica)[0], Slot(40));
+    assert!(replica.now > now, "it asks again before an answer can have come");
+}
+
+/// What is less than a stretch may well be on its way.
+#[test]
+fn less_than_a_stretch_is_waited_for() {
+    let mut replica = behind(STRETCH - 1);
+    let first = asked(&mut replica);
+    assert_eq!(first.len() as u64, STRETCH - 1);
+    let (round, keep, time) = (Round(1), Slot(0), Timestamp(0));
+    replica.tell(In::Heartbeat { round, executed: Slot(2 * STRETCH), keep, time });
+    let now = replica.now;
+    answer(&mut replica, first);
+    asked(&mut replica);
+    assert!(replica.now > now, "it asks for what was just proposed");
+}
