@@ -91,7 +91,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         match fault {
             Fault::Restart { node, life } if self.nodes[node].life == life => return self.restart(node),
             Fault::Resume { node } => self.resume(node),
-            _ if self.deadline.is_some() || self.knobs.duration <= self.now() => {}
+            _ if self.healed || self.knobs.duration <= self.now() => {}
             Fault::Crash => {
                 let lasts = self.plan_next(fault);
                 if let Some(node) = self.random_victim() {
@@ -371,6 +371,9 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
 
     /// Ends all faults and asks every lane for a last proof of life.
     pub(crate) fn heal(&mut self) -> Step {
+        if std::mem::replace(&mut self.healed, true) {
+            return Ok(());
+        }
         self.trace.note(self.heap.now(), 0, "heal", 0, String::new);
         self.deadline = Some(self.now() + self.scenario.liveness_bound.as_micros() as Micros);
         self.network.heal();

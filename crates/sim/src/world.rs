@@ -77,12 +77,17 @@ pub(crate) struct Simulation<P: Protocol, M: Model> {
     pub(crate) trace: Trace,
     pub(crate) report: Report,
     pub(crate) effects: Effects<P::Message>,
-    /// The faults are over and the cluster must finish by this time.
+    /// Whether the faults are over.
+    pub(crate) healed: bool,
+    /// The cluster must finish by this time, once it is healed.
     pub(crate) deadline: Option<Micros>,
     /// The work is done; the run goes on for a little, for what may still be under way.
     ending: bool,
     over: bool,
 }
+
+/// Faults end at the latest when a run has had one in so many of the events that it may have.
+const BUSY_WITH_FAULTS: u64 = 8;
 
 /// How long the run goes on after the work is done: a straggler may still do harm.
 const GRACE: Micros = 1_500_000;
@@ -142,6 +147,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
             trace: Trace::new(sink),
             report: Report { runs: 1, calm_runs: u64::from(knobs.calm), branches, ..Report::default() },
             effects: Effects::new(),
+            healed: false,
             deadline: None,
             ending: false,
             over: false,
@@ -175,10 +181,15 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
             if self.deadline.is_some_and(|deadline| self.now() > deadline) {
                 return Err(self.stuck("did not finish in time"));
             }
-            if self.report.events > self.scenario.max_events * self.knobs.length {
+            let most = self.scenario.max_events * self.knobs.length;
+            if self.report.events > most {
                 return Err(self.stuck("keeps busy without an end"));
             }
             self.handle(event)?;
+            // Where each fault costs many messages, few of them use up what a run may cost.
+            if self.report.events > most / BUSY_WITH_FAULTS {
+                self.heal()?;
+            }
             self.look_for_the_end();
         }
         let view = View { nodes: &self.nodes, changed: 0 };
