@@ -141,6 +141,9 @@ pub(crate) struct Node {
     /// Stop when standard input ends: whoever started this node holds the other end
     #[arg(long, hide = true)]
     pub(crate) supervised: bool,
+    /// By how many milliseconds it misreads the wall clock: for tests of what wrong clocks do to a cluster
+    #[arg(long, hide = true, value_name = "MS", default_value_t = 0, allow_negative_numbers = true)]
+    pub(crate) clock_ahead_ms: i64,
 }
 
 /// Write and check deployment files

@@ -52,7 +52,8 @@ pub(crate) fn run(arguments: &arguments::Node) -> Result<ExitCode> {
     take_file_sizes_for_errors();
     let protocol = given.deployment.protocol.clone();
     let (listen, gateway_listen) = (arguments.listen.clone(), arguments.gateway_listen.clone());
-    let run = Run { given, name: name.clone(), data, starter, listen, gateway_listen };
+    let clock_ahead_ms = arguments.clock_ahead_ms;
+    let run = Run { given, name: name.clone(), data, starter, listen, gateway_listen, clock_ahead_ms };
     match family::with_protocol(&protocol, run)? {
         Err(error) if matches!(error.downcast_ref(), Some(NodeError::Removed { .. })) => tracing::info!("{error}"),
         done => done?,
@@ -75,14 +76,16 @@ struct Run {
     /// Where it listens, in place of what the deployment says.
     listen: Option<String>,
     gateway_listen: Option<String>,
+    clock_ahead_ms: i64,
 }
 
 impl Work for Run {
     type Output = Result<()>;
 
     fn run<P: Protocol>(self) -> Result<()> {
-        let Run { given, name, data, starter, listen, gateway_listen } = self;
+        let Run { given, name, data, starter, listen, gateway_listen, clock_ahead_ms } = self;
         let mut settings = NodeSettings::new::<P>(given, &name, Some(&data))?;
+        settings.clock_ahead_ms = clock_ahead_ms;
         if let Some(text) = &listen {
             settings.address = resolve("--listen", text)?;
         }

@@ -48,6 +48,8 @@ struct Process {
     starts: u32,
     /// Whom it is told to ask for the deployment, when it is not of the first nodes.
     join: Option<String>,
+    /// By how many milliseconds it misreads the wall clock from its next start on.
+    clock_ahead_ms: i64,
 }
 
 /// A node that is not in its place yet.
@@ -172,11 +174,24 @@ impl Cluster {
             Some(peer) => command.args(["--join", peer]),
             None => command.arg("--config").arg(self.config()),
         };
+        if self.processes[node].clock_ahead_ms != 0 {
+            command.arg(format!("--clock-ahead-ms={}", self.processes[node].clock_ahead_ms));
+        }
         // With `--supervised` it ends when this program does, however that happens.
         command.arg("--supervised").stdin(Stdio::piped()).stdout(log.try_clone()?).stderr(log);
         self.processes[node].child = Some(command.spawn().with_context(|| format!("cannot start node {name}"))?);
         self.starts += 1;
         Ok(())
+    }
+
+    /// From its next start on the node misreads the wall clock by so many milliseconds.
+    pub fn set_clock(&mut self, node: usize, ahead_ms: i64) {
+        self.processes[node].clock_ahead_ms = ahead_ms;
+    }
+
+    /// The nodes that misread the wall clock.
+    pub fn wrong_clocks(&self) -> Vec<usize> {
+        (0..self.len()).filter(|node| self.processes[*node].clock_ahead_ms != 0).collect()
     }
 
     /// The log of the node's latest process.

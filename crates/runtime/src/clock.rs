@@ -12,9 +12,12 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    pub(crate) fn start() -> Self {
+    /// `ahead_ms`: by how many milliseconds the wall clock is to be misread, for tests.
+    pub(crate) fn start(ahead_ms: i64) -> Self {
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Clock { started: std::time::Instant::now(), started_us: unix.as_micros() as u64 }
+        let ahead_us = ahead_ms.saturating_mul(1000);
+        let started_us = (unix.as_micros() as u64).saturating_add_signed(ahead_us);
+        Clock { started: std::time::Instant::now(), started_us }
     }
 
     pub(crate) fn now(&self) -> Instant {
@@ -45,7 +48,7 @@ mod tests {
 
     #[test]
     fn a_time_named_by_the_clock_has_come_when_the_clock_says_so() {
-        let clock = Clock::start();
+        let clock = Clock::start(0);
         let target = clock.now() + Duration::from_millis(3);
         let wake = clock.at(target);
         while std::time::Instant::now() < wake {
@@ -55,5 +58,14 @@ mod tests {
         assert!(clock.now() < target + Duration::from_secs(5));
         assert!(clock.at(Instant(0)) <= std::time::Instant::now());
         clock.at(Instant(u64::MAX));
+    }
+
+    #[test]
+    fn a_clock_can_be_misread() {
+        let right = Clock::start(0).now();
+        let (ahead, behind) = (Clock::start(86_400_000).now(), Clock::start(-86_400_000).now());
+        assert!(ahead.since(right) >= Duration::from_secs(86_400));
+        assert!(right.since(behind) >= Duration::from_secs(86_399));
+        assert_eq!(Clock::start(i64::MIN).started_us, 0);
     }
 }

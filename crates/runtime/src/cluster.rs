@@ -150,6 +150,7 @@ impl<P: Protocol> Cluster<P> {
             configuration: None,
             durability: self.options.durability,
             disk: self.options.disk,
+            clock_ahead_ms: 0,
             data: self.options.data.as_ref().map(|data| data.join(&name)),
             name,
         }

@@ -62,6 +62,8 @@ pub(crate) struct About {
     pub(crate) patience: Duration,
     /// How long those who wait for an answer are waited for when the node is told to stop.
     pub(crate) drain: Duration,
+    /// By how much the wall clock is misread.
+    pub(crate) clock_ahead_ms: i64,
 }
 
 /// Why a loop has ended.
@@ -95,7 +97,8 @@ impl<P: Protocol> EventLoop<P> {
         about: About,
     ) -> Self {
         let state = RefCell::new(State { node, outside, following, drains: false, end: None, requests: Vec::new() });
-        EventLoop { state, submissions, log_wake, clock: Clock::start(), about }
+        let clock = Clock::start(about.clock_ahead_ms);
+        EventLoop { state, submissions, log_wake, clock, about }
     }
 
     /// Starts the roles and runs them until `shutdown` completes and what was begun is over, or the node is no member any

@@ -194,7 +194,7 @@ pub async fn run_node<P: Protocol>(
     let outside = Outside::new(&settings.layout, peers.clone(), log, application);
     let (patience, drain) = (settings.layout.options.lane.patience, settings.layout.options.drain);
     let backups = Backups::new(settings.layout.options.snapshot_bytes_per_second);
-    let NodeSettings { identity, node: id, name, configuration, data, .. } = settings;
+    let NodeSettings { identity, node: id, name, configuration, data, clock_ahead_ms, .. } = settings;
     let following = Following::new(configuration, &name, data.clone(), nursery, admission.clone());
     let about = About {
         identity: identity.clone(),
@@ -204,6 +204,7 @@ pub async fn run_node<P: Protocol>(
         admission: admission.clone(),
         patience,
         drain,
+        clock_ahead_ms,
     };
     let event_loop = Rc::new(EventLoop::new(node, outside, following, submissions, log_wake, about));
     let host = event_loop.clone();

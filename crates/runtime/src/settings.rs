@@ -72,6 +72,9 @@ pub struct NodeSettings {
     /// Where that is kept. Without it nothing is, and a node that is started again does not know
     /// that it lived before. [`Durability::Disk`] needs it.
     pub data: Option<PathBuf>,
+    /// By how many milliseconds the node misreads the wall clock when it starts: zero, but in tests of what a wrong clock
+    /// does to a cluster.
+    pub clock_ahead_ms: i64,
 }
 
 impl NodeSettings {
@@ -111,6 +114,7 @@ impl NodeSettings {
             },
             disk: DiskOptions::default(),
             data: data.map(Path::to_owned),
+            clock_ahead_ms: 0,
             configuration: Some(configuration),
         })
     }

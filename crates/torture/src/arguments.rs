@@ -69,7 +69,16 @@ impl Arguments {
     /// The kinds of faults that this machine is to have.
     pub(crate) fn kinds(&self) -> Vec<Kind> {
         let mut kinds = match self.faults.as_slice() {
-            [] => vec![Kind::Kill, Kind::Terminate, Kind::Pause, Kind::FullDisk, Kind::Lose, Kind::Cut, Kind::Roll],
+            [] => vec![
+                Kind::Kill,
+                Kind::Terminate,
+                Kind::Pause,
+                Kind::FullDisk,
+                Kind::Lose,
+                Kind::Cut,
+                Kind::Clock,
+                Kind::Roll,
+            ],
             chosen => chosen.to_vec(),
         };
         if self.members && !kinds.contains(&Kind::Replace) {

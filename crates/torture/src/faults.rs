@@ -85,6 +85,7 @@ impl Faults {
             Fault::Lose(node, loss, remedy) if self.cluster.borrow_mut().hold(node) => {
                 self.lose(node, loss, remedy).await
             }
+            Fault::Clock(node, ahead_ms) => self.jump(node, ahead_ms),
             Fault::Roll if self.cluster.borrow_mut().reserve() => {
                 let rolled = self.roll().await;
                 self.cluster.borrow_mut().unreserve();
@@ -214,6 +215,20 @@ impl Faults {
             // It has not needed more.
             None => self.count_kills(&[node])?,
         }
+        self.back(node)
+    }
+
+    /// Has a node that is started again find its clock wrong, or right again. At most one is wrong: more than f would move
+    /// the time of the log.
+    fn jump(&self, node: usize, ahead_ms: i64) -> Result<()> {
+        let wrong = self.cluster.borrow().wrong_clocks();
+        let (node, ahead_ms) = wrong.first().map_or((node, ahead_ms), |wrong| (*wrong, 0));
+        if !self.cluster.borrow_mut().hold(node) {
+            return Ok(());
+        }
+        self.count_kills(&[node])?;
+        self.counts.borrow_mut().jumps += 1;
+        self.cluster.borrow_mut().set_clock(node, ahead_ms);
         self.back(node)
     }
 

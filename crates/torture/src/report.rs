@@ -44,6 +44,8 @@ pub(crate) struct Counts {
     pub(crate) cuts: u64,
     /// How often something that a node had sent was held back by these.
     pub(crate) held_back: u64,
+    /// How often the clock of a node jumped: away from the right time, or back.
+    pub(crate) jumps: u64,
     /// How often all nodes were stopped in order, one after the other.
     pub(crate) rolls: u64,
     /// Commands that clients sent meanwhile and that were answered once each.

@@ -265,7 +265,7 @@ fn tell(report: &Report, path: &Path, root: &Path) {
          ({} times all nodes), {} pauses, {} orderly stops, {} full disks, {} replacements, longest without a write \
          {:.1} s; {} keys, {} replicas; \
          {} large values of {} MiB, {} pipelines not read at first, {} halves of commands; {} rolls \
-         with {} replies, {} damaged logs, {} cuts \
+         with {} replies, {} damaged logs, {} jumps of clocks, {} cuts \
          that held back {} pieces; {}",
         if report.passed { "passed" } else { "FAILED" },
         report.seed,
@@ -291,6 +291,7 @@ fn tell(report: &Report, path: &Path, root: &Path) {
         counts.rolls,
         counts.roll_replies,
         counts.losses,
+        counts.jumps,
         counts.cuts,
         counts.held_back,
         path.display()

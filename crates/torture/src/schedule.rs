@@ -22,6 +22,8 @@ pub(crate) enum Fault {
     Lose(usize, Loss, Remedy),
     /// For so long nothing goes from the first of each pair of nodes to the second.
     Cut(Vec<(usize, usize)>, Duration),
+    /// This node's clock jumps by so many milliseconds; at most one clock is wrong at a time.
+    Clock(usize, i64),
     /// SIGTERM to one node after the other, each of which is started again and serves before the next is stopped.
     Roll,
 }
@@ -50,6 +52,8 @@ pub(crate) enum Kind {
     Lose,
     /// Ways from a node to another that are cut in one direction
     Cut,
+    /// A node that finds its clock wrong by up to a month when it starts
+    Clock,
     /// All nodes stopped in order, one after the other, with clients that may lose no reply
     Roll,
 }
@@ -105,6 +109,7 @@ impl Schedule {
                 Fault::Lose(node, loss, if replaces { Remedy::Replace } else { Remedy::PutBack })
             }
             Kind::Cut => self.cut(node),
+            Kind::Clock => Fault::Clock(node, self.jump_ms()),
             Kind::Roll => Fault::Roll,
         }
     }
@@ -137,6 +142,14 @@ impl Schedule {
         Fault::Cut(ways, Duration::from_millis(self.random.between(300, 8000)))
     }
 
+    /// From a tenth of a second to a month, ahead or behind.
+    fn jump_ms(&mut self) -> i64 {
+        const MONTH_MS: u64 = 30 * 86_400_000;
+        let most = (200_u64 << self.random.below(25)).min(MONTH_MS);
+        let ms = self.random.between(most / 2, most) as i64;
+        if self.random.once_in(2) { ms } else { -ms }
+    }
+
     /// How long a node is away: short enough that nobody notices, or long enough that somebody else leads.
     fn absence(&mut self) -> Duration {
         let (low, high) = match self.random.below(10) {
@@ -155,7 +168,7 @@ fn weight(kind: Kind) -> u64 {
         Kind::Pause => 18,
         Kind::Cut => 12,
         Kind::FullDisk => 12,
-        Kind::Replace | Kind::Roll | Kind::Lose => 5,
+        Kind::Replace | Kind::Roll | Kind::Lose | Kind::Clock => 5,
     }
 }
 
@@ -187,6 +200,9 @@ mod tests {
         some(|fault| matches!(fault, Fault::FullDisk(..)));
         some(|fault| matches!(fault, Fault::Replace(_)));
         some(|fault| matches!(fault, Fault::Roll));
+        some(|fault| matches!(fault, Fault::Clock(_, ms) if *ms > 3_600_000));
+        some(|fault| matches!(fault, Fault::Clock(_, ms) if *ms < -3_600_000));
+        some(|fault| matches!(fault, Fault::Clock(_, ms) if ms.abs() < 60_000));
         some(|fault| matches!(fault, Fault::Cut(ways, _) if ways.len() == 1));
         some(|fault| matches!(fault, Fault::Cut(ways, _) if ways.len() == 2 && ways[0].0 == ways[1].0));
         some(|fault| matches!(fault, Fault::Cut(ways, _) if ways.len() == 2 && ways[0].1 == ways[1].1));

@@ -286,6 +286,7 @@ pub fn settings(node: u16, listener: TcpListener, peers: &[SocketAddr], layout: 
         durability: Durability::Memory,
         disk: Default::default(),
         data: None,
+        clock_ahead_ms: 0,
     }
 }
 
