@@ -189,11 +189,6 @@ impl Cluster {
         self.processes[node].clock_ahead_ms = ahead_ms;
     }
 
-    /// The nodes that misread the wall clock.
-    pub fn wrong_clocks(&self) -> Vec<usize> {
-        (0..self.len()).filter(|node| self.processes[*node].clock_ahead_ms != 0).collect()
-    }
-
     /// The log of the node's latest process.
     fn log(&self, node: usize) -> PathBuf {
         self.logs().join(format!("{}.{}.log", self.name(node), self.processes[node].starts))

@@ -13,10 +13,14 @@ use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// Starts a program that cannot make any file longer than `$0` blocks of 512 bytes, and is told so by an
 /// error and not by a signal.
 const LIMITED: &str = "trap '' XFSZ; ulimit -f \"$0\"; exec \"$@\"";
+
+/// For so long a leader goes by what a node's clock has shown (decision 23): until then it counts as wrong.
+const REMEMBERED: Duration = Duration::from_secs(25);
 
 /// What a command says that finds all nodes down.
 const NO_ANSWER: &str = "no node of the cluster answers";
@@ -55,6 +59,8 @@ pub(crate) struct Cluster {
     cuts: usize,
     /// Whether no other fault may begin.
     reserved: bool,
+    /// Whose clock is or was wrong last, and since when it is right again.
+    wrong_clock: Option<(usize, Option<Instant>)>,
 }
 
 impl Deref for Cluster {
@@ -79,7 +85,7 @@ impl Cluster {
         let network = if forwards { Some(forwarders(&mut deployment)?) } else { None };
         let processes = Processes::new(ionian, root, deployment)?;
         let held = vec![false; processes.len()];
-        Ok(Cluster { processes, held, changing: false, network, cuts: 0, reserved: false })
+        Ok(Cluster { processes, held, changing: false, network, cuts: 0, reserved: false, wrong_clock: None })
     }
 
     /// Takes the node for a fault, unless another one has it.
@@ -155,6 +161,24 @@ impl Cluster {
 
     pub(crate) fn signal(&self, node: usize, signal: Signal) -> Result<()> {
         Ok(kill(Pid::from_raw(i32::try_from(self.process(node)?)?), signal)?)
+    }
+
+    /// The clock of this node, or of another one that must be right before, jumps at the node's next start: whose it is.
+    /// Nothing happens when another fault has that node.
+    pub(crate) fn jump(&mut self, node: usize, ahead_ms: i64) -> Option<usize> {
+        let remembered = |right: &Option<Instant>| right.is_none_or(|since| since.elapsed() < REMEMBERED);
+        let last = self.wrong_clock.filter(|(_, right)| remembered(right));
+        let (node, ahead_ms) = match last {
+            Some((wrong, None)) => (wrong, 0),
+            Some((wrong, Some(_))) => (wrong, ahead_ms),
+            None => (node, ahead_ms),
+        };
+        if !self.hold(node) {
+            return None;
+        }
+        self.wrong_clock = Some((node, (ahead_ms == 0).then(Instant::now)));
+        self.set_clock(node, ahead_ms);
+        Some(node)
     }
 
     /// Makes sure that no node has ended that no fault has in hand.

@@ -221,14 +221,9 @@ impl Faults {
     /// Has a node that is started again find its clock wrong, or right again. At most one is wrong: more than f would move
     /// the time of the log.
     fn jump(&self, node: usize, ahead_ms: i64) -> Result<()> {
-        let wrong = self.cluster.borrow().wrong_clocks();
-        let (node, ahead_ms) = wrong.first().map_or((node, ahead_ms), |wrong| (*wrong, 0));
-        if !self.cluster.borrow_mut().hold(node) {
-            return Ok(());
-        }
+        let Some(node) = self.cluster.borrow_mut().jump(node, ahead_ms) else { return Ok(()) };
         self.count_kills(&[node])?;
         self.counts.borrow_mut().jumps += 1;
-        self.cluster.borrow_mut().set_clock(node, ahead_ms);
         self.back(node)
     }
 

@@ -38,6 +38,7 @@ mod faults;
 mod judge;
 mod keys;
 mod ledger;
+mod lives;
 mod loss;
 mod measure;
 mod model;

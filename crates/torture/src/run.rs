@@ -6,6 +6,7 @@ use crate::cluster::{Cluster, try_file_limit};
 use crate::faults::Faults;
 use crate::judge::{Expected, Judge, Violation};
 use crate::keys::Keys;
+use crate::lives::Lives;
 use crate::odd::{self, Odd};
 use crate::report::{Counts, Progress, Report};
 use crate::schedule::{Kind, Schedule};
@@ -100,6 +101,8 @@ impl Run {
         eprintln!("seed {}, in {}", self.seed, self.root.display());
         self.faults.heal()?;
         self.serving().await?;
+        let gateway = self.faults.gateways.borrow()[0];
+        let lives = Lives::begin(gateway, Duration::from_secs(self.arguments.seconds)).await?;
         let load = self.load();
         let clients = self.clients(&load);
         let odd = self.odd_clients(&load);
@@ -110,7 +113,7 @@ impl Run {
         self.faults.counts.borrow_mut().note_time_without_write();
         load.stop.set(true);
         let settled = match torture {
-            Ok(()) => self.settle(&load, clients, odd).await,
+            Ok(()) => self.settle(&load, clients, odd, &lives).await,
             Err(error) => Err(error),
         };
         self.report.failures.extend(load.complaint.take());
@@ -203,7 +206,7 @@ impl Run {
     }
 
     /// Waits until the cluster serves, and closes all histories.
-    async fn settle(&mut self, load: &Load, clients: JoinSet<()>, odd: JoinSet<Odd>) -> Result<()> {
+    async fn settle(&mut self, load: &Load, clients: JoinSet<()>, odd: JoinSet<Odd>, lives: &Lives) -> Result<()> {
         self.progress.say("no more faults: waiting until every gateway takes writes");
         self.report.seconds_to_serve = Some(self.serving().await?.as_secs_f64());
         settle::clients_end(clients).await?;
@@ -211,6 +214,7 @@ impl Run {
         for odd in settle::clients_end(odd).await? {
             odd.check(gateways[0]).await?;
         }
+        lives.check(gateways[0]).await?;
         settle::close_keys(load, &gateways).await
     }
 

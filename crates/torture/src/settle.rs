@@ -32,7 +32,10 @@ const PIPELINE: usize = 256;
 const PROBE: &[u8] = b"probe";
 
 /// Tries until it succeeds; the last error when it does not within [`PATIENCE`].
-async fn eventually<T, F: Future<Output = Result<T>>>(what: &str, mut attempt: impl FnMut() -> F) -> Result<T> {
+pub(crate) async fn eventually<T, F: Future<Output = Result<T>>>(
+    what: &str,
+    mut attempt: impl FnMut() -> F,
+) -> Result<T> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let error = match timeout(ANSWER_LIMIT, attempt()).await {
