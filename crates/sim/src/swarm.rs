@@ -271,7 +271,12 @@ impl Knobs {
             self.clock_ahead = 3_600_000 * MS;
         }
         if scenario.vary_options && swarm.random.once_in(10) {
-            self.options.session_expiry = Duration::from_millis(pick(&mut swarm.random, &[1500, 5000]));
+            let expiry = Duration::from_millis(pick(&mut swarm.random, &[1500, 5000]));
+            self.options.session_expiry = expiry;
+            // As deployments must have it: else sessions expire while their commands wait.
+            let lane = &mut self.options.lane;
+            lane.patience = lane.patience.min(expiry / 3);
+            lane.retry_after = lane.retry_after.min(lane.patience / 2);
         }
         if scenario.vary_options && swarm.random.once_in(16) {
             self.options.revoke_slots = pick(&mut swarm.random, &[2000, 100_000, 1_000_000]);
