@@ -3,7 +3,7 @@
 use crate::arguments::BadUsage;
 use anyhow::{Context, Result};
 use ionian_deployment::{Configuration, Deployment};
-use ionian_kernel::id::{LeaderId, Set};
+use ionian_kernel::id::{Epoch, LeaderId, Set};
 use ionian_kernel::layout::Layout;
 use ionian_kernel::protocol::Protocol;
 use ionian_kernel::quorum::QuorumSystem;
@@ -43,11 +43,19 @@ pub(crate) fn configure<P: Protocol>(layout: Layout) -> Result<P::Config> {
 
 /// The quorum system of a cluster's acceptors, while it changes that of both sides; none where it has no acceptors.
 pub(crate) fn quorums(known: &Configuration) -> Result<Option<QuorumSystem>> {
+    quorums_of(known, known.epoch())
+}
+
+/// The quorum system by which rounds of this epoch choose: while a cluster changes, that of the configuration before
+/// until a leader of the next one leads. None where there are no acceptors.
+pub(crate) fn quorums_of(known: &Configuration, epoch: Epoch) -> Result<Option<QuorumSystem>> {
+    let of =
+        |config: &multipaxos::config::Config| config.quorums_of(epoch.first_round()).unwrap_or(&config.quorums).clone();
     Ok(match known.deployment.protocol.as_str() {
-        MultiPaxos::NAME => Some(multipaxos::config::Config::new(known.layout(MultiPaxos::KINDS)?)?.quorums),
-        SPaxos::NAME => Some(SPaxos::configure(known.layout(SPaxos::KINDS)?)?.ordering.quorums.clone()),
+        MultiPaxos::NAME => Some(of(&multipaxos::config::Config::new(known.layout(MultiPaxos::KINDS)?)?)),
+        SPaxos::NAME => Some(of(&SPaxos::configure(known.layout(SPaxos::KINDS)?)?.ordering)),
         // The same in all stripes.
-        Mencius::NAME => Some(Mencius::configure(known.layout(Mencius::KINDS)?)?.of(Stripe(0)).quorums.clone()),
+        Mencius::NAME => Some(of(Mencius::configure(known.layout(Mencius::KINDS)?)?.of(Stripe(0)))),
         _ => None,
     })
 }

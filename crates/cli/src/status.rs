@@ -2,12 +2,18 @@
 //!
 //! | file | job |
 //! |---|---|
-//! | `health` | whether the cluster serves, and how many more nodes may fail |
+//! | `health` | whether the cluster serves |
+//! | `needs` | what that takes, and how many more nodes may fail |
+//! | `links` | which nodes are connected |
 //! | `probe` | a command through the log |
 //! | `text` | all of it for people |
 
 mod health;
+mod links;
+mod needs;
 mod probe;
+#[cfg(test)]
+mod tests;
 mod text;
 
 use crate::arguments;

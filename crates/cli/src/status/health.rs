@@ -1,13 +1,15 @@
 //! Whether a cluster serves, and how many more of its nodes may fail: judged by what the nodes say together, not by
 //! what one says of itself.
 
+use super::needs::{Need, Present, needs, tolerance};
 use super::text::{self, figure, instances};
 use super::{Answer, ClusterStatus};
 use crate::family;
-use ionian_deployment::Configuration;
-use ionian_kernel::id::{AcceptorId, AcceptorSet, Id, LeaderId, Set, StabilizerId};
+use ionian_deployment::{CLIENT, Configuration};
+use ionian_kernel::id::{AcceptorId, Epoch, Id};
+use ionian_runtime::status::RoleStatus;
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// The one word for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -55,17 +57,22 @@ pub(crate) type Probes = BTreeMap<String, Result<u64, String>>;
 
 /// Judges what all nodes have answered.
 pub(crate) fn judge(known: &Configuration, cluster: &ClusterStatus, probes: Option<&Probes>) -> Health {
-    let alive = alive(cluster);
-    let needs = needs(known);
-    let mut not_served: Vec<String> = match alive.is_empty() {
+    let present = Present::of(cluster);
+    let parts = family::leaders(known).unwrap_or_default().len() as u64;
+    let needs = needs(known, epoch_led(known, cluster));
+    let mut not_served: Vec<String> = match present.is_empty() {
         true => vec!["no node answers".to_owned()],
-        false => needs.iter().filter_map(|need| need.lost(&alive)).collect(),
+        false => needs.iter().filter_map(|need| need.lost(present.all(), None)).collect(),
     };
+    let mut troubles = text::troubles(known, cluster);
+    troubles.extend(present.links().troubles());
     if not_served.is_empty() {
-        not_served.extend(without_leader(known, cluster));
+        match led_from(known, cluster, &needs, &present, parts) {
+            Ok(leading) => troubles.extend(cut_off(&present, &leading)),
+            Err(why) => not_served.push(why),
+        }
     }
     let losses = text::losses(known, cluster);
-    let mut troubles = text::troubles(known, cluster);
     if losses.contains(&text::LOST_VOTES) {
         not_served.push(text::LOST_VOTES.to_owned());
     }
@@ -89,7 +96,7 @@ pub(crate) fn judge(known: &Configuration, cluster: &ClusterStatus, probes: Opti
     });
     let (failure_tolerance, tolerance_by_role) = match not_served.is_empty() {
         false => (None, BTreeMap::new()),
-        true => tolerance(&needs, &alive),
+        true => tolerance(&needs, &present, hub(parts)),
     };
     let is_less = failure_tolerance.is_some_and(|tolerance| tolerance < cluster.f);
     if is_less {
@@ -106,164 +113,94 @@ pub(crate) fn judge(known: &Configuration, cluster: &ClusterStatus, probes: Opti
     Health { health, failure_tolerance, tolerance_by_role, not_served, troubles, probe_ms }
 }
 
-/// A role instance that does its work.
-struct Alive<'a> {
-    role: &'a str,
-    index: u8,
-    node: &'a str,
+/// The role that must be connected to all the others: what orders commands.
+fn hub(parts: u64) -> &'static str {
+    if parts == 0 { "server" } else { "leader" }
 }
 
-/// Those on nodes that answer and take part. One that has forgotten what only it was to know counts as failed.
-fn alive(cluster: &ClusterStatus) -> Vec<Alive<'_>> {
-    let takes_part = |node: &Answer| node.status.as_ref().is_some_and(|status| status.takes_part);
-    let at_work = instances(cluster).filter(|(node, role)| takes_part(node) && figure(role, "amnesiac") != Some(1));
-    at_work.map(|(node, role)| Alive { role: &role.role, index: role.index, node: &node.name }).collect()
+/// The epoch and the number of a leader's round or of an acceptor's promise.
+fn round(role: &RoleStatus, name: &str) -> Option<(u64, u64)> {
+    Some((figure(role, "epoch")?, figure(role, name)?))
 }
 
-/// Something without which clients are not served.
-struct Need {
-    role: &'static str,
-    what: String,
-    /// How many instances there should be.
-    of: usize,
-    met: Box<dyn Fn(u64) -> bool>,
+/// The epoch of the latest round in which somebody says that it leads. Where none does, that of the oldest quorums which can
+/// still be in use.
+fn epoch_led(known: &Configuration, cluster: &ClusterStatus) -> Epoch {
+    let leading = instances(cluster).filter(|(_, role)| figure(role, "leading") == Some(1));
+    let latest = leading.filter_map(|(_, role)| round(role, "round")).max();
+    let epoch = latest.and_then(|(epoch, _)| u32::try_from(epoch).ok()).map(Epoch);
+    epoch.unwrap_or(known.membership.since).clamp(known.membership.since, known.epoch())
 }
 
-impl Need {
-    fn new(role: &'static str, what: impl Into<String>, of: usize, met: impl Fn(u64) -> bool + 'static) -> Need {
-        Need { role, what: what.into(), of, met: Box::new(met) }
-    }
-
-    fn is_met(&self, alive: &[Alive<'_>], without: &BTreeSet<&str>) -> bool {
-        let there = alive.iter().filter(|it| it.role == self.role && !without.contains(it.node));
-        (self.met)(there.map(|it| 1 << it.index).fold(0, |set: u64, bit: u64| set | bit))
-    }
-
-    /// What is not served, if it is not met.
-    fn lost(&self, alive: &[Alive<'_>]) -> Option<String> {
-        let there = alive.iter().filter(|it| it.role == self.role).count();
-        let what = &self.what;
-        let lost = || format!("{what}: {there} of {} {}s answer and remember", self.of, self.role.replace('_', " "));
-        (!self.is_met(alive, &BTreeSet::new())).then(lost)
-    }
-
-    /// How many of the nodes can fail, whichever they are, before it is not met.
-    fn tolerance(&self, alive: &[Alive<'_>]) -> usize {
-        let nodes: BTreeSet<&str> = alive.iter().filter(|it| it.role == self.role).map(|it| it.node).collect();
-        let nodes: Vec<&str> = nodes.into_iter().collect();
-        let mut budget = COMBINATIONS;
-        let survives = |count: usize, budget: &mut usize| {
-            subsets(&nodes, count, budget, &mut BTreeSet::new(), &mut |failed| self.is_met(alive, failed))
-        };
-        // Beyond the budget it is what is known for sure.
-        (1..=nodes.len()).find(|count| !survives(*count, &mut budget)).map_or(nodes.len(), |count| count - 1)
-    }
-}
-
-/// How many sets of failed nodes are tried for one need: enough for any four of thirty.
-const COMBINATIONS: usize = 50_000;
-
-/// Whether `holds` for all sets of `count` more of the nodes; false also when there are more than can be tried.
-fn subsets<'a>(
-    nodes: &[&'a str],
-    count: usize,
-    budget: &mut usize,
-    chosen: &mut BTreeSet<&'a str>,
-    holds: &mut impl FnMut(&BTreeSet<&'a str>) -> bool,
-) -> bool {
-    if count == 0 {
-        *budget = budget.saturating_sub(1);
-        return *budget > 0 && holds(chosen);
-    }
-    nodes.iter().enumerate().all(|(place, node)| {
-        chosen.insert(node);
-        let all = nodes.len() - place < count || subsets(&nodes[place + 1..], count - 1, budget, chosen, holds);
-        chosen.remove(node);
-        all
-    })
-}
-
-/// Everything that clients need, by the configuration in force, and the next one where a change is under way.
-fn needs(known: &Configuration) -> Vec<Need> {
-    let count = |role: &str| count(known, role);
-    let mut needs = Vec::new();
-    if let Ok(Some(quorums)) = family::quorums(known) {
-        let (of, read) = (count("acceptor"), quorums.clone());
-        let write = move |set| quorums.is_write_quorum(AcceptorSet::from_bits(set));
-        needs.push(Need::new("acceptor", "writes, for want of a write quorum", of, write));
-        let read = move |set| read.is_read_quorum(AcceptorSet::from_bits(set));
-        needs.push(Need::new("acceptor", "linearizable reads and elections, for want of a read quorum", of, read));
-    }
-    if let Ok(Some(stabilizers)) = family::stabilizers(known) {
-        let of = count("stabilizer");
-        let write = move |set| stabilizers.is_write_quorum(Set::<StabilizerId>::from_bits(set));
-        needs.push(Need::new("stabilizer", "writes, for want of a write quorum", of, write));
-    }
-    for leaders in family::leaders(known).unwrap_or_default() {
-        let met = move |set| !leaders.and(Set::<LeaderId>::from_bits(set)).is_empty();
-        needs.push(Need::new("leader", "writes, for want of a leader", leaders.len(), met));
-    }
-    for (role, what) in [
-        ("client", "anything, for want of a node that serves clients"),
-        ("batcher", "writes, for want of a batcher"),
-        ("disseminator", "writes, for want of a disseminator"),
-        ("proxy_leader", "writes, for want of a proxy leader"),
-        ("replica", "anything, for want of a replica"),
-        ("server", "anything, for want of the server"),
-        ("read_batcher", "linearizable reads, for want of a read batcher"),
-        ("unbatcher", "replies, for want of an unbatcher"),
-    ] {
-        let of = count(role);
-        if of > 0 {
-            needs.push(Need::new(role, what, of, |set| set != 0));
-        }
-    }
-    needs
-}
-
-/// How many instances of a role there are.
-fn count(known: &Configuration, role: &str) -> usize {
-    let deployments = [Some(&known.deployment), known.next.as_ref()].into_iter().flatten();
-    let nodes = deployments.filter_map(|deployment| deployment.numbered().ok()).flat_map(|numbered| numbered.nodes);
-    let placed = nodes.flat_map(|node| node.roles).filter(|placed| placed.role == role);
-    placed.map(|placed| placed.number).collect::<BTreeSet<_>>().len()
-}
-
-/// Over all needs, and by role.
-fn tolerance(needs: &[Need], alive: &[Alive<'_>]) -> (Option<usize>, BTreeMap<&'static str, usize>) {
-    let mut by_role: BTreeMap<&'static str, usize> = BTreeMap::new();
-    for need in needs {
-        let tolerance = need.tolerance(alive);
-        by_role.entry(need.role).and_modify(|least| *least = (*least).min(tolerance)).or_insert(tolerance);
-    }
-    (by_role.values().min().copied(), by_role)
-}
-
-/// What is not served because nobody leads, or because those who say so are not followed: what counts is what a write
-/// quorum of acceptors has promised, and not what a leader believes of itself.
-fn without_leader(known: &Configuration, cluster: &ClusterStatus) -> Option<String> {
-    let led: Vec<_> = instances(cluster).filter(|(_, role)| role.role == "leader").collect();
-    let parts = family::leaders(known).ok()?.len() as u64;
-    if parts == 0 {
-        return None;
-    }
-    if parts > 1 {
-        let led: u64 = led.iter().filter_map(|(_, role)| figure(role, text::STRIPES_LED)).sum();
-        return (led < parts)
-            .then(|| format!("writes: {} of {parts} parts of the log have no leader now", parts - led));
-    }
-    let quorums = family::quorums(known).ok()??;
-    let mut leading = led.iter().filter(|(_, role)| figure(role, "leading") == Some(1)).peekable();
-    if leading.peek().is_none() {
-        return Some("writes: there is no leader now".to_owned());
-    }
-    let is_followed = |round: u64| {
-        let acceptors = instances(cluster).filter(|(_, role)| role.role == "acceptor");
-        let follow = acceptors
-            .filter(|(_, role)| figure(role, "amnesiac") != Some(1))
-            .filter(|(_, role)| figure(role, "promise").is_some_and(|promise| promise <= round));
-        quorums.is_write_quorum(follow.map(|(_, role)| AcceptorId::at(role.index)).collect())
+/// The nodes of those who lead, or what is not served because none does, or because those who say so are not connected
+/// to what they need, or not followed: what counts is what a write quorum of acceptors has promised, and not what a leader
+/// believes of itself.
+fn led_from<'a>(
+    known: &Configuration,
+    cluster: &'a ClusterStatus,
+    needs: &[Need],
+    present: &Present<'_>,
+    parts: u64,
+) -> Result<Vec<&'a str>, String> {
+    let hubs = instances(cluster).filter(|(_, role)| role.role == hub(parts));
+    let leads = |role: &RoleStatus| match parts {
+        0 => 1,
+        1 => figure(role, "leading").unwrap_or(0),
+        _ => figure(role, text::STRIPES_LED).unwrap_or(0),
     };
-    let followed = leading.any(|(_, role)| figure(role, "round").is_some_and(is_followed));
-    (!followed).then(|| "writes: no write quorum of acceptors follows who says that it leads".to_owned())
+    let leading: Vec<_> = hubs.filter(|(_, role)| leads(role) > 0).collect();
+    let is_led = |led: u64| if parts > 1 { led >= parts } else { led > 0 };
+    let parts_led = |leading: &[(&Answer, &RoleStatus)]| leading.iter().map(|(_, role)| leads(role)).sum::<u64>();
+    let led = parts_led(&leading);
+    if !is_led(led) {
+        return Err(match parts {
+            2.. => format!("writes: {} of {parts} parts of the log have no leader now", parts - led),
+            _ => "writes: there is no leader now".to_owned(),
+        });
+    }
+    let lost_at = |node: &str| needs.iter().find_map(|need| need.lost(present.near(node), Some(node)));
+    let (near, cut): (Vec<_>, Vec<_>) = leading.into_iter().partition(|(node, _)| lost_at(&node.name).is_none());
+    if !is_led(parts_led(&near)) {
+        return Err(cut
+            .iter()
+            .find_map(|(node, _)| lost_at(&node.name))
+            .expect("some are cut off, for fewer lead now"));
+    }
+    let followed: Vec<_> = near
+        .into_iter()
+        .filter(|(node, role)| parts != 1 || is_followed(known, cluster, present, node, role))
+        .collect();
+    if followed.is_empty() {
+        return Err("writes: no write quorum of acceptors follows who says that it leads".to_owned());
+    }
+    Ok(followed.into_iter().map(|(node, _)| node.name.as_str()).collect())
+}
+
+/// Whether a write quorum of the acceptors that the leader is connected to has promised no round above its own.
+fn is_followed(
+    known: &Configuration,
+    cluster: &ClusterStatus,
+    present: &Present<'_>,
+    node: &Answer,
+    leader: &RoleStatus,
+) -> bool {
+    let Some(led) = round(leader, "round") else { return false };
+    let Ok(Some(quorums)) = family::quorums_of(known, epoch_led(known, cluster)) else { return false };
+    let acceptors = instances(cluster).filter(|(other, role)| {
+        role.role == "acceptor"
+            && figure(role, "amnesiac") != Some(1)
+            && present.links().connect(&node.name, &other.name)
+            && round(role, "promise").is_some_and(|promise| promise <= led)
+    });
+    quorums.is_write_quorum(acceptors.map(|(_, role)| AcceptorId::at(role.index)).collect())
+}
+
+/// Nodes that take clients, and can tell nobody who leads what these ask for.
+fn cut_off(present: &Present<'_>, leading: &[&str]) -> Vec<String> {
+    let takes = present.nodes(Some(CLIENT));
+    let cut = takes.iter().filter(|node| !leading.iter().any(|leader| present.links().connect(node, leader)));
+    cut.map(|node| {
+        format!("clients of {node} may not be served: it has no connection to {}, which leads", leading.join(", "))
+    })
+    .collect()
 }

@@ -7,6 +7,7 @@ use crate::family;
 use ionian_deployment::{Configuration, Deployment};
 use ionian_kernel::id::{AcceptorId, AcceptorSet, Set, StabilizerId};
 use ionian_kernel::layout::NodeId;
+use ionian_runtime::DrainStatus;
 use ionian_runtime::status::{PeerState, RoleStatus};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -263,6 +264,15 @@ fn forgot(node: &str, role: &RoleStatus) -> String {
     format!("{} {} on {node} has lost its memory with an earlier process. {waits}", role.role, role.index)
 }
 
+/// What a node that was told to drain does without.
+fn drained(node: &str, left: DrainStatus) -> String {
+    let ends = format!("until it is started again, or told so by ionian drain {node} --undo");
+    match left.is_done() {
+        true => format!("node {node} is drained: it takes no clients and does not lead {ends}"),
+        false => format!("node {node} is draining: it takes no clients {ends}, and still has {left}"),
+    }
+}
+
 /// What needs attention, in words.
 pub(super) fn troubles(known: &Configuration, cluster: &ClusterStatus) -> Vec<String> {
     let mut found = Vec::new();
@@ -282,6 +292,9 @@ pub(super) fn troubles(known: &Configuration, cluster: &ClusterStatus) -> Vec<St
                 "node {} was started from another deployment file: its digest is {}, that of this file {}",
                 node.name, status.founding, cluster.founding
             ));
+        }
+        if let Some(left) = status.drains {
+            found.push(drained(&node.name, left));
         }
         for peer in &status.peers {
             if let Some(refusal) = &peer.refusal {

@@ -145,6 +145,9 @@ fn a_drained_node_has_no_clients_and_does_not_lead_until_it_may_again() {
     assert_ne!(cluster.leader(), leader);
     let status = cluster.status();
     assert_eq!(status["nodes"][leader]["status"]["drains"]["clients"], 0);
+    let looked = run(&["status", "--data", &data]);
+    assert_eq!(looked.status.code(), Some(3), "{looked:?}");
+    assert!(text(&looked.stdout).contains(&format!("! node {name} is drained: it takes no clients")), "{looked:?}");
     // The others serve, with the drained one's vote.
     cluster.client((leader + 1) % 3).set("k", "v");
     let unknown = run(&["drain", "n9", "--data", &data]);
@@ -156,6 +159,18 @@ fn a_drained_node_has_no_clients_and_does_not_lead_until_it_may_again() {
         eventually("clients are taken in again", || TcpStream::connect(gateway).ok().map(|_| cluster.client(leader)));
     assert_eq!(client.call(&["INCR", "counter-0"]).unwrap(), Reply::Integer(2));
     assert_eq!(cluster.status()["nodes"][leader]["status"]["drains"], serde_json::Value::Null);
+}
+
+#[test]
+fn where_all_nodes_are_drained_clients_are_not_served() {
+    let cluster = Cluster::start("colocated", &[], &[]);
+    let data = cluster.data();
+    for node in ["n0", "n1", "n2"] {
+        assert_eq!(run(&["drain", node, "--data", &data]).status.code(), Some(0));
+    }
+    let looked = run(&["status", "--data", &data]);
+    assert_eq!(looked.status.code(), Some(1), "{looked:?}");
+    assert!(text(&looked.stdout).contains("for want of a node that serves clients and is not drained"), "{looked:?}");
 }
 
 /// With no majority a command cannot be answered: the node waits for as long as it may, says what is left, and stops.

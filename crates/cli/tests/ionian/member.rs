@@ -148,6 +148,29 @@ fn a_change_that_waits_for_a_node_is_abandoned_or_finished_when_it_comes() {
     assert!(log.contains("is not a member of the cluster any more"), "{log}");
 }
 
+/// Three nodes are to be replaced by three others, none of which runs: the former serve, and that is what status says.
+#[test]
+fn while_the_next_nodes_are_missing_status_says_that_the_others_serve() {
+    let cluster = Cluster::start("colocated", &[], &[]);
+    let mut next = cluster.deployment.numbered().unwrap();
+    for (place, node) in next.nodes.iter_mut().enumerate() {
+        (node.name, node.id) = (format!("m{place}"), None);
+        // Another host as far as `ionian up` can tell: it leaves the nodes to others.
+        node.address = format!("localhost:{}", free_port());
+        node.gateway = Some(local(free_port()));
+        node.roles.iter_mut().for_each(|placed| placed.number = None);
+    }
+    let file = cluster.directory.path("next.toml");
+    std::fs::write(&file, next.to_toml()).unwrap();
+    let begun = done(&member(&cluster, &["apply", file.to_str().unwrap(), "--no-wait"]));
+    assert_eq!(begun, "epoch 1 begins\n");
+    cluster.client(0).set("k", "v");
+    let looked = run(&["status", "--data", &cluster.data()]);
+    assert_eq!(looked.status.code(), Some(3), "{}", text(&looked.stdout));
+    assert!(text(&looked.stdout).contains("! node m2 does not answer"), "{}", text(&looked.stdout));
+    cluster.client(1).set("k", "w");
+}
+
 #[test]
 fn what_cannot_be_done_is_refused_with_the_reason() {
     let cluster = Cluster::start("baseline", &[], &[]);

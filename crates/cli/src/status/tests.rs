@@ -1,0 +1,287 @@
+//! What is said of clusters that were made up, so that connections can be missing.
+
+use super::health::{Health, Verdict, judge};
+use super::{Answer, ClusterStatus};
+use ionian_deployment::{Configuration, Deployment, PresetOptions};
+use ionian_kernel::id::Epoch;
+use ionian_kernel::layout::NodeId;
+use ionian_kernel::membership::Membership;
+use ionian_runtime::status::{LogStatus, LoopStatus, PeerState, PeerStatus, RoleStatus};
+use ionian_runtime::{DrainStatus, NodeStatus};
+
+/// A cluster in which all is well: node 0 leads, or with Mencius each its own part.
+struct Made {
+    known: Configuration,
+    cluster: ClusterStatus,
+}
+
+impl Made {
+    fn new(preset: &str) -> Made {
+        Made::of(Configuration::founded(Deployment::preset(preset, &PresetOptions::default()).unwrap()))
+    }
+
+    fn of(known: Configuration) -> Made {
+        let deployments = known.next.iter().chain([&known.deployment]);
+        let numbered = deployments.flat_map(|deployment| deployment.numbered().unwrap().nodes);
+        let numbered: Vec<_> = numbered.map(|node| (node.id.unwrap(), node)).collect();
+        let ids: Vec<u16> = known.nodes().into_keys().map(|node| node.0).collect();
+        let nodes = ids.iter().map(|id| {
+            let (_, node) = numbered.iter().find(|(number, _)| number == id).unwrap();
+            let roles = node.roles.iter().map(|placed| role(&placed.role, placed.number.unwrap(), &known));
+            let peers = ids.iter().filter(|other| *other != id).map(|other| peer(*other)).collect();
+            let status = node_status(&node.name, *id, roles.collect(), peers);
+            let (name, address) = (node.name.clone(), node.address.clone());
+            Answer { name, address, gateway: node.gateway.clone(), up: true, error: None, status: Some(status) }
+        });
+        let cluster = ClusterStatus {
+            cluster: "made".into(),
+            protocol: known.deployment.protocol.clone(),
+            f: known.deployment.f,
+            durability: "disk",
+            founding: String::new(),
+            epoch: known.epoch().0,
+            changing: known.next.is_some(),
+            nodes_up: ids.len(),
+            nodes: nodes.collect(),
+        };
+        Made { known, cluster }
+    }
+
+    fn status(&mut self, node: usize) -> &mut NodeStatus {
+        self.cluster.nodes[node].status.as_mut().unwrap()
+    }
+
+    /// The first node no longer hears the second.
+    fn deaf(&mut self, one: usize, other: usize) {
+        let number = self.status(other).node;
+        let peer = self.status(one).peers.iter_mut().find(|peer| peer.node == number).unwrap();
+        peer.state = PeerState::Disconnected;
+    }
+
+    fn cut(&mut self, one: usize, other: usize) {
+        self.deaf(one, other);
+        self.deaf(other, one);
+    }
+
+    fn gone(&mut self, node: usize) {
+        let node = &mut self.cluster.nodes[node];
+        (node.up, node.status, node.error) = (false, None, Some("it is down".into()));
+    }
+
+    fn set(&mut self, node: usize, role: &str, figure: &str, value: u64) {
+        let role = self.status(node).roles.iter_mut().find(|it| it.role == role).unwrap();
+        role.figures.insert(figure.into(), value);
+    }
+
+    fn drain(&mut self, node: usize) {
+        self.status(node).drains = Some(DrainStatus { clients: 0, unanswered: 0, leads: false });
+    }
+
+    fn health(&self) -> Health {
+        judge(&self.known, &self.cluster, None)
+    }
+}
+
+fn role(role: &str, index: u8, known: &Configuration) -> RoleStatus {
+    let leads = |led: u64| if known.deployment.protocol == "mencius" || index == 0 { led } else { 0 };
+    let mut figures: Vec<(&str, u64)> = match role {
+        "leader" => vec![("leading", leads(1)), ("epoch", 0), ("round", 64)],
+        "acceptor" => vec![("epoch", 0), ("promise", 64), ("amnesiac", 0)],
+        "client" => vec![("session_open", 1)],
+        _ => Vec::new(),
+    };
+    if role == "leader" && known.deployment.protocol == "mencius" {
+        figures.push(("stripes_led", 1));
+    }
+    let figures = figures.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    RoleStatus { role: role.to_owned(), index, figures }
+}
+
+fn peer(node: u16) -> PeerStatus {
+    PeerStatus {
+        node,
+        name: None,
+        address: String::new(),
+        state: PeerState::Connected,
+        refusal: None,
+        connections: 1,
+        bytes_in: 0,
+        bytes_out: 0,
+        frames_in: 0,
+        frames_out: 0,
+        writes: 0,
+        dropped: 0,
+        repeated: 0,
+        backlog_bytes: 0,
+    }
+}
+
+fn node_status(name: &str, node: u16, roles: Vec<RoleStatus>, peers: Vec<PeerStatus>) -> NodeStatus {
+    NodeStatus {
+        cluster: "made".into(),
+        protocol: String::new(),
+        founding: String::new(),
+        epoch: 0,
+        changing: false,
+        node,
+        name: name.into(),
+        wire_version: 0,
+        pid: 0,
+        uptime_us: 0,
+        amnesiac: false,
+        directory: None,
+        drains: None,
+        takes_part: true,
+        process_cpu_us: 0,
+        loop_cpu_us: 0,
+        event_loop: LoopStatus::default(),
+        log: LogStatus::default(),
+        roles,
+        peers,
+    }
+}
+
+/// The verdict, how many more nodes may fail, and what is said.
+fn said(made: &Made) -> (Verdict, Option<usize>, Vec<String>) {
+    let Health { health, failure_tolerance, troubles, not_served, .. } = made.health();
+    (health, failure_tolerance, [not_served, troubles].concat())
+}
+
+const PRESETS: [&str; 3] = ["colocated", "mencius", "spaxos"];
+
+#[test]
+fn where_nothing_is_missing_a_cluster_is_healthy() {
+    for preset in ["colocated", "mencius", "spaxos", "spaxos-batched", "compartmentalized"] {
+        assert_eq!(said(&Made::new(preset)), (Verdict::Healthy, Some(1), vec![]), "{preset}");
+    }
+    assert_eq!(said(&Made::new("unreplicated")), (Verdict::Healthy, Some(0), vec![]));
+}
+
+#[test]
+fn nodes_that_answer_and_are_cut_from_each_other_serve_nothing() {
+    for preset in PRESETS {
+        let mut made = Made::new(preset);
+        for (one, other) in [(0, 1), (0, 2), (1, 2)] {
+            made.cut(one, other);
+        }
+        let (verdict, tolerance, said) = said(&made);
+        assert_eq!((verdict, tolerance), (Verdict::NotServing, None), "{preset}: {said:?}");
+        let why = "writes, for want of a write quorum: node n0, which leads, is connected to 1 of 3 acceptors";
+        assert_eq!(
+            said,
+            [why, "node n0 answers, and has no connection to n1, n2", "node n1 answers, and has no connection to n2"],
+            "{preset}"
+        );
+    }
+}
+
+#[test]
+fn a_node_that_is_cut_off_is_missed_like_one_that_is_down() {
+    let mut made = Made::new("colocated");
+    // One end says so; the other has not yet noticed.
+    made.deaf(2, 0);
+    made.deaf(1, 2);
+    let lines = [
+        "node n2 answers, and has no connection to n0, n1",
+        "clients of n2 may not be served: it has no connection to n0, which leads",
+        "no more node may fail",
+    ];
+    assert_eq!(said(&made), (Verdict::Degraded, Some(0), lines.map(String::from).to_vec()));
+
+    // The one that leads: it says so until it learns better. Its part of the log is led by another with Mencius.
+    let mut made = Made::new("colocated");
+    made.cut(0, 1);
+    made.cut(0, 2);
+    assert_eq!(made.health().health, Verdict::NotServing);
+    made.set(1, "leader", "leading", 1);
+    made.set(1, "leader", "round", 129);
+    (1..3).for_each(|node| made.set(node, "acceptor", "promise", 129));
+    let (verdict, tolerance, what) = said(&made);
+    assert_eq!((verdict, tolerance), (Verdict::Degraded, Some(0)), "{what:?}");
+    assert_eq!(what[1], "clients of n0 may not be served: it has no connection to n1, which leads");
+    let mut made = Made::new("mencius");
+    made.cut(2, 0);
+    made.cut(2, 1);
+    assert_eq!(made.health().health, Verdict::NotServing, "nobody stands in for n2");
+    made.set(0, "leader", "stripes_led", 2);
+    assert_eq!(said(&made).0, Verdict::Degraded);
+}
+
+/// Each of the two at the ends speaks with the one in the middle only: each quorum needs that one.
+#[test]
+fn a_node_through_which_alone_the_others_speak_may_not_fail() {
+    let mut made = Made::new("colocated");
+    made.cut(0, 1);
+    made.set(0, "leader", "leading", 0);
+    made.set(2, "leader", "leading", 1);
+    let lines = ["node n0 answers, and has no connection to n1", "no more node may fail"];
+    assert_eq!(said(&made), (Verdict::Degraded, Some(0), lines.map(String::from).to_vec()));
+}
+
+#[test]
+fn drained_nodes_take_no_clients() {
+    for preset in PRESETS {
+        let mut made = Made::new(preset);
+        made.drain(0);
+        let drained = |node| {
+            format!(
+                "node {node} is drained: it takes no clients and does not lead until it is started again, or told so by \
+                 ionian drain {node} --undo"
+            )
+        };
+        assert_eq!(said(&made), (Verdict::Degraded, Some(1), vec![drained("n0")]), "{preset}");
+        made.drain(1);
+        assert_eq!((said(&made).0, said(&made).1), (Verdict::Degraded, Some(0)), "{preset}: n2 alone takes clients");
+        made.drain(2);
+        let why = "anything, for want of a node that serves clients and is not drained: 0 of 3 clients answer and do \
+                   their work";
+        let all = [why.to_owned(), drained("n0"), drained("n1"), drained("n2")];
+        assert_eq!(said(&made), (Verdict::NotServing, None, all.to_vec()), "{preset}");
+    }
+}
+
+/// From three nodes to three others, none of which is up: the former go on by their own quorums, until a leader of the next
+/// epoch leads by those of both.
+#[test]
+fn until_the_next_configuration_leads_the_one_before_serves() {
+    let before = Deployment::preset("colocated", &PresetOptions::default()).unwrap();
+    let mut after = before.numbered().unwrap();
+    for (place, node) in after.nodes.iter_mut().enumerate() {
+        node.name = format!("m{place}");
+        node.id = Some(node.id.unwrap() + 3);
+        node.roles.iter_mut().for_each(|placed| placed.number = placed.number.map(|number| number + 3));
+    }
+    let founded = Configuration::founded(before);
+    let membership = Membership {
+        epoch: Epoch(1),
+        since: Epoch(0),
+        text: founded.text().unwrap(),
+        next: Some(after.to_toml().into()),
+        ..Membership::default()
+    };
+    let mut made = Made::of(founded.advanced(membership).unwrap());
+    assert_eq!(made.known.member("m2").unwrap().0, NodeId(5));
+    (3..6).for_each(|node| made.gone(node));
+    let (verdict, tolerance, lines) = said(&made);
+    assert_eq!((verdict, tolerance, lines.len()), (Verdict::Degraded, Some(1), 3), "{lines:?}");
+    assert!(lines.iter().all(|line| line.ends_with(" does not answer: it is down")), "{lines:?}");
+
+    made.set(0, "leader", "epoch", 1);
+    made.set(0, "leader", "round", 0);
+    let (verdict, _, lines) = said(&made);
+    assert_eq!(verdict, Verdict::NotServing);
+    assert_eq!(lines[0], "writes, for want of a write quorum: 3 of 6 acceptors answer and do their work");
+}
+
+/// The number of a round begins anew with each epoch.
+#[test]
+fn a_promise_of_a_later_epoch_is_not_one_to_the_leader_of_the_former() {
+    let mut made = Made::new("colocated");
+    for node in 0..2 {
+        made.set(node, "acceptor", "epoch", 1);
+        made.set(node, "acceptor", "promise", 0);
+    }
+    let (verdict, _, lines) = said(&made);
+    assert_eq!(verdict, Verdict::NotServing);
+    assert_eq!(lines, ["writes: no write quorum of acceptors follows who says that it leads"]);
+}
