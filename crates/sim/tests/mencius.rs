@@ -168,6 +168,13 @@ fn a_leader_takes_its_stripe_back_after_it_was_cut_off() {
     play(include_str!("plays/mencius_return.play"), &apart([3, 0, 0, 3, 2, 3, 2, 0]), "returns");
 }
 
+/// Seeds cut links too, but for a short time, and ask only that everything goes on afterwards: how long commands take
+/// while a link is broken no random run says.
+#[test]
+fn a_broken_link_between_two_servers_delays_no_command_for_long() {
+    play(include_str!("plays/mencius_broken_link.play"), &three_plain(), "passes-on");
+}
+
 #[test]
 fn figure_2_suggest_skip_revoke() {
     play(include_str!("plays/mencius_figure_2.play"), &three_plain(), "never-skips");

@@ -9,6 +9,8 @@ branches! {
     TURNS_AWAY = "leader: a batch is turned away, since another serves its stripe",
     SKIPS_FOR_REPLICA = "leader: skips because a replica waits for it",
     SAYS_SKIP_AGAIN = "leader: says again that slots were skipped",
+    MISSES_LEADER = "leader: asks the others to pass on how far one is that it does not hear",
+    PASSES_ON = "leader: passes on how far another is",
     RESERVE_REFUSED = "acceptor: a reservation of a deposed leader is refused",
     RESERVED_ALREADY = "acceptor: a reservation that it knows",
     READ_WHILE_FORGETFUL = "acceptor: does not answer readers before it takes part again in all stripes",

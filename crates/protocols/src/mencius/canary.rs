@@ -18,6 +18,8 @@ pub enum Canary {
     NeverSkips,
     /// A replica executes commands early though an earlier one that is not known yet may be in their way.
     CommutesWithTheUnknown,
+    /// Servers that do not reach each other are not told by a third what they cannot tell each other.
+    PassesNothingOn,
 }
 
 impl Canary {
@@ -30,6 +32,7 @@ impl Canary {
         ("l6", Canary::L6RangeStopsAtKnown),
         ("never-skips", Canary::NeverSkips),
         ("commutes", Canary::CommutesWithTheUnknown),
+        ("passes-on", Canary::PassesNothingOn),
     ];
 
     /// The defect of this name, if it is one of Mencius itself.

@@ -9,10 +9,12 @@
 //! that comes back takes its stripe over again, above everything that was skipped meanwhile; what it had suggested and
 //! lost its proposers send again (Rule 4).
 
+mod relay;
 mod reservation;
 mod returning;
 mod skips;
 
+use self::relay::Relay;
 use self::reservation::Reservation;
 use self::returning::Returning;
 use self::skips::{Range, Skips};
@@ -90,6 +92,20 @@ messages! {
             /// What was reserved, in which round.
             reserved: Reserved,
         },
+        /// A leader has not heard of some others for an election timeout: it is to be told what is heard of them.
+        7 => Misses {
+            /// The leader.
+            from: LeaderId,
+            /// The others.
+            leaders: Set<LeaderId>,
+        },
+        /// What another leader has said of itself, passed on to one that does not hear it.
+        8 => PassedOn {
+            /// That leader.
+            from: LeaderId,
+            /// As in `Index`.
+            slot: Slot,
+        },
     }
 }
 
@@ -134,6 +150,7 @@ pub struct Leader {
     /// The replicas that wait for this leader to skip.
     prompt: Set<ReplicaId>,
     returning: Returning,
+    relay: Relay,
     skipped: u64,
 }
 
@@ -169,6 +186,7 @@ impl Leader {
             skips: Skips::default(),
             prompt: Set::EMPTY,
             returning: Returning::new(config.options().election_timeout),
+            relay: Relay::default(),
             skipped: 0,
             config,
         }
@@ -334,14 +352,40 @@ impl Leader {
         out.send_unfenced(Envelope::ToLeaders(others, In::Index { from: self.id, slot: self.suggested }));
     }
 
-    fn on_index(&mut self, from: LeaderId, slot: Slot) {
-        if slot.distance(self.frontier) > MAX_JUMP {
-            return;
-        }
-        self.frontier = self.frontier.max(slot);
+    fn on_index(&mut self, now: Instant, from: LeaderId, slot: Slot, out: &mut Out<'_, Self>) {
+        self.relay.heard(from, now);
+        let those = self.relay.those_that_miss(from, now);
         // Whoever suggests waits for what was skipped, whether it is the one that went furthest or not: every suggestion
         // carries the promise (Mencius 4.4, Optimization 1).
-        self.prompt = self.prompt.or(self.config.replicas_of(from));
+        let mut waiting = self.config.replicas_of(from);
+        if !those.is_empty() {
+            out.reached(branch::PASSES_ON);
+            // Unfenced: as when it was said.
+            out.send_unfenced(Envelope::ToLeaders(those, In::PassedOn { from, slot }));
+            // Those that are to pass on what is executed.
+            waiting = self.config.replicas();
+        }
+        self.reach(slot, waiting);
+    }
+
+    /// The log is used up to `slot`, and these replicas wait for what is skipped below.
+    fn reach(&mut self, slot: Slot, waiting: Set<ReplicaId>) {
+        if slot.distance(self.frontier) <= MAX_JUMP {
+            self.frontier = self.frontier.max(slot);
+            self.prompt = self.prompt.or(waiting);
+        }
+    }
+
+    /// Has the others pass on what they hear of those that this one does not hear.
+    fn ask_for_missing(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        let others = self.config.leaders().without(Set::one(self.id));
+        let leaders = self.relay.missing(now, others, self.config.options().election_timeout);
+        let rest = others.without(leaders);
+        if !leaders.is_empty() && !rest.is_empty() && !self.config.has(Canary::PassesNothingOn) {
+            out.reached(branch::MISSES_LEADER);
+            // Unfenced: it reveals nothing.
+            out.send_unfenced(Envelope::ToLeaders(rest, In::Misses { from: self.id, leaders }));
+        }
     }
 
     fn on_reserved(
@@ -409,8 +453,7 @@ impl Leader {
             let served = &self.served[place];
             if start >= served.leader.next_slot() {
                 out.reached(branch::SKIPS_FOR_REPLICA);
-                self.on_index(self.id, slot.next());
-                self.prompt.insert(from);
+                self.reach(slot.next(), Set::one(from));
             } else if let Some(end) = served.leader.left_until(start) {
                 let end = end.min(served.reservation.granted());
                 if start < end {
@@ -460,6 +503,7 @@ impl Role for Leader {
 
     fn on_start(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         self.returning.follow(now, false);
+        self.relay.start(now);
         for place in 0..self.served.len() {
             self.call(now, place, out, |leader, out| leader.on_start(now, out));
         }
@@ -498,7 +542,12 @@ impl Role for Leader {
                     self.call(now, place, out, |leader, out| leader.on_message(now, message, out));
                 }
             }
-            In::Index { from, slot } => self.on_index(from, slot),
+            In::Index { from, slot } => self.on_index(now, from, slot, out),
+            // The replica that waits for it may not hear this leader either: all are told, and pass it on.
+            In::PassedOn { slot, .. } => self.reach(slot, self.config.replicas()),
+            In::Misses { from, leaders } => {
+                self.relay.asks(from, leaders, now + self.config.options().election_timeout);
+            }
             In::Reserved { from, stripe, reserved } => self.on_reserved(now, from, stripe, reserved, out),
         }
     }
@@ -517,6 +566,7 @@ impl Role for Leader {
         self.come_back(now, out);
         if self.tell_at <= now && self.served[0].round.is_some() {
             self.tell_index(now, out);
+            self.ask_for_missing(now, out);
         }
     }
 

@@ -14,6 +14,8 @@
 //!
 //! proxy leader ── Chosen ──> replica (all) ── Results ──> unbatcher ── Answers ──> client
 //! leader ── INDEX ──> leader (all others): how far I am
+//! leader ── MISSES ──> leader (all others): whom I do not hear
+//! leader ── PASSED ON ──> leader (that does not hear another): how far that one is
 //! leader ── SKIP ──> replica: what I left                                                   (skip)
 //! ```
 //!

@@ -77,6 +77,8 @@ pub struct Replica {
     told: Option<(Stripe, Slot, Slot)>,
     /// The highest round heard of, by stripe.
     rounds: Vec<Round>,
+    /// When the leader of each stripe was heard last.
+    heard: Vec<Instant>,
     commuting: Commuting,
     /// Whether anything is known of any slot that was not when it last looked for commands that commute.
     learned: bool,
@@ -101,6 +103,7 @@ impl Replica {
             skipped: config.stripes.iter().map(|_| Skipped::default()).collect(),
             told: None,
             rounds: vec![Round(0); config.stripes.count()],
+            heard: vec![Instant::ZERO; config.stripes.count()],
             commuting: Commuting::default(),
             learned: false,
             early: 0,
@@ -181,6 +184,16 @@ impl Replica {
         }
     }
 
+    /// The leader of a stripe lives. Whether all do is looked at when one is heard: while none is, nothing is to be had.
+    fn on_heartbeat(&mut self, now: Instant, stripe: Stripe, round: Round) {
+        let stripe = usize::from(stripe.0);
+        self.rounds[stripe] = round.max(self.rounds[stripe]);
+        self.heard[stripe] = now;
+        let timeout = self.config.options().election_timeout;
+        let cut_off = self.heard.iter().any(|heard| now.since(*heard) > timeout);
+        self.inner.set_cut_off(cut_off && !self.config.has(Canary::PassesNothingOn));
+    }
+
     /// Executes what commutes with everything that comes before it.
     fn run_ahead(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         self.commuting.forget_below(self.inner.executed());
@@ -222,6 +235,7 @@ impl Role for Replica {
     }
 
     fn on_start(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        self.heard.fill(now);
         self.call(out, |replica, out| replica.on_start(now, out));
     }
 
@@ -239,8 +253,7 @@ impl Role for Replica {
             In::OfLog { message } => self.call(out, |replica, out| replica.on_message(now, message, out)),
             In::Skip { stripe, start, end } if self.config.knows(stripe) => self.on_skip(stripe, start, end, out),
             In::Heartbeat { stripe, round, executed, time } if self.config.knows(stripe) => {
-                let known = &mut self.rounds[usize::from(stripe.0)];
-                *known = round.max(*known);
+                self.on_heartbeat(now, stripe, round);
                 let message = multipaxos::replica::In::Heartbeat { round, executed, keep: Slot::ZERO, time };
                 self.call(out, |replica, out| replica.on_message(now, message, out));
             }

@@ -38,6 +38,7 @@ branches! {
     FETCHES_SNAPSHOT = "replica: asks again for a piece of a snapshot",
     OFFERS_SNAPSHOT = "replica: gives a peer a snapshot",
     INSTALLS = "replica: installs a peer's snapshot",
+    PEER_WAITS = "replica: a peer waits for slots that are not here yet",
     FETCHES_MORE = "replica: asks for more at once",
     ASKS_CLOCK = "replica: asks for the time",
     OFFER_WAITS = "replica: a snapshot waits for what was executed early",

@@ -6,12 +6,14 @@
 mod catch_up;
 mod deferred;
 mod early;
+mod helping;
 mod offer;
 mod snapshots;
 
 use self::catch_up::{Ask, CatchUp, Chunk, Progress};
 use self::deferred::Deferred;
 use self::early::Early;
+use self::helping::Helping;
 use self::offer::Offer;
 use self::snapshots::Snapshots;
 use super::branch;
@@ -74,9 +76,13 @@ messages! {
             start: Slot,
             /// The slot after the last that it wants.
             end: Slot,
+            /// Whether it is to be answered later, if it cannot be answered now.
+            waits: bool,
         },
         /// A peer's slots.
         4 => Fetched {
+            /// The peer.
+            from: ReplicaId,
             /// The slots and their values.
             slots: ChosenSlots,
         },
@@ -136,9 +142,7 @@ const RETAINED_BYTES: usize = 64 << 20;
 const OFFER_RETAINED_SLOTS: u64 = MAX_AHEAD as u64 / 2;
 const OFFER_RETAINED_BYTES: usize = 2 * RETAINED_BYTES;
 
-/// Slots and bytes handed to a peer, or asked of the leader, at a time.
-const FETCH_SLOTS: u64 = 256;
-const FETCH_BYTES: usize = 1 << 20;
+/// Slots asked of the leader at a time.
 const RECOVER_SLOTS: usize = 32;
 
 /// How often a replica asks for the time when its machine waits for it.
@@ -166,6 +170,7 @@ pub struct Replica {
     present: Presence<UnbatcherId>,
     turn: u64,
     catch_up: CatchUp,
+    helping: Helping,
     offer: Option<Offer>,
     snapshots: Snapshots,
     /// The epoch of the membership that the driver was told of last.
@@ -212,6 +217,7 @@ impl Replica {
             present: Presence::new(unbatchers, UNBATCHER_PRESENCE),
             turn: random.any() >> 1,
             catch_up: CatchUp::new(config.clone(), id, random),
+            helping: Helping::default(),
             offer: None,
             snapshots: Snapshots::new(config.clone(), birth.keeps_records),
             announced: Epoch::default(),
@@ -406,7 +412,8 @@ impl Replica {
             Some(Ask::Peer(peer)) => {
                 let (start, end) = (self.executed, self.wanted);
                 out.reached(branch::FETCHES);
-                out.send(Envelope::ToReplicas(Set::one(peer), In::Fetch { from, start, end }));
+                let waits = self.catch_up.is_cut_off();
+                out.send(Envelope::ToReplicas(Set::one(peer), In::Fetch { from, start, end, waits }));
             }
             Some(Ask::Leader) => {
                 let missing = self.executed.until(self.wanted).filter(|slot| self.log.get(*slot).is_none());
@@ -422,38 +429,15 @@ impl Replica {
         }
     }
 
-    fn on_fetch(&mut self, now: Instant, from: ReplicaId, start: Slot, end: Slot, out: &mut Out<'_, Self>) {
-        let peer = Set::one(from);
-        if start < self.log.base() {
-            // Forgotten here: the peer gets the state itself.
-            if start < self.executed {
-                out.reached(branch::OFFERS_SNAPSHOT);
-                self.offer_snapshot(now, from, start, out);
-            }
-            return;
-        }
-        let (mut slots, mut bytes) = (ChosenSlots::new(), 0);
-        let end = end.min(start.plus(FETCH_SLOTS));
-        for (slot, chosen) in self.log.iter_from(start).take_while(|(slot, _)| *slot < end) {
-            bytes += chosen.value.batch.byte_len();
-            slots.push((slot, chosen.value.clone()));
-            if bytes >= FETCH_BYTES {
-                break;
-            }
-        }
-        if !slots.is_empty() {
-            out.send(Envelope::ToReplicas(peer, In::Fetched { slots }));
-        }
-    }
-
-    fn on_fetched(&mut self, now: Instant, slots: ChosenSlots, out: &mut Out<'_, Self>) {
+    fn on_fetched(&mut self, now: Instant, from: ReplicaId, slots: ChosenSlots, out: &mut Out<'_, Self>) {
         let before = self.executed;
         for (slot, value) in slots {
             self.on_chosen(now, slot, value, None, out);
         }
+        self.catch_up.answered(from, self.executed > before);
         // More is missing and the peer was of help: it is asked again at once.
         if self.executed > before && self.executed < self.wanted && self.log.get(self.executed).is_none() {
-            self.ask_any_peer(now, out);
+            self.ask_peer(now, from, out);
         }
     }
 
@@ -461,11 +445,16 @@ impl Replica {
         self.turn += 1;
         let peers = self.config.replicas().without(Set::one(self.id));
         if let Some(peer) = peers.pick(self.turn) {
-            out.reached(branch::FETCHES_MORE);
-            let message = In::Fetch { from: self.id, start: self.executed, end: self.wanted };
-            out.send(Envelope::ToReplicas(Set::one(peer), message));
+            self.ask_peer(now, peer, out);
         }
-        self.catch_up.watch(now, self.executed, self.wanted);
+    }
+
+    fn ask_peer(&mut self, now: Instant, peer: ReplicaId, out: &mut Out<'_, Self>) {
+        out.reached(branch::FETCHES_MORE);
+        let waits = self.catch_up.is_cut_off();
+        let message = In::Fetch { from: self.id, start: self.executed, end: self.wanted, waits };
+        out.send(Envelope::ToReplicas(Set::one(peer), message));
+        self.catch_up.asked_already(now, self.executed);
     }
 
     fn on_chunk(&mut self, now: Instant, chunk: Chunk, out: &mut Out<'_, Self>) {
@@ -607,8 +596,8 @@ impl Role for Replica {
                 self.wanted = self.wanted.max(executed);
                 self.catch_up.watch(now, self.executed, self.wanted);
             }
-            In::Fetch { from, start, end } => self.on_fetch(now, from, start, end, out),
-            In::Fetched { slots } => self.on_fetched(now, slots, out),
+            In::Fetch { from, start, end, waits } => self.on_fetch(now, from, (start, end), waits, out),
+            In::Fetched { from, slots } => self.on_fetched(now, from, slots, out),
             In::FetchSnapshot { from, executed, offset } => self.on_fetch_snapshot(now, from, executed, offset, out),
             In::SnapshotChunk { from, executed, offset, last, bytes } => {
                 self.on_chunk(now, Chunk { from, executed, offset, last, bytes }, out);
@@ -640,6 +629,7 @@ impl Role for Replica {
 
     fn on_burst_end(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         self.flush_answers(now, out);
+        self.help_those_that_wait(now, out);
         if self.snapshots.is_due(self.executed) && self.is_a_prefix(now) {
             self.snapshots.begin(self.executed);
             out.store_snapshot(self.executed.0, self.executor.freeze());

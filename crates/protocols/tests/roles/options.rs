@@ -43,7 +43,8 @@ const MANY: u64 = 300_000;
 fn a_replica_that_is_to_keep_much_less_goes_on() {
     let config = |retained| MultiPaxos::configure(retaining(retained)).expect("a deployment");
     let mut stage = Stage::new(config(1 << 20), &birth(kind::Replica, 0, NodeId(0)), Replica::new);
-    stage.tell(replica::In::Fetched { slots: (0..MANY).map(|slot| (Slot(slot), Value::default())).collect() });
+    let slots = (0..MANY).map(|slot| (Slot(slot), Value::default())).collect();
+    stage.tell(replica::In::Fetched { from: ReplicaId(1), slots });
     assert_eq!((stage.role.executed(), stage.figure("retained")), (Slot(MANY), MANY));
     stage.reconfigure(config(100));
     stage.tell(replica::In::Chosen { slot: Slot(MANY), value: Value::default(), replier: ReplicaId(1) });

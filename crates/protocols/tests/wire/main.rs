@@ -192,8 +192,8 @@ fn multipaxos_messages(seed: u64) -> Vec<multipaxos::Message> {
             keep: d.slot(),
             time: Timestamp(d.number()),
         }),
-        Replica(replica::In::Fetch { from: d.id(), start: d.slot(), end: d.slot() }),
-        Replica(replica::In::Fetched { slots: d.many(|draw| (draw.slot(), draw.value())) }),
+        Replica(replica::In::Fetch { from: d.id(), start: d.slot(), end: d.slot(), waits: d.flag() }),
+        Replica(replica::In::Fetched { from: d.id(), slots: d.many(|draw| (draw.slot(), draw.value())) }),
         Replica(replica::In::FetchSnapshot { from: d.id(), executed: d.slot(), offset: d.number() }),
         Replica(replica::In::SnapshotChunk {
             from: d.id(),

@@ -45,6 +45,12 @@ pub(super) struct CatchUp {
     attempts: u32,
     /// The last slot of a whole stretch that the leader was asked for: when it is there, the next stretch is asked for.
     stretch: Option<Slot>,
+    /// Whether what is missing will not come unless it is asked for: this replica does not hear somebody who is to tell it.
+    cut_off: bool,
+    /// Whether a peer is asked and has not answered, while cut off.
+    asks: bool,
+    /// The peer that was of help last, while cut off.
+    helper: Option<ReplicaId>,
     /// A snapshot on its way here.
     install: Option<Install>,
     pub(super) asked: u64,
@@ -72,6 +78,9 @@ impl CatchUp {
             waited: false,
             attempts: 0,
             stretch: None,
+            cut_off: false,
+            asks: false,
+            helper: None,
             install: None,
             asked: 0,
         }
@@ -103,15 +112,43 @@ impl CatchUp {
                 self.attempts = 0;
             }
             self.stuck_at = executed;
-            let after = self.config.options().resend_after;
             (self.bulk, self.waited) = (0, false);
-            self.ask_at = (!fired).then(|| now + self.random.duration(after, 2 * after));
+            self.ask_at = (!fired).then(|| if self.cut_off && !self.asks { now } else { self.soon(now) });
         }
     }
 
     /// The leader was asked for as many slots as it may be asked for at a time, up to `last`; none when fewer are missing.
     pub(super) fn asked_leader(&mut self, last: Option<Slot>) {
         self.stretch = last;
+    }
+
+    fn soon(&mut self, now: Instant) -> Instant {
+        let after = self.config.options().resend_after;
+        now + self.random.duration(after, 2 * after)
+    }
+
+    /// This replica hears everybody who tells it what is chosen, or does not.
+    pub(super) fn set_cut_off(&mut self, cut_off: bool) {
+        (self.cut_off, self.asks, self.helper) = (cut_off, self.asks && cut_off, self.helper.filter(|_| cut_off));
+    }
+
+    pub(super) fn is_cut_off(&self) -> bool {
+        self.cut_off
+    }
+
+    /// A peer has answered; `helps` if that made the log go on.
+    pub(super) fn answered(&mut self, peer: ReplicaId, helps: bool) {
+        self.asks = false;
+        if helps {
+            self.helper = Some(peer).filter(|_| self.cut_off);
+        }
+    }
+
+    /// A peer is asked for what comes at `executed`, before it was time to.
+    pub(super) fn asked_already(&mut self, now: Instant, executed: Slot) {
+        self.stuck_at = executed;
+        self.asks = self.cut_off;
+        self.ask_at = Some(self.soon(now));
     }
 
     pub(super) fn next_timer(&self) -> Option<Instant> {
@@ -150,7 +187,13 @@ impl CatchUp {
         if let Some(install) = &self.install {
             return Some(Ask::Snapshot(install.from, install.executed, install.received.len() as u64));
         }
-        // Peers in turn, not at random: the one that is dead must not be asked twice before another.
+        // At first the one that was of help. If it is not any more, then peers in turn, not at random: the one that is dead
+        // must not be asked twice before another.
+        self.asks = self.cut_off;
+        self.helper = self.helper.filter(|helper| self.attempts < 3 && self.peers.contains(*helper));
+        if let Some(helper) = self.helper.filter(|_| self.attempts == 1) {
+            return Some(Ask::Peer(helper));
+        }
         match self.peers.pick(self.asked / 2) {
             Some(peer) if self.attempts % 2 == 1 => Some(Ask::Peer(peer)),
             _ => Some(Ask::Leader),

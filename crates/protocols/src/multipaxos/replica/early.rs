@@ -93,6 +93,12 @@ impl Replica {
         self.execute_ready(now, out);
     }
 
+    /// Whether it does not hear the leader of some slots: what is missing is then asked of peers at once, which answer as
+    /// soon as they have it.
+    pub(crate) fn set_cut_off(&mut self, cut_off: bool) {
+        self.catch_up.set_cut_off(cut_off);
+    }
+
     /// Whether the state is that of a prefix of the log. If not, it will be soon: ask again.
     pub(super) fn is_a_prefix(&mut self, now: Instant) -> bool {
         let is = self.early.slots.is_empty();

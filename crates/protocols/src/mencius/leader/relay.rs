@@ -1,0 +1,52 @@
+//! What leaders pass on for each other. How far a leader is it tells each other itself; where a link is broken the two that
+//! do not reach each other may both live, so that neither is suspected, and both would wait. So a leader that has not heard
+//! another for an election timeout asks the rest to pass on what they hear of it. If that other one is dead there is nothing
+//! to pass on.
+
+use alloc::collections::BTreeMap;
+use ionian_kernel::id::*;
+use ionian_kernel::time::{Duration, Instant};
+
+/// See the top of this file.
+#[derive(Default)]
+pub(super) struct Relay {
+    /// When it began to listen.
+    since: Instant,
+    /// When each of the others was heard last.
+    heard: BTreeMap<LeaderId, Instant>,
+    /// Who does not hear whom, and until when that holds if it is not said again.
+    asked: BTreeMap<LeaderId, (Set<LeaderId>, Instant)>,
+}
+
+impl Relay {
+    /// It begins to live.
+    pub(super) fn start(&mut self, now: Instant) {
+        self.since = now;
+    }
+
+    /// Another leader was heard.
+    pub(super) fn heard(&mut self, from: LeaderId, now: Instant) {
+        self.heard.insert(from, now);
+    }
+
+    /// Those of the others that were not heard for so long.
+    pub(super) fn missing(&self, now: Instant, others: Set<LeaderId>, timeout: Duration) -> Set<LeaderId> {
+        let last = |leader: &LeaderId| self.heard.get(leader).copied().unwrap_or(self.since);
+        others.iter().filter(|leader| now.since(last(leader)) > timeout).collect()
+    }
+
+    /// `from` does not hear these.
+    pub(super) fn asks(&mut self, from: LeaderId, missing: Set<LeaderId>, until: Instant) {
+        self.asked.insert(from, (missing, until));
+    }
+
+    /// Who is to be told what is heard of a leader.
+    pub(super) fn those_that_miss(&mut self, leader: LeaderId, now: Instant) -> Set<LeaderId> {
+        if self.asked.is_empty() {
+            return Set::EMPTY;
+        }
+        self.asked.retain(|_, (_, until)| now < *until);
+        let missing = self.asked.iter().filter(|(_, (missing, _))| missing.contains(leader));
+        missing.map(|(asker, _)| *asker).collect()
+    }
+}
