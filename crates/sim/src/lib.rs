@@ -18,6 +18,7 @@ mod clock;
 mod disk;
 mod event;
 mod faults;
+mod giving_up;
 mod history;
 mod journal;
 mod levels;

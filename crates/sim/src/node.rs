@@ -3,6 +3,7 @@
 use crate::clock::Clock;
 use crate::disk::{Disk, Loss, Past};
 use crate::event::Micros;
+use crate::giving_up;
 use crate::membership::Configuration;
 use crate::scenario::{Canary, Durability, Scenario};
 use crate::trace::mix;
@@ -138,12 +139,13 @@ pub(crate) struct Boot<'a> {
     /// Whether a node that crashed is told that its memory is lost.
     pub(crate) tells_amnesia: bool,
     pub(crate) machine: &'a dyn Fn(Address, u32) -> Box<dyn StateMachine>,
+    scenario: &'a Scenario,
 }
 
 impl<'a> Boot<'a> {
     /// As the scenario has it.
     pub(crate) fn new(
-        scenario: &Scenario,
+        scenario: &'a Scenario,
         seed: u64,
         machine: &'a dyn Fn(Address, u32) -> Box<dyn StateMachine>,
     ) -> Self {
@@ -152,6 +154,7 @@ impl<'a> Boot<'a> {
             keeps_records: scenario.durability == Durability::Disk,
             tells_amnesia: scenario.canary != Canary::HideAmnesia,
             machine,
+            scenario,
         }
     }
 }
@@ -220,6 +223,7 @@ impl<P: Protocol> SimNode<P> {
         let Configuration { layout, config } = &*self.configuration;
         let mut missing = layout.on_node(self.id);
         missing.retain(|address| !host.hosts(*address));
+        let guard = giving_up::guard(boot.scenario, self.id);
         for address in missing {
             let who = u64::from(address.kind) << 32 | u64::from(address.index) << 24 | u64::from(self.life);
             let birth = Birth {
@@ -229,7 +233,7 @@ impl<P: Protocol> SimNode<P> {
                 keeps_records: boot.keeps_records,
                 amnesiac: amnesiac && !boot.keeps_records && boot.tells_amnesia,
                 machine: &|| (boot.machine)(address, self.life),
-                guard: None,
+                guard: guard.as_ref(),
             };
             host.host(address, P::instantiate(config, birth));
         }

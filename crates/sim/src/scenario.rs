@@ -31,6 +31,8 @@ pub struct Scenario {
     pub faults: Faults,
     /// A defect built in on purpose, to see that it is caught.
     pub canary: Canary,
+    /// Whether all replicas give up some commands, as if an operator had told each of their nodes to leave them out.
+    pub gives_up: bool,
     /// In which order replicas execute.
     pub order: Order,
     /// Whether what a replica has executed stays executed though it crashes. False for a single
@@ -63,6 +65,7 @@ impl Scenario {
             threads_per_lane: 4,
             faults: Faults::ALL,
             canary: Canary::None,
+            gives_up: false,
             order: Order::Total,
             stable_log: true,
             all_catch_up: true,
@@ -143,6 +146,8 @@ pub enum Canary {
     ForgetDisk,
     /// A node whose memory is lost is not told so.
     HideAmnesia,
+    /// Only one node gives up the commands that all are [to give up](Scenario::gives_up).
+    GivesUpAlone,
     /// The protocol's own defect of this name.
     Named(&'static str),
 }

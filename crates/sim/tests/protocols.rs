@@ -2,6 +2,7 @@
 
 use ionian_kernel::layout::{Address, Layout, NodeId, numbered};
 use ionian_kernel::protocol::{Instance, Protocol};
+use ionian_protocols::mencius::Mencius;
 use ionian_protocols::multipaxos::{MultiPaxos, kind};
 use ionian_protocols::unreplicated::Unreplicated;
 use ionian_sim::{
@@ -63,6 +64,38 @@ fn canaries_of_the_driver_are_caught() {
     }
     let durability = Durability::Memory { returns: true };
     catches(&Scenario { canary: Canary::HideAmnesia, durability, ..colocated() });
+}
+
+/// Commands that every replica leaves out, as after `ionian log skip`: none has an effect, in whatever order replicas learn
+/// of them, from snapshots too, and though their clients ask again; and none is taken for one that was executed.
+#[test]
+fn commands_that_are_given_up_are_never_executed() {
+    fn given_up<P: Protocol>(scenario: &Scenario, seeds: u64) {
+        let summary = run_seeds::<P>(scenario, 0..seeds, true, |_| Watch::default(), |_| {});
+        let failures: Vec<_> = summary.failures.iter().map(|outcome| (outcome.seed, &outcome.result)).collect();
+        assert!(failures.is_empty(), "{failures:?}");
+        assert!(summary.report.refused_failed > seeds, "few were given up: {}", summary.report);
+    }
+    let scenario = Scenario { gives_up: true, ..colocated() };
+    for durability in [Durability::Disk, Durability::Memory { returns: true }] {
+        given_up::<MultiPaxos>(&Scenario { durability, ..scenario.clone() }, 60);
+    }
+    // Executed before its turn a command is given up as well.
+    let mut early = scenario.clone();
+    early.layout.options.out_of_order = true;
+    given_up::<Mencius>(&early, 10);
+    let instances = vec![vec![NodeId(1), NodeId(2)], vec![], nodes(1), vec![]];
+    let server = Scenario::new("unreplicated", Layout { instances: numbered(instances), ..Layout::default() });
+    given_up::<Unreplicated>(&Scenario { stable_log: false, gives_up: true, ..server }, 60);
+}
+
+/// Why all nodes must have the same list, or none of each other.
+#[test]
+fn a_node_that_gives_up_commands_alone_is_caught() {
+    let alone = Scenario { gives_up: true, canary: Canary::GivesUpAlone, ..colocated() };
+    let summary = run_seeds::<MultiPaxos>(&alone, 0..20, true, |_| Watch::default(), |_| {});
+    let failure = summary.failures.first().expect("caught").result.clone().unwrap_err();
+    assert_eq!(failure.kind, FailureKind::Divergence, "{failure}");
 }
 
 #[test]

@@ -15,8 +15,12 @@ use ionian_protocols::unreplicated::Unreplicated;
 use ionian_sim::{Canary, Durability, Scenario, variations};
 
 /// Defects that the simulator builds into any protocol.
-const DRIVER_CANARIES: [(&str, Canary); 3] =
-    [("no-fence", Canary::NoFence), ("forget-disk", Canary::ForgetDisk), ("hide-amnesia", Canary::HideAmnesia)];
+const DRIVER_CANARIES: [(&str, Canary); 4] = [
+    ("no-fence", Canary::NoFence),
+    ("forget-disk", Canary::ForgetDisk),
+    ("hide-amnesia", Canary::HideAmnesia),
+    ("gives-up-alone", Canary::GivesUpAlone),
+];
 
 /// What is simulated.
 pub(crate) struct Choice {
@@ -90,6 +94,7 @@ impl Choice {
             canary: self.canary,
             changes,
             tunes: self.changes,
+            gives_up: self.canary == Canary::GivesUpAlone,
             // A single server may execute what it has not on disk yet: it forgets it together with the
             // replies that it held back.
             stable_log: P::NAME != Unreplicated::NAME,
@@ -202,7 +207,7 @@ mod tests {
             }
         }
         let error = canary(Unreplicated::NAME, "s1").unwrap_err().to_string();
-        assert!(error.ends_with("there are no-fence, forget-disk, hide-amnesia"), "{error}");
+        assert!(error.ends_with("there are no-fence, forget-disk, hide-amnesia, gives-up-alone"), "{error}");
     }
 
     #[test]
