@@ -126,6 +126,11 @@ struct MadeFrom {
     with: Vec<String>,
 }
 
+/// Whether the node with this data directory has ever taken part in its cluster. False when that cannot be read.
+pub fn has_taken_part(data: &Path) -> bool {
+    sealed::read::<Content>(&data.join(FILE)).is_ok_and(|content| content.took_part)
+}
+
 /// The file and what it says.
 #[derive(Debug)]
 pub(crate) struct Register {

@@ -79,6 +79,7 @@ pub use backup::{RemoteSnapshot, query_snapshot};
 pub use client::{Calls, Client};
 pub use cluster::{Cluster, ClusterOptions};
 pub use hosted::{Hosted, Stop};
+pub use identity::has_taken_part;
 pub use joining::wait_for_membership;
 pub use log::LogError;
 pub use node::{NodeError, run_node, run_node_blocking};

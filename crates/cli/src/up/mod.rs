@@ -22,12 +22,15 @@ use crate::places::Places;
 use anyhow::{Context, Result, anyhow, bail};
 use directory::Claimed;
 use ionian_deployment::{Durability, Node};
+use ionian_runtime::has_taken_part;
 use members::Members;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
-use supervisor::{Ended, Supervisor};
+use supervisor::{Ended, Refusal, Supervisor};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// How long a start may take before the user is told what it waits for.
@@ -60,8 +63,9 @@ pub(crate) fn run(arguments: &arguments::Up) -> Result<ExitCode> {
     }
     directory::write(&claimed, &deployment, has_changed)?;
     let members = Members::look(&places, &deployment)?;
+    let is_new = !nodes.iter().any(|node| has_taken_part(&places.node(&node.name)));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(supervise(&claimed, members, !arguments.no_restart, deployment.options.options().drain))
+    runtime.block_on(supervise(&claimed, members, (!arguments.no_restart, is_new), deployment.options.options().drain))
 }
 
 fn say_what_memory_means(earlier: bool) {
@@ -75,23 +79,30 @@ fn say_what_memory_means(earlier: bool) {
     }
 }
 
-async fn supervise(claimed: &Claimed, mut members: Members, restart: bool, drain: Duration) -> Result<ExitCode> {
+async fn supervise(
+    claimed: &Claimed,
+    mut members: Members,
+    (restart, is_new): (bool, bool),
+    drain: Duration,
+) -> Result<ExitCode> {
     let mut signals = Signals::listen()?;
-    let mut supervisor = Supervisor::new(claimed.places(), restart, drain)?;
+    let mut supervisor = Supervisor::new(claimed.places(), (restart, is_new), drain)?;
     let nodes = members.here();
     for node in &nodes {
         members.start(node, &mut supervisor)?;
     }
+    let missing = Missing::default();
     let ready = tokio::select! {
         biased;
         () = signals.stop() => None,
-        ended = supervisor.run_until_ready(serving(&nodes)) => Some(ended),
+        ended = supervisor.run_until_ready(serving(&nodes, &missing), |refusal| do_without(refusal, &missing)) => Some(ended),
     };
     let result = match ready {
         None => Ok(()),
         Some(Err(ended)) => Err(ended),
         Some(Ok(())) => {
-            announce(&nodes);
+            let served: Vec<&Node> = nodes.iter().filter(|node| !missing.borrow().contains(&node.name)).collect();
+            announce(&served);
             tokio::select! {
                 biased;
                 () = signals.stop() => Ok(()),
@@ -105,14 +116,33 @@ async fn supervise(claimed: &Claimed, mut members: Members, restart: bool, drain
     supervisor.stop(signals.stop()).await;
     match result {
         Ok(()) => Ok(ExitCode::SUCCESS),
-        Err(Ended::AtStart { node, how }) => Err(anyhow!("node {node} does not start: {how}")),
+        Err(Ended::AtStart(Refusal { node, how })) if is_new => Err(anyhow!(
+            "node {node} does not start: {how}. A new cluster begins with all of its nodes, so the others are stopped: see to \
+             what {node} says (all of it is in {}), and start again",
+            claimed.places().log(&node).display()
+        )),
+        Err(Ended::AtStart(Refusal { node, how })) => {
+            Err(anyhow!("node {node} does not start: {how}. Nor does any other, as said above"))
+        }
         Err(Ended::All) => Err(anyhow!("no node is left")),
     }
 }
 
-/// Completes when every gateway serves; says so when that takes long.
-async fn serving(nodes: &[Node]) {
-    let ready = ready::all_lanes_open(nodes);
+/// The nodes that do not start, of a cluster whose others do.
+type Missing = RefCell<BTreeSet<String>>;
+
+/// The others go on: the cluster may well be able to do without this node.
+fn do_without(Refusal { node, how }: Refusal, missing: &Missing) {
+    eprintln!(
+        "node {node} does not start: {how}. The others go on without it, if they are enough: `ionian status`. See to what it \
+         says, and it comes back; or replace it by a node of another name (ionian member replace {node} NEW)"
+    );
+    missing.borrow_mut().insert(node);
+}
+
+/// Completes when every gateway serves but those of nodes that do not start; says so when that takes long.
+async fn serving(nodes: &[Node], missing: &Missing) {
+    let ready = ready::all_lanes_open(nodes, |node| missing.borrow().contains(&node.name));
     tokio::pin!(ready);
     if tokio::time::timeout(PATIENCE, &mut ready).await.is_err() {
         eprintln!(
@@ -124,7 +154,7 @@ async fn serving(nodes: &[Node]) {
 }
 
 /// The line that scripts wait for, and one for people.
-fn announce(nodes: &[Node]) {
+fn announce(nodes: &[&Node]) {
     let gateways: Vec<&str> = nodes.iter().filter_map(|node| node.gateway.as_deref()).collect();
     let mut text = format!("ready {}\n", gateways.join(" "));
     if let Some((host, port)) = gateways.first().and_then(|first| first.rsplit_once(':')) {

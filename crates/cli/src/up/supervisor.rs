@@ -33,10 +33,16 @@ const LAST_LINE_BYTES: u64 = 4096;
 
 /// Why there is nothing left to supervise.
 pub(crate) enum Ended {
-    /// A node refused to run at its very first start.
-    AtStart { node: String, how: String },
+    /// A node refused to run while the cluster started, and the others cannot do without it.
+    AtStart(Refusal),
     /// Every node has ended and none is started again.
     All,
+}
+
+/// A node that ended by itself at its first start, saying why.
+pub(crate) struct Refusal {
+    pub(crate) node: String,
+    pub(crate) how: String,
 }
 
 /// How far the stop has got. Only ever grows.
@@ -57,7 +63,7 @@ pub(crate) struct Supervisor {
     /// What every node's task is given.
     common: Common,
     /// Nodes that failed at their first start.
-    refusals: mpsc::UnboundedReceiver<Ended>,
+    refusals: mpsc::UnboundedReceiver<Refusal>,
     stop: watch::Sender<Stop>,
     gateways: watch::Receiver<usize>,
     /// Where the nodes with a gateway are found by others.
@@ -69,10 +75,12 @@ struct Common {
     places: Places,
     program: PathBuf,
     restart: bool,
+    /// Whether the cluster has yet to begin, for which it takes all nodes.
+    is_new: bool,
     /// How long nodes may go on answering their clients when they stop.
     drain: Duration,
     stop: watch::Receiver<Stop>,
-    refusals: mpsc::UnboundedSender<Ended>,
+    refusals: mpsc::UnboundedSender<Refusal>,
     /// How many nodes with a gateway run.
     gateways: watch::Sender<usize>,
 }
@@ -99,14 +107,14 @@ impl Supervisor {
     ///
     /// # Errors
     /// When this program cannot be found.
-    pub(crate) fn new(places: &Places, restart: bool, drain: Duration) -> Result<Self> {
+    pub(crate) fn new(places: &Places, (restart, is_new): (bool, bool), drain: Duration) -> Result<Self> {
         let program = std::env::current_exe().context("cannot find the program that is to run the nodes")?;
         let (stop, stop_told) = watch::channel(Stop::No);
         let (refused, refusals) = mpsc::unbounded_channel();
         let (gateway_count, gateways) = watch::channel(0);
         let places = places.clone();
         let common =
-            Common { places, program, restart, drain, stop: stop_told, refusals: refused, gateways: gateway_count };
+            Common { places, program, restart, is_new, drain, stop: stop_told, refusals: refused, gateways: gateway_count };
         Ok(Supervisor { tasks: JoinSet::new(), common, refusals, stop, gateways, serving: Vec::new() })
     }
 
@@ -129,21 +137,43 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Runs until `ready` completes.
+    /// Runs until `ready` completes. A node of a cluster that has begun may refuse to run: `missing` is told its name, and
+    /// the others go on.
     ///
     /// # Errors
-    /// When a node does not start, or none is left.
-    pub(crate) async fn run_until_ready(&mut self, ready: impl Future<Output = ()>) -> Result<(), Ended> {
-        tokio::select! {
-            biased;
-            Some(refusal) = self.refusals.recv() => return Err(refusal),
-            () = ready => {}
-            ended = Self::all_ended(&mut self.tasks) => return Err(ended),
+    /// When a node of a new cluster does not start, or every node of an old one, or none is left.
+    pub(crate) async fn run_until_ready(
+        &mut self,
+        ready: impl Future<Output = ()>,
+        mut missing: impl FnMut(Refusal),
+    ) -> Result<(), Ended> {
+        tokio::pin!(ready);
+        let (nodes, mut refused) = (self.tasks.len(), 0);
+        loop {
+            tokio::select! {
+                biased;
+                Some(refusal) = self.refusals.recv() => {
+                    refused += 1;
+                    if self.common.is_new || refused == nodes {
+                        return Err(Ended::AtStart(refusal));
+                    }
+                    missing(refusal);
+                }
+                () = &mut ready => break,
+                ended = Self::all_ended(&mut self.tasks) => return Err(ended),
+            }
         }
         // From here on a node that refuses is no reason to stop those that serve. One that was not
         // waited for may have done so in this very moment.
         self.refusals.close();
-        self.refusals.try_recv().map_or(Ok(()), Err)
+        match self.refusals.try_recv() {
+            Ok(refusal) if self.common.is_new => Err(Ended::AtStart(refusal)),
+            Ok(refusal) => {
+                missing(refusal);
+                Ok(())
+            }
+            Err(_) => Ok(()),
+        }
     }
 
     /// Runs until every node has ended for good, and starts those that join.
@@ -252,9 +282,10 @@ impl Watched {
                     self.ended();
                     let End::ByItself(status) = end else { return };
                     let how = self.describe(status);
-                    let refusal = || Ended::AtStart { node: self.name.clone(), how: how.clone() };
-                    // Heard only while the cluster starts, and then the reason to give up.
-                    if is_first && status.code() == Some(1) && self.common.refusals.send(refusal()).is_ok() {
+                    let refusal = || Refusal { node: self.name.clone(), how: how.clone() };
+                    // Heard only while the cluster starts. To a new one it is the reason to give up.
+                    let refuses = is_first && status.code() == Some(1);
+                    if refuses && self.common.refusals.send(refusal()).is_ok() && self.common.is_new {
                         return;
                     }
                     is_first = false;

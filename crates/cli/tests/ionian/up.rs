@@ -190,10 +190,33 @@ fn a_cluster_that_cannot_start_says_why_and_gives_up() {
     let refused = run(&["up", file.to_str().unwrap(), "--data", data.to_str().unwrap()]);
     assert_eq!(refused.status.code(), Some(1));
     let error = text(&refused.stderr);
-    assert!(error.contains("does not start: has ended with exit code 1: ionian: "), "{error}");
+    assert!(error.contains("node n1 does not start: has ended with exit code 1: ionian: "), "{error}");
+    assert!(error.contains("A new cluster begins with all of its nodes") && error.contains("n1.log"), "{error}");
     assert!(!error.contains("started again"), "{error}");
     // Even what lies there of a node that could not start is somebody's data.
     assert!(directory.path("data/nodes/n1/vital").exists());
+}
+
+/// A cluster that has begun can do without a node: the others start, and it comes back when its trouble is over.
+#[test]
+fn the_others_start_without_a_node_that_cannot() {
+    let mut cluster = Cluster::start("colocated", &["durability=disk"], &[]);
+    cluster.client(0).set("k", "v");
+    cluster.stop(Signal::SIGTERM);
+    let identity = cluster.directory.path("data/nodes/n1/identity");
+    let sound = std::fs::read(&identity).unwrap();
+    std::fs::write(&identity, "nothing that a node wrote").unwrap();
+    cluster.start_again(&[]);
+    let said = cluster.stderr();
+    assert!(said.contains("node n1 does not start: has ended with exit code 1: ionian: "), "{said}");
+    assert!(said.contains("identity") && said.contains("The others go on without it"), "{said}");
+    assert!(said.contains("ionian member replace n1 NEW"), "{said}");
+    assert_eq!(cluster.client(0).call(&["GET", "k"]).unwrap(), Reply::Bulk(Some("v".into())));
+    cluster.client(2).set("k", "w");
+    // n1 is started again ever more slowly, at first within a second or so.
+    std::fs::write(&identity, sound).unwrap();
+    eventually("n1 is back", || run(&["status", "--data", &cluster.data()]).status.success().then_some(()));
+    cluster.stop(Signal::SIGTERM);
 }
 
 #[test]
