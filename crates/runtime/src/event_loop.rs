@@ -10,6 +10,7 @@
 
 use crate::admission::Admission;
 use crate::application::Submissions;
+use crate::chronicle::Chronicle;
 use crate::clock::Clock;
 use crate::connection::Host;
 use crate::following::Following;
@@ -79,6 +80,7 @@ struct State<P: Protocol> {
     node: Node<P>,
     outside: Outside,
     following: Following,
+    chronicle: Chronicle,
     /// Whether the node does without clients and leadership.
     drains: bool,
     /// What came of news that were taken in between two runs, if it ends the loop.
@@ -96,7 +98,8 @@ impl<P: Protocol> EventLoop<P> {
         log_wake: Arc<Notify>,
         about: About,
     ) -> Self {
-        let state = RefCell::new(State { node, outside, following, drains: false, end: None, requests: Vec::new() });
+        let (chronicle, drains, end, requests) = Default::default();
+        let state = RefCell::new(State { node, outside, following, chronicle, drains, end, requests });
         let clock = Clock::start(about.clock_ahead_ms);
         EventLoop { state, submissions, log_wake, clock, about }
     }
@@ -212,10 +215,17 @@ impl<P: Protocol> EventLoop<P> {
         }
         // One sync for everything that this burst persisted, and only then what depends on it. If it is
         // done elsewhere there is nothing to wait for: the loop is woken.
-        while state.outside.log.is_behind() && state.outside.log.flush()? {
+        while state.outside.log.is_behind() {
+            state.chronicle.waits(now);
+            if !state.outside.log.flush()? {
+                break;
+            }
+            state.chronicle.is_durable(self.clock.now());
             state.node.on_durable(&mut state.outside);
             is_member &= state.settle(now, &self.submissions)?;
         }
+        let State { node, outside, chronicle, .. } = state;
+        chronicle.look::<P>(now, node.instances(), || outside.log.status());
         state.outside.application.on_burst_end();
         state.outside.peers.flush();
         Ok(match is_member {
@@ -246,9 +256,10 @@ enum Pumped {
 impl<P: Protocol> State<P> {
     /// Everything that has happened since the last run.
     fn take_in(&mut self, now: Instant, submissions: &Submissions) -> Result<(), NodeError> {
-        let State { node, outside, requests, .. } = self;
+        let State { node, outside, chronicle, requests, .. } = self;
         outside.counts.pumps += 1;
         if outside.log.poll()? {
+            chronicle.is_durable(now);
             node.on_durable(outside);
         }
         while let Some((from, stamp)) = outside.log.stored_snapshot()? {

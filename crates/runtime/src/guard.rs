@@ -212,3 +212,27 @@ fn message(panic: &(dyn Any + Send)) -> String {
     };
     text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).take(MAX_MESSAGE).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ionian_kernel::batch::SessionId;
+
+    /// Of a state that may be half of something nothing is asked, nor is anything done to it.
+    #[test]
+    fn after_a_panic_the_machine_is_not_called_again() {
+        let guard = MachineGuard::new(Skips::default());
+        let command = LogCommand { slot: Slot(7), session: SessionId(3), number: 2, payload: b"x" };
+        let call = |what: Call<'_>, work: &mut dyn FnMut()| catch_unwind(AssertUnwindSafe(|| guard.call(what, work)));
+        let mut calls = 0;
+        assert!(matches!(call(Call::Read(b"q"), &mut || panic!("a query")), Ok(Err(NotDone))));
+        assert!(matches!(call(Call::Apply(command), &mut || calls += 1), Ok(Ok(()))), "a query fails alone");
+        assert!(call(Call::Apply(command), &mut || panic!("a command")).is_err());
+        for what in [Call::Apply(command), Call::Snapshot, Call::Restore, Call::Question] {
+            assert!(call(what, &mut || calls += 1).is_err(), "{what:?}");
+        }
+        assert!(matches!(call(Call::Read(b"q"), &mut || calls += 1), Ok(Err(NotDone))));
+        assert_eq!(calls, 1, "only before the panic");
+        assert_eq!(guard.failure().map(|failure| failure.message), Some("a command".into()));
+    }
+}

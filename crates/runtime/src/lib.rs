@@ -42,6 +42,7 @@ extern crate alloc;
 mod admission;
 pub mod application;
 mod backup;
+mod chronicle;
 mod client;
 mod clock;
 pub mod cluster;

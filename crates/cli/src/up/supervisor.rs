@@ -113,8 +113,16 @@ impl Supervisor {
         let (refused, refusals) = mpsc::unbounded_channel();
         let (gateway_count, gateways) = watch::channel(0);
         let places = places.clone();
-        let common =
-            Common { places, program, restart, is_new, drain, stop: stop_told, refusals: refused, gateways: gateway_count };
+        let common = Common {
+            places,
+            program,
+            restart,
+            is_new,
+            drain,
+            stop: stop_told,
+            refusals: refused,
+            gateways: gateway_count,
+        };
         Ok(Supervisor { tasks: JoinSet::new(), common, refusals, stop, gateways, serving: Vec::new() })
     }
 

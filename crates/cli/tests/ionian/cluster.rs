@@ -165,9 +165,20 @@ impl Cluster {
         self.wait_until_ready();
     }
 
+    /// The same where this node cannot start.
+    pub(crate) fn start_again_without(&mut self, node: &str) {
+        (self.up, self.stdout) = spawn(&self.directory, &[]);
+        self.wait_until_ready_but(Some(node));
+    }
+
     fn wait_until_ready(&self) {
+        self.wait_until_ready_but(None);
+    }
+
+    fn wait_until_ready_but(&self, missing: Option<&str>) {
         let ready = self.stdout.recv_timeout(LIMIT).unwrap_or_else(|_| panic!("not ready: {}", self.stderr()));
-        let gateways: Vec<_> = self.deployment.nodes.iter().filter_map(|node| node.gateway.clone()).collect();
+        let there = self.deployment.nodes.iter().filter(|node| Some(node.name.as_str()) != missing);
+        let gateways: Vec<_> = there.filter_map(|node| node.gateway.clone()).collect();
         assert_eq!(ready, format!("ready {}", gateways.join(" ")));
     }
 

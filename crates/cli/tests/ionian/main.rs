@@ -9,6 +9,7 @@ mod drain;
 mod failures;
 mod library;
 mod log;
+mod logs;
 mod member;
 mod options;
 mod resp;

@@ -1,0 +1,248 @@
+//! What happens on this node, for its log: elections, snapshots, a slow disk. The figures that roles report of themselves are
+//! looked at once a second, and what has changed since is told in a line. So there are no more lines a second than roles,
+//! whatever happens, and a line says all that happened in that second.
+
+use crate::status::LogStatus;
+use ionian_kernel::layout::Address;
+use ionian_kernel::protocol::{Instance, Protocol};
+use ionian_kernel::time::Instant;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Records that wait for the disk for so long are worth a line: leaders are suspected soon after.
+const SLOW: Duration = Duration::from_millis(300);
+
+/// Lines on the same trouble, or of what happens again and again by design, are at least so far apart.
+const APART: Duration = Duration::from_secs(60);
+
+/// See the top of this file.
+#[derive(Default)]
+pub(crate) struct Chronicle {
+    look_at: Instant,
+    leaders: BTreeMap<u8, Leader>,
+    /// How many snapshots of peers each replica has installed.
+    installed: BTreeMap<u8, u64>,
+    /// How many snapshots this node has stored.
+    snapshots: u64,
+    stored: Repeated,
+    slow: Repeated,
+    /// Since when records wait for the disk, and for how long some have since the last look.
+    waits_since: Option<Instant>,
+    longest_wait: Duration,
+    /// The longest such wait since the last line.
+    slowest: Duration,
+}
+
+/// What a role reports of itself.
+type Figures = BTreeMap<&'static str, u64>;
+
+/// What a leader was like when it was looked at last.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Leader {
+    leads: bool,
+    /// Of its own stripe, where the log has several.
+    round: u64,
+    elections: u64,
+    stripes: u64,
+}
+
+/// Something of which a line tells at most every [`APART`].
+#[derive(Default)]
+struct Repeated {
+    count: u64,
+    next: Instant,
+}
+
+impl Repeated {
+    /// How often it has happened since the last line, if it is time for another.
+    fn due(&mut self, now: Instant) -> Option<u64> {
+        let due = self.count > 0 && self.next <= now;
+        due.then(|| {
+            self.next = now + APART;
+            core::mem::take(&mut self.count)
+        })
+    }
+}
+
+impl Chronicle {
+    /// Records wait for the disk.
+    pub(crate) fn waits(&mut self, now: Instant) {
+        self.waits_since.get_or_insert(now);
+    }
+
+    /// What has waited is on disk.
+    pub(crate) fn is_durable(&mut self, now: Instant) {
+        if let Some(since) = self.waits_since.take() {
+            self.longest_wait = self.longest_wait.max(now.since(since));
+        }
+    }
+
+    /// Writes what has changed into the log, if it is time to look.
+    pub(crate) fn look<'a, P: Protocol>(
+        &mut self,
+        now: Instant,
+        roles: impl Iterator<Item = (Address, &'a P::Instance)>,
+        log: impl FnOnce() -> LogStatus,
+    ) {
+        if now < self.look_at {
+            return;
+        }
+        self.look_at = now + LOOK_EVERY;
+        for (Address { kind, index }, role) in roles {
+            let figures = || {
+                let mut figures = Figures::new();
+                role.status(&mut |name, value| {
+                    figures.insert(name, value);
+                });
+                figures
+            };
+            let line = match P::KINDS[usize::from(kind)] {
+                "leader" => self.leader(index, &figures()),
+                "replica" => self.replica(index, &figures()),
+                _ => None,
+            };
+            if let Some(line) = line {
+                tracing::info!("{line}");
+            }
+        }
+        if let Some(line) = self.snapshots(now, &log()) {
+            tracing::info!("{line}");
+        }
+        if let Some(line) = self.disk(now) {
+            tracing::warn!("{line}");
+        }
+    }
+
+    fn leader(&mut self, index: u8, figures: &Figures) -> Option<String> {
+        let figure = |name| figures.get(name).copied().unwrap_or(0);
+        let leads = figure("leading") == 1;
+        let stripes = figures.get("stripes_led").copied().unwrap_or(u64::from(leads));
+        let now = Leader { leads, round: figure("round"), elections: figure("elections"), stripes };
+        let before = self.leaders.insert(index, now).unwrap_or_default();
+        let stood = now.elections.saturating_sub(before.elections);
+        let round = now.round;
+        let text = match (before.leads, leads) {
+            (false, true) => format!("leads, in round {round}"),
+            (true, false) => format!("leads no longer: round {round} is another's, or no write quorum answers"),
+            (true, true) if round != before.round => format!("leads in another round, {round}"),
+            (false, false) if stood > 0 => format!("stands for election and does not lead yet, in round {round}"),
+            (false, false) if round != before.round => format!("follows another leader, in round {round}"),
+            _ if stripes != before.stripes => format!("leads {stripes} stripes of the log"),
+            _ => return None,
+        };
+        let elections = if stood > 1 { format!(", after {stood} elections in a second") } else { String::new() };
+        Some(format!("leader {index} {text}{elections}"))
+    }
+
+    fn replica(&mut self, index: u8, figures: &Figures) -> Option<String> {
+        let figure = |name| figures.get(name).copied().unwrap_or(0);
+        let installed = figure("snapshots_installed");
+        let before = self.installed.insert(index, installed).unwrap_or(0);
+        let executed = figure("executed");
+        (installed > before).then(|| {
+            format!("replica {index} was far behind and has installed a peer's snapshot: it is at slot {executed}")
+        })
+    }
+
+    fn snapshots(&mut self, now: Instant, log: &LogStatus) -> Option<String> {
+        self.stored.count += log.snapshots - core::mem::replace(&mut self.snapshots, log.snapshots);
+        let count = self.stored.due(now)?;
+        let mib = log.bytes >> 20;
+        Some(match count {
+            1 => format!("a snapshot of this node's state is on disk; the log holds {mib} MiB"),
+            _ => format!(
+                "{count} snapshots of this node's state are on disk since the last such line; the log holds {mib} MiB"
+            ),
+        })
+    }
+
+    fn disk(&mut self, now: Instant) -> Option<String> {
+        let under_way = self.waits_since.map_or(Duration::ZERO, |since| now.since(since));
+        let longest = core::mem::take(&mut self.longest_wait).max(under_way);
+        if longest >= SLOW {
+            self.slow.count += 1;
+            self.slowest = self.slowest.max(longest);
+        }
+        let count = self.slow.due(now)?;
+        let seconds = core::mem::take(&mut self.slowest).as_secs_f64();
+        Some(format!(
+            "the disk is slow: records have waited {seconds:.1} s to be written, which was too long in {count} of the seconds since the last such line"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000;
+
+    fn leader(leading: u64, round: u64, elections: u64) -> Figures {
+        Figures::from([("leading", leading), ("round", round), ("elections", elections)])
+    }
+
+    #[test]
+    fn what_becomes_of_a_leader_is_told_once() {
+        let mut chronicle = Chronicle::default();
+        let mut tell = |figures| chronicle.leader(1, &figures).unwrap_or_default();
+        assert_eq!(tell(leader(0, 0, 0)), "");
+        assert_eq!(tell(leader(0, 64, 0)), "leader 1 follows another leader, in round 64");
+        assert_eq!(tell(leader(0, 64, 0)), "");
+        assert_eq!(
+            tell(leader(0, 193, 2)),
+            "leader 1 stands for election and does not lead yet, in round 193, after 2 elections in a second"
+        );
+        assert_eq!(tell(leader(1, 193, 2)), "leader 1 leads, in round 193");
+        assert_eq!(tell(leader(1, 257, 3)), "leader 1 leads in another round, 257");
+        assert_eq!(
+            tell(leader(0, 320, 3)),
+            "leader 1 leads no longer: round 320 is another's, or no write quorum answers"
+        );
+        let stripes = Figures::from([("leading", 1), ("round", 321), ("elections", 4), ("stripes_led", 1)]);
+        assert_eq!(tell(stripes.clone()), "leader 1 leads, in round 321");
+        let two = Figures::from([("stripes_led", 2)]).into_iter();
+        assert_eq!(tell(stripes.into_iter().chain(two).collect()), "leader 1 leads 2 stripes of the log");
+    }
+
+    #[test]
+    fn snapshots_are_told_of_once_a_minute_and_those_of_peers_always() {
+        let mut chronicle = Chronicle::default();
+        let mut stored = |second, snapshots| {
+            let log = LogStatus { snapshots, bytes: 5 << 20, ..LogStatus::default() };
+            chronicle.snapshots(Instant(second * SECOND), &log).unwrap_or_default()
+        };
+        assert_eq!(stored(1, 0), "");
+        assert_eq!(stored(2, 1), "a snapshot of this node's state is on disk; the log holds 5 MiB");
+        assert_eq!([stored(3, 2), stored(61, 9)], ["", ""]);
+        let many = "8 snapshots of this node's state are on disk since the last such line; the log holds 5 MiB";
+        assert_eq!([stored(62, 9), stored(500, 9)], [many, ""]);
+        let installed = Figures::from([("snapshots_installed", 1), ("executed", 77)]);
+        let line = "replica 2 was far behind and has installed a peer's snapshot: it is at slot 77";
+        assert_eq!(chronicle.replica(2, &installed).as_deref(), Some(line));
+        assert_eq!(chronicle.replica(2, &installed), None);
+    }
+
+    #[test]
+    fn a_slow_disk_is_told_of_at_once_while_it_hangs_too_and_then_once_a_minute() {
+        let mut chronicle = Chronicle::default();
+        chronicle.waits(Instant(SECOND));
+        chronicle.waits(Instant(SECOND + 1000));
+        chronicle.is_durable(Instant(SECOND + 299_000));
+        assert_eq!(chronicle.disk(Instant(2 * SECOND)), None, "that is usual");
+        chronicle.waits(Instant(2 * SECOND));
+        let told = chronicle.disk(Instant(5 * SECOND)).unwrap();
+        assert!(
+            told.contains("records have waited 3.0 s")
+                && told.ends_with("which was too long in 1 of the seconds since the last such line"),
+            "{told}"
+        );
+        assert_eq!(chronicle.disk(Instant(6 * SECOND)), None);
+        chronicle.is_durable(Instant(9 * SECOND));
+        assert_eq!(chronicle.disk(Instant(9 * SECOND)), None);
+        let told = chronicle.disk(Instant(70 * SECOND)).unwrap();
+        assert!(told.contains("records have waited 7.0 s"), "{told}");
+        assert_eq!(chronicle.disk(Instant(500 * SECOND)), None);
+    }
+}
