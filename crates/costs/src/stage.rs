@@ -166,7 +166,7 @@ impl<S: Surroundings> Lone<S> {
         let birth =
             Birth { address, node, seed: 7, amnesiac: false, keeps_records: disks, machine: &machine, guard: None };
         let mut lone = Lone {
-            node: Node::new(birth.keeps_records),
+            node: Node::new(&config, birth.keeps_records),
             outside: Outside::new(S::is_answered),
             surroundings: S::new(layout),
         };

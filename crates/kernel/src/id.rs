@@ -64,6 +64,9 @@ impl Wire for Epoch {
             epoch => Err(WireError::OutOfRange { what: "epoch", value: epoch.into() }),
         }
     }
+    fn latest_epoch(&self) -> Epoch {
+        *self
+    }
 }
 
 /// A Paxos round (ballot): an epoch, then a count, then the leader that owns it, in one number. So rounds of
@@ -125,6 +128,9 @@ impl Wire for Round {
             round if round.count() <= MAX_COUNT => Ok(round),
             round => Err(WireError::OutOfRange { what: "count of a round", value: round.count() }),
         }
+    }
+    fn latest_epoch(&self) -> Epoch {
+        self.epoch()
     }
 }
 

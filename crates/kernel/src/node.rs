@@ -2,14 +2,14 @@
 //! the fence. The runtime puts sockets, clocks and files around it, the simulator an event heap.
 
 use crate::client::{Reply, Request};
-use crate::id::{ClientId, MAX_INSTANCES};
+use crate::id::{ClientId, Epoch, MAX_INSTANCES};
 use crate::layout::{Address, Layout, NodeId};
 use crate::machine::{Frozen, RestoreError};
 use crate::membership::Membership;
 use crate::protocol::{Instance, Message, Protocol, Routed};
 use crate::role::{Lsn, Outbox, Picture, RecordEnd};
 use crate::time::{Instant, earliest};
-use crate::wire::{Reader, WireError};
+use crate::wire::{Reader, Wire, WireError};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -55,6 +55,10 @@ pub struct Node<P: Protocol> {
     local: Vec<u64>,
     inbox: VecDeque<(u16, P::Message)>,
     outbox: Outbox<P::Envelope>,
+    /// The latest epoch that the roles' configuration knows.
+    latest: Epoch,
+    /// How many messages of later epochs were ignored.
+    ignored: u64,
     /// Positions of the records of the call under way: `lsns[n]` is the one that fences a send behind n + 1 of them.
     /// Reused.
     lsns: Vec<Lsn>,
@@ -88,14 +92,16 @@ impl<P: Protocol> Hosted<P> {
 }
 
 impl<P: Protocol> Node<P> {
-    /// A node without roles. It stores every record, or (`keeps_records` false) only vital ones.
-    pub fn new(keeps_records: bool) -> Self {
+    /// A node without roles, of this configuration. It stores every record, or (`keeps_records` false) only vital ones.
+    pub fn new(config: &P::Config, keeps_records: bool) -> Self {
         Node {
             hosted: Vec::new(),
             places: vec![[None; MAX_INSTANCES]; P::KINDS.len()],
             local: vec![0; P::KINDS.len()],
             inbox: VecDeque::new(),
             outbox: Outbox::new(keeps_records),
+            latest: P::latest_epoch(config),
+            ignored: 0,
             lsns: Vec::new(),
         }
     }
@@ -200,6 +206,7 @@ impl<P: Protocol> Node<P> {
         (layout, config, here): (&Layout, &P::Config, NodeId),
         world: &mut impl World<P>,
     ) {
+        self.latest = P::latest_epoch(config);
         let stays = |address: Address| layout.node_of(address) == Some(here);
         for place in 0..self.hosted.len() {
             if stays(self.hosted[place].address) {
@@ -276,9 +283,27 @@ impl<P: Protocol> Node<P> {
     }
 
     /// Takes in at most `limit` queued messages.
+    ///
+    /// Those that name an epoch which this node's configuration does not know are ignored: a round of such an epoch is
+    /// higher than every round that leaders of this configuration can begin, so whoever promised it, or wrote it down, would
+    /// refuse them all for ever. One damaged or forged message to one role could end a cluster.
+    ///
+    /// To ignore a message is to lose it, which no protocol minds. Nor does it keep anybody waiting, because none that a role
+    /// says is ever ignored, but for what follows from a record (below). A role begins rounds of epochs that its
+    /// configuration knows, and hears of others only here; so whoever names an epoch lives on a node that knows it. Drivers
+    /// bring a node the membership of the sender before the sender's messages, and reconfigure the node at once. Messages
+    /// from a role of the same node come here too, and are of what the node knows. The simulator asserts it.
+    ///
+    /// An acceptor may find a promise of an unknown epoch in its own records, from a version of this program that believed
+    /// such messages. It keeps its word. What it says of it is ignored by all others, so that it is to them an acceptor that
+    /// does not answer, and any quorum of the rest goes on without it. A leader that finds such a round stands aside.
     pub fn run(&mut self, now: Instant, limit: usize, world: &mut impl World<P>) {
         for _ in 0..limit {
             let Some((place, message)) = self.inbox.pop_front() else { return };
+            if message.latest_epoch() > self.latest {
+                self.ignored += 1;
+                continue;
+            }
             self.call(place as usize, world, |instance, outbox| instance.on_message(now, message, outbox));
         }
     }
@@ -292,6 +317,11 @@ impl<P: Protocol> Node<P> {
                 self.hosted[place].touched = false;
             }
         }
+    }
+
+    /// How many messages it has ignored, because they name epochs that it does not know.
+    pub fn ignored(&self) -> u64 {
+        self.ignored
     }
 
     /// Takes in everything that is queued, and what that leads to, and ends the burst.

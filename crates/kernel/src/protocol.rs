@@ -5,7 +5,7 @@
 use crate::client::{Reply, Request};
 use crate::executor::Executor;
 use crate::guard::Guard;
-use crate::id::ClientId;
+use crate::id::{ClientId, Epoch};
 use crate::layout::{Address, Layout, LayoutError, NodeId, Options};
 use crate::machine::{RestoreError, StateMachine};
 use crate::role::{Lsn, Outbox, Picture};
@@ -48,6 +48,10 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// # Errors
     /// Says why it cannot, in terms of the protocol.
     fn transition(from: &Layout, to: &Layout) -> Result<Transition, LayoutError>;
+
+    /// The latest epoch of which the configuration knows the quorums. Messages that [name](Wire::latest_epoch) a later one
+    /// are [ignored](crate::node::Node::run).
+    fn latest_epoch(config: &Self::Config) -> Epoch;
 
     /// Whether the options of a running cluster can be changed through its log.
     ///

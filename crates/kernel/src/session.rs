@@ -6,6 +6,7 @@
 //! answers. The table is part of the replicated state: it changes only by what is in the log.
 
 use crate::batch::SessionId;
+use crate::id::Epoch;
 use crate::machine::RestoreError;
 use crate::time::Timestamp;
 use crate::wire::{Reader, Wire, WireError, encode_bytes};
@@ -264,6 +265,9 @@ impl<T: Wire> Wire for VecDeque<T> {
     }
     fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
         Vec::decode(reader).map(VecDeque::from)
+    }
+    fn latest_epoch(&self) -> Epoch {
+        self.iter().map(Wire::latest_epoch).max().unwrap_or_default()
     }
 }
 

@@ -2,7 +2,7 @@
 //! little-endian, no padding, variable parts behind their length. A batch of commands is one opaque
 //! slice of the receive buffer, so a role that only forwards it reads a length and no more.
 
-use crate::id::Slot;
+use crate::id::{Epoch, Slot};
 use crate::time::Timestamp;
 use alloc::vec::Vec;
 use bytes::{Bytes, BytesMut};
@@ -22,6 +22,17 @@ pub trait Wire: Sized {
     /// Says what is wrong with the bytes. Never panics and never allocates more than a small
     /// multiple of the bytes that are there.
     fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError>;
+
+    /// The latest epoch that it names, by a [`Round`](crate::id::Round) or as such; epoch 0 where it names none. By this a
+    /// node [knows](crate::node::Node::run) what speaks of a configuration that it has not heard of.
+    fn latest_epoch(&self) -> Epoch {
+        Epoch(0)
+    }
+}
+
+/// The latest epoch that any of them names.
+fn latest_of<'a, T: Wire + 'a>(values: impl IntoIterator<Item = &'a T>) -> Epoch {
+    values.into_iter().map(Wire::latest_epoch).max().unwrap_or_default()
 }
 
 /// What is wrong with bytes that do not decode.
@@ -285,6 +296,9 @@ impl<T: Wire> Wire for Option<T> {
     fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
         Ok(if bool::decode(reader)? { Some(T::decode(reader)?) } else { None })
     }
+    fn latest_epoch(&self) -> Epoch {
+        latest_of(self)
+    }
 }
 
 impl<T: Wire> Wire for Vec<T> {
@@ -303,6 +317,9 @@ impl<T: Wire> Wire for Vec<T> {
         }
         Ok(values)
     }
+    fn latest_epoch(&self) -> Epoch {
+        latest_of(self)
+    }
 }
 
 impl<A: Wire, B: Wire> Wire for (A, B) {
@@ -312,6 +329,9 @@ impl<A: Wire, B: Wire> Wire for (A, B) {
     }
     fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
         Ok((A::decode(reader)?, B::decode(reader)?))
+    }
+    fn latest_epoch(&self) -> Epoch {
+        self.0.latest_epoch().max(self.1.latest_epoch())
     }
 }
 
@@ -338,6 +358,10 @@ macro_rules! wire_struct {
             }
             fn decode(reader: &mut $crate::wire::Reader<'_>) -> Result<Self, $crate::wire::WireError> {
                 Ok($name { $($field: $crate::wire::Wire::decode(reader)?),* })
+            }
+            #[inline]
+            fn latest_epoch(&self) -> $crate::id::Epoch {
+                $crate::id::Epoch(0)$(.max($crate::wire::Wire::latest_epoch(&self.$field)))*
             }
         }
     };
@@ -366,6 +390,16 @@ macro_rules! wire_enum {
                     })*
                     tag => Err($crate::wire::WireError::UnknownTag { what: stringify!($name), tag }),
                 }
+            }
+            #[inline]
+            fn latest_epoch(&self) -> $crate::id::Epoch {
+                match self {$(
+                    $name::$variant $({ $($field),* })? $(($inner))? => {
+                        $crate::id::Epoch(0)
+                            $($(.max($crate::wire::Wire::latest_epoch($field)))*)?
+                            $(.max($crate::wire::Wire::latest_epoch($inner)))?
+                    }
+                )*}
             }
         }
     };

@@ -417,6 +417,7 @@ impl<P: Protocol> Host for EventLoop<P> {
         let mut event_loop = outside.counts;
         let log = outside.log.status();
         event_loop.syncs = log.syncs;
+        event_loop.ignored = node.ignored();
         NodeStatus {
             cluster: identity.cluster.clone(),
             protocol: identity.protocol.clone(),

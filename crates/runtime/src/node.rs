@@ -385,7 +385,7 @@ fn build<P: Protocol>(
     nursery: &Nursery,
     past: Past,
 ) -> Result<Node<P>, NodeError> {
-    let mut node = Node::new(nursery.keeps_records);
+    let mut node = Node::new(config, nursery.keeps_records);
     nursery.populate(&mut node, (&settings.layout, config), past.is_lost());
     // In a cluster that has never changed, whoever has a record lives where it was written.
     let may_have_left = settings.layout.epoch > Epoch::default();

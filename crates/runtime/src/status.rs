@@ -93,6 +93,8 @@ pub struct LoopStatus {
     pub pumps: u64,
     /// How many messages came from other nodes.
     pub messages_in: u64,
+    /// How many messages were ignored, because they name epochs that the node does not know.
+    pub ignored: u64,
     /// How many messages went to other nodes, one to several instances on a node counted once.
     pub messages_out: u64,
     /// How many requests applications submitted.

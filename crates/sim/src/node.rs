@@ -197,7 +197,7 @@ impl<P: Protocol> SimNode<P> {
         boot: &Boot<'_>,
         effects: &mut Effects<P::Message>,
     ) -> Result<Loss, String> {
-        let mut host = Node::new(boot.keeps_records);
+        let mut host = Node::new(&self.configuration.config, boot.keeps_records);
         self.host_missing(&mut host, boot, self.life > 0);
         let hosted = self.configuration.layout.on_node(self.id);
         let Past { snapshots, records, loss } = self.disk.open(&hosted)?;
@@ -317,7 +317,11 @@ impl<P: Protocol> SimNode<P> {
         if burst.ends {
             host.end_burst(local, &mut port);
         }
-        Ok(())
+        match host.ignored() {
+            0 => Ok(()),
+            // The argument for ignoring them (`Node::run`) is that it keeps nobody waiting, for there are none.
+            _ => Err("a message names an epoch of which its sender has not told this node".into()),
+        }
     }
 
     /// Whether there is something to do at once.

@@ -166,6 +166,10 @@ impl<P: Protocol> Protocol for Emulated<P> {
         Err(LayoutError("the membership of an emulated world does not change".into()))
     }
 
+    fn latest_epoch(script: &Self::Config) -> ionian_kernel::id::Epoch {
+        P::latest_epoch(&script.config)
+    }
+
     fn instantiate(script: &Self::Config, birth: Birth<'_>) -> Actor<P> {
         let part = (script.cast)(birth.address).unwrap_or_default();
         Actor { part, real: P::instantiate(&script.config, birth) }

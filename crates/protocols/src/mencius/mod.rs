@@ -89,6 +89,7 @@ pub mod invariants;
 
 use self::message::striped;
 use self::of_stripe::of_stripe;
+use self::stripe::Stripe;
 use crate::multipaxos;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -134,6 +135,10 @@ impl Protocol for Mencius {
              restore it into a new cluster"
                 .into(),
         ))
+    }
+
+    fn latest_epoch(config: &Self::Config) -> Epoch {
+        config.of(Stripe(0)).latest_epoch()
     }
 
     /// Its own, and those of the roles that it shares, but for changes of the membership.

@@ -60,6 +60,8 @@ pub enum Canary {
     AnswersNeverAge,
     /// A round begins in any epoch with the right quorums.
     EarlierEpochs,
+    /// Roles believe messages of epochs that their configuration does not know.
+    BelievesAnyEpoch,
     /// A leader stamps what its own clock shows, whatever those of the others do.
     BelievesItsClock,
     /// A leader goes on saying that it lives, though no write quorum hears it.
@@ -94,6 +96,7 @@ impl Canary {
         ("newcomers", Canary::NewcomersBar),
         ("answers", Canary::AnswersNeverAge),
         ("epochs", Canary::EarlierEpochs),
+        ("any-epoch", Canary::BelievesAnyEpoch),
         ("clock", Canary::BelievesItsClock),
         ("alone", Canary::LeadsAlone),
         ("returns", Canary::NeverReturns),

@@ -105,6 +105,11 @@ impl Config {
         self.layout.epoch
     }
 
+    /// The latest epoch that this configuration knows: messages that name later ones are ignored.
+    pub fn latest_epoch(&self) -> Epoch {
+        if self.has(Canary::BelievesAnyEpoch) { Epoch(u32::MAX) } else { self.epoch() }
+    }
+
     /// Below this slot nothing is asked of acceptors: those of this configuration may know nothing of what others
     /// chose there, or something older. Replicas keep it.
     pub fn frontier(&self) -> Slot {

@@ -117,6 +117,10 @@ impl Protocol for MultiPaxos {
         config::Config::transition(from, to)
     }
 
+    fn latest_epoch(config: &Self::Config) -> Epoch {
+        config.latest_epoch()
+    }
+
     fn branches() -> Vec<&'static str> {
         branch::ALL.to_vec()
     }

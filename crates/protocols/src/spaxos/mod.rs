@@ -151,6 +151,10 @@ impl Protocol for SPaxos {
         Config::transition(from, to)
     }
 
+    fn latest_epoch(config: &Self::Config) -> Epoch {
+        config.ordering.latest_epoch()
+    }
+
     /// Its own, and those of the roles that it shares, but for changes of the membership.
     fn branches() -> Vec<&'static str> {
         let shared = multipaxos::branch::ALL.iter().filter(|one| !multipaxos::branch::OF_CHANGES.contains(one));

@@ -59,6 +59,10 @@ impl Protocol for Unreplicated {
         Self::check_tunable().map(|()| Transition::AtOnce)
     }
 
+    fn latest_epoch(config: &Self::Config) -> Epoch {
+        config.epoch
+    }
+
     fn check_tunable() -> Result<(), LayoutError> {
         let reason =
             "an unreplicated cluster cannot be changed while it runs: stop it, change its file, and start it again";

@@ -215,7 +215,7 @@ const ACCEPTOR: Address = Address { kind: kind::Acceptor, index: 0 };
 
 fn acceptor_node(config: &Config) -> Node<MultiPaxos> {
     let here = config.layout().node_of(ACCEPTOR).unwrap();
-    let mut node = Node::new(true);
+    let mut node = Node::new(config, true);
     node.host(ACCEPTOR, MultiPaxos::instantiate(config, birth(ACCEPTOR.kind, ACCEPTOR.index, here)));
     node
 }

@@ -1,5 +1,6 @@
 //! Every message of every protocol survives the wire, and no bytes of a stranger do harm.
 
+mod epochs;
 mod hostile;
 
 use bytes::Bytes;
@@ -9,6 +10,7 @@ use ionian_kernel::id::*;
 use ionian_kernel::random::Random;
 use ionian_kernel::time::Timestamp;
 use ionian_kernel::wire::{Wire, decode_all, encode_all};
+use ionian_protocols::mencius;
 use ionian_protocols::multipaxos::message::{Proposer, ReaderId, Reserved, Times, Vote, Votes};
 use ionian_protocols::multipaxos::{
     self, acceptor, batcher, client, leader, proxy_leader, read_batcher, replica, unbatcher,
@@ -31,7 +33,8 @@ impl Draw {
         }
     }
     fn epoch(&mut self) -> Epoch {
-        Epoch(self.number() as u32 % (1 << 24))
+        // Roles see messages of epochs that are known: every other is of the first one.
+        Epoch(if self.flag() { 0 } else { self.number() as u32 % (1 << 24) })
     }
     fn slot(&mut self) -> Slot {
         Slot(self.number())
@@ -112,10 +115,12 @@ impl Draw {
     fn times(&mut self) -> Times {
         Times { clock: Timestamp(self.number()), log: Timestamp(self.number()) }
     }
+    fn reserved(&mut self) -> Reserved {
+        Reserved { round: self.round(), start: self.slot(), end: self.slot() }
+    }
     fn votes(&mut self) -> Votes {
         let votes = self.many(|draw| (draw.slot(), Vote { round: draw.round(), value: draw.value() }));
-        let (start, end) = (self.slot(), self.slot());
-        let reserved = vec![Reserved { round: self.round(), start, end }];
+        let (start, reserved) = (self.slot(), vec![self.reserved()]);
         let (end, next, forgotten, watermark) = (self.slot(), self.slot(), self.slot(), self.slot());
         Votes { start, end, next, votes, forgotten, watermark, reserved }
     }
@@ -207,16 +212,30 @@ fn multipaxos_messages(seed: u64) -> Vec<multipaxos::Message> {
     ]
 }
 
-/// What is not carried over from MultiPaxos as it is, and one of each kind that is.
+/// All of MultiPaxos's that is carried over, and what is not.
 fn spaxos_messages(seed: u64) -> Vec<spaxos::Message> {
-    use spaxos::Message::{Acceptor, Batcher, Client, Disseminator, Leader, ProxyLeader, Stabilizer};
+    use multipaxos::Message as Theirs;
+    use spaxos::Message::{
+        Acceptor, Batcher, Client, Disseminator, Leader, ProxyLeader, ReadBatcher, Replica, Stabilizer, Unbatcher,
+    };
     use spaxos::{batcher, disseminator, leader, proxy_leader, stabilizer};
     let mut d = Draw(Random::new(seed));
     let d = &mut d;
-    let heartbeat = multipaxos::leader::In::Heartbeat { round: d.round() };
-    let forgotten = multipaxos::proxy_leader::In::Forgotten { below: d.slot() };
-    vec![
-        Client(client::In::Answers { answers: d.answers() }),
+    let shared = multipaxos_messages(d.number()).into_iter().filter_map(|message| {
+        Some(match message {
+            Theirs::Client(message) => Client(message),
+            // Disseminators stand in for them.
+            Theirs::Batcher(_) => return None,
+            Theirs::ReadBatcher(message) => ReadBatcher(message),
+            Theirs::Leader(message) => Leader(leader::In::Ordering { message }),
+            Theirs::ProxyLeader(message) => ProxyLeader(proxy_leader::In::Ordering { message }),
+            Theirs::Acceptor(message) => Acceptor(message),
+            Theirs::Replica(message) => Replica(message),
+            Theirs::Unbatcher(message) => Unbatcher(message),
+        })
+    });
+    let mut messages: Vec<_> = shared.collect();
+    messages.extend([
         Batcher(batcher::In::Commands { commands: d.batch() }),
         Batcher(batcher::In::BatchesChosen { from: d.id(), numbers: d.many(Draw::number) }),
         Disseminator(disseminator::In::Commands { commands: d.batch() }),
@@ -231,10 +250,8 @@ fn spaxos_messages(seed: u64) -> Vec<spaxos::Message> {
         Disseminator(disseminator::In::NotLeader { round: d.round() }),
         Disseminator(disseminator::In::Progress { round: d.round(), executed: d.slot() }),
         Leader(leader::In::propose(&d.ticket(), Set::from_bits(d.number()), Set::EMPTY)),
-        Leader(leader::In::Ordering { message: heartbeat }),
-        ProxyLeader(proxy_leader::In::Ordering { message: forgotten }),
+        Leader(leader::In::CarryTo { slot: d.slot() }),
         ProxyLeader(proxy_leader::In::StabilizerAlive { from: d.id() }),
-        Acceptor(acceptor::In::PreRead { from: d.reader(), inquiry: d.number() }),
         Stabilizer(stabilizer::In::Store { round: d.round(), floor: d.number(), payload: d.payload() }),
         Stabilizer(stabilizer::In::Chosen {
             slot: d.slot(),
@@ -253,7 +270,46 @@ fn spaxos_messages(seed: u64) -> Vec<spaxos::Message> {
             payloads: d.many(Draw::payload),
             last: d.flag(),
         }),
-    ]
+    ]);
+    messages
+}
+
+/// All of MultiPaxos's in a stripe, and what is not carried over.
+fn mencius_messages(seed: u64) -> Vec<mencius::Message> {
+    use mencius::Message::{Acceptor, Batcher, Client, Leader, ProxyLeader, ReadBatcher, Replica, Unbatcher};
+    use mencius::stripe::Stripe;
+    use mencius::{acceptor, leader, proxy_leader, replica};
+    use multipaxos::Message as Theirs;
+    let mut d = Draw(Random::new(seed));
+    let stripe = Stripe(d.0.below(3) as u8);
+    let shared = multipaxos_messages(d.number()).into_iter().map(|message| match message {
+        Theirs::Client(message) => Client(message),
+        Theirs::Batcher(message) => Batcher(message),
+        Theirs::ReadBatcher(message) => ReadBatcher(message),
+        Theirs::Leader(message) => Leader(leader::In::InStripe { stripe, message }),
+        Theirs::ProxyLeader(message) => ProxyLeader(proxy_leader::In::InStripe { stripe, message }),
+        Theirs::Acceptor(message) => Acceptor(acceptor::In::InStripe { stripe, message }),
+        Theirs::Replica(message) => Replica(replica::In::OfLog { message }),
+        Theirs::Unbatcher(message) => Unbatcher(message),
+    });
+    let mut messages: Vec<_> = shared.collect();
+    let d = &mut d;
+    let (from, executed, kept) = (d.id(), d.slot(), d.slot());
+    messages.extend([
+        Leader(leader::In::Executed { from, executed, kept, rounds: d.many(Draw::round), times: d.times() }),
+        Leader(leader::In::Recover { from: d.id(), slots: d.many(Draw::slot) }),
+        Leader(leader::In::AdvanceClock { deadline: Timestamp(d.number()) }),
+        Leader(leader::In::ProxyAlive { from: d.id() }),
+        Leader(leader::In::Index { from: d.id(), slot: d.slot() }),
+        Leader(leader::In::Reserved { from: d.id(), stripe, reserved: d.reserved() }),
+        Acceptor(acceptor::In::PreRead { from: d.reader(), inquiry: d.number() }),
+        Acceptor(acceptor::In::Reserve { from: d.id(), stripe, reserved: d.reserved() }),
+        Replica(replica::In::Skip { stripe, start: d.slot(), end: d.slot() }),
+        Replica(replica::In::Suggested { slot: d.slot(), value: d.value() }),
+    ]);
+    let (round, executed, time) = (d.round(), d.slot(), Timestamp(d.number()));
+    messages.push(Replica(replica::In::Heartbeat { stripe, round, executed, time }));
+    messages
 }
 
 fn unreplicated_messages(seed: u64) -> Vec<unreplicated::Message> {
@@ -296,6 +352,7 @@ proptest! {
     #[test]
     fn every_message_survives_the_wire(seed: u64) {
         multipaxos_messages(seed).iter().for_each(survives);
+        mencius_messages(seed).iter().for_each(survives);
         spaxos_messages(seed).iter().for_each(survives);
         unreplicated_messages(seed).iter().for_each(survives);
     }
@@ -305,6 +362,7 @@ proptest! {
     fn b1_garbage_is_harmless(bytes: Vec<u8>) {
         harmless::<multipaxos::Message>(bytes.clone());
         harmless::<unreplicated::Message>(bytes.clone());
+        harmless::<mencius::Message>(bytes.clone());
         harmless::<spaxos::Message>(bytes.clone());
         harmless::<spaxos::stabilizer::Record>(bytes.clone());
         harmless::<acceptor::Record>(bytes.clone());

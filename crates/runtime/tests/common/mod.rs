@@ -221,6 +221,10 @@ impl Protocol for Toy {
         Err(LayoutError("a toy stays as it is".into()))
     }
 
+    fn latest_epoch(config: &Self::Config) -> ionian_kernel::id::Epoch {
+        config.epoch
+    }
+
     fn instantiate(layout: &Layout, birth: Birth<'_>) -> Instance_ {
         let index = birth.address.index;
         match birth.address.kind {

@@ -93,7 +93,7 @@ impl<P: Protocol> Server<P> {
         service: &impl Service,
     ) -> Self {
         let addresses = layout.on_node(id);
-        let mut host = Node::new(false);
+        let mut host = Node::new(config, false);
         for address in &addresses {
             let birth = Birth {
                 address: *address,

@@ -300,6 +300,10 @@ impl<const DEFECT: u8> Protocol for Toy<DEFECT> {
         Err(LayoutError("a toy stays as it is".into()))
     }
 
+    fn latest_epoch(config: &Self::Config) -> ionian_kernel::id::Epoch {
+        config.epoch
+    }
+
     fn instantiate(config: &Layout, birth: Birth<'_>) -> Instance {
         let defect = DEFECTS[DEFECT as usize];
         if birth.address.kind == kind::Client {
