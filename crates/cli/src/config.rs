@@ -55,7 +55,11 @@ fn init(
         opened => opened.with_context(|| format!("cannot write {}", file.display()))?,
     };
     out.write_all(text.as_bytes()).with_context(|| format!("cannot write {}", file.display()))?;
-    say!("{} is written: `ionian up {}` starts it", file.display(), file.display());
+    let file = file.display();
+    match deployment.machine.as_str() {
+        family::MACHINE => say!("{file} is written: `ionian up {file}` starts it"),
+        other => say!("{file} is written: the program that was built with the machine {other:?} runs its nodes"),
+    }
     Ok(())
 }
 

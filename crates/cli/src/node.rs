@@ -7,6 +7,7 @@ use crate::arguments::{self, BadUsage};
 use crate::family::{self, Work};
 use crate::gateway_app;
 use crate::places::Places;
+use crate::source;
 use anyhow::{Context, Result};
 use ionian_deployment::{Configuration, Deployment, Durability};
 use ionian_kernel::machine::StateMachine;
@@ -37,6 +38,10 @@ pub(crate) fn run(arguments: &arguments::Node) -> Result<ExitCode> {
         (None, Some(contact)) => {
             let known = match membership::stored(&data)? {
                 Some(known) => Some(known),
+                None if source::endpoint(contact).is_none() => {
+                    let text = format!("--join {contact:?}: must be the HOST:PORT where a node finds another");
+                    return Err(BadUsage(text).into());
+                }
                 None => join::wait_for_membership(name, contact, &mut starter)?,
             };
             let Some(mut known) = known else { return Ok(ExitCode::SUCCESS) };
@@ -84,7 +89,11 @@ impl Work for Run {
 
     fn run<P: Protocol>(self) -> Result<()> {
         let Run { given, name, data, starter, listen, gateway_listen, clock_ahead_ms } = self;
-        let mut settings = NodeSettings::new::<P>(given, &name, Some(&data))?;
+        let settings = NodeSettings::new::<P>(given, &name, Some(&data));
+        let mut settings = settings.map_err(|error| match error {
+            NodeError::Deployment(error) => anyhow::Error::new(error),
+            error => error.into(),
+        })?;
         settings.clock_ahead_ms = clock_ahead_ms;
         if let Some(text) = &listen {
             settings.address = resolve("--listen", text)?;

@@ -29,7 +29,7 @@ pub(crate) fn move_gateways(deployment: Deployment, listen: SocketAddr) -> Resul
     let ports = u32::from(listen.port())..;
     let moves: Vec<_> =
         names.zip(ports).map(|(name, port)| format!("node.{name}.gateway={}:{port}", host(listen))).collect();
-    deployment.with_overrides(&moves).with_context(|| format!("--listen {listen}"))
+    deployment.with_overrides(&moves).map_err(|error| BadUsage(format!("--listen {listen}: {error}")).into())
 }
 
 /// The host as a deployment file writes it.
@@ -43,6 +43,17 @@ fn host(address: SocketAddr) -> String {
 /// How long a node may take to answer before the tools go on without it: a busy one takes longer than an idle one.
 pub(crate) const ANSWER_LIMIT: Duration = Duration::from_secs(3);
 
+/// The node that was to lead to the others does not answer.
+#[derive(Debug)]
+pub(crate) struct NoAnswer(String);
+
+impl std::fmt::Display for NoAnswer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let NoAnswer(contact) = self;
+        write!(f, "no node answers at {contact} (the address of a node among nodes is meant, not its gateway)")
+    }
+}
+
 /// What is known of a running cluster at the place that the command line names: a node that is asked, a file, or a data
 /// directory.
 pub(crate) async fn running(whereabouts: &Whereabouts) -> Result<Configuration> {
@@ -55,9 +66,7 @@ pub(crate) async fn running(whereabouts: &Whereabouts) -> Result<Configuration> 
                 Ok(address) => query_membership(address, ANSWER_LIMIT).await.map_err(anyhow::Error::from),
                 Err(error) => Err(error),
             };
-            asked.with_context(|| {
-                format!("no node answers at {contact} (the address of a node among nodes is meant, not its gateway)")
-            })
+            asked.with_context(|| NoAnswer(contact.clone()))
         }
         Whereabouts { config: Some(file), .. } => Ok(Configuration::founded(Deployment::load(file)?)),
         Whereabouts { data, .. } => known_in(data)?.with_context(|| {
@@ -69,7 +78,8 @@ pub(crate) async fn running(whereabouts: &Whereabouts) -> Result<Configuration> 
     }
 }
 
-fn endpoint(text: &str) -> Option<&str> {
+/// The text, if it has the form of an address.
+pub(crate) fn endpoint(text: &str) -> Option<&str> {
     text.rsplit_once(':').filter(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok()).map(|_| text)
 }
 

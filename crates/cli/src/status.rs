@@ -20,7 +20,7 @@ use crate::arguments;
 use crate::member;
 use crate::node::resolve;
 use crate::output::{explain, say};
-use crate::source::{self, ANSWER_LIMIT};
+use crate::source::{self, ANSWER_LIMIT, NoAnswer};
 use anyhow::Result;
 use health::{Health, Verdict};
 use ionian_deployment::Configuration;
@@ -76,7 +76,14 @@ pub(crate) fn run(arguments: &arguments::Status) -> Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (known, report) = runtime.block_on(async {
         let deadline = Instant::now() + Duration::from_secs(arguments.timeout);
-        let mut given = source::running(&arguments.whereabouts).await?;
+        let mut given = loop {
+            match source::running(&arguments.whereabouts).await {
+                Err(error) if arguments.wait && error.is::<NoAnswer>() && Instant::now() < deadline => {
+                    tokio::time::sleep(ASK_EVERY).await;
+                }
+                given => break given?,
+            }
+        };
         loop {
             let (known, report) = look(given, arguments.probe).await;
             if !arguments.wait || report.health.health == Verdict::Healthy || Instant::now() >= deadline {

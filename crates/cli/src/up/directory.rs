@@ -57,12 +57,13 @@ pub(crate) fn claim(places: &Places) -> Result<Claimed> {
 }
 
 /// The deployment to run: that of the flags, that of the directory, or both when they agree.
-pub(crate) fn deployment(places: &Places, arguments: &arguments::Up) -> Result<Deployment> {
+///
+/// `file` is what the file of the flags says.
+pub(crate) fn deployment(places: &Places, arguments: &arguments::Up, file: Option<Deployment>) -> Result<Deployment> {
     let earlier = source::in_directory(places.root())?;
-    let file = arguments.file.as_ref().or(arguments.config.as_ref());
     let chosen = file.is_some() || arguments.preset.is_some();
     let base = match (file, &earlier) {
-        (Some(file), _) => Deployment::load(file)?,
+        (Some(file), _) => file,
         (None, Some(earlier)) if !chosen => with_node_port(earlier.clone(), arguments.node_port)?,
         _ => {
             let preset = arguments.preset.as_deref().unwrap_or(DEFAULT_PRESET);
@@ -139,6 +140,14 @@ fn with_node_port(deployment: Deployment, first: Option<u16>) -> Result<Deployme
         })
         .collect();
     Ok(deployment.with_overrides(&moves)?)
+}
+
+/// Whether nodes are to be found elsewhere than before.
+pub(crate) fn moves(earlier: &Deployment, wanted: &Deployment) -> bool {
+    let places = |deployment: &Deployment| -> Vec<_> {
+        deployment.nodes.iter().map(|node| (node.address.clone(), node.gateway.clone())).collect()
+    };
+    places(earlier) != places(wanted)
 }
 
 fn keep_addresses(wanted: &mut Deployment, earlier: &Deployment, arguments: &arguments::Up) {

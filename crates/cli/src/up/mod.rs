@@ -19,9 +19,10 @@ mod supervisor;
 use crate::arguments;
 use crate::family;
 use crate::places::Places;
+use crate::source;
 use anyhow::{Context, Result, anyhow, bail};
 use directory::Claimed;
-use ionian_deployment::{Durability, Node};
+use ionian_deployment::{Deployment, Durability, Node};
 use ionian_runtime::has_taken_part;
 use members::Members;
 use std::cell::RefCell;
@@ -38,18 +39,23 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) fn run(arguments: &arguments::Up) -> Result<ExitCode> {
     let places = Places::new(&arguments.data);
+    // Before there is a directory: a name that was mistyped leaves nothing behind.
+    let file = arguments.file.as_ref().or(arguments.config.as_ref()).map(Deployment::load).transpose()?;
     let claimed = directory::claim(&places)?;
-    let deployment = directory::deployment(&places, arguments)?;
+    let earlier = source::in_directory(places.root())?;
+    let deployment = directory::deployment(&places, arguments, file)?;
     family::check(&deployment)?;
     family::check_machine(&deployment)?;
     let runs_in_memory = deployment.durability == Durability::Memory;
     // With durability "memory" the cluster begins anew, with the nodes that it was founded with.
     let members = if runs_in_memory { None } else { Some(Members::look(&places, &deployment)?) };
     let has_changed = members.as_ref().is_some_and(Members::have_changed);
-    if has_changed && (arguments.node_port.is_some() || arguments.listen.is_some()) {
+    let moves = earlier.is_some_and(|earlier| directory::moves(&earlier, &deployment));
+    if has_changed && moves && (arguments.node_port.is_some() || arguments.listen.is_some()) {
         bail!(
             "--node-port, --listen: the membership of this cluster has changed since it was founded, and its addresses \
-             are those of the membership. To move a node, replace it by one of another name: ionian member replace"
+             are those of the membership: leave the flags out. To move a node, replace it by one of another name: ionian \
+             member replace"
         );
     }
     let nodes = members.as_ref().map_or_else(|| deployment.nodes.clone(), Members::here);

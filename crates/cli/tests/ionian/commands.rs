@@ -1,6 +1,6 @@
 //! The commands that start nothing, and those that ask a cluster.
 
-use crate::cluster::{Cluster, Directory, run, text};
+use crate::cluster::{Cluster, Directory, deployment, run, text};
 use std::fs;
 
 fn fails(arguments: &[&str], code: i32, says: &str) {
@@ -151,4 +151,42 @@ fn sim_runs_seeds_and_catches_canaries() {
     fails(&["sim", "--canary", "none"], 2, "there is no canary");
     fails(&["sim", "--seed", "18446744073709551615"], 2, "is not in");
     fails(&["sim", "--protocol", "unreplicated", "--preset", "batched"], 1, "the deployment runs multipaxos");
+}
+
+#[test]
+fn what_is_mistyped_is_bad_usage_whichever_flag_it_is() {
+    let directory = Directory::new();
+    let (file, data) = (directory.path("cluster.toml"), directory.path("data"));
+    let (file, data) = (file.to_str().unwrap(), data.to_str().unwrap());
+    fs::write(file, deployment("colocated", &[]).to_toml()).unwrap();
+    for (arguments, said) in [
+        (&["up", "--listen", "127.0.0.1:65535"][..], "65536"),
+        (&["up", "--node-port", "65535"], "65536"),
+        (&["up", "--config", file, "--listen", "127.0.0.1:65535"], "--listen 127.0.0.1:65535: "),
+        (&["node", "n9", "--config", file], "n0, n1, n2"),
+        (&["node", "n0", "--join", "abc"], "--join \"abc\": must be the HOST:PORT"),
+    ] {
+        let output = run(&[arguments, &["--data", data]].concat());
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
+        assert!(text(&output.stderr).contains(said), "{arguments:?}: {}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn a_file_that_is_not_there_leaves_no_data_directory() {
+    let directory = Directory::new();
+    let data = directory.path("data");
+    let output = run(&["up", directory.path("none.toml").to_str().unwrap(), "--data", data.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(!data.exists());
+}
+
+#[test]
+fn a_deployment_of_another_machine_is_not_said_to_be_run_by_up() {
+    let directory = Directory::new();
+    let file = directory.path("cluster.toml");
+    let output = run(&["config", "init", "--set", "machine=tally", file.to_str().unwrap()]);
+    let said = text(&output.stdout);
+    assert!(said.contains("the program that was built with the machine \"tally\" runs its nodes"), "{output:?}");
+    assert!(!said.contains("ionian up"), "{said}");
 }

@@ -168,5 +168,7 @@ fn a_machine_that_this_program_does_not_have_is_refused_where_it_matters_and_onl
     let output =
         tally().args(["n0", "--config"]).arg(directory.path("kv.toml")).arg("--data").arg(&data).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("machine"), "{}", text(&output.stderr));
+    let why = text(&output.stderr);
+    assert!(why.contains("machine"), "{why}");
+    assert!(why.lines().last().is_some_and(|line| line.starts_with("tally: ")), "an error for programmers: {why}");
 }

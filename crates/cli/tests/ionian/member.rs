@@ -102,6 +102,43 @@ fn a_killed_node_is_replaced_under_load_and_the_cluster_starts_again_without_it(
     assert!(!cluster.stderr().contains("n1"), "{}", cluster.stderr());
 }
 
+/// As from a script or a unit that always says the same.
+#[test]
+fn flags_of_addresses_may_be_given_again_after_a_change_and_not_be_others() {
+    let [nodes, gateways] = [free_ports(), free_ports()];
+    let places: Vec<String> = (0..3)
+        .flat_map(|node| {
+            let (address, gateway) = (local(nodes + node), local(gateways + node));
+            [format!("node.n{node}.address={address}"), format!("node.n{node}.gateway={gateway}")]
+        })
+        .collect();
+    let places: Vec<&str> = [&["durability=disk"][..], &places.iter().map(String::as_str).collect::<Vec<_>>()].concat();
+    let mut cluster = Cluster::start("colocated", &places, &[]);
+    let (address, gateway) = (local(free_port()), local(free_port()));
+    done(&member(&cluster, &["replace", "n1", "n3", "--address", &address, "--gateway", &gateway]));
+    cluster.kill_all();
+    let mut new = cluster.deployment.nodes.remove(1);
+    (new.name, new.address, new.gateway) = ("n3".into(), address, Some(gateway));
+    cluster.deployment.nodes.push(new);
+    let (listen, port) = (local(gateways), nodes.to_string());
+    cluster.start_again(&["--listen", &listen, "--node-port", &port]);
+    cluster.client(0).set("k", "v");
+    cluster.kill_all();
+    let other = free_ports().to_string();
+    let output = run(&["up", "--node-port", &other, "--data", &cluster.data()]);
+    let (code, said) = refused(&output);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("are those of the membership: leave the flags out"), "{said}");
+}
+
+/// The first of three that follow each other.
+fn free_ports() -> u16 {
+    eventually("three ports that follow each other are free", || {
+        let first = free_port();
+        (free_port() == first + 1 && free_port() == first + 2).then_some(first)
+    })
+}
+
 #[test]
 fn a_change_that_waits_for_a_node_is_abandoned_or_finished_when_it_comes() {
     let cluster = Cluster::start("colocated", &[], &[]);

@@ -59,6 +59,25 @@ fn its_exit_code_says_whether_the_cluster_serves_and_it_says_how_many_more_may_f
 }
 
 #[test]
+fn it_waits_for_a_node_that_is_to_lead_to_the_others() {
+    let mut cluster = Cluster::start("colocated", &["durability=disk"], &[]);
+    let address = cluster.deployment.nodes[0].address.clone();
+    cluster.kill_all();
+    let down = run(&["status", "--at", &address]);
+    assert_eq!(down.status.code(), Some(1), "{down:?}");
+    let up = std::thread::spawn(move || {
+        cluster.start_again(&[]);
+        cluster
+    });
+    let waited = run(&["status", "--wait", "--timeout", "60", "--at", &address]);
+    assert_eq!(waited.status.code(), Some(0), "{waited:?}");
+    drop(up.join().unwrap());
+    let down = run(&["status", "--wait", "--timeout", "1", "--at", &address]);
+    assert_eq!(down.status.code(), Some(1), "{down:?}");
+    assert!(text(&down.stderr).contains(&format!("no node answers at {address}")), "{down:?}");
+}
+
+#[test]
 fn parts_of_the_log_and_payloads_are_counted_too() {
     for preset in ["mencius", "spaxos"] {
         let cluster = Cluster::start(preset, &["options.patience_ms=1500"], &["--no-restart"]);
