@@ -377,10 +377,26 @@ impl Lane {
         self.ask_for_session(now, due);
         self.requeue();
         self.send_waiting(now, due);
+        self.resend_changes(now, due);
+    }
+
+    fn resend_changes(&mut self, now: Instant, due: &mut Due) {
         for (number, pending) in self.reads.iter_mut().filter(|(_, it)| it.operation == Operation::Change) {
             pending.mark_asked(now, self.limits.retry_after);
             pending.send_sessionless(self.id, number, None, due);
         }
+    }
+
+    /// Writes of less than `bytes` may have gone to those who do not serve: they are asked again at once, of those who do.
+    pub fn resend_small_writes(&mut self, now: Instant, bytes: usize, due: &mut Due) {
+        let Session::Open(session) = self.session else { return self.ask_for_session(now, due) };
+        let small = self.writes.iter_mut().filter(|(_, pending)| pending.sent && pending.payload.len() < bytes);
+        for (number, pending) in small {
+            pending.mark_asked(now, self.limits.retry_after);
+            let command = pending.command(self.id, session, number, pending.floor);
+            due.writes.push(DueWrite { command, via: Some(pending.via), again: true });
+        }
+        self.resend_changes(now, due);
     }
 
     /// Asks again what went unanswered for too long, and gives up what did for even longer.

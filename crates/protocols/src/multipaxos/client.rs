@@ -246,6 +246,19 @@ impl ClientLane {
             self.carry_out(now, out);
         }
     }
+
+    /// The stray was wrong: turns to the leader of the round again, which has none of what went astray.
+    fn come_back(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        if self.stray > LARGE_STRAYS_AFTER {
+            return self.follow(now, self.round, out);
+        }
+        self.stray = 0;
+        if self.batchers.is_empty() || !self.lane.is_open() {
+            // Large ones did not.
+            self.lane.resend_small_writes(now, LARGE_BYTES, &mut self.due);
+            self.carry_out(now, out);
+        }
+    }
 }
 
 impl Role for ClientLane {
@@ -295,7 +308,7 @@ impl Role for ClientLane {
             In::NotLeader { round } if round > self.round => self.follow(now, round, out),
             // The stray was wrong. (Not when there was none: then the leader of the round itself does not
             // lead, and nobody better is known.)
-            In::NotLeader { round } if round == self.round && self.stray > 0 => self.follow(now, round, out),
+            In::NotLeader { round } if round == self.round && self.stray > 0 => self.come_back(now, out),
             In::NewLeader { .. } | In::NotLeader { .. } => {}
         }
     }

@@ -541,3 +541,22 @@ fn copies_of_a_large_command_are_the_same_bytes_and_go_to_the_leader_of_the_roun
     let strayed = sent.iter().filter(|it| it.1 == 1 && it.0 != ROUND.leader().0);
     assert!(strayed.count() > 0);
 }
+
+#[test]
+fn a_lane_that_looked_for_a_leader_in_vain_sends_only_small_commands_again() {
+    let mut lane = lane();
+    lane.tell(submit(0, 40_000));
+    lane.tell(submit(1, 10));
+    let leader = ROUND.leader().0;
+    let asked = (0..9).flat_map(|_| proposed(&lane.timer())).find(|it| it.1 == 1).expect("it is asked again");
+    assert_ne!(asked.0, leader);
+    let again = proposed(&lane.tell(client::In::NotLeader { round: ROUND }));
+    let again: Vec<_> = again.iter().map(|it| (it.0, it.1, it.2)).collect();
+    assert_eq!(again, [(leader, 1, true)], "the large one is there already");
+    assert!(lane.tell(client::In::NotLeader { round: ROUND }).is_empty(), "it does not stray any more");
+    // A new leader has neither.
+    let next = Round(ROUND.0 + 1);
+    let again = proposed(&lane.tell(client::In::NewLeader { round: next }));
+    let again: Vec<_> = again.iter().filter(|it| it.1 < 2).map(|it| (it.0, it.1)).collect();
+    assert_eq!(again, [(next.leader().0, 0), (next.leader().0, 1)]);
+}
