@@ -270,9 +270,19 @@ pub fn varint_len(number: u64) -> usize {
     (64 - (number | 1).leading_zeros() as usize).div_ceil(7)
 }
 
+/// What else of a message has room behind a large part of it: were there none, the first byte of it would have the whole
+/// message moved to memory twice as large.
+const ROOM_BEHIND: usize = 1 << 10;
+
+/// A part of this size is large.
+const LARGE_PART: usize = 32 << 10;
+
 /// Appends `bytes` behind their length, as [`Bytes`] are encoded.
 pub fn encode_bytes(bytes: &[u8], out: &mut Vec<u8>) {
     (bytes.len() as u32).encode(out);
+    if bytes.len() >= LARGE_PART {
+        out.reserve(bytes.len() + ROOM_BEHIND);
+    }
     out.extend_from_slice(bytes);
 }
 
@@ -413,6 +423,18 @@ mod tests {
         let bytes = Bytes::copy_from_slice(bytes);
         let mut reader = Reader::new(&bytes);
         reader.varint().map(|number| (number, reader.remaining()))
+    }
+
+    #[test]
+    fn what_follows_a_large_part_does_not_move_it() {
+        let large = Bytes::from(alloc::vec![7; 8 << 20]);
+        let mut out = Vec::new();
+        7_u64.encode(&mut out);
+        large.encode(&mut out);
+        let (place, capacity) = (out.as_ptr(), out.capacity());
+        (0..100_u64).for_each(|number| number.encode(&mut out));
+        assert_eq!((out.as_ptr(), out.capacity()), (place, capacity));
+        assert!(capacity < large.len() + (64 << 10), "{capacity}");
     }
 
     #[test]

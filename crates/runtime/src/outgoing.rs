@@ -158,12 +158,15 @@ impl Frames {
         if self.buffer.len() - start < HEADER_BYTES + LARGE_FROM {
             return None;
         }
-        let frame = match start {
-            0 => core::mem::take(&mut self.buffer),
-            _ => self.buffer.split_off(start),
+        // What is shorter is copied: the message, or the frames before it, which are then kept as long as the message.
+        let (message, at) = if start < self.buffer.len() / 2 {
+            let before = self.buffer[..start].to_vec();
+            (core::mem::replace(&mut self.buffer, before), start)
+        } else {
+            (self.buffer.split_off(start), 0)
         };
         self.buffer.shrink_to(KEPT_CAPACITY);
-        Some(Bytes::from(frame).slice(HEADER_BYTES..))
+        Some(Bytes::from(message).slice(at + HEADER_BYTES..))
     }
 
     /// Whether no frame is partly written.
@@ -316,6 +319,21 @@ mod tests {
         outgoing.short.advance(10);
         assert!(outgoing.next([0, 1]).is_none(), "nothing fits into the middle of a frame");
         assert!(matches!(outgoing.next([1, 1]), Some(Next::Short(_))));
+    }
+
+    #[test]
+    fn a_large_message_is_taken_out_where_it_lies_and_the_frames_before_it_stay() {
+        for (frames, moves) in [(0, false), (3, false), (5000, true)] {
+            let mut outgoing = filled(frames, 5);
+            let before = outgoing.unwritten().to_vec();
+            let message = Bytes::from(vec![7; LARGE_FROM]);
+            encode_frame(outgoing.tail(), 9, &message).unwrap();
+            let lay = outgoing.unwritten()[before.len() + HEADER_BYTES..].as_ptr();
+            let taken = outgoing.take_large(before.len()).unwrap();
+            assert_eq!(taken.as_ptr() != lay, moves, "behind {frames} frames");
+            assert!(taken[4..] == message && outgoing.unwritten() == before);
+            assert!(outgoing.take_large(before.len().saturating_sub(21)).is_none(), "a short one");
+        }
     }
 
     #[test]
