@@ -62,7 +62,8 @@ impl Default for Limits {
             inline_bytes: 64 << 10,
             // More gain nothing: at 16 commands to a compound its fixed cost is already a small part.
             compound_commands: 1024,
-            compound_bytes: 1 << 20,
+            // A client that sends without an end has so much under way at a time; what others send waits behind it.
+            compound_bytes: 64 << 10,
             transaction_commands: 65_536,
             transaction_bytes: 8 << 20,
             watched_keys: 65_536,
