@@ -1,7 +1,8 @@
 //! The project's gates, one command each: `cargo xtask verify` only reads, `cargo xtask fix` applies automatic fixes,
 //! `cargo xtask quick` checks what can be checked in a minute or two. `cargo xtask costs` counts what a command costs each
 //! role, `cargo xtask pages` tries the commands of the documents. `cargo xtask torture` builds the program as it is
-//! released, and tortures it; `soak`, `restart-time` and `group-commit` measure it.
+//! released, and tortures it; `soak`, `restart-time`, `group-commit` and
+//! `burden` measure it.
 
 mod costs;
 mod pages;
@@ -71,6 +72,11 @@ const VERIFY: &[Step] = &[
         "soak works",
         &words!("measure" "soak" "--minutes" "0.2" "--every" "0.5" "--keys" "1000" "--tolerance" "1000"),
     ),
+    step(
+        "burden works, and memory and disk stay within their limits",
+        &words!("measure" "burden" "--seconds" "4" "--burners" "2" "--large" "1" "--large-bytes" "2097152" "--deaf" "2"
+        "--askers" "6" "--during" "0" "--after" "0"),
+    ),
     Step {
         what: "the tests pass",
         arguments: &["test", "--workspace", "--no-fail-fast"],
@@ -108,9 +114,11 @@ fn main() -> ExitCode {
         Some("pages") => return pages::run_commands(env::args_os().skip(2)),
         Some("numbers") => return pages::run_numbers(env::args_os().skip(2)),
         Some("torture") => return harness("torture", env::args_os().skip(2)),
-        Some("soak" | "restart-time" | "group-commit") => return harness("measure", env::args_os().skip(1)),
+        Some("soak" | "restart-time" | "group-commit" | "burden") => return harness("measure", env::args_os().skip(1)),
         _ => {
-            eprintln!("usage: cargo xtask verify|quick|fix|costs|pages|numbers|torture|soak|restart-time|group-commit");
+            eprintln!(
+                "usage: cargo xtask verify|quick|fix|costs|pages|numbers|torture|soak|restart-time|group-commit|burden"
+            );
             for (name, steps) in [("verify", VERIFY), ("quick", QUICK), ("fix", FIX)] {
                 for step in steps {
                     eprintln!("  {name}: {} (cargo {})", step.what, step.arguments.join(" "));
@@ -125,6 +133,7 @@ fn main() -> ExitCode {
             eprintln!("  soak: whether memory and disk stay flat under load (see its --help)");
             eprintln!("  restart-time: how soon a killed node is back (see its --help)");
             eprintln!("  group-commit: how many commands share a sync of the disk (see its --help)");
+            eprintln!("  burden: whether small commands are answered among burdensome clients (see its --help)");
             return ExitCode::from(2);
         }
     };

@@ -13,11 +13,23 @@ use std::time::Duration;
 /// # Errors
 /// When the process is gone, or the system does not tell.
 pub fn resident_bytes(process: u32) -> Result<u64> {
-    let path = format!("/proc/{process}/status");
-    let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}, which only Linux has"))?;
-    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kib: Option<u64> = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
-    Ok(kib.with_context(|| format!("{path} does not say VmRSS"))? << 10)
+    Ok(number(&format!("/proc/{process}/status"), "VmRSS:")? << 10)
+}
+
+/// The most of these bytes that it ever held.
+///
+/// # Errors
+/// As [`resident_bytes`].
+pub fn peak_resident_bytes(process: u32) -> Result<u64> {
+    Ok(number(&format!("/proc/{process}/status"), "VmHWM:")? << 10)
+}
+
+/// The number behind this word in a file of the system.
+fn number(path: &str, word: &str) -> Result<u64> {
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read {path}, which only Linux has"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix(word));
+    let number = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+    number.with_context(|| format!("{path} does not say {word}"))
 }
 
 /// The processor time that the process has used until now, all its threads together, in user mode and in the
@@ -125,7 +137,8 @@ mod tests {
         let much = std::hint::black_box(vec![1_u8; 64 << 20]);
         assert!(resident_bytes(std::process::id()).unwrap() > before + (32 << 20), "{before}");
         drop(much);
-        assert!(resident_bytes(0).is_err());
+        assert!(peak_resident_bytes(std::process::id()).unwrap() >= before + (64 << 20));
+        assert!([resident_bytes, peak_resident_bytes].iter().all(|of| of(0).is_err()));
     }
 
     #[test]

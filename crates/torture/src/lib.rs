@@ -26,6 +26,7 @@
 //! | `measure/soak`, `curve` | whether memory and disk stay flat under load |
 //! | `measure/restart`, `tail` | how soon a node that was killed is back; what it finds |
 //! | `measure/group_commit` | how many commands share a sync |
+//! | `measure/burden`, `crowd` | whether small commands are answered among burdensome clients; those |
 //! | `measure/bench`, `load` | the cluster, who asks |
 //! | `measure/figures` | percentiles, and the machine |
 
@@ -68,6 +69,8 @@ pub fn measure() -> ExitCode {
         Measurement::Soak(arguments) => ("soak", measure::soak(arguments)),
         Measurement::RestartTime(arguments) => ("restart-time", measure::restart_time(arguments)),
         Measurement::GroupCommit(arguments) => ("group-commit", measure::group_commit(arguments)),
+        Measurement::Burden(arguments) => ("burden", measure::burden(arguments)),
+        Measurement::Burn => ("burn", measure::burn()),
     };
     exit(name, result)
 }

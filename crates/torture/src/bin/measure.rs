@@ -1,4 +1,4 @@
-//! See `cargo xtask soak --help`, `cargo xtask restart-time --help` and `cargo xtask group-commit --help`.
+//! See `--help` of `cargo xtask soak`, `cargo xtask restart-time`, `cargo xtask group-commit` and `cargo xtask burden`.
 
 use std::process::ExitCode;
 

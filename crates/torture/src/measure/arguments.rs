@@ -19,6 +19,10 @@ pub(crate) enum Measurement {
     Soak(Soak),
     RestartTime(RestartTime),
     GroupCommit(GroupCommit),
+    Burden(Burden),
+    /// Keep a processor busy until the standard input ends
+    #[command(hide = true)]
+    Burn,
 }
 
 /// Samples without which a quarter of the time says nothing.
@@ -166,6 +170,52 @@ pub(crate) struct GroupCommit {
     /// How many different keys are set
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) keys: u64,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+/// Whether a small command is answered while other clients are a burden, and what they cost
+///
+/// Starts a cluster with durability `disk` beside processes that keep the processors busy. One client at each gateway sets
+/// a key of its own, one command at a time. Then others come: some write large values, some send pipelines of SET and read
+/// no reply, some ask for large values and read nothing. They leave, and some seconds later the small commands are
+/// looked at again. Prints how long these took, the most memory that each node's process held, and the most disk that
+/// all directories held beside what was sent.
+///
+/// Exits with code 1 when a limit is exceeded.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Burden {
+    /// How long the burden lasts
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(crate) seconds: u64,
+    /// Processes that keep a processor busy
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(0..=1000))]
+    pub(crate) burners: u16,
+    /// Clients that write large values, each again and again the same key
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(0..=1000))]
+    pub(crate) large: u16,
+    /// How long these values are, at most; with key and protocol they are as long as this
+    #[arg(long, value_name = "N", default_value_t = 8 << 20, value_parser = clap::value_parser!(u32).range(1 << 10..=64 << 20))]
+    pub(crate) large_bytes: u32,
+    /// Clients that send SET of 1 KiB without an end and read no reply
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(0..=1000))]
+    pub(crate) deaf: u16,
+    /// Clients that ask twice for a value of 1 MiB and read nothing
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=1000))]
+    pub(crate) askers: u16,
+    /// How long 99 in 100 small commands may take during the burden; one that is not answered takes for ever.
+    /// 0: no limit
+    #[arg(long, value_name = "MS", default_value_t = 2000)]
+    pub(crate) during: u32,
+    /// The same from five seconds after it on
+    #[arg(long, value_name = "MS", default_value_t = 200)]
+    pub(crate) after: u32,
+    /// The most memory of a node
+    #[arg(long, value_name = "MIB", default_value_t = 512)]
+    pub(crate) memory: u64,
+    /// The most disk of all nodes together, in parts of what was sent; 128 MiB for each node are always allowed
+    #[arg(long, value_name = "N", default_value_t = 3.0)]
+    pub(crate) disk: f64,
     #[command(flatten)]
     pub(crate) common: Common,
 }
