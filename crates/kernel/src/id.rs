@@ -64,6 +64,7 @@ impl Wire for Epoch {
             epoch => Err(WireError::OutOfRange { what: "epoch", value: epoch.into() }),
         }
     }
+    #[inline]
     fn latest_epoch(&self) -> Epoch {
         *self
     }
@@ -129,6 +130,7 @@ impl Wire for Round {
             round => Err(WireError::OutOfRange { what: "count of a round", value: round.count() }),
         }
     }
+    #[inline]
     fn latest_epoch(&self) -> Epoch {
         self.epoch()
     }

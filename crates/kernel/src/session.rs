@@ -266,6 +266,7 @@ impl<T: Wire> Wire for VecDeque<T> {
     fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
         Vec::decode(reader).map(VecDeque::from)
     }
+    #[inline]
     fn latest_epoch(&self) -> Epoch {
         self.iter().map(Wire::latest_epoch).max().unwrap_or_default()
     }

@@ -25,12 +25,14 @@ pub trait Wire: Sized {
 
     /// The latest epoch that it names, by a [`Round`](crate::id::Round) or as such; epoch 0 where it names none. By this a
     /// node [knows](crate::node::Node::run) what speaks of a configuration that it has not heard of.
+    #[inline]
     fn latest_epoch(&self) -> Epoch {
         Epoch(0)
     }
 }
 
 /// The latest epoch that any of them names.
+#[inline]
 fn latest_of<'a, T: Wire + 'a>(values: impl IntoIterator<Item = &'a T>) -> Epoch {
     values.into_iter().map(Wire::latest_epoch).max().unwrap_or_default()
 }
@@ -306,6 +308,7 @@ impl<T: Wire> Wire for Option<T> {
     fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
         Ok(if bool::decode(reader)? { Some(T::decode(reader)?) } else { None })
     }
+    #[inline]
     fn latest_epoch(&self) -> Epoch {
         latest_of(self)
     }
@@ -327,6 +330,7 @@ impl<T: Wire> Wire for Vec<T> {
         }
         Ok(values)
     }
+    #[inline]
     fn latest_epoch(&self) -> Epoch {
         latest_of(self)
     }
@@ -340,6 +344,7 @@ impl<A: Wire, B: Wire> Wire for (A, B) {
     fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
         Ok((A::decode(reader)?, B::decode(reader)?))
     }
+    #[inline]
     fn latest_epoch(&self) -> Epoch {
         self.0.latest_epoch().max(self.1.latest_epoch())
     }
