@@ -168,6 +168,14 @@ fn a_leader_takes_its_stripe_back_after_it_was_cut_off() {
     play(include_str!("plays/mencius_return.play"), &apart([3, 0, 0, 3, 2, 3, 2, 0]), "returns");
 }
 
+/// No seed cuts a leader off from one row of a grid and not from the other for long enough.
+#[test]
+fn a_leader_that_reaches_a_row_and_no_column_deposes_none() {
+    let mut scenario = apart([3, 0, 0, 3, 2, 6, 2, 0]);
+    scenario.layout.quorums = QuorumSpec::Grid { rows: 2, columns: 3 };
+    play(include_str!("plays/mencius_row_without_column.play"), &scenario, "blind");
+}
+
 /// Seeds cut links too, but for a short time, and ask only that everything goes on afterwards: how long commands take
 /// while a link is broken no random run says.
 #[test]

@@ -210,7 +210,9 @@ impl Leader {
         act: impl FnOnce(&mut multipaxos::leader::Leader, &mut Out<'_, multipaxos::leader::Leader>),
     ) {
         let Leader { config, served, suggested, frontier, .. } = self;
-        let Served { stripe, leader, .. } = &mut served[place];
+        let (before, rest) = served.split_at_mut(place);
+        let (Served { stripe, leader, .. }, after) = rest.split_first_mut().expect("a stripe that it serves");
+        let others = (&*before, &*after);
         let stripe = *stripe;
         leader.call(act);
         let left = leader.pour(out, &RecordTag(stripe), |envelope, relay| match envelope {
@@ -221,6 +223,17 @@ impl Leader {
                     *suggested = (*suggested).max(config.stripes.slot(stripe, slot).next());
                 }
                 relay.send(striped(config.stripes, stripe, multipaxos::Envelope::ToProxyLeaders(to, message)));
+            }
+            // Commands of all stripes wait in its own: who proposes in another is told of a round of that one.
+            multipaxos::Envelope::ToClients(clients, multipaxos::client::In::NotLeader { round }) => {
+                for (round, proposers) in rounds(config, (stripe, round), others, kind::Client, clients) {
+                    relay.send(Envelope::ToClients(proposers, multipaxos::client::In::NotLeader { round }));
+                }
+            }
+            multipaxos::Envelope::ToBatchers(batchers, multipaxos::batcher::In::NotLeader { round }) => {
+                for (round, proposers) in rounds(config, (stripe, round), others, kind::Batcher, batchers) {
+                    relay.send(Envelope::ToBatchers(proposers, multipaxos::batcher::In::NotLeader { round }));
+                }
             }
             // Who proposes in other stripes has other leaders to follow.
             multipaxos::Envelope::ToClients(clients, message @ multipaxos::client::In::NewLeader { .. }) => {
@@ -263,7 +276,8 @@ impl Leader {
             self.suggested = self.suggested.max(self.config.stripes.end(stripe, served.leader.next_slot()));
         }
         if place == 0 {
-            self.returning.follow(now, round.is_some());
+            let deposed = self.served[place].leader.is_standby();
+            self.returning.follow(now, round.is_some(), deposed);
         }
     }
 
@@ -294,6 +308,8 @@ impl Leader {
                 self.skips.add(now, range, self.config.replicas());
                 self.prompt = self.config.replicas();
             }
+            // While it has no answer it is to find out whether a write quorum is there at all.
+            served.leader.set_waits(wanted >= granted);
             let end = wanted.min(granted);
             if end > next && !self.config.has(Canary::NeverSkips) {
                 if place > 0 {
@@ -479,6 +495,20 @@ impl Leader {
     }
 }
 
+/// Of `whom`, those that propose in a stripe and in each of the others that are served, with what is known of its rounds.
+fn rounds<'a, I: Id + 'a>(
+    config: &'a Config,
+    own: (Stripe, Round),
+    (before, after): (&'a [Served], &'a [Served]),
+    kind: u8,
+    whom: Set<I>,
+) -> impl Iterator<Item = (Round, Set<I>)> + 'a {
+    let others = before.iter().chain(after).map(|served| (served.stripe, served.leader.round()));
+    let each = core::iter::once(own).chain(others);
+    each.map(move |(stripe, round)| (round, whom.and(config.proposers(kind, stripe))))
+        .filter(|(_, some)| !some.is_empty())
+}
+
 fn reserve(me: LeaderId, stripe: Stripe, reserved: Reserved, of: AcceptorSet, out: &mut Out<'_, Leader>) {
     out.send(Envelope::ToAcceptors(of, acceptor::In::Reserve { from: me, stripe, reserved }));
 }
@@ -502,7 +532,7 @@ impl Role for Leader {
     }
 
     fn on_start(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        self.returning.follow(now, false);
+        self.returning.follow(now, false, false);
         self.relay.start(now);
         for place in 0..self.served.len() {
             self.call(now, place, out, |leader, out| leader.on_start(now, out));

@@ -18,6 +18,7 @@ branches! {
     DEPOSED_WITH_QUEUE = "leader: deposed while batches waited",
     DEPOSED_IN_PHASE_1 = "leader: deposed before phase 1 was over",
     CANDIDATE_HEARS_LEADER = "leader: a candidate hears of the leader",
+    STANDS_IN_VAIN = "leader: stands again, and turns away what waits",
     TURNS_AWAY = "leader: one that does not lead turns a batch away",
     JOINT_ROUND = "leader: the round of a change begins while it leads",
     JOINT_LED = "leader: leads by the quorums of both configurations",

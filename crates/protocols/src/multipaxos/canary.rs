@@ -68,6 +68,10 @@ pub enum Canary {
     LeadsAlone,
     /// A leader that asks for votes in vain does not take its stripe back (Mencius).
     NeverReturns,
+    /// A leader takes its stripe back whether it reaches those without whom it cannot lead or not (Mencius).
+    DeposesBlindly,
+    /// A leader that stands in vain, or stands by again, keeps what waits for it to lead.
+    KeepsQueue,
 }
 
 impl Canary {
@@ -100,6 +104,8 @@ impl Canary {
         ("clock", Canary::BelievesItsClock),
         ("alone", Canary::LeadsAlone),
         ("returns", Canary::NeverReturns),
+        ("blind", Canary::DeposesBlindly),
+        ("keeps-queue", Canary::KeepsQueue),
     ];
 
     /// The defect of this name.

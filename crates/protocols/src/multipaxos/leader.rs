@@ -179,6 +179,8 @@ pub struct Leader {
     admission: Admission,
     handover: Handover,
     reach: Reach,
+    /// Who has answered since it has wanted to take over where another leads.
+    returns: Option<AcceptorSet>,
     succession: Succession,
     /// What phase 1 has found, until it is proposed again.
     carried: Carried,
@@ -199,7 +201,13 @@ enum State {
     /// Another leads, or nobody.
     Standby,
     /// Asks the acceptors whether the leader is gone.
-    Candidate { gone: AcceptorSet, promise: Round, ask_at: Instant },
+    Candidate {
+        gone: AcceptorSet,
+        promise: Round,
+        ask_at: Instant,
+        /// Whether it has stood for a whole timeout before.
+        in_vain: bool,
+    },
     /// Gathers promises.
     Phase1(Box<Phase1>),
     /// Leads.
@@ -224,6 +232,7 @@ impl Leader {
             admission: Admission::default(),
             handover: Handover::default(),
             reach: Reach::default(),
+            returns: None,
             succession: Succession::default(),
             carried: Carried::default(),
             queue: Queue::default(),
@@ -276,7 +285,7 @@ impl Leader {
     // Proposing.
 
     fn on_propose(&mut self, now: Instant, proposal: Proposal, again: bool, out: &mut Out<'_, Self>) {
-        if matches!(self.state, State::Standby) {
+        if matches!(self.state, State::Standby | State::Candidate { in_vain: true, .. }) {
             out.reached(branch::TURNS_AWAY);
             return self.turn_away(proposal.proposer, out);
         }
@@ -401,7 +410,7 @@ impl Leader {
             self.propose_carried(now, out);
         }
         self.propose_queued(now, out);
-        self.admit(out);
+        self.admit(None, out);
         self.finish_change(now, out);
     }
 
@@ -472,7 +481,7 @@ impl Leader {
                 out.reached(branch::ROUND_FOR_ADMISSION);
                 self.begin_phase1(now, promise, epoch, out);
             }
-            false => self.admit(out),
+            false => self.admit(Some(from), out),
         }
     }
 
@@ -487,9 +496,10 @@ impl Leader {
         }
     }
 
-    fn admit(&self, out: &mut Out<'_, Self>) {
+    /// Lets in those that may be: each once, and `again` the one that asks again.
+    fn admit(&mut self, again: Option<AcceptorId>, out: &mut Out<'_, Self>) {
         if self.is_leading() {
-            for (acceptor, message) in self.admission.admitted(self.round, self.progress.kept_since()) {
+            for (acceptor, message) in self.admission.admitted(self.round, self.progress.kept_since(), again) {
                 out.send(Envelope::ToAcceptors(Set::one(acceptor), message));
             }
         }

@@ -1,19 +1,21 @@
 //! Roles of Mencius, one alone: mistakes that a whole cluster may hide, for what a replica misses it asks for again; and
 //! what those report of themselves that have a MultiPaxos role in each stripe.
 
-use crate::stage::{Stage, birth};
+use crate::stage::{Stage, batch, birth};
 use ionian_kernel::batch::Value;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::{Layout, NodeId, numbered};
 use ionian_kernel::protocol::Protocol;
+use ionian_kernel::time::{Instant, Timestamp};
 use ionian_protocols::mencius::acceptor::{self, Acceptor};
 use ionian_protocols::mencius::config::Config;
 use ionian_protocols::mencius::leader::{self, Leader};
 use ionian_protocols::mencius::proxy_leader::{self, ProxyLeader};
 use ionian_protocols::mencius::replica::{In, Replica};
 use ionian_protocols::mencius::stripe::Stripe;
-use ionian_protocols::mencius::{Mencius, kind};
+use ionian_protocols::mencius::{Envelope, Mencius, client, kind};
 use ionian_protocols::multipaxos;
+use ionian_protocols::multipaxos::message::{Proposer, Votes};
 use std::sync::Arc;
 
 /// Three servers with every role on each.
@@ -126,4 +128,85 @@ fn a_leader_reports_slots_of_the_log() {
         times: Default::default(),
     });
     assert_eq!(leader.figure("executed"), 5, "slot 4 is its own last one below 7");
+}
+
+/// The leader of stripe 0, in phase 1.
+fn begins(canary: Option<&'static str>) -> (Stage<Leader>, Round) {
+    let mut leader = Stage::new(three(canary), &birth(kind::Leader, 0, NodeId(0)), Leader::new);
+    leader.timer();
+    let mut tell = |message| leader.tell(leader::In::InStripe { stripe: Stripe(0), message });
+    let said: Vec<Envelope> = (0..2)
+        .flat_map(|from| {
+            let from = AcceptorId(from);
+            tell(multipaxos::leader::In::PreVoteReply { from, gone: true, promise: Round(0) })
+        })
+        .collect();
+    let round = said.iter().find_map(|envelope| match envelope {
+        Envelope::ToAcceptors(
+            _,
+            acceptor::In::InStripe { message: multipaxos::acceptor::In::Phase1a { round, .. }, .. },
+        ) => Some(*round),
+        _ => None,
+    });
+    (leader, round.expect("phase 1 begins"))
+}
+
+/// The same when phase 1 is over.
+fn leads(canary: Option<&'static str>) -> Stage<Leader> {
+    let (mut leader, round) = begins(canary);
+    for from in [0, 1].map(AcceptorId) {
+        let (start, end, next) = (Slot(0), Slot::MAX, Slot::MAX);
+        let (forgotten, watermark, votes, reserved) = (Slot(0), Slot(0), Vec::new(), Vec::new());
+        let votes = Votes { start, end, next, votes, forgotten, watermark, reserved };
+        let message = multipaxos::leader::In::Phase1b { from, round, votes, clock: Timestamp(0) };
+        leader.tell(leader::In::InStripe { stripe: Stripe(0), message });
+    }
+    assert_eq!(leader.figure("leading"), 1);
+    leader
+}
+
+/// All others wait for slots that it may not skip before acceptors have noted it, though nothing was proposed.
+#[test]
+fn a_leader_whose_reservations_stay_unanswered_stops() {
+    for (canary, answer, goes_on) in [(None, false, false), (None, true, true), (Some("alone"), false, true)] {
+        let mut leader = leads(canary);
+        leader.tell(leader::In::Index { from: LeaderId(1), slot: Slot(3000) });
+        let end = Instant(leader.now.0 + 2_000_000);
+        while leader.now < end && leader.figure("leading") == 1 {
+            for envelope in leader.timer() {
+                let Envelope::ToAcceptors(
+                    _,
+                    acceptor::In::InStripe { stripe, message: multipaxos::acceptor::In::PreVote { .. } },
+                ) = envelope
+                else {
+                    continue;
+                };
+                for from in [0, 1].map(AcceptorId).into_iter().filter(|_| answer) {
+                    let message = multipaxos::leader::In::PreVoteReply { from, gone: false, promise: Round(0) };
+                    leader.tell(leader::In::InStripe { stripe, message });
+                }
+            }
+        }
+        assert_eq!(leader.figure("leading") == 1, goes_on, "{canary:?}, answered: {answer}");
+    }
+}
+
+/// Commands of all stripes wait in the leader's own; a round of that one means nothing to those that propose in others.
+#[test]
+fn a_deposed_leader_tells_no_one_a_round_of_another_stripe() {
+    let (mut leader, round) = begins(None);
+    for client in [0, 2].map(ClientId) {
+        let (proposer, near, batch) = (Proposer::Client { id: client }, Set::EMPTY, batch("x"));
+        let message = multipaxos::leader::In::Propose { proposer, near, batch, again: false };
+        assert!(leader.tell(leader::In::InStripe { stripe: Stripe(client.0), message }).is_empty(), "it waits");
+    }
+    let higher = round.next_of(LeaderId(1), Epoch::default());
+    let message = multipaxos::leader::In::Nack { round: higher };
+    let said = leader.tell(leader::In::InStripe { stripe: Stripe(0), message });
+    let told = said.iter().filter_map(|envelope| match envelope {
+        Envelope::ToClients(to, client::In::NotLeader { round }) => Some((*to, *round)),
+        _ => None,
+    });
+    let expected = [(Set::one(ClientId(0)), higher), (Set::one(ClientId(2)), Round(0))];
+    assert_eq!(told.collect::<Vec<_>>(), expected);
 }

@@ -7,7 +7,7 @@ use ionian_kernel::protocol::Protocol;
 use ionian_kernel::time::{Instant, Timestamp};
 use ionian_protocols::multipaxos::leader::{In, Leader};
 use ionian_protocols::multipaxos::message::{Proposer, Votes};
-use ionian_protocols::multipaxos::{Envelope, MultiPaxos, acceptor, kind};
+use ionian_protocols::multipaxos::{Envelope, MultiPaxos, acceptor, client, kind};
 
 /// The leader of five servers.
 fn leading(canary: Option<&'static str>) -> Stage<Leader> {
@@ -48,13 +48,13 @@ fn pass(leader: &mut Stage<Leader>, answer: &[u8]) -> (bool, u64) {
     (leader.role.is_leading(), (end.0 - heartbeat.0) / 1_000_000)
 }
 
-fn propose(leader: &mut Stage<Leader>) {
+fn propose(leader: &mut Stage<Leader>) -> Vec<Envelope> {
     leader.tell(In::Propose {
         proposer: Proposer::Client { id: ClientId(0) },
         near: Set::EMPTY,
         again: false,
         batch: batch("x"),
-    });
+    })
 }
 
 #[test]
@@ -73,4 +73,49 @@ fn one_with_a_write_quorum_or_without_work_goes_on() {
     assert_eq!(pass(&mut leader, &[]), (true, 0), "nothing is outstanding");
     propose(&mut leader);
     assert_eq!(pass(&mut leader, &[0, 1, 4]), (true, 0), "three of five acceptors answer");
+}
+
+/// Without a write quorum nothing is proposed. Whether anybody leads, and whether it is told to those that propose.
+fn stands(canary: Option<&'static str>) -> (Stage<Leader>, Vec<Envelope>) {
+    let mut leader = leading(canary);
+    let round = leader.role.round().next_of(LeaderId(1), Epoch::default());
+    let mut said = leader.tell(In::Nack { round });
+    // It hears of that leader no more, and nobody answers when it stands.
+    while leader.figure("queued") == 0 {
+        said.extend(leader.timer());
+        said.extend(propose(&mut leader));
+    }
+    (leader, said)
+}
+
+fn turned_away(said: &[Envelope]) -> bool {
+    let told = |envelope: &Envelope| matches!(envelope, Envelope::ToClients(to, client::In::NotLeader { .. }) if *to == Set::one(ClientId(0)));
+    said.iter().any(told)
+}
+
+#[test]
+fn a_candidate_that_nobody_answers_turns_away_what_waits() {
+    for (canary, is_told) in [(None, true), (Some("keeps-queue"), false)] {
+        let (mut leader, _) = stands(canary);
+        let (end, mut said) = (Instant(leader.now.0 + 4_000_000), Vec::new());
+        while leader.now < end {
+            said.extend(leader.timer());
+        }
+        assert_eq!((turned_away(&said), leader.figure("queued") == 0), (is_told, is_told), "{canary:?}");
+        // Nor does anything wait from then on.
+        assert_eq!(
+            (turned_away(&propose(&mut leader)), leader.figure("queued") == 0),
+            (is_told, is_told),
+            "{canary:?}"
+        );
+    }
+}
+
+#[test]
+fn a_candidate_that_hears_the_leader_turns_away_what_waits() {
+    for (canary, is_told) in [(None, true), (Some("keeps-queue"), false)] {
+        let (mut leader, _) = stands(canary);
+        let said = leader.tell(In::Heartbeat { round: leader.role.round() });
+        assert_eq!((turned_away(&said), leader.figure("queued") == 0), (is_told, is_told), "{canary:?}");
+    }
 }

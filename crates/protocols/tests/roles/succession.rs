@@ -204,8 +204,12 @@ fn a_leader_of_mencius_hands_its_stripe_over_and_takes_it_back_only_when_it_may(
     assert!(stage.role.is_drained());
     let returns = |stage: &mut Stage<mencius::leader::Leader>| {
         (0..30).any(|_| {
-            let sent = stage.timer();
+            let mut sent = stage.timer();
             stage.tell(tell(In::Heartbeat { round: next }));
+            // The acceptors are there, and hear the other.
+            for from in [AcceptorId(0), AcceptorId(1)] {
+                sent.extend(stage.tell(tell(In::PreVoteReply { from, gone: false, promise: next })));
+            }
             let begins = |envelope: &mencius::Envelope| {
                 let mencius::Envelope::ToAcceptors(_, mencius::acceptor::In::InStripe { stripe: Stripe(0), message }) =
                     envelope

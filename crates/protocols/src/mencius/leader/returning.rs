@@ -29,13 +29,15 @@ impl Returning {
         self.after = election_timeout;
     }
 
-    /// It begins to lead its stripe, or is deposed, or begins to live.
-    pub(super) fn follow(&mut self, now: Instant, leads: bool) {
+    /// It begins to lead its stripe, or leads no longer, because it was deposed or begins another round itself, or begins to
+    /// live.
+    pub(super) fn follow(&mut self, now: Instant, leads: bool, deposed: bool) {
         if leads {
-            (self.at, self.led_since) = (None, Some(now));
+            self.at = None;
+            self.led_since.get_or_insert(now);
             return;
         }
-        if let Some(since) = self.led_since.take() {
+        if let Some(since) = self.led_since.take_if(|_| deposed) {
             let trusted = now.since(since) > self.after * self.patience * TRUSTED_AFTER;
             self.patience = if trusted { 1 } else { (self.patience * 2).min(MOST_PATIENCE) };
         }
@@ -54,5 +56,31 @@ impl Returning {
 
     pub(super) fn next_timer(&self) -> Option<Instant> {
         self.at
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMEOUT: Duration = Duration::from_millis(400);
+
+    #[test]
+    fn one_that_is_deposed_soon_waits_twice_as_long_and_one_that_begins_a_round_itself_does_not() {
+        let at = |ms: u64| Instant(1000 * ms);
+        let mut returning = Returning::new(TIMEOUT);
+        returning.follow(at(0), false, false);
+        assert!(!returning.is_due(at(399)) && returning.is_due(at(400)));
+        returning.follow(at(500), true, false);
+        // It begins a round to admit an acceptor.
+        returning.follow(at(600), false, false);
+        assert_eq!(returning.next_timer(), Some(at(1000)));
+        returning.follow(at(650), true, false);
+        assert_eq!(returning.next_timer(), None);
+        returning.follow(at(1000), false, true);
+        assert_eq!(returning.next_timer(), Some(at(1800)), "deposed soon");
+        returning.follow(at(2000), true, false);
+        returning.follow(at(9000), false, true);
+        assert_eq!(returning.next_timer(), Some(at(9400)), "trusted anew");
     }
 }

@@ -21,6 +21,8 @@ struct Waiting {
     nonce: u64,
     /// Known once a round was won without it.
     frontier: Option<Slot>,
+    /// Whether it was told that it may take part.
+    told: bool,
 }
 
 impl Admission {
@@ -30,14 +32,14 @@ impl Admission {
         if known && round_is_above {
             return false;
         }
-        self.waiting.insert(from, Waiting { nonce, frontier: None });
+        self.waiting.insert(from, Waiting { nonce, frontier: None, told: false });
         true
     }
 
     /// A round was won, without any acceptor that is waiting: they do not answer in phase 1.
     pub(super) fn won(&mut self, frontier: Slot) {
         for waiting in self.waiting.values_mut() {
-            waiting.frontier = Some(frontier);
+            (waiting.frontier, waiting.told) = (Some(frontier), false);
         }
     }
 
@@ -46,12 +48,45 @@ impl Admission {
         self.waiting.clear();
     }
 
-    /// Whom to let in, now that f+1 replicas keep every slot below `kept`. The leader goes on saying so
-    /// while it is asked, for the message may be lost; the acceptor heeds the first.
-    pub(super) fn admitted(&self, round: Round, kept: Slot) -> impl Iterator<Item = (AcceptorId, acceptor::In)> {
-        self.waiting.iter().filter_map(move |(acceptor, waiting)| {
+    /// Whom to let in, now that f+1 replicas keep every slot below `kept`: those that were not told yet, and `again`, which
+    /// asks once more, for the message may be lost. The acceptor heeds the first.
+    pub(super) fn admitted(
+        &mut self,
+        round: Round,
+        kept: Slot,
+        again: Option<AcceptorId>,
+    ) -> impl Iterator<Item = (AcceptorId, acceptor::In)> {
+        self.waiting.iter_mut().filter_map(move |(acceptor, waiting)| {
             let frontier = waiting.frontier.filter(|frontier| *frontier <= kept)?;
+            if core::mem::replace(&mut waiting.told, true) && again != Some(*acceptor) {
+                return None;
+            }
             Some((*acceptor, acceptor::In::Admit { nonce: waiting.nonce, round, frontier }))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    #[test]
+    fn an_acceptor_is_let_in_once_and_again_when_it_asks_again() {
+        let (mut admission, acceptor, round) = (Admission::default(), AcceptorId(2), Round(64));
+        let admitted = |admission: &mut Admission, kept, again| -> Vec<AcceptorId> {
+            admission.admitted(round, Slot(kept), again).map(|(acceptor, _)| acceptor).collect()
+        };
+        assert!(admission.ask(acceptor, 7, false), "a round must be won for it");
+        assert_eq!(admitted(&mut admission, 9, None), []);
+        admission.won(Slot(5));
+        assert_eq!(admitted(&mut admission, 4, None), [], "not all of it is kept");
+        assert_eq!(admitted(&mut admission, 5, None), [acceptor]);
+        assert_eq!(admitted(&mut admission, 6, None), [], "not with each report of a replica");
+        assert!(!admission.ask(acceptor, 7, true));
+        assert_eq!(admitted(&mut admission, 6, Some(acceptor)), [acceptor], "the word to it was lost");
+        assert!(admission.ask(acceptor, 8, true), "it has restarted");
+        admission.won(Slot(6));
+        assert_eq!(admitted(&mut admission, 6, Some(AcceptorId(1))), [acceptor]);
     }
 }

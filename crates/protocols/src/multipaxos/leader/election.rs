@@ -20,8 +20,14 @@ impl Leader {
         if matches!(self.state, State::Phase1(_)) {
             self.timer.failed();
         }
+        // Nobody has heard it for a whole timeout, or too few have: what waits here may wait for ever.
+        let in_vain = matches!(self.state, State::Candidate { .. }) && !self.config.has(Canary::KeepsQueue);
+        if in_vain {
+            out.reached(branch::STANDS_IN_VAIN);
+            self.turn_queue_away(out);
+        }
         let ask_at = now + self.resend_after();
-        self.state = State::Candidate { gone: AcceptorSet::EMPTY, promise: self.round, ask_at };
+        self.state = State::Candidate { gone: AcceptorSet::EMPTY, promise: self.round, ask_at, in_vain };
         self.timer.restart(now);
         self.ask_witnesses(out);
     }
@@ -40,6 +46,9 @@ impl Leader {
         out: &mut Out<'_, Self>,
     ) {
         self.reach.answered(from);
+        if self.returns_with(from) {
+            return self.begin_phase1(now, promised, self.config.epoch(), out);
+        }
         if self.is_leading() && self.handover.on_answer(from, &self.config, self.round.max(promised)) {
             out.reached(branch::JOINT_ROUND);
             return self.begin_phase1(now, promised, self.config.epoch(), out);
@@ -66,6 +75,7 @@ impl Leader {
         self.round = above.next_of(self.id, epoch);
         out.persist_vital(Record { round: self.round });
         self.elections += 1;
+        self.returns = None;
         self.repairs.clear();
         self.handover.clear();
         self.progress.begin_round();
@@ -181,8 +191,15 @@ impl Leader {
         self.window.reset(executed, executed);
         self.held.clear();
         self.carried = Carried::default();
+        self.turn_queue_away(out);
+    }
+
+    /// What waits goes back to the proposers.
+    pub(super) fn turn_queue_away(&mut self, out: &mut Out<'_, Self>) {
+        let round = self.round;
         let (mut clients, mut batchers) = (Set::EMPTY, Set::EMPTY);
         for proposal in self.queue.drain() {
+            self.held.remove(&proposal.batch);
             match proposal.proposer {
                 Proposer::Client { id } => drop(clients.insert(id)),
                 Proposer::Batcher { id, .. } => drop(batchers.insert(id)),
@@ -211,6 +228,9 @@ impl Leader {
             self.state = State::Standby;
             self.timer.settled(now);
             self.succession.heard();
+            if !self.config.has(Canary::KeepsQueue) {
+                self.turn_queue_away(out);
+            }
         }
     }
 }

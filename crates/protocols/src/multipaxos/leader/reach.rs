@@ -78,7 +78,8 @@ impl Leader {
     /// With every heartbeat; false when it has stopped leading.
     pub(super) fn still_reaches(&mut self, now: Instant, out: &mut Out<'_, Self>) -> bool {
         let Some(quorums) = self.config.quorums_of(self.round) else { return true };
-        let progress = (self.progress.executed(), self.window.len() > 0);
+        // Also what waits for leave to be proposed: in Mencius acceptors give that, too.
+        let progress = (self.progress.executed(), self.window.len() > 0 || self.window.waits);
         let timeout = self.config.options().election_timeout;
         match self.reach.look(now, progress, timeout, |answered| quorums.is_write_quorum(answered)) {
             Finding::Unknown => self.ask_witnesses(out),

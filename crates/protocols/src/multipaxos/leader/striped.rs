@@ -43,11 +43,39 @@ impl Leader {
     }
 
     /// Begins a round of its own, though another leads and lives: it is to lead where it can. Also when it is a candidate:
-    /// one that began a round while it was cut off hears of no lower one, and the acceptors say that another lives.
+    /// one that began a round while it was cut off hears of no lower one, and the acceptors say that another lives. First it
+    /// asks whether it reaches those without whom it could only depose the other, and not lead.
     pub(crate) fn take_over(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        let stands = matches!(self.state, State::Candidate { .. }) && !self.config.has(Canary::NeverReturns);
-        if (self.is_standby() || stands) && !self.succession.drains() {
-            self.begin_phase1(now, self.round, self.config.epoch(), out);
+        if !self.may_return() {
+            return;
         }
+        if self.config.has(Canary::DeposesBlindly) {
+            return self.begin_phase1(now, self.round, self.config.epoch(), out);
+        }
+        self.returns = Some(AcceptorSet::EMPTY);
+        self.ask_witnesses(out);
+    }
+
+    fn may_return(&self) -> bool {
+        let stands = matches!(self.state, State::Candidate { .. }) && !self.config.has(Canary::NeverReturns);
+        (self.is_standby() || stands) && !self.succession.drains()
+    }
+
+    /// Whether so many acceptors have answered, this one now, that it can take over: a write quorum, and all whom phase 1
+    /// asks.
+    pub(super) fn returns_with(&mut self, from: AcceptorId) -> bool {
+        let Some(answered) = &mut self.returns else { return false };
+        answered.insert(from);
+        let quorums = &self.config.quorums;
+        if !quorums.is_write_quorum(*answered) || !quorums.is_read_quorum(*answered) {
+            return false;
+        }
+        self.returns = None;
+        self.may_return()
+    }
+
+    /// Whether this leader waits for acceptors to let it use further slots.
+    pub(crate) fn set_waits(&mut self, waits: bool) {
+        self.window.waits = waits;
     }
 }

@@ -78,6 +78,7 @@ impl Leader {
             State::Candidate { .. } if drains => {
                 self.state = State::Standby;
                 self.timer.restart(now);
+                self.turn_queue_away(out);
             }
             _ => {}
         }

@@ -47,6 +47,8 @@ pub(super) struct Window {
     pub(super) next_slot: Slot,
     /// Nothing new is proposed in slots from this one on: in Mencius, where they are reserved first.
     pub(super) limit: Slot,
+    /// Whether more than that is wanted.
+    pub(super) waits: bool,
     check_at: Option<Instant>,
     /// How much later an answer may come because of what was under way when it was last looked.
     transit: Duration,
@@ -76,6 +78,7 @@ impl Window {
             flow: ByteWindow::new(config.options().window_bytes),
             next_slot: Slot::ZERO,
             limit: Slot::MAX,
+            waits: false,
             check_at: None,
             transit: Duration::ZERO,
             replicas: Presence::new(config.serving(), PRESENCE),
@@ -121,6 +124,7 @@ impl Window {
         self.flow.clear();
         self.next_slot = next_slot;
         self.limit = if self.config.skips { Slot::ZERO } else { Slot::MAX };
+        self.waits = false;
         self.check_at = None;
     }
 
