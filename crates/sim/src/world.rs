@@ -87,7 +87,7 @@ pub(crate) struct Simulation<P: Protocol, M: Model> {
 }
 
 /// Faults end at the latest when a run has had one in so many of the events that it may have.
-const BUSY_WITH_FAULTS: u64 = 8;
+const BUSY_WITH_FAULTS: u64 = 32;
 
 /// How long the run goes on after the work is done: a straggler may still do harm.
 const GRACE: Micros = 1_500_000;

@@ -11,7 +11,7 @@ use ionian_sim::play::Play;
 use ionian_sim::{Canary, Durability, Failure, FailureKind, Scenario, Watch, run_seeds};
 
 /// Seeds for each shape and durability. `ionian sim` runs as many as one likes.
-const SEEDS: u64 = 50;
+const SEEDS: u64 = 20;
 
 const MEMORY: Durability = Durability::Memory { returns: false };
 const AMNESIA: Durability = Durability::Memory { returns: true };
