@@ -9,7 +9,7 @@ use crate::batch::SessionId;
 use crate::id::Epoch;
 use crate::machine::RestoreError;
 use crate::time::Timestamp;
-use crate::wire::{Reader, Wire, WireError, encode_bytes};
+use crate::wire::{Reader, Wire, WireError, encode_bytes, latest_of};
 use crate::wire_struct;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::format;
@@ -268,7 +268,7 @@ impl<T: Wire> Wire for VecDeque<T> {
     }
     #[inline]
     fn latest_epoch(&self) -> Epoch {
-        self.iter().map(Wire::latest_epoch).max().unwrap_or_default()
+        latest_of(self)
     }
 }
 

@@ -33,7 +33,7 @@ pub trait Wire: Sized {
 
 /// The latest epoch that any of them names.
 #[inline]
-fn latest_of<'a, T: Wire + 'a>(values: impl IntoIterator<Item = &'a T>) -> Epoch {
+pub(crate) fn latest_of<'a, T: Wire + 'a>(values: impl IntoIterator<Item = &'a T>) -> Epoch {
     values.into_iter().map(Wire::latest_epoch).max().unwrap_or_default()
 }
 

@@ -87,11 +87,16 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         self.random.between(lasts.0, lasts.1)
     }
 
+    /// Whether nothing more is done to the cluster: it is healed, or about to be.
+    pub(crate) fn is_calm(&self) -> bool {
+        self.healed || self.knobs.duration <= self.now()
+    }
+
     pub(crate) fn strike(&mut self, fault: Fault) -> Step {
         match fault {
             Fault::Restart { node, life } if self.nodes[node].life == life => return self.restart(node),
             Fault::Resume { node } => self.resume(node),
-            _ if self.healed || self.knobs.duration <= self.now() => {}
+            _ if self.is_calm() => {}
             Fault::Crash => {
                 let lasts = self.plan_next(fault);
                 if let Some(node) = self.random_victim() {

@@ -173,7 +173,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
 
     /// The operator asks some node for a change, as that node sees the cluster.
     pub(crate) fn operate(&mut self) -> Step {
-        if self.deadline.is_some() || self.knobs.duration <= self.now() {
+        if self.is_calm() {
             return Ok(());
         }
         self.plan_change();

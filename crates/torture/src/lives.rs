@@ -30,12 +30,7 @@ impl Lives {
         let text = given.as_millis().to_string();
         let begun = Instant::now();
         for (key, ms) in [(LONG, text.as_bytes()), (SHORT, SHORT_MS)] {
-            let set = || async {
-                match Connection::open(gateway).await?.call(&[b"SET", key, b"1", b"PX", ms]).await? {
-                    BytesFrame::SimpleString(_) => Ok(()),
-                    other => bail!("{other:?}"),
-                }
-            };
+            let set = || async { Connection::open(gateway).await?.call_ok(&[b"SET", key, b"1", b"PX", ms]).await };
             eventually("a key that lives for a while is set", set).await?;
         }
         Ok(Lives { begun, given })

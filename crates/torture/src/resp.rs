@@ -69,6 +69,14 @@ impl Connection {
         self.flush().await?;
         self.reply().await
     }
+
+    /// Sends one command that is answered with a simple string, such as OK; any other reply is an error.
+    pub(crate) async fn call_ok(&mut self, words: &[&[u8]]) -> Result<()> {
+        match self.call(words).await? {
+            BytesFrame::SimpleString(_) => Ok(()),
+            other => bail!("{other:?}"),
+        }
+    }
 }
 
 /// What GET told.

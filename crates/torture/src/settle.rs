@@ -5,10 +5,9 @@ use crate::judge::{Expected, Violation};
 use crate::keys::{Ended, Ticket, kind, name};
 use crate::model::{Answer, read};
 use crate::resp::{Connection, bulk};
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use ionian_runtime::{query_snapshot, query_status};
-use redis_protocol::resp2::types::BytesFrame;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::hash::{DefaultHasher, Hasher};
@@ -54,12 +53,7 @@ pub(crate) async fn eventually<T, F: Future<Output = Result<T>>>(
 pub(crate) async fn serving(gateways: &[SocketAddr]) -> Result<Duration> {
     let begun = Instant::now();
     for gateway in gateways {
-        let write = || async {
-            match Connection::open(*gateway).await?.call(&[b"SET", PROBE, b"1"]).await? {
-                BytesFrame::SimpleString(_) => Ok(()),
-                other => bail!("{other:?}"),
-            }
-        };
+        let write = || async { Connection::open(*gateway).await?.call_ok(&[b"SET", PROBE, b"1"]).await };
         eventually(&format!("the gateway at {gateway} takes a write"), write).await?;
     }
     Ok(begun.elapsed())

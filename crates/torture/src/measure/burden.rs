@@ -6,7 +6,7 @@ use super::crowd::{ASKED, Crowd};
 use super::figures::{machine, percentile};
 use crate::resp::Connection;
 use crate::settle::ANSWER_LIMIT;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use ionian_harness::numbers::{rounded, thousands};
 use ionian_harness::process::{peak_resident_bytes, size};
 use redis_protocol::resp2::types::BytesFrame;
@@ -103,8 +103,7 @@ async fn measure(arguments: &Burden) -> Result<Vec<String>> {
     let mut bench = Bench::start(&arguments.common, "burden", &["durability=disk"]).await?;
     let gateways = bench.cluster.gateways()?;
     let mut setter = Connection::open(gateways[0]).await?;
-    let set = setter.call(&[b"SET", ASKED.0, &vec![b'a'; ASKED.1]]).await?;
-    ensure!(matches!(set, BytesFrame::SimpleString(_)), "the first write failed: {set:?}");
+    setter.call_ok(&[b"SET", ASKED.0, &vec![b'a'; ASKED.1]]).await.context("the first write failed")?;
     let _burners = Burners::start(arguments.burners)?;
     let (mut before, _) = look(arguments, &mut bench, CALM).await?;
     let crowd = Crowd::gather(arguments, &gateways)?;

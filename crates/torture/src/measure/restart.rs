@@ -11,7 +11,6 @@ use ionian_harness::numbers::{median, thousands};
 use ionian_harness::process;
 use ionian_runtime::query_status;
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
-use redis_protocol::resp2::types::BytesFrame;
 use std::fs::File;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -114,8 +113,8 @@ async fn kill(bench: &mut Bench, case: Case, round: usize) -> Result<(u64, Times
     let all: Vec<usize> = (0..bench.cluster.len()).collect();
     let victims = if case == Case::One { vec![round % all.len()] } else { all };
     let word = format!("{case:?} {round}");
-    let reply = Connection::open(bench.cluster.gateways()?[0]).await?.call(&[b"SET", LAST, word.as_bytes()]).await?;
-    ensure!(matches!(reply, BytesFrame::SimpleString(_)), "the last write failed: {reply:?}");
+    let mut writer = Connection::open(bench.cluster.gateways()?[0]).await?;
+    writer.call_ok(&[b"SET", LAST, word.as_bytes()]).await.context("the last write failed")?;
     let statuses = bench.statuses().await?;
     let executed = statuses.iter().filter_map(|status| of_replica(status, "executed")).max().context("no replica")?;
     let kept = victims.iter().filter_map(|node| of_replica(&statuses[*node], "kept")).min().unwrap_or(executed);
