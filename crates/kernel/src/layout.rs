@@ -229,7 +229,7 @@ impl Default for Options {
             batches_in_flight: 4,
             window_slots: 8192,
             // Two round trips of 20 ms at 100 MB/s; and what a busy machine replicates in a second.
-            window_bytes: 4 << 20,
+            window_bytes: 1 << 20,
             retained_slots: 8192,
             snapshot_slots: 1 << 16,
             snapshot_bytes_per_second: 64 << 20,

@@ -8,6 +8,7 @@ mod deferred;
 mod early;
 mod helping;
 mod offer;
+mod reports;
 mod snapshots;
 
 use self::catch_up::{Ask, CatchUp, Chunk, Progress};
@@ -15,6 +16,7 @@ use self::deferred::Deferred;
 use self::early::Early;
 use self::helping::Helping;
 use self::offer::Offer;
+use self::reports::{REPORT_IDLE, Reports};
 use self::snapshots::Snapshots;
 use super::branch;
 use super::canary::{Canary, without_sessions};
@@ -119,11 +121,8 @@ messages! {
 /// An unbatcher not heard of for this long is not used.
 pub const UNBATCHER_PRESENCE: Duration = Duration::from_millis(800);
 
-/// Leaders are told how far this replica is after so many slots, or this long after it moved, or this
-/// long after it last said anything.
-const REPORT_SLOTS: u64 = 64;
-const REPORT_AFTER: Duration = Duration::from_millis(10);
-const REPORT_IDLE: Duration = Duration::from_millis(250);
+/// Answers leave at the latest after so many slots.
+const ANSWER_SLOTS: u64 = 64;
 
 /// How far ahead of what it has executed a replica keeps chosen values. What lies beyond is fetched when
 /// its turn comes, which takes long: so this is more than what acceptors still hold when all nodes were down at
@@ -177,8 +176,7 @@ pub struct Replica {
     announced: Epoch,
     /// The highest round heard of.
     round: Round,
-    reported: Slot,
-    report_at: Instant,
+    reports: Reports,
     alive_at: Instant,
     read_batchers: Set<ReadBatcherId>,
     /// The time of the log as a leader told it last, and when.
@@ -223,8 +221,7 @@ impl Replica {
             announced: Epoch::default(),
             node: birth.node,
             round: Round(0),
-            reported: Slot::ZERO,
-            report_at: Instant::ZERO,
+            reports: Reports::new(config.clone()),
             alive_at: Instant::ZERO,
             read_batchers: config.all(kind::ReadBatcher),
             told_time: None,
@@ -289,9 +286,11 @@ impl Replica {
     fn execute_ready(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         while let Some(chosen) = self.log.get(self.executed) {
             let answers = (chosen.replier == Some(self.id)).then_some(&mut self.answers);
-            self.retained_bytes += chosen.value.batch.byte_len();
-            self.ahead_bytes -= chosen.value.batch.byte_len();
-            self.snapshots.executed(chosen.value.batch.byte_len());
+            let bytes = chosen.value.batch.byte_len();
+            self.retained_bytes += bytes;
+            self.ahead_bytes -= bytes;
+            self.snapshots.executed(bytes);
+            self.reports.executed(bytes);
             match self.early.pass(self.executed) {
                 false => self.executor.execute(self.executed, &chosen.value, answers),
                 true => self.executor.pass(&chosen.value),
@@ -302,7 +301,7 @@ impl Replica {
                 self.answer_deferred(now);
             }
             // Answers leave with the state they were taken from; a burst may execute much more.
-            if self.executed.0.is_multiple_of(REPORT_SLOTS) || self.answers.is_full() {
+            if self.executed.0.is_multiple_of(ANSWER_SLOTS) || self.answers.is_full() {
                 self.flush_answers(now, out);
             }
         }
@@ -491,8 +490,7 @@ impl Replica {
     // Telling the leaders.
 
     fn report(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        self.reported = self.executed;
-        self.report_at = now + REPORT_IDLE;
+        self.reports.tell(now, self.executed);
         let (from, executed, kept, round) = (self.id, self.executed, self.snapshots.kept(self.executed), self.round);
         let times = Times { clock: now.timestamp(), log: self.executor.now() };
         let message = leader::In::Executed { from, executed, kept, round, times };
@@ -580,6 +578,7 @@ impl Role for Replica {
         self.catch_up.reconfigure(config.clone());
         self.log.set_limit(config.options().retained_slots + MAX_AHEAD);
         self.snapshots.reconfigure(config.clone());
+        self.reports.reconfigure(config.clone());
         self.config = config;
         // At once: what is kept beyond what is to be kept would leave no room for what comes next.
         self.forget_old();
@@ -609,7 +608,7 @@ impl Role for Replica {
     fn on_timer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         self.ask_for_missing(now, out);
         self.answer_deferred(now);
-        if self.report_at <= now {
+        if self.reports.at() <= now {
             self.deferred.drop_hopeless(now);
             self.report(now, out);
         }
@@ -624,7 +623,7 @@ impl Role for Replica {
         if self.deferred.is_ready(self.executed) {
             return Some(Instant::ZERO);
         }
-        earliest(earliest(Some(self.report_at), self.catch_up.next_timer()), self.clock_timer())
+        earliest(earliest(Some(self.reports.at()), self.catch_up.next_timer()), self.clock_timer())
     }
 
     fn on_burst_end(&mut self, now: Instant, out: &mut Out<'_, Self>) {
@@ -634,10 +633,9 @@ impl Role for Replica {
             self.snapshots.begin(self.executed);
             out.store_snapshot(self.executed.0, self.executor.freeze());
         }
-        if self.executed.distance(self.reported) >= REPORT_SLOTS {
-            self.report(now, out);
-        } else if self.executed > self.reported {
-            self.report_at = self.report_at.min(now + REPORT_AFTER);
+        match self.reports.is_due(self.executed) {
+            true => self.report(now, out),
+            false => self.reports.tell_soon(now, self.executed),
         }
     }
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use ionian_kernel::batch::{Answer, AnswersByClient, Batch, Command, Outcome, SessionId, Value};
 use ionian_kernel::client::{Operation, Reply, Request};
 use ionian_kernel::id::*;
-use ionian_kernel::layout::{Address, Layout, NodeId, numbered};
+use ionian_kernel::layout::{Address, Layout, NodeId, Options, numbered};
 use ionian_kernel::machine::Frozen;
 use ionian_kernel::membership::Membership;
 use ionian_kernel::node::{Node, World};
@@ -36,7 +36,8 @@ fn config() -> Config {
 fn config_with(canary: Option<&'static str>) -> Config {
     let mut next = (0..).map(NodeId);
     let instances = [1, 2, 0, 2, 2, 3, 2, 0].map(|count| next.by_ref().take(count).collect()).to_vec();
-    let layout = Layout { f: 1, instances: numbered(instances), canary, ..Layout::default() };
+    let options = Options { window_bytes: 4 * MIB, ..Options::default() };
+    let layout = Layout { f: 1, instances: numbered(instances), options, canary, ..Layout::default() };
     MultiPaxos::configure(layout).expect("a deployment")
 }
 
@@ -314,6 +315,22 @@ fn a_replica_that_misses_a_slot_keeps_a_bounded_number_of_bytes_behind_it() {
     assert!(replica.figure("executed") >= 15 && replica.figure("executed") < 30);
 }
 
+/// A leader's window was full of large values for ten milliseconds after they were executed: replicas told of slots alone.
+#[test]
+fn a_replica_that_has_executed_a_part_of_the_window_of_bytes_tells_the_leaders_at_once() {
+    let mut replica = Stage::alone(config(), kind::Replica, ionian_protocols::multipaxos::replica::Replica::new);
+    let mut told = Vec::new();
+    for slot in 0..9 {
+        let value = Value { stamp: Timestamp(1), batch: command(slot, 300_000) };
+        let sent = replica.tell(replica::In::Chosen { slot: Slot(slot), value, replier: ReplicaId(1) });
+        told.extend(sent.iter().filter_map(|envelope| match envelope {
+            Envelope::ToLeaders(_, leader::In::Executed { executed, .. }) => Some(executed.0),
+            _ => None,
+        }));
+    }
+    assert_eq!(told, [4, 8], "a quarter of 4 MiB is in four of these");
+}
+
 /// A stretch of votes, from `start` up to `next`, of a value of so many bytes in each slot.
 fn stretch(start: u64, next: Slot, slots: std::ops::Range<u64>, bytes: usize) -> Votes {
     let value = |slot| Value { stamp: Timestamp(1), batch: command(slot, bytes) };
@@ -554,9 +571,9 @@ fn a_lane_that_looked_for_a_leader_in_vain_sends_only_small_commands_again() {
     let again: Vec<_> = again.iter().map(|it| (it.0, it.1, it.2)).collect();
     assert_eq!(again, [(leader, 1, true)], "the large one is there already");
     assert!(lane.tell(client::In::NotLeader { round: ROUND }).is_empty(), "it does not stray any more");
-    // A new leader has neither.
+    // A new leader has neither. The small one passes the large one.
     let next = Round(ROUND.0 + 1);
     let again = proposed(&lane.tell(client::In::NewLeader { round: next }));
     let again: Vec<_> = again.iter().filter(|it| it.1 < 2).map(|it| (it.0, it.1)).collect();
-    assert_eq!(again, [(next.leader().0, 0), (next.leader().0, 1)]);
+    assert_eq!(again, [(next.leader().0, 1), (next.leader().0, 0)]);
 }
