@@ -31,6 +31,8 @@ pub struct Config {
     /// Whether slots that a leader has reserved may be noops without any vote (Mencius): whoever finds no vote in
     /// a slot that is chosen then knows what is in it.
     pub skips: bool,
+    /// Whether leaders order references, so that the bytes of what replicas execute never fill their windows (S-Paxos).
+    pub orders_references: bool,
     /// The defect built in on purpose, in tests of the tests.
     pub canary: Option<Canary>,
 }
@@ -45,8 +47,10 @@ impl Config {
         let (now, keepers) = check(&layout)?;
         let instances = (0..super::KINDS.len()).map(|kind| layout.all::<ClientId>(kind as u8).bits()).collect();
         let (before, keepers, home) = (None, Vec::from([keepers]), LeaderId(0));
-        let (beside, skips) = (Vec::new(), false);
-        let mut config = Config { instances, beside, quorums: now, before, keepers, home, skips, canary, layout };
+        let (beside, skips, orders_references) = (Vec::new(), false, false);
+        let quorums = now;
+        let mut config =
+            Config { instances, beside, quorums, before, keepers, home, skips, orders_references, canary, layout };
         if let Some(next) = &config.layout.next {
             let (quorums, keepers) = check(next)?;
             if config.has(Canary::AppliesAtOnce) {
@@ -72,6 +76,11 @@ impl Config {
             }
         }
         Config { beside, ..self }
+    }
+
+    /// The same, for leaders that order references to values that go to replicas past them.
+    pub fn ordering_references(self) -> Self {
+        Config { orders_references: true, ..self }
     }
 
     /// How to get from one layout to another: at once when acceptors and replicas stay what they are.

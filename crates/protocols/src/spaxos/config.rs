@@ -107,7 +107,7 @@ impl Config {
         let by_batchers = layout.count(kind::Batcher) > 0;
         let gather = if by_batchers { kind::Batcher } else { kind::Disseminator };
         Ok(Config(Arc::new(Checked {
-            ordering: Arc::new(Ordering::new(view(&layout, kind::Disseminator, shared))?),
+            ordering: Arc::new(Ordering::new(view(&layout, kind::Disseminator, shared))?.ordering_references()),
             lanes: Arc::new(Ordering::new(view(&layout, gather, shared))?),
             beside: neighbours(&layout, kind::Stabilizer, kind::Replica),
             helpers: neighbours(&layout, kind::Disseminator, kind::Leader),

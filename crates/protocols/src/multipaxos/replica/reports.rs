@@ -44,7 +44,8 @@ impl Reports {
 
     /// Whether so much was executed that the leaders are to be told at once.
     pub(super) fn is_due(&self, executed: Slot) -> bool {
-        let enough = self.bytes >= self.config.options().window_bytes / WINDOW_PART;
+        let window_bytes = self.config.options().window_bytes;
+        let enough = !self.config.orders_references && self.bytes >= window_bytes / WINDOW_PART;
         executed.distance(self.told) >= REPORT_SLOTS || (enough && executed > self.told)
     }
 
