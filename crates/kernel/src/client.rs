@@ -88,7 +88,9 @@ impl core::error::Error for Refusal {}
 pub struct LaneLimits {
     /// Requests in flight at once; one more is refused as [`Refusal::Busy`].
     pub in_flight: usize,
-    /// Bytes of all payloads in flight; what would be more is refused as [`Refusal::Busy`], unless it comes alone.
+    /// Bytes of all payloads in flight; what would be more is refused as [`Refusal::Busy`], unless it comes alone. And so many
+    /// bytes of results the cluster may keep for the lane, because a command before theirs is unanswered; with more of them
+    /// the next command is refused likewise.
     pub in_flight_bytes: usize,
     /// Bytes of one payload; a larger one is refused as [`Refusal::TooLarge`].
     pub payload_bytes: usize,

@@ -2,13 +2,15 @@
 //! until they are answered, asks again, and gives up in the end. Where a command goes is the
 //! protocol's affair.
 
+mod in_flight;
+
+use self::in_flight::InFlight;
 use crate::batch::{Answer, Answers, Command, Outcome, SessionId};
 use crate::client::{LaneLimits, Operation, ReadLevel, Refusal, Reply, Request};
 use crate::flow::ByteWindow;
 use crate::id::{ClientId, Slot};
 use crate::layout::Options;
 use crate::random::Random;
-use crate::session::SESSION_WINDOW;
 use crate::time::{Duration, Instant, earliest, transit};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -51,15 +53,6 @@ enum Session {
     Opening { nonce: u64, ask_at: Instant, asked: u32 },
     /// Open under this id.
     Open(SessionId),
-}
-
-/// Requests by number, from the lowest unanswered on.
-struct InFlight {
-    floor: u64,
-    requests: VecDeque<Option<Pending>>,
-    occupied: usize,
-    /// What their payloads hold.
-    bytes: usize,
 }
 
 struct Pending {
@@ -159,7 +152,7 @@ impl Lane {
         };
         if payload.len() > self.limits.payload_bytes {
             due.replies.push(Reply { token, outcome: Err(Refusal::TooLarge) });
-        } else if self.is_full(payload.len()) || in_flight.is_stretched() {
+        } else if self.is_full(payload.len()) || in_flight.is_stretched(self.limits.in_flight_bytes) {
             due.replies.push(Reply { token, outcome: Err(Refusal::Busy) });
         } else {
             let give_up_at = now + self.limits.patience;
@@ -306,7 +299,7 @@ impl Lane {
     }
 
     fn settle_sessionless(&mut self, number: u64, outcome: Outcome, due: &mut Due) -> u64 {
-        let Some(pending) = self.reads.take(number) else { return 0 };
+        let Some(pending) = self.reads.take(number, 0) else { return 0 };
         let outcome = match outcome {
             Outcome::Done(reply) => {
                 let before = self.read_answer_bytes;
@@ -326,7 +319,8 @@ impl Lane {
             Outcome::Failed => Err(Refusal::Failed),
             _ => return 0,
         };
-        let Some(pending) = self.writes.take(number) else { return 0 };
+        let kept = outcome.as_ref().map_or(0, Bytes::len);
+        let Some(pending) = self.writes.take(number, kept) else { return 0 };
         self.make_room(&pending);
         due.replies.push(Reply { token: pending.token, outcome });
         1 << (pending.via % 64)
@@ -335,8 +329,7 @@ impl Lane {
     /// The cluster has forgotten the session. What was sent in it may have been executed before
     /// that; what was not is sent in the next one.
     fn lose_session(&mut self, now: Instant, due: &mut Due) {
-        let requests = core::mem::replace(&mut self.writes, InFlight::new(0)).requests;
-        for pending in requests.into_iter().flatten() {
+        for pending in core::mem::replace(&mut self.writes, InFlight::new(0)).into_pending() {
             if pending.asked > 0 {
                 due.replies.push(Reply { token: pending.token, outcome: Err(Refusal::Unknown) });
             } else {
@@ -494,7 +487,7 @@ impl Lane {
 
     /// Asserts that the lane stays within what sessions allow.
     pub fn invariants(&self) {
-        assert!((self.writes.requests.len() as u64) < SESSION_WINDOW, "a lane numbers commands beyond its session");
+        self.writes.invariants();
         let bytes = |sent: bool| {
             let writes = self.writes.iter().filter(move |pending| pending.sent == sent);
             writes.map(|pending| pending.payload.len())
@@ -502,67 +495,6 @@ impl Lane {
         assert_eq!(self.window.bytes(), bytes(true).sum(), "a lane lost count of what is under way");
         let waiting = self.waiting.iter().map(VecDeque::len).sum::<usize>();
         assert!(waiting >= bytes(false).count(), "a write waits and nobody knows");
-    }
-}
-
-impl InFlight {
-    fn new(floor: u64) -> Self {
-        InFlight { floor, requests: VecDeque::new(), occupied: 0, bytes: 0 }
-    }
-
-    /// Whether one old request has held the floor for so long that numbers run out.
-    fn is_stretched(&self) -> bool {
-        self.requests.len() as u64 >= SESSION_WINDOW / 2
-    }
-
-    fn push(&mut self, pending: Pending) -> u64 {
-        self.bytes += pending.payload.len();
-        self.requests.push_back(Some(pending));
-        self.occupied += 1;
-        self.floor + self.requests.len() as u64 - 1
-    }
-
-    fn get_mut(&mut self, number: u64) -> Option<&mut Pending> {
-        let index = usize::try_from(number.checked_sub(self.floor)?).ok()?;
-        self.requests.get_mut(index)?.as_mut()
-    }
-
-    fn take(&mut self, number: u64) -> Option<Pending> {
-        let index = usize::try_from(number.checked_sub(self.floor)?).ok()?;
-        let pending = self.requests.get_mut(index)?.take()?;
-        self.occupied -= 1;
-        self.bytes -= pending.payload.len();
-        self.raise_floor();
-        Some(pending)
-    }
-
-    fn take_if(&mut self, which: impl Fn(&Pending) -> bool) -> Vec<Pending> {
-        let gone: Vec<Pending> = self
-            .requests
-            .iter_mut()
-            .filter(|slot| slot.as_ref().is_some_and(&which))
-            .filter_map(Option::take)
-            .collect();
-        self.occupied -= gone.len();
-        self.bytes -= gone.iter().map(|pending| pending.payload.len()).sum::<usize>();
-        self.raise_floor();
-        gone
-    }
-
-    fn raise_floor(&mut self) {
-        while let Some(None) = self.requests.front() {
-            self.requests.pop_front();
-            self.floor += 1;
-        }
-    }
-
-    fn iter(&self) -> impl Iterator<Item = &Pending> {
-        self.requests.iter().flatten()
-    }
-
-    fn iter_mut(&mut self) -> impl Iterator<Item = (u64, &mut Pending)> {
-        let floor = self.floor;
-        (floor..).zip(self.requests.iter_mut()).filter_map(|(number, pending)| Some((number, pending.as_mut()?)))
     }
 }
 
@@ -604,7 +536,8 @@ mod tests {
     const ME: ClientId = ClientId(2);
 
     fn lane() -> (Lane, Due, u64) {
-        let mut lane = Lane::new(ME, &Options::default(), Random::new(1));
+        let options = Options { window_bytes: 4 << 20, ..Options::default() };
+        let mut lane = Lane::new(ME, &options, Random::new(1));
         let mut due = Due::default();
         lane.start(Instant(0), &mut due);
         let nonce = due.writes.pop().expect("asks for a session").command.number;
@@ -868,6 +801,28 @@ mod tests {
         assert_eq!(due.writes.pop().unwrap().command, first);
         lane.resend_writes(Instant(1_000_001), &mut due);
         assert_eq!(due.writes.pop().unwrap().command, first);
+    }
+
+    /// The cluster keeps the result of each command from the first unanswered one on, each as large as a reply may be.
+    #[test]
+    fn results_that_the_cluster_keeps_are_bounded_in_bytes() {
+        let (mut lane, mut due, nonce) = lane();
+        lane.on_answers(Instant(0), &answer(SessionId::OPEN, nonce, Outcome::Opened(SessionId(1))), &mut due);
+        lane.limits.in_flight_bytes = 100;
+        (0..4).for_each(|token| lane.submit(Instant(0), write(token), &mut due));
+        let done = |number| answer(SessionId(1), number, Outcome::Done(Bytes::from_static(&[7; 60])));
+        lane.on_answers(Instant(1), &done(1), &mut due);
+        lane.submit(Instant(1), write(4), &mut due);
+        lane.on_answers(Instant(1), &done(2), &mut due);
+        lane.submit(Instant(1), write(5), &mut due);
+        lane.invariants();
+        let replies: Vec<_> = due.replies.drain(..).map(|reply| (reply.token, reply.outcome.err())).collect();
+        assert_eq!(replies, [(1, None), (2, None), (5, Some(Refusal::Busy))]);
+        // With the first one answered, and the floor raised, there is room again.
+        lane.on_answers(Instant(2), &done(0), &mut due);
+        lane.submit(Instant(2), write(6), &mut due);
+        lane.invariants();
+        assert_eq!(due.replies.iter().map(|reply| reply.token).collect::<Vec<_>>(), [0]);
     }
 
     #[test]
