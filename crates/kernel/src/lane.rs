@@ -159,7 +159,10 @@ impl Lane {
             let pending =
                 Pending { token, operation, payload, give_up_at, ask_at: now, asked: 0, sent: false, floor: 0, via: 0 };
             match operation {
-                Operation::Write => self.begin_write(now, pending, due),
+                Operation::Write => {
+                    self.replace_stale_session(now, due);
+                    self.begin_write(now, pending, due);
+                }
                 Operation::Read(_) | Operation::Change => self.begin_sessionless(now, pending, due),
             }
         }
@@ -339,6 +342,16 @@ impl Lane {
         self.requeue();
         self.session = Session::Opening { nonce: self.random.any(), ask_at: now, asked: 0 };
         self.ask_for_session(now, due);
+        self.watch(now);
+    }
+
+    /// A process that was paused for long comes back to a session that has expired: what is sent in it would be answered with
+    /// doubt though it was not executed. So another is opened first.
+    fn replace_stale_session(&mut self, now: Instant, due: &mut Due) {
+        let unused = now >= self.keep_alive_at + self.keep_alive_every * 2;
+        if unused && matches!(self.session, Session::Open(_)) {
+            self.lose_session(now, due);
+        }
     }
 
     fn ask_for_session(&mut self, now: Instant, due: &mut Due) {
@@ -394,6 +407,7 @@ impl Lane {
 
     /// Asks again what went unanswered for too long, and gives up what did for even longer.
     pub fn on_timer(&mut self, now: Instant, due: &mut Due) {
+        self.replace_stale_session(now, due);
         if self.check_at.is_some_and(|at| at <= now) {
             self.give_up(now, due);
             if matches!(self.session, Session::Opening { ask_at, .. } if ask_at <= now) {
@@ -655,6 +669,27 @@ mod tests {
         assert_eq!(tokens(&mut due), [(1, false)]);
         assert_eq!(due.writes.pop().unwrap().command.session, SessionId::OPEN);
         assert!(!lane.is_open());
+    }
+
+    /// The first command after a long pause was answered with doubt, at once, and had not been executed.
+    #[test]
+    fn a_lane_that_was_paused_for_long_opens_another_session_before_it_sends() {
+        let (mut lane, mut due, nonce) = lane();
+        lane.on_answers(Instant(0), &answer(SessionId::OPEN, nonce, Outcome::Opened(SessionId(1))), &mut due);
+        due.writes.clear();
+        let (expiry, quarter) = (600_000_000, 150_000_000);
+        lane.submit(Instant(3 * quarter - 1), write(1), &mut due);
+        assert_eq!(due.writes.pop().unwrap().command.session, SessionId(1), "it may still be open");
+        lane.on_answers(Instant(3 * quarter), &answer(SessionId(1), 0, Outcome::Done(Bytes::new())), &mut due);
+        due.replies.clear();
+        lane.submit(Instant(3 * quarter + expiry), write(2), &mut due);
+        let asked: Vec<_> = due.writes.drain(..).map(|write| write.command).collect();
+        assert_eq!(asked.iter().map(|command| command.session).collect::<Vec<_>>(), [SessionId::OPEN]);
+        let opened = answer(SessionId::OPEN, asked[0].number, Outcome::Opened(SessionId(2)));
+        lane.on_answers(Instant(3 * quarter + expiry), &opened, &mut due);
+        assert_eq!(due.writes.pop().unwrap().command.session, SessionId(2));
+        assert!(due.replies.is_empty(), "{:?}", due.replies);
+        lane.invariants();
     }
 
     #[test]
