@@ -404,9 +404,9 @@ pub(crate) struct Exec {
     /// 127.0.0.1:7379]
     #[arg(long, value_name = "ADDR")]
     pub(crate) at: Option<String>,
-    /// The data directory of `ionian up`
-    #[arg(long, value_name = "DIR", default_value = DATA)]
-    pub(crate) data: PathBuf,
+    /// The data directory of `ionian up` [default: ./ionian-data, if it holds a deployment]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
     /// What a read must have seen
     #[arg(long, value_enum, value_name = "LEVEL")]
     pub(crate) consistency: Option<Level>,

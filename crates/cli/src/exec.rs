@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 use redis_protocol::resp2::types::BytesFrame;
 use std::io::{IsTerminal, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Whom to ask when nobody says and no directory knows.
@@ -38,11 +39,13 @@ pub(crate) fn run(arguments: &arguments::Exec) -> Result<ExitCode> {
 
 /// Connects to the gateway that was named, or to the first that can be reached.
 fn connect(arguments: &arguments::Exec) -> Result<Connection> {
+    let data = arguments.data.as_deref().unwrap_or(Path::new(arguments::DATA));
     let gateways: Vec<String> = match &arguments.at {
         Some(at) => vec![at.clone()],
-        None => match source::known_in(&arguments.data)? {
-            Some(known) => known.nodes().into_values().filter_map(|node| node.gateway.clone()).collect(),
-            None => vec![DEFAULT_GATEWAY.to_owned()],
+        None => match (source::known_in(data)?, &arguments.data) {
+            (Some(known), _) => known.nodes().into_values().filter_map(|node| node.gateway.clone()).collect(),
+            (None, None) => vec![DEFAULT_GATEWAY.to_owned()],
+            (None, Some(data)) => bail!("{} holds no deployment: name a gateway with --at HOST:PORT", data.display()),
         },
     };
     let mut failures = Vec::new();

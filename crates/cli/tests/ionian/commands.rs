@@ -98,6 +98,7 @@ fn bad_usage_has_an_exit_code_of_its_own() {
     assert!(version.contains("wire version and data format ") && version.contains("backup format "), "{version}");
     fails(&["status", "--data", "/nowhere"], 1, "holds no deployment");
     fails(&["exec", "--at", "127.0.0.1:1", "GET", "k"], 1, "no gateway can be reached");
+    fails(&["exec", "--data", "/nowhere", "GET", "k"], 1, "/nowhere holds no deployment");
 }
 
 #[test]
