@@ -173,6 +173,11 @@ impl<I: Id> Presence<I> {
         if present.is_empty() { self.all } else { present }
     }
 
+    /// Whether somebody was heard of once, and nobody lately.
+    pub fn is_cut_off(&self, now: Instant) -> bool {
+        !self.heard.is_empty() && self.heard.values().all(|at| now.since(*at) > self.within)
+    }
+
     fn look(&self, now: Instant) -> Found<I> {
         let last = |id: &I| self.heard.get(id).copied().unwrap_or(self.since);
         let present: Set<I> = self.all.iter().filter(|id| now.since(last(id)) <= self.within).collect();
@@ -202,10 +207,12 @@ mod tests {
         let mut presence = Presence::new(Set::first(2), Duration::from_micros(10));
         presence.start(Instant(0));
         assert_eq!(presence.present(Instant(5)), Set::first(2));
+        assert!(!presence.is_cut_off(Instant(99)), "nobody was ever heard of");
         presence.heard(ReplicaId(1), Instant(5));
         presence.heard(ReplicaId(9), Instant(5));
         assert_eq!(presence.present(Instant(12)), Set::one(ReplicaId(1)));
         assert_eq!(presence.present(Instant(99)), Set::first(2));
+        assert!(!presence.is_cut_off(Instant(15)) && presence.is_cut_off(Instant(16)));
         presence.heard(ReplicaId(0), Instant(100));
         assert_eq!(presence.present(Instant(110)), Set::one(ReplicaId(0)));
         presence.heard(ReplicaId(1), Instant(108));

@@ -389,9 +389,30 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
                 self.restart_if_down(node)?;
             }
         }
+        if self.knobs.apart {
+            self.leave_one_apart();
+        }
         let plans = self.workload.finish();
         self.plan_threads(&plans);
         Ok(())
+    }
+
+    /// One node stays deaf, mute or both for good, as one of the f that may fail: the others must do without it, whether they
+    /// hear that it lives or not. Its own clients need not be served.
+    fn leave_one_apart(&mut self) {
+        let leaders: Vec<usize> = (0..self.nodes.len()).filter(|node| self.leads(*node)).collect();
+        let turn = self.random.below(2 * leaders.len().max(1) as u64) as usize;
+        let Some(node) = leaders.get(turn).copied().or_else(|| self.random_node()) else { return };
+        let lanes: Vec<ClientId> = self.nodes[node].lanes().collect();
+        let keeps_votes = self.scenario.durability == Durability::Disk;
+        if !(keeps_votes || self.others_are_whole(node)) || !self.workload.has_lane_besides(&lanes) {
+            return;
+        }
+        lanes.into_iter().for_each(|lane| self.workload.lane_apart(lane));
+        let (deaf, mute) = [(true, false), (true, false), (false, true), (true, true)][self.random.below(4) as usize];
+        self.network.sever(|from, to| (deaf && to == node) || (mute && from == node));
+        self.report.left_apart += 1;
+        self.trace.note(self.heap.now(), node, "apart", 0, || format!("for good, deaf: {deaf}, mute: {mute}"));
     }
 
     fn restart_if_down(&mut self, node: usize) -> Step {

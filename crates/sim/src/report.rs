@@ -142,6 +142,8 @@ counters! {
     slow_links,
     /// Cuts of some links.
     cuts,
+    /// Nodes that stayed deaf or mute when all else was healed.
+    left_apart,
     /// Times that messages of some kinds began to be lost or held back.
     meddlings,
     /// Nodes that lost their memory after another had lost its own and was whole again.

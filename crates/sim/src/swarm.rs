@@ -88,6 +88,8 @@ pub(crate) struct Knobs {
     pub(crate) in_turn: bool,
     /// Nodes that start late, and when; not before the faults are over when that is later.
     pub(crate) late: BTreeMap<usize, Micros>,
+    /// Whether one node does not reach the others, or they do not reach it, when all else is healed.
+    pub(crate) apart: bool,
     /// How often an operator asks for a change of the membership.
     pub(crate) change_every: Option<Micros>,
     pub(crate) clock_ahead: Micros,
@@ -213,6 +215,7 @@ impl Knobs {
             victims: None,
             meddle: None,
             in_turn: false,
+            apart: false,
             late: BTreeMap::new(),
             operations: scenario.operations,
             length: 1,
@@ -281,6 +284,8 @@ impl Knobs {
         if scenario.vary_options && swarm.random.once_in(16) {
             self.options.revoke_slots = pick(&mut swarm.random, &[2000, 100_000, 1_000_000]);
         }
+        let may_fail = scenario.layout.f > 0 && scenario.durability != (Durability::Memory { returns: false });
+        self.apart = swarm.random.once_in(4) && swarm.on(faults.partition && may_fail && scenario.changes.is_empty());
     }
 
     /// Nodes that start late: those that a change brings in, and up to f of the others.
@@ -323,6 +328,7 @@ impl Knobs {
             ("victims", self.victims.is_some() && self.crash.is_some()),
             ("meddle", self.meddle.is_some()),
             ("in-turn", self.in_turn),
+            ("apart", self.apart),
             ("late", !self.late.is_empty()),
             ("long", self.length > 1 && !self.bursts),
             ("bursts", self.bursts),

@@ -125,6 +125,11 @@ impl<M: Model> Workload<M> {
         threads.iter_mut().filter(|thread| thread.lane == lane).for_each(|thread| thread.turn += 1);
     }
 
+    /// A lane needs no answers any more, though its node is up.
+    pub(crate) fn lane_apart(&mut self, lane: ClientId) {
+        self.lanes[lane.0 as usize].up = false;
+    }
+
     /// The faults are over: no more roaming, and on each lane one thread that tries everything once.
     pub(crate) fn finish(&mut self) -> Vec<Plan> {
         self.finishing = true;

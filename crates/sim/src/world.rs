@@ -235,7 +235,9 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         if self.ending || self.deadline.is_none() || !self.workload.done() {
             return;
         }
-        if self.scenario.all_catch_up && journal::open(&self.journal).behind().next().is_some() {
+        // A node that is left apart cannot catch up.
+        let all_catch_up = self.scenario.all_catch_up && self.report.left_apart == 0;
+        if all_catch_up && journal::open(&self.journal).behind().next().is_some() {
             return;
         }
         self.ending = true;

@@ -183,6 +183,12 @@ fn a_broken_link_between_two_servers_delays_no_command_for_long() {
     play(include_str!("plays/mencius_broken_link.play"), &three_plain(), "passes-on");
 }
 
+/// Seeds cut links one way too, but asked for answers only when all was healed.
+#[test]
+fn a_server_that_hears_nobody_does_not_hold_up_the_log() {
+    play(include_str!("plays/mencius_deaf.play"), &three_plain(), "idle");
+}
+
 #[test]
 fn figure_2_suggest_skip_revoke() {
     play(include_str!("plays/mencius_figure_2.play"), &three_plain(), "never-skips");

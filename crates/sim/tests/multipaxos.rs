@@ -235,3 +235,25 @@ fn a_forgotten_slot_is_not_repaired_with_an_old_vote() {
 fn a_leader_that_reaches_no_quorum_leaves_the_hub_to_lead() {
     play(include_str!("plays/hub.play"), &together("five", 2), "alone");
 }
+
+/// Seeds cut links one way too, but asked for answers only when all was healed, until one node stayed deaf.
+#[test]
+fn a_leader_that_hears_nobody_stops_though_it_has_nothing_to_do() {
+    play(include_str!("plays/deaf.play"), &together("three", 1), "idle");
+    catches("idle", preset::<MultiPaxos>("colocated"), Durability::Disk, 2000);
+}
+
+/// No seed breaks single links for good: when all is healed the acceptor tells the leader itself.
+#[test]
+fn a_leader_is_told_of_a_higher_round_by_proxy_leaders_too() {
+    let scenario = apart("apart", 1, [2, 0, 0, 2, 2, 3, 2, 0], QuorumSpec::Majority);
+    play(include_str!("plays/refused.play"), &scenario, "drops");
+}
+
+/// As above.
+#[test]
+fn a_leader_without_proxy_leaders_or_replicas_stops() {
+    let mut scenario = apart("apart", 1, [2, 0, 0, 2, 2, 3, 2, 0], QuorumSpec::Majority);
+    scenario.layout.options.window_slots = 2;
+    play(include_str!("plays/no_helpers.play"), &scenario, "helpers");
+}

@@ -308,8 +308,6 @@ impl Leader {
                 self.skips.add(now, range, self.config.replicas());
                 self.prompt = self.config.replicas();
             }
-            // While it has no answer it is to find out whether a write quorum is there at all.
-            served.leader.set_waits(wanted >= granted);
             let end = wanted.min(granted);
             if end > next && !self.config.has(Canary::NeverSkips) {
                 if place > 0 {

@@ -66,6 +66,12 @@ pub enum Canary {
     BelievesItsClock,
     /// A leader goes on saying that it lives, though no write quorum hears it.
     LeadsAlone,
+    /// A leader that has proposed nothing takes it for granted that a write quorum hears it.
+    TrustsItsIdleness,
+    /// A proxy leader says nothing to a leader whose proposals it drops because acceptors have promised a higher round.
+    DropsSilently,
+    /// A leader that hears no proxy leader or no replica any more goes on as long as a write quorum hears it.
+    NeedsNoHelpers,
     /// A leader that asks for votes in vain does not take its stripe back (Mencius).
     NeverReturns,
     /// A leader takes its stripe back whether it reaches those without whom it cannot lead or not (Mencius).
@@ -103,6 +109,9 @@ impl Canary {
         ("any-epoch", Canary::BelievesAnyEpoch),
         ("clock", Canary::BelievesItsClock),
         ("alone", Canary::LeadsAlone),
+        ("idle", Canary::TrustsItsIdleness),
+        ("drops", Canary::DropsSilently),
+        ("helpers", Canary::NeedsNoHelpers),
         ("returns", Canary::NeverReturns),
         ("blind", Canary::DeposesBlindly),
         ("keeps-queue", Canary::KeepsQueue),

@@ -139,7 +139,7 @@ messages! {
             /// Its round.
             round: Round,
         },
-        /// Whoever was to take over does not lead either.
+        /// Whoever was to take over cannot lead either, or is not to.
         11 => Declined {
             /// Who was asked.
             from: LeaderId,
@@ -600,7 +600,9 @@ impl Role for Leader {
                     self.ask_successor(now, out);
                 }
             }
-            _ if self.timer.deadline() <= now && self.succession.holds_back() => self.timer.restart(now),
+            _ if self.timer.deadline() <= now && self.succession.holds_back(self.window.is_cut_off(now)) => {
+                self.timer.restart(now);
+            }
             _ if self.timer.deadline() <= now => self.stand(now, out),
             State::Candidate { ask_at, .. } if *ask_at <= now => {
                 *ask_at = resend_at;

@@ -128,6 +128,16 @@ impl ProxyLeader {
         }
     }
 
+    /// Tells the leader of `round` that acceptors have promised a higher one. They do so themselves; but they may not reach it,
+    /// and it would go on proposing, and be heard by enough of them to believe that it leads.
+    fn refuse(&self, round: Round, out: &mut Out<'_, Self>) {
+        if round < self.round && !self.config.has(Canary::DropsSilently) {
+            out.reached(branch::OLD_ROUND_REFUSED);
+            let leader = Set::one(round.leader()).and(self.config.leaders());
+            out.send(Envelope::ToLeaders(leader, leader::In::Nack { round: self.round }));
+        }
+    }
+
     /// Follows `round`; false when it is an old one, or of an epoch that this node knows no quorums of.
     fn enter(&mut self, round: Round) -> bool {
         if self.config.quorums_of(round).is_none() {
@@ -276,6 +286,8 @@ impl Role for ProxyLeader {
                     let (asked, voted) = (AcceptorSet::EMPTY, AcceptorSet::EMPTY);
                     let pending = Pending { value, proposer, replier, asked, voted, ask_at: now, attempts: 0 };
                     self.on_phase2a(now, slot, pending, out);
+                } else {
+                    self.refuse(round, out);
                 }
             }
             In::Phase2b { from, slot, round } => self.on_phase2b(now, from, slot, round, out),

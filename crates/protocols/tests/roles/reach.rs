@@ -68,11 +68,19 @@ fn a_leader_without_a_write_quorum_stops() {
 }
 
 #[test]
-fn one_with_a_write_quorum_or_without_work_goes_on() {
+fn one_with_a_write_quorum_goes_on() {
     let mut leader = leading(None);
-    assert_eq!(pass(&mut leader, &[]), (true, 0), "nothing is outstanding");
+    assert_eq!(pass(&mut leader, &[2, 3, 4]), (true, 0), "nothing is outstanding");
     propose(&mut leader);
     assert_eq!(pass(&mut leader, &[0, 1, 4]), (true, 0), "three of five acceptors answer");
+}
+
+/// It may have nothing to do because it hears nobody.
+#[test]
+fn one_without_work_stops_as_well() {
+    for (canary, goes_on) in [(None, false), (Some("idle"), true)] {
+        assert_eq!(pass(&mut leading(canary), &[0, 1]).0, goes_on, "{canary:?}");
+    }
 }
 
 /// Without a write quorum nothing is proposed. Whether anybody leads, and whether it is told to those that propose.

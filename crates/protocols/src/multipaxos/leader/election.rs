@@ -46,7 +46,7 @@ impl Leader {
         out: &mut Out<'_, Self>,
     ) {
         self.reach.answered(from);
-        if self.returns_with(from) {
+        if self.returns_with(now, from) {
             return self.begin_phase1(now, promised, self.config.epoch(), out);
         }
         if self.is_leading() && self.handover.on_answer(from, &self.config, self.round.max(promised)) {

@@ -1,8 +1,13 @@
-//! Whether a leader still reaches a write quorum. One that does not must stop saying that it lives: those that hear it would
-//! wait for it, though they may be the only ones who could lead.
+//! Whether a leader still reaches a write quorum, and hears proxy leaders and replicas. One that does not must stop saying that
+//! it lives: those that hear it would wait for it, though they may be the only ones who could lead.
 //!
-//! While what it has proposed is executed there is no question. When nothing was for an election timeout it asks the
-//! acceptors, as a candidate does, with every heartbeat; when no write quorum has answered for twice as long, it stops.
+//! While slots are executed there is no question. When none was for an election timeout it asks the acceptors, as a candidate
+//! does, with every heartbeat; when no write quorum has answered for twice as long, it stops. Also when it has nothing to do:
+//! where messages get lost on their way to it alone, it does not hear that there is anything.
+//!
+//! The same where it has heard proxy leaders and replicas since it leads, and of either none any more. Then it also lets others
+//! stand first, and none has it take over. One that has not heard them since goes on: they may be down for all, and another
+//! leader would be no better.
 
 use super::{Leader, State};
 use crate::multipaxos::canary::Canary;
@@ -17,10 +22,12 @@ const GIVES_UP_AFTER: u32 = 2;
 #[derive(Default)]
 pub(super) struct Reach {
     executed: Slot,
-    /// When something was executed last, or nothing was outstanding.
+    /// When something was executed last, or a write quorum has answered.
     advanced_at: Instant,
     /// Since when the acceptors are asked, and who has answered.
     asked: Option<(Instant, AcceptorSet)>,
+    /// Whether it has heard proxy leaders and replicas since it leads.
+    was_helped: bool,
 }
 
 /// What is to be done.
@@ -37,7 +44,12 @@ pub(super) enum Finding {
 impl Reach {
     /// It begins to lead.
     pub(super) fn begin(&mut self, now: Instant, executed: Slot) {
-        *self = Reach { executed, advanced_at: now, asked: None };
+        *self = Reach { executed, advanced_at: now, asked: None, was_helped: false };
+    }
+
+    /// There is no question now.
+    fn settle(&mut self, now: Instant, executed: Slot) {
+        *self = Reach { executed, advanced_at: now, asked: None, ..*self };
     }
 
     /// An acceptor answers.
@@ -47,16 +59,17 @@ impl Reach {
         }
     }
 
-    /// Looks at how far replicas are; `outstanding` while something was proposed that they have not executed.
+    /// Looks at how far replicas are; `cut_off` while of proxy leaders or replicas none is heard.
     pub(super) fn look(
         &mut self,
         now: Instant,
-        (executed, outstanding): (Slot, bool),
+        (executed, cut_off): (Slot, bool),
         timeout: Duration,
         is_write_quorum: impl Fn(AcceptorSet) -> bool,
     ) -> Finding {
-        if !outstanding || executed > self.executed {
-            self.begin(now, executed);
+        self.was_helped |= !cut_off;
+        if executed > self.executed {
+            self.settle(now, executed);
         }
         match self.asked {
             None if now.since(self.advanced_at) < timeout => Finding::Advances,
@@ -64,8 +77,8 @@ impl Reach {
                 self.asked = Some((now, AcceptorSet::EMPTY));
                 Finding::Unknown
             }
-            Some((_, answered)) if is_write_quorum(answered) => {
-                self.begin(now, executed);
+            Some((_, answered)) if is_write_quorum(answered) && !(cut_off && self.was_helped) => {
+                self.settle(now, executed);
                 Finding::Advances
             }
             Some((since, _)) if now.since(since) >= timeout * GIVES_UP_AFTER => Finding::Lost,
@@ -78,9 +91,11 @@ impl Leader {
     /// With every heartbeat; false when it has stopped leading.
     pub(super) fn still_reaches(&mut self, now: Instant, out: &mut Out<'_, Self>) -> bool {
         let Some(quorums) = self.config.quorums_of(self.round) else { return true };
-        // Also what waits for leave to be proposed: in Mencius acceptors give that, too.
-        let progress = (self.progress.executed(), self.window.len() > 0 || self.window.waits);
-        let timeout = self.config.options().election_timeout;
+        let (executed, timeout) = (self.progress.executed(), self.config.options().election_timeout);
+        if self.config.has(Canary::TrustsItsIdleness) && self.window.len() == 0 {
+            self.reach.settle(now, executed);
+        }
+        let progress = (executed, self.window.is_cut_off(now));
         match self.reach.look(now, progress, timeout, |answered| quorums.is_write_quorum(answered)) {
             Finding::Unknown => self.ask_witnesses(out),
             Finding::Lost if !self.config.has(Canary::LeadsAlone) => {

@@ -46,7 +46,7 @@ impl Leader {
     /// one that began a round while it was cut off hears of no lower one, and the acceptors say that another lives. First it
     /// asks whether it reaches those without whom it could only depose the other, and not lead.
     pub(crate) fn take_over(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        if !self.may_return() {
+        if !self.may_return(now) {
             return;
         }
         if self.config.has(Canary::DeposesBlindly) {
@@ -56,14 +56,14 @@ impl Leader {
         self.ask_witnesses(out);
     }
 
-    fn may_return(&self) -> bool {
+    fn may_return(&self, now: Instant) -> bool {
         let stands = matches!(self.state, State::Candidate { .. }) && !self.config.has(Canary::NeverReturns);
-        (self.is_standby() || stands) && !self.succession.drains()
+        (self.is_standby() || stands) && !self.succession.drains() && !self.window.is_cut_off(now)
     }
 
     /// Whether so many acceptors have answered, this one now, that it can take over: a write quorum, and all whom phase 1
     /// asks.
-    pub(super) fn returns_with(&mut self, from: AcceptorId) -> bool {
+    pub(super) fn returns_with(&mut self, now: Instant, from: AcceptorId) -> bool {
         let Some(answered) = &mut self.returns else { return false };
         answered.insert(from);
         let quorums = &self.config.quorums;
@@ -71,11 +71,6 @@ impl Leader {
             return false;
         }
         self.returns = None;
-        self.may_return()
-    }
-
-    /// Whether this leader waits for acceptors to let it use further slots.
-    pub(crate) fn set_waits(&mut self, waits: bool) {
-        self.window.waits = waits;
+        self.may_return(now)
     }
 }

@@ -13,8 +13,8 @@ use ionian_kernel::layout::Address;
 use ionian_kernel::role::Out;
 use ionian_kernel::time::Instant;
 
-/// So many timeouts a leader that drains lets pass before it stands all the same: the others come first, but a cluster
-/// in which no other leader is left must not do without one.
+/// So many timeouts a leader that drains, or could not lead well, lets pass before it stands all the same: the others come
+/// first, but a cluster in which no other leader is left must not do without one.
 const HOLDS_BACK: u32 = 4;
 
 /// See the top of this file.
@@ -61,9 +61,9 @@ impl Succession {
         *self = Succession { drains: self.drains, ..Succession::default() };
     }
 
-    /// Whether to wait for once more until another stands.
-    pub(super) fn holds_back(&mut self) -> bool {
-        let waits = self.drains && self.waited < HOLDS_BACK;
+    /// Whether to wait for once more until another stands: while it drains, or is `cut_off` from proxy leaders or replicas.
+    pub(super) fn holds_back(&mut self, cut_off: bool) -> bool {
+        let waits = (self.drains || cut_off) && self.waited < HOLDS_BACK;
         self.waited += u32::from(waits);
         waits
     }
@@ -111,7 +111,7 @@ impl Leader {
     /// The leader of `round` wants this one to lead.
     pub(super) fn on_take_over(&mut self, now: Instant, from: LeaderId, round: Round, out: &mut Out<'_, Self>) {
         let stands_by = matches!(self.state, State::Standby | State::Candidate { .. });
-        if self.succession.drains {
+        if self.succession.drains || self.window.is_cut_off(now) {
             let message = In::Declined { from: self.id };
             out.send(Envelope::ToLeaders(Set::one(from), message));
         } else if stands_by

@@ -1,6 +1,7 @@
 //! The slots that a leader has proposed and that no replica is known to have executed, and the proxy
 //! leaders that have them.
 
+use super::super::canary::Canary;
 use super::super::config::Config;
 use super::super::message::Proposer;
 use super::super::{Envelope, kind, proxy_leader};
@@ -47,8 +48,6 @@ pub(super) struct Window {
     pub(super) next_slot: Slot,
     /// Nothing new is proposed in slots from this one on: in Mencius, where they are reserved first.
     pub(super) limit: Slot,
-    /// Whether more than that is wanted.
-    pub(super) waits: bool,
     check_at: Option<Instant>,
     /// How much later an answer may come because of what was under way when it was last looked.
     transit: Duration,
@@ -78,7 +77,6 @@ impl Window {
             flow: ByteWindow::new(config.options().window_bytes),
             next_slot: Slot::ZERO,
             limit: Slot::MAX,
-            waits: false,
             check_at: None,
             transit: Duration::ZERO,
             replicas: Presence::new(config.serving(), PRESENCE),
@@ -110,6 +108,11 @@ impl Window {
         self.replicas.present(now)
     }
 
+    /// Whether it hears no proxy leader any more, or no replica: nothing would be chosen, or there would soon be no room.
+    pub(super) fn is_cut_off(&self, now: Instant) -> bool {
+        !self.config.has(Canary::NeedsNoHelpers) && (self.proxies.is_cut_off(now) || self.replicas.is_cut_off(now))
+    }
+
     pub(super) fn heard_replica(&mut self, from: ReplicaId, now: Instant) {
         self.replicas.heard(from, now);
     }
@@ -124,7 +127,6 @@ impl Window {
         self.flow.clear();
         self.next_slot = next_slot;
         self.limit = if self.config.skips { Slot::ZERO } else { Slot::MAX };
-        self.waits = false;
         self.check_at = None;
     }
 
