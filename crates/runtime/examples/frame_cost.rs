@@ -6,7 +6,7 @@
 //! 1024 messages, as an acceptor's log would.
 
 use bytes::{Buf, Bytes, BytesMut};
-use ionian_runtime::frame::FrameReader;
+use ionian_runtime::frame::{FrameReader, HEADER_BYTES, encode_frame};
 use std::collections::VecDeque;
 use std::hint::black_box;
 use std::time::Instant;
@@ -18,13 +18,10 @@ fn main() {
     println!("{:>8} {:>12} {:>12} {:>12}", "bytes", "driver ns", "copied ns", "shared ns");
     for size in [16, 100, 1000, 4000, 16_000, 30_000] {
         let mut chunk = Vec::new();
-        while chunk.len() + size + 12 <= READ {
-            chunk.extend_from_slice(&(size as u32 + 8).to_le_bytes());
-            chunk.extend_from_slice(&1u64.to_le_bytes());
-            chunk.extend_from_slice(&(size as u32 - 4).to_le_bytes());
-            chunk.resize(chunk.len() + size - 4, 7);
+        while chunk.len() + size + HEADER_BYTES <= READ {
+            encode_frame(&mut chunk, 1, &Bytes::from(vec![7; size - 4])).expect("it is small");
         }
-        let frames = chunk.len() / (size + 12);
+        let frames = chunk.len() / (size + HEADER_BYTES);
         let driver = measure(frames, || {
             let mut reader = FrameReader::default();
             move |held: &mut Held| {
@@ -37,16 +34,16 @@ fn main() {
         let other = |share: bool| {
             measure(frames, || {
                 let mut buffer = BytesMut::with_capacity(READ);
-                let source = vec![7; frames * (size + 12)];
+                let source = vec![7; frames * (size + HEADER_BYTES)];
                 move |held: &mut Held| {
                     buffer.reserve(READ);
                     buffer.extend_from_slice(&source);
                     for _ in 0..frames {
                         if share {
-                            held.push(buffer.split_to(size + 12).freeze().slice(12..));
+                            held.push(buffer.split_to(size + HEADER_BYTES).freeze().slice(HEADER_BYTES..));
                         } else {
-                            held.push(Bytes::copy_from_slice(&buffer[12..size + 12]));
-                            buffer.advance(size + 12);
+                            held.push(Bytes::copy_from_slice(&buffer[HEADER_BYTES..size + HEADER_BYTES]));
+                            buffer.advance(size + HEADER_BYTES);
                         }
                     }
                 }

@@ -1,11 +1,16 @@
-//! Cuts a byte stream into messages: `u32` length of what follows, `u64` mask of the instances that
+//! Cuts a byte stream into messages: `u32` length of what follows, `u32` checksum, `u64` mask of the instances that
 //! are meant, the message. Everything little-endian, as in [`ionian_kernel::wire`].
 //!
 //! A large message comes in pieces, so that others need not wait behind it: the highest bit of the length is set, and
 //! `u32` says, after the mask, how many bytes of the message are still to come after this piece. Between two pieces there
 //! may be whole frames, but no piece of another message.
+//!
+//! The checksum is the CRC-32C of what stands between it and the message, combined by exclusive or with that of the message (or
+//! piece), so that a message which goes to several nodes is summed once. TCP's sum has 16 bits and is checked by network cards:
+//! a changed byte that gets past it would be taken for a vote. It is no defence against one who forges messages.
 
 use bytes::{Buf, Bytes, BytesMut};
+use crc32c::crc32c;
 use ionian_kernel::wire::{Reader, Wire, WireError};
 
 /// The largest frame, without its length. Far above any batch (see `Options::batch_bytes`), so that
@@ -26,10 +31,14 @@ pub(crate) const READ_CHUNK: usize = 64 << 10;
 const SHARE_FROM: usize = 32 << 10;
 
 const LENGTH_BYTES: usize = 4;
+const SUM_BYTES: usize = 4;
 const MEMBERS_BYTES: usize = 8;
 
+/// Where the mask stands in a frame.
+const MEMBERS_AT: usize = LENGTH_BYTES + SUM_BYTES;
+
 /// What stands before a message in a frame.
-pub(crate) const HEADER_BYTES: usize = LENGTH_BYTES + MEMBERS_BYTES;
+pub const HEADER_BYTES: usize = MEMBERS_AT + MEMBERS_BYTES;
 
 /// What stands before a piece of a message.
 pub(crate) const PIECE_HEADER_BYTES: usize = HEADER_BYTES + 4;
@@ -49,6 +58,12 @@ pub enum FrameError {
     /// The announced length leaves no room for a message.
     #[error("a frame of {length} bytes is announced, too few for any message")]
     TooShort {
+        /// The announced length.
+        length: usize,
+    },
+    /// The bytes are not those that were sent.
+    #[error("the checksum of a frame of {length} bytes is wrong: bytes were changed on their way")]
+    Damaged {
         /// The announced length.
         length: usize,
     },
@@ -118,31 +133,45 @@ fn decode<T: Wire>(mut reader: Reader<'_>) -> Result<T, WireError> {
 /// [`FrameError::TooLarge`] when it is beyond the limit; `out` is then unchanged.
 pub fn encode_frame(out: &mut Vec<u8>, members: u64, message: &impl Wire) -> Result<(), FrameError> {
     let start = out.len();
-    out.extend_from_slice(&[0; LENGTH_BYTES]);
+    out.extend_from_slice(&[0; MEMBERS_AT]);
     members.encode(out);
     message.encode(out);
-    let length = out.len() - start - LENGTH_BYTES;
+    let frame = &mut out[start..];
+    let length = frame.len() - LENGTH_BYTES;
     if length > MAX_FRAME_BYTES {
         out.truncate(start);
         return Err(FrameError::TooLarge { length });
     }
-    out[start..start + LENGTH_BYTES].copy_from_slice(&(length as u32).to_le_bytes());
+    let sum = sum(&frame[MEMBERS_AT..HEADER_BYTES], &frame[HEADER_BYTES..]);
+    frame[..LENGTH_BYTES].copy_from_slice(&(length as u32).to_le_bytes());
+    frame[LENGTH_BYTES..MEMBERS_AT].copy_from_slice(&sum.to_le_bytes());
     Ok(())
 }
 
-/// What stands before a piece of `length` bytes, after which `rest` bytes of the message are to come.
-pub(crate) fn piece_header(members: u64, length: usize, rest: usize) -> [u8; PIECE_HEADER_BYTES] {
+/// The checksum of a frame: of what stands between it and the message, and of the message.
+fn sum(between: &[u8], message: &[u8]) -> u32 {
+    crc32c(between) ^ crc32c(message)
+}
+
+/// What stands before a piece, after which `rest` bytes of the message are to come.
+pub(crate) fn piece_header(members: u64, piece: &[u8], rest: usize) -> [u8; PIECE_HEADER_BYTES] {
     let mut header = [0; PIECE_HEADER_BYTES];
-    let follows = (length + PIECE_HEADER_BYTES - LENGTH_BYTES) as u32;
+    let follows = (piece.len() + PIECE_HEADER_BYTES - LENGTH_BYTES) as u32;
     header[..LENGTH_BYTES].copy_from_slice(&(follows | PIECE).to_le_bytes());
-    header[LENGTH_BYTES..HEADER_BYTES].copy_from_slice(&members.to_le_bytes());
+    header[MEMBERS_AT..HEADER_BYTES].copy_from_slice(&members.to_le_bytes());
     header[HEADER_BYTES..].copy_from_slice(&(rest as u32).to_le_bytes());
+    let sum = sum(&header[MEMBERS_AT..], piece);
+    header[LENGTH_BYTES..MEMBERS_AT].copy_from_slice(&sum.to_le_bytes());
     header
 }
 
 /// Addresses an encoded frame to other instances.
 pub(crate) fn set_members(frame: &mut [u8], members: u64) {
-    frame[LENGTH_BYTES..LENGTH_BYTES + MEMBERS_BYTES].copy_from_slice(&members.to_le_bytes());
+    let (length_and_sum, rest) = frame.split_at_mut(MEMBERS_AT);
+    let (sum, mask) = (&mut length_and_sum[LENGTH_BYTES..], &mut rest[..MEMBERS_BYTES]);
+    let other = crc32c(mask) ^ crc32c(&members.to_le_bytes());
+    mask.copy_from_slice(&members.to_le_bytes());
+    sum.iter_mut().zip(other.to_le_bytes()).for_each(|(byte, change)| *byte ^= change);
 }
 
 /// How long the first frame of `bytes` is, its length field included. The bytes are our own.
@@ -204,7 +233,14 @@ impl FrameReader {
             return Err(FrameError::TooShort { length });
         }
         let span = LENGTH_BYTES + length;
-        Ok((self.buffer.len() >= span).then_some((span, is_piece)))
+        if self.buffer.len() < span {
+            return Ok(None);
+        }
+        let mut said = &self.buffer[LENGTH_BYTES..span];
+        if said.get_u32_le() != sum(&self.buffer[MEMBERS_AT..header], &self.buffer[header..span]) {
+            return Err(FrameError::Damaged { length });
+        }
+        Ok(Some((span, is_piece)))
     }
 
     /// The next whole frame, if there is one.
@@ -224,7 +260,7 @@ impl FrameReader {
                 }
             }
         };
-        let members = (&self.buffer[LENGTH_BYTES..]).get_u64_le();
+        let members = (&self.buffer[MEMBERS_AT..]).get_u64_le();
         let message = if span < SHARE_FROM {
             self.given = span;
             Encoded::Small { bytes: &self.buffer[HEADER_BYTES..span], arena: &mut self.arena }
@@ -238,7 +274,7 @@ impl FrameReader {
 
     /// Takes a piece in; gives the message out if it was the last.
     fn take_piece(&mut self, span: usize) -> Result<Option<(u64, Bytes)>, FrameError> {
-        let mut unit = &self.buffer[LENGTH_BYTES..span];
+        let mut unit = &self.buffer[MEMBERS_AT..span];
         let (members, rest) = (unit.get_u64_le(), unit.get_u32_le() as usize);
         let to_come = unit.len() + rest;
         if self.gathered.is_empty() && to_come + MEMBERS_BYTES > MAX_FRAME_BYTES {

@@ -117,7 +117,7 @@ impl Large {
 
     fn next(&self) -> Option<Next<'_>> {
         let (members, piece, rest) = self.piece()?;
-        let header = piece_header(members, piece.len(), rest);
+        let header = piece_header(members, piece, rest);
         let of_header = self.written.min(PIECE_HEADER_BYTES);
         Some(Next::Large(header, of_header, &piece[self.written - of_header..]))
     }
@@ -332,7 +332,7 @@ mod tests {
             let taken = outgoing.take_large(before.len()).unwrap();
             assert_eq!(taken.as_ptr() != lay, moves, "behind {frames} frames");
             assert!(taken[4..] == message && outgoing.unwritten() == before);
-            assert!(outgoing.take_large(before.len().saturating_sub(21)).is_none(), "a short one");
+            assert!(outgoing.take_large(before.len().saturating_sub(25)).is_none(), "a short one");
         }
     }
 

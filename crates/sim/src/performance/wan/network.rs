@@ -7,7 +7,7 @@ use ionian_kernel::wire::Wire;
 use std::collections::VecDeque;
 
 /// Length and instances before each message; see `frame.rs` of the runtime.
-const FRAME_BYTES: usize = 12;
+const FRAME_BYTES: usize = 16;
 /// Of Ethernet, IP and TCP, with the time stamps that are usual.
 const HEADER_BYTES: f64 = 66.0;
 /// What of a stream fits into one packet beside them.
