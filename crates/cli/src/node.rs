@@ -8,11 +8,9 @@ use crate::family::{self, Work};
 use crate::gateway_app;
 use crate::places::Places;
 use crate::source;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use ionian_deployment::{Configuration, Deployment, Durability};
-use ionian_kernel::machine::StateMachine;
 use ionian_kernel::protocol::Protocol;
-use ionian_machines::kv::Kv;
 use ionian_runtime::{Application, LaneHandle, NodeError, NodeSettings, membership, run_node_blocking};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
@@ -105,6 +103,12 @@ impl Work for Run {
         let member = &known.nodes()[&settings.node];
         // Here and not on the loop: an address that is taken is to be told before the node takes part.
         let gateway = gateway_listener(member, gateway_listen.as_deref())?;
+        if gateway.is_some() && deployment.machine != "kv" {
+            bail!(
+                "node.{name}.gateway: clients of Redis are served by machine = \"kv\" and not by {:?}",
+                deployment.machine
+            );
+        }
         if deployment.durability == Durability::Memory {
             tracing::warn!("durability = memory: when this process ends, what it held is gone");
         }
@@ -112,7 +116,7 @@ impl Work for Run {
             tracing::warn!("{why}");
         }
         tracing::info!("node {name} of cluster {} starts at {}", deployment.cluster, settings.address);
-        let machine = || Box::new(Kv::default()) as Box<dyn StateMachine>;
+        let machine = ionian_machines::named(&deployment.machine).expect("the deployment was checked");
         let application = move |handle: LaneHandle| match gateway {
             Some(listener) => gateway_app::start(&deployment, &name, listener, handle),
             None => Box::new(()) as Box<dyn Application>,

@@ -12,7 +12,7 @@ use std::fmt;
 /// The protocols that a file may name.
 pub const PROTOCOLS: &[&str] = &["multipaxos", "mencius", "spaxos", "unreplicated"];
 /// The state machines that come with Ionian; see [`Deployment::check_machine`].
-pub const MACHINES: &[&str] = &["kv"];
+pub const MACHINES: &[&str] = &["kv", "nothing"];
 /// The role that a gateway brings with it.
 pub const CLIENT: &str = "client";
 /// The largest f: 2f+1 acceptors must fit into a set of 64.

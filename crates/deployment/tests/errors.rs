@@ -192,7 +192,10 @@ fn names_that_do_not_exist() {
     assert_eq!(good().place("x").unwrap_err().to_string(), "no node \"x\": the deployment has a, b");
     let own = with_line(3, "machine = \"mine\"").unwrap();
     assert_eq!(own.check_machine(&["mine"]), Ok(()));
-    assert_eq!(own.check_machine(MACHINES).unwrap_err().to_string(), "machine = \"mine\": must be \"kv\"");
+    assert_eq!(
+        own.check_machine(MACHINES).unwrap_err().to_string(),
+        "machine = \"mine\": must be \"kv\" or \"nothing\""
+    );
     assert_eq!(
         Deployment::preset("x", &PresetOptions::default()).unwrap_err().to_string(),
         "no preset \"x\": there are colocated, baseline, compartmentalized, batched, mencius, mencius-wan, mencius-compartmentalized, mencius-batched, spaxos, \

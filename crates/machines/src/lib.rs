@@ -3,5 +3,17 @@
 #![forbid(unsafe_code)]
 
 pub mod kv;
+pub mod nothing;
 pub mod register;
 pub mod registers;
+
+use ionian_kernel::machine::StateMachine;
+
+/// Makes the state machine that a deployment file calls by this name: `kv`, or `nothing`.
+pub fn named(name: &str) -> Option<fn() -> Box<dyn StateMachine>> {
+    match name {
+        "kv" => Some(|| Box::new(kv::Kv::default())),
+        "nothing" => Some(|| Box::new(nothing::Nothing)),
+        _ => None,
+    }
+}

@@ -8,6 +8,8 @@
 //! | `ablation` | 31a, 31b: one compartmentalization after the other |
 //! | `reads` | 32a, 32b, 34a, 34b: throughput against the number of replicas |
 //! | `law` | 33: what the number of replicas can do at all |
+//! | `execution` | what compartmentalization gains, by what it costs to execute a command |
+//! | `live` | the model held against processes among real ones |
 //! | `wan` | those of the Mencius paper: sites that are far apart |
 //! | `deployments` | what is measured |
 //! | `simulate` | how it is measured |
@@ -18,10 +20,12 @@
 
 mod ablation;
 pub mod arguments;
-mod deployments;
+pub(crate) mod deployments;
 mod drawing;
+mod execution;
 mod latency;
 mod law;
+mod live;
 mod point;
 mod protocols;
 mod published;
@@ -56,6 +60,8 @@ const FIGURES: &[(&str, Make)] = &[
     ("33", law::replicas),
     ("34a", reads::eventual),
     ("34b", reads::sequential),
+    ("execution", execution::gains),
+    ("live", live::check),
     ("mencius-4", wan::throughput::symmetric),
     ("mencius-5", wan::throughput::asymmetric),
     ("mencius-6", wan::throughput::changing),

@@ -11,6 +11,9 @@ pub(crate) enum Measure {
     /// The utilization law on measured demands.
     #[serde(rename = "projected")]
     Projected,
+    /// One real process among real ones.
+    #[serde(rename = "measured")]
+    Measured,
     /// Published: the 90th percentile of one-second windows, which the paper plots.
     #[serde(rename = "published p90")]
     PublishedP90,
@@ -31,6 +34,7 @@ impl Measure {
         match self {
             Measure::Simulated => "simulated",
             Measure::Projected => "projected",
+            Measure::Measured => "measured",
             Measure::PublishedP90 => "published p90",
             Measure::PublishedMean => "published mean",
             Measure::Published => "published",
@@ -61,6 +65,12 @@ pub(crate) struct Point {
     /// Replicas.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) replicas: Option<usize>,
+    /// Microseconds that the state machine takes to execute a command.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) execution_us: Option<f64>,
+    /// Microseconds of processor time for a command.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) demand_us: Option<f64>,
     /// Sites that are far apart.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) sites: Option<usize>,
@@ -101,6 +111,8 @@ impl Point {
             value_bytes: None,
             read_fraction: None,
             replicas: None,
+            execution_us: None,
+            demand_us: None,
             sites: None,
             seconds: None,
             offered_per_second: None,
@@ -125,6 +137,8 @@ pub(crate) const COLUMNS: &[(&str, Cell)] = &[
     ("value_bytes", |point| point.value_bytes.map(|it| it.to_string())),
     ("read_fraction", |point| point.read_fraction.map(|it| it.to_string())),
     ("replicas", |point| point.replicas.map(|it| it.to_string())),
+    ("execution_us", |point| point.execution_us.map(|it| format!("{it:.2}"))),
+    ("demand_us", |point| point.demand_us.map(|it| format!("{it:.3}"))),
     ("sites", |point| point.sites.map(|it| it.to_string())),
     ("seconds", |point| point.seconds.map(|it| it.to_string())),
     ("offered_per_second", |point| point.offered_per_second.map(|it| format!("{it:.0}"))),

@@ -29,6 +29,27 @@ fn is_false(it: &bool) -> bool {
     !it
 }
 
+/// The state machine of nearly all measurements.
+pub(crate) const KV: &str = "kv";
+/// The one that does nothing.
+pub(crate) const NOTHING: &str = "nothing";
+
+fn kv() -> String {
+    KV.to_owned()
+}
+
+fn is_kv(machine: &str) -> bool {
+    machine == KV
+}
+
+fn all() -> f64 {
+    1.0
+}
+
+fn is_all(share: &f64) -> bool {
+    *share == 1.0
+}
+
 /// What one saturated instance of a role spent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -43,13 +64,25 @@ pub(crate) struct Demand {
     pub(crate) batch: usize,
     /// Bytes of a value.
     pub(crate) value_bytes: usize,
+    /// The state machine that executed.
+    #[serde(default = "kv", skip_serializing_if = "is_kv")]
+    pub(crate) machine: String,
+    /// Whether the rest of the deployment was real: then it is by command of the whole deployment.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(crate) real: bool,
+    /// The part of the time for which the process was allowed to run.
+    #[serde(default = "all", skip_serializing_if = "is_all")]
+    pub(crate) share: f64,
     /// Commands in which that one instance took part, per second.
     pub(crate) commands_per_second: f64,
     /// Microseconds of its processor time for each of them.
     pub(crate) demand_us: f64,
-    /// The part of a processor that the process had. Well below 1 it slept between bursts, which costs: the demand is then
-    /// an upper bound.
+    /// The part of a processor that the process had while it was allowed to run. Well below 1 it slept between bursts, which
+    /// costs: the demand is then an upper bound.
     pub(crate) busy: f64,
+    /// The least and the most microseconds for each command in any round.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) range_us: Option<(f64, f64)>,
     /// Messages that it took in for each.
     pub(crate) messages_in: f64,
     /// Messages that it sent for each; one that goes to several nodes counts several times.
@@ -90,7 +123,11 @@ pub(crate) const ROLES: &[(&str, &[Kind])] = &[
     ("disseminator", &[Kind::Write]),
     ("stabilizer", &[Kind::Store, Kind::Deliver]),
     ("server", &[Kind::Write, Kind::Read]),
+    (NODE, &[Kind::Write]),
 ];
+
+/// A whole node of a deployment that has every role on each of its nodes, in place of a role.
+pub(crate) const NODE: &str = "node";
 
 impl Kind {
     /// Its name in the file.
@@ -152,6 +189,27 @@ impl Demands {
         Ok(demands)
     }
 
+    /// What one measurement found, of values of 16 bytes.
+    ///
+    /// # Errors
+    /// Names it when there is none.
+    pub(crate) fn measured(&self, deployment: &str, role: &str, kind: Kind, machine: &str) -> Result<&Demand> {
+        let is_it = |it: &&Demand| {
+            let real = it.real == (role == NODE);
+            real && (it.deployment.as_str(), it.role.as_str(), it.workload, it.machine.as_str(), it.value_bytes)
+                == (deployment, role, kind, machine, 16)
+        };
+        let found = self.demands.iter().find(is_it);
+        found.with_context(|| {
+            format!("the demands lack {role}, {}, of {deployment} with machine {machine}", kind.name())
+        })
+    }
+
+    /// What was measured with the rest of the deployment real, executing for good.
+    pub(crate) fn among_real(&self) -> impl Iterator<Item = &Demand> {
+        self.demands.iter().filter(|demand| demand.real && demand.machine == KV)
+    }
+
     /// What the measurements say of a role; `adjust` says what each comes to where it is to be used. `None` when
     /// there are none.
     ///
@@ -166,7 +224,11 @@ impl Demands {
         adjust: impl Fn(&Demand) -> Result<f64>,
     ) -> Result<Option<Curve>> {
         let known = self.demands.iter().filter(|demand| {
-            demand.role == role && demand.workload == kind && deployments.contains(&demand.deployment.as_str())
+            demand.role == role
+                && demand.workload == kind
+                && demand.machine == KV
+                && !demand.real
+                && deployments.contains(&demand.deployment.as_str())
         });
         let points: Vec<_> = known
             .map(|demand| Ok((demand.batch as f64, demand.value_bytes as f64, adjust(demand)?)))

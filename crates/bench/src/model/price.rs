@@ -141,6 +141,7 @@ fn quorum(spec: &QuorumSpec, members: usize) -> usize {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use super::super::demand::KV;
     use super::*;
 
     /// One measurement of a role, of 16-byte values.
@@ -151,9 +152,13 @@ pub(crate) mod tests {
             workload,
             batch,
             value_bytes: 16,
+            machine: KV.to_owned(),
+            real: false,
+            share: 1.0,
             commands_per_second: 1e6 / demand_us,
             demand_us,
             busy: 1.0,
+            range_us: None,
             messages_in: 3.0 / batch as f64,
             messages_out: 6.0 / batch as f64,
             bytes_in: 0.0,

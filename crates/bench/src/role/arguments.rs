@@ -12,10 +12,11 @@ use std::path::PathBuf;
 #[command(after_help = "Examples:\n  \
     ionian bench role leader                     unbatched, as in the preset compartmentalized\n  \
     ionian bench role leader --preset batched    batches of 100 commands\n  \
+    ionian bench role node --preset mencius      one of three nodes with every role on each\n  \
     ionian bench role all --json demands.json    everything that the figures need")]
 pub struct Role {
-    /// leader, proxy_leader, acceptor, replica, batcher, read_batcher, unbatcher, disseminator, stabilizer, server; or `all`,
-    /// of all presets
+    /// leader, proxy_leader, acceptor, replica, batcher, read_batcher, unbatcher, disseminator, stabilizer, server; `node`, a
+    /// whole node of a deployment that has every role on each; or `all`, of all presets
     pub role: String,
     /// The deployment that it is part of [default: compartmentalized; for the roles that it does not have one that has]
     #[arg(long, value_name = "NAME")]
@@ -41,6 +42,16 @@ pub struct Role {
     /// Seconds to measure
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = seconds)]
     pub seconds: f64,
+    /// The part of its time that the process may run, so that it is busy while it runs [default: halved from 1 until it is]
+    #[arg(long, value_name = "PART", value_parser = share)]
+    pub share: Option<f64>,
+    /// Run the rest of the deployment for real, in place of the parts of it that forge messages: dearer, so that the process
+    /// must run for a smaller part of its time. What is found is by command of the whole deployment, answers included
+    #[arg(long)]
+    pub real: bool,
+    /// What executes the commands: kv, or nothing, which leaves what replication costs by itself
+    #[arg(long, value_name = "NAME", default_value = "kv", value_parser = ["kv", "nothing"])]
+    pub machine: String,
     /// How often each is measured; the median counts
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub rounds: u32,
@@ -55,4 +66,9 @@ pub struct Role {
 fn seconds(text: &str) -> Result<f64, String> {
     let seconds: f64 = text.parse().map_err(|_| format!("{text:?} is not a number"))?;
     if (0.01..=3600.0).contains(&seconds) { Ok(seconds) } else { Err("must be 0.01 to 3600".to_owned()) }
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let share: f64 = text.parse().map_err(|_| format!("{text:?} is not a number"))?;
+    if (0.01..=1.0).contains(&share) { Ok(share) } else { Err("must be 0.01 to 1".to_owned()) }
 }

@@ -52,18 +52,23 @@ impl Commands {
 
     /// The write that is number `number` of all; sessions are those that [`open`](Self::open) opened first.
     fn write(&self, number: u64) -> Command {
-        let (lane, number, key) = (number % self.lanes, number / self.lanes, number);
-        let payload = match key < self.keys() {
-            true => &self.writes[key as usize],
-            false => &self.writes[self.scatter(key)],
-        };
+        let payload = self.payload(number);
+        let (lane, number) = (number % self.lanes, number / self.lanes);
         Command {
             client: ClientId(lane as u8),
             session: SessionId(lane + 1),
             number,
             // Those before it are answered, for no more are under way.
             floor: number.saturating_sub(self.window / self.lanes + self.batch),
-            payload: payload.clone(),
+            payload,
+        }
+    }
+
+    /// What is written by the write that is number `number` of all. The first ones set every key once.
+    pub(crate) fn payload(&self, number: u64) -> Bytes {
+        match number < self.keys() {
+            true => self.writes[number as usize].clone(),
+            false => self.writes[self.scatter(number)].clone(),
         }
     }
 

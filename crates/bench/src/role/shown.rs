@@ -3,7 +3,7 @@
 use super::Task;
 use super::arguments::Role;
 use super::stage::{Measured, Scene};
-use crate::model::demand::{Demand, Demands, SATURATED};
+use crate::model::demand::{Demand, Demands, KV, SATURATED};
 use crate::report;
 use anyhow::Result;
 use ionian_harness::host::Machine;
@@ -32,7 +32,8 @@ impl<'a> Shown<'a> {
         Ok(shown)
     }
 
-    pub(super) fn add(&mut self, task: &Task<'_>, scene: &Scene, measured: Measured) -> Result<()> {
+    pub(super) fn add(&mut self, task: &Task<'_>, scene: &Scene, rounds: &[Measured]) -> Result<()> {
+        let measured = super::median(rounds);
         self.say(&line(task, scene, &measured))?;
         let demand = Demand {
             deployment: task.preset.to_owned(),
@@ -40,9 +41,13 @@ impl<'a> Shown<'a> {
             workload: task.work,
             batch: scene.batch as usize,
             value_bytes: scene.value_bytes,
+            machine: scene.machine.clone(),
+            real: scene.real,
+            share: scene.share,
             commands_per_second: measured.commands_per_second(),
             demand_us: self.demand_us(task, scene, &measured),
             busy: (measured.busy() * 1000.0).round() / 1000.0,
+            range_us: Some(range(rounds)),
             messages_in: measured.per_command(measured.messages_in),
             messages_out: measured.per_command(measured.messages_out),
             bytes_in: measured.per_command(measured.bytes_in),
@@ -57,7 +62,10 @@ impl<'a> Shown<'a> {
     fn demand_us(&self, task: &Task<'_>, scene: &Scene, measured: &Measured) -> f64 {
         let whole = measured.demand_us();
         let below = self.demands.demands.iter().find(|known| {
-            let same = known.deployment == task.preset && known.value_bytes == scene.value_bytes;
+            let same = known.deployment == task.preset
+                && known.value_bytes == scene.value_bytes
+                && known.machine == scene.machine
+                && !scene.real;
             same && known.role == task.role && Some(known.workload) == task.work.comes_on_top_of()
         });
         below.map_or(whole, |below| (whole - below.demand_us).max(0.0))
@@ -79,14 +87,33 @@ impl<'a> Shown<'a> {
     }
 }
 
+/// The least and the most microseconds for each command.
+fn range(rounds: &[Measured]) -> (f64, f64) {
+    let us = rounds.iter().map(Measured::demand_us);
+    us.fold((f64::INFINITY, 0.0), |(least, most), us| (us.min(least), us.max(most)))
+}
+
 fn today() -> String {
     let mut text = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
     text.truncate("2026-01-01".len());
     text
 }
 
-const COLUMNS: [&str; 12] =
-    ["work", "batch", "value", "commands/s", "us/command", "busy", "in", "out", "bytes in", "bytes out", "a write", ""];
+const COLUMNS: [&str; 13] = [
+    "work",
+    "batch",
+    "value",
+    "commands/s",
+    "us/command",
+    "share",
+    "busy",
+    "in",
+    "out",
+    "bytes in",
+    "bytes out",
+    "a write",
+    "",
+];
 
 fn header() -> String {
     row("deployment", "role", COLUMNS.map(str::to_owned))
@@ -100,21 +127,28 @@ fn line(task: &Task<'_>, scene: &Scene, measured: &Measured) -> String {
         scene.value_bytes.to_string(),
         format!("{:.0}", measured.commands_per_second()),
         format!("{:.3}", measured.demand_us()),
+        format!("{:.0}%", 100.0 * scene.share),
         format!("{:.0}%", 100.0 * measured.busy()),
         per(measured.messages_in),
         per(measured.messages_out),
         per(measured.bytes_in),
         per(measured.bytes_out),
         format!("{:.0}", measured.commands as f64 / measured.writes.max(1) as f64),
-        if measured.busy() < SATURATED { "not saturated".to_owned() } else { String::new() },
+        remark(scene, measured),
     ];
     row(task.preset, task.role, cells) + "\n"
 }
 
-fn row(deployment: &str, role: &str, cells: [String; 12]) -> String {
-    let [work, batch, value, speed, demand, busy, into, out, bytes_in, bytes_out, write, remark] = cells;
+fn remark(scene: &Scene, measured: &Measured) -> String {
+    let machine = if scene.machine == KV { String::new() } else { format!("machine {} ", scene.machine) };
+    let real = if scene.real { "among real ones " } else { "" };
+    machine + real + if measured.busy() < SATURATED { "not saturated" } else { "" }
+}
+
+fn row(deployment: &str, role: &str, cells: [String; 13]) -> String {
+    let [work, batch, value, speed, demand, share, busy, into, out, bytes_in, bytes_out, write, remark] = cells;
     let text = format!(
-        "{deployment:<25} {role:<13} {work:<8} {batch:>5} {value:>5} {speed:>11} {demand:>10} {busy:>5} {into:>6} \
+        "{deployment:<25} {role:<13} {work:<8} {batch:>5} {value:>5} {speed:>11} {demand:>10} {share:>5} {busy:>5} {into:>6} \
          {out:>6} {bytes_in:>9} {bytes_out:>9} {write:>8} {remark}"
     );
     text.trim_end().to_owned()

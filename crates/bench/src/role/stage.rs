@@ -4,8 +4,10 @@
 use super::commands::Commands;
 use super::emulated::{Emulated, Script};
 use super::flow::Flow;
+use super::throttle::Throttle;
 use super::work::Work;
 use super::{mencius, multipaxos, spaxos, unreplicated};
+use crate::model::demand::NODE;
 use anyhow::{Context, Result, bail, ensure};
 use ionian_deployment::{Configuration, Deployment, Node, Placed};
 use ionian_harness::Cluster;
@@ -21,7 +23,7 @@ use ionian_protocols::multipaxos::MultiPaxos;
 use ionian_protocols::multipaxos::config::Config;
 use ionian_protocols::spaxos::SPaxos;
 use ionian_protocols::unreplicated::Unreplicated;
-use ionian_runtime::{Application, NodeSettings, NodeStatus, query_status, resolve, run_node};
+use ionian_runtime::{Application, NodeError, NodeSettings, NodeStatus, query_status, resolve, run_node};
 use std::cell::RefCell;
 use std::fs;
 use std::net::SocketAddr;
@@ -38,6 +40,10 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Far more than a command takes, once connections stand.
 const ROUND_TRIP: Duration = Duration::from_millis(200);
 
+/// It is measured until so many times what is under way was done: what was begun before and what is not done at the end
+/// count for nothing then, on a machine that others use too.
+const LEAST_WINDOWS: u64 = 16;
+
 /// What is to be measured.
 #[derive(Clone, Debug)]
 pub(crate) struct Scene {
@@ -53,6 +59,12 @@ pub(crate) struct Scene {
     pub(crate) in_flight: u64,
     /// Commands that a client lane sends a batcher at once.
     pub(crate) gathered: u64,
+    /// The state machine of the deployment.
+    pub(crate) machine: String,
+    /// Whether the rest of the deployment is real.
+    pub(crate) real: bool,
+    /// The part of the time that the process may run.
+    pub(crate) share: f64,
     pub(crate) warm_up: Duration,
     pub(crate) window: Duration,
     /// The program whose process is measured.
@@ -66,6 +78,8 @@ pub(crate) struct Scene {
 pub(crate) struct Measured {
     pub(crate) commands: u64,
     pub(crate) seconds: f64,
+    /// For so long of these it was allowed to run.
+    pub(crate) allowed_seconds: f64,
     pub(crate) cpu_us: u64,
     pub(crate) messages_in: u64,
     pub(crate) messages_out: u64,
@@ -80,9 +94,9 @@ impl Measured {
         self.per_command(self.cpu_us)
     }
 
-    /// Which part of a processor it had.
+    /// Which part of a processor it had while it was allowed to run.
     pub(crate) fn busy(&self) -> f64 {
-        self.cpu_us as f64 / 1e6 / self.seconds
+        self.cpu_us as f64 / 1e6 / self.allowed_seconds
     }
 
     pub(crate) fn commands_per_second(&self) -> f64 {
@@ -101,6 +115,9 @@ impl Scene {
     /// When the deployment has no node with this role alone, or nothing flows.
     pub(crate) fn run(mut self) -> Result<Measured> {
         self.lay_out()?;
+        if self.real {
+            return self.run_among_real();
+        }
         match self.deployment.protocol.as_str() {
             MultiPaxos::NAME => self.run_multipaxos(),
             Mencius::NAME => self.run_mencius(),
@@ -112,6 +129,9 @@ impl Scene {
 
     /// The node where the role lives alone.
     fn subject(&self) -> Result<usize> {
+        if self.role == NODE {
+            return Ok(0);
+        }
         // The two kinds of batchers share a node, and the other one has nothing to do.
         let pair = ["batcher", "read_batcher"];
         let of_its_kind = |role: &str| role == self.role || pair.contains(&role) && pair.contains(&self.role.as_str());
@@ -135,7 +155,7 @@ impl Scene {
         Ok(())
     }
 
-    fn commands(&self, lanes: usize) -> Commands {
+    pub(super) fn commands(&self, lanes: usize) -> Commands {
         Commands::new(self.keys, self.value_bytes, lanes.max(1) as u64, self.batch, self.in_flight)
     }
 
@@ -215,34 +235,53 @@ impl Scene {
                     *failure.borrow_mut() = ran.err();
                 });
             }
-            let measured = tokio::select! {
-                measured = self.observe(address, flow) => measured,
-                interrupted = interrupted() => bail!(interrupted?),
-            };
-            match failure.borrow_mut().take() {
-                Some(error) => Err(error).context("the emulated part of the deployment"),
-                None => measured.with_context(|| subject.last_words()),
-            }
+            self.watch(&subject, address, flow, &failure).await
         })
     }
 
+    /// Measures the process while commands flow; what went wrong around it comes first.
+    pub(super) async fn watch(
+        &self,
+        subject: &Subject,
+        address: SocketAddr,
+        flow: &Flow,
+        failure: &RefCell<Option<NodeError>>,
+    ) -> Result<Measured> {
+        let measured = tokio::select! {
+            measured = self.observe(subject, address, flow) => measured,
+            interrupted = interrupted() => bail!(interrupted?),
+        };
+        match failure.borrow_mut().take() {
+            Some(error) => Err(error).context("the rest of the deployment"),
+            None => measured.with_context(|| subject.last_words()),
+        }
+    }
+
     /// Waits until commands flow, lets them flow for a while, and looks twice.
-    async fn observe(&self, address: SocketAddr, flow: &Flow) -> Result<Measured> {
+    async fn observe(&self, subject: &Subject, address: SocketAddr, flow: &Flow) -> Result<Measured> {
         let began = Instant::now();
         while flow.done() == 0 {
             ensure!(began.elapsed() < PATIENCE, "no command was done in {} s", PATIENCE.as_secs());
             flow.forget_lost();
             tokio::time::sleep(ROUND_TRIP).await;
         }
+        let throttle = Throttle::start(subject.cluster.process(subject.node)?, self.share)?;
         tokio::time::sleep(self.warm_up).await;
-        let look = async || -> Result<_> { Ok((query_status(address, PATIENCE).await?, flow.done(), Instant::now())) };
-        let (before, commands_before, from) = look().await?;
+        let look = async || -> Result<_> {
+            let status = query_status(address, PATIENCE).await?;
+            Ok((status, flow.done(), Instant::now(), throttle.allowed()))
+        };
+        let (before, commands_before, from, allowed_before) = look().await?;
         tokio::time::sleep(self.window).await;
-        let (after, commands_after, until) = look().await?;
+        while flow.done() < commands_before + LEAST_WINDOWS * self.in_flight && from.elapsed() < PATIENCE {
+            tokio::time::sleep(ROUND_TRIP).await;
+        }
+        let (after, commands_after, until, allowed_after) = look().await?;
         let measured = difference(&before, &after);
         let commands = commands_after - commands_before;
         ensure!(commands > 0, "no command was done while it was measured");
-        Ok(Measured { commands, seconds: (until - from).as_secs_f64(), ..measured })
+        let (seconds, allowed_seconds) = ((until - from).as_secs_f64(), (allowed_after - allowed_before).as_secs_f64());
+        Ok(Measured { commands, seconds, allowed_seconds, ..measured })
     }
 }
 
@@ -279,13 +318,13 @@ fn kind_of<P: Protocol>(role: &str) -> Result<u8> {
 }
 
 /// The process that is measured. It ends with this, and nothing of it stays.
-struct Subject {
+pub(super) struct Subject {
     cluster: Cluster,
-    node: usize,
+    pub(super) node: usize,
 }
 
 impl Subject {
-    fn start(scene: &Scene) -> Result<Self> {
+    pub(super) fn start(scene: &Scene) -> Result<Self> {
         let node = scene.subject()?;
         let cluster = Cluster::new(&scene.ionian, &scene.root, scene.deployment.clone())?;
         let mut subject = Subject { cluster, node };

@@ -197,7 +197,7 @@ fn what_cannot_be_measured_is_told_in_a_line() {
 
 /// Measures a role, as short as can be; returns the demands.
 fn role(flags: &[&str]) -> Vec<Value> {
-    let short = ["--rounds", "1", "--seconds", "0.2", "--warm-up", "0.1", "--json", "-"];
+    let short = ["--rounds", "1", "--seconds", "0.2", "--warm-up", "0.1", "--share", "1", "--json", "-"];
     let output = run(&[&["bench", "role"][..], flags, &short].concat());
     assert!(output.status.success(), "{flags:?}: {}", text(&output.stderr));
     let found: Value = serde_json::from_slice(&output.stdout).expect("a document");
@@ -272,6 +272,22 @@ fn each_role_of_mencius_and_of_s_paxos_can_be_measured_alone() {
 }
 
 #[test]
+fn a_whole_node_can_be_measured_and_a_machine_that_does_nothing() {
+    for preset in ["baseline", "mencius", "spaxos"] {
+        let [node] = &role(&["node", "--preset", preset, "--in-flight", "512"])[..] else { panic!("it writes") };
+        assert_eq!((node["role"].as_str(), node["deployment"].as_str()), (Some("node"), Some(preset)));
+        // The others are told, vote and answer: no node does all alone.
+        assert!(node["messages_out"].as_f64().unwrap() > 0.5, "{node}");
+    }
+    for demand in role(&["replica", "--machine", "nothing"]) {
+        assert_eq!(demand["machine"].as_str(), Some("nothing"));
+    }
+    let output = run(&["bench", "role", "node", "--preset", "compartmentalized"]);
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("baseline, mencius or spaxos"), "{}", text(&output.stderr));
+}
+
+#[test]
 fn a_figure_is_drawn_from_demands() {
     let directory = Directory::new();
     let out = directory.path("figures");
@@ -293,6 +309,8 @@ fn roles_that_are_none_are_bad_usage() {
         (&["role", "king"][..], "must be leader, proxy_leader, acceptor"),
         (&["role", "all", "--preset", "batched"], "without --preset"),
         (&["role", "leader", "--seconds", "0"], "must be 0.01 to 3600"),
+        (&["role", "leader", "--share", "2"], "must be 0.01 to 1"),
+        (&["role", "leader", "--machine", "sqlite"], "kv, nothing"),
         (&["figure", "35"], "possible values"),
         (&["role", "replica", "--preset", "batched", "--value-bytes", "1000000"], "a batch must be at most"),
         (&["role", "replica", "--value-bytes", "1000000"], "--keys 10000 of --value-bytes 1000000"),
