@@ -5,9 +5,7 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 use ionian_bench::load::ThisNode;
 use ionian_bench::{figure, load, role};
-use ionian_kernel::machine::StateMachine;
 use ionian_kernel::protocol::Protocol;
-use ionian_machines::kv::Kv;
 use ionian_runtime::{NodeSettings, run_node_blocking};
 use std::process::ExitCode;
 
@@ -42,14 +40,13 @@ fn run_node(node: ThisNode) -> Result<()> {
         type Output = Result<()>;
         fn run<P: Protocol>(self) -> Result<()> {
             let ThisNode { configuration, name, data, application, stop } = self.0;
+            let machine = family::machine(&configuration.deployment)?;
             let settings = NodeSettings::new::<P>(configuration, &name, Some(&data))?;
             let config = family::configure::<P>(settings.layout.clone())?;
-            let machine = || Box::new(Kv::default()) as Box<dyn StateMachine>;
             let stopped = async { drop(stop.await) };
             Ok(run_node_blocking::<P>(settings, config, machine, application, stopped)?)
         }
     }
-    family::check_machine(&node.configuration.deployment)?;
     let protocol = node.configuration.deployment.protocol.clone();
     family::with_protocol(&protocol, Run(node))?
 }

@@ -5,6 +5,7 @@ use anyhow::{Context, Result};
 use ionian_deployment::{Configuration, Deployment};
 use ionian_kernel::id::{Epoch, LeaderId, Set};
 use ionian_kernel::layout::Layout;
+use ionian_kernel::machine::StateMachine;
 use ionian_kernel::protocol::Protocol;
 use ionian_kernel::quorum::QuorumSystem;
 use ionian_protocols::mencius::Mencius;
@@ -14,19 +15,32 @@ pub(crate) use ionian_protocols::named::Work;
 use ionian_protocols::spaxos::SPaxos;
 use ionian_protocols::spaxos::config::Stabilizers;
 
-/// The state machine of the nodes that this program runs.
+/// The state machine that gateways serve, and that snapshots are looked into of.
 pub(crate) const MACHINE: &str = ionian_deployment::MACHINES[0];
 
-/// Makes sure that this program can run nodes of the deployment. Nodes with another machine are run by a program of their
+/// Finds what makes the state machine of the deployment. Nodes with a machine that is not ours are run by a program of their
 /// own, with the library; everything else that this program does with a cluster works with any machine.
-pub(crate) fn check_machine(deployment: &Deployment) -> Result<()> {
-    match deployment.machine.as_str() {
-        MACHINE => Ok(()),
-        other => Err(BadUsage(format!(
-            "machine = {other:?}: this program runs nodes with the machine {MACHINE:?}; those with {other:?} are run by the \
-             program that was built with it (docs/library.md)"
+///
+/// # Errors
+/// When this program does not have that machine, or a node has a gateway for Redis clients, which that machine does not serve.
+pub(crate) fn machine(deployment: &Deployment) -> Result<fn() -> Box<dyn StateMachine>> {
+    let name = deployment.machine.as_str();
+    let Some(made) = ionian_machines::named(name) else {
+        let ours = ionian_deployment::MACHINES.iter().map(|ours| format!("{ours:?}"));
+        let ours = ours.collect::<Vec<_>>().join(" or ");
+        return Err(BadUsage(format!(
+            "machine = {name:?}: this program runs nodes with the machine {ours}; those with {name:?} are run by the program \
+             that was built with it (docs/library.md)"
+        ))
+        .into());
+    };
+    match deployment.nodes.iter().find(|node| node.gateway.is_some()) {
+        Some(node) if name != MACHINE => Err(BadUsage(format!(
+            "machine = {name:?}: node.{} has a gateway, and clients of Redis are served by the machine {MACHINE:?}",
+            node.name
         ))
         .into()),
+        _ => Ok(made),
     }
 }
 
@@ -91,4 +105,14 @@ pub(crate) fn check(deployment: &Deployment) -> Result<()> {
         }
     }
     with_protocol(&deployment.protocol, Check(deployment))?
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_machine_that_a_file_may_name_as_ours_is_made() {
+        for name in ionian_deployment::MACHINES {
+            assert!(ionian_machines::named(name).is_some(), "{name}");
+        }
+    }
 }

@@ -8,7 +8,7 @@ use crate::family::{self, Work};
 use crate::gateway_app;
 use crate::places::Places;
 use crate::source;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use ionian_deployment::{Configuration, Deployment, Durability};
 use ionian_kernel::protocol::Protocol;
 use ionian_runtime::{Application, LaneHandle, NodeError, NodeSettings, membership, run_node_blocking};
@@ -98,17 +98,11 @@ impl Work for Run {
         }
         let known = settings.configuration.clone().expect("it was given");
         let deployment = known.deployment.clone();
-        family::check_machine(&deployment)?;
+        let machine = family::machine(&deployment)?;
         let config = family::configure::<P>(settings.layout.clone())?;
         let member = &known.nodes()[&settings.node];
         // Here and not on the loop: an address that is taken is to be told before the node takes part.
         let gateway = gateway_listener(member, gateway_listen.as_deref())?;
-        if gateway.is_some() && deployment.machine != "kv" {
-            bail!(
-                "node.{name}.gateway: clients of Redis are served by machine = \"kv\" and not by {:?}",
-                deployment.machine
-            );
-        }
         if deployment.durability == Durability::Memory {
             tracing::warn!("durability = memory: when this process ends, what it held is gone");
         }
@@ -116,7 +110,6 @@ impl Work for Run {
             tracing::warn!("{why}");
         }
         tracing::info!("node {name} of cluster {} starts at {}", deployment.cluster, settings.address);
-        let machine = ionian_machines::named(&deployment.machine).expect("the deployment was checked");
         let application = move |handle: LaneHandle| match gateway {
             Some(listener) => gateway_app::start(&deployment, &name, listener, handle),
             None => Box::new(()) as Box<dyn Application>,

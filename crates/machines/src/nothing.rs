@@ -25,3 +25,17 @@ impl StateMachine for Nothing {
 
     fn footprint(&self, _: &[u8], _: &mut Footprint) {}
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_answers_with_nothing_and_restores_nothing() {
+        let (mut machine, mut bytes) = (Nothing, Vec::new());
+        machine.apply(Timestamp::default(), b"SET", &mut bytes);
+        assert_eq!((machine.read(Timestamp::default(), b"GET", &mut bytes), bytes.len()), (Ok(()), 0));
+        machine.snapshot(&mut bytes);
+        assert!(machine.restore(&bytes).is_ok() && machine.restore(b"a key").is_err());
+    }
+}

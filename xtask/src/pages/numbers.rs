@@ -7,8 +7,9 @@
 //! names a JSON file of the repository and a value in it: keys with dots between them, `[key=value]` or `[key=value&key=value]`
 //! for the items of an array of which that is true (with dots behind the value: that begin so), `[]` for all. Of several values
 //! it is the largest, or the median if the path has that word before it. `A / B` divides two values, of which each may be a
-//! number; `* N` multiplies. Behind `;` stands how the number is written: `N digits` that count, the rest zeros, or
-//! `N decimals`. The comment is not shown, and where the number differs from the file, the gate fails.
+//! number; `* N` multiplies. An object of numbers counts as their sum. Behind `;` stands how the number is written: `N digits`
+//! that count, the rest zeros, or `N decimals`; `at least N` and `at most N` write `yes` or `**missed**` in place of it. The comment is
+//! not shown, and where what stands there differs from the file, the gate fails.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -17,6 +18,9 @@ use std::path::Path;
 
 const OPENING: &str = "<!-- from ";
 const CLOSING: &str = " -->";
+/// The two verdicts.
+const MET: &str = "yes";
+const MISSED: &str = "**missed**";
 
 /// A page that was looked through.
 pub(super) struct Checked {
@@ -46,10 +50,7 @@ pub(super) fn check(page: &str, repository: &Path) -> Result<Checked, String> {
             files.insert(file.into(), serde_json::from_str(&text).map_err(|error| about(error.to_string()))?);
         }
         let right = written(&files[file], formula).map_err(about)?;
-        let length = after.find(|letter: char| !letter.is_ascii_digit() && !",.".contains(letter));
-        let shown = &after[..length.unwrap_or(after.len())];
-        // A full stop or a comma behind the number is the sentence's.
-        let shown = shown.trim_end_matches(['.', ',']);
+        let shown = shown(after);
         checked.count += 1;
         if shown != right {
             let line = page.len() - rest.len() + at;
@@ -65,7 +66,17 @@ pub(super) fn check(page: &str, repository: &Path) -> Result<Checked, String> {
     Ok(checked)
 }
 
-/// The number as a page shows it.
+/// What a page shows: a number or a verdict.
+fn shown(after: &str) -> &str {
+    if let Some(verdict) = [MET, MISSED].into_iter().find(|verdict| after.starts_with(verdict)) {
+        return verdict;
+    }
+    let length = after.find(|letter: char| !letter.is_ascii_digit() && !",.".contains(letter));
+    // A full stop or a comma behind the number is the sentence's.
+    after[..length.unwrap_or(after.len())].trim_end_matches(['.', ','])
+}
+
+/// The number, or the verdict, as a page shows it.
 fn written(file: &Value, formula: &str) -> Result<String, String> {
     let (formula, form) = formula.rsplit_once("; ").ok_or("the form is missing: ; N digits or ; N decimals")?;
     let (formula, factor) = match formula.rsplit_once(" * ") {
@@ -78,6 +89,13 @@ fn written(file: &Value, formula: &str) -> Result<String, String> {
     } * factor;
     if !value.is_finite() {
         return Err(format!("{formula} is {value}"));
+    }
+    let bound = |words: &str| form.strip_prefix(words).map(str::parse::<f64>);
+    let verdict = |met: bool| if met { MET } else { MISSED }.to_owned();
+    match (bound("at least "), bound("at most ")) {
+        (Some(Ok(least)), _) => return Ok(verdict(value >= least)),
+        (_, Some(Ok(most))) => return Ok(verdict(value <= most)),
+        _ => {}
     }
     let (count, unit) = form.split_once(' ').unwrap_or_default();
     let count: usize = count.parse().map_err(|_| format!("{form:?} is no form: N digits or N decimals"))?;
@@ -133,7 +151,11 @@ fn find(file: &Value, path: &str) -> Result<f64, String> {
         }
         found = next;
     }
-    let numbers: Option<Vec<f64>> = found.into_iter().map(Value::as_f64).collect();
+    let number = |value: &Value| match value {
+        Value::Object(parts) => parts.values().map(Value::as_f64).sum(),
+        other => other.as_f64(),
+    };
+    let numbers: Option<Vec<f64>> = found.into_iter().map(number).collect();
     let mut numbers = numbers.ok_or_else(|| format!("{path} is no number"))?;
     numbers.sort_by(f64::total_cmp);
     let place = if is_median { numbers.len() / 2 } else { numbers.len() - 1 };
@@ -146,6 +168,7 @@ fn is(value: Option<&Value>, wanted: &str) -> bool {
             Some(beginning) => text.starts_with(beginning),
             None => text == wanted,
         },
+        Some(Value::Bool(truth)) => wanted.parse() == Ok(*truth),
         Some(other) => other.as_f64().is_some_and(|number| wanted.parse() == Ok(number)),
         None => false,
     }
@@ -215,7 +238,7 @@ mod tests {
 
     #[test]
     fn forms() {
-        let file: Value = serde_json::json!({ "big": 2801536.2, "small": 0.23916, "half": 96.46, "names": [{ "name": "abc", "n": 7 }],
+        let file: Value = serde_json::json!({ "big": 2801536.2, "small": 0.23916, "half": 96.46, "parts": { "a": 1, "b": 2.5 }, "names": [{ "name": "abc", "n": 7, "new": true }, { "name": "abd", "n": 8, "new": false }],
                                             "rounds": [{ "n": 3 }, { "n": 1 }, { "n": 2 }] });
         let form = |formula: &str| written(&file, formula).unwrap();
         assert_eq!(form("big; 3 digits"), "2,800,000");
@@ -226,8 +249,28 @@ mod tests {
         assert_eq!(form("small * 100; 0 decimals"), "24");
         assert_eq!(form("1 / small; 1 decimals"), "4.2");
         assert_eq!(form("rounds[].n; 0 decimals"), "3");
-        assert_eq!(form("names[name=ab...].n; 0 decimals"), "7");
+        assert_eq!(form("names[new=true].n; 0 decimals"), "7");
+        assert_eq!(form("names[name=ab...].n; 0 decimals"), "8");
         assert_eq!(form("median rounds[].n; 0 decimals"), "2");
+        assert_eq!(form("parts; 1 decimals"), "3.5");
+        assert_eq!((form("half; at least 96.46"), form("half; at least 96.47")), ("yes".into(), "**missed**".into()));
+        assert_eq!((form("half; at most 96.46"), form("half; at most 96.45")), ("yes".into(), "**missed**".into()));
+        assert!(written(&file, "half; at most all").is_err());
+    }
+
+    #[test]
+    fn a_verdict_that_is_not_the_files_is_written_anew() {
+        let folder = Folder::new("verdicts");
+        let page =
+            "| <!-- from f.json: cost.us; at most 0.2 -->yes, <!-- from f.json: cost.us; at least 0.2 -->**missed** |";
+        let checked = check(page, &folder.0).unwrap();
+        assert_eq!((checked.count, checked.faults.len()), (2, 2), "{:?}", checked.faults);
+        assert!(
+            checked.text.contains("at most 0.2 -->**missed**, ") && checked.text.ends_with("-->yes |"),
+            "{}",
+            checked.text
+        );
+        assert!(check(&checked.text, &folder.0).unwrap().faults.is_empty());
     }
 
     #[test]
@@ -236,7 +279,7 @@ mod tests {
         let error = |mark: &str| check(&format!("<!-- from {mark} -->1"), &folder.0).err().unwrap();
         assert!(error("g.json: x; 1 digits").contains("g.json"));
         assert!(error("f.json: points[series=c].rate; 1 digits").contains("nothing is there"));
-        assert!(error("f.json: cost; 1 digits").contains("is no number"));
+        assert!(error("f.json: points; 1 digits").contains("is no number"));
         assert!(error("f.json: cost.us").contains("form is missing"));
         assert!(error("f.json: cost.us; 3 words").contains("no form"));
     }

@@ -7,6 +7,7 @@ use super::point::{Measure, Point, short};
 use super::published::{self, Row};
 use super::sheet::{Basis, Sheet, peak, ratio};
 use super::simulate::Bench;
+use super::verdict;
 use crate::model::Workload;
 use anyhow::Result;
 use ionian_deployment::Deployment;
@@ -129,18 +130,14 @@ fn sheet(bench: &Bench, title: &str, axis: &str, steps: &[Step], clients: usize)
 
 fn findings(points: &[Point], steps: &[Step]) -> Vec<String> {
     let (Some(first), Some(last)) = (steps.first(), steps.last()) else { return Vec::new() };
-    let bottleneck = |step: &Step| {
-        let of = |point: &&Point| point.series == step.name && point.measure == Measure::Projected;
-        points.iter().find(of).and_then(|point| point.bottleneck.clone())
-    };
     let mut findings: Vec<String> = Vec::new();
     // Where one role hands the part of the bottleneck to another.
     let mut before = None;
     for step in steps {
-        let now = bottleneck(step);
+        let now = verdict::bottleneck(points, &step.name);
         if now != before {
             let throughput = peak(points, &step.name, Measure::Projected).map_or_else(String::new, short);
-            let what = now.clone().unwrap_or_default();
+            let what = now.unwrap_or_default();
             findings.push(format!("{}: {throughput} commands/s projected, the bottleneck is {what}.", step.name));
         }
         before = now;
@@ -148,6 +145,26 @@ fn findings(points: &[Point], steps: &[Step]) -> Vec<String> {
     let gain = |measure| Some(ratio(peak(points, &last.name, measure)?, peak(points, &first.name, measure)?));
     let all = [Measure::Simulated, Measure::Projected, Measure::PublishedP90];
     let gains = all.into_iter().filter_map(|measure| Some(format!("{} {}", gain(measure)?, measure.name())));
-    findings.push(format!("From the first bar to the last: {}.", gains.collect::<Vec<_>>().join(", ")));
+    let gains = gains.collect::<Vec<_>>().join(", ");
+    let verdict = verdict::of_gain(points, &first.name, &last.name, Measure::PublishedP90).unwrap_or_default();
+    findings.push(format!("From the first bar to the last: {gains}: {verdict}."));
+    findings.extend(steps.get(1).and_then(|second| climb(points, &second.name, &last.name)));
     findings
+}
+
+/// What the steps after the second bar gain.
+fn climb(points: &[Point], second: &str, last: &str) -> Option<String> {
+    let gain = |measure| Some(peak(points, last, measure)? / peak(points, second, measure)?);
+    let (ours, theirs) = (gain(Measure::Projected)?, gain(Measure::PublishedP90)?);
+    let (from, to) = (verdict::bottleneck(points, second)?, verdict::bottleneck(points, last)?);
+    let why_not = match from == to {
+        true => format!(
+            "the bottleneck of the second bar is already that of the last, {to}, which these steps relieve of little"
+        ),
+        false => format!("here the bottleneck goes from {from} to {to}"),
+    };
+    Some(format!(
+        "From the second bar to the last: {ours:.1}x projected, {theirs:.1}x published p90: {}.",
+        verdict::verdict(ours, theirs, &why_not)
+    ))
 }

@@ -5,7 +5,7 @@
 //! is nothing but replication, and the further right, the less the protocol matters.
 
 use super::deployments::{batches, preset};
-use super::drawing::panel::{Curve, Look, Marks, Panel};
+use super::drawing::panel::{Bar, Curve, Look, Marks, Panel};
 use super::point::{Measure, Point, short};
 use super::sheet::Sheet;
 use super::simulate::Bench;
@@ -103,7 +103,7 @@ pub(super) fn gains(bench: &Bench) -> Result<Sheet> {
         ],
     );
     sheet.findings.push(format!("To execute a write of 16 bytes the key-value store takes {kv:.2} us."));
-    let (mut gains, mut parts) = (Vec::new(), Vec::new());
+    let (mut gains, mut parts, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
     for (colour, system) in SYSTEMS.iter().enumerate() {
         let bare = Bare::new(bench, system)?;
         let steps = (0..=MOST_US * STEPS).map(|step| step as f64 / STEPS as f64);
@@ -124,6 +124,7 @@ pub(super) fn gains(bench: &Bench) -> Result<Sheet> {
             sheet.points.extend(points(system, *us, peaks));
         }
         sheet.findings.push(finding(system, &bare, kv));
+        theirs.extend(bars(system, colour));
         let paper = names(system).into_iter().zip(paper(system));
         sheet.points.extend(paper.map(|(name, peak)| Point::new(&name, Measure::Published, peak)));
     }
@@ -135,13 +136,26 @@ pub(super) fn gains(bench: &Bench) -> Result<Sheet> {
     };
     sheet.panels = vec![
         panel("Ionian: compartmentalized over published", "times as many commands", gains),
-        panel("Ionian: part of what the unreplicated server does", "part", parts),
+        panel("Ionian: part of the unreplicated server", "part", parts),
+        Panel {
+            title: "The paper: part of the unreplicated server".to_owned(),
+            x_label: "as published, compartmentalized".to_owned(),
+            y_label: "part".to_owned(),
+            marks: Marks::Bars(theirs),
+        },
     ];
     Ok(sheet)
 }
 
 fn paper(system: &System) -> [f64; 3] {
     [system.paper[0], system.paper[1], PAPER_UNREPLICATED]
+}
+
+/// As published and compartmentalized, as parts of the unreplicated server.
+fn bars(system: &System, colour: usize) -> impl Iterator<Item = Bar> {
+    let labels = [system.name.to_owned(), format!("{}\ncomp.", system.name)];
+    let part = move |(label, peak)| Bar { label, colour, height: peak / PAPER_UNREPLICATED, whisker: None };
+    labels.into_iter().zip(system.paper).map(part)
 }
 
 fn names(system: &System) -> [String; 3] {
@@ -181,4 +195,21 @@ fn finding(system: &System, bare: &Bare, kv: f64) -> String {
         ratio(paper(system)),
         parts(paper(system)),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_more_it_costs_to_execute_the_less_is_gained() {
+        // A node as published 4 us, a leader 1, a replica 0.5, the server alone 0.5; all but the leader execute.
+        let bare = Bare { published: 4.0, others: 1.0, replica: 0.5, unreplicated: 0.5 };
+        assert_eq!(bare.peaks(0.0), [250_000.0, 1_000_000.0, 2_000_000.0]);
+        assert_eq!(bare.peaks(1.5), [1e6 / 5.5, 500_000.0, 500_000.0]);
+        let said = finding(&SYSTEMS[0], &bare, 1.5);
+        assert!(said.contains("4.0x where execution costs nothing, 2.8x with the key-value store"), "{said}");
+        assert!(said.contains("36 % to 100 % of the unreplicated server"), "{said}");
+        assert!(said.contains("the paper's 6.0x, 10 % to 60 % of the unreplicated server"), "{said}");
+    }
 }

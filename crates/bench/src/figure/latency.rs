@@ -6,6 +6,7 @@ use super::point::{Measure, Point, short};
 use super::published::{self, Row};
 use super::sheet::{Sheet, peak, ratio};
 use super::simulate::Bench;
+use super::verdict;
 use crate::model::Workload;
 use anyhow::Result;
 
@@ -79,6 +80,7 @@ fn compare(bench: &Bench, figure: &str, mut sheet: Sheet, systems: &[System], ba
         let deployment = batches(preset(from, LANES)?, batch)?;
         let workload = Workload::writes(batch);
         let mut points = vec![bench.project(name, &deployment, &workload, &[])?];
+        points.extend(bench.whole_node(name, from, batch));
         for clients in counts(bench, &rows) {
             points.push(bench.simulate(name, &deployment, &workload, &[], clients)?);
         }
@@ -181,7 +183,10 @@ fn gains(points: &[Point]) -> Vec<String> {
     let gain = |measure| Some(ratio(peak(points, COMPARTMENTALIZED, measure)?, peak(points, MULTIPAXOS, measure)?));
     let all = [Measure::Simulated, Measure::Projected, Measure::PublishedP90, Measure::PublishedMean];
     let gains = all.into_iter().filter_map(|measure| Some(format!("{} {}", gain(measure)?, measure.name())));
-    findings.push(format!("Compartmentalization gains: {}.", gains.collect::<Vec<_>>().join(", ")));
+    let gains = gains.collect::<Vec<_>>().join(", ");
+    let verdict = verdict::of_gain(points, MULTIPAXOS, COMPARTMENTALIZED, Measure::PublishedP90);
+    findings.push(format!("Compartmentalization gains: {gains}: {}.", verdict.unwrap_or_default()));
+    findings.extend(verdict::of_whole_node(points, MULTIPAXOS, COMPARTMENTALIZED));
     findings
 }
 

@@ -32,10 +32,14 @@ pub(super) fn check(bench: &Bench) -> Result<Sheet> {
         let model = modelled(bench, demand)?;
         let name = format!("{} of {}", demand.role, demand.deployment);
         let off = model / demand.demand_us - 1.0;
-        let verdict = if off.abs() <= NEAR { "within 20 %" } else { "NOT within 20 %" };
+        let (verdict, why) = match off.abs() <= NEAR {
+            true => ("within 20 %", ""),
+            false => ("NOT within 20 %", why(demand, off)),
+        };
         let busy = if demand.busy < SATURATED { ", NOT busy all the time" } else { "" };
+        let (least, most) = demand.range_us.unwrap_or((demand.demand_us, demand.demand_us));
         sheet.findings.push(format!(
-            "{name}: {:.3} us measured{busy}, {model:.3} us modelled, {:+.0} %: {verdict}.",
+            "{name}: {:.3} us measured ({least:.3} to {most:.3}{busy}), {model:.3} us modelled, {:+.0} %: {verdict}{why}.",
             demand.demand_us,
             100.0 * off
         ));
@@ -54,6 +58,15 @@ pub(super) fn check(bench: &Bench) -> Result<Sheet> {
     Ok(sheet)
 }
 
+/// Why the model is off by more than it may be.
+fn why(demand: &Demand, off: f64) -> &'static str {
+    match demand.role.as_str() {
+        NODE if off > 0.0 => ", for between the roles of a node a message is a function call",
+        _ if off < 0.0 && demand.busy < SATURATED => ", for a process that is not busy is woken for less at a time",
+        _ => "; the reason is not known",
+    }
+}
+
 /// What the model says that it spends on a command of the deployment.
 fn modelled(bench: &Bench, demand: &Demand) -> Result<f64> {
     let deployment = batches(preset(&demand.deployment, LANES)?, demand.batch)?;
@@ -63,4 +76,37 @@ fn modelled(bench: &Bench, demand: &Demand) -> Result<f64> {
         NODE => 1e6 / projection.peak,
         role => projection.roles.get(role).copied().unwrap_or_default(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::demand::Kind;
+    use crate::model::price::tests::{demand, demands};
+
+    fn said(real: Demand) -> String {
+        let mut demands = demands();
+        demands.demands.push(Demand { real: true, ..real });
+        check(&Bench { demands, network_delay_us: 50.0, wake_us: 5.0, quick: true }).unwrap().findings.concat()
+    }
+
+    #[test]
+    fn the_model_is_held_against_a_process() {
+        // The leader has a share of all of it, a proxy leader of a tenth.
+        let leader = said(demand("compartmentalized", "leader", Kind::Write, 1, 1.2));
+        assert!(
+            leader.contains("1.200 us measured (1.200 to 1.200), 1.000 us modelled, -17 %: within 20 %."),
+            "{leader}"
+        );
+        let proxy = said(demand("compartmentalized", "proxy_leader", Kind::Write, 1, 0.5));
+        assert!(proxy.contains("0.900 us modelled, +80 %: NOT within 20 %; the reason is not known"), "{proxy}");
+    }
+
+    #[test]
+    fn a_node_is_modelled_by_the_sum_of_its_roles() {
+        let busy = Demand { busy: 0.5, ..demand("baseline", NODE, Kind::Write, 1, 5.0) };
+        let node = said(busy);
+        assert!(node.contains("NOT busy all the time") && node.contains("15.667 us modelled"), "{node}");
+        assert!(node.contains("a message is a function call"), "{node}");
+    }
 }

@@ -15,6 +15,7 @@
 //! | `simulate` | how it is measured |
 //! | `traffic` | bytes at leaders, counted |
 //! | `published` | what the paper's authors measured |
+//! | `verdict` | whether that is reproduced, and why not |
 //! | `point`, `sheet` | numbers, and the files they are written to |
 //! | `drawing` | pictures |
 
@@ -33,6 +34,7 @@ mod reads;
 mod sheet;
 mod simulate;
 mod traffic;
+mod verdict;
 mod wan;
 
 use anyhow::{Context, Result};
@@ -74,6 +76,11 @@ const FIGURES: &[(&str, Make)] = &[
     ("mencius-11c", wan::latency::with_variance),
 ];
 
+/// Above the findings of all figures.
+const SUMMARY: &str = "# What the figures say\n\nRatios are held against the paper's, and latencies of the Mencius paper: *reproduced* is \
+    within 20 %, either way. Heights are not: they are of other hardware and of another runtime \
+    ([figures.md](../figures.md)).\n";
+
 /// Draws one figure, or all of them.
 ///
 /// # Errors
@@ -88,7 +95,7 @@ fn make(arguments: &Figure, tell: &mut impl Write) -> Result<()> {
     let directory = &arguments.out;
     std::fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
     let wanted = |name: &str| arguments.figure == "all" || arguments.figure == name;
-    let mut summary = "# What the figures say\n".to_owned();
+    let mut summary = SUMMARY.to_owned();
     for (name, sheet) in FIGURES.iter().filter(|(name, _)| wanted(name)) {
         let sheet = sheet(&bench).with_context(|| format!("figure {name}"))?;
         sheet.write(directory, name, &bench)?;

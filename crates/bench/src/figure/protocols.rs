@@ -7,6 +7,7 @@ use super::point::{Measure, Point, short};
 use super::sheet::{Sheet, peak, ratio};
 use super::simulate::Bench;
 use super::traffic::at_leader;
+use super::verdict;
 use crate::model::Workload;
 use crate::model::demand::ROLES;
 use crate::model::price::Prices;
@@ -173,6 +174,7 @@ fn compare(bench: &Bench, comparison: &Comparison) -> Result<Sheet> {
         }
         let exempt = if colour == 0 && comparison.batch == 1 { &BESIDE[..] } else { &[] };
         let mut points = vec![bench.project(name, &deployment, &workload, exempt)?];
+        points.extend(bench.whole_node(name, from, comparison.batch));
         for clients in bench.some(&CLIENTS) {
             points.push(bench.simulate(name, &deployment, &workload, exempt, clients)?);
         }
@@ -185,6 +187,9 @@ fn compare(bench: &Bench, comparison: &Comparison) -> Result<Sheet> {
     }
     sheet.findings = comparison.systems.iter().filter_map(|system| peaks(&sheet.points, system)).collect();
     sheet.findings.extend(gain(&sheet.points, comparison));
+    if let [published, compartmentalized, ..] = comparison.systems {
+        sheet.findings.extend(verdict::of_whole_node(&sheet.points, published.name, compartmentalized.name));
+    }
     sheet.findings.push(beside_multipaxos(bench, comparison)?);
     sheet.panels = vec![
         panel("The paper (published): peaks", "", "commands per second", Marks::Bars(theirs)),
@@ -223,7 +228,8 @@ fn gain(points: &[Point], Comparison { systems, gain, .. }: &Comparison) -> Opti
     let projected = times(Measure::Projected)?;
     let target = gain
         .map_or_else(String::new, |wanted| format!(" Aimed at: {wanted}x projected, {}.", met(projected >= wanted)));
-    Some(format!("Compartmentalization gains: {}.{target}", gains.collect::<Vec<_>>().join(", ")))
+    let verdict = verdict::of_gain(points, first.name, second.name, Measure::Published)?;
+    Some(format!("Compartmentalization gains: {}: {verdict}.{target}", gains.collect::<Vec<_>>().join(", ")))
 }
 
 fn met(reached: bool) -> &'static str {

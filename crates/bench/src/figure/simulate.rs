@@ -5,7 +5,7 @@ use super::deployments::in_words;
 use super::point::{Measure, Point};
 use crate::model::Workload;
 use crate::model::costs::MessageCosts;
-use crate::model::demand::Demands;
+use crate::model::demand::{Demands, KV, Kind, NODE};
 use crate::model::price::Prices;
 use crate::model::projection::{Projection, project};
 use crate::payload::payload;
@@ -66,6 +66,13 @@ impl Bench {
         let Projection { peak, bottleneck, .. } = project(&self.demands, deployment, workload, exempt)?;
         let point = about(Point::new(series, Measure::Projected, peak), deployment, workload);
         Ok(Point { bottleneck: Some(bottleneck), ..point })
+    }
+
+    /// What a whole node of this preset was measured to do among real ones, unbatched; `None` where that was not measured.
+    pub(crate) fn whole_node(&self, series: &str, preset: &str, batch: usize) -> Option<Point> {
+        let node = self.demands.measured(preset, NODE, Kind::Write, KV).ok().filter(|_| batch == 1)?;
+        let point = Point::new(series, Measure::Measured, 1e6 / node.demand_us);
+        Some(Point { demand_us: Some(node.demand_us), value_bytes: Some(node.value_bytes), ..point })
     }
 
     /// What the simulator measures with so many clients.

@@ -38,16 +38,8 @@ fn kv() -> String {
     KV.to_owned()
 }
 
-fn is_kv(machine: &str) -> bool {
-    machine == KV
-}
-
 fn all() -> f64 {
     1.0
-}
-
-fn is_all(share: &f64) -> bool {
-    *share == 1.0
 }
 
 /// What one saturated instance of a role spent.
@@ -65,13 +57,13 @@ pub(crate) struct Demand {
     /// Bytes of a value.
     pub(crate) value_bytes: usize,
     /// The state machine that executed.
-    #[serde(default = "kv", skip_serializing_if = "is_kv")]
+    #[serde(default = "kv")]
     pub(crate) machine: String,
     /// Whether the rest of the deployment was real: then it is by command of the whole deployment.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default)]
     pub(crate) real: bool,
     /// The part of the time for which the process was allowed to run.
-    #[serde(default = "all", skip_serializing_if = "is_all")]
+    #[serde(default = "all")]
     pub(crate) share: f64,
     /// Commands in which that one instance took part, per second.
     pub(crate) commands_per_second: f64,
@@ -294,6 +286,28 @@ mod tests {
         assert_eq!(Demands::parse(&again).unwrap(), demands);
         let wrong = again.replace("\"demand_us\":", "\"demand_us\":-");
         assert!(Demands::parse(&wrong).unwrap_err().to_string().contains("must be 0.000001 to"));
+    }
+
+    #[test]
+    fn what_was_measured_otherwise_is_no_price_of_a_role() {
+        let mut demands = super::super::price::tests::demands();
+        let us = |demands: &Demands| {
+            let curve =
+                demands.curve(&["compartmentalized"], "replica", Kind::Execute, 16, |demand| Ok(demand.demand_us));
+            curve.unwrap().unwrap().command_us(1.0)
+        };
+        let (before, known) =
+            (us(&demands), demands.demands.iter().position(|demand| demand.role == "replica").unwrap());
+        let execute = demands.demands[known].clone();
+        let nothing = Demand { machine: NOTHING.to_owned(), demand_us: 1.5, ..execute.clone() };
+        demands.demands.splice(0..0, [nothing, Demand { real: true, demand_us: 9.0, ..execute }]);
+        assert_eq!(us(&demands), before);
+        let of = |role, machine| demands.measured("compartmentalized", role, Kind::Execute, machine);
+        assert_eq!(of("replica", NOTHING).unwrap().demand_us, 1.5);
+        assert_eq!(of("replica", KV).unwrap().demand_us, before);
+        let error = of(NODE, KV).unwrap_err().to_string();
+        assert_eq!(error, "the demands lack node, execute, of compartmentalized with machine kv");
+        assert_eq!(demands.among_real().map(|demand| demand.demand_us).collect::<Vec<_>>(), [9.0]);
     }
 
     #[test]

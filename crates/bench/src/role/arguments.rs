@@ -1,5 +1,7 @@
 //! What can be typed.
 
+use clap::builder::PossibleValuesParser;
+use ionian_deployment::MACHINES;
 use std::path::PathBuf;
 
 /// Measure the service demand of a role: processor time per command of one instance that is never idle
@@ -30,7 +32,7 @@ pub struct Role {
     /// How many keys there are
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     pub keys: u64,
-    /// Commands under way at most [default: 4096, or up to 512 batches; fewer of large values]
+    /// Commands under way at most [default: 4096, among real ones 8192, or up to 512 batches; fewer of large values]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(512..=51_200))]
     pub in_flight: Option<u64>,
     /// Commands that a client sends a batcher at once
@@ -40,7 +42,7 @@ pub struct Role {
     #[arg(long, value_name = "SECONDS", default_value_t = 0.5, value_parser = seconds)]
     pub warm_up: f64,
     /// Seconds to measure
-    #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds)]
     pub seconds: f64,
     /// The part of its time that the process may run, so that it is busy while it runs [default: halved from 1 until it is]
     #[arg(long, value_name = "PART", value_parser = share)]
@@ -50,7 +52,7 @@ pub struct Role {
     #[arg(long)]
     pub real: bool,
     /// What executes the commands: kv, or nothing, which leaves what replication costs by itself
-    #[arg(long, value_name = "NAME", default_value = "kv", value_parser = ["kv", "nothing"])]
+    #[arg(long, value_name = "NAME", default_value = "kv", value_parser = PossibleValuesParser::new(MACHINES))]
     pub machine: String,
     /// How often each is measured; the median counts
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]

@@ -34,7 +34,10 @@ impl<'a> Shown<'a> {
 
     pub(super) fn add(&mut self, task: &Task<'_>, scene: &Scene, rounds: &[Measured]) -> Result<()> {
         let measured = super::median(rounds);
-        self.say(&line(task, scene, &measured))?;
+        self.say(&line(task, scene, rounds))?;
+        let below = self.below(task, scene);
+        let on_top = |us: f64| (us - below).max(0.0);
+        let (least, most) = range(rounds);
         let demand = Demand {
             deployment: task.preset.to_owned(),
             role: task.role.to_owned(),
@@ -45,9 +48,9 @@ impl<'a> Shown<'a> {
             real: scene.real,
             share: scene.share,
             commands_per_second: measured.commands_per_second(),
-            demand_us: self.demand_us(task, scene, &measured),
+            demand_us: on_top(measured.demand_us()),
             busy: (measured.busy() * 1000.0).round() / 1000.0,
-            range_us: Some(range(rounds)),
+            range_us: Some((on_top(least), on_top(most))),
             messages_in: measured.per_command(measured.messages_in),
             messages_out: measured.per_command(measured.messages_out),
             bytes_in: measured.per_command(measured.bytes_in),
@@ -58,9 +61,8 @@ impl<'a> Shown<'a> {
     }
 
     /// A replica that answers has executed as well, and a stabilizer that delivers has stored: what counts is what comes
-    /// on top.
-    fn demand_us(&self, task: &Task<'_>, scene: &Scene, measured: &Measured) -> f64 {
-        let whole = measured.demand_us();
+    /// on top of this.
+    fn below(&self, task: &Task<'_>, scene: &Scene) -> f64 {
         let below = self.demands.demands.iter().find(|known| {
             let same = known.deployment == task.preset
                 && known.value_bytes == scene.value_bytes
@@ -68,7 +70,7 @@ impl<'a> Shown<'a> {
                 && !scene.real;
             same && known.role == task.role && Some(known.workload) == task.work.comes_on_top_of()
         });
-        below.map_or(whole, |below| (whole - below.demand_us).max(0.0))
+        below.map_or(0.0, |below| below.demand_us)
     }
 
     pub(super) fn end(self) -> Result<()> {
@@ -99,12 +101,13 @@ fn today() -> String {
     text
 }
 
-const COLUMNS: [&str; 13] = [
+const COLUMNS: [&str; 14] = [
     "work",
     "batch",
     "value",
     "commands/s",
     "us/command",
+    "of all rounds",
     "share",
     "busy",
     "in",
@@ -119,7 +122,8 @@ fn header() -> String {
     row("deployment", "role", COLUMNS.map(str::to_owned))
 }
 
-fn line(task: &Task<'_>, scene: &Scene, measured: &Measured) -> String {
+fn line(task: &Task<'_>, scene: &Scene, rounds: &[Measured]) -> String {
+    let (measured, (least, most)) = (super::median(rounds), range(rounds));
     let per = |number| format!("{:.2}", measured.per_command(number));
     let cells = [
         task.work.name().to_owned(),
@@ -127,6 +131,7 @@ fn line(task: &Task<'_>, scene: &Scene, measured: &Measured) -> String {
         scene.value_bytes.to_string(),
         format!("{:.0}", measured.commands_per_second()),
         format!("{:.3}", measured.demand_us()),
+        format!("{least:.3}-{most:.3}"),
         format!("{:.0}%", 100.0 * scene.share),
         format!("{:.0}%", 100.0 * measured.busy()),
         per(measured.messages_in),
@@ -134,7 +139,7 @@ fn line(task: &Task<'_>, scene: &Scene, measured: &Measured) -> String {
         per(measured.bytes_in),
         per(measured.bytes_out),
         format!("{:.0}", measured.commands as f64 / measured.writes.max(1) as f64),
-        remark(scene, measured),
+        remark(scene, &measured),
     ];
     row(task.preset, task.role, cells) + "\n"
 }
@@ -145,10 +150,10 @@ fn remark(scene: &Scene, measured: &Measured) -> String {
     machine + real + if measured.busy() < SATURATED { "not saturated" } else { "" }
 }
 
-fn row(deployment: &str, role: &str, cells: [String; 13]) -> String {
-    let [work, batch, value, speed, demand, share, busy, into, out, bytes_in, bytes_out, write, remark] = cells;
+fn row(deployment: &str, role: &str, cells: [String; 14]) -> String {
+    let [work, batch, value, speed, demand, range, share, busy, into, out, bytes_in, bytes_out, write, remark] = cells;
     let text = format!(
-        "{deployment:<25} {role:<13} {work:<8} {batch:>5} {value:>5} {speed:>11} {demand:>10} {share:>5} {busy:>5} {into:>6} \
+        "{deployment:<25} {role:<13} {work:<8} {batch:>5} {value:>5} {speed:>11} {demand:>10} {range:>13} {share:>5} {busy:>5} {into:>6} \
          {out:>6} {bytes_in:>9} {bytes_out:>9} {write:>8} {remark}"
     );
     text.trim_end().to_owned()

@@ -13,8 +13,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// One turn of running and being stopped. Far below what a protocol takes for the silence of a dead node.
+/// One turn of running and being stopped, unless the process ran for less than `LEAST_RUN` then.
 const TURN: Duration = Duration::from_millis(8);
+
+/// Shorter than this a process does not run at a time: waking it would be most of what it does. With the smallest share a turn is
+/// 64 ms, far below what a protocol of the bench takes for the silence of a dead node.
+const LEAST_RUN: Duration = Duration::from_millis(1);
 
 /// See the top of this file. The process runs freely again when this is dropped.
 pub(crate) struct Throttle {
@@ -42,7 +46,8 @@ impl Throttle {
         let mut throttle = Throttle { shared: shared.clone(), thread: None };
         if share < 1.0 {
             kill(process, None).context("the process that is to be measured does not run")?;
-            let body = move || shared.take_turns(TURN.mul_f64(share));
+            let turn = TURN.max(LEAST_RUN.div_f64(share));
+            let body = move || shared.take_turns(turn, turn.mul_f64(share));
             throttle.thread = Some(std::thread::Builder::new().name("throttle".to_owned()).spawn(body)?);
         }
         Ok(throttle)
@@ -55,15 +60,17 @@ impl Throttle {
 }
 
 impl Shared {
-    fn take_turns(&self, runs: Duration) {
+    fn take_turns(&self, turn: Duration, runs: Duration) {
         while !self.ended.load(Relaxed) {
             std::thread::sleep(runs);
             // The process may have ended: then its measurement fails, and says so.
-            let stopped_at = Instant::now();
             let _ = kill(self.process, Signal::SIGSTOP);
-            std::thread::sleep(TURN - runs);
-            let _ = kill(self.process, Signal::SIGCONT);
+            // Only while it is stopped for certain does the clock run: this thread may lose its processor at either signal, and
+            // the process would seem busier than it is.
+            let stopped_at = Instant::now();
+            std::thread::sleep(turn - runs);
             self.stopped.fetch_add(stopped_at.elapsed().as_nanos() as u64, Relaxed);
+            let _ = kill(self.process, Signal::SIGCONT);
         }
     }
 }

@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: &arguments::Up) -> Result<ExitCode> {
     let earlier = source::in_directory(places.root())?;
     let deployment = directory::deployment(&places, arguments, file)?;
     family::check(&deployment)?;
-    family::check_machine(&deployment)?;
+    family::machine(&deployment)?;
     let runs_in_memory = deployment.durability == Durability::Memory;
     // With durability "memory" the cluster begins anew, with the nodes that it was founded with.
     let members = if runs_in_memory { None } else { Some(Members::look(&places, &deployment)?) };

@@ -293,9 +293,24 @@ fn a_figure_is_drawn_from_demands() {
     let out = directory.path("figures");
     let output = run(&["bench", "figure", "all", "--quick", "--out", out.to_str().unwrap()]);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    for figure in
-        ["28a", "28b", "29", "30a", "30b", "spaxos-a", "spaxos-b", "31a", "31b", "32a", "32b", "33", "34a", "34b"]
-    {
+    for figure in [
+        "28a",
+        "28b",
+        "29",
+        "30a",
+        "30b",
+        "spaxos-a",
+        "spaxos-b",
+        "31a",
+        "31b",
+        "32a",
+        "32b",
+        "33",
+        "34a",
+        "34b",
+        "execution",
+        "live",
+    ] {
         for kind in ["svg", "png", "csv", "json", "md"] {
             let path = out.join(format!("{figure}.{kind}"));
             assert!(fs::metadata(&path).is_ok_and(|file| file.len() > 100), "{} is missing", path.display());

@@ -162,6 +162,10 @@ fn a_machine_that_this_program_does_not_have_is_refused_where_it_matters_and_onl
         let why = text(&output.stderr);
         assert!(why.contains("machine = \"tally\"") && why.contains("docs/library.md"), "{why}");
     }
+    // What clients of Redis ask for only the key-value store does.
+    let output = run(&["up", "--preset", "colocated", "--set", "machine=nothing", "--data", data.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("machine = \"nothing\": node.n0 has a gateway"), "{}", text(&output.stderr));
     // And the other way round: the example does not run a node of the key-value store.
     let kv = deployment("colocated", &[]);
     fs::write(directory.path("kv.toml"), kv.to_toml()).unwrap();

@@ -1,9 +1,10 @@
 //! Figures 9, 10 and 11: how long commands take, when load shifts, how latencies are distributed, and under load.
 
 use super::super::drawing::panel::{Look, Marks};
-use super::super::point::{Point, short};
+use super::super::point::{Measure, Point, short};
 use super::super::sheet::Sheet;
 use super::super::simulate::Bench;
+use super::super::verdict::verdict;
 use super::trial::{Load, Trial};
 use super::*;
 use anyhow::Result;
@@ -108,7 +109,8 @@ pub(in super::super) fn network_bound(bench: &Bench) -> Result<Sheet> {
     ];
     let sheet =
         sheet("commit latency and load, 4,000 bytes of payload", &[ABOUT, "The paper's have Nagle's algorithm."]);
-    under_load(bench, sheet, paper, (PAYLOAD, Variation::None), &[100, 200, 340, 480, 600, 800, 1000, 1200, 1400, 1600])
+    let loads = [100, 200, 340, 480, 600, 800, 1000, 1200, 1400, 1600];
+    under_load(bench, sheet, paper, (PAYLOAD, Variation::None), &loads, "ours has no Nagle's algorithm to wait for")
 }
 
 /// Figure 11(b).
@@ -117,7 +119,7 @@ pub(in super::super) fn processor_bound(bench: &Bench) -> Result<Sheet> {
     let note = "Of latencies without payload the paper's text has no numbers; throughputs are those of figure 4.";
     let sheet = sheet("commit latency and load, no payload", &[ABOUT, note]);
     let loads = [100, 300, 900, 2000, 4000, 6000, 8000, 9000, 10_000];
-    under_load(bench, sheet, paper, (0, Variation::None), &loads)
+    under_load(bench, sheet, paper, (0, Variation::None), &loads, "")
 }
 
 /// Figure 11(c).
@@ -135,7 +137,23 @@ pub(in super::super) fn with_variance(bench: &Bench) -> Result<Sheet> {
     let sheet = sheet("commit latency and load, no payload, delays that vary", &[ABOUT, note]);
     let variation = Variation::Pareto { scale_us: 25_000.0, longest_us: 100_000.0 };
     let loads = [100, 300, 900, 2000, 4000, 6000, 8000, 9000, 10_000];
-    under_load(bench, sheet, paper, (0, variation), &loads)
+    let why_not = "ours has no Nagle's algorithm, and no TCP that takes reordering for loss";
+    under_load(bench, sheet, paper, (0, variation), &loads, why_not)
+}
+
+/// What the text of the paper says of one system, and whether ours has that latency under that load.
+fn beside_the_paper(points: &[Point], (name, load, ms): Said, why_not: &str) -> String {
+    let is_ours = |point: &&Point| {
+        point.series == name && point.measure == Measure::Simulated && point.offered_per_second == Some(load)
+    };
+    match points.iter().find(is_ours).and_then(|point| point.mean_ms) {
+        Some(ours) => format!(
+            "The paper's {name}: {ms} ms at {load} commands/s; ours {} ms: {}.",
+            short(ours),
+            verdict(ours, ms, why_not)
+        ),
+        None => format!("The paper's {name}: {ms} ms at {load} commands/s."),
+    }
 }
 
 const ABOUT: &str = "Clients of all sites ask alike, each 100 to 200 ms after it asked before, answered or not; more \
@@ -151,6 +169,7 @@ fn under_load(
     paper: &[Said],
     (padding, variation): (usize, Variation),
     loads: &[usize],
+    why_not: &str,
 ) -> Result<Sheet> {
     let in_flight = if padding > 0 { 300 } else { 1000 };
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
@@ -188,7 +207,8 @@ fn under_load(
     }
     for (name, load, ms) in paper.iter().filter(|(.., ms)| ms.is_finite()) {
         theirs.push(curve(&format!("{name}, the paper"), colour(name), Look::Dots, vec![(*load, *ms)]));
-        sheet.findings.push(format!("The paper's {name}: {ms} ms at {load} commands/s."));
+        let finding = beside_the_paper(&sheet.points, (name, *load, *ms), why_not);
+        sheet.findings.push(finding);
     }
     ours.extend(theirs);
     sheet.panels.push(panel("", ("commands per second", "mean latency (ms)"), Marks::Curves(ours)));
