@@ -423,9 +423,12 @@ impl Role for Acceptor {
             // Its vote is an earlier record, of the same key.
             Record::Confirmed { slot, round } => {
                 self.promise = self.promise.max(round);
+                // One of its number may have lived here before: its log was needed no more when that left, and what it took
+                // part in is over.
+                let is_own = round >= self.config.oldest_round() && self.config.takes_part(self.id, round);
                 if let Some(vote) = self.recovered.votes.get_mut(&slot) {
                     vote.round = round;
-                } else {
+                } else if is_own {
                     self.recovered.bare = self.recovered.bare.max(slot.next());
                 }
             }

@@ -4,7 +4,8 @@
 use crate::stage::{Stage, batch, birth};
 use ionian_kernel::id::*;
 use ionian_kernel::layout::{Layout, NodeId, numbered};
-use ionian_kernel::protocol::Protocol;
+use ionian_kernel::protocol::{Birth, Protocol};
+use ionian_kernel::role::Role;
 use ionian_kernel::time::Instant;
 use ionian_protocols::multipaxos::acceptor::Acceptor;
 use ionian_protocols::multipaxos::leader::{self, Leader};
@@ -235,4 +236,30 @@ fn new_acceptors_must_be_reached_together_before_a_round_needs_them() {
     cluster.reconfigure(&joint, &[0, 1, 2, 3, 4]);
     (0..9).for_each(|_| drop(cluster.run(&[0, 1, 2, 3, 4], C)));
     assert_eq!((cluster.leader.figure("epoch"), cluster.leader.figure("leading")), (1, 1));
+}
+
+/// Whether an acceptor starts whose log confirms a vote of this epoch and does not have the vote itself.
+fn starts_with_a_bare_confirmation(config: Config, acceptor: u8, epoch: u32) -> bool {
+    let record = acceptor::Record::Confirmed { slot: Slot(7), round: Epoch(epoch).first_round() };
+    let start = || {
+        let birth = birth(kind::Acceptor, acceptor, NodeId(20 + u16::from(acceptor)));
+        let recovered = |config, birth: &Birth<'_>| {
+            let mut acceptor = Acceptor::new(config, birth);
+            acceptor.recover(record);
+            acceptor
+        };
+        Stage::new(config, &birth, recovered).role.votes().count() == 0
+    };
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(start)).unwrap_or(false)
+}
+
+/// An acceptor leaves, its log is truncated, and one of the same number comes back to the node, which then crashes: it could
+/// never start again. The simulator had no run in which the log was cut between a vote and its confirmation.
+#[test]
+fn what_is_left_of_an_acceptor_that_lived_here_before_keeps_its_successor_from_nothing() {
+    let joint = || config(None, 3, 0, D, Some(C));
+    assert!(starts_with_a_bare_confirmation(joint(), 0, 1), "of an earlier life");
+    assert!(starts_with_a_bare_confirmation(config(None, 4, 0, C, None), 0, 3), "of a configuration that is over");
+    assert!(!starts_with_a_bare_confirmation(joint(), 0, 3), "its own");
+    assert!(!starts_with_a_bare_confirmation(joint(), 1, 1), "its own, for it has been there since");
 }
