@@ -394,6 +394,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         }
         let plans = self.workload.finish();
         self.plan_threads(&plans);
+        self.heap.plan(self.now(), Event::Look);
         Ok(())
     }
 

@@ -2,7 +2,8 @@
 //! network, seeded disks and seeded clients.
 //!
 //! [`run_seed`] runs one seed of a [`Scenario`]: while there are faults, clients work on few keys; then
-//! the faults stop, and the cluster must finish everything. What is checked: the roles' invariants and
+//! the faults stop, and the cluster must finish everything and come to rest: each lane is answered, each replica reaches the
+//! end of the log, each node takes part again, and leaders lead what is theirs. What is checked: the roles' invariants and
 //! every [`Oracle`] after each event; that all copies of the machine execute the same, each command
 //! once; that answers are linearizable, or what the weaker read levels promise; that refused commands
 //! have no effect and acknowledged ones are never lost. The same seed gives the same trace.
@@ -33,6 +34,7 @@ mod oracle;
 pub mod performance;
 pub mod play;
 mod report;
+mod rest;
 mod run;
 mod scenario;
 mod swarm;

@@ -39,6 +39,13 @@ pub trait Oracle<P: Protocol> {
         let _ = config;
     }
 
+    /// What the healed cluster is still to come to when there is no work left, if anything. Asked again and again: the run
+    /// goes on until it says nothing, and fails when that takes too long.
+    fn awaited(&self, view: &View<'_, P>) -> Option<String> {
+        let _ = view;
+        None
+    }
+
     /// Called once, when the healed cluster has finished its work.
     ///
     /// # Errors
@@ -94,6 +101,10 @@ impl<P: Protocol> Oracle<P> for OwnInvariants<P> {
 
     fn on_crash(&mut self, node: NodeId) {
         self.forget(|(place, _)| *place == node);
+    }
+
+    fn awaited(&self, view: &View<'_, P>) -> Option<String> {
+        self.invariants.awaited(&view.instances().collect::<Vec<_>>())
     }
 }
 

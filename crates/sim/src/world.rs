@@ -11,6 +11,7 @@ use crate::network::{Network, Passage};
 use crate::node::{Boot, Burst, Effects, SimNode};
 use crate::oracle::{Oracle, OwnInvariants, View};
 use crate::report::{Failure, FailureKind, Report};
+use crate::rest::Rest;
 use crate::scenario::{Canary, Scenario};
 use crate::swarm::Knobs;
 use crate::trace::{Sink, Trace, hash_bytes, mix};
@@ -40,6 +41,8 @@ pub(crate) enum Event {
     Fault(Fault),
     /// The faults are over.
     Heal,
+    /// It is looked at whether the healed cluster has come to rest.
+    Look,
     /// The run is over.
     Over,
 }
@@ -81,8 +84,8 @@ pub(crate) struct Simulation<P: Protocol, M: Model> {
     pub(crate) healed: bool,
     /// The cluster must finish by this time, once it is healed.
     pub(crate) deadline: Option<Micros>,
-    /// The work is done; the run goes on for a little, for what may still be under way.
-    ending: bool,
+    /// How far the healed cluster has come to rest.
+    pub(crate) rest: Rest,
     over: bool,
 }
 
@@ -91,6 +94,9 @@ const BUSY_WITH_FAULTS: u64 = 32;
 
 /// How long the run goes on after the work is done: a straggler may still do harm.
 const GRACE: Micros = 1_500_000;
+
+/// How often it is looked at whether a healed cluster has come to rest.
+const LOOK_EVERY: Micros = 20_000;
 
 /// A node begins a checkpoint of its log so often: far more than in life, where logs grow large first.
 const CHECKPOINT_ONCE_IN: u64 = 40;
@@ -149,7 +155,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
             effects: Effects::new(),
             healed: false,
             deadline: None,
-            ending: false,
+            rest: Rest::default(),
             over: false,
             scenario,
             knobs,
@@ -190,7 +196,6 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
             if self.report.events > most / BUSY_WITH_FAULTS {
                 self.heal()?;
             }
-            self.look_for_the_end();
         }
         let view = View { nodes: &self.nodes, changed: 0 };
         let found = self.oracles.iter_mut().try_for_each(|oracle| oracle.at_end(&view));
@@ -224,6 +229,10 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
             Event::Operate => self.operate(),
             Event::Fault(fault) => self.strike(fault),
             Event::Heal => self.heal(),
+            Event::Look => {
+                self.look_for_the_end();
+                Ok(())
+            }
             Event::Over => {
                 self.over = true;
                 Ok(())
@@ -232,24 +241,21 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
     }
 
     fn look_for_the_end(&mut self) {
-        if self.ending || self.deadline.is_none() || !self.workload.done() {
-            return;
+        // A node that is left apart comes to no rest.
+        let all_rest = self.scenario.all_catch_up && self.report.left_apart == 0;
+        let goes_on = !self.workload.done() || all_rest && self.awaited().is_some();
+        if goes_on {
+            return self.heap.plan(self.now() + LOOK_EVERY, Event::Look);
         }
-        // A node that is left apart cannot catch up.
-        let all_catch_up = self.scenario.all_catch_up && self.report.left_apart == 0;
-        if all_catch_up && journal::open(&self.journal).behind().next().is_some() {
-            return;
-        }
-        self.ending = true;
         self.deadline = None;
         self.heap.plan(self.now() + GRACE, Event::Over);
     }
 
     /// A liveness failure, with everything that may tell why.
-    fn stuck(&self, what: &str) -> Failure {
+    fn stuck(&mut self, what: &str) -> Failure {
         let mut message = format!("the healed cluster {what}; {}", self.workload.unfinished());
-        for behind in journal::open(&self.journal).behind() {
-            message += &format!("; {behind}");
+        if self.workload.done() {
+            message += &self.awaited().unwrap_or_default();
         }
         for node in &self.nodes {
             message += &format!("\n  n{}:{}", node.id.0, if node.runs() { "" } else { " down" });

@@ -162,7 +162,13 @@ fn a_forgotten_slot_is_not_repaired_with_an_old_vote() {
     }
 }
 
-/// No test asked whether a leader ever leads its own stripe again: clients are served by those that stand in.
+/// Clients are served by those that stand in: only who asks each leader sees it.
+#[test]
+fn leaders_that_never_take_their_stripe_back_are_found_from_seeds() {
+    let failure = catches("stays-away", together("three", 1), Durability::Disk, 100);
+    assert!(failure.message.contains("is not led by its own leader"), "{failure}");
+}
+
 #[test]
 fn a_leader_takes_its_stripe_back_after_it_was_cut_off() {
     play(include_str!("plays/mencius_return.play"), &apart([3, 0, 0, 3, 2, 3, 2, 0]), "returns");

@@ -173,6 +173,13 @@ fn acceptors_without_memory() {
     catches("amnesia", together("three", 1), AMNESIA, 400);
 }
 
+/// Clients are served by the others: only who asks each node sees it.
+#[test]
+fn acceptors_that_are_shut_out() {
+    let failure = catches("shuts-out", together("three", 1), AMNESIA, 100);
+    assert!(failure.message.contains("amnesiac=1"), "{failure}");
+}
+
 #[test]
 fn l1_hole_timer_fires_once() {
     catches("l1", together("three", 1), MEMORY, 200);

@@ -20,6 +20,8 @@ pub enum Canary {
     CommutesWithTheUnknown,
     /// Servers that do not reach each other are not told by a third what they cannot tell each other.
     PassesNothingOn,
+    /// A leader that has lost its stripe leaves it to others for ever.
+    StaysAway,
 }
 
 impl Canary {
@@ -33,6 +35,7 @@ impl Canary {
         ("never-skips", Canary::NeverSkips),
         ("commutes", Canary::CommutesWithTheUnknown),
         ("passes-on", Canary::PassesNothingOn),
+        ("stays-away", Canary::StaysAway),
     ];
 
     /// The defect of this name, if it is one of Mencius itself.

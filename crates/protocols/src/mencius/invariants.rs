@@ -3,11 +3,13 @@
 
 use super::acceptor::Acceptor;
 use super::config::Config;
+use super::leader::Leader;
 use super::replica::Replica;
 use super::stripe::Stripe;
 use super::{Instance, Mencius};
 use crate::multipaxos::invariants::Ledger;
 use alloc::collections::BTreeMap;
+use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use ionian_kernel::batch::Value;
@@ -52,6 +54,23 @@ impl protocol::Invariants<Mencius> for Invariants {
             self.ledger.acceptor_crashed(AcceptorId(address.index));
         }
         self.ledger.crashed(address);
+    }
+
+    /// Each leader leads its own stripe, and somebody leads that of a leader that is down.
+    fn awaited(&self, instances: &[(Address, &Instance)]) -> Option<String> {
+        let leaders = || {
+            instances.iter().filter_map(|(_, instance)| match instance {
+                Instance::Leader(leader) => Some(leader),
+                _ => None,
+            })
+        };
+        self.config.stripes.iter().find_map(|stripe| {
+            let leads = |leader: &Leader| leader.stripes().any(|(led, role)| led == stripe && role.is_leading());
+            match leaders().find(|leader| leader.home() == stripe) {
+                Some(home) => (!leads(home)).then(|| format!("{stripe:?} is not led by its own leader")),
+                None => (!leaders().any(leads)).then(|| format!("{stripe:?} is led by none")),
+            }
+        })
     }
 }
 

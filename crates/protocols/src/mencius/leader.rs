@@ -197,6 +197,11 @@ impl Leader {
         self.served.iter().map(|served| (served.stripe, &*served.leader))
     }
 
+    /// The stripe that is its own.
+    pub fn home(&self) -> Stripe {
+        self.served[0].stripe
+    }
+
     fn place(&self, stripe: Stripe) -> Option<usize> {
         self.served.iter().position(|served| served.stripe == stripe)
     }
@@ -486,6 +491,9 @@ impl Leader {
     fn come_back(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         if self.returning.is_due(now) {
             self.returning.try_again(now);
+            if self.suggested > Slot::ZERO && self.config.has(Canary::StaysAway) {
+                return;
+            }
             out.reached(branch::COMES_BACK);
             // It does nothing while the node drains.
             self.call(now, 0, out, |leader, out| leader.take_over(now, out));

@@ -76,6 +76,8 @@ pub enum Canary {
     NeverReturns,
     /// A leader takes its stripe back whether it reaches those without whom it cannot lead or not (Mencius).
     DeposesBlindly,
+    /// A leader does not let acceptors take part again that lost their votes.
+    ShutsOut,
     /// A leader that stands in vain, or stands by again, keeps what waits for it to lead.
     KeepsQueue,
 }
@@ -114,6 +116,7 @@ impl Canary {
         ("helpers", Canary::NeedsNoHelpers),
         ("returns", Canary::NeverReturns),
         ("blind", Canary::DeposesBlindly),
+        ("shuts-out", Canary::ShutsOut),
         ("keeps-queue", Canary::KeepsQueue),
     ];
 

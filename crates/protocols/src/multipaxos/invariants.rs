@@ -209,6 +209,19 @@ impl protocol::Invariants<MultiPaxos> for Invariants {
         }
         self.ledger.crashed(address);
     }
+
+    fn awaited(&self, instances: &[(Address, &Instance)]) -> Option<String> {
+        one_leads(instances.iter().filter_map(|(_, instance)| match instance {
+            Instance::Leader(leader) => Some(leader.is_leading()),
+            _ => None,
+        }))
+    }
+}
+
+/// Says so unless just one of the leaders leads.
+pub(crate) fn one_leads(leaders: impl Iterator<Item = bool>) -> Option<String> {
+    let leading = leaders.filter(|leads| *leads).count();
+    (leading != 1).then(|| format!("{leading} leaders lead"))
 }
 
 impl Invariants {

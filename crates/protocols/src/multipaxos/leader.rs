@@ -473,7 +473,7 @@ impl Leader {
         // One that has no part in this leader's round yet asks again in a later one.
         let has_part = self.config.quorums_of(self.round).is_some_and(|quorums| quorums.members().contains(from));
         let Some(epoch) = self.config.latest_like(self.round.max(promise)) else { return };
-        if !self.is_leading() || !has_part {
+        if !self.is_leading() || !has_part || self.config.has(Canary::ShutsOut) {
             return;
         }
         match self.admission.ask(from, nonce, self.round > promise) {

@@ -4,7 +4,7 @@ use super::message::{PayloadId, Reference};
 use super::stabilizer::Stabilizer;
 use super::{Instance, SPaxos};
 use crate::multipaxos::acceptor::Acceptor;
-use crate::multipaxos::invariants::Invariants as Ordering;
+use crate::multipaxos::invariants::{Invariants as Ordering, one_leads};
 use crate::multipaxos::replica::Replica;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -73,6 +73,13 @@ impl protocol::Invariants<SPaxos> for Invariants {
             (holder.lost, holder.changes) = (true, 0);
             holder.held.clear();
         }
+    }
+
+    fn awaited(&self, instances: &[(Address, &Instance)]) -> Option<String> {
+        one_leads(instances.iter().filter_map(|(_, instance)| match instance {
+            Instance::Leader(leader) => Some(leader.is_leading()),
+            _ => None,
+        }))
     }
 }
 

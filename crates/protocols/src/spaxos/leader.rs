@@ -115,6 +115,11 @@ impl Leader {
         Leader { inner, config, taken: Taken::default(), carry_to: Slot::ZERO, repeated: 0, late: 0 }
     }
 
+    /// Whether it leads.
+    pub fn is_leading(&self) -> bool {
+        self.inner.is_leading()
+    }
+
     fn on_propose(
         &mut self,
         now: Instant,
