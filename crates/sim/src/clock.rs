@@ -1,7 +1,7 @@
 //! A node's own clock: off by a constant, and running a little fast or slow.
 
 use crate::event::Micros;
-use ionian_kernel::time::Instant;
+use ionian_kernel::time::{Instant, Timestamp};
 
 /// What every clock would show at the start of a run if it were right: some time in 2026.
 const START: u64 = 1_767_225_600_000_000;
@@ -31,6 +31,27 @@ impl Clock {
             at += 1;
         }
         at
+    }
+}
+
+/// How far the log's time may be ahead of the clock that it is held against: half a second by intent, and what two clocks that
+/// drift apart make of a measurement that is some tens of seconds old.
+const LEEWAY_MS: u64 = 3000;
+
+/// Checks the time that the log has got to. It may be ahead of a right clock by that much and no further, whichever f of
+/// the nodes have wrong ones (decision 23): of any f+1 clocks one is right, so it is held against the (f+1)st highest.
+pub(crate) fn check_time(
+    time: Timestamp,
+    now: Micros,
+    clocks: impl Iterator<Item = Clock>,
+    f: usize,
+) -> Result<(), String> {
+    let mut shown: Vec<Timestamp> = clocks.map(|clock| clock.read(now).timestamp()).collect();
+    shown.sort_unstable_by(|a, b| b.cmp(a));
+    let Some(right) = shown.get(f.min(shown.len().saturating_sub(1))) else { return Ok(()) };
+    match time.0 > right.0 + LEEWAY_MS {
+        true => Err(format!("the log's time is {}, and only {f} nodes have a clock that shows more than {}", time.0, right.0)),
+        false => Ok(()),
     }
 }
 

@@ -4,6 +4,7 @@ use crate::event::Micros;
 use crate::linearizability::Interval;
 use crate::model::Specification;
 use ionian_kernel::client::{Operation, ReadLevel, Refusal};
+use ionian_kernel::time::Timestamp;
 use std::collections::BTreeMap;
 
 /// A moment in the history: its place in the order of all moments, and the time for people.
@@ -33,6 +34,8 @@ pub(crate) struct Entry<S: Specification> {
     pub(crate) life: u32,
     pub(crate) operation: Operation,
     pub(crate) action: S::Action,
+    /// The time of the log at which it was carried out, as the reply tells it.
+    pub(crate) at: Timestamp,
     /// How the journal knows the command.
     pub(crate) command: u64,
     pub(crate) invoked: Moment,
@@ -61,14 +64,20 @@ impl<S: Specification> History<S> {
 
     /// For each key the operations that must be linearizable: everything that was or may have been
     /// executed, reads of weaker levels left out. What has no answer and, as `executed` knows, was
-    /// executed by no replica has no effect that anybody may see, and need not be tried at every place.
-    pub(crate) fn linearizable_parts(&self, executed: impl Fn(u64) -> bool) -> BTreeMap<u64, Vec<Interval<S>>> {
+    /// executed by no replica has no effect that anybody may see, and need not be tried at every place. `executed`
+    /// says when it was, by the log's time.
+    pub(crate) fn linearizable_parts(
+        &self,
+        executed: impl Fn(u64) -> Option<Timestamp>,
+    ) -> BTreeMap<u64, Vec<Interval<S>>> {
         let mut parts: BTreeMap<u64, Vec<Interval<S>>> = BTreeMap::new();
         for entry in &self.entries {
-            let interval = entry.interval();
-            if let Some(interval) = interval.filter(|interval| interval.result.is_some() || executed(entry.command)) {
-                parts.entry(S::key(&entry.action)).or_default().push(interval);
+            let Some(mut interval) = entry.interval() else { continue };
+            if interval.result.is_none() {
+                let Some(at) = executed(entry.command) else { continue };
+                interval.at = at;
             }
+            parts.entry(S::key(&entry.action)).or_default().push(interval);
         }
         parts
     }
@@ -87,6 +96,7 @@ impl<S: Specification> Entry<S> {
         (!weak).then(|| Interval {
             client: format!("c{}", self.lane),
             action: self.action.clone(),
+            at: self.at,
             invoked: self.invoked.order,
             result: answer.zip(self.completed).map(|(answer, completed)| (completed.order, answer)),
         })

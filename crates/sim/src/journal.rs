@@ -2,6 +2,7 @@
 //! reports every command, and must not execute another one where some copy has gone before it.
 
 use crate::model::Model;
+use crate::scenario::Canary;
 use crate::trace::{hash_bytes, mix};
 use bytes::Bytes;
 use ionian_kernel::layout::Address;
@@ -10,7 +11,7 @@ use ionian_kernel::protocol::Protocol;
 use ionian_kernel::time::Timestamp;
 use ionian_kernel::wire::{Reader, Wire, WireError};
 use ionian_kernel::wire_struct;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// In which order a protocol's replicas execute.
@@ -35,7 +36,10 @@ const LONE: u64 = 1 << 63;
 pub(crate) struct Executed {
     pub(crate) command: u64,
     reply: u64,
-    now: Timestamp,
+    /// The time of the log at which the first copy executed it.
+    pub(crate) now: Timestamp,
+    /// Whether that is the same for every copy: not where it may be executed before its turn.
+    pub(crate) is_timed: bool,
     /// Of this and all before it.
     chain: u64,
     /// Which copy was the first here.
@@ -56,6 +60,8 @@ wire_struct! { Mark { stream, length, chain } }
 struct MachineCopy {
     name: String,
     marks: BTreeMap<u64, Mark>,
+    /// When, by the log's time, the passing of time alone next changes what it answers.
+    deadline: Option<Timestamp>,
     alive: bool,
 }
 
@@ -68,7 +74,10 @@ pub(crate) struct Journal {
     streams: BTreeMap<u64, Vec<Executed>>,
     /// What only copies that are dead had executed, where that may not have been written down.
     buried: BTreeMap<u64, Vec<Executed>>,
-    seen: BTreeSet<u64>,
+    /// When each command was executed, by the log's time.
+    seen: BTreeMap<u64, Timestamp>,
+    /// The latest time that any copy was told.
+    time: Timestamp,
     copies: Vec<MachineCopy>,
     fault: Option<Fault>,
 }
@@ -101,8 +110,16 @@ pub(crate) fn open(journal: &SharedJournal) -> MutexGuard<'_, Journal> {
 
 impl Journal {
     pub(crate) fn shared(order: Order, stable: bool) -> SharedJournal {
-        let (streams, seen, copies) = (BTreeMap::new(), BTreeSet::new(), Vec::new());
-        Arc::new(Mutex::new(Journal { order, stable, streams, buried: BTreeMap::new(), seen, copies, fault: None }))
+        Arc::new(Mutex::new(Journal {
+            order,
+            stable,
+            streams: BTreeMap::new(),
+            buried: BTreeMap::new(),
+            seen: BTreeMap::new(),
+            time: Timestamp(0),
+            copies: Vec::new(),
+            fault: None,
+        }))
     }
 
     /// The first thing that went wrong, once.
@@ -115,9 +132,22 @@ impl Journal {
         self.streams.values().map(|stream| stream.len() as u64).sum()
     }
 
-    /// Whether some copy executed this command.
-    pub(crate) fn knows(&self, command: u64) -> bool {
-        self.seen.contains(&command)
+    /// When some copy executed this command, if one did.
+    pub(crate) fn executed_at(&self, command: u64) -> Option<Timestamp> {
+        self.seen.get(&command).copied()
+    }
+
+    /// The latest time of the log at which any copy executed anything.
+    pub(crate) fn time(&self) -> Timestamp {
+        self.time
+    }
+
+    /// Living copies of which something waits for time to pass.
+    pub(crate) fn waiting_for_time(&self) -> impl Iterator<Item = String> {
+        self.copies.iter().filter(|copy| copy.alive).filter_map(|copy| {
+            let Timestamp(deadline) = copy.deadline?;
+            Some(format!("{} waits for the log's time to reach {deadline}, it is {}", copy.name, self.time.0))
+        })
     }
 
     /// The commands of each stream, in order.
@@ -143,24 +173,27 @@ impl Journal {
         self.fault.get_or_insert(fault);
     }
 
-    fn executed(&mut self, copy: usize, stream: u64, now: Timestamp, command: u64, reply: &[u8]) {
-        let now = if self.order == Order::Total { now } else { Timestamp(0) };
+    fn executed(&mut self, copy: usize, stream: u64, (now, is_timed): (Timestamp, bool), command: u64, reply: &[u8]) {
+        self.time = self.time.max(now);
         let mark = self.copies[copy].marks.entry(stream).or_insert(Mark { stream, ..Mark::default() });
         let chain = mix(mark.chain, command);
-        let entry = Executed { command, reply: hash_bytes(reply), now, chain, by: copy };
+        let entry = Executed { command, reply: hash_bytes(reply), now, is_timed, chain, by: copy };
         let at = mark.length as usize;
         *mark = Mark { stream, length: mark.length + 1, chain };
         let entries = self.streams.entry(stream).or_default();
         match entries.get(at).copied() {
             None => {
                 entries.push(entry);
-                if !self.seen.insert(command) {
+                if self.seen.insert(command, now).is_some() {
                     let what = format!("{} executed {{command}} a second time, as number {at}", self.copies[copy].name);
                     self.fail(Fault { twice: true, what, command: Some(command), other: None });
                 }
             }
-            Some(before) if before == (Executed { by: before.by, ..entry }) => {}
             Some(before) => {
+                let now = if is_timed { now } else { before.now };
+                if before == (Executed { by: before.by, now, ..entry }) {
+                    return;
+                }
                 let (one, other) = (&self.copies[copy].name, &self.copies[before.by].name);
                 let what = match (before.command == command, before.now == now) {
                     (false, _) => "{other}",
@@ -214,7 +247,7 @@ impl Journal {
         let length = mark.length as usize;
         if entries.len() < length && buried.get(length - 1).is_some_and(|entry| entry.chain == mark.chain) {
             for entry in &buried[entries.len()..length] {
-                self.seen.insert(entry.command);
+                self.seen.insert(entry.command, entry.now);
                 entries.push(*entry);
             }
         }
@@ -226,16 +259,17 @@ pub(crate) struct Recorded {
     journal: SharedJournal,
     copy: usize,
     order: Order,
+    canary: Canary,
     machine: Box<dyn StateMachine>,
 }
 
 impl Recorded {
     /// A new, empty copy of the model's machine.
-    pub(crate) fn new(journal: &SharedJournal, name: String, model: &impl Model) -> Self {
+    pub(crate) fn new(journal: &SharedJournal, name: String, model: &impl Model, canary: Canary) -> Self {
         let mut opened = open(journal);
-        opened.copies.push(MachineCopy { name, marks: BTreeMap::new(), alive: true });
+        opened.copies.push(MachineCopy { name, marks: BTreeMap::new(), deadline: None, alive: true });
         let (copy, order) = (opened.copies.len() - 1, opened.order);
-        Recorded { journal: Arc::clone(journal), copy, order, machine: model.machine() }
+        Recorded { journal: Arc::clone(journal), copy, order, canary, machine: model.machine() }
     }
 
     /// The copy of an instance of `node` in its `life`.
@@ -243,21 +277,24 @@ impl Recorded {
         (node, address, life): (usize, Address, u32),
         journal: &SharedJournal,
         model: &impl Model,
+        canary: Canary,
     ) -> Box<dyn StateMachine> {
         let name = format!("{}{} of n{node}, life {life},", P::KINDS[address.kind as usize], address.index);
-        Box::new(Recorded::new(journal, name, model))
+        Box::new(Recorded::new(journal, name, model, canary))
     }
 
-    fn stream(&self, command: &[u8]) -> u64 {
+    /// The stream of a command, and whether all copies execute it at the same time of the log.
+    fn stream(&self, command: &[u8]) -> (u64, bool) {
         if self.order == Order::Total {
-            return ALL;
+            return (ALL, true);
         }
         let mut footprint = Footprint::default();
         self.machine.footprint(command, &mut footprint);
-        match footprint.writes.first() {
+        let stream = match footprint.writes.first() {
             Some(key) => mix(*key, 1) & !LONE,
             None => hash_bytes(command) | LONE,
-        }
+        };
+        (stream, footprint.timed)
     }
 }
 
@@ -265,12 +302,16 @@ impl StateMachine for Recorded {
     fn apply(&mut self, now: Timestamp, command: &[u8], reply: &mut Vec<u8>) {
         let before = reply.len();
         self.machine.apply(now, command, reply);
-        let stream = self.stream(command);
-        open(&self.journal).executed(self.copy, stream, now, hash_bytes(command), &reply[before..]);
+        let (stream, is_timed) = self.stream(command);
+        open(&self.journal).executed(self.copy, stream, (now, is_timed), hash_bytes(command), &reply[before..]);
+        tell_time(now, reply);
     }
 
     fn read(&self, now: Timestamp, query: &[u8], reply: &mut Vec<u8>) -> Result<(), NotARead> {
-        self.machine.read(now, query, reply)
+        let now = if self.canary == Canary::ReadsAhead { Timestamp(now.0 + READS_AHEAD_MS) } else { now };
+        self.machine.read(now, query, reply)?;
+        tell_time(now, reply);
+        Ok(())
     }
 
     fn snapshot(&self, out: &mut Vec<u8>) {
@@ -295,7 +336,9 @@ impl StateMachine for Recorded {
     }
 
     fn next_deadline(&self, now: Timestamp) -> Option<Timestamp> {
-        self.machine.next_deadline(now)
+        let deadline = self.machine.next_deadline(now);
+        open(&self.journal).copies[self.copy].deadline = deadline;
+        deadline.filter(|_| self.canary != Canary::HidesDeadlines)
     }
 }
 
@@ -304,6 +347,20 @@ impl Drop for Recorded {
         open(&self.journal).gone(self.copy);
     }
 }
+
+/// Adds to a reply the time that the machine was told: what a service with time answers can be checked only by it.
+fn tell_time(now: Timestamp, reply: &mut Vec<u8>) {
+    reply.extend_from_slice(&now.0.to_le_bytes());
+}
+
+/// Takes the time off a reply.
+pub(crate) fn told_time(reply: &[u8]) -> Result<(&[u8], Timestamp), String> {
+    let (reply, time) = reply.split_last_chunk().ok_or("the reply is shorter than a time")?;
+    Ok((reply, Timestamp(u64::from_le_bytes(*time))))
+}
+
+/// How far ahead of the log's time [`Canary::ReadsAhead`] reads.
+const READS_AHEAD_MS: u64 = 50;
 
 /// How a command is known in the journal.
 pub(crate) fn command_hash(payload: &[u8]) -> u64 {
@@ -331,8 +388,8 @@ mod tests {
     fn pair(order: Order, stable: bool) -> (SharedJournal, Recorded, Recorded) {
         let journal = Journal::shared(order, stable);
         let lists = Lists::new(2);
-        let one = Recorded::new(&journal, "one".into(), &lists);
-        let two = Recorded::new(&journal, "two".into(), &lists);
+        let one = Recorded::new(&journal, "one".into(), &lists, Canary::None);
+        let two = Recorded::new(&journal, "two".into(), &lists, Canary::None);
         (journal, one, two)
     }
 
@@ -394,7 +451,7 @@ mod tests {
             let (journal, mut one, two) = pair(Order::Total, stable);
             apply(&mut one, 1);
             drop((one, two));
-            let mut three = Recorded::new(&journal, "three".into(), &Lists::new(2));
+            let mut three = Recorded::new(&journal, "three".into(), &Lists::new(2), Canary::None);
             apply(&mut three, 2);
             assert_eq!(fault(&journal).is_some(), stable);
         }

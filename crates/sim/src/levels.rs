@@ -28,13 +28,20 @@ pub(crate) fn audit<S: Specification>(history: &History<S>, streams: &[&[Execute
             let what = format!("c{}'s {} was executed although it was refused: {refusal}", entry.lane, entry.action);
             return Err((FailureKind::Refused, what));
         }
-        executed.insert(command.command, ());
+        executed.insert(command.command, command);
     }
     for entry in &history.entries {
         let acknowledged = matches!(entry.fate, Fate::Done(_)) && entry.operation == Operation::Write;
-        if acknowledged && !executed.contains_key(&entry.command) {
-            let what = format!("c{}'s {} was acknowledged and is not in the log", entry.lane, entry.action);
-            return Err((FailureKind::LostWrite, what));
+        match executed.get(&entry.command) {
+            None if acknowledged => {
+                let what = format!("c{}'s {} was acknowledged and is not in the log", entry.lane, entry.action);
+                return Err((FailureKind::LostWrite, what));
+            }
+            Some(command) if acknowledged && command.is_timed && command.now != entry.at => {
+                let what = format!("c{}'s {} was carried out at {:?}, and the log", entry.lane, entry.action, entry.at);
+                return Err((FailureKind::Divergence, format!("{what} has it at {:?}", command.now)));
+            }
+            _ => {}
         }
     }
     Ok(())
@@ -60,21 +67,21 @@ impl<S: Specification> Log<S> {
                 let Some(entry) = asked.get(&command.command) else { continue };
                 let states = log.states.entry(S::key(&entry.action)).or_insert_with(|| vec![(0, S::State::default())]);
                 let mut state = states.last().expect("begins with the first").1.clone();
-                S::apply(&mut state, &entry.action);
+                S::apply(&mut state, &entry.action, command.now);
                 states.push((place, state));
             }
         }
         log
     }
 
-    /// The least number of commands, from `low` up to `high`, after which `action` gives `answer`.
-    fn place_of_read(&self, action: &S::Action, answer: &S::Answer, low: u64, high: u64) -> Option<u64> {
+    /// The least number of commands, from `low` up to `high`, after which a read gives `answer`.
+    fn place_of_read(&self, entry: &Entry<S>, answer: &S::Answer, low: u64, high: u64) -> Option<u64> {
         let never = [(0, S::State::default())];
-        let states = self.states.get(&S::key(action)).map_or(&never[..], |states| &states[..]);
+        let states = self.states.get(&S::key(&entry.action)).map_or(&never[..], |states| &states[..]);
         for (index, (begins, state)) in states.iter().enumerate() {
             let ends = states.get(index + 1).map_or(self.end, |(next, _)| next - 1);
             let place = low.max(*begins);
-            if place <= ends.min(high) && S::apply(&mut state.clone(), action) == *answer {
+            if place <= ends.min(high) && S::apply(&mut state.clone(), &entry.action, entry.at) == *answer {
                 return Some(place);
             }
         }
@@ -100,10 +107,10 @@ pub(crate) fn check<S: Specification>(history: &History<S>, streams: &[&[Execute
             Operation::Write | Operation::Change => match log.places.get(&entry.command) {
                 Some(place) => Some(*place).filter(|place| *place > low),
                 // It was executed, and wrote nothing: it is a read that went through the log.
-                None => log.place_of_read(&entry.action, answer, low, high),
+                None => log.place_of_read(entry, answer, low, high),
             },
-            Operation::Read(ReadLevel::Eventual) => log.place_of_read(&entry.action, answer, 0, high),
-            Operation::Read(_) => log.place_of_read(&entry.action, answer, low, high),
+            Operation::Read(ReadLevel::Eventual) => log.place_of_read(entry, answer, 0, high),
+            Operation::Read(_) => log.place_of_read(entry, answer, low, high),
         };
         let Some(place) = place else { return Err(explain(entry, answer, low, high)) };
         if entry.operation != Operation::Read(ReadLevel::Eventual) {
@@ -133,6 +140,7 @@ mod tests {
     use crate::journal::{self, Journal, Recorded, command_hash};
     use crate::machine::{Answer, Lists};
     use crate::model::Model;
+    use crate::scenario::Canary;
     use ionian_kernel::machine::StateMachine;
     use ionian_kernel::time::Timestamp;
 
@@ -148,7 +156,7 @@ mod tests {
         fn new() -> Self {
             let lists = Lists::new(1);
             let journal = Journal::shared(Order::Total, true);
-            let copy = Recorded::new(&journal, "copy".into(), &lists);
+            let copy = Recorded::new(&journal, "copy".into(), &lists, Canary::None);
             let mut case = Case { lists, history: History::new(), journal, copy };
             case.ask(0, "set a 1", true, Fate::Done(Answer::Done));
             case.ask(0, "set a 2", true, Fate::Done(Answer::Done));
@@ -169,6 +177,7 @@ mod tests {
                 action: call.action,
                 invoked: moments[0],
                 completed: Some(moments[1]),
+                at: Timestamp(0),
                 fate,
                 executed: journal::open(&self.journal).length(),
             });

@@ -2,6 +2,7 @@
 //! key at a time (linearizability is local, so keys can be checked alone).
 
 use crate::model::Specification;
+use ionian_kernel::time::Timestamp;
 use std::collections::HashSet;
 use std::fmt::Write;
 
@@ -11,6 +12,8 @@ pub struct Interval<S: Specification> {
     pub client: String,
     /// What was asked.
     pub action: S::Action,
+    /// The time of the log at which it was carried out; of no account to services without time.
+    pub at: Timestamp,
     /// When, in an order of all moments.
     pub invoked: u64,
     /// When the answer came and what it was; without one, the operation may take effect at any later
@@ -21,8 +24,8 @@ pub struct Interval<S: Specification> {
 // By hand: the derived one would ask it of the specification as well.
 impl<S: Specification> Clone for Interval<S> {
     fn clone(&self) -> Self {
-        let Interval { client, action, invoked, result } = self;
-        Interval { client: client.clone(), action: action.clone(), invoked: *invoked, result: result.clone() }
+        let Interval { client, action, at, invoked, result } = self;
+        Interval { client: client.clone(), action: action.clone(), at: *at, invoked: *invoked, result: result.clone() }
     }
 }
 
@@ -165,7 +168,7 @@ fn search<S: Specification>(intervals: &[Interval<S>], limit: u64) -> Option<boo
         let (operation, begins) = moments.what[at].expect("the end of an unexplained operation comes before the head");
         if begins {
             let mut after = state.clone();
-            let answer = S::apply(&mut after, &intervals[operation].action);
+            let answer = S::apply(&mut after, &intervals[operation].action, intervals[operation].at);
             let fits = intervals[operation].result.as_ref().is_none_or(|(_, told)| *told == answer);
             placed[operation / 64] ^= 1 << (operation % 64);
             if fits && tried.insert((placed.clone(), after.clone())) {

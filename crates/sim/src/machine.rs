@@ -1,4 +1,4 @@
-//! The service that simulations replicate: a few keys, each holding a list of numbers.
+//! The service that simulations replicate: a few keys, each holding a list of numbers, some of them for a time only.
 
 use crate::model::{Call, Model, Specification, Want};
 use bytes::Bytes;
@@ -21,7 +21,14 @@ pub enum Deed {
         /// The only number of the new list.
         value: u64,
     },
-    /// Adds `token` at the end.
+    /// Makes `value` the whole list, which is gone when so much time has passed by the log.
+    SetFor {
+        /// The only number of the new list.
+        value: u64,
+        /// For so many milliseconds.
+        ms: u64,
+    },
+    /// Adds `token` at the end; the list stays for as long as it would have.
     Append {
         /// The number added.
         token: u64,
@@ -44,6 +51,7 @@ pub enum Deed {
 
 wire_enum! { Deed {
     0 => Get, 1 => Set { value }, 2 => Append { token }, 3 => Cas { old, new }, 4 => Delete, 5 => Rubbish { bytes },
+    6 => SetFor { value, ms },
 } }
 
 /// One command of the machine.
@@ -80,10 +88,30 @@ wire_enum! { Answer { 0 => List(list), 1 => Done, 2 => Length(length), 3 => Was(
 /// The key under which everything that is no command is filed: it touches none.
 const NO_KEY: u64 = u64::MAX;
 
-/// The replicated machine: each key's list.
+/// What a key holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Held {
+    list: Vec<u64>,
+    /// When it is gone, by the log's time, unless it stays.
+    until: Option<Timestamp>,
+}
+
+wire_struct! { Held { list, until } }
+
+impl Held {
+    fn new(value: u64, until: Option<Timestamp>) -> Option<Held> {
+        Some(Held { list: vec![value], until })
+    }
+
+    fn is_gone(&self, now: Timestamp) -> bool {
+        self.until.is_some_and(|until| until <= now)
+    }
+}
+
+/// The replicated machine: what each key holds. What is gone stays in it until its key is written again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SimMachine {
-    lists: BTreeMap<u64, Vec<u64>>,
+    held: BTreeMap<u64, Held>,
 }
 
 fn parse(command: &[u8]) -> Option<Command> {
@@ -92,14 +120,14 @@ fn parse(command: &[u8]) -> Option<Command> {
 }
 
 impl StateMachine for SimMachine {
-    fn apply(&mut self, _: Timestamp, command: &[u8], reply: &mut Vec<u8>) {
+    fn apply(&mut self, now: Timestamp, command: &[u8], reply: &mut Vec<u8>) {
         let answer = match parse(command) {
             None => Answer::Malformed,
             Some(command) => {
-                let mut list = self.lists.remove(&command.key);
-                let answer = carry_out(&mut list, &command.deed);
-                if let Some(list) = list {
-                    self.lists.insert(command.key, list);
+                let mut held = self.held.remove(&command.key);
+                let answer = carry_out(&mut held, &command.deed, now);
+                if let Some(held) = held {
+                    self.held.insert(command.key, held);
                 }
                 answer
             }
@@ -107,9 +135,9 @@ impl StateMachine for SimMachine {
         reply.extend(encode_all(&answer));
     }
 
-    fn read(&self, _: Timestamp, query: &[u8], reply: &mut Vec<u8>) -> Result<(), NotARead> {
+    fn read(&self, now: Timestamp, query: &[u8], reply: &mut Vec<u8>) -> Result<(), NotARead> {
         let answer = match parse(query) {
-            Some(Command { key, deed: Deed::Get, .. }) => Answer::List(self.lists.get(&key).cloned()),
+            Some(Command { key, deed: Deed::Get, .. }) => carry_out(&mut self.held.get(&key).cloned(), &Deed::Get, now),
             Some(_) => return Err(NotARead),
             None => Answer::Malformed,
         };
@@ -118,46 +146,58 @@ impl StateMachine for SimMachine {
     }
 
     fn snapshot(&self, out: &mut Vec<u8>) {
-        let lists: Vec<(u64, Vec<u64>)> = self.lists.iter().map(|(key, list)| (*key, list.clone())).collect();
-        out.extend(encode_all(&lists));
+        let held: Vec<(u64, Held)> = self.held.iter().map(|(key, held)| (*key, held.clone())).collect();
+        out.extend(encode_all(&held));
     }
 
     fn restore(&mut self, snapshot: &[u8]) -> Result<(), RestoreError> {
-        let lists: Vec<(u64, Vec<u64>)> =
+        let held: Vec<(u64, Held)> =
             decode_all(&Bytes::copy_from_slice(snapshot)).map_err(|error| RestoreError(error.to_string()))?;
-        self.lists = lists.into_iter().collect();
+        self.held = held.into_iter().collect();
         Ok(())
     }
 
     fn footprint(&self, command: &[u8], footprint: &mut Footprint) {
         match parse(command) {
             Some(Command { key, deed: Deed::Get, .. }) => footprint.reads.push(key),
-            Some(Command { key, .. }) => footprint.writes.push(key),
+            Some(Command { key, deed, .. }) => {
+                footprint.timed = matches!(deed, Deed::SetFor { .. });
+                footprint.writes.push(key);
+            }
             None => {}
         }
     }
+
+    fn next_deadline(&self, now: Timestamp) -> Option<Timestamp> {
+        self.held.values().filter_map(|held| held.until).filter(|until| *until > now).min()
+    }
 }
 
-fn carry_out(list: &mut Option<Vec<u64>>, deed: &Deed) -> Answer {
+fn carry_out(held: &mut Option<Held>, deed: &Deed, now: Timestamp) -> Answer {
+    held.take_if(|held| held.is_gone(now));
     match deed {
-        Deed::Get => Answer::List(list.clone()),
+        Deed::Get => Answer::List(held.as_ref().map(|held| held.list.clone())),
         Deed::Set { value } => {
-            *list = Some(vec![*value]);
+            *held = Held::new(*value, None);
+            Answer::Done
+        }
+        Deed::SetFor { value, ms } => {
+            *held = Held::new(*value, Some(Timestamp(now.0.saturating_add(*ms))));
             Answer::Done
         }
         Deed::Append { token } => {
-            let list = list.get_or_insert_default();
+            let list = &mut held.get_or_insert_default().list;
             list.push(*token);
             Answer::Length(list.len() as u64)
         }
         Deed::Cas { old, new } => {
-            let hit = list.as_ref().is_some_and(|list| list.last() == Some(old));
+            let hit = held.as_ref().is_some_and(|held| held.list.last() == Some(old));
             if hit {
-                *list = Some(vec![*new]);
+                *held = Held::new(*new, None);
             }
             Answer::Was(hit)
         }
-        Deed::Delete => Answer::Was(list.take().is_some()),
+        Deed::Delete => Answer::Was(held.take().is_some()),
         Deed::Rubbish { .. } => Answer::Malformed,
     }
 }
@@ -170,12 +210,17 @@ pub struct Lists {
     last: BTreeMap<u64, u64>,
     /// Some requests carry up to so many bytes.
     large: Option<u32>,
+    /// Whether some lists are there for a time only.
+    timed: bool,
 }
+
+/// For how long lists are there, in milliseconds: some are gone before anybody sees them, some outlive a leader.
+const TERMS_MS: [u64; 4] = [1, 30, 200, 900];
 
 impl Lists {
     /// Clients that use this many keys.
     pub fn new(keys: u64) -> Self {
-        Lists { keys: keys.max(1), next_id: 1, last: BTreeMap::new(), large: None }
+        Lists { keys: keys.max(1), next_id: 1, last: BTreeMap::new(), large: None, timed: false }
     }
 
     /// The same clients; some of their requests carry up to so many bytes, if that is said.
@@ -184,12 +229,22 @@ impl Lists {
         Lists { large, ..self }
     }
 
+    /// The same clients; some of the lists that they write are there for a time only, if that is said.
+    #[must_use]
+    pub fn with_time(self, timed: bool) -> Self {
+        Lists { timed, ..self }
+    }
+
     fn call(&mut self, operation: Operation, key: u64, deed: Deed) -> Call<Command> {
         let rubbish = match deed {
             Deed::Rubbish { bytes } => bytes as usize,
             _ => 0,
         };
-        if let Deed::Set { value } | Deed::Append { token: value } | Deed::Cas { new: value, .. } = deed {
+        if let Deed::Set { value }
+        | Deed::SetFor { value, .. }
+        | Deed::Append { token: value }
+        | Deed::Cas { new: value, .. } = deed
+        {
             self.last.insert(key, value);
         }
         let action = Command { id: self.next_id, key, deed };
@@ -204,6 +259,10 @@ impl Lists {
             return self.call(Operation::Write, 0, Deed::Rubbish { bytes: random.below(most.into()) as u32 });
         }
         let (key, fresh) = (random.below(self.keys), self.next_id);
+        if self.timed && random.once_in(4) {
+            let ms = TERMS_MS[random.below(TERMS_MS.len() as u64) as usize];
+            return self.call(Operation::Write, key, Deed::SetFor { value: fresh, ms });
+        }
         let deed = match random.below(40) {
             0..10 => Deed::Set { value: fresh },
             10..28 => Deed::Append { token: fresh },
@@ -224,7 +283,7 @@ impl Lists {
 impl Specification for Lists {
     type Action = Command;
     type Answer = Answer;
-    type State = Option<Vec<u64>>;
+    type State = Option<Held>;
 
     fn key(action: &Command) -> u64 {
         match action.deed {
@@ -237,8 +296,8 @@ impl Specification for Lists {
         action.deed == Deed::Get
     }
 
-    fn apply(state: &mut Option<Vec<u64>>, action: &Command) -> Answer {
-        carry_out(state, &action.deed)
+    fn apply(state: &mut Option<Held>, action: &Command, at: Timestamp) -> Answer {
+        carry_out(state, &action.deed, at)
     }
 }
 
@@ -260,11 +319,16 @@ impl Model for Lists {
     fn parse(&mut self, text: &str) -> Result<Call<Command>, String> {
         let words: Vec<&str> = text.split_whitespace().collect();
         let number = |word: &str| word.parse::<u64>().map_err(|_| format!("{word:?} is no number"));
+        let milliseconds = |word: &str| match word.strip_suffix("ms") {
+            Some(ms) => number(ms),
+            None => Err(format!("{word:?} is no time such as 20ms")),
+        };
         let (operation, deed) = match words[..] {
             ["get", _] => (Operation::Write, Deed::Get),
             ["read", _] => (Operation::Read(ReadLevel::Linearizable), Deed::Get),
             ["read-sequential", _] => (Operation::Read(ReadLevel::Sequential), Deed::Get),
             ["read-eventual", _] => (Operation::Read(ReadLevel::Eventual), Deed::Get),
+            ["set", _, value, "for", ms] => (Operation::Write, Deed::SetFor { value: number(value)?, ms: milliseconds(ms)? }),
             ["set", _, value] => (Operation::Write, Deed::Set { value: number(value)? }),
             ["append", _, token] => (Operation::Write, Deed::Append { token: number(token)? }),
             ["cas", _, old, new] => (Operation::Write, Deed::Cas { old: number(old)?, new: number(new)? }),
@@ -272,7 +336,7 @@ impl Model for Lists {
             _ => {
                 return Err(format!(
                     "{text:?} is no command; known are: get K, read K, read-sequential K, read-eventual K, \
-                     set K V, append K T, cas K OLD NEW, delete K"
+                     set K V, set K V for 20ms, append K T, cas K OLD NEW, delete K"
                 ));
             }
         };
@@ -302,6 +366,7 @@ impl fmt::Display for Command {
         match &self.deed {
             Deed::Get => write!(f, "get {key}"),
             Deed::Set { value } => write!(f, "set {key} {value}"),
+            Deed::SetFor { value, ms } => write!(f, "set {key} {value} for {ms}ms"),
             Deed::Append { token } => write!(f, "append {key} {token}"),
             Deed::Cas { old, new } => write!(f, "cas {key} {old} {new}"),
             Deed::Delete => write!(f, "delete {key}"),
@@ -329,11 +394,15 @@ mod tests {
     use proptest::prelude::*;
 
     fn ask(machine: &mut SimMachine, lists: &mut Lists, text: &str) -> String {
+        ask_at(0, machine, lists, text)
+    }
+
+    fn ask_at(ms: u64, machine: &mut SimMachine, lists: &mut Lists, text: &str) -> String {
         let call = lists.parse(text).unwrap();
         let mut reply = Vec::new();
         match call.operation {
-            Operation::Write | Operation::Change => machine.apply(Timestamp(0), &call.payload, &mut reply),
-            Operation::Read(_) => machine.read(Timestamp(0), &call.payload, &mut reply).unwrap(),
+            Operation::Write | Operation::Change => machine.apply(Timestamp(ms), &call.payload, &mut reply),
+            Operation::Read(_) => machine.read(Timestamp(ms), &call.payload, &mut reply).unwrap(),
         }
         lists.interpret(&call.action, &reply).unwrap().to_string()
     }
@@ -360,6 +429,27 @@ mod tests {
     }
 
     #[test]
+    fn lists_go_when_their_time_has_come_and_not_before() {
+        let (mut machine, mut lists) = (SimMachine::default(), Lists::new(2));
+        let script = [
+            (100, "set x 7 for 20ms", "ok", Some(120)),
+            (110, "append x 8", "length 2", Some(120)),
+            (119, "read x", "[7, 8]", Some(120)),
+            (120, "read x", "nothing", None),
+            (120, "append x 9", "length 1", None),
+            (130, "set y 1 for 5ms", "ok", Some(135)),
+            (131, "set x 2 for 50ms", "ok", Some(135)),
+            (135, "cas y 1 3", "false", Some(181)),
+            (140, "set x 4", "ok", None),
+            (999, "get x", "[4]", None),
+        ];
+        for (ms, command, answer, deadline) in script {
+            assert_eq!(ask_at(ms, &mut machine, &mut lists, command), answer, "{command} at {ms}");
+            assert_eq!(machine.next_deadline(Timestamp(ms)), deadline.map(Timestamp), "after {command}");
+        }
+    }
+
+    #[test]
     fn writes_are_no_reads_and_bad_lines_are_explained() {
         let mut lists = Lists::new(1);
         let call = lists.parse("set x 1").unwrap();
@@ -375,6 +465,7 @@ mod tests {
             prop_oneof![
                 prop::collection::vec(any::<u8>(), 0..40),
                 (0..3u64, 0..9u64).prop_map(|(key, token)| encode_all(&Command { id: token, key, deed: Deed::Append { token } })),
+                (0..3u64, 0..9u64).prop_map(|(key, ms)| encode_all(&Command { id: ms, key, deed: Deed::SetFor { value: 1, ms } })),
             ], 0..30)) {
             let mut machine = SimMachine::default();
             for command in &commands {

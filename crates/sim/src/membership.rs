@@ -228,8 +228,8 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
     }
 
     fn reconfigure(&mut self, node: usize) {
-        let (journal, model) = (&self.journal, &self.workload.model);
-        let machine = |address, life| Recorded::of::<P>((node, address, life), journal, model);
+        let (journal, model, canary) = (&self.journal, &self.workload.model, self.scenario.canary);
+        let machine = |address, life| Recorded::of::<P>((node, address, life), journal, model, canary);
         let boot = Boot::new(&self.scenario, mix(self.seed, 2), &machine);
         let now = self.heap.now();
         self.nodes[node].reconfigure(now, &boot, &mut self.effects);

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use ionian_kernel::client::{Operation, ReadLevel};
 use ionian_kernel::machine::StateMachine;
 use ionian_kernel::random::Random;
+use ionian_kernel::time::Timestamp;
 use std::fmt::Display;
 use std::hash::Hash;
 
@@ -25,8 +26,8 @@ pub trait Specification {
     }
     /// Whether `action` changes nothing.
     fn is_read(action: &Self::Action) -> bool;
-    /// Carries `action` out.
-    fn apply(state: &mut Self::State, action: &Self::Action) -> Self::Answer;
+    /// Carries `action` out at this time of the log, as the machine was told it.
+    fn apply(state: &mut Self::State, action: &Self::Action, at: Timestamp) -> Self::Answer;
 }
 
 /// A service with the clients that try it.

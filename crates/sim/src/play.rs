@@ -30,7 +30,7 @@
 use crate::clock::Clock;
 use crate::disk::{Defect, Disk};
 use crate::event::Micros;
-use crate::journal::{self, Journal, Recorded, SharedJournal};
+use crate::journal::{self, Journal, Recorded, SharedJournal, told_time};
 use crate::membership::Configurations;
 use crate::model::Model;
 use crate::node::{Boot, Burst, Effects, SimNode};
@@ -310,8 +310,8 @@ impl<P: Protocol, M: Model> Stage<P, M> {
     }
 
     fn boot(&mut self, node: usize) -> Result<(), String> {
-        let (journal, model) = (&self.journal, &self.model);
-        let machine = |address, life| Recorded::of::<P>((node, address, life), journal, model);
+        let (journal, model, canary) = (&self.journal, &self.model, self.scenario.canary);
+        let machine = |address, life| Recorded::of::<P>((node, address, life), journal, model, canary);
         let boot = Boot::new(&self.scenario, node as u64, &machine);
         self.nodes[node].boot(self.now, &boot, &mut self.effects)?;
         self.settle(node)
@@ -546,7 +546,9 @@ impl<P: Protocol, M: Model> Stage<P, M> {
             let heard = match (self.asked.get(&token), outcome) {
                 (None, _) => "an answer to nothing asked".into(),
                 (_, Err(refusal)) => format!("{refusal:?}"),
-                (Some(action), Ok(bytes)) => match self.model.interpret(action, &bytes) {
+                (Some(action), Ok(bytes)) => match told_time(&bytes)
+                    .and_then(|(reply, _)| self.model.interpret(action, reply))
+                {
                     Ok(answer) => answer.to_string(),
                     Err(what) => what,
                 },

@@ -25,7 +25,9 @@ pub(crate) struct Rest {
 impl<P: Protocol, M: Model> Simulation<P, M> {
     /// What the cluster, whose clients have all that they want, is still to come to, if anything.
     pub(crate) fn awaited(&mut self) -> Option<String> {
-        let behind = journal::open(&self.journal).behind().next();
+        let journal = journal::open(&self.journal);
+        let behind = journal.behind().next().or_else(|| journal.waiting_for_time().next());
+        drop(journal);
         let view = View { nodes: &self.nodes, changed: 0 };
         let left = self.rest.left_over(&view);
         let short = self.rest.short_of_the_end(&view);

@@ -55,7 +55,7 @@ pub fn run_seed<P: Protocol>(scenario: &Scenario, seed: u64) -> Outcome {
 pub fn run_seed_watched<P: Protocol>(scenario: &Scenario, seed: u64, watch: Watch<P>) -> Outcome {
     // What clients ask is the swarm's to choose: drawn here once more, for the model comes first.
     let knobs = Knobs::draw(seed, scenario);
-    run_seed_with(scenario, seed, Lists::new(knobs.keys).with_large(knobs.large), watch)
+    run_seed_with(scenario, seed, Lists::new(knobs.keys).with_large(knobs.large).with_time(knobs.timed), watch)
 }
 
 /// Runs one seed with any model.
@@ -116,7 +116,7 @@ fn linearizable<M: Model>(
     limit: u64,
     unchecked: &mut u64,
 ) -> Result<(), (FailureKind, String)> {
-    for intervals in workload.history.linearizable_parts(|command| journal.knows(command)).values() {
+    for intervals in workload.history.linearizable_parts(|command| journal.executed_at(command)).values() {
         match linearizability::check(intervals, limit) {
             Verdict::Linearizable => {}
             Verdict::Violation(table) => return Err((FailureKind::Linearizability, table)),

@@ -148,6 +148,10 @@ pub enum Canary {
     HideAmnesia,
     /// Only one node gives up the commands that all are [to give up](Scenario::gives_up).
     GivesUpAlone,
+    /// Reads are told a time that the log has not reached.
+    ReadsAhead,
+    /// Machines do not say when time changes what they answer, and the log is not given that time.
+    HidesDeadlines,
     /// The protocol's own defect of this name.
     Named(&'static str),
 }

@@ -111,6 +111,8 @@ pub(crate) struct Knobs {
     pub(crate) bursts: bool,
     /// Some values have up to so many bytes.
     pub(crate) large: Option<u32>,
+    /// Whether some of what clients write is there for a time only.
+    pub(crate) timed: bool,
     pub(crate) options: Options,
     /// The size of the log's segments: so small that they are made, dropped and used again all the time.
     pub(crate) segment_bytes: u64,
@@ -221,6 +223,7 @@ impl Knobs {
             length: 1,
             bursts: false,
             large: None,
+            timed: false,
         };
         if swarm.random.once_in(8) {
             return knobs;
@@ -286,6 +289,8 @@ impl Knobs {
         }
         let may_fail = scenario.layout.f > 0 && scenario.durability != (Durability::Memory { returns: false });
         self.apart = swarm.random.once_in(4) && swarm.on(faults.partition && may_fail && scenario.changes.is_empty());
+        // Drawn last, as above.
+        self.timed = swarm.random.once_in(2) && scenario.vary_options;
     }
 
     /// Nodes that start late: those that a change brings in, and up to f of the others.
@@ -333,6 +338,7 @@ impl Knobs {
             ("long", self.length > 1 && !self.bursts),
             ("bursts", self.bursts),
             ("large", self.large.is_some()),
+            ("timed", self.timed),
             ("pause", self.pause.is_some()),
             ("crash", self.crash.is_some()),
             ("crash-in-sync", self.crash_in_sync > 0.0),
@@ -437,7 +443,7 @@ mod tests {
     fn every_switch_is_on_in_some_seeds_and_off_in_others() {
         let summaries: Vec<String> = (0..300).map(|seed| Knobs::draw(seed, &scenario()).summary(&scenario())).collect();
         for switch in "calm lose hate duplicate straggle ordered slow-links partition pause crash crash-in-sync \
-                       blackout slow-disk clocks wrong-clocks cut strand victims meddle late long narrow-links large"
+                       blackout slow-disk clocks wrong-clocks cut strand victims meddle late long narrow-links large timed"
             .split_whitespace()
         {
             let on = summaries.iter().filter(|summary| summary.split(' ').any(|word| word == switch)).count();
@@ -451,7 +457,7 @@ mod tests {
         for seed in 0..100 {
             let knobs = Knobs::draw(seed, &calm);
             let switches = knobs.switches().join(" ");
-            let harmless = ["calm", "ordered", "long", "bursts", "large"];
+            let harmless = ["calm", "ordered", "long", "bursts", "large", "timed"];
             assert!(switches.split(' ').all(|switch| harmless.contains(&switch)), "{switches}");
             assert_eq!(format!("{knobs:?}"), format!("{:?}", Knobs::draw(seed, &calm)));
         }

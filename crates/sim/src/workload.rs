@@ -3,13 +3,14 @@
 
 use crate::event::Micros;
 use crate::history::{Entry, Fate, History};
-use crate::journal::command_hash;
+use crate::journal::{command_hash, told_time};
 use crate::model::{Model, Want};
 use crate::report::{FailureKind, Report};
 use crate::swarm::{Knobs, Range};
 use ionian_kernel::client::{Operation, ReadLevel, Refusal, Reply, Request};
 use ionian_kernel::id::ClientId;
 use ionian_kernel::random::Random;
+use ionian_kernel::time::Timestamp;
 use std::collections::BTreeMap;
 
 /// The clients of a run.
@@ -204,6 +205,7 @@ impl<M: Model> Workload<M> {
             action: call.action,
             invoked,
             completed: None,
+            at: Timestamp(0),
             fate: Fate::Open,
             executed: 0,
         });
@@ -227,7 +229,8 @@ impl<M: Model> Workload<M> {
         };
         let completed = self.history.moment(now);
         let entry = &mut self.history.entries[entry];
-        entry.fate = judge(&self.model, entry, reply)?;
+        let (fate, at) = judge(&self.model, entry, reply)?;
+        (entry.fate, entry.at) = (fate, at);
         entry.completed = Some(completed);
         entry.executed = executed;
         count(&entry.fate, self.finishing, report);
@@ -279,27 +282,31 @@ impl<M: Model> Workload<M> {
     }
 }
 
-/// What a reply makes of its request.
+/// What is wrong with a reply.
+type Wrong = (FailureKind, String);
+
+/// What a reply makes of its request, and the time of the log that it tells.
 pub(crate) fn judge<M: Model>(
     model: &M,
     entry: &Entry<M>,
     reply: &Reply,
-) -> Result<Fate<M::Answer>, (FailureKind, String)> {
+) -> Result<(Fate<M::Answer>, Timestamp), Wrong> {
     let fair = entry.operation == Operation::Write || M::is_read(&entry.action);
     match &reply.outcome {
         Ok(_) if !fair => {
             let what = format!("{} was sent as a read and was not refused", entry.action);
             Err((FailureKind::Refused, what))
         }
-        Ok(bytes) => match model.interpret(&entry.action, bytes) {
-            Ok(answer) => Ok(Fate::Done(answer)),
-            Err(what) => Err((FailureKind::Reply, what)),
-        },
+        Ok(bytes) => {
+            let told = told_time(bytes).and_then(|(reply, at)| Ok((model.interpret(&entry.action, reply)?, at)));
+            let (answer, at) = told.map_err(|what| (FailureKind::Reply, what))?;
+            Ok((Fate::Done(answer), at))
+        }
         Err(Refusal::NotARead) if fair => {
             let what = format!("{} was refused as a write sent as a read", entry.action);
             Err((FailureKind::Reply, what))
         }
-        Err(refusal) => Ok(Fate::Refused(*refusal)),
+        Err(refusal) => Ok((Fate::Refused(*refusal), Timestamp(0))),
     }
 }
 

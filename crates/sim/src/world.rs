@@ -1,6 +1,6 @@
 //! The simulated world: nodes, network and clients on one event heap.
 
-use crate::clock::Clock;
+use crate::clock::{self, Clock};
 use crate::disk::{Defect, Disk, Loss};
 use crate::event::{Heap, Micros};
 use crate::faults::{Fault, Outages};
@@ -23,6 +23,7 @@ use ionian_kernel::layout::NodeId;
 use ionian_kernel::membership::Membership;
 use ionian_kernel::protocol::{Instance, Message, Protocol};
 use ionian_kernel::random::Random;
+use ionian_kernel::time::Timestamp;
 use ionian_kernel::wire::{decode_all, encode_all};
 
 /// What can happen.
@@ -84,6 +85,8 @@ pub(crate) struct Simulation<P: Protocol, M: Model> {
     pub(crate) healed: bool,
     /// The cluster must finish by this time, once it is healed.
     pub(crate) deadline: Option<Micros>,
+    /// The latest time of the log.
+    time: Timestamp,
     /// How far the healed cluster has come to rest.
     pub(crate) rest: Rest,
     over: bool,
@@ -155,6 +158,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
             effects: Effects::new(),
             healed: false,
             deadline: None,
+            time: Timestamp(0),
             rest: Rest::default(),
             over: false,
             scenario,
@@ -270,8 +274,8 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
 
     /// Starts a node's process.
     pub(crate) fn boot(&mut self, node: usize) -> Step {
-        let (journal, model) = (&self.journal, &self.workload.model);
-        let machine = |address, life| Recorded::of::<P>((node, address, life), journal, model);
+        let (journal, model, canary) = (&self.journal, &self.workload.model, self.scenario.canary);
+        let machine = |address, life| Recorded::of::<P>((node, address, life), journal, model, canary);
         let boot = Boot::new(&self.scenario, mix(self.seed, 2), &machine);
         let booted = self.nodes[node].boot(self.heap.now(), &boot, &mut self.effects);
         let Loss { records, torn, truncated } = booted.map_err(|what| self.fail(FailureKind::Recovery, what))?;
@@ -516,7 +520,17 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         if let Some(host) = &self.nodes[node].host {
             host.invariants();
         }
-        let fault = journal::open(&self.journal).take_fault();
+        let (fault, time) = {
+            let mut journal = journal::open(&self.journal);
+            (journal.take_fault(), journal.time())
+        };
+        if time > self.time {
+            self.time = time;
+            let (f, clocks) = (self.scenario.layout.f, self.nodes.iter().map(|node| node.clock));
+            if let Err(what) = clock::check_time(time, self.now(), clocks, f) {
+                return Err(self.fail(FailureKind::Invariant, what));
+            }
+        }
         if let Some(fault) = fault {
             let kind = if fault.twice { FailureKind::ExactlyOnce } else { FailureKind::Divergence };
             let what = fault.explain(|command| self.workload.name(command));

@@ -1,6 +1,7 @@
 //! The linearizability checker, on histories of a register (first 0) with the answer known: those of the
 //! paper (compartmentalization 3.5), and random ones compared with trying every order.
 
+use ionian_kernel::time::Timestamp;
 use ionian_sim::linearizability::{Interval, Verdict, check};
 use ionian_sim::model::Specification;
 use proptest::prelude::*;
@@ -45,7 +46,7 @@ impl Specification for Register {
     fn is_read(action: &Action) -> bool {
         *action == Read
     }
-    fn apply(state: &mut u8, action: &Action) -> Answer {
+    fn apply(state: &mut u8, action: &Action, _: Timestamp) -> Answer {
         match action {
             Write(value) => {
                 *state = *value;
@@ -62,6 +63,7 @@ fn intervals(raw: &[Raw]) -> Vec<Interval<Register>> {
     let interval = |(client, action, invoked, result): &Raw| Interval {
         client: format!("c{client}"),
         action: *action,
+        at: Timestamp(0),
         invoked: *invoked,
         result: result.map(|(completed, answer)| (completed, Answer(answer))),
     };
@@ -157,7 +159,7 @@ fn explains(history: &[Interval<Register>], order: &[usize]) -> bool {
     let mut state = 0;
     for (place, operation) in order.iter().enumerate() {
         let this = &history[*operation];
-        let answer = Register::apply(&mut state, &this.action);
+        let answer = Register::apply(&mut state, &this.action, Timestamp(0));
         if this.result.as_ref().is_some_and(|(_, told)| *told != answer) {
             return false;
         }
@@ -187,7 +189,7 @@ fn executed(most: usize) -> impl Strategy<Value = Vec<Raw>> {
             let result = match fate {
                 0 => None,
                 _ => {
-                    let Answer(answer) = Register::apply(&mut state, &action);
+                    let Answer(answer) = Register::apply(&mut state, &action, Timestamp(0));
                     (fate > 1).then_some((completed, answer))
                 }
             };

@@ -20,9 +20,6 @@ const OUT_OF_REACH: &[&str] = &[
     "acceptor: its votes do not fit one message",
     "leader: an acceptor is asked for its next stretch of votes",
     "stabilizer: a copy does not fit one message",
-    // The simulator's own machine has no deadlines: the tests of the key-value store.
-    "leader: a noop carries the time",
-    "replica: asks for the time",
     // The play `l5_voted_never_chosen`.
     "leader: noops up to a slot that was voted for beyond its own last (l5)",
     // It takes a peer that was silent for seconds.

@@ -163,6 +163,34 @@ fn snapshots_without_sessions() {
     assert!(matches!(failure.kind, FailureKind::ExactlyOnce | FailureKind::Divergence), "{failure}");
 }
 
+/// A defect that the driver builds in is found for what it is.
+fn driver_catches(canary: Canary, seeds: u64, expected: FailureKind) -> Failure {
+    let broken = Scenario { canary, ..together("three", 1) };
+    let found = run_seeds::<MultiPaxos>(&broken, 0..seeds, true, |_| Watch::default(), |_| {}).failures;
+    let found = found.first().unwrap_or_else(|| panic!("{canary:?} was not caught in {seeds} seeds"));
+    let failure = found.result.clone().expect_err("was caught");
+    assert_eq!(failure.kind, expected, "{failure}");
+    failure
+}
+
+/// A replica that lets keys expire by its own clock: its reads miss what the log still has.
+#[test]
+fn reads_ahead_of_the_log() {
+    driver_catches(Canary::ReadsAhead, 200, FailureKind::Linearizability);
+}
+
+#[test]
+fn logs_that_are_not_given_the_time() {
+    let failure = driver_catches(Canary::HidesDeadlines, 50, FailureKind::Liveness);
+    assert!(failure.message.contains("waits for the log's time to reach"), "{failure}");
+}
+
+#[test]
+fn a_leader_that_believes_its_own_clock() {
+    let failure = catches("clock", together("three", 1), Durability::Disk, 400);
+    assert!(failure.message.contains("the log's time is"), "{failure}");
+}
+
 #[test]
 fn forgotten_promises() {
     catches("promise", together("three", 1), Durability::Disk, 400);

@@ -3,6 +3,7 @@
 use crate::keys::{Outcome, Record, Retired, name};
 use crate::ledger;
 use crate::model::{Action, Answer, Kind, Model, State, read};
+use ionian_kernel::time::Timestamp;
 use ionian_sim::linearizability::{Interval, Verdict, check};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -157,7 +158,7 @@ fn intervals(records: &[Record]) -> Vec<Interval<Model>> {
             Outcome::Unknown => None,
             Outcome::Done(at, answer) => Some((at, answer)),
         };
-        Some(Interval { client: client(record), action: record.action, invoked: record.invoked, result })
+        Some(Interval { client: client(record), action: record.action, at: Timestamp(0), invoked: record.invoked, result })
     });
     told.collect()
 }

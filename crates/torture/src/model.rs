@@ -4,6 +4,7 @@
 //! that are added, a **list** tags that are appended once each. Everything that a client may be told is thereby
 //! traceable to the writes that explain it, and a check of one key's history is fast.
 
+use ionian_kernel::time::Timestamp;
 use ionian_sim::model::Specification;
 use std::fmt;
 
@@ -118,7 +119,7 @@ impl Specification for Model {
         *action == Action::Get
     }
 
-    fn apply(state: &mut State, action: &Action) -> Answer {
+    fn apply(state: &mut State, action: &Action, _: Timestamp) -> Answer {
         match *action {
             Action::Get => Answer::Holds(*state),
             Action::Set(number) => {
@@ -211,8 +212,8 @@ mod tests {
     #[test]
     fn a_list_that_is_read_equals_the_one_that_was_appended_to() {
         let mut state = State::default();
-        assert_eq!(Model::apply(&mut state, &Action::Append(12)), Answer::Length(3));
-        assert_eq!(Model::apply(&mut state, &Action::Append(7)), Answer::Length(5));
+        assert_eq!(Model::apply(&mut state, &Action::Append(12), Timestamp(0)), Answer::Length(3));
+        assert_eq!(Model::apply(&mut state, &Action::Append(7), Timestamp(0)), Answer::Length(5));
         assert_eq!(read(Kind::List, Some(b"12;7;")), Ok(state));
         assert_ne!(read(Kind::List, Some(b"7;12;")), Ok(state));
     }

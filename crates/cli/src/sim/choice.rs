@@ -15,11 +15,13 @@ use ionian_protocols::unreplicated::Unreplicated;
 use ionian_sim::{Canary, Durability, Scenario, variations};
 
 /// Defects that the simulator builds into any protocol.
-const DRIVER_CANARIES: [(&str, Canary); 4] = [
+const DRIVER_CANARIES: [(&str, Canary); 6] = [
     ("no-fence", Canary::NoFence),
     ("forget-disk", Canary::ForgetDisk),
     ("hide-amnesia", Canary::HideAmnesia),
     ("gives-up-alone", Canary::GivesUpAlone),
+    ("reads-ahead", Canary::ReadsAhead),
+    ("hides-deadlines", Canary::HidesDeadlines),
 ];
 
 /// What is simulated.
@@ -207,7 +209,7 @@ mod tests {
             }
         }
         let error = canary(Unreplicated::NAME, "s1").unwrap_err().to_string();
-        assert!(error.ends_with("there are no-fence, forget-disk, hide-amnesia, gives-up-alone"), "{error}");
+        assert!(error.ends_with("there are no-fence, forget-disk, hide-amnesia, gives-up-alone, reads-ahead, hides-deadlines"), "{error}");
     }
 
     #[test]

@@ -27,8 +27,7 @@ const NUMBER: usize = size_of::<u64>();
 ///
 /// What is checked: all replicas execute the same commands with the same answers, each command once; what was acknowledged is
 /// never lost, and what was refused has no effect; answers are linearizable, the machine itself being the measure: a copy that
-/// executes the commands one after the other, and is never restored. That copy has no time of the log, so a machine whose
-/// answers depend on time cannot be tried here; [`exercise`](super::exercise) can.
+/// executes the commands one after the other, each at the time at which the log has it, and is never restored.
 #[derive(Clone, Debug)]
 pub struct Simulation {
     preset: String,
@@ -188,7 +187,7 @@ impl fmt::Display for Told {
 
 /// The state after these commands. It is made by executing them anew, so that nothing rests on `restore`, which is under test.
 struct State<M> {
-    commands: Vec<Bytes>,
+    commands: Vec<(Timestamp, Bytes)>,
     /// By which equal states are known.
     snapshot: Vec<u8>,
     machine: PhantomData<M>,
@@ -234,18 +233,18 @@ impl<M: Commands> Specification for Clients<M> {
         action.is_read
     }
 
-    fn apply(state: &mut State<M>, action: &Asked) -> Told {
+    fn apply(state: &mut State<M>, action: &Asked, at: Timestamp) -> Told {
         let (mut machine, mut reply) = (M::default(), Vec::new());
-        for command in &state.commands {
-            machine.apply(Timestamp(0), command, &mut reply);
+        for (at, command) in &state.commands {
+            machine.apply(*at, command, &mut reply);
             reply.clear();
         }
         if action.is_read {
             // What is no read was refused, and does not come here.
-            let _ = machine.read(Timestamp(0), &action.bytes, &mut reply);
+            let _ = machine.read(at, &action.bytes, &mut reply);
         } else {
-            machine.apply(Timestamp(0), &action.bytes, &mut reply);
-            state.commands.push(action.bytes.clone());
+            machine.apply(at, &action.bytes, &mut reply);
+            state.commands.push((at, action.bytes.clone()));
             state.snapshot.clear();
             machine.snapshot(&mut state.snapshot);
         }
