@@ -440,7 +440,7 @@ pub(crate) enum Level {
     ionian sim --durability amnesia                     nodes come back without their memory\n  \
     ionian sim --canary unfenced                        a defect on purpose: is it caught?\n  \
     ionian sim --seed 17 --trace 17.trace               one run, every event of it\n\n\
-    Canaries of any protocol: no-fence, forget-disk, hide-amnesia, gives-up-alone, reads-ahead, hides-deadlines.\n\
+    Canaries of any protocol: no-fence, forget-disk, ignores-disk-errors, hide-amnesia, gives-up-alone, reads-ahead, hides-deadlines.\n\
     Canaries of one protocol: {}.", crate::sim::canary_names()))]
 pub(crate) struct Sim {
     /// The protocol [default: that of the deployment, or multipaxos]

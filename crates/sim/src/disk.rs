@@ -6,13 +6,16 @@
 //! until the simulation says that time has passed. A crash before that undoes the operations from a random
 //! one on, so it can come between any two of them: in the middle of a group, of a segment's making, of a
 //! truncation or a snapshot, or of recovery itself.
+//!
+//! The storage fails when it is told to, and only then. The node stops at the first error, as in life, and what was
+//! durable must be there when it starts again.
 
 use crate::trace::{hash_bytes, mix};
 use bytes::Bytes;
 use ionian_kernel::layout::Address;
 use ionian_kernel::role::Lsn;
 use ionian_wal::snapshot::Snapshots;
-use ionian_wal::testing::{FaultDisk, Mark};
+use ionian_wal::testing::{Fault, FaultDisk, Mark};
 use ionian_wal::{HandOff, Options, Recovery, Wal, WalError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -25,9 +28,6 @@ const CHUNK: usize = 500;
 /// Recovery is interrupted by another crash once in so many times.
 const CRASH_IN_RECOVERY: u64 = 5;
 
-/// Nothing makes the storage fail: whatever does is a defect of the log.
-const SOUND: &str = "a storage that does not fail";
-
 /// The log of one node with the snapshots of its roles; it outlives the node's process.
 pub(crate) struct Disk {
     storage: FaultDisk,
@@ -38,6 +38,10 @@ pub(crate) struct Disk {
     /// Snapshots that nothing was written of yet.
     begun: Vec<(Address, u64, Bytes)>,
     syncing: Option<Sync>,
+    /// Whether the storage was told to fail.
+    fails: bool,
+    /// The first error in the life of the process, which ends with it.
+    error: Option<String>,
     /// What must be found again.
     promised: Promised,
 }
@@ -50,6 +54,34 @@ pub(crate) enum Defect {
     Lies,
     /// A crash undoes what was synced, too.
     Forgets,
+    /// The node takes what failed for done, and goes on.
+    IgnoresErrors,
+}
+
+/// How a storage fails.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Trouble {
+    /// The next sync fails, and has forgotten what was unsynced.
+    Sync,
+    /// So many operations go well, and the next fails.
+    After(u64),
+    /// There is no space left.
+    Full,
+}
+
+/// Why a log cannot be opened.
+#[derive(Debug)]
+pub(crate) enum Unopened {
+    /// The storage failed, as it was told to.
+    Storage(String),
+    /// What an earlier life has left is not what it should be.
+    Past(String),
+}
+
+impl From<String> for Unopened {
+    fn from(what: String) -> Self {
+        Unopened::Past(what)
+    }
 }
 
 /// A sync under way.
@@ -99,6 +131,8 @@ impl Disk {
             wal: None,
             begun: Vec::new(),
             syncing: None,
+            fails: false,
+            error: None,
             promised: Promised::default(),
         }
     }
@@ -137,30 +171,71 @@ impl Disk {
         self.promised.durable < self.end() || !self.begun.is_empty()
     }
 
-    /// Starts a sync of all there is; false when one is under way or there is nothing to do.
+    /// Has the storage fail.
+    pub(crate) fn order(&mut self, trouble: Trouble) {
+        self.fails = true;
+        match trouble {
+            Trouble::Sync => self.storage.fail_next_sync(Fault::Error),
+            Trouble::After(operations) => self.storage.fail_after(operations, Fault::Error),
+            Trouble::Full => self.storage.set_full(true),
+        }
+    }
+
+    /// The storage fails no longer.
+    pub(crate) fn repair(&mut self) {
+        self.storage.heal();
+        self.storage.set_full(false);
+    }
+
+    /// Whether the storage may fail at any moment.
+    pub(crate) fn is_failing(&self) -> bool {
+        self.fails && (self.storage.fault_is_due() || self.storage.is_full())
+    }
+
+    /// The error at which the node has to stop.
+    pub(crate) fn error(&self) -> Option<&str> {
+        self.error.as_deref()
+    }
+
+    /// Takes note of what came of an operation; whether the node may go on.
+    fn is_done<T>(&mut self, result: Result<T, WalError>) -> bool {
+        let Err(error) = result else { return true };
+        assert!(self.fails && (is_of_storage(&error) || self.defect == Defect::IgnoresErrors), "{error}");
+        if self.defect != Defect::IgnoresErrors {
+            self.error.get_or_insert(error.to_string());
+        }
+        self.error.is_none()
+    }
+
+    /// Starts a sync of all there is; false when one is under way or there is nothing to do, and when the storage fails.
     pub(crate) fn begin_sync(&mut self) -> bool {
-        if self.syncing.is_some() || !self.has_unsynced() {
+        if self.syncing.is_some() || self.error.is_some() || !self.has_unsynced() {
             return false;
         }
         // In life a thread of its own writes snapshots, which may be quicker or slower than the log.
         let snapshots_first = self.storage.random(2) == 0;
-        let mut stored = if snapshots_first { self.write_snapshots() } else { Vec::new() };
-        let _ = self.log().flush().expect(SOUND);
-        stored.extend(self.write_snapshots());
+        let begun = std::mem::take(&mut self.begun);
+        let stored = begun.iter().map(|(from, stamp, _)| (*from, *stamp)).collect();
+        let mut written = if snapshots_first { self.write_snapshots(&begun) } else { Ok(()) };
+        written = written.and_then(|()| self.log().flush().map(drop));
+        if !snapshots_first {
+            written = written.and_then(|()| self.write_snapshots(&begun));
+        }
+        if !self.is_done(written) {
+            return false;
+        }
         self.syncing = Some(Sync { reached: self.end(), mark: self.storage.mark(), stored });
         true
     }
 
-    fn write_snapshots(&mut self) -> Vec<(Address, u64)> {
-        let begun = std::mem::take(&mut self.begun);
-        let written = begun.into_iter().map(|(from, stamp, snapshot)| {
-            let mut writer = self.snapshots_of(from).begin().expect(SOUND);
-            writer.push(&stamp.to_le_bytes()).expect(SOUND);
-            snapshot.chunks(CHUNK).for_each(|chunk| writer.push(chunk).expect(SOUND));
-            writer.finish().expect(SOUND);
-            (from, stamp)
-        });
-        written.collect()
+    fn write_snapshots(&self, begun: &[(Address, u64, Bytes)]) -> Result<(), WalError> {
+        for (from, stamp, snapshot) in begun {
+            let mut writer = self.snapshots_of(*from).begin()?;
+            writer.push(&stamp.to_le_bytes())?;
+            snapshot.chunks(CHUNK).try_for_each(|chunk| writer.push(chunk))?;
+            writer.finish()?;
+        }
+        Ok(())
     }
 
     fn snapshots_of(&self, role: Address) -> Snapshots<FaultDisk> {
@@ -185,7 +260,12 @@ impl Disk {
 
     /// Says that durable records before `lsn` are not needed any more.
     pub(crate) fn truncate_below(&mut self, lsn: Lsn) {
-        self.log().truncate_below(lsn.0).expect(SOUND);
+        if self.error.is_some() {
+            return;
+        }
+        let truncated = self.log().truncate_below(lsn.0);
+        // Where it fails some of them may be gone all the same.
+        self.is_done(truncated);
         self.promised.low = self.promised.low.max(lsn.0);
         self.promised.records = self.promised.records.split_off(&lsn.0);
     }
@@ -208,8 +288,19 @@ impl Disk {
         lost
     }
 
+    /// The node stops at an error. Everything that it asked for before was done; what a failed sync has forgotten the system
+    /// may go on showing for a while.
+    pub(crate) fn stop(&mut self) {
+        self.die();
+        self.storage.let_go(self.storage.mark());
+        if self.storage.random(2) == 0 {
+            self.storage.rewind(false);
+        }
+    }
+
     fn die(&mut self) {
         self.wal = None;
+        self.error = None;
         self.begun.clear();
         self.syncing = None;
     }
@@ -218,16 +309,21 @@ impl Disk {
     /// `addresses`.
     ///
     /// # Errors
-    /// Says what is wrong with what an earlier life has left.
-    pub(crate) fn open(&mut self, addresses: &[Address]) -> Result<Past, String> {
+    /// When the storage fails, or something is wrong with what an earlier life has left.
+    pub(crate) fn open(&mut self, addresses: &[Address]) -> Result<Past, Unopened> {
+        let explain = |fails: bool, error: WalError| match fails && is_of_storage(&error) {
+            true => Unopened::Storage(error.to_string()),
+            false => Unopened::Past(error.to_string()),
+        };
         while self.storage.random(CRASH_IN_RECOVERY) == 0 {
-            self.read(addresses).map_err(|error| error.to_string())?;
+            self.read(addresses).map_err(|error| explain(self.fails, error))?;
             self.crash();
         }
-        let mut past = self.read(addresses).map_err(|error| error.to_string())?;
-        if self.defect != Defect::Forgets {
+        let mut past = self.read(addresses).map_err(|error| explain(self.fails, error))?;
+        if !matches!(self.defect, Defect::Forgets | Defect::IgnoresErrors) {
             self.promised.check(&past)?;
         }
+        self.fails = self.is_failing();
         self.let_go(self.storage.mark());
         // The log drops whole segments. What a role does not need it must not miss, wherever those end.
         if self.storage.random(2) == 0 {
@@ -273,6 +369,11 @@ fn read_records(recovery: Recovery<FaultDisk>) -> Result<Vec<(Address, Lsn, Vec<
         Ok((Address { kind: entry.kind, index: entry.tag as u8 }, Lsn(entry.lsn), entry.record))
     });
     records.collect()
+}
+
+/// Whether the storage said no.
+fn is_of_storage(error: &WalError) -> bool {
+    matches!(error, WalError::Io { .. })
 }
 
 fn digest(from: Address, record: &[u8]) -> u64 {
@@ -408,6 +509,48 @@ mod tests {
     }
 
     #[test]
+    fn a_node_that_stops_at_an_error_finds_again_what_was_durable() {
+        let mut kept = BTreeSet::new();
+        for seed in 0..400 {
+            let mut disk = new(seed, Defect::None);
+            append(&mut disk, 0..4);
+            disk.store_snapshot(B, 7, Bytes::from_static(b"seven"));
+            sync(&mut disk);
+            disk.order([Trouble::Sync, Trouble::After(seed % 30), Trouble::Full][seed as usize % 3]);
+            // Enough for several segments.
+            for turn in 0..20 {
+                append(&mut disk, 4 + turn..5 + turn);
+                if disk.begin_sync() {
+                    disk.complete_sync();
+                }
+                disk.truncate_below(Lsn(3));
+                if disk.error().is_some() {
+                    break;
+                }
+            }
+            let durable = disk.durable().0;
+            assert!(disk.error().is_some() && !disk.begin_sync(), "seed {seed}");
+            disk.stop();
+            let mut opened = disk.open(&[A, B]);
+            while let Err(Unopened::Storage(_)) = opened {
+                disk.stop();
+                disk.repair();
+                opened = disk.open(&[A, B]);
+            }
+            let past = opened.expect("is sound");
+            let found = past.records.last().expect("some are left").1.0;
+            assert!(found >= durable, "seed {seed}: {found} of {durable}");
+            kept.insert(found - durable);
+            // Whatever it shows now is there for good.
+            disk.repair();
+            disk.crash_hard();
+            disk.storage.fail_power();
+            assert_eq!(disk.open(&[A, B]).expect("is sound").records.last().expect("the same").1.0, found, "seed {seed}");
+        }
+        assert_eq!(kept, [0, 1].into());
+    }
+
+    #[test]
     fn the_canaries_lie_and_forget() {
         let mut disk = new(1, Defect::Lies);
         append(&mut disk, 0..1);
@@ -430,7 +573,16 @@ mod tests {
         sync(&mut disk);
         defect(&mut disk);
         disk.crash();
-        disk.open(&[A, B]).err().expect("is noticed")
+        refused(disk.open(&[A, B])).expect("is noticed")
+    }
+
+    /// What is wrong with the past.
+    fn refused(opened: Result<Past, Unopened>) -> Option<String> {
+        match opened {
+            Ok(_) => None,
+            Err(Unopened::Past(what)) => Some(what),
+            Err(Unopened::Storage(what)) => panic!("{what}"),
+        }
     }
 
     /// What opening says of the crash of a disk with a sync under way, over many seeds.
@@ -443,7 +595,7 @@ mod tests {
             disk.begin_sync();
             disk.crash();
             disk.defect = Defect::None;
-            disk.open(&[A]).err()
+            refused(disk.open(&[A]))
         };
         (0..100).filter_map(refusal).collect()
     }

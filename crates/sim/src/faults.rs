@@ -1,7 +1,9 @@
 //! What breaks in a run, and how it is mended in the end.
 
+use crate::disk::{Disk, Trouble};
 use crate::event::Micros;
 use crate::model::Model;
+use crate::node::SimNode;
 use crate::scenario::Durability;
 use crate::swarm::{Knobs, Range, Recurring};
 use crate::world::{Event, Simulation, Step};
@@ -40,6 +42,10 @@ pub(crate) enum Fault {
     Meddle,
     /// No longer.
     LetBe { turn: u64 },
+    /// The disk of a node begins to fail.
+    BreakDisk,
+    /// It does not any more.
+    RepairDisk { node: usize },
     /// A link becomes slow.
     SlowLink,
     /// It is quick again.
@@ -60,7 +66,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
     /// Plans the first fault of each kind.
     pub(crate) fn plan_faults(&mut self) {
         let often = [Fault::Crash, Fault::Blackout, Fault::Pause, Fault::Part, Fault::SlowLink];
-        for fault in often.into_iter().chain([Fault::Cut, Fault::Meddle, Fault::Strand]) {
+        for fault in often.into_iter().chain([Fault::Cut, Fault::Meddle, Fault::Strand, Fault::BreakDisk]) {
             self.plan_next(fault);
         }
     }
@@ -75,6 +81,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
             Fault::Cut => self.knobs.cut,
             Fault::Strand => self.knobs.strand,
             Fault::Meddle => self.knobs.meddle,
+            Fault::BreakDisk => self.knobs.disk_error,
             _ => None,
         }
     }
@@ -155,6 +162,11 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
                 self.network.meddling.end(turn);
                 self.trace.note(self.heap.now(), 0, "let-be", turn, String::new);
             }
+            Fault::BreakDisk => {
+                let lasts = self.plan_next(fault);
+                self.break_disk(lasts);
+            }
+            Fault::RepairDisk { node } => self.nodes[node].disk.repair(),
             Fault::QuickLink { from, to } => self.network.slow_down(from, to, 0),
             Fault::CrashInSync { .. } | Fault::Restart { .. } | Fault::Rejoin { .. } => {}
         }
@@ -190,7 +202,8 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
     /// Whether the scenario allows that `node` crashes now.
     fn may_crash(&self, node: usize, blackout: bool) -> bool {
         // Who was never up holds nothing, and is not missed yet.
-        let down = self.nodes.iter().filter(|node| node.host.is_none() && node.life > 0).count();
+        let is_down = |node: &&SimNode<P>| node.host.is_none() && node.life > 0 || node.disk.is_failing();
+        let down = self.nodes.iter().filter(is_down).count();
         if self.nodes[node].host.is_none() || (down >= self.knobs.most_down && !blackout) {
             return false;
         }
@@ -240,7 +253,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
     /// Whether a node is up, none of its roles waits to take part again, and its replicas are as far as any ever was.
     fn is_whole(&self, node: usize, furthest: u64) -> bool {
         let Some(host) = &self.nodes[node].host else { return false };
-        let mut whole = true;
+        let mut whole = !self.nodes[node].disk.is_failing();
         for (_, instance) in host.instances() {
             instance.status(&mut |name, value| whole &= name != "amnesiac" || value == 0);
         }
@@ -249,9 +262,15 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
     }
 
     fn crash(&mut self, node: usize, lasts: Micros, blackout: bool) {
-        if !self.may_crash(node, blackout) {
-            return;
+        if self.may_crash(node, blackout) {
+            self.report.crashes += 1;
+            self.trace.note(self.heap.now(), node, "crash", 0, || format!("back in {lasts} us"));
+            self.go_down(node, lasts, Disk::crash);
         }
+    }
+
+    /// The node's process ends, and its disk in this way.
+    fn go_down(&mut self, node: usize, lasts: Micros, end_of_disk: fn(&mut Disk)) {
         self.outages.furthest = self.outages.furthest.max(self.furthest(node));
         self.collect_figures(node);
         let id = self.nodes[node].id;
@@ -260,17 +279,49 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         for lane in lanes {
             self.workload.lane_down(lane, &mut self.report);
         }
-        self.nodes[node].disk.crash();
+        end_of_disk(&mut self.nodes[node].disk);
         self.nodes[node].die();
         self.outages.crashed.insert(node);
         let in_turn = self.knobs.in_turn && self.outages.crashed.len() > self.scenario.layout.f;
         self.report.crashes_in_turn += u64::from(in_turn);
-        self.report.crashes += 1;
-        self.trace.note(self.heap.now(), node, "crash", 0, || format!("back in {lasts} us"));
         if !self.stays_down() {
             let life = self.nodes[node].life;
             self.heap.plan(self.now() + lasts, Event::Fault(Fault::Restart { node, life }));
         }
+    }
+
+    /// The disk of a node fails soon, which the node must survive no better than a crash.
+    fn break_disk(&mut self, lasts: Micros) {
+        let Some(node) = self.random_victim().filter(|node| self.may_crash(*node, false)) else { return };
+        let trouble = match self.random.below(5) {
+            0 | 1 => Trouble::Sync,
+            2 | 3 => Trouble::After(self.random.below(40)),
+            _ => Trouble::Full,
+        };
+        self.outages.crashed.insert(node);
+        self.nodes[node].disk.order(trouble);
+        self.trace.note(self.heap.now(), node, "break", lasts, || format!("{trouble:?} for {lasts} us"));
+        self.heap.plan(self.now() + lasts, Event::Fault(Fault::RepairDisk { node }));
+    }
+
+    /// Nodes whose disks have failed stop: after an error nobody knows what is on disk.
+    pub(crate) fn stop_at_disk_errors(&mut self) {
+        while let Some(node) = self.nodes.iter().position(|node| node.disk.error().is_some()) {
+            let lasts = self.random.between(1000, 300_000);
+            self.report.disk_errors += 1;
+            let why = self.nodes[node].disk.error().unwrap_or_default();
+            self.trace.note(self.heap.now(), node, "stop", lasts, || format!("for {lasts} us: {why}"));
+            self.go_down(node, lasts, Disk::stop);
+        }
+    }
+
+    /// The disk fails while a node starts: it is tried again.
+    pub(crate) fn cannot_start(&mut self, node: usize, why: &str) {
+        let (lasts, life) = (self.random.between(1000, 300_000), self.nodes[node].life);
+        self.report.disk_errors += 1;
+        self.trace.note(self.heap.now(), node, "stop", lasts, || format!("cannot start: {why}"));
+        self.nodes[node].disk.stop();
+        self.heap.plan(self.now() + lasts, Event::Fault(Fault::Restart { node, life }));
     }
 
     fn restart(&mut self, node: usize) -> Step {
@@ -384,6 +435,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         self.network.heal();
         heal_disks(&mut self.knobs);
         for node in 0..self.nodes.len() {
+            self.nodes[node].disk.repair();
             self.resume(node);
             if !self.stays_down() || self.nodes[node].life == 0 {
                 self.restart_if_down(node)?;

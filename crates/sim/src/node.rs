@@ -1,7 +1,7 @@
 //! A simulated node: the kernel's node with a disk, a clock and a queue of arrived messages around it.
 
 use crate::clock::Clock;
-use crate::disk::{Disk, Loss, Past};
+use crate::disk::{Disk, Loss, Past, Unopened};
 use crate::event::Micros;
 use crate::giving_up;
 use crate::membership::Configuration;
@@ -190,13 +190,13 @@ impl<P: Protocol> SimNode<P> {
     }
 
     /// Starts the node's process: builds its roles, gives them back their records, and starts them. Returns
-    /// what is lost.
+    /// what is lost. When the storage fails there is no process.
     pub(crate) fn boot(
         &mut self,
         now: Micros,
         boot: &Boot<'_>,
         effects: &mut Effects<P::Message>,
-    ) -> Result<Loss, String> {
+    ) -> Result<Loss, Unopened> {
         let mut host = Node::new(&self.configuration.config, boot.keeps_records);
         self.host_missing(&mut host, boot, self.life > 0);
         let hosted = self.configuration.layout.on_node(self.id);

@@ -28,7 +28,7 @@
 //! Requests are written as the model reads them; for the simulator's own see [`Lists`](crate::machine::Lists).
 
 use crate::clock::Clock;
-use crate::disk::{Defect, Disk};
+use crate::disk::{Defect, Disk, Unopened};
 use crate::event::Micros;
 use crate::journal::{self, Journal, Recorded, SharedJournal, told_time};
 use crate::membership::Configurations;
@@ -313,7 +313,11 @@ impl<P: Protocol, M: Model> Stage<P, M> {
         let (journal, model, canary) = (&self.journal, &self.model, self.scenario.canary);
         let machine = |address, life| Recorded::of::<P>((node, address, life), journal, model, canary);
         let boot = Boot::new(&self.scenario, node as u64, &machine);
-        self.nodes[node].boot(self.now, &boot, &mut self.effects)?;
+        if let Err(Unopened::Past(what) | Unopened::Storage(what)) =
+            self.nodes[node].boot(self.now, &boot, &mut self.effects)
+        {
+            return Err(what);
+        }
         self.settle(node)
     }
 

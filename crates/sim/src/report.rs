@@ -132,6 +132,8 @@ counters! {
     messages_duplicated,
     /// Crashes of one node.
     crashes,
+    /// Times that a node stopped, or could not start, because its disk failed.
+    disk_errors,
     /// Crashed nodes that came back.
     restarts,
     /// Nodes stopped for a while.

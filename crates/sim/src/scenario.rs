@@ -118,6 +118,8 @@ pub struct Faults {
     pub crash: bool,
     /// Syncs take long.
     pub slow_disk: bool,
+    /// Writes and syncs fail, and disks are full: the node stops.
+    pub disk_error: bool,
     /// Clocks differ and drift.
     pub clock: bool,
 }
@@ -129,7 +131,17 @@ impl Faults {
     pub const NONE: Faults = Faults::of(false);
 
     const fn of(on: bool) -> Faults {
-        Faults { drop: on, duplicate: on, delay: on, partition: on, pause: on, crash: on, slow_disk: on, clock: on }
+        Faults {
+            drop: on,
+            duplicate: on,
+            delay: on,
+            partition: on,
+            pause: on,
+            crash: on,
+            slow_disk: on,
+            disk_error: on,
+            clock: on,
+        }
     }
 }
 
@@ -144,6 +156,8 @@ pub enum Canary {
     NoFence,
     /// A crash loses records that were on disk.
     ForgetDisk,
+    /// A node goes on when its disk says that a write or a sync failed.
+    IgnoresDiskErrors,
     /// A node whose memory is lost is not told so.
     HideAmnesia,
     /// Only one node gives up the commands that all are [to give up](Scenario::gives_up).

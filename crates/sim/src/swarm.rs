@@ -79,6 +79,8 @@ pub(crate) struct Knobs {
     pub(crate) cut: Option<Recurring>,
     /// Leaders are parted from the others, with a minority of each role.
     pub(crate) strand: Option<Recurring>,
+    /// Disks fail.
+    pub(crate) disk_error: Option<Recurring>,
     /// Mostly nodes of this kind crash.
     pub(crate) victims: Option<u8>,
     /// Messages of some kinds are lost or held back.
@@ -214,6 +216,7 @@ impl Knobs {
                 .then(|| pick(&mut swarm.random, &CHANGE_EVERY)),
             cut: None,
             strand: None,
+            disk_error: None,
             victims: None,
             meddle: None,
             in_turn: false,
@@ -291,6 +294,12 @@ impl Knobs {
         self.apart = swarm.random.once_in(4) && swarm.on(faults.partition && may_fail && scenario.changes.is_empty());
         // Drawn last, as above.
         self.timed = swarm.random.once_in(2) && scenario.vary_options;
+        let disk_error = swarm.recurring(
+            faults.disk_error,
+            &[100 * MS, 400 * MS, 1500 * MS],
+            &[30 * MS, 300 * MS, 2000 * MS],
+        );
+        self.disk_error = disk_error.filter(|_| swarm.random.once_in(2));
     }
 
     /// Nodes that start late: those that a change brings in, and up to f of the others.
@@ -339,6 +348,7 @@ impl Knobs {
             ("bursts", self.bursts),
             ("large", self.large.is_some()),
             ("timed", self.timed),
+            ("disk-errors", self.disk_error.is_some()),
             ("pause", self.pause.is_some()),
             ("crash", self.crash.is_some()),
             ("crash-in-sync", self.crash_in_sync > 0.0),
@@ -443,7 +453,7 @@ mod tests {
     fn every_switch_is_on_in_some_seeds_and_off_in_others() {
         let summaries: Vec<String> = (0..300).map(|seed| Knobs::draw(seed, &scenario()).summary(&scenario())).collect();
         for switch in "calm lose hate duplicate straggle ordered slow-links partition pause crash crash-in-sync \
-                       blackout slow-disk clocks wrong-clocks cut strand victims meddle late long narrow-links large timed"
+                       blackout slow-disk clocks wrong-clocks cut strand victims meddle late long narrow-links large timed disk-errors"
             .split_whitespace()
         {
             let on = summaries.iter().filter(|summary| summary.split(' ').any(|word| word == switch)).count();

@@ -1,7 +1,7 @@
 //! The simulated world: nodes, network and clients on one event heap.
 
 use crate::clock::{self, Clock};
-use crate::disk::{Defect, Disk, Loss};
+use crate::disk::{Defect, Disk, Loss, Unopened};
 use crate::event::{Heap, Micros};
 use crate::faults::{Fault, Outages};
 use crate::journal::{self, Journal, Order, Recorded, SharedJournal};
@@ -129,6 +129,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         let defect = match scenario.canary {
             Canary::NoFence => Defect::Lies,
             Canary::ForgetDisk => Defect::Forgets,
+            Canary::IgnoresDiskErrors => Defect::IgnoresErrors,
             _ => Defect::None,
         };
         let nodes: Vec<SimNode<P>> = (0..scenario.nodes())
@@ -196,6 +197,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
                 return Err(self.stuck("keeps busy without an end"));
             }
             self.handle(event)?;
+            self.stop_at_disk_errors();
             // Where each fault costs many messages, few of them use up what a run may cost.
             if self.report.events > most / BUSY_WITH_FAULTS {
                 self.heal()?;
@@ -278,7 +280,14 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         let machine = |address, life| Recorded::of::<P>((node, address, life), journal, model, canary);
         let boot = Boot::new(&self.scenario, mix(self.seed, 2), &machine);
         let booted = self.nodes[node].boot(self.heap.now(), &boot, &mut self.effects);
-        let Loss { records, torn, truncated } = booted.map_err(|what| self.fail(FailureKind::Recovery, what))?;
+        let Loss { records, torn, truncated } = match booted {
+            Ok(loss) => loss,
+            Err(Unopened::Past(what)) => return Err(self.fail(FailureKind::Recovery, what)),
+            Err(Unopened::Storage(why)) => {
+                self.cannot_start(node, &why);
+                return Ok(());
+            }
+        };
         self.report.torn_records += records;
         self.report.torn_logs += u64::from(torn);
         self.report.truncated_logs += u64::from(truncated);

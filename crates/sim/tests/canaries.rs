@@ -35,6 +35,7 @@ fn a_correct_protocol_passes() {
     // Every kind of fault has struck, and the clients were kept busy all the same.
     let struck = [report.crashes, report.restarts, report.pauses, report.partitions, report.slow_links];
     assert!(struck.iter().all(|count| *count > 100), "{report}");
+    assert!(report.disk_errors > 10, "{report}");
     let messages = [report.messages_dropped, report.messages_duplicated, report.torn_records, report.lost_with_lane];
     assert!(messages.iter().all(|count| *count > 10), "{report}");
     assert!(report.acknowledged_under_faults > 300 * 20, "{report}");
@@ -69,6 +70,12 @@ fn the_driver_without_a_fence() {
 #[test]
 fn a_disk_that_forgets() {
     let canary = Scenario { canary: Canary::ForgetDisk, ..scenario() };
+    catches::<0>(&canary, &[FailureKind::LostWrite, FailureKind::Linearizability, FailureKind::ExactlyOnce]);
+}
+
+#[test]
+fn a_node_that_ignores_what_its_disk_says() {
+    let canary = Scenario { canary: Canary::IgnoresDiskErrors, ..scenario() };
     catches::<0>(&canary, &[FailureKind::LostWrite, FailureKind::Linearizability, FailureKind::ExactlyOnce]);
 }
 

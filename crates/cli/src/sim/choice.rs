@@ -15,9 +15,10 @@ use ionian_protocols::unreplicated::Unreplicated;
 use ionian_sim::{Canary, Durability, Scenario, variations};
 
 /// Defects that the simulator builds into any protocol.
-const DRIVER_CANARIES: [(&str, Canary); 6] = [
+const DRIVER_CANARIES: [(&str, Canary); 7] = [
     ("no-fence", Canary::NoFence),
     ("forget-disk", Canary::ForgetDisk),
+    ("ignores-disk-errors", Canary::IgnoresDiskErrors),
     ("hide-amnesia", Canary::HideAmnesia),
     ("gives-up-alone", Canary::GivesUpAlone),
     ("reads-ahead", Canary::ReadsAhead),
@@ -209,7 +210,7 @@ mod tests {
             }
         }
         let error = canary(Unreplicated::NAME, "s1").unwrap_err().to_string();
-        assert!(error.ends_with("there are no-fence, forget-disk, hide-amnesia, gives-up-alone, reads-ahead, hides-deadlines"), "{error}");
+        assert!(error.ends_with("there are no-fence, forget-disk, ignores-disk-errors, hide-amnesia, gives-up-alone, reads-ahead, hides-deadlines"), "{error}");
     }
 
     #[test]

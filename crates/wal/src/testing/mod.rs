@@ -67,6 +67,7 @@ struct State {
     operations: u64,
     fault: Option<(u64, Fault)>,
     only_syncs: bool,
+    full: bool,
     dead: bool,
 }
 
@@ -89,6 +90,7 @@ impl FaultDisk {
             operations: 0,
             fault: None,
             only_syncs: false,
+            full: false,
             dead: false,
         };
         FaultDisk { state: Arc::new(Mutex::new(state)), gate: Arc::new((Mutex::new(true), Condvar::new())) }
@@ -110,6 +112,16 @@ impl FaultDisk {
         let mut state = self.state();
         state.fault = Some((0, fault));
         state.only_syncs = true;
+    }
+
+    /// While it is full, what needs more space than it has fails: new files, and writes behind the end of one.
+    pub fn set_full(&self, full: bool) {
+        self.state().full = full;
+    }
+
+    /// Whether it is full.
+    pub fn is_full(&self) -> bool {
+        self.state().full
     }
 
     /// A fault that was ordered does not come.
@@ -286,6 +298,9 @@ impl Storage for FaultDisk {
         if state.seen.names.contains_key(path) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
+        if state.full {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
         state.made += 1;
         let inode = state.made;
         state.rename(None, Some((path.to_owned(), inode)));
@@ -351,6 +366,12 @@ impl StorageFile for FaultFile {
         if was_dead {
             return Err(failed.expect("it is dead"));
         }
+        let length = state.seen.contents[&self.inode].len() as u64;
+        let room = if state.full { length.saturating_sub(offset) } else { u64::MAX };
+        if room == 0 {
+            return Err(failed.unwrap_or_else(|| io::ErrorKind::StorageFull.into()));
+        }
+        let bytes = &bytes[..bytes.len().min(room.min(usize::MAX as u64) as usize)];
         // A write may be short, and a failing one may have done a part of its work.
         let is_short = failed.is_some() || state.platter.below(8) == 0;
         let count = if is_short { state.platter.below(bytes.len() as u64) as usize + 1 } else { bytes.len() };
