@@ -1,6 +1,7 @@
 //! A replica that misses much asks the leader for one stretch after the other, as fast as the answers come.
 
 use crate::stage::Stage;
+use bytes::Bytes;
 use ionian_kernel::batch::Value;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::{Layout, NodeId, numbered};
@@ -68,4 +69,35 @@ fn less_than_a_stretch_is_waited_for() {
     answer(&mut replica, first);
     asked(&mut replica);
     assert!(replica.now > now, "it asks for what was just proposed");
+}
+
+/// The pieces of snapshots that are sent: to whom, and of the state before which slot, from where on, and whether it is the last.
+fn pieces(sent: Vec<Envelope>) -> Vec<(Set<ReplicaId>, Slot, u64, bool, Bytes)> {
+    let pieces = sent.into_iter().filter_map(|envelope| match envelope {
+        Envelope::ToReplicas(to, In::SnapshotChunk { executed, offset, last, bytes, .. }) => {
+            Some((to, executed, offset, last, bytes))
+        }
+        _ => None,
+    });
+    pieces.collect()
+}
+
+/// It takes a peer that was silent for seconds: no seed comes to it. Pieces of two snapshots put together are the state of no
+/// replica.
+#[test]
+fn whoever_asks_for_a_piece_of_a_snapshot_that_is_gone_begins_again_with_another() {
+    let (mut ahead, mut behind) = (behind(5), behind(5));
+    answer(&mut ahead, Slot(0).until(Slot(5)));
+    let asks = In::FetchSnapshot { from: ReplicaId(1), executed: Slot(3), offset: 40 };
+    let [(to, executed, 0, true, bytes)] = &pieces(ahead.tell(asks))[..] else { panic!("one piece, the first") };
+    assert_eq!((*to, *executed), (Set::one(ReplicaId(1)), Slot(5)));
+    let mut piece = |executed, offset, last, bytes: &Bytes| {
+        let from = ReplicaId(2);
+        behind.tell(In::SnapshotChunk { from, executed, offset, last, bytes: bytes.clone() });
+        behind.figure("executed")
+    };
+    let half = bytes.len() as u64 / 2;
+    assert_eq!(piece(Slot(3), 0, false, &bytes.slice(..half as usize)), 0);
+    assert_eq!(piece(Slot(5), half, true, &bytes.slice(half as usize..)), 0, "the end of another");
+    assert_eq!(piece(Slot(5), 0, true, bytes), 5);
 }

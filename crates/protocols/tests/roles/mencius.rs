@@ -4,8 +4,9 @@
 use crate::stage::{Stage, batch, birth};
 use ionian_kernel::batch::Value;
 use ionian_kernel::id::*;
-use ionian_kernel::layout::{Layout, NodeId, numbered};
-use ionian_kernel::protocol::Protocol;
+use ionian_kernel::layout::{Layout, NodeId, Options, numbered};
+use ionian_kernel::machine::{Footprint, NotARead, RestoreError, StateMachine};
+use ionian_kernel::protocol::{Birth, Protocol};
 use ionian_kernel::time::{Instant, Timestamp};
 use ionian_protocols::mencius::acceptor::{self, Acceptor};
 use ionian_protocols::mencius::config::Config;
@@ -69,6 +70,58 @@ fn l6_a_replica_that_stops_at_what_it_knows_is_caught() {
 #[should_panic(expected = "a replica knows of it up to Slot(1)")]
 fn l6_a_replica_that_stops_at_what_it_has_executed_is_caught() {
     executed_after(executed_in_part(), Some("l6"));
+}
+
+/// Commands touch the key that their first byte names.
+struct Keys;
+
+impl StateMachine for Keys {
+    fn apply(&mut self, _: Timestamp, _: &[u8], _: &mut Vec<u8>) {}
+    fn read(&self, _: Timestamp, _: &[u8], _: &mut Vec<u8>) -> Result<(), NotARead> {
+        Ok(())
+    }
+    fn snapshot(&self, _: &mut Vec<u8>) {}
+    fn restore(&mut self, _: &[u8]) -> Result<(), RestoreError> {
+        Ok(())
+    }
+    fn footprint(&self, command: &[u8], footprint: &mut Footprint) {
+        footprint.writes.push(command[0].into());
+    }
+}
+
+/// It takes a peer that asks in the moment between two messages: no seed comes to it.
+#[test]
+fn no_peer_is_given_a_state_in_which_a_command_is_ahead_of_its_turn() {
+    let nodes: Vec<NodeId> = (0..3).map(NodeId).collect();
+    let options = Options { out_of_order: true, ..Options::default() };
+    let layout = Layout { f: 1, instances: numbered(vec![nodes; 8]), options, ..Layout::default() };
+    let config = Mencius::configure(layout).expect("a deployment");
+    let machine = || Box::new(Keys) as Box<dyn StateMachine>;
+    let birth = Birth { machine: &machine, ..birth(kind::Replica, 0, NodeId(0)) };
+    let mut replica = Stage::new(config, &birth, Replica::new);
+    let value = |key: u8| Value { stamp: Timestamp(1), batch: batch(vec![key]) };
+    let of_log = |message| In::OfLog { message };
+    let chosen =
+        |slot, value| of_log(multipaxos::replica::In::Chosen { slot: Slot(slot), value, replier: ReplicaId(1) });
+    let asks =
+        || of_log(multipaxos::replica::In::FetchSnapshot { from: ReplicaId(1), executed: Slot(9), offset: 0 });
+    let given = |sent: Vec<Envelope>| {
+        let given = sent.into_iter().filter_map(|envelope| match envelope {
+            Envelope::ToReplicas(_, In::OfLog { message: multipaxos::replica::In::SnapshotChunk { executed, .. } }) => {
+                Some(executed)
+            }
+            _ => None,
+        });
+        given.collect::<Vec<_>>()
+    };
+    // Sessions are looked through at the first slot.
+    replica.tell(chosen(0, Value::default()));
+    replica.tell(In::Suggested { slot: Slot(1), value: value(1) });
+    replica.tell(chosen(2, value(2)));
+    assert_eq!((replica.figure("executed"), replica.figure("executed_early")), (1, 1));
+    assert_eq!(given(replica.tell(asks())), []);
+    replica.tell(chosen(1, value(1)));
+    assert_eq!(given(replica.tell(asks())), [Slot(3)]);
 }
 
 /// What stripes count is told as a sum; rounds are no numbers to add, and slots are those of the log.
