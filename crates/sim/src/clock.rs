@@ -50,7 +50,10 @@ pub(crate) fn check_time(
     shown.sort_unstable_by(|a, b| b.cmp(a));
     let Some(right) = shown.get(f.min(shown.len().saturating_sub(1))) else { return Ok(()) };
     match time.0 > right.0 + LEEWAY_MS {
-        true => Err(format!("the log's time is {}, and only {f} nodes have a clock that shows more than {}", time.0, right.0)),
+        true => Err(format!(
+            "the log's time is {}, and only {f} nodes have a clock that shows more than {}",
+            time.0, right.0
+        )),
         false => Ok(()),
     }
 }

@@ -545,7 +545,11 @@ mod tests {
             disk.repair();
             disk.crash_hard();
             disk.storage.fail_power();
-            assert_eq!(disk.open(&[A, B]).expect("is sound").records.last().expect("the same").1.0, found, "seed {seed}");
+            assert_eq!(
+                disk.open(&[A, B]).expect("is sound").records.last().expect("the same").1.0,
+                found,
+                "seed {seed}"
+            );
         }
         assert_eq!(kept, [0, 1].into());
     }

@@ -328,7 +328,9 @@ impl Model for Lists {
             ["read", _] => (Operation::Read(ReadLevel::Linearizable), Deed::Get),
             ["read-sequential", _] => (Operation::Read(ReadLevel::Sequential), Deed::Get),
             ["read-eventual", _] => (Operation::Read(ReadLevel::Eventual), Deed::Get),
-            ["set", _, value, "for", ms] => (Operation::Write, Deed::SetFor { value: number(value)?, ms: milliseconds(ms)? }),
+            ["set", _, value, "for", ms] => {
+                (Operation::Write, Deed::SetFor { value: number(value)?, ms: milliseconds(ms)? })
+            }
             ["set", _, value] => (Operation::Write, Deed::Set { value: number(value)? }),
             ["append", _, token] => (Operation::Write, Deed::Append { token: number(token)? }),
             ["cas", _, old, new] => (Operation::Write, Deed::Cas { old: number(old)?, new: number(new)? }),

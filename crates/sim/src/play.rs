@@ -550,12 +550,12 @@ impl<P: Protocol, M: Model> Stage<P, M> {
             let heard = match (self.asked.get(&token), outcome) {
                 (None, _) => "an answer to nothing asked".into(),
                 (_, Err(refusal)) => format!("{refusal:?}"),
-                (Some(action), Ok(bytes)) => match told_time(&bytes)
-                    .and_then(|(reply, _)| self.model.interpret(action, reply))
-                {
-                    Ok(answer) => answer.to_string(),
-                    Err(what) => what,
-                },
+                (Some(action), Ok(bytes)) => {
+                    match told_time(&bytes).and_then(|(reply, _)| self.model.interpret(action, reply)) {
+                        Ok(answer) => answer.to_string(),
+                        Err(what) => what,
+                    }
+                }
             };
             self.note(format!("c{} hears {heard}", lane.0));
             self.heard.entry(lane).or_default().push_back(heard);

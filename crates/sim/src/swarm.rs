@@ -294,11 +294,8 @@ impl Knobs {
         self.apart = swarm.random.once_in(4) && swarm.on(faults.partition && may_fail && scenario.changes.is_empty());
         // Drawn last, as above.
         self.timed = swarm.random.once_in(2) && scenario.vary_options;
-        let disk_error = swarm.recurring(
-            faults.disk_error,
-            &[100 * MS, 400 * MS, 1500 * MS],
-            &[30 * MS, 300 * MS, 2000 * MS],
-        );
+        let disk_error =
+            swarm.recurring(faults.disk_error, &[100 * MS, 400 * MS, 1500 * MS], &[30 * MS, 300 * MS, 2000 * MS]);
         self.disk_error = disk_error.filter(|_| swarm.random.once_in(2));
     }
 

@@ -158,7 +158,13 @@ fn intervals(records: &[Record]) -> Vec<Interval<Model>> {
             Outcome::Unknown => None,
             Outcome::Done(at, answer) => Some((at, answer)),
         };
-        Some(Interval { client: client(record), action: record.action, at: Timestamp(0), invoked: record.invoked, result })
+        Some(Interval {
+            client: client(record),
+            action: record.action,
+            at: Timestamp(0),
+            invoked: record.invoked,
+            result,
+        })
     });
     told.collect()
 }

@@ -103,8 +103,7 @@ fn no_peer_is_given_a_state_in_which_a_command_is_ahead_of_its_turn() {
     let of_log = |message| In::OfLog { message };
     let chosen =
         |slot, value| of_log(multipaxos::replica::In::Chosen { slot: Slot(slot), value, replier: ReplicaId(1) });
-    let asks =
-        || of_log(multipaxos::replica::In::FetchSnapshot { from: ReplicaId(1), executed: Slot(9), offset: 0 });
+    let asks = || of_log(multipaxos::replica::In::FetchSnapshot { from: ReplicaId(1), executed: Slot(9), offset: 0 });
     let given = |sent: Vec<Envelope>| {
         let given = sent.into_iter().filter_map(|envelope| match envelope {
             Envelope::ToReplicas(_, In::OfLog { message: multipaxos::replica::In::SnapshotChunk { executed, .. } }) => {
