@@ -5,6 +5,7 @@ use crate::member;
 use crate::node::resolve;
 use crate::output::say;
 use crate::source::{self, ANSWER_LIMIT};
+use crate::waiting;
 use anyhow::{Result, anyhow};
 use ionian_runtime::{DrainStatus, query_status, request_drain};
 use std::net::SocketAddr;
@@ -15,8 +16,7 @@ use std::time::{Duration, Instant};
 const ASK_EVERY: Duration = Duration::from_millis(50);
 
 pub(crate) fn run(arguments: &arguments::Drain) -> Result<ExitCode> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
+    waiting::block_on(async {
         let known = member::newest_since(source::running(&arguments.whereabouts).await?).await;
         let name = &arguments.node;
         let Some((_, node)) = known.member(name) else {

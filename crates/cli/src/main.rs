@@ -39,6 +39,7 @@ mod source;
 mod status;
 mod up;
 mod version;
+mod waiting;
 
 use arguments::{Arguments, BadUsage, Command};
 use clap::Parser;

@@ -13,6 +13,7 @@ mod text;
 use crate::arguments::{self, How, MemberCommand, Place, Shape};
 use crate::family::{self, Work};
 use crate::output::{self, say};
+use crate::waiting;
 use anyhow::{Context, Result, bail};
 use ionian_deployment::{Configuration, Deployment, Node};
 use ionian_kernel::membership::Change;
@@ -24,8 +25,7 @@ pub(crate) use find::{Found, newest_since};
 pub(crate) use progress::{Awaited, wait_until_done};
 
 pub(crate) fn run(arguments: &arguments::Member) -> Result<ExitCode> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(carry_out(&arguments.command))?;
+    waiting::block_on(carry_out(&arguments.command))?;
     Ok(ExitCode::SUCCESS)
 }
 

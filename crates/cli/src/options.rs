@@ -4,6 +4,7 @@ use crate::arguments::{self, How, OptionsCommand};
 use crate::family::{self, Work};
 use crate::member::{Awaited, Found, possible, wait_until_done};
 use crate::output::{self, say};
+use crate::waiting;
 use anyhow::Result;
 use ionian_deployment::{Configuration, Deployment, SETTINGS};
 use ionian_kernel::membership::Change;
@@ -12,8 +13,7 @@ use ionian_runtime::membership;
 use std::process::ExitCode;
 
 pub(crate) fn run(arguments: &arguments::Options) -> Result<ExitCode> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
+    waiting::block_on(async {
         match &arguments.command {
             OptionsCommand::List { whereabouts } => {
                 let found = Found::find(whereabouts).await?;

@@ -21,6 +21,7 @@ use crate::member;
 use crate::node::resolve;
 use crate::output::{explain, say};
 use crate::source::{self, ANSWER_LIMIT, NoAnswer};
+use crate::waiting;
 use anyhow::Result;
 use health::{Health, Verdict};
 use ionian_deployment::Configuration;
@@ -73,8 +74,7 @@ struct Report {
 }
 
 pub(crate) fn run(arguments: &arguments::Status) -> Result<ExitCode> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let (known, report) = runtime.block_on(async {
+    let (known, report) = waiting::block_on(async {
         let deadline = Instant::now() + Duration::from_secs(arguments.timeout);
         let mut given = loop {
             match source::running(&arguments.whereabouts).await {

@@ -106,9 +106,9 @@ impl Counter {
 
     /// One more.
     fn count(&mut self) -> Result<()> {
-        let mut connection = match self.connection.take().filter(is_open) {
-            Some(connection) => connection,
-            None => self.connect()?,
+        let (mut connection, is_new) = match self.connection.take().filter(is_open) {
+            Some(connection) => (connection, false),
+            None => (self.connect()?, true),
         };
         let key = format!("{}-{}", self.name, self.keys);
         let silence = self.sent.elapsed();
@@ -123,8 +123,11 @@ impl Counter {
             return Ok(());
         }
         let gateway = connection.get_ref().peer_addr();
+        let failed = |is: fn(ErrorKind) -> bool| matches!(&read, Err(error) if is(error.kind()));
+        // A connection that is made while the gateway stops listening is reset by the system, unread.
+        let is_refused = is_new && failed(is_reset);
         ensure!(
-            silence > BUSY_WITHIN && !matches!(&read, Err(error) if is_late(error.kind())),
+            is_refused || (silence > BUSY_WITHIN && !failed(is_late)),
             "{key}: no reply from {gateway:?} {:?} after it was sent, {silence:?} after the command before: {read:?}",
             self.sent.elapsed()
         );
@@ -173,6 +176,10 @@ impl Counter {
 
 fn is_late(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut)
+}
+
+fn is_reset(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
 }
 
 /// Whether the other side has not closed the connection.

@@ -12,6 +12,7 @@ use crate::node::resolve;
 use crate::output::{explain, say};
 use crate::source;
 use crate::status::{ClusterStatus, ask_all};
+use crate::waiting;
 use anyhow::{Context, Result, bail};
 use ionian_deployment::{Configuration, Deployment};
 use ionian_kernel::id::{AcceptorId, AcceptorSet};
@@ -25,8 +26,7 @@ pub(crate) fn run(arguments: &arguments::Save) -> Result<()> {
     if let Some(directory) = &arguments.stopped {
         return copy(directory, &arguments.file);
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
+    waiting::block_on(async {
         let given = source::running(&arguments.whereabouts).await?;
         family::check(&given.deployment)?;
         let known = member::newest_since(given).await;

@@ -1,7 +1,11 @@
 //! The commands that start nothing, and those that ask a cluster.
 
-use crate::cluster::{Cluster, Directory, deployment, run, text};
+use crate::cluster::{Cluster, Directory, Nodes, deployment, eventually, run, text};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use std::fs;
+use std::io::Read;
+use std::process::{Command, Stdio};
 
 fn fails(arguments: &[&str], code: i32, says: &str) {
     let output = run(arguments);
@@ -190,4 +194,23 @@ fn a_deployment_of_another_machine_is_not_said_to_be_run_by_up() {
     let said = text(&output.stdout);
     assert!(said.contains("the program that was built with the machine \"tally\" runs its nodes"), "{output:?}");
     assert!(!said.contains("ionian up"), "{said}");
+}
+
+/// Scripts start what runs in the background with SIGINT ignored: a command that waits could not be interrupted there.
+#[test]
+fn a_command_that_waits_ends_with_ctrl_c_however_it_was_started() {
+    let directory = Directory::new();
+    let file = directory.path("cluster.toml");
+    works(&["config", "init", file.to_str().unwrap()]);
+    let script = "trap '' INT; echo; exec \"$0\" status --wait --timeout 600 --config \"$1\"";
+    let mut command = Command::new("sh");
+    command.args(["-c", script, env!("CARGO_BIN_EXE_ionian"), file.to_str().unwrap()]);
+    let mut waiting = Nodes(vec![command.stdout(Stdio::piped()).spawn().unwrap()]);
+    let mut ignored = [0];
+    waiting.0[0].stdout.as_mut().unwrap().read_exact(&mut ignored).unwrap();
+    let status = eventually("it ends", || {
+        kill(Pid::from_raw(waiting.0[0].id() as i32), Signal::SIGINT).unwrap();
+        waiting.0[0].try_wait().unwrap()
+    });
+    assert_eq!(status.code(), Some(130));
 }
