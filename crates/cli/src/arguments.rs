@@ -440,8 +440,8 @@ pub(crate) enum Level {
     ionian sim --durability amnesia                     nodes come back without their memory\n  \
     ionian sim --canary unfenced                        a defect on purpose: is it caught?\n  \
     ionian sim --seed 17 --trace 17.trace               one run, every event of it\n\n\
-    Canaries of any protocol: no-fence, forget-disk, ignores-disk-errors, hide-amnesia, gives-up-alone, reads-ahead, hides-deadlines.\n\
-    Canaries of one protocol: {}.", crate::sim::canary_names()))]
+    Canaries of any protocol: {}.\n\
+    Canaries of one protocol: {}.", crate::sim::driver_canary_names(), crate::sim::canary_names()))]
 pub(crate) struct Sim {
     /// The protocol [default: that of the deployment, or multipaxos]
     #[arg(long, value_name = "NAME", value_parser = clap::builder::PossibleValuesParser::new(ionian_deployment::PROTOCOLS))]

@@ -107,18 +107,6 @@ fn question() -> echo::In {
     echo::In::Ask { client: ClientId(0), token: 9, payload: Bytes::from_static(b"hi") }
 }
 
-/// Bytes that encode as themselves.
-struct Raw<'a>(&'a [u8]);
-
-impl Wire for Raw<'_> {
-    fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(self.0);
-    }
-    fn decode(_: &mut ionian_kernel::wire::Reader<'_>) -> Result<Self, ionian_kernel::wire::WireError> {
-        unreachable!("only written")
-    }
-}
-
 fn frame(message: &impl Wire) -> Vec<u8> {
     let mut frame = Vec::new();
     encode_frame(&mut frame, 1, message).unwrap();
@@ -251,7 +239,7 @@ fn a_peer_that_sends_nonsense_is_cut_off_and_the_reason_is_logged() {
     let node = start(node_0());
     let huge = (MAX_FRAME_BYTES as u32 + 1).to_le_bytes().to_vec();
     let trailing = [encode_all(&common::Message::Echo(question())), vec![0]].concat();
-    let framed = |message: &[u8]| frame(&Raw(message));
+    let framed = |message: &[u8]| frame(&common::Raw(message.to_vec()));
     let mut changed = frame(&common::Message::Echo(question()));
     *changed.last_mut().unwrap() ^= 1;
     let cases = [

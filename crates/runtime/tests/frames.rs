@@ -1,20 +1,12 @@
 //! Cutting a byte stream into frames, however the bytes come.
 
+#[path = "common/support.rs"]
+mod support;
+
 use ionian_kernel::wire::Reader;
 use ionian_runtime::frame::{Encoded, FrameError, FrameReader, HEADER_BYTES, MAX_FRAME_BYTES, encode_frame};
 use proptest::prelude::*;
-
-/// Bytes that encode as themselves.
-struct Raw(Vec<u8>);
-
-impl ionian_kernel::wire::Wire for Raw {
-    fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.0);
-    }
-    fn decode(_: &mut ionian_kernel::wire::Reader<'_>) -> Result<Self, ionian_kernel::wire::WireError> {
-        unreachable!("only written")
-    }
-}
+use support::Raw;
 
 /// The instances that are meant, and the encoded message.
 type Taken = (u64, Vec<u8>);

@@ -34,6 +34,11 @@ pub(crate) struct Choice {
     changes: bool,
 }
 
+/// The defects that can be built into any protocol, in a line.
+pub(crate) fn driver_canary_names() -> String {
+    DRIVER_CANARIES.map(|(name, _)| name).join(", ")
+}
+
 /// The names of the canaries, for the help text: every protocol's own.
 pub(crate) fn canary_names() -> String {
     let of = |protocol: &&str| Some(format!("{protocol}: {}", own_canaries(protocol).ok()?.join(", ")));

@@ -13,7 +13,7 @@ use crate::family::{self, Work};
 use crate::output::{self, say};
 use anyhow::{Context, Result, bail};
 use choice::Choice;
-pub(crate) use choice::canary_names;
+pub(crate) use choice::{canary_names, driver_canary_names};
 use indicatif::{ProgressBar, ProgressStyle};
 use ionian_kernel::protocol::Protocol;
 use ionian_sim::{Failure, Outcome, Scenario, Sink, Summary, Watch, run_seed_watched};

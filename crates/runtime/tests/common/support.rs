@@ -2,12 +2,25 @@
 #![allow(dead_code, unreachable_pub)]
 
 use ionian_kernel::client::Refusal;
+use ionian_kernel::wire::{Reader, Wire, WireError};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long a test waits for what must come. Only a failing test waits so long.
 pub const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Bytes that encode as themselves.
+pub struct Raw(pub Vec<u8>);
+
+impl Wire for Raw {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.0);
+    }
+    fn decode(_: &mut Reader<'_>) -> Result<Self, WireError> {
+        unreachable!("only written")
+    }
+}
 
 /// Waits until `condition` holds.
 pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
