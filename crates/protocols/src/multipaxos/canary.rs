@@ -72,6 +72,10 @@ pub enum Canary {
     DropsSilently,
     /// A leader that hears no proxy leader or no replica any more goes on as long as a write quorum hears it.
     NeedsNoHelpers,
+    /// A leader gives slots to a proxy leader as long as it hears it, whatever becomes of them.
+    CountsOnTheHeard,
+    /// A replica asks for the time that it takes to have come, which is later than the deadline.
+    AsksAhead,
     /// A leader that asks for votes in vain does not take its stripe back (Mencius).
     NeverReturns,
     /// A leader takes its stripe back whether it reaches those without whom it cannot lead or not (Mencius).
@@ -114,6 +118,8 @@ impl Canary {
         ("idle", Canary::TrustsItsIdleness),
         ("drops", Canary::DropsSilently),
         ("helpers", Canary::NeedsNoHelpers),
+        ("heard", Canary::CountsOnTheHeard),
+        ("asks-ahead", Canary::AsksAhead),
         ("returns", Canary::NeverReturns),
         ("blind", Canary::DeposesBlindly),
         ("shuts-out", Canary::ShutsOut),

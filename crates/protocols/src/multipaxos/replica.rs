@@ -520,11 +520,12 @@ impl Replica {
     }
 
     fn ask_clock(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        let Some(deadline) = self.executor.next_deadline() else { return };
+        let Some(mut deadline) = self.executor.next_deadline() else { return };
         self.ask_clock_at = now + ASK_CLOCK_EVERY;
         out.reached(branch::ASKS_CLOCK);
-        // The latest deadline that has passed, so that one noop serves all that expired by now.
-        let deadline = deadline.max(Timestamp(self.log_time(now).0.saturating_sub(1)));
+        if self.config.has(Canary::AsksAhead) {
+            deadline = deadline.max(Timestamp(self.log_time(now).0.saturating_sub(1)));
+        }
         out.send(Envelope::ToLeaders(self.config.leaders(), leader::In::AdvanceClock { deadline }));
     }
 }
