@@ -292,3 +292,11 @@ fn a_leader_without_proxy_leaders_or_replicas_stops() {
     scenario.layout.options.window_slots = 2;
     play(include_str!("plays/no_helpers.play"), &scenario, "helpers");
 }
+
+/// Seeds asked no more than that every client is served before a minute has passed; where one node of many is deaf for good, most
+/// commands do not meet it. Ten thousand seeds of larger shapes, whose clients have little patience, found it.
+#[test]
+fn a_proxy_leader_that_is_heard_and_does_nothing_is_given_nothing() {
+    let scenario = apart("apart", 1, [2, 0, 0, 2, 2, 3, 2, 0], QuorumSpec::Majority);
+    play(include_str!("plays/deaf_proxy.play"), &scenario, "heard");
+}

@@ -9,6 +9,7 @@ mod admission;
 mod carried;
 mod clock;
 mod election;
+mod failing;
 mod handover;
 mod phase1;
 mod progress;
@@ -662,6 +663,7 @@ impl Role for Leader {
         report("queued", self.queue.len() as u64);
         report("elections", self.elections);
         report("handed_over_again", self.window.handed_over);
+        report("failing_proxy_leaders", self.window.failing() as u64);
         report("repaired", self.repaired);
         report("dropped", self.dropped);
         report("repeated", self.repeated);

@@ -6,6 +6,7 @@ use super::super::config::Config;
 use super::super::message::Proposer;
 use super::super::{Envelope, kind, proxy_leader};
 use super::Leader;
+use super::failing::Failing;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use ionian_kernel::batch::{Batch, Value};
@@ -53,6 +54,7 @@ pub(super) struct Window {
     transit: Duration,
     replicas: Presence<ReplicaId>,
     proxies: Presence<ProxyLeaderId>,
+    failing: Failing,
     turn: u64,
     pub(super) handed_over: u64,
 }
@@ -81,6 +83,7 @@ impl Window {
             transit: Duration::ZERO,
             replicas: Presence::new(config.serving(), PRESENCE),
             proxies: Presence::new(config.all(kind::ProxyLeader), PRESENCE),
+            failing: Failing::default(),
             turn: turn >> 1,
             handed_over: 0,
             config,
@@ -92,6 +95,7 @@ impl Window {
         self.near = config.near(kind::ProxyLeader, self.node);
         self.replicas.reconfigure(config.serving());
         self.proxies.reconfigure(config.all(kind::ProxyLeader));
+        self.failing.reconfigure(config.all(kind::ProxyLeader));
         let under_way = self.slots.iter().map(|(_, proposed)| proposed.value.batch.byte_len());
         self.flow.resize(config.options().window_bytes, under_way);
         self.config = config;
@@ -132,9 +136,12 @@ impl Window {
 
     /// Some replica has executed every slot below `executed`; `gone` is told what was in them.
     pub(super) fn advance_to(&mut self, executed: Slot, mut gone: impl FnMut(&Batch)) {
-        let flow = &mut self.flow;
+        let (flow, failing) = (&mut self.flow, &mut self.failing);
         self.slots.advance_with(executed.min(self.next_slot), |proposed| {
             flow.remove(proposed.value.batch.byte_len());
+            if proposed.attempts == 0 {
+                failing.succeeded(proposed.proxy);
+            }
             gone(&proposed.value.batch);
         });
     }
@@ -195,7 +202,16 @@ impl Window {
 
     fn pick_proxy(&mut self, now: Instant) -> ProxyLeaderId {
         self.turn += 1;
-        self.proxies.pick(self.near, now, self.turn).expect("a deployment has proxy leaders")
+        let able = self.able_proxies(now);
+        let near = self.near.and(able);
+        let one = if near.is_empty() { able } else { near }.pick(self.turn);
+        one.expect("a deployment has proxy leaders")
+    }
+
+    /// Those proxy leaders to which slots are given.
+    fn able_proxies(&mut self, now: Instant) -> Set<ProxyLeaderId> {
+        let present = self.proxies.present(now);
+        if self.config.has(Canary::CountsOnTheHeard) { present } else { self.failing.among(present, now) }
     }
 
     fn hand_over(&self, now: Instant, round: Round, slot: Slot, proposed: &Proposed, out: &mut Out<'_, Leader>) {
@@ -235,6 +251,10 @@ impl Window {
     }
 
     fn hand_over_again(&mut self, now: Instant, round: Round, slot: Slot, out: &mut Out<'_, Leader>) {
+        let held_up = self.slots.iter().next().filter(|(lowest, it)| *lowest == slot && it.attempts == 0);
+        if let Some(failed) = held_up.map(|(_, proposed)| proposed.proxy) {
+            self.failing.failed(failed, now);
+        }
         let proxy = self.pick_proxy(now);
         let proposed = self.slots.get_mut(slot).expect("in the window");
         (proposed.proxy, proposed.proposed_at) = (proxy, now);
@@ -244,19 +264,19 @@ impl Window {
         self.hand_over(now, round, slot, proposed, out);
     }
 
-    /// Hands over again what a dead proxy leader had, and the lowest slots when they have waited too long.
+    /// Hands over again what a dead or a failing proxy leader had, and the lowest slots when they have waited too long.
     pub(super) fn check(&mut self, now: Instant, round: Round, out: &mut Out<'_, Leader>) {
         if self.check_at.is_none_or(|at| at > now) {
             return;
         }
         let resend_after = self.config.options().resend_after;
         self.check_at = (!self.slots.is_empty()).then(|| now + resend_after);
-        let present = self.proxies.present(now);
+        let able = self.able_proxies(now);
         self.transit = transit(self.flow.bytes());
         let transit = self.transit;
         let waited = |proposed: &Proposed| now.since(proposed.proposed_at);
         let orphaned =
-            |proposed: &Proposed| !present.contains(proposed.proxy) && waited(proposed) >= resend_after + transit;
+            |proposed: &Proposed| !able.contains(proposed.proxy) && waited(proposed) >= resend_after + transit;
         // The allowance for what is under way doubles like the wait: it may be too small.
         let patience = resend_after * HAND_OVER_AFTER + transit;
         let stuck = |proposed: &Proposed| waited(proposed) >= patience * (1 << proposed.attempts.min(5));
@@ -273,6 +293,11 @@ impl Window {
 
     pub(super) fn next_timer(&self) -> Option<Instant> {
         self.check_at
+    }
+
+    /// How many proxy leaders get nothing chosen, though they say that they live.
+    pub(super) fn failing(&self) -> usize {
+        self.failing.len()
     }
 
     pub(super) fn invariants(&self) {
