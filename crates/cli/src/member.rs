@@ -2,12 +2,14 @@
 //!
 //! | file | job |
 //! |---|---|
-//! | `find` | asks the nodes what they know, and puts changes to them |
+//! | `find` | asks the nodes what they know |
 //! | `progress` | what a change under way waits for |
+//! | `request` | puts a change into the log, through whichever node can |
 //! | `text` | the list for people |
 
 mod find;
 mod progress;
+mod request;
 mod text;
 
 use crate::arguments::{self, How, MemberCommand, Place, Shape};

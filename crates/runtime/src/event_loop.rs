@@ -15,7 +15,7 @@ use crate::clock::Clock;
 use crate::connection::Host;
 use crate::following::Following;
 use crate::frame::Encoded;
-use crate::membership::{self, MAX_NEWS, Response};
+use crate::membership::{self, ChangeError, MAX_NEWS, Response};
 use crate::node::NodeError;
 use crate::settings::Identity;
 use crate::status::{DrainStatus, NodeStatus, RoleStatus, cpu_time_us};
@@ -365,7 +365,10 @@ impl<P: Protocol> Host for EventLoop<P> {
         let refused = |text: &dyn core::fmt::Display| Response::Refused(text.to_string());
         let known = state.following.configuration.as_ref();
         let known = known.ok_or_else(|| refused(&"the membership of this cluster cannot change"))?;
-        membership::check::<P>(known, change).map_err(|error| refused(&error))?;
+        membership::check::<P>(known, change).map_err(|error| match error {
+            ChangeError::Ahead(_) => Response::Undecided(error.to_string()),
+            error => refused(&error),
+        })?;
         let no_lane = || Response::Undecided("it has no client lane, through which a change could be asked for".into());
         let lane = self.submissions.first_lane().ok_or_else(no_lane)?;
         let (request, answer) = state.outside.operator.request(encode_all(change).into());

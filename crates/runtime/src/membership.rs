@@ -76,6 +76,9 @@ pub enum ChangeError {
     /// The protocol cannot get from one to the other.
     #[error("{0}")]
     Layout(#[from] LayoutError),
+    /// It was planned for an epoch of which this node has not heard: another node has, and so will this one.
+    #[error("this node has not heard of epoch {0} yet")]
+    Ahead(u32),
     /// It was planned by somebody who knew something else.
     #[error("{0}")]
     Stale(String),
@@ -153,7 +156,7 @@ pub(crate) fn check<P: Protocol>(configuration: &Configuration, change: &Change)
         Change::Finish { .. } => stale("a change is finished by the leader, not by request"),
         Change::Begin { base, .. } | Change::Tune { base, .. } if *base < configuration.epoch() => Ok(()),
         Change::Begin { base, .. } | Change::Tune { base, .. } if *base > configuration.epoch() => {
-            stale(&format!("this node has not heard of epoch {} yet", base.0))
+            Err(ChangeError::Ahead(base.0))
         }
         Change::Begin { from, to, .. } | Change::Tune { from, to, .. } => {
             let read = |bytes: &Bytes| {

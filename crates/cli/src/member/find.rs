@@ -1,4 +1,4 @@
-//! Asking the nodes of a cluster what they know of the membership, and putting changes to them.
+//! Asking the nodes of a cluster what they know of the membership.
 
 use crate::arguments::Whereabouts;
 use crate::node::resolve;
@@ -6,26 +6,19 @@ use crate::output::explain;
 use crate::source::{self, ANSWER_LIMIT};
 use anyhow::{Result, bail};
 use ionian_deployment::Configuration;
-use ionian_kernel::id::Epoch;
-use ionian_kernel::membership::{Change, Verdict};
-use ionian_runtime::membership::{Response, query_membership, request_change};
+use ionian_runtime::membership::query_membership;
 use std::collections::BTreeMap;
-use std::time::Duration;
 use tokio::task::JoinSet;
 
-/// How long a node may take to get a change through the log: longer than the patience of its lane.
-const CHANGE_LIMIT: Duration = Duration::from_secs(15);
-
-/// How often all nodes are asked to get a change through, when none of them can: a leader may have to be
-/// elected first.
-const ROUNDS: usize = 3;
-
 /// What the nodes of a cluster know.
+#[derive(Clone)]
 pub(crate) struct Found {
     /// The newest membership that any of them knows.
     pub(crate) known: Configuration,
     /// The addresses of those that have answered, by their names.
     pub(crate) answered: BTreeMap<String, String>,
+    /// Those that have not: why.
+    pub(super) failures: Vec<String>,
     /// Whom to ask later.
     pub(crate) contacts: BTreeMap<String, String>,
 }
@@ -46,31 +39,8 @@ impl Found {
         let (known, answered, failures) = ask_all(contacts.clone()).await;
         match known {
             None => bail!("no node of the cluster answers: {}. Is it running?", failures.join("; ")),
-            Some(known) => Ok(Found { contacts: self::contacts(&known), known, answered }),
+            Some(known) => Ok(Found { contacts: self::contacts(&known), known, answered, failures }),
         }
-    }
-
-    /// Has some node put the change into the log, and returns the epoch that it leads to.
-    pub(crate) async fn request(&self, change: &Change) -> Result<Epoch> {
-        let mut reasons = Vec::new();
-        for _ in 0..ROUNDS {
-            reasons.clear();
-            for (name, address) in &self.answered {
-                let socket = resolve("address", address)?;
-                match request_change(socket, change, CHANGE_LIMIT).await {
-                    Ok(Response::Decided(Verdict::Accepted { epoch })) => return Ok(epoch),
-                    Ok(Response::Decided(verdict)) => bail!("{verdict}"),
-                    Ok(Response::Refused(reason)) => bail!("node {name} refuses: {reason}"),
-                    Ok(Response::Undecided(reason)) => reasons.push(format!("{name}: {reason}")),
-                    Err(error) => reasons.push(format!("{name}: {}", explain(&error.into()))),
-                }
-            }
-        }
-        bail!(
-            "no node could get the change through the log, which takes a leader and a quorum: {}. Whether it will be \
-             carried out is not known: the same command, given again, finds out",
-            reasons.join("; ")
-        )
     }
 }
 

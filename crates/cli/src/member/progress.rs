@@ -18,6 +18,25 @@ const ASK_EVERY: Duration = Duration::from_millis(100);
 /// A line is said so often at most, and what takes less is not worth one.
 const SAY_EVERY: Duration = Duration::from_secs(1);
 
+/// Says what is waited for, when that is news.
+pub(super) struct Teller {
+    told: String,
+    lately: Instant,
+}
+
+impl Teller {
+    pub(super) fn new() -> Self {
+        Teller { told: String::new(), lately: Instant::now() }
+    }
+
+    pub(super) fn waits_for(&mut self, what: String) {
+        if what != self.told && self.lately.elapsed() >= SAY_EVERY {
+            say!("waits for {what}");
+            (self.told, self.lately) = (what, Instant::now());
+        }
+    }
+}
+
 /// What the members say, by their names.
 pub(super) type Statuses = BTreeMap<String, NodeStatus>;
 
@@ -47,7 +66,7 @@ pub(crate) struct Awaited<'a> {
 /// # Errors
 /// When somebody has abandoned it.
 pub(crate) async fn wait_until_done(mut contacts: BTreeMap<String, String>, awaited: &Awaited<'_>) -> Result<()> {
-    let (mut told, mut lately) = (String::new(), Instant::now());
+    let mut teller = Teller::new();
     loop {
         let waits = match Found::ask(contacts.clone()).await {
             Err(error) => vec![error.to_string()],
@@ -62,11 +81,7 @@ pub(crate) async fn wait_until_done(mut contacts: BTreeMap<String, String>, awai
                 waits
             }
         };
-        let line = waits.join("; ");
-        if line != told && lately.elapsed() >= SAY_EVERY {
-            say!("waits for {line}");
-            (told, lately) = (line, Instant::now());
-        }
+        teller.waits_for(waits.join("; "));
         tokio::time::sleep(ASK_EVERY).await;
     }
 }

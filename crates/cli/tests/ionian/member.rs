@@ -1,6 +1,6 @@
 //! `ionian member` on clusters of real processes.
 
-use crate::cluster::{Cluster, Directory, eventually, free_port, ionian, run, text};
+use crate::cluster::{Cluster, Directory, Nodes, eventually, free_port, ionian, run, text};
 use crate::failures::Writer;
 use crate::resp::Client;
 use nix::sys::signal::{Signal, kill};
@@ -256,6 +256,92 @@ fn what_cannot_be_done_is_refused_with_the_reason() {
     std::fs::write(&file, done(&member(&cluster, &["list", "--toml"]))).unwrap();
     let said = done(&member(&cluster, &["apply", file.to_str().unwrap()]));
     assert_eq!(said, "the cluster is so already, in epoch 0\n");
+}
+
+/// A cluster of which one node is left, and a command that waits for the others.
+struct Stranded {
+    cluster: Cluster,
+    said: std::path::PathBuf,
+    /// The command, and then the nodes that are started again.
+    processes: Nodes,
+}
+
+impl Stranded {
+    fn new(command: &[&str]) -> Stranded {
+        let settings = ["durability=disk", "options.patience_ms=300"];
+        let cluster = Cluster::start("colocated", &settings, &["--no-restart"]);
+        let said = cluster.directory.path("said");
+        let file = std::fs::File::create(&said).unwrap();
+        let mut stranded = Stranded { cluster, said, processes: Nodes(Vec::new()) };
+        stranded.kill(1);
+        stranded.kill(2);
+        let mut waiting = ionian();
+        waiting.arg("member").args(command).args(["--data", &stranded.cluster.data()]);
+        waiting.stdin(Stdio::null()).stdout(file.try_clone().unwrap()).stderr(file);
+        stranded.processes.0.push(waiting.spawn().unwrap());
+        eventually("it says that it waits", || {
+            let said = stranded.said();
+            assert_eq!(stranded.processes.0[0].try_wait().unwrap(), None, "{said}");
+            said.contains("waits for a leader and a quorum: n1 at ").then_some(())
+        });
+        stranded
+    }
+
+    fn said(&self) -> String {
+        std::fs::read_to_string(&self.said).unwrap()
+    }
+
+    fn kill(&self, node: usize) {
+        self.cluster.signal(node, Signal::SIGKILL);
+        eventually("it is gone", || self.cluster.pid(node).is_none().then_some(()));
+    }
+
+    fn start(&mut self, names: &[&str]) {
+        let config = self.cluster.directory.path("given.toml");
+        for name in names {
+            let flags = ["node", name, "--data", &self.cluster.data(), "--config", config.to_str().unwrap()];
+            self.processes.0.push(ionian().args(flags).stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+        }
+    }
+
+    fn signal_command(&self, signal: Signal) {
+        kill(Pid::from_raw(self.processes.0[0].id() as i32), signal).unwrap();
+    }
+
+    /// Waits until the command has ended well, with these words.
+    #[track_caller]
+    fn done(mut self, last: &str) {
+        let status = eventually("the command ends", || self.processes.0[0].try_wait().unwrap());
+        assert_eq!(status.code(), Some(0), "{}", self.said());
+        assert!(self.said().ends_with(last), "{}", self.said());
+    }
+}
+
+/// The one node that answers when the command is given has no quorum, and dies: the others come back, and are asked.
+#[test]
+fn a_change_waits_for_a_quorum_and_asks_nodes_that_were_down_at_first() {
+    let address = format!("localhost:{}", free_port());
+    let mut stranded = Stranded::new(&["add", "n3", "--address", &address, "--roles", "proxy_leader", "--no-wait"]);
+    stranded.kill(0);
+    stranded.start(&["n1", "n2"]);
+    stranded.done("epoch 1 begins\n");
+}
+
+/// The change has been made, and finished, by the time that the command can ask for it again: the log says that it is in another
+/// epoch by then.
+#[test]
+fn a_change_that_was_finished_before_its_command_heard_of_it_is_done() {
+    let address = format!("localhost:{}", free_port());
+    let add = ["add", "n3", "--address", &address, "--roles", "acceptor,replica"];
+    let mut stranded = Stranded::new(&add);
+    stranded.signal_command(Signal::SIGSTOP);
+    stranded.kill(0);
+    stranded.start(&["n0", "n1", "n2"]);
+    let contact = stranded.cluster.deployment.nodes[0].address.clone();
+    let _new = Node::join("n3", &contact, &stranded.cluster.directory);
+    eventually("the same command is carried out", || member(&stranded.cluster, &add).status.success().then_some(()));
+    stranded.signal_command(Signal::SIGCONT);
+    stranded.done("epoch 1 begins\ndone: the cluster is in epoch 2\n");
 }
 
 #[test]
