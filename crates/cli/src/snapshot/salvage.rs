@@ -147,7 +147,9 @@ impl Votes {
                         }
                     }
                     acceptor::Record::Forgot { below } => votes.forgotten = votes.forgotten.max(below),
-                    acceptor::Record::Voted { .. } | acceptor::Record::Promised { .. } => {}
+                    acceptor::Record::Voted { .. }
+                    | acceptor::Record::Promised { .. }
+                    | acceptor::Record::Began { .. } => {}
                 }
             }
         }

@@ -116,11 +116,18 @@ pub enum Record {
         /// The round of the vote.
         round: Round,
     },
+    /// It has no part in rounds of earlier epochs. What the log says of votes in them is of another acceptor of its number,
+    /// which lived on this node before it.
+    Began {
+        /// The first epoch in which it takes part.
+        epoch: Epoch,
+    },
 }
 
 wire_enum! {
     Record {
-        0 => Promised { round }, 1 => Voted { slot, vote }, 2 => Forgot { below }, 3 => Confirmed { slot, round }
+        0 => Promised { round }, 1 => Voted { slot, vote }, 2 => Forgot { below }, 3 => Confirmed { slot, round },
+        4 => Began { epoch }
     }
 }
 
@@ -138,6 +145,8 @@ const REJOIN_EVERY: Duration = Duration::from_millis(300);
 pub struct Acceptor {
     id: AcceptorId,
     config: Arc<Config>,
+    /// It takes part in no earlier epoch; the first of all if it was there when the cluster was founded.
+    began: Epoch,
     /// It takes part in no lower round.
     promise: Round,
     /// Its last vote in each slot that is not forgotten.
@@ -159,8 +168,24 @@ pub struct Acceptor {
 struct Recovered {
     votes: BTreeMap<Slot, Vote>,
     forgotten: Slot,
-    /// Below this slot there are confirmations without the vote that they are of: that is released and may be gone.
-    bare: Slot,
+    /// By epoch: below this slot there are confirmations without the vote that they are of, which is released and may be
+    /// gone.
+    bare: BTreeMap<Epoch, Slot>,
+    /// Whether there was any record: it has lived before.
+    any: bool,
+}
+
+impl Recovered {
+    /// What was found so far of earlier epochs is another's. (Not all that was found: this is written again.)
+    fn begin(&mut self, epoch: Epoch) {
+        self.votes.retain(|_, vote| vote.round.epoch() >= epoch);
+        self.bare = self.bare.split_off(&epoch);
+    }
+
+    /// Votes below this slot are missing that were confirmed.
+    fn missing(&self) -> Slot {
+        self.bare.values().copied().max().unwrap_or_default()
+    }
 }
 
 struct Rejoin {
@@ -183,6 +208,7 @@ impl Acceptor {
             rejoin: amnesiac.then_some(Rejoin { nonce, ask_at: Instant::ZERO }),
             cast: 0,
             refused: 0,
+            began: Epoch::default(),
             config,
         }
     }
@@ -368,6 +394,32 @@ impl Acceptor {
         }
     }
 
+    /// Tells its own records from those of another acceptor of its number, which lived on this node before.
+    ///
+    /// When that one left, its log was needed no more: it was truncated anywhere, perhaps between a vote and its confirmation.
+    /// It left at an epoch without it, and this one takes part in later epochs alone. So it notes the first of them before
+    /// anything else, and a restart drops what is older: as if this one had not crashed, for it began without votes. What the
+    /// other helped to choose lies below the frontier, or is held by the quorums in between; its promises bar only rounds
+    /// that are over. If a crash takes the note, it takes all that this one wrote with it. A configuration in which it is new
+    /// then says the same; in a later one it goes on with the votes of the other, as one that never left would, and if some
+    /// of these are cut off above the frontier it does not start: a node too many that has to be replaced, and no vote lost.
+    fn begin(&mut self, recovered: &mut Recovered, out: &mut Out<'_, Self>) {
+        let is_new = !self.config.takes_part(self.id, self.config.oldest_round());
+        let first = self.config.first_epoch_of(self.id);
+        if (is_new || !recovered.any) && first > self.began {
+            self.began = first;
+            recovered.begin(first);
+            self.persist_beginning(out);
+        }
+    }
+
+    /// One that was there when the cluster was founded has no predecessor.
+    fn persist_beginning(&self, out: &mut Out<'_, Self>) {
+        if self.began > Epoch::default() {
+            out.persist(Record::Began { epoch: self.began });
+        }
+    }
+
     fn forget_below(&mut self, slot: Slot) {
         self.votes.advance_to(slot);
         self.watermark = self.watermark.max(slot);
@@ -414,6 +466,7 @@ impl Role for Acceptor {
     type Record = Record;
 
     fn recover(&mut self, record: Record) {
+        self.recovered.any = true;
         match record {
             Record::Promised { round } => self.promise = self.promise.max(round),
             Record::Voted { slot, vote } => {
@@ -423,16 +476,18 @@ impl Role for Acceptor {
             // Its vote is an earlier record, of the same key.
             Record::Confirmed { slot, round } => {
                 self.promise = self.promise.max(round);
-                // One of its number may have lived here before: its log was needed no more when that left, and what it took
-                // part in is over.
-                let is_own = round >= self.config.oldest_round() && self.config.takes_part(self.id, round);
                 if let Some(vote) = self.recovered.votes.get_mut(&slot) {
                     vote.round = round;
-                } else if is_own {
-                    self.recovered.bare = self.recovered.bare.max(slot.next());
+                } else {
+                    let bare = self.recovered.bare.entry(round.epoch()).or_default();
+                    *bare = slot.next().max(*bare);
                 }
             }
             Record::Forgot { below } => self.recovered.forgotten = self.recovered.forgotten.max(below),
+            Record::Began { epoch } => {
+                self.began = self.began.max(epoch);
+                self.recovered.begin(epoch);
+            }
         }
     }
 
@@ -440,13 +495,21 @@ impl Role for Acceptor {
     fn key(record: &Record) -> Option<u64> {
         match record {
             Record::Voted { slot, .. } | Record::Confirmed { slot, .. } => Some(slot.0),
-            Record::Promised { .. } | Record::Forgot { .. } => None,
+            Record::Promised { .. } | Record::Forgot { .. } | Record::Began { .. } => None,
         }
     }
 
     fn on_start(&mut self, _: Instant, out: &mut Out<'_, Self>) {
-        let Recovered { votes, forgotten, bare } = core::mem::take(&mut self.recovered);
-        assert!(bare <= forgotten, "the log confirms a vote below {bare:?} that it does not have");
+        let mut recovered = core::mem::take(&mut self.recovered);
+        self.begin(&mut recovered, out);
+        if self.config.has(Canary::PardonsEarlierEpochs) {
+            recovered.bare = recovered.bare.split_off(&self.config.oldest_round().epoch());
+        }
+        let missing = recovered.missing();
+        let Recovered { votes, forgotten, .. } = recovered;
+        // Below the frontier no leader asks, whatever was voted for there.
+        let unneeded = forgotten.max(self.config.frontier());
+        assert!(missing <= unneeded, "the log confirms a vote below {missing:?} that it does not have");
         self.votes.reset(forgotten);
         self.watermark = forgotten;
         for (slot, vote) in votes.into_iter().filter(|(slot, _)| *slot >= forgotten) {
@@ -462,6 +525,7 @@ impl Role for Acceptor {
     fn checkpoint(&self, out: &mut Out<'_, Self>) {
         out.persist_vital(Record::Promised { round: self.promise });
         out.persist(Record::Forgot { below: self.votes.base() });
+        self.persist_beginning(out);
     }
 
     fn on_reconfigure(&mut self, _: Instant, config: Arc<Config>, _: &mut Out<'_, Self>) {

@@ -82,6 +82,8 @@ pub enum Canary {
     DeposesBlindly,
     /// A leader does not let acceptors take part again that lost their votes.
     ShutsOut,
+    /// An acceptor whose log lacks votes that it confirms starts all the same if they are of epochs that are over.
+    PardonsEarlierEpochs,
     /// A leader that stands in vain, or stands by again, keeps what waits for it to lead.
     KeepsQueue,
 }
@@ -124,6 +126,7 @@ impl Canary {
         ("blind", Canary::DeposesBlindly),
         ("shuts-out", Canary::ShutsOut),
         ("keeps-queue", Canary::KeepsQueue),
+        ("pardons", Canary::PardonsEarlierEpochs),
     ];
 
     /// The defect of this name.

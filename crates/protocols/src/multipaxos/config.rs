@@ -154,6 +154,12 @@ impl Config {
         !is_new || round.epoch() >= self.epoch()
     }
 
+    /// The first epoch in whose rounds an acceptor takes part that has just come to life.
+    pub fn first_epoch_of(&self, acceptor: AcceptorId) -> Epoch {
+        let oldest = self.oldest_round();
+        if self.takes_part(acceptor, oldest) { oldest.epoch() } else { self.epoch() }
+    }
+
     /// The epoch in which a leader can begin a round, when the acceptors in `answered` can be reached and the
     /// highest round that they have promised is `promise`. While the membership is changing it is the present
     /// one if both configurations can be reached, else the one before as long as that is possible: nobody need

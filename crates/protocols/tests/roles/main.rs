@@ -5,6 +5,7 @@ mod bytes;
 mod catching_up;
 mod known_defects;
 mod learning;
+mod lives;
 mod membership;
 mod mencius;
 mod options;

@@ -259,7 +259,11 @@ fn starts_with_a_bare_confirmation(config: Config, acceptor: u8, epoch: u32) -> 
 fn what_is_left_of_an_acceptor_that_lived_here_before_keeps_its_successor_from_nothing() {
     let joint = || config(None, 3, 0, D, Some(C));
     assert!(starts_with_a_bare_confirmation(joint(), 0, 1), "of an earlier life");
-    assert!(starts_with_a_bare_confirmation(config(None, 4, 0, C, None), 0, 3), "of a configuration that is over");
+    assert!(
+        !starts_with_a_bare_confirmation(config(None, 4, 0, C, None), 0, 3),
+        "its own, of a configuration that is over"
+    );
+    assert!(starts_with_a_bare_confirmation(config(None, 4, 8, C, None), 0, 3), "below the frontier no leader asks");
     assert!(!starts_with_a_bare_confirmation(joint(), 0, 3), "its own");
     assert!(!starts_with_a_bare_confirmation(joint(), 1, 1), "its own, for it has been there since");
 }
