@@ -58,10 +58,15 @@ pub struct Batcher {
     config: Arc<Config>,
     node: NodeId,
     near: Set<ReplicaId>,
-    batches: Batches<()>,
+    /// With each batch goes when it was sent last.
+    batches: Batches<Instant>,
     round: Round,
-    /// Turns to the next leader when the one of the round is silent.
+    /// Turns to the next leader when the one that it asks is silent.
     stray: u64,
+    /// When it turned to the leader that it asks now.
+    turned_at: Instant,
+    /// When that leader was last seen to serve: something was chosen that was sent to it.
+    served_at: Instant,
 }
 
 impl Batcher {
@@ -74,31 +79,61 @@ impl Batcher {
             batches: Batches::new(PROPOSE_AGAIN_AFTER, config.options(), &mut Random::new(birth.seed)),
             round: Round(0),
             stray: 0,
+            turned_at: Instant::ZERO,
+            served_at: Instant::ZERO,
             config,
         }
     }
 
     /// Closes the open batch and proposes what there is room for.
     fn close(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        self.batches.close(now, ());
+        self.batches.close(now, now);
         self.propose_waiting(now, out);
     }
 
     fn propose_waiting(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         while let Some(due) = self.batches.next(now) {
-            self.propose(due, out);
+            self.propose(now, due, out);
         }
     }
 
-    fn propose(&self, Due { number, batch, again }: Due, out: &mut Out<'_, Self>) {
+    fn propose(&mut self, now: Instant, Due { number, batch, again }: Due, out: &mut Out<'_, Self>) {
+        *self.batches.with(number) = now;
         let leader = self.config.leader(self.round, self.stray);
         let (proposer, near) = (Proposer::Batcher { id: self.id, number }, self.near);
         out.send(Envelope::ToLeaders(Set::one(leader), leader::In::Propose { proposer, near, batch, again }));
     }
 
+    fn turn(&mut self, now: Instant, round: Round, stray: u64) {
+        (self.round, self.stray) = (round, stray);
+        (self.turned_at, self.served_at) = (now, now);
+    }
+
+    fn on_chosen(&mut self, now: Instant, numbers: &[u64], out: &mut Out<'_, Self>) {
+        let Self { batches, turned_at, served_at, .. } = self;
+        batches.settle(numbers, |sent| {
+            if sent >= *turned_at {
+                *served_at = now;
+            }
+        });
+        self.propose_waiting(now, out);
+    }
+
+    /// Sends again what is overdue, to another leader if this one is silent: it was sent something since it was last seen to
+    /// serve, and that is overdue. What is overdue with its predecessor, or was lost on the way while other batches were chosen,
+    /// says nothing against it. (Of two leaders one may be dead: each turn without need is one back to that.)
+    fn propose_overdue(&mut self, now: Instant, out: &mut Out<'_, Self>) {
+        let overdue = self.batches.overdue(now);
+        let blames = |sent: Instant| sent >= self.served_at || self.config.has(Canary::BlamesSuccessors);
+        if overdue.iter().any(|due| blames(*self.batches.with(due.number))) {
+            self.turn(now, self.round, self.stray + 1);
+        }
+        overdue.into_iter().for_each(|due| self.propose(now, due, out));
+    }
+
     /// Turns to the leader of `round`, which may have none of what is in flight.
     fn follow(&mut self, now: Instant, round: Round, out: &mut Out<'_, Self>) {
-        (self.round, self.stray) = (round, 0);
+        self.turn(now, round, 0);
         if !self.config.has(Canary::L10DeposedLeaderDrops) {
             self.batches.requeue();
             self.propose_waiting(now, out);
@@ -129,10 +164,7 @@ impl Role for Batcher {
                     self.close(now, out);
                 }
             }
-            In::BatchesChosen { numbers } => {
-                self.batches.settle(&numbers);
-                self.propose_waiting(now, out);
-            }
+            In::BatchesChosen { numbers } => self.on_chosen(now, &numbers, out),
             In::NewLeader { round } if round >= self.round => self.follow(now, round, out),
             In::NotLeader { round } if round > self.round => self.follow(now, round, out),
             // The stray was wrong. (Not when there was none: then the leader of the round itself does not
@@ -148,9 +180,7 @@ impl Role for Batcher {
                 self.stray += 1;
                 self.batches.check_at = None;
             } else {
-                let overdue = self.batches.overdue(now);
-                self.stray += u64::from(!overdue.is_empty());
-                overdue.into_iter().for_each(|due| self.propose(due, out));
+                self.propose_overdue(now, out);
             }
         }
     }

@@ -84,6 +84,8 @@ pub enum Canary {
     ShutsOut,
     /// An acceptor whose log lacks votes that it confirms starts all the same if they are of epochs that are over.
     PardonsEarlierEpochs,
+    /// A batcher turns from a leader at each batch that is overdue, also where another left it unanswered.
+    BlamesSuccessors,
     /// A leader that stands in vain, or stands by again, keeps what waits for it to lead.
     KeepsQueue,
 }
@@ -127,6 +129,7 @@ impl Canary {
         ("shuts-out", Canary::ShutsOut),
         ("keeps-queue", Canary::KeepsQueue),
         ("pardons", Canary::PardonsEarlierEpochs),
+        ("blames", Canary::BlamesSuccessors),
     ];
 
     /// The defect of this name.

@@ -113,7 +113,7 @@ impl Role for Batcher {
             }
             In::BatchesChosen { from, numbers } => {
                 self.disseminators.heard(from);
-                self.batches.settle(&numbers);
+                self.batches.settle(&numbers, drop);
                 self.hand_over_waiting(now, out);
             }
         }

@@ -12,5 +12,6 @@ mod options;
 mod reach;
 mod spaxos;
 mod stage;
+mod strays;
 mod succession;
 mod time;

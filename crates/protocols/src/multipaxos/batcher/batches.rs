@@ -134,14 +134,15 @@ impl<W> Batches<W> {
         self.in_flight.values_mut().for_each(|batch| batch.sent = false);
     }
 
-    /// These are chosen.
-    pub(crate) fn settle(&mut self, numbers: &[u64]) {
+    /// These are chosen; says of each with whom it was.
+    pub(crate) fn settle(&mut self, numbers: &[u64], mut was: impl FnMut(W)) {
         for number in numbers {
             if let Some(chosen) = self.in_flight.remove(number) {
                 self.in_flight_bytes -= chosen.batch.byte_len();
                 if chosen.sent {
                     self.window.remove(chosen.batch.byte_len());
                 }
+                was(chosen.with);
             }
         }
     }
