@@ -66,7 +66,9 @@ impl Found {
                 Ok(Response::Decided(verdict)) => match (&verdict, came_first(change, &self.known.membership)) {
                     (_, Some(epoch)) => return Ok(Ok(epoch)),
                     // Nobody who was asked has heard of what came first: it may have been this very change.
-                    (Verdict::Outdated { epoch, .. }, _) if *epoch > self.known.epoch() => verdict.to_string(),
+                    (Verdict::Outdated { epoch, .. }, _) if *epoch > self.known.epoch() => {
+                        format!("the log has led to epoch {} by now", epoch.0)
+                    }
                     _ => bail!("{verdict}"),
                 },
                 Ok(Response::Refused(reason)) => bail!("node {name} refuses: {reason}"),
