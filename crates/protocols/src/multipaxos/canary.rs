@@ -84,7 +84,7 @@ pub enum Canary {
     ShutsOut,
     /// An acceptor whose log lacks votes that it confirms starts all the same if they are of epochs that are over.
     PardonsEarlierEpochs,
-    /// A batcher turns from a leader at each batch that is overdue, also where another left it unanswered.
+    /// A batcher or a client lane turns from a leader at whatever is overdue, also where another left it unanswered.
     BlamesSuccessors,
     /// A leader that stands in vain, or stands by again, keeps what waits for it to lead.
     KeepsQueue,

@@ -6,6 +6,7 @@
 //! and eventual reads to a replica at once. Whatever is not answered is asked again elsewhere, under
 //! the same id, until the lane's patience ends.
 
+use super::canary::Canary;
 use super::config::Config;
 use super::message::{Proposer, ReaderId};
 use super::quorum_reader::{Ask, QuorumReader};
@@ -137,6 +138,21 @@ impl ClientLane {
         self.due = due;
     }
 
+    /// Small ones find out who leads: a large one would go to each that does not, and then to the right one again.
+    fn leader_for(&self, command: &Command) -> LeaderId {
+        let large = command.payload.len() >= LARGE_BYTES;
+        self.config.leader(self.round, if large { self.stray.saturating_sub(LARGE_STRAYS_AFTER) } else { self.stray })
+    }
+
+    /// Whether the leader that is asked now has left a write unanswered, and not only those before it.
+    fn is_leader_silent(&self) -> bool {
+        let blames = |write: &DueWrite| match write.via {
+            Some(via) => via == self.leader_for(&write.command).index(),
+            None => write.again,
+        };
+        self.config.has(Canary::BlamesSuccessors) || self.due.writes.iter().any(blames)
+    }
+
     fn write(&mut self, now: Instant, write: DueWrite, out: &mut Out<'_, Self>) {
         let DueWrite { command, via, again } = write;
         if self.batchers.is_empty() {
@@ -144,9 +160,8 @@ impl ClientLane {
             let large = command.payload.len() >= LARGE_BYTES;
             // Of a large one all copies are the same bytes: one that waits for its way need not wait twice.
             let (batch, again) = (Batch::one(&command), again || large);
-            // Small ones find out who leads: a large one would go to each that does not, and then to the right one again.
-            let stray = if large { self.stray.saturating_sub(LARGE_STRAYS_AFTER) } else { self.stray };
-            let leader = self.config.leader(self.round, stray);
+            let leader = self.leader_for(&command);
+            self.lane.sent_via(command.session, command.number, leader.index());
             let message = leader::In::Propose { proposer, near, batch, again };
             return out.send(Envelope::ToLeaders(Set::one(leader), message));
         }
@@ -315,7 +330,9 @@ impl Role for ClientLane {
 
     fn on_timer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         self.lane.on_timer(now, &mut self.due);
-        self.stray += u64::from(core::mem::take(&mut self.due.writes_overdue));
+        if core::mem::take(&mut self.due.writes_overdue) && self.is_leader_silent() {
+            self.stray += 1;
+        }
         self.carry_out(now, out);
         for ask in self.reader.overdue(now) {
             self.pre_read(ask, out);

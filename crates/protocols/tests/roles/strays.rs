@@ -1,12 +1,17 @@
 //! How proposers find the leader when nobody told them of it: `NewLeader` is said once, and can be lost.
 
 use crate::stage::{Stage, batch};
+use bytes::Bytes;
+use ionian_kernel::batch::{Answer, AnswersByClient, Outcome, SessionId};
+use ionian_kernel::client::{Operation, Request};
+use ionian_kernel::id::{ClientId, Slot};
 use ionian_kernel::layout::{Layout, NodeId, numbered};
 use ionian_kernel::protocol::Protocol;
 use ionian_kernel::random::Random;
 use ionian_kernel::role::Role;
 use ionian_kernel::time::Instant;
 use ionian_protocols::multipaxos::batcher::{self, Batcher};
+use ionian_protocols::multipaxos::client::{self, ClientLane};
 use ionian_protocols::multipaxos::message::Proposer;
 use ionian_protocols::multipaxos::{Envelope, MultiPaxos, kind, leader};
 use std::collections::BTreeMap;
@@ -150,5 +155,87 @@ fn clients_whose_batcher_was_not_told_of_the_new_leader_wait_for_it_once() {
         }
         let (longest, answered) = clients_wait(Some("blames"), 16, seed);
         assert!(longest > 1000 && answered < 16 * 100, "the canary shows nothing: {longest} ms, {answered} answers");
+    }
+}
+
+/// A lane that asks leaders itself, with an open session. The first of two leaders is dead; the second answers within five
+/// milliseconds. A request each `every` microseconds for four seconds: how many milliseconds one waited at most, how
+/// many were answered, and how many messages went to the dead leader.
+fn lane_waits(canary: Option<&'static str>, every: u64) -> (u64, u64, u64) {
+    let mut next = (0..).map(NodeId);
+    let instances = [1, 0, 0, 2, 2, 3, 2, 0].map(|count| next.by_ref().take(count).collect()).to_vec();
+    let layout = Layout { f: 1, instances: numbered(instances), canary, ..Layout::default() };
+    let mut lane = Stage::alone(MultiPaxos::configure(layout).expect("a deployment"), kind::Client, ClientLane::new);
+    let answer = |session, number, outcome| {
+        let mut answers = AnswersByClient::default();
+        answers.push(&Answer { client: ClientId(0), session, number, outcome });
+        client::In::Answers { answers: answers.take_all(0, Slot(7)) }
+    };
+    let begin = lane.now.0;
+    // The session is asked for at the start, where a stage listens to nobody: again at the first timer.
+    let mut events: BTreeMap<(u64, u64), (SessionId, u64)> = BTreeMap::new();
+    let (mut since, mut count, mut longest, mut dead) = (BTreeMap::new(), 0, 0, 0);
+    let mut submitted = 0;
+    loop {
+        let event = events.keys().next().map_or(u64::MAX, |(at, _)| *at);
+        let timer = lane.role.next_timer().map_or(u64::MAX, |timer| timer.0);
+        let submit = begin + 2_000_000 + submitted * every;
+        let at = event.min(timer).min(submit);
+        if at > begin + 6_000_000 {
+            break;
+        }
+        let sent = if at == event {
+            let (_, (session, number)) = events.pop_first().expect("there is one");
+            lane.now = lane.now.max(Instant(at));
+            let outcome = match session {
+                SessionId::OPEN => Outcome::Opened(SessionId(4)),
+                _ => Outcome::Done(Bytes::new()),
+            };
+            lane.tell(answer(session, number, outcome))
+        } else if at == submit {
+            lane.now = lane.now.max(Instant(at));
+            since.insert(submitted, at);
+            submitted += 1;
+            let request =
+                Request { token: submitted - 1, operation: Operation::Write, payload: Bytes::from_static(b"write") };
+            lane.tell(client::In::Submit { request })
+        } else {
+            lane.timer()
+        };
+        for envelope in sent {
+            match envelope {
+                Envelope::ToLeaders(to, leader::In::Propose { batch, .. }) => {
+                    let command = batch.commands().next().expect("one");
+                    // While the session is asked for, the first leader lives.
+                    let lives = if command.session == SessionId::OPEN { 0 } else { 1 };
+                    if to.iter().next().unwrap().0 == lives {
+                        count += 1;
+                        events.insert((lane.now.0 + 5000, count), (command.session, command.number));
+                    } else {
+                        dead += 1;
+                    }
+                }
+                Envelope::ToApplication(_, reply) => {
+                    let since = since.remove(&reply.token).expect("asked");
+                    longest = longest.max(lane.now.0 - since);
+                }
+                _ => panic!("it says something else"),
+            }
+        }
+    }
+    let waits = since.values().map(|since| lane.now.0 - since).max().unwrap_or_default();
+    (longest.max(waits) / 1000, submitted - since.len() as u64, dead)
+}
+
+/// As in a batcher: of what was under way every other request led back to the dead leader.
+#[test]
+fn a_lane_does_not_blame_a_leader_for_what_another_left_unanswered() {
+    for every in [10_000, 100_000] {
+        let (longest, answered, dead) = lane_waits(None, every);
+        assert!(longest <= 310 && answered == 4_000_000 / every, "{longest} ms, {answered} answers");
+        assert!(dead <= 300_000 / every + 2, "{dead} messages to the dead");
+        let (longest, answered, dead) = lane_waits(Some("blames"), every);
+        let is_worse = longest > 3000 && answered < 3_600_000 / every && dead > 3_000_000 / every;
+        assert!(is_worse, "the canary shows nothing: {longest} ms, {answered} answers, {dead} messages to the dead");
     }
 }
