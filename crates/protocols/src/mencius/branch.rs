@@ -5,6 +5,7 @@ use crate::branches::branches;
 branches! {
     SKIPS_FOR_ANOTHER = "leader: a stand-in skips slots of another's stripe",
     VACANT_SKIPPED = "leader: slots that a predecessor left are skipped when it is known that they may be",
+    GAP_SKIPPED = "leader: slots that predecessors left below what was voted for are skipped together",
     COMES_BACK = "leader: tries to take its own stripe back",
     TURNS_AWAY = "leader: a batch is turned away, since another serves its stripe",
     SKIPS_FOR_REPLICA = "leader: skips because a replica waits for it",

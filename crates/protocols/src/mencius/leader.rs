@@ -9,20 +9,24 @@
 //! that comes back takes its stripe over again, above everything that was skipped meanwhile; what it had suggested and
 //! lost its proposers send again (Rule 4).
 
+mod gaps;
 mod relay;
 mod reservation;
+mod reserving;
 mod returning;
 mod skips;
 
+use self::gaps::Gaps;
 use self::relay::Relay;
 use self::reservation::Reservation;
+use self::reserving::reserve;
 use self::returning::Returning;
 use self::skips::{Range, Skips};
 use super::branch;
 use super::canary::Canary;
 use super::config::Config;
 use super::stripe::{Stripe, Stripes};
-use super::{Envelope, acceptor, kind, replica, striped};
+use super::{Envelope, kind, replica, striped};
 use crate::multipaxos;
 use crate::multipaxos::message::{Reserved, Times};
 use alloc::sync::Arc;
@@ -163,6 +167,8 @@ struct Served {
     round: Option<Round>,
     /// Left by an earlier leader, and not known to be skipped by anybody yet.
     vacant: Option<Range>,
+    /// Left by earlier leaders below what was voted for.
+    gaps: Gaps,
 }
 
 impl Leader {
@@ -174,7 +180,14 @@ impl Leader {
             let birth = Birth { seed: random.any(), ..*birth };
             let leader = multipaxos::leader::Leader::new(config.of(stripe).clone(), &birth);
             let leader = Inner::new(leader, birth.keeps_records);
-            Served { stripe, leader, reservation: Reservation::default(), round: None, vacant: None }
+            Served {
+                stripe,
+                leader,
+                reservation: Reservation::default(),
+                round: None,
+                vacant: None,
+                gaps: Gaps::default(),
+            }
         });
         Leader {
             id,
@@ -276,6 +289,7 @@ impl Leader {
         let (start, end) = served.leader.vacant();
         let stripe = served.stripe;
         served.vacant = (round.is_some() && start < end).then_some(Range { stripe, start, end });
+        served.gaps = round.map(|_| Gaps::new(now, served.leader.gaps())).unwrap_or_default();
         if place == 0 && round.is_some() {
             // It goes on above everything that was skipped in its absence: the others must follow.
             self.suggested = self.suggested.max(self.config.stripes.end(stripe, served.leader.next_slot()));
@@ -292,6 +306,7 @@ impl Leader {
     fn catch_up(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         self.frontier = self.frontier.max(self.suggested);
         for place in 0..self.served.len() {
+            self.reserve_gaps(now, place, out);
             let wanted = self.wanted_index(place);
             let resend_after = self.config.options().resend_after;
             let served = &mut self.served[place];
@@ -407,25 +422,6 @@ impl Leader {
         }
     }
 
-    fn on_reserved(
-        &mut self,
-        now: Instant,
-        from: AcceptorId,
-        stripe: Stripe,
-        reserved: Reserved,
-        out: &mut Out<'_, Self>,
-    ) {
-        let Some(place) = self.place(stripe) else { return };
-        let (served, quorums) = (&mut self.served[place], &self.config.of(stripe).quorums);
-        if served.round == Some(reserved.round)
-            && let Some(granted) = served.reservation.on_reserved(now, from, reserved.end, quorums)
-        {
-            // Suggestions too are made in reserved slots only: a later leader can then make nothing of them but what
-            // they are, or noops, and replicas can rely on it.
-            self.call(now, place, out, |leader, out| leader.open_below(now, granted, out));
-        }
-    }
-
     // What others ask of it.
 
     /// Commands go into its own stripe, whoever sends them. In a stripe that it revokes they would come far too late.
@@ -473,8 +469,7 @@ impl Leader {
             if start >= served.leader.next_slot() {
                 out.reached(branch::SKIPS_FOR_REPLICA);
                 self.reach(slot.next(), Set::one(from));
-            } else if let Some(end) = served.leader.left_until(start) {
-                let end = end.min(served.reservation.granted());
+            } else if let Some(end) = served.left_until(start) {
                 if start < end {
                     out.reached(branch::SAYS_SKIP_AGAIN);
                     let message = replica::In::Skip { stripe, start, end };
@@ -513,10 +508,6 @@ fn rounds<'a, I: Id + 'a>(
     let each = core::iter::once(own).chain(others);
     each.map(move |(stripe, round)| (round, whom.and(config.proposers(kind, stripe))))
         .filter(|(_, some)| !some.is_empty())
-}
-
-fn reserve(me: LeaderId, stripe: Stripe, reserved: Reserved, of: AcceptorSet, out: &mut Out<'_, Leader>) {
-    out.send(Envelope::ToAcceptors(of, acceptor::In::Reserve { from: me, stripe, reserved }));
 }
 
 impl Role for Leader {
@@ -591,13 +582,8 @@ impl Role for Leader {
     fn on_timer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         for place in 0..self.served.len() {
             self.call(now, place, out, |leader, out| leader.on_timer(now, out));
-            let served = &mut self.served[place];
-            let (stripe, start) = (served.stripe, served.leader.vacant().0);
-            let acceptors = self.config.of(stripe).quorums.members();
-            let overdue = served.reservation.overdue(now, acceptors, self.config.options().resend_after);
-            if let (Some((acceptors, end)), Some(round)) = (overdue, served.round) {
-                reserve(self.id, stripe, Reserved { round, start, end }, acceptors, out);
-            }
+            self.reserve_again(now, place, out);
+            self.reserve_gaps(now, place, out);
         }
         self.come_back(now, out);
         if self.tell_at <= now && self.served[0].round.is_some() {
@@ -608,7 +594,8 @@ impl Role for Leader {
 
     fn next_timer(&self) -> Option<Instant> {
         let inner = self.served.iter().fold(None, |next, served| {
-            earliest(earliest(next, served.leader.next_timer()), served.reservation.next_timer())
+            let reserves = earliest(served.reservation.next_timer(), served.gaps.next_timer());
+            earliest(earliest(next, served.leader.next_timer()), reserves)
         });
         let skips = self.skips.oldest().map(|oldest| oldest + self.config.options().skip_delay);
         let tell = self.served[0].round.map(|_| self.tell_at);

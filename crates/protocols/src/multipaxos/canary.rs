@@ -88,6 +88,8 @@ pub enum Canary {
     BlamesSuccessors,
     /// A leader that stands in vain, or stands by again, keeps what waits for it to lead.
     KeepsQueue,
+    /// A new leader fills each slot that earlier ones skipped with a noop of its own (Mencius).
+    FillsGaps,
 }
 
 impl Canary {
@@ -130,6 +132,7 @@ impl Canary {
         ("keeps-queue", Canary::KeepsQueue),
         ("pardons", Canary::PardonsEarlierEpochs),
         ("blames", Canary::BlamesSuccessors),
+        ("fills-gaps", Canary::FillsGaps),
     ];
 
     /// The defect of this name.

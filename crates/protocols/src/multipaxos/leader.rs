@@ -10,6 +10,7 @@ mod carried;
 mod clock;
 mod election;
 mod failing;
+mod gaps;
 mod handover;
 mod phase1;
 mod progress;
@@ -172,6 +173,8 @@ pub struct Leader {
     /// When it began to lead: from the first of these slots up to the other one nothing was proposed, and only
     /// noops can be there.
     vacant: (Slot, Slot),
+    /// The same below them, where phase 1 has found long runs of slots without any value.
+    gaps: Vec<(Slot, Slot)>,
     /// Whether it is the one to lead a new cluster. One that has lived before holds back.
     founder: bool,
     window: Window,
@@ -227,6 +230,7 @@ impl Leader {
             timer: ElectionTimer::new(config.options().election_timeout, random),
             heartbeat_at: Instant::ZERO,
             vacant: (Slot::ZERO, Slot::ZERO),
+            gaps: Vec::new(),
             founder: birth.address.index == config.home.0 && !birth.amnesiac && config.epoch() == Epoch::default(),
             progress: Progress::new(&config),
             repairs: Repairs::new(config.clone()),

@@ -138,7 +138,8 @@ impl Leader {
         self.reach.begin(now, self.progress.executed());
         self.send_heartbeat(now, out);
         self.vacant = (outcome.unvoted, outcome.next_slot);
-        self.carried = Carried::new(outcome.start, outcome.unvoted, outcome.values);
+        self.carried = Carried::new((outcome.start, outcome.unvoted), outcome.values, &outcome.gaps);
+        self.gaps = outcome.gaps;
         self.propose_carried(now, out);
         let round = self.round;
         out.send(Envelope::ToClients(self.config.all(kind::Client), client::In::NewLeader { round }));

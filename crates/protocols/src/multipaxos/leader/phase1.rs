@@ -4,6 +4,7 @@ use super::super::acceptor::MAX_VOTES;
 use super::super::canary::Canary;
 use super::super::config::Config;
 use super::super::message::{Reserved, Vote, Votes};
+use super::gaps::gaps;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -47,6 +48,8 @@ pub(super) struct Outcome {
     pub(super) next_slot: Slot,
     /// Safe values; a slot between `start` and `unvoted` without one may take a noop.
     pub(super) values: BTreeMap<Slot, Value>,
+    /// Long runs of slots between `start` and `unvoted` without one that are to be skipped instead.
+    pub(super) gaps: Vec<(Slot, Slot)>,
     /// The largest time stamped so far.
     pub(super) stamp: Timestamp,
 }
@@ -177,8 +180,10 @@ impl Phase1 {
         let stamp = self.votes.values().map(|vote| vote.value.stamp).max().unwrap_or_default();
         let safe = self.votes.keys().filter(|slot| **slot >= start);
         let values = safe.filter_map(|slot| Some((*slot, self.value(*slot)?.clone()))).collect();
+        let skips = self.config.skips && !self.config.has(Canary::FillsGaps);
+        let gaps = if skips { gaps(start, unvoted, &values) } else { Vec::new() };
         let reserved = self.reserved.iter().map(|reserved| reserved.end).max().unwrap_or_default();
-        Outcome { start, unvoted, next_slot: unvoted.max(reserved), values, stamp }
+        Outcome { start, unvoted, next_slot: unvoted.max(reserved), values, gaps, stamp }
     }
 }
 

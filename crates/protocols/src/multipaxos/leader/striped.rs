@@ -24,6 +24,11 @@ impl Leader {
         self.vacant
     }
 
+    /// The long runs of slots below those in which it proposes again what phase 1 has found, and between them: as above.
+    pub(crate) fn gaps(&self) -> &[(Slot, Slot)] {
+        &self.gaps
+    }
+
     /// Goes on at `slot` and leaves all slots below it that it has not used.
     pub(crate) fn skip_to(&mut self, slot: Slot) {
         self.window.next_slot = self.window.next_slot.max(slot);
