@@ -35,11 +35,22 @@ pub(super) struct Copying {
     next_timer: Instant,
 }
 
+/// How long the answer to the first question may take, in resend times: a page is larger than other messages.
+const PATIENCE: u32 = 4;
+
+/// How often that doubles while no page comes.
+const DOUBLES: u32 = 8;
+
 /// How far one has told what it holds.
 #[derive(Clone, Copy, Default)]
 struct Reached {
     after: Option<PayloadId>,
+    /// When it was first asked for the next page.
+    since: Instant,
     ask_at: Instant,
+    attempts: u32,
+    /// How long the last page took. The next will take as long, and a second copy of it even longer.
+    took: Duration,
 }
 
 impl Copying {
@@ -54,7 +65,8 @@ impl Copying {
         if last {
             self.complete.insert(from);
         } else if reached > place.after {
-            *place = Reached { after: reached, ask_at: now };
+            let took = now.since(place.since);
+            *place = Reached { after: reached, since: now, ask_at: now, attempts: 0, took };
             self.next_timer = now;
         }
     }
@@ -70,21 +82,63 @@ impl Copying {
         if self.next_timer > now {
             return asked;
         }
-        // A page is larger than other messages.
-        let again_at = now + resend_after * 4;
+        let patience = resend_after * PATIENCE;
         for other in others.without(self.complete).iter() {
-            let place = self.reached.entry(other).or_default();
+            let place = self.reached.entry(other).or_insert(Reached { since: now, ..Reached::default() });
             if place.ask_at <= now {
-                place.ask_at = again_at;
+                place.ask_at = now + patience.max(2 * place.took) * (1 << place.attempts.min(DOUBLES));
+                place.attempts += 1;
                 asked.push((other, place.after));
             }
         }
         let left = self.reached.iter().filter(|(other, _)| !self.complete.contains(**other));
-        self.next_timer = left.map(|(_, place)| place.ask_at).min().unwrap_or(again_at);
+        self.next_timer = left.map(|(_, place)| place.ask_at).min().unwrap_or(now + patience);
         asked
     }
 
     pub(super) fn next_timer(&self) -> Instant {
         self.next_timer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RESEND: Duration = Duration::from_millis(10);
+
+    fn id(number: u64) -> PayloadId {
+        PayloadId { disseminator: DisseminatorId(0), life: 0, number }
+    }
+
+    /// When it asks, of its own accord, between two moments, in ms, and for what comes after which payload.
+    fn asks(copying: &mut Copying, from: u64, to: u64) -> Vec<(u64, u64)> {
+        let mut asked = Vec::new();
+        for ms in from..to {
+            for (_, after) in copying.overdue(Instant(ms * 1000), Set::one(StabilizerId(1)), RESEND) {
+                asked.push((ms, after.map_or(0, |id| id.number)));
+            }
+        }
+        asked
+    }
+
+    #[test]
+    fn the_wait_for_a_page_doubles_and_the_next_page_is_given_the_time_that_this_one_took() {
+        let mut copying = Copying::default();
+        assert_eq!(asks(&mut copying, 0, 1000), [(0, 0), (40, 0), (120, 0), (280, 0), (600, 0)]);
+        // It comes over a slow link, and so do its copies.
+        copying.on_page(Instant(1_000_000), StabilizerId(1), Some(id(7)), false);
+        assert_eq!(asks(&mut copying, 1000, 2500), [(1000, 7)]);
+        for ms in [2000, 2100, 2200] {
+            copying.on_page(Instant(ms * 1000), StabilizerId(1), Some(id(7)), false);
+        }
+        assert_eq!(asks(&mut copying, 2500, 8000), [(3000, 7), (7000, 7)]);
+        // Over a link that is fast again the next ones are asked for quickly.
+        copying.on_page(Instant(8_000_000), StabilizerId(1), Some(id(8)), false);
+        assert_eq!(asks(&mut copying, 8000, 8010), [(8000, 8)]);
+        copying.on_page(Instant(8_010_000), StabilizerId(1), Some(id(9)), false);
+        assert_eq!(asks(&mut copying, 8010, 8100), [(8010, 9), (8050, 9)]);
+        copying.on_page(Instant(8_100_000), StabilizerId(1), None, true);
+        assert_eq!(asks(&mut copying, 8100, 9999), []);
     }
 }
