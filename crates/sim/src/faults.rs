@@ -331,6 +331,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         self.report.restarts += 1;
         // A machine that was off may come back with a clock further ahead, never behind.
         self.nodes[node].clock.ahead += self.random.between(0, self.knobs.clock_ahead / 10);
+        self.network.connect(node, self.now());
         self.boot(node)
     }
 

@@ -55,6 +55,15 @@ impl Network {
         from * self.nodes + to
     }
 
+    /// A node's process has begun: nothing waits on its new connections for what was sent on those of before.
+    pub(crate) fn connect(&mut self, node: usize, now: Micros) {
+        for other in 0..self.nodes {
+            for link in [self.link(node, other), self.link(other, node)] {
+                (self.free[link], self.last[link]) = (now, now);
+            }
+        }
+    }
+
     /// Decides over a message of kind `name` and so many bytes.
     pub(crate) fn pass(
         &mut self,
@@ -262,6 +271,8 @@ mod tests {
             other => panic!("{other:?}"),
         };
         assert_eq!([arrival(1, 100), arrival(1, 10), arrival(0, 20)], [10_007, 11_007, 2_007]);
+        network.connect(1, 0);
+        assert_eq!(network.pass(&mut random, 0, (0, 1), "a", 10), Passage::Arrives { at: 1_007, again: None });
     }
 
     #[test]
