@@ -117,8 +117,12 @@ impl Large {
 
     fn next(&self) -> Option<Next<'_>> {
         let (members, piece, rest) = self.piece()?;
-        let header = piece_header(members, piece, rest);
         let of_header = self.written.min(PIECE_HEADER_BYTES);
+        // One that is written needs not be made again: its checksum is that of the whole piece.
+        let header = match of_header < PIECE_HEADER_BYTES {
+            true => piece_header(members, piece, rest),
+            false => [0; PIECE_HEADER_BYTES],
+        };
         Some(Next::Large(header, of_header, &piece[self.written - of_header..]))
     }
 
