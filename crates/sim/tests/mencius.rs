@@ -122,6 +122,14 @@ fn leaders_that_are_behind_never_skip() {
 }
 
 #[test]
+fn commands_that_overtake_the_unknown() {
+    let mut scenario = together("three", 1);
+    scenario.layout.options.out_of_order = true;
+    let failure = catches("commutes", scenario, Durability::Disk, 100);
+    assert!(matches!(failure.kind, FailureKind::Divergence), "{failure}");
+}
+
+#[test]
 fn defects_of_the_shared_roles_show_here_too() {
     catches("promise", together("three", 1), Durability::Disk, 1000);
     catches("unfenced", together("three", 1), Durability::Disk, 1000);
