@@ -409,7 +409,7 @@ impl Leader {
         self.window.heard_replica(from, now);
         self.progress.report(from, executed, kept, round >= self.round);
         let executed = self.progress.executed();
-        self.window.advance_to(executed, |batch| self.held.remove(batch));
+        self.window.advance_to(now, executed, |batch| self.held.remove(batch));
         self.carried.skip_to(executed, |batch| self.held.remove(batch));
         if self.is_leading() {
             self.propose_carried(now, out);

@@ -9,6 +9,7 @@ mod lives;
 mod membership;
 mod mencius;
 mod options;
+mod proxies;
 mod reach;
 mod spaxos;
 mod stage;

@@ -1,6 +1,10 @@
 //! Proxy leaders that say that they live and get nothing chosen: one that is not reached by what a leader or the acceptors send it
 //! is still heard. Each slot that it is given holds up execution until the slot is handed over, so after two of these it is
 //! given none for a while, and after each further one for twice as long. (The paper, 3.1, takes proxy leaders for alive or dead.)
+//!
+//! Where slots take as long with each of them it is none's fault: a disk is slow, or a quorum far away. So a slot counts only if
+//! others were prompt since the last one that did. Else a few slow seconds would leave one proxy leader of many with all the
+//! work for minutes. And one on the leader's node is not judged: it reaches, and is reached by, the same nodes as the leader.
 
 use alloc::collections::BTreeMap;
 use ionian_kernel::id::{ProxyLeaderId, Set};
@@ -19,12 +23,16 @@ const DOUBLES: u32 = 6;
 #[derive(Default)]
 pub(super) struct Failing {
     failures: BTreeMap<ProxyLeaderId, Failures>,
+    /// How many slots were executed promptly, after they were given to a proxy leader first or again.
+    prompt: u64,
 }
 
 #[derive(Default)]
 struct Failures {
     /// Slots in succession.
     slots: u32,
+    /// How many slots had been executed promptly by the last of them.
+    prompt: u64,
     /// It is given no slots before this time.
     until: Instant,
 }
@@ -37,17 +45,26 @@ impl Failing {
 
     /// A slot that `id` had was executed without having been handed over.
     pub(super) fn succeeded(&mut self, id: ProxyLeaderId) {
+        self.prompt += 1;
         if !self.failures.is_empty() {
             self.failures.remove(&id);
         }
     }
 
+    /// A slot was executed soon after it was handed over.
+    pub(super) fn another_succeeded(&mut self) {
+        self.prompt += 1;
+    }
+
     /// A slot that `id` had, and for which all others waited, is handed over.
     pub(super) fn failed(&mut self, id: ProxyLeaderId, now: Instant) {
+        let prompt = self.prompt;
         let failures = self.failures.entry(id).or_default();
-        if now < failures.until {
+        let all_are_slow = failures.slots > 0 && failures.prompt == prompt;
+        if all_are_slow || now < failures.until {
             return;
         }
+        failures.prompt = prompt;
         failures.slots = failures.slots.saturating_add(1);
         if let Some(times) = failures.slots.checked_sub(SLOTS) {
             failures.until = now + FIRST * (1 << times.min(DOUBLES));
@@ -86,18 +103,24 @@ mod tests {
         Instant(ms * 1000)
     }
 
+    /// A slot takes long with this one, and another takes it over.
+    fn fails(failing: &mut Failing, id: ProxyLeaderId, now: Instant) {
+        failing.failed(id, now);
+        failing.another_succeeded();
+    }
+
     #[test]
     fn one_slot_is_an_accident_and_two_are_not() {
         let mut failing = Failing::default();
-        failing.failed(A, at(0));
+        fails(&mut failing, A, at(0));
         assert_eq!((failing.among(Set::first(2), at(0)), failing.len()), (Set::first(2), 0));
         failing.succeeded(A);
-        failing.failed(A, at(1));
+        fails(&mut failing, A, at(1));
         assert_eq!(failing.among(Set::first(2), at(1)), Set::first(2));
-        failing.failed(A, at(2));
+        fails(&mut failing, A, at(2));
         assert_eq!((failing.among(Set::first(2), at(2)), failing.len()), (Set::one(B), 1));
         // What it was given before counts no more.
-        failing.failed(A, at(3));
+        fails(&mut failing, A, at(3));
         assert_eq!(failing.among(Set::first(2), at(2001)), Set::one(B));
         assert_eq!(failing.among(Set::first(2), at(2002)), Set::first(2));
     }
@@ -105,9 +128,9 @@ mod tests {
     #[test]
     fn it_is_left_alone_for_twice_as_long_each_time_up_to_a_limit() {
         let (mut failing, mut now, mut waits) = (Failing::default(), 0, Vec::new());
-        failing.failed(A, at(now));
+        fails(&mut failing, A, at(now));
         for _ in 0..9 {
-            failing.failed(A, at(now));
+            fails(&mut failing, A, at(now));
             let back =
                 (0..).step_by(1000).find(|ms| failing.among(Set::first(2), at(now + ms)) == Set::first(2)).unwrap();
             now += back;
@@ -122,15 +145,29 @@ mod tests {
     fn when_all_fail_all_are_given_slots_again() {
         let mut failing = Failing::default();
         for id in [A, A, B, B] {
-            failing.failed(id, at(0));
+            fails(&mut failing, id, at(0));
         }
         assert_eq!(failing.among(Set::first(2), at(0)), Set::first(2));
         // The next one that fails is the one at fault.
-        failing.failed(A, at(1));
+        fails(&mut failing, A, at(1));
         assert_eq!(failing.among(Set::first(2), at(1)), Set::one(B));
         // One that is absent does not count among those that are able.
         assert_eq!(failing.among(Set::one(A), at(2)), Set::one(A));
         failing.reconfigure(Set::one(B));
         assert_eq!(failing.len(), 1);
+    }
+
+    #[test]
+    fn where_all_are_slow_none_fails() {
+        let (mut failing, both) = (Failing::default(), Set::first(2));
+        for ms in 0..100 {
+            failing.failed(A, at(ms));
+            failing.failed(B, at(ms));
+        }
+        assert_eq!((failing.among(both, at(100)), failing.len()), (both, 0));
+        // One of them is prompt again, and the other is not.
+        failing.succeeded(B);
+        failing.failed(A, at(100));
+        assert_eq!((failing.among(both, at(100)), failing.len()), (Set::one(B), 1));
     }
 }

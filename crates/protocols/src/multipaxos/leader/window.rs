@@ -27,6 +27,10 @@ const MAX_WINDOW: usize = 1 << 22;
 /// proxy leader lives: a message was lost.
 const HAND_OVER_AFTER: u32 = 5;
 
+/// A slot that is executed within so many resend times of having been handed over was not held up by anything but its proxy leader:
+/// each allows for a round trip, and it takes about two until the leader is told.
+const PROMPT: u32 = 2;
+
 /// Only so many of the lowest unexecuted slots are taken for stuck: those behind them wait for them.
 const STUCK_SLOTS: usize = 16;
 
@@ -135,12 +139,15 @@ impl Window {
     }
 
     /// Some replica has executed every slot below `executed`; `gone` is told what was in them.
-    pub(super) fn advance_to(&mut self, executed: Slot, mut gone: impl FnMut(&Batch)) {
+    pub(super) fn advance_to(&mut self, now: Instant, executed: Slot, mut gone: impl FnMut(&Batch)) {
+        let prompt = self.config.options().resend_after * PROMPT;
         let (flow, failing) = (&mut self.flow, &mut self.failing);
         self.slots.advance_with(executed.min(self.next_slot), |proposed| {
             flow.remove(proposed.value.batch.byte_len());
             if proposed.attempts == 0 {
                 failing.succeeded(proposed.proxy);
+            } else if now.since(proposed.proposed_at) < prompt {
+                failing.another_succeeded();
             }
             gone(&proposed.value.batch);
         });
@@ -252,7 +259,7 @@ impl Window {
 
     fn hand_over_again(&mut self, now: Instant, round: Round, slot: Slot, out: &mut Out<'_, Leader>) {
         let held_up = self.slots.iter().next().filter(|(lowest, it)| *lowest == slot && it.attempts == 0);
-        if let Some(failed) = held_up.map(|(_, proposed)| proposed.proxy) {
+        if let Some(failed) = held_up.map(|(_, proposed)| proposed.proxy).filter(|proxy| !self.near.contains(*proxy)) {
             self.failing.failed(failed, now);
         }
         let proxy = self.pick_proxy(now);
