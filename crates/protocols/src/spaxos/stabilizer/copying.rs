@@ -41,6 +41,10 @@ const PATIENCE: u32 = 4;
 /// How often that doubles while no page comes.
 const DOUBLES: u32 = 8;
 
+/// But no answer is waited for longer than this, unless `resend_after` says so: the other may have been away for most of the time
+/// that its last page took, and is back. One page (1 MiB) takes as long over a link of 35 kB/s.
+const LONGEST: Duration = Duration::from_secs(30);
+
 /// How far one has told what it holds.
 #[derive(Clone, Copy, Default)]
 struct Reached {
@@ -86,7 +90,8 @@ impl Copying {
         for other in others.without(self.complete).iter() {
             let place = self.reached.entry(other).or_insert(Reached { since: now, ..Reached::default() });
             if place.ask_at <= now {
-                place.ask_at = now + patience.max(2 * place.took) * (1 << place.attempts.min(DOUBLES));
+                let wait = patience.max(LONGEST.min(2 * place.took)) * (1 << place.attempts.min(DOUBLES));
+                place.ask_at = now + wait.min(patience.max(LONGEST));
                 place.attempts += 1;
                 asked.push((other, place.after));
             }
@@ -140,5 +145,24 @@ mod tests {
         assert_eq!(asks(&mut copying, 8010, 8100), [(8010, 9), (8050, 9)]);
         copying.on_page(Instant(8_100_000), StabilizerId(1), None, true);
         assert_eq!(asks(&mut copying, 8100, 9999), []);
+    }
+
+    /// The time for which it was away is not the time that a page takes.
+    #[test]
+    fn one_that_was_away_for_an_hour_is_asked_soon_after_it_is_back() {
+        const HOUR: u64 = 3_600_000;
+        let mut copying = Copying::default();
+        let asked = asks(&mut copying, 0, HOUR);
+        let longest = asked.windows(2).map(|pair| pair[1].0 - pair[0].0).max();
+        assert_eq!(longest, Some(10 * 4 * (1 << DOUBLES)), "as long as it takes to double so often");
+        copying.on_page(Instant(HOUR * 1000), StabilizerId(1), Some(id(7)), false);
+        // The answer is lost, and what is asked then is too.
+        let asked = asks(&mut copying, HOUR, HOUR + 100_000);
+        assert_eq!(asked, [0, 30, 60, 90].map(|seconds| (HOUR + 1000 * seconds, 7)));
+        // The wait is as long as the operator has it.
+        let patience = Duration::from_secs(60) * PATIENCE;
+        let mut copying = Copying::default();
+        assert_eq!(copying.overdue(Instant(0), Set::one(StabilizerId(1)), patience / PATIENCE).len(), 1);
+        assert_eq!(copying.next_timer(), Instant::ZERO + patience);
     }
 }
