@@ -124,7 +124,12 @@ impl Phase1 {
         }
         self.forgotten = self.forgotten.max(votes.forgotten);
         self.watermark = self.watermark.max(votes.watermark);
-        self.reserved.extend(votes.reserved);
+        // Each stretch comes with all of them, and each vote is held against each.
+        for reserved in votes.reserved {
+            if !self.reserved.contains(&reserved) {
+                self.reserved.push(reserved);
+            }
+        }
         for (slot, vote) in votes.votes {
             let ignored = self.config.has(Canary::S1GridLeaderChange)
                 && usize::from(from.0) % self.quorums.members().len() != (slot.0 as usize) % 2;
@@ -252,6 +257,17 @@ mod tests {
         let stamps: Vec<_> = outcome.values.iter().map(|(slot, value)| (slot.0, value.stamp.0)).collect();
         assert_eq!(stamps, [(0, 20), (2, 22), (3, 23)]);
         assert_eq!((outcome.unvoted, outcome.next_slot), (Slot(4), Slot(4)));
+    }
+
+    #[test]
+    fn a_reservation_that_comes_with_each_stretch_is_kept_once() {
+        let mut phase1 = phase1(QuorumSpec::Majority, 3, 0);
+        let reserved = [Slot(100), Slot(300)].map(|start| Reserved { round: Round(4), start, end: start.plus(100) });
+        for (acceptor, slot) in (0..50).flat_map(|slot| [(0, slot), (1, slot)]) {
+            let (next, reserved) = (Slot(slot + 1), reserved.to_vec());
+            phase1.on_votes(AcceptorId(acceptor), Votes { next, reserved, ..votes(slot, &[(slot, 2, slot)], 0, 50) });
+        }
+        assert_eq!((phase1.votes.len(), phase1.reserved), (50, reserved.to_vec()));
     }
 
     #[test]
