@@ -12,13 +12,14 @@ use anyhow::{Context, Result, bail};
 use ionian_deployment::{Configuration, Deployment};
 use ionian_kernel::executor::Executor;
 use ionian_kernel::id::{AcceptorId, AcceptorSet, Epoch, Slot};
+use ionian_kernel::layout::Address;
 use ionian_kernel::protocol::Protocol;
 use ionian_kernel::wire::decode_all;
 use ionian_protocols::multipaxos::message::Vote;
 use ionian_protocols::multipaxos::{self, MultiPaxos, acceptor, kind};
 use ionian_runtime::membership;
 use ionian_runtime::offline::StoppedNode;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 pub(crate) fn run(arguments: &arguments::Salvage) -> Result<()> {
@@ -107,7 +108,8 @@ fn furthest(nodes: &[StoppedNode]) -> Result<(Base, String)> {
 struct Votes {
     /// The vote of the highest round in each slot.
     highest: BTreeMap<Slot, Vote>,
-    acceptors: AcceptorSet,
+    /// Those that have said anything, and the node of each: one of the same number may have lived elsewhere since.
+    acceptors: BTreeSet<(AcceptorId, String)>,
     /// What one of them has forgotten, f+1 replicas had stored.
     forgotten: Slot,
     /// The latest epoch of which one of them has promised a round.
@@ -121,12 +123,13 @@ impl Votes {
         for node in nodes {
             // The votes of each acceptor, of which it confirms some in higher rounds.
             let mut own: BTreeMap<(u8, Slot), Vote> = BTreeMap::new();
+            let mut here = AcceptorSet::EMPTY;
             for record in node.records()? {
                 let (author, record) = record?;
                 if author.kind != kind::Acceptor {
                     continue;
                 }
-                votes.acceptors.insert(AcceptorId(author.index));
+                here.insert(AcceptorId(author.index));
                 let record = decode_all(&record);
                 let record = record.with_context(|| format!("a record of node {} cannot be read", node.name()))?;
                 if let acceptor::Record::Promised { round }
@@ -152,6 +155,7 @@ impl Votes {
                     | acceptor::Record::Began { .. } => {}
                 }
             }
+            votes.acceptors.extend(here.iter().map(|acceptor| (acceptor, node.name().to_owned())));
         }
         Ok(votes)
     }
@@ -163,10 +167,17 @@ impl Votes {
     }
 
     /// Whether every acknowledged write is known to them, as far as `known` is the membership. It is if none of them has
-    /// promised anything of a later epoch: acceptors that leave have.
+    /// promised anything of a later epoch: acceptors that leave have. One on a node that has left does not count for the member
+    /// that has its number now.
     fn are_a_read_quorum(&self, known: &Configuration) -> Result<bool> {
         let config = multipaxos::config::Config::new(known.layout(MultiPaxos::KINDS)?)?;
-        Ok(config.can_read(self.acceptors, self.epoch))
+        let layout = config.layout();
+        let is_member = |(acceptor, node): &&(AcceptorId, String)| {
+            let place = layout.node_of(Address { kind: kind::Acceptor, index: acceptor.0 });
+            place.is_some_and(|place| layout.name(place) == *node)
+        };
+        let members = self.acceptors.iter().filter(is_member).map(|(acceptor, _)| *acceptor).collect();
+        Ok(config.can_read(members, self.epoch))
     }
 
     /// The slot behind the last vote.
@@ -232,5 +243,25 @@ fn report(output: &Path, votes: &Votes, (start, end): (Slot, Slot), from: &str, 
              not given.\nWhat may appear: writes that were voted for here and never acknowledged, also in place of \
              such lost ones."
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ionian_deployment::PresetOptions;
+
+    /// When a node leaves, the next one that comes is given the number of its acceptor.
+    #[test]
+    fn an_acceptor_of_a_node_that_has_left_is_not_taken_for_the_member_that_has_its_number() {
+        let known = Configuration::founded(Deployment::preset("colocated", &PresetOptions::default()).unwrap());
+        let is_quorum = |acceptors: &[(u8, &str)]| {
+            let acceptors = acceptors.iter().map(|(index, node)| (AcceptorId(*index), (*node).to_owned())).collect();
+            Votes { acceptors, ..Votes::default() }.are_a_read_quorum(&known).unwrap()
+        };
+        assert!(is_quorum(&[(0, "n0"), (2, "n2")]));
+        assert!(!is_quorum(&[(0, "n0")]));
+        assert!(!is_quorum(&[(0, "n0"), (2, "left")]));
+        assert!(is_quorum(&[(0, "n0"), (1, "n1"), (2, "left")]));
     }
 }
