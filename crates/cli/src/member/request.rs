@@ -28,6 +28,15 @@ impl Found {
     /// # Errors
     /// When a node refuses it, the log decides otherwise, or none could ask the log for [`PATIENCE`].
     pub(crate) async fn request(&self, change: &Change) -> Result<Epoch> {
+        let epoch = self.put_through(change).await?;
+        if matches!(change, Change::Abandon { .. }) {
+            self.check_abandoned(epoch).await?;
+        }
+        Ok(epoch)
+    }
+
+    /// The epoch that the log has accepted it in.
+    async fn put_through(&self, change: &Change) -> Result<Epoch> {
         let deadline = Instant::now() + PATIENCE;
         let (mut teller, mut pause) = (Teller::new(), PAUSES.0);
         let (mut contacts, mut asked) = (self.contacts.clone(), Ok(self.clone()));
@@ -61,7 +70,7 @@ impl Found {
     async fn put(&self, change: &Change) -> Result<Result<Epoch, Vec<String>>> {
         let mut reasons = self.failures.clone();
         for (name, address) in &self.answered {
-            let reason = match request_change(resolve("address", address)?, change, CHANGE_LIMIT).await {
+            let reason = match ask(address, change).await {
                 Ok(Response::Decided(Verdict::Accepted { epoch })) => return Ok(Ok(epoch)),
                 Ok(Response::Decided(verdict)) => match (&verdict, came_first(change, &self.known.membership)) {
                     (_, Some(epoch)) => return Ok(Ok(epoch)),
@@ -73,12 +82,41 @@ impl Found {
                 },
                 Ok(Response::Refused(reason)) => bail!("node {name} refuses: {reason}"),
                 Ok(Response::Undecided(reason)) => reason,
-                Err(error) => explain(&error.into()),
+                Err(error) => explain(&error),
             };
             reasons.push(format!("{name}: {reason}"));
         }
         Ok(Err(reasons))
     }
+
+    /// The log accepts in `epoch` that a change is abandoned also when it has just been finished: nothing is under way then.
+    async fn check_abandoned(&self, epoch: Epoch) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let reason = match Found::ask(self.contacts.clone()).await {
+                Ok(now) if now.known.epoch() >= epoch && is_finished(&self.known.membership, &now.known.membership) => {
+                    bail!("the change was finished before it could be abandoned, in epoch {}", epoch.0)
+                }
+                Ok(now) if now.known.epoch() >= epoch => return Ok(()),
+                Ok(_) => "no node has heard of it yet".to_owned(),
+                Err(error) => explain(&error),
+            };
+            if Instant::now() >= deadline {
+                let epoch = epoch.0;
+                bail!("epoch {epoch} begins, but whether the change was abandoned or finished is not known: {reason}");
+            }
+            sleep(PAUSES.0).await;
+        }
+    }
+}
+
+async fn ask(address: &str, change: &Change) -> Result<Response> {
+    Ok(request_change(resolve("address", address)?, change, CHANGE_LIMIT).await?)
+}
+
+/// Whether the cluster, which was `before` in the midst of a change, has become what it was changing into.
+fn is_finished(before: &Membership, now: &Membership) -> bool {
+    before.next.as_ref() == Some(&now.text)
 }
 
 /// The epoch that the change began, if it is what the cluster has become or is becoming: a node that could not tell any
@@ -127,6 +165,23 @@ mod tests {
         }
         execute(&mut membership, &finish(3));
         assert_eq!(came_first(&ours, &membership), None, "others have changed it since");
+    }
+
+    /// The log says the same of both.
+    #[test]
+    fn a_change_that_was_finished_is_not_taken_for_one_that_was_abandoned() {
+        let abandon = Change::Abandon { epoch: epoch(1) };
+        let mut before = Membership::default();
+        execute(&mut before, &begin(0, "a", "b"));
+        let mut finished = before.clone();
+        execute(&mut finished, &Change::Finish { epoch: epoch(1), frontier: Slot(0) });
+        execute(&mut finished, &abandon);
+        assert!(is_finished(&before, &finished));
+        execute(&mut finished, &begin(2, "b", "c"));
+        assert!(is_finished(&before, &finished), "another change is under way");
+        let mut abandoned = before.clone();
+        execute(&mut abandoned, &abandon);
+        assert!(!is_finished(&before, &abandoned));
     }
 
     #[test]

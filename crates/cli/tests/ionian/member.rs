@@ -268,13 +268,24 @@ struct Stranded {
 
 impl Stranded {
     fn new(command: &[&str]) -> Stranded {
+        Stranded::prepared(|_| (), command)
+    }
+
+    /// While it was whole it was prepared for the command.
+    fn prepared(prepare: impl FnOnce(&Cluster), command: &[&str]) -> Stranded {
         let settings = ["durability=disk", "options.patience_ms=300"];
         let cluster = Cluster::start("colocated", &settings, &["--no-restart"]);
+        prepare(&cluster);
         let said = cluster.directory.path("said");
         let file = std::fs::File::create(&said).unwrap();
         let mut stranded = Stranded { cluster, said, processes: Nodes(Vec::new()) };
         stranded.kill(1);
         stranded.kill(2);
+        // What it proposed while it led its successor would find in its log.
+        eventually("n0 does not lead", || {
+            let roles = stranded.cluster.status()["nodes"][0]["status"]["roles"].as_array()?.clone();
+            roles.iter().all(|role| role["figures"]["leading"] != 1).then_some(())
+        });
         let mut waiting = ionian();
         waiting.arg("member").args(command).args(["--data", &stranded.cluster.data()]);
         waiting.stdin(Stdio::null()).stdout(file.try_clone().unwrap()).stderr(file);
@@ -310,9 +321,15 @@ impl Stranded {
 
     /// Waits until the command has ended well, with these words.
     #[track_caller]
-    fn done(mut self, last: &str) {
+    fn done(self, last: &str) {
+        self.ended(0, last);
+    }
+
+    /// Waits until the command has ended with this exit code and these words.
+    #[track_caller]
+    fn ended(mut self, code: i32, last: &str) {
         let status = eventually("the command ends", || self.processes.0[0].try_wait().unwrap());
-        assert_eq!(status.code(), Some(0), "{}", self.said());
+        assert_eq!(status.code(), Some(code), "{}", self.said());
         assert!(self.said().ends_with(last), "{}", self.said());
     }
 }
@@ -342,6 +359,31 @@ fn a_change_that_was_finished_before_its_command_heard_of_it_is_done() {
     eventually("the same command is carried out", || member(&stranded.cluster, &add).status.success().then_some(()));
     stranded.signal_command(Signal::SIGCONT);
     stranded.done("epoch 1 begins\ndone: the cluster is in epoch 2\n");
+}
+
+/// By the time that the command can ask the log, nothing is left to abandon: the log says the same as if it had been.
+#[test]
+fn a_change_that_was_finished_is_not_said_to_be_abandoned() {
+    let address = format!("localhost:{}", free_port());
+    let add = ["add", "n3", "--address", &address, "--roles", "acceptor,replica"];
+    let begin = |cluster: &Cluster| {
+        done(&member(cluster, &[&add[..], &["--no-wait"]].concat()));
+        let knows = || (cluster.status()["nodes"][0]["status"]["epoch"] == 1).then_some(());
+        eventually("n0 has heard of it", knows);
+    };
+    let mut stranded = Stranded::prepared(begin, &["abandon", "--no-wait"]);
+    stranded.signal_command(Signal::SIGSTOP);
+    stranded.kill(0);
+    stranded.start(&["n0", "n1", "n2"]);
+    let contact = stranded.cluster.deployment.nodes[0].address.clone();
+    let _new = Node::join("n3", &contact, &stranded.cluster.directory);
+    eventually("it is finished", || {
+        let said = text(&member(&stranded.cluster, &["list"]).stdout);
+        assert!(said.is_empty() || said.contains("n3"), "it was abandoned before: {}", stranded.said());
+        said.starts_with("cluster ionian: epoch 2\n").then_some(())
+    });
+    stranded.signal_command(Signal::SIGCONT);
+    stranded.ended(1, "the change was finished before it could be abandoned, in epoch 2\n");
 }
 
 #[test]
