@@ -1,15 +1,13 @@
 //! Large commands, and the same work again: what must not be queued, proposed, sent or logged twice, and what must not wait
 //! behind it.
 
-use crate::stage::{Stage, batch, birth};
+use crate::stage::{Outside, Stage, batch, birth};
 use bytes::Bytes;
 use ionian_kernel::batch::{Answer, AnswersByClient, Batch, Command, Outcome, SessionId, Value};
-use ionian_kernel::client::{Operation, Reply, Request};
+use ionian_kernel::client::{Operation, Request};
 use ionian_kernel::id::*;
 use ionian_kernel::layout::{Address, Layout, NodeId, Options, numbered};
-use ionian_kernel::machine::Frozen;
-use ionian_kernel::membership::Membership;
-use ionian_kernel::node::{Node, World};
+use ionian_kernel::node::Node;
 use ionian_kernel::protocol::Protocol;
 use ionian_kernel::role::{Lsn, Role};
 use ionian_kernel::time::{Instant, Timestamp};
@@ -188,30 +186,6 @@ fn a_batcher_hands_over_a_window_of_bytes_at_a_time_to_a_new_leader_as_well() {
     assert_eq!(sent, [5, 6, 7, 8].map(|place| (base + place, false)));
 }
 
-/// A disk that writes nothing until it is told to, and the network.
-#[derive(Default)]
-struct Outside {
-    records: Vec<Vec<u8>>,
-    durable: u64,
-    sent: Vec<Message>,
-}
-
-impl World<MultiPaxos> for Outside {
-    fn send(&mut self, _: u8, _: u64, message: Message) {
-        self.sent.push(message);
-    }
-    fn append(&mut self, _: Address, record: &[u8], _: bool) -> Lsn {
-        self.records.push(record.to_vec());
-        Lsn(self.records.len() as u64)
-    }
-    fn durable(&self) -> Lsn {
-        Lsn(self.durable)
-    }
-    fn store_snapshot(&mut self, _: Address, _: u64, _: Box<dyn Frozen>) {}
-    fn announce(&mut self, _: Membership) {}
-    fn reply(&mut self, _: ClientId, _: Reply) {}
-}
-
 const ACCEPTOR: Address = Address { kind: kind::Acceptor, index: 0 };
 
 fn acceptor_node(config: &Config) -> Node<MultiPaxos> {
@@ -272,7 +246,7 @@ fn an_acceptor_testifies_and_refuses_while_its_disk_is_busy() {
         ),
         "{said:?}"
     );
-    outside.durable = outside.records.len() as u64;
+    outside.durable = outside.records.len();
     node.on_durable(&mut outside);
     assert!(matches!(outside.sent[..], [Message::ProxyLeader(proxy_leader::In::Phase2b { .. })]));
 }
@@ -288,7 +262,7 @@ fn who_hears_of_new_proposals_does_not_testify_against_their_leader() {
         let (from, slot, round) = (ProxyLeaderId(0), Slot(slot), Round(64));
         node.deliver(1, Message::Acceptor(acceptor::In::Phase2a { from, slot, round, value }));
         node.settle(Instant(now), &mut outside);
-        outside.durable = outside.records.len() as u64;
+        outside.durable = outside.records.len();
         node.on_durable(&mut outside);
         outside.sent.clear();
         node.deliver(1, Message::Acceptor(acceptor::In::PreVote { from: LeaderId(0) }));

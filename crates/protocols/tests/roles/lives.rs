@@ -1,15 +1,12 @@
 //! Acceptors of one number that live on a node one after the other: it leaves with a change of the membership and comes
 //! back with another, its log is truncated in between, and the node crashes at any record.
 
-use crate::stage::{batch, birth};
+use crate::stage::{Outside, batch, birth, with_acceptors};
 use bytes::Bytes;
 use ionian_kernel::batch::{Batch, Value};
-use ionian_kernel::client::Reply;
 use ionian_kernel::id::*;
-use ionian_kernel::layout::{Address, Layout, NodeId, numbered};
-use ionian_kernel::machine::Frozen;
-use ionian_kernel::membership::Membership;
-use ionian_kernel::node::{Node, World};
+use ionian_kernel::layout::{Address, Layout, NodeId};
+use ionian_kernel::node::Node;
 use ionian_kernel::protocol::Protocol;
 use ionian_kernel::random::Random;
 use ionian_kernel::role::{Lsn, Role};
@@ -25,31 +22,6 @@ type Config = <MultiPaxos as Protocol>::Config;
 const HERE: NodeId = NodeId(20);
 const ACCEPTOR: Address = Address { kind: kind::Acceptor, index: 0 };
 
-/// A disk, and what was sent.
-#[derive(Default)]
-struct Outside {
-    records: Vec<Vec<u8>>,
-    /// So many are on disk.
-    durable: usize,
-    sent: Vec<Message>,
-}
-
-impl World<MultiPaxos> for Outside {
-    fn send(&mut self, _: u8, _: u64, message: Message) {
-        self.sent.push(message);
-    }
-    fn append(&mut self, _: Address, record: &[u8], _: bool) -> Lsn {
-        self.records.push(record.to_vec());
-        Lsn(self.records.len() as u64)
-    }
-    fn durable(&self) -> Lsn {
-        Lsn(self.durable as u64)
-    }
-    fn store_snapshot(&mut self, _: Address, _: u64, _: Box<dyn Frozen>) {}
-    fn announce(&mut self, _: Membership) {}
-    fn reply(&mut self, _: ClientId, _: Reply) {}
-}
-
 /// What the log of the cluster says of its members: whether the acceptor is one now, and whether it will be.
 #[derive(Clone, Copy)]
 struct Members {
@@ -62,19 +34,7 @@ struct Members {
 
 impl Members {
     fn config(&self, canary: Option<&'static str>) -> Config {
-        let with = |it_is: bool| {
-            let mut places = (0..).map(NodeId);
-            let counts = [1, 0, 2, 2, 2, 3, 2, 0];
-            let mut layout = Layout {
-                f: 1,
-                instances: numbered(counts.map(|count| places.by_ref().take(count).collect()).to_vec()),
-                ..Layout::default()
-            };
-            let first = if it_is { 0 } else { 3 };
-            let acceptors = [first, 1, 2].map(|index: u8| (index, NodeId(HERE.0 + u16::from(index))));
-            layout.instances[kind::Acceptor as usize] = acceptors.into_iter().collect();
-            layout
-        };
+        let with = |it_is: bool| with_acceptors(&[if it_is { 0 } else { 3 }, 1, 2]);
         let next = self.next.map(|next| Box::new(with(next)));
         let (epoch, since, frontier) = (Epoch(self.epoch), Epoch(self.since), Slot(self.frontier));
         let layout = Layout { epoch, since, frontier, next, canary, ..with(self.now) };

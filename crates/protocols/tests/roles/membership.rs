@@ -1,9 +1,9 @@
 //! Changes of the membership, with real leaders, acceptors and readers: nothing but the order of messages is made up.
 //! The simulator changes one node at a time, and starts each; so it met none of this.
 
-use crate::stage::{Stage, batch, birth};
+use crate::stage::{Stage, batch, birth, with_acceptors};
 use ionian_kernel::id::*;
-use ionian_kernel::layout::{Layout, NodeId, numbered};
+use ionian_kernel::layout::{Layout, NodeId};
 use ionian_kernel::protocol::{Birth, Protocol};
 use ionian_kernel::role::Role;
 use ionian_kernel::time::Instant;
@@ -29,21 +29,10 @@ struct Cluster {
 
 /// The configuration of these acceptors, in force since its epoch but for the first; or one that changes into `next`.
 fn config(canary: Option<&'static str>, epoch: u32, frontier: u64, acceptors: &[u8], next: Option<&[u8]>) -> Config {
-    let with = |acceptors: &[u8]| {
-        let mut places = (0..).map(NodeId);
-        let counts = [1, 0, 2, 2, 2, 3, 2, 0];
-        let mut layout = Layout {
-            f: 1,
-            instances: numbered(counts.map(|count| places.by_ref().take(count).collect()).to_vec()),
-            ..Layout::default()
-        };
-        let places = acceptors.iter().map(|index| (*index, NodeId(20 + u16::from(*index)))).collect();
-        layout.instances[kind::Acceptor as usize] = places;
-        layout
-    };
     let since = Epoch(if next.is_some() { 0 } else { epoch });
-    let next = next.map(|next| Box::new(with(next)));
-    let layout = Layout { epoch: Epoch(epoch), since, frontier: Slot(frontier), next, canary, ..with(acceptors) };
+    let next = next.map(|next| Box::new(with_acceptors(next)));
+    let layout =
+        Layout { epoch: Epoch(epoch), since, frontier: Slot(frontier), next, canary, ..with_acceptors(acceptors) };
     MultiPaxos::configure(layout).expect("a deployment")
 }
 

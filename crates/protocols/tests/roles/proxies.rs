@@ -1,33 +1,19 @@
 //! Which proxy leaders a leader gives slots to when what it gives them takes long.
 
-use crate::stage::{Stage, batch, birth};
+use crate::stage::{Stage, batch, elected};
 use ionian_kernel::id::*;
 use ionian_kernel::layout::{Layout, NodeId, numbered};
-use ionian_kernel::protocol::Protocol;
 use ionian_kernel::role::Role;
-use ionian_kernel::time::{Instant, Timestamp};
+use ionian_kernel::time::Instant;
 use ionian_protocols::multipaxos::leader::{In, Leader};
-use ionian_protocols::multipaxos::message::{Proposer, Times, Votes};
-use ionian_protocols::multipaxos::{Envelope, MultiPaxos, acceptor, kind, proxy_leader};
+use ionian_protocols::multipaxos::message::{Proposer, Times};
+use ionian_protocols::multipaxos::{Envelope, acceptor, proxy_leader};
 
 /// The leader of three servers with every role on each; or on a node of its own.
 fn leading(node: NodeId) -> Stage<Leader> {
     let nodes: Vec<NodeId> = (0..3).map(NodeId).collect();
     let layout = Layout { f: 1, instances: numbered(vec![nodes; 8]), ..Layout::default() };
-    let config = MultiPaxos::configure(layout).expect("a deployment");
-    let mut leader = Stage::new(config, &birth(kind::Leader, 0, node), Leader::new);
-    leader.timer();
-    let all = (0..2).map(AcceptorId);
-    all.clone().for_each(|from| drop(leader.tell(In::PreVoteReply { from, gone: true, promise: Round(0) })));
-    let round = leader.role.round();
-    for from in all {
-        let (start, end, next) = (Slot(0), Slot::MAX, Slot::MAX);
-        let (forgotten, watermark, votes, reserved) = (Slot(0), Slot(0), Vec::new(), Vec::new());
-        let votes = Votes { start, end, next, votes, forgotten, watermark, reserved };
-        leader.tell(In::Phase1b { from, round, votes, clock: Timestamp(0) });
-    }
-    assert!(leader.role.is_leading());
-    leader
+    elected(layout, node, 2)
 }
 
 /// To whom it gives a slot.

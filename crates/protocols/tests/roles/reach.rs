@@ -1,32 +1,18 @@
 //! A leader that reaches no write quorum stops saying that it lives, and one that does goes on.
 
-use crate::stage::{Stage, batch, birth};
+use crate::stage::{Stage, batch, elected};
 use ionian_kernel::id::*;
 use ionian_kernel::layout::{Layout, NodeId, numbered};
-use ionian_kernel::protocol::Protocol;
-use ionian_kernel::time::{Instant, Timestamp};
+use ionian_kernel::time::Instant;
 use ionian_protocols::multipaxos::leader::{In, Leader};
-use ionian_protocols::multipaxos::message::{Proposer, Votes};
-use ionian_protocols::multipaxos::{Envelope, MultiPaxos, acceptor, client, kind};
+use ionian_protocols::multipaxos::message::Proposer;
+use ionian_protocols::multipaxos::{Envelope, acceptor, client};
 
 /// The leader of five servers.
 fn leading(canary: Option<&'static str>) -> Stage<Leader> {
     let nodes: Vec<NodeId> = (0..5).map(NodeId).collect();
     let layout = Layout { f: 2, instances: numbered(vec![nodes; 8]), canary, ..Layout::default() };
-    let config = MultiPaxos::configure(layout).expect("a deployment");
-    let mut leader = Stage::new(config, &birth(kind::Leader, 0, NodeId(0)), Leader::new);
-    leader.timer();
-    let all = (0..3).map(AcceptorId);
-    all.clone().for_each(|from| drop(leader.tell(In::PreVoteReply { from, gone: true, promise: Round(0) })));
-    let round = leader.role.round();
-    for from in all {
-        let (start, end, next) = (Slot(0), Slot::MAX, Slot::MAX);
-        let (forgotten, watermark, votes, reserved) = (Slot(0), Slot(0), Vec::new(), Vec::new());
-        let votes = Votes { start, end, next, votes, forgotten, watermark, reserved };
-        leader.tell(In::Phase1b { from, round, votes, clock: Timestamp(0) });
-    }
-    assert!(leader.role.is_leading());
-    leader
+    elected(layout, NodeId(0), 3)
 }
 
 /// Lets four seconds pass in which these acceptors answer; whether it leads then, and when it sent its last heartbeat.

@@ -2,12 +2,18 @@
 
 use bytes::Bytes;
 use ionian_kernel::batch::{Batch, Command, SessionId};
+use ionian_kernel::client::Reply;
 use ionian_kernel::id::*;
-use ionian_kernel::layout::{Address, NodeId};
-use ionian_kernel::machine::{NotARead, RestoreError, StateMachine};
-use ionian_kernel::protocol::Birth;
-use ionian_kernel::role::{Out, Outbox, Role};
+use ionian_kernel::layout::{Address, Layout, NodeId, numbered};
+use ionian_kernel::machine::{Frozen, NotARead, RestoreError, StateMachine};
+use ionian_kernel::membership::Membership;
+use ionian_kernel::node::World;
+use ionian_kernel::protocol::{Birth, Protocol};
+use ionian_kernel::role::{Lsn, Out, Outbox, Role};
 use ionian_kernel::time::{Instant, Timestamp};
+use ionian_protocols::multipaxos::leader::{In, Leader};
+use ionian_protocols::multipaxos::message::Votes;
+use ionian_protocols::multipaxos::{Message, MultiPaxos, kind};
 
 struct Nothing;
 
@@ -89,4 +95,59 @@ impl<R: Role> Stage<R> {
         self.role.status(&mut |name, value| found = if name == wanted { Some(value) } else { found });
         found.expect("a figure of that name")
     }
+}
+
+/// Leader 0 of this deployment of MultiPaxos on `node`, leading by the promises of the first so many acceptors, which have voted
+/// for nothing.
+pub(crate) fn elected(layout: Layout, node: NodeId, promises: u8) -> Stage<Leader> {
+    let config = MultiPaxos::configure(layout).expect("a deployment");
+    let mut leader = Stage::new(config, &birth(kind::Leader, 0, node), Leader::new);
+    leader.timer();
+    let all = (0..promises).map(AcceptorId);
+    all.clone().for_each(|from| drop(leader.tell(In::PreVoteReply { from, gone: true, promise: Round(0) })));
+    let round = leader.role.round();
+    for from in all {
+        let (start, end, next) = (Slot(0), Slot::MAX, Slot::MAX);
+        let (forgotten, watermark, votes, reserved) = (Slot(0), Slot(0), Vec::new(), Vec::new());
+        let votes = Votes { start, end, next, votes, forgotten, watermark, reserved };
+        leader.tell(In::Phase1b { from, round, votes, clock: Timestamp(0) });
+    }
+    assert!(leader.role.is_leading());
+    leader
+}
+
+/// Every role of MultiPaxos on nodes of its own, with these acceptors: number `n` on node 20 + n.
+pub(crate) fn with_acceptors(acceptors: &[u8]) -> Layout {
+    let mut places = (0..).map(NodeId);
+    let counts = [1, 0, 2, 2, 2, 3, 2, 0];
+    let instances = counts.map(|count| places.by_ref().take(count).collect()).to_vec();
+    let mut layout = Layout { f: 1, instances: numbered(instances), ..Layout::default() };
+    let places = acceptors.iter().map(|index| (*index, NodeId(20 + u16::from(*index)))).collect();
+    layout.instances[kind::Acceptor as usize] = places;
+    layout
+}
+
+/// What is outside a node: a disk that writes nothing until it is told to, and what was sent.
+#[derive(Default)]
+pub(crate) struct Outside {
+    pub(crate) records: Vec<Vec<u8>>,
+    /// So many of them are on disk.
+    pub(crate) durable: usize,
+    pub(crate) sent: Vec<Message>,
+}
+
+impl World<MultiPaxos> for Outside {
+    fn send(&mut self, _: u8, _: u64, message: Message) {
+        self.sent.push(message);
+    }
+    fn append(&mut self, _: Address, record: &[u8], _: bool) -> Lsn {
+        self.records.push(record.to_vec());
+        Lsn(self.records.len() as u64)
+    }
+    fn durable(&self) -> Lsn {
+        Lsn(self.durable as u64)
+    }
+    fn store_snapshot(&mut self, _: Address, _: u64, _: Box<dyn Frozen>) {}
+    fn announce(&mut self, _: Membership) {}
+    fn reply(&mut self, _: ClientId, _: Reply) {}
 }
