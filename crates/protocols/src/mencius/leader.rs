@@ -583,7 +583,6 @@ impl Role for Leader {
         for place in 0..self.served.len() {
             self.call(now, place, out, |leader, out| leader.on_timer(now, out));
             self.reserve_again(now, place, out);
-            self.reserve_gaps(now, place, out);
         }
         self.come_back(now, out);
         if self.tell_at <= now && self.served[0].round.is_some() {
