@@ -304,6 +304,12 @@ impl<I: Id> Set<I> {
         })
     }
 
+    /// Those of `some` that are members, or all members when none of them is: to whom work is given.
+    pub fn preferring(self, some: Self) -> Self {
+        let some = self.and(some);
+        if some.is_empty() { self } else { some }
+    }
+
     /// The member that comes `turn` places on, going round: for dealing work out evenly.
     pub fn pick(self, turn: u64) -> Option<I> {
         let count = self.len() as u64;

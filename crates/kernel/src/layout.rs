@@ -142,8 +142,7 @@ impl Layout {
     /// The instances of `kind` to prefer on `node`: its own if it has some, since a hop on one node is a
     /// function call, else all.
     pub fn preferred<I: Id>(&self, kind: u8, node: NodeId) -> Set<I> {
-        let near = self.near(kind, node);
-        if near.is_empty() { self.all(kind) } else { near }
+        self.all(kind).preferring(self.near(kind, node))
     }
 
     /// All nodes that have an instance of anything, in order.

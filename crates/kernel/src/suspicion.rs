@@ -37,8 +37,7 @@ impl<I: Id> Suspicion<I> {
     /// Those of `all` that are not suspected; everybody when all of them are, since work must go
     /// somewhere.
     pub fn trusted(&self, all: Set<I>) -> Set<I> {
-        let trusted = all.without(self.suspects);
-        if trusted.is_empty() { all } else { trusted }
+        all.preferring(all.without(self.suspects))
     }
 
     /// Those under suspicion.
@@ -77,8 +76,7 @@ impl<I: Id> Choice<I> {
 
     /// The membership has changed.
     pub fn reconfigure(&mut self, all: Set<I>, near: Set<I>) {
-        let near = near.and(all);
-        self.preferred = if near.is_empty() { all } else { near };
+        self.preferred = all.preferring(near);
         self.all = all;
         self.suspicion.suspects = self.suspicion.suspects.and(all);
     }
@@ -191,9 +189,7 @@ impl<I: Id> Presence<I> {
     /// One of those present, of `near` if any of them is there; `turn` deals the work out. `None` when
     /// there are no instances at all.
     pub fn pick(&self, near: Set<I>, now: Instant, turn: u64) -> Option<I> {
-        let present = self.present(now);
-        let near = near.and(present);
-        if near.is_empty() { present } else { near }.pick(turn)
+        self.present(now).preferring(near).pick(turn)
     }
 }
 

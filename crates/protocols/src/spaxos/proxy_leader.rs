@@ -130,10 +130,7 @@ impl Deliverers {
         }
         if !left.is_empty() {
             self.turn += 1;
-            let holders = reference.stored.and(present);
-            let able = if holders.is_empty() { present } else { holders };
-            let near = self.near.and(able);
-            let one = if near.is_empty() { able } else { near }.pick(self.turn);
+            let one = present.preferring(reference.stored).preferring(self.near).pick(self.turn);
             tell(one.expect("a deployment has stabilizers"), left);
         }
     }

@@ -209,10 +209,7 @@ impl Window {
 
     fn pick_proxy(&mut self, now: Instant) -> ProxyLeaderId {
         self.turn += 1;
-        let able = self.able_proxies(now);
-        let near = self.near.and(able);
-        let one = if near.is_empty() { able } else { near }.pick(self.turn);
-        one.expect("a deployment has proxy leaders")
+        self.able_proxies(now).preferring(self.near).pick(self.turn).expect("a deployment has proxy leaders")
     }
 
     /// Those proxy leaders to which slots are given.
