@@ -130,7 +130,6 @@ fn the_exercise_finds_each_defect() {
     for (found, expected) in [
         (fault::<FORGETS_IN_RESTORE>(), "copy that was restored"),
         (fault::<KEEPS_IN_RESTORE>(), "a used copy that was restored"),
-        (fault::<ITERATES_A_HASH_MAP>(), "other snapshots"),
         (fault::<COUNTS_READS>(), "changes the state"),
         (fault::<PANICS>(), "it panics when it executes"),
         (fault::<CLAIMS_TO_COMMUTE>(), "their order matters"),
@@ -138,6 +137,15 @@ fn the_exercise_finds_each_defect() {
     ] {
         assert!(found.contains(expected), "{expected:?} was expected: {found}");
     }
+}
+
+/// The hash of each map is seeded by the system, so which comparison of two snapshots finds it first is different in
+/// each run.
+#[test]
+fn the_exercise_finds_a_hash_map_that_is_iterated() {
+    let found = fault::<ITERATES_A_HASH_MAP>();
+    let comparisons = ["have other snapshots", "has the snapshot", "its state is another now", "their order matters"];
+    assert!(comparisons.iter().any(|comparison| found.contains(comparison)), "{found}");
 }
 
 #[test]
