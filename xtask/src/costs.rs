@@ -1,8 +1,10 @@
-//! `cargo xtask costs`: what a command costs each role, in instructions, against what `docs/costs.toml` says. A role
-//! that has become slower is noticed in the commit that makes it so, on a machine of whatever speed.
+//! `cargo xtask costs`: what a command costs each role, in instructions, against what
+//! `docs/costs.toml` says. A role that has become slower is noticed in the commit that makes it so,
+//! on a machine of whatever speed.
 //!
-//! callgrind counts the instructions of one role (`crates/costs`), which are the same on every run, over so many
-//! bursts and over twice as many: the difference is the steady state without the way to it.
+//! callgrind counts the instructions of one role (`crates/costs`), which are the same on every run,
+//! over so many bursts and over twice as many: the difference is the steady state without the way
+//! to it.
 
 use crate::cargo;
 use serde::{Deserialize, Serialize};
@@ -58,7 +60,9 @@ enum Mode {
 
 /// Runs the command.
 pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
-    let arguments: Vec<String> = arguments.map(|argument| argument.to_string_lossy().into_owned()).collect();
+    let arguments: Vec<String> = arguments
+        .map(|argument| argument.to_string_lossy().into_owned())
+        .collect();
     let mode = match &arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [] => Mode::Compare,
         ["--skip-without-valgrind"] => Mode::CompareIfPossible,
@@ -80,7 +84,9 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
 
 fn costs(mode: &Mode) -> Result<bool, Box<dyn Error>> {
     if !has_valgrind()? {
-        eprintln!("==> NOT CHECKED: what a command costs each role. valgrind is not installed, which counts it.");
+        eprintln!(
+            "==> NOT CHECKED: what a command costs each role. valgrind is not installed, which counts it."
+        );
         return Ok(matches!(mode, Mode::CompareIfPossible));
     }
     let now = measure()?;
@@ -91,7 +97,8 @@ fn costs(mode: &Mode) -> Result<bool, Box<dyn Error>> {
             Ok(true)
         }
         Mode::Compare | Mode::CompareIfPossible => {
-            let recorded = fs::read_to_string(file()).map_err(|error| format!("{}: {error}", file().display()))?;
+            let recorded = fs::read_to_string(file())
+                .map_err(|error| format!("{}: {error}", file().display()))?;
             Ok(compare(&toml::from_str(&recorded)?, &now))
         }
     }
@@ -119,52 +126,97 @@ fn measure() -> Result<Costs, Box<dyn Error>> {
         let cost = (counted_of_both - counted) / (commands_of_both - commands);
         instructions.insert(case.to_owned(), (cost * 10.0).round() / 10.0);
     }
-    Ok(Costs { compiler: compiler()?, library: library(), instructions })
+    Ok(Costs {
+        compiler: compiler()?,
+        library: library(),
+        instructions,
+    })
 }
 
 /// How many instructions were counted, and for how many commands.
 fn count(case: &str, bursts: u32) -> Result<(f64, f64), Box<dyn Error>> {
-    let valgrind = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", COUNTED];
+    let valgrind = [
+        "valgrind",
+        "--tool=callgrind",
+        "--callgrind-out-file=/dev/null",
+        COUNTED,
+    ];
     let output = role_cost(Some(&valgrind), &[case, &bursts.to_string()])?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    let counted = said.lines().find_map(|line| line.split_once("Collected : ")?.1.trim().parse().ok());
+    let counted = said
+        .lines()
+        .find_map(|line| line.split_once("Collected : ")?.1.trim().parse().ok());
     let commands = words(output)?.trim().parse()?;
-    Ok((counted.ok_or_else(|| format!("{case}: callgrind has not said what it counted:\n{said}"))?, commands))
+    Ok((
+        counted
+            .ok_or_else(|| format!("{case}: callgrind has not said what it counted:\n{said}"))?,
+        commands,
+    ))
 }
 
 /// Has cargo build the program and run it, by another if one is given.
 fn role_cost(runner: Option<&[&str]>, arguments: &[&str]) -> io::Result<Output> {
     let mut command = cargo();
     if let Some(runner) = runner {
-        command.arg("--config").arg(format!("target.'cfg(all())'.runner={runner:?}"));
+        command
+            .arg("--config")
+            .arg(format!("target.'cfg(all())'.runner={runner:?}"));
     }
-    command.args(["run", "--quiet", "--release", "--package", "ionian-costs", "--bin", "role-cost", "--"]);
+    command.args([
+        "run",
+        "--quiet",
+        "--release",
+        "--package",
+        "ionian-costs",
+        "--bin",
+        "role-cost",
+        "--",
+    ]);
     command.args(arguments).output()
 }
 
 /// What a program that has done its work has printed.
 fn words(output: Output) -> Result<String, Box<dyn Error>> {
     if !output.status.success() {
-        return Err(format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr)).into());
+        return Err(format!(
+            "{}: {}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        )
+        .into());
     }
     Ok(String::from_utf8(output.stdout)?)
 }
 
 fn compiler() -> Result<String, Box<dyn Error>> {
     let about = words(Command::new("rustc").arg("-vV").output()?)?;
-    let host = about.lines().find_map(|line| line.strip_prefix("host: ")).unwrap_or_default();
-    Ok(format!("{} for {host}", about.lines().next().unwrap_or_default()))
+    let host = about
+        .lines()
+        .find_map(|line| line.strip_prefix("host: "))
+        .unwrap_or_default();
+    Ok(format!(
+        "{} for {host}",
+        about.lines().next().unwrap_or_default()
+    ))
 }
 
 /// Empty where it is not the GNU one.
 fn library() -> String {
     let asked = Command::new("getconf").arg("GNU_LIBC_VERSION").output();
-    asked.ok().and_then(|output| words(output).ok()).unwrap_or_default().trim().to_owned()
+    asked
+        .ok()
+        .and_then(|output| words(output).ok())
+        .unwrap_or_default()
+        .trim()
+        .to_owned()
 }
 
 /// Says what differs. False when something costs too much.
 fn compare(recorded: &Costs, now: &Costs) -> bool {
-    eprintln!("{:<40} {:>12} {:>12} {:>8}", "instructions a command", "recorded", "now", "");
+    eprintln!(
+        "{:<40} {:>12} {:>12} {:>8}",
+        "instructions a command", "recorded", "now", ""
+    );
     let mut faults = Vec::new();
     for (case, cost) in &now.instructions {
         let Some(before) = recorded.instructions.get(case) else {
@@ -175,13 +227,21 @@ fn compare(recorded: &Costs, now: &Costs) -> bool {
         let growth = (cost / before - 1.0) * 100.0;
         eprintln!("{case:<40} {before:>12.1} {cost:>12.1} {growth:>+7.1}%");
         if *cost > before * ALLOWED {
-            faults.push(format!("{case} costs {cost:.1} instructions a command, {growth:.1} % more than recorded"));
+            faults.push(format!(
+                "{case} costs {cost:.1} instructions a command, {growth:.1} % more than recorded"
+            ));
         }
     }
-    let gone = recorded.instructions.keys().filter(|case| !now.instructions.contains_key(*case));
+    let gone = recorded
+        .instructions
+        .keys()
+        .filter(|case| !now.instructions.contains_key(*case));
     faults.extend(gone.map(|case| format!("{case} is recorded, and there is no such case")));
     faults.iter().for_each(|fault| eprintln!("==> {fault}"));
-    let (made_with, with) = ((&recorded.compiler, &recorded.library), (&now.compiler, &now.library));
+    let (made_with, with) = (
+        (&recorded.compiler, &recorded.library),
+        (&now.compiler, &now.library),
+    );
     if faults.is_empty() {
         return true;
     }
@@ -202,27 +262,46 @@ mod tests {
     use super::*;
 
     fn costs(compiler: &str, instructions: &[(&str, f64)]) -> Costs {
-        let instructions = instructions.iter().map(|(case, cost)| ((*case).to_owned(), *cost)).collect();
-        Costs { compiler: compiler.into(), library: "glibc".into(), instructions }
+        let instructions = instructions
+            .iter()
+            .map(|(case, cost)| ((*case).to_owned(), *cost))
+            .collect();
+        Costs {
+            compiler: compiler.into(),
+            library: "glibc".into(),
+            instructions,
+        }
     }
 
     #[test]
     fn more_than_a_twentieth_more_is_too_much() {
         let recorded = costs("rustc", &[("leader", 1000.0), ("replica", 10.0)]);
-        assert!(compare(&recorded, &costs("rustc", &[("leader", 1050.0), ("replica", 1.0)])));
-        assert!(!compare(&recorded, &costs("rustc", &[("leader", 1050.1), ("replica", 10.0)])));
+        assert!(compare(
+            &recorded,
+            &costs("rustc", &[("leader", 1050.0), ("replica", 1.0)])
+        ));
+        assert!(!compare(
+            &recorded,
+            &costs("rustc", &[("leader", 1050.1), ("replica", 10.0)])
+        ));
     }
 
     #[test]
     fn the_file_names_what_there_is() {
         let recorded = costs("rustc", &[("leader", 1000.0)]);
-        assert!(!compare(&recorded, &costs("rustc", &[("leader", 1000.0), ("replica", 10.0)])));
+        assert!(!compare(
+            &recorded,
+            &costs("rustc", &[("leader", 1000.0), ("replica", 10.0)])
+        ));
         assert!(!compare(&recorded, &costs("rustc", &[])));
     }
 
     #[test]
     fn another_compiler_only_makes_a_warning() {
         let recorded = costs("rustc", &[("leader", 1000.0)]);
-        assert!(compare(&recorded, &costs("another rustc", &[("leader", 2000.0)])));
+        assert!(compare(
+            &recorded,
+            &costs("another rustc", &[("leader", 2000.0)])
+        ));
     }
 }

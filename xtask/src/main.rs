@@ -1,8 +1,8 @@
-//! The project's gates, one command each: `cargo xtask verify` only reads, `cargo xtask fix` applies automatic fixes,
-//! `cargo xtask quick` checks what can be checked in a minute or two. `cargo xtask costs` counts what a command costs each
-//! role, `cargo xtask pages` tries the commands of the documents. `cargo xtask torture` builds the program as it is
-//! released, and tortures it; `soak`, `restart-time`, `group-commit` and
-//! `burden` measure it.
+//! The project's gates, one command each: `cargo xtask verify` only reads, `cargo xtask fix`
+//! applies automatic fixes, `cargo xtask quick` checks what can be checked in a minute or two.
+//! `cargo xtask costs` counts what a command costs each role, `cargo xtask pages` tries the
+//! commands of the documents. `cargo xtask torture` builds the program as it is released, and
+//! tortures it; `soak`, `restart-time`, `group-commit` and `burden` measure it.
 
 mod costs;
 mod pages;
@@ -22,12 +22,18 @@ struct Step {
     what: &'static str,
     arguments: &'static [&'static str],
     environment: &'static [(&'static str, &'static str)],
-    /// It is stopped after so many minutes: several times what it takes on two busy processors, building included.
+    /// It is stopped after so many minutes: several times what it takes on two busy processors,
+    /// building included.
     limit_min: u64,
 }
 
 const fn step(what: &'static str, arguments: &'static [&'static str]) -> Step {
-    Step { what, arguments, environment: &[], limit_min: 30 }
+    Step {
+        what,
+        arguments,
+        environment: &[],
+        limit_min: 30,
+    }
 }
 
 /// Runs a harness of the development build.
@@ -40,29 +46,67 @@ macro_rules! words {
 /// What must hold at every commit. The tests come last, so that theirs is the closing line.
 const VERIFY: &[Step] = &[
     step("the code is formatted", &["fmt", "--all", "--check"]),
-    step("no lint is broken", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
+    step(
+        "no lint is broken",
+        &[
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--",
+            "-D",
+            "warnings",
+        ],
+    ),
     Step {
         what: "the documentation builds, every link in it leads somewhere",
-        arguments: &["doc", "--workspace", "--no-deps", "--document-private-items"],
+        arguments: &[
+            "doc",
+            "--workspace",
+            "--no-deps",
+            "--document-private-items",
+        ],
         environment: &[("RUSTDOCFLAGS", "-D warnings")],
         limit_min: 30,
     },
-    step("numbers in documents are those of the files that they come from", &["xtask", "numbers"]),
-    step("no role costs more than it did", &["xtask", "costs", "--skip-without-valgrind"]),
+    step(
+        "numbers in documents are those of the files that they come from",
+        &["xtask", "numbers"],
+    ),
+    step(
+        "no role costs more than it did",
+        &["xtask", "costs", "--skip-without-valgrind"],
+    ),
     Step {
         what: "commands in documents do what the documents say",
         arguments: &["xtask", "pages"],
         environment: &[],
         limit_min: 60,
     },
-    // What measures is tried where it is tested (`cli/tests/ionian/bench.rs`) or here: that it works, not how fast.
-    step("build what is tried next", &["build", "--quiet", "--package", "ionian-cli", "--package", "ionian-torture"]),
-    step("torture finds nothing in seconds", &words!("torture" "--seconds" "8" "--members" "--seed" "1")),
+    // What measures is tried where it is tested (`cli/tests/ionian/bench.rs`) or here: that it
+    // works, not how fast.
+    step(
+        "build what is tried next",
+        &[
+            "build",
+            "--quiet",
+            "--package",
+            "ionian-cli",
+            "--package",
+            "ionian-torture",
+        ],
+    ),
+    step(
+        "torture finds nothing in seconds",
+        &words!("torture" "--seconds" "8" "--members" "--seed" "1"),
+    ),
     step(
         "nor do cuts, damaged logs and orderly stops",
         &words!("torture" "--seconds" "8" "--seed" "3" "--faults" "lose,cut,roll" "--gap-ms" "700"),
     ),
-    step("group-commit works", &words!("measure" "group-commit" "--rounds" "1" "--seconds" "1" "--in-flight" "16")),
+    step(
+        "group-commit works",
+        &words!("measure" "group-commit" "--rounds" "1" "--seconds" "1" "--in-flight" "16"),
+    ),
     step(
         "restart-time works",
         &words!("measure" "restart-time" "--rounds" "1" "--keys" "2000" "--tail" "50000"
@@ -88,21 +132,59 @@ const VERIFY: &[Step] = &[
 /// What can be checked without starting a process: for the time between two edits.
 const QUICK: &[Step] = &[
     step("the code is formatted", &["fmt", "--all", "--check"]),
-    step("no lint is broken", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
-    step("numbers in documents are those of the files that they come from", &["xtask", "numbers"]),
-    step("the unit tests of the libraries pass", &["test", "--workspace", "--lib", "--no-fail-fast"]),
+    step(
+        "no lint is broken",
+        &[
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--",
+            "-D",
+            "warnings",
+        ],
+    ),
+    step(
+        "numbers in documents are those of the files that they come from",
+        &["xtask", "numbers"],
+    ),
+    step(
+        "the unit tests of the libraries pass",
+        &["test", "--workspace", "--lib", "--no-fail-fast"],
+    ),
 ];
 
 const FIX: &[Step] = &[
-    step("fix lints", &["clippy", "--workspace", "--all-targets", "--fix", "--allow-dirty", "--allow-staged"]),
+    step(
+        "fix lints",
+        &[
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--fix",
+            "--allow-dirty",
+            "--allow-staged",
+        ],
+    ),
     step("format", &["fmt", "--all"]),
-    step("write numbers in documents anew", &["xtask", "numbers", "--write"]),
+    step(
+        "write numbers in documents anew",
+        &["xtask", "numbers", "--write"],
+    ),
 ];
 
-/// What is built before a harness runs: the program, and the harnesses that run the one beside them.
+/// What is built before a harness runs: the program, and the harnesses that run the one beside
+/// them.
 const HARNESSES: Step = step(
     "build for release",
-    &["build", "--quiet", "--release", "--package", "ionian-cli", "--package", "ionian-torture"],
+    &[
+        "build",
+        "--quiet",
+        "--release",
+        "--package",
+        "ionian-cli",
+        "--package",
+        "ionian-torture",
+    ],
 );
 
 fn main() -> ExitCode {
@@ -114,26 +196,42 @@ fn main() -> ExitCode {
         Some("pages") => return pages::run_commands(env::args_os().skip(2)),
         Some("numbers") => return pages::run_numbers(env::args_os().skip(2)),
         Some("torture") => return harness("torture", env::args_os().skip(2)),
-        Some("soak" | "restart-time" | "group-commit" | "burden") => return harness("measure", env::args_os().skip(1)),
+        Some("soak" | "restart-time" | "group-commit" | "burden") => {
+            return harness("measure", env::args_os().skip(1));
+        }
         _ => {
             eprintln!(
                 "usage: cargo xtask verify|quick|fix|costs|pages|numbers|torture|soak|restart-time|group-commit|burden"
             );
             for (name, steps) in [("verify", VERIFY), ("quick", QUICK), ("fix", FIX)] {
                 for step in steps {
-                    eprintln!("  {name}: {} (cargo {})", step.what, step.arguments.join(" "));
+                    eprintln!(
+                        "  {name}: {} (cargo {})",
+                        step.what,
+                        step.arguments.join(" ")
+                    );
                 }
             }
             eprintln!(
                 "  costs: how many instructions a command costs each role (--record: keep them in docs/costs.toml)"
             );
-            eprintln!("  pages: run the commands of the documents (PAGE...: of these), compare what they print");
-            eprintln!("  numbers: compare the numbers of the documents with their files (--write: write them anew)");
-            eprintln!("  torture: kill real processes under load, check what they said (see its --help)");
+            eprintln!(
+                "  pages: run the commands of the documents (PAGE...: of these), compare what they print"
+            );
+            eprintln!(
+                "  numbers: compare the numbers of the documents with their files (--write: write them anew)"
+            );
+            eprintln!(
+                "  torture: kill real processes under load, check what they said (see its --help)"
+            );
             eprintln!("  soak: whether memory and disk stay flat under load (see its --help)");
             eprintln!("  restart-time: how soon a killed node is back (see its --help)");
-            eprintln!("  group-commit: how many commands share a sync of the disk (see its --help)");
-            eprintln!("  burden: whether small commands are answered among burdensome clients (see its --help)");
+            eprintln!(
+                "  group-commit: how many commands share a sync of the disk (see its --help)"
+            );
+            eprintln!(
+                "  burden: whether small commands are answered among burdensome clients (see its --help)"
+            );
             return ExitCode::from(2);
         }
     };
@@ -149,9 +247,23 @@ fn harness(name: &str, arguments: impl Iterator<Item = OsString>) -> ExitCode {
         return ExitCode::FAILURE;
     }
     let mut command = cargo();
-    command.args(["run", "--quiet", "--release", "--package", "ionian-torture", "--bin", name, "--"]).args(arguments);
+    command
+        .args([
+            "run",
+            "--quiet",
+            "--release",
+            "--package",
+            "ionian-torture",
+            "--bin",
+            name,
+            "--",
+        ])
+        .args(arguments);
     match command.status() {
-        Ok(status) => status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from),
+        Ok(status) => status
+            .code()
+            .and_then(|code| u8::try_from(code).ok())
+            .map_or(ExitCode::FAILURE, ExitCode::from),
         Err(error) => {
             eprintln!("==> cannot run cargo: {error}");
             ExitCode::FAILURE
@@ -168,8 +280,16 @@ fn run(step: &Step) -> bool {
     eprintln!("==> {}", step.what);
     let began = Instant::now();
     let mut command = cargo();
-    command.args(step.arguments).envs(step.environment.iter().copied());
-    let how = || format!("{}; run it alone with: cargo {}", step.what, step.arguments.join(" "));
+    command
+        .args(step.arguments)
+        .envs(step.environment.iter().copied());
+    let how = || {
+        format!(
+            "{}; run it alone with: cargo {}",
+            step.what,
+            step.arguments.join(" ")
+        )
+    };
     let mut group = match Group::start(&mut command) {
         Ok(group) => group,
         Err(error) => {
@@ -183,7 +303,10 @@ fn run(step: &Step) -> bool {
             return true;
         }
         Ok(End::Done(status)) => format!("failed ({status})"),
-        Ok(End::TooLong) => format!("failed (stopped: not done after {} minutes)", step.limit_min),
+        Ok(End::TooLong) => format!(
+            "failed (stopped: not done after {} minutes)",
+            step.limit_min
+        ),
         Ok(End::Interrupted) => "interrupted".to_owned(),
         Err(error) => format!("failed ({error})"),
     };

@@ -1,6 +1,6 @@
-//! Programs that may not run for ever: each is the head of a process group of its own, which is killed when its time is
-//! up, when Ctrl-C or SIGTERM ends this program, and when its handle is dropped. So nothing that a gate has started
-//! outlives it.
+//! Programs that may not run for ever: each is the head of a process group of its own, which is
+//! killed when its time is up, when Ctrl-C or SIGTERM ends this program, and when its handle is
+//! dropped. So nothing that a gate has started outlives it.
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
@@ -51,7 +51,10 @@ impl Group {
     pub(crate) fn start(command: &mut Command) -> io::Result<Group> {
         // Before there is anything to be killed.
         LazyLock::force(&INTERRUPTED);
-        Ok(Group { child: command.process_group(0).spawn()?, ended: None })
+        Ok(Group {
+            child: command.process_group(0).spawn()?,
+            ended: None,
+        })
     }
 
     /// How it has ended, if it has.
@@ -79,7 +82,8 @@ impl Group {
         }
     }
 
-    /// Asks all of the group to end, by SIGTERM, and waits for it; what is left after `grace` is killed.
+    /// Asks all of the group to end, by SIGTERM, and waits for it; what is left after `grace` is
+    /// killed.
     pub(crate) fn stop(mut self, grace: Duration) {
         self.signal(Signal::SIGTERM);
         let deadline = Instant::now() + grace;
@@ -139,7 +143,10 @@ mod tests {
     #[test]
     fn what_takes_too_long_is_killed_with_what_it_started() {
         let file = std::env::temp_dir().join(format!("ionian-xtask-group-{}", std::process::id()));
-        let script = format!("sleep 600 & echo $! > {0}.new; mv {0}.new {0}; wait", file.display());
+        let script = format!(
+            "sleep 600 & echo $! > {0}.new; mv {0}.new {0}; wait",
+            file.display()
+        );
         let mut group = Group::start(&mut shell(&script)).unwrap();
         let deadline = Instant::now() + Duration::from_secs(60);
         while !file.exists() {
@@ -151,7 +158,10 @@ mod tests {
         drop(group);
         // It is another's to reap: it may still be seen as a zombie.
         while !matches!(state(&grandchild), None | Some('Z')) {
-            assert!(Instant::now() < deadline, "process {grandchild} outlives its group");
+            assert!(
+                Instant::now() < deadline,
+                "process {grandchild} outlives its group"
+            );
             sleep(LOOK_EVERY);
         }
     }

@@ -15,7 +15,10 @@ pub(crate) struct Table {
 impl Table {
     /// Without rows.
     pub(crate) fn new(header: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        Table { header: header.into_iter().map(Into::into).collect(), rows: Vec::new() }
+        Table {
+            header: header.into_iter().map(Into::into).collect(),
+            rows: Vec::new(),
+        }
     }
 
     /// Adds a row.
@@ -24,14 +27,28 @@ impl Table {
     /// When it has not as many cells as the header.
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = impl Into<String>>) {
         let cells: Vec<String> = cells.into_iter().map(Into::into).collect();
-        assert_eq!(cells.len(), self.header.len(), "a cell for each column: {cells:?}");
+        assert_eq!(
+            cells.len(),
+            self.header.len(),
+            "a cell for each column: {cells:?}"
+        );
         self.rows.push(cells);
     }
 
     /// As comma separated values, the header first.
     pub(crate) fn csv(&self) -> String {
-        let line = |cells: &Vec<String>| cells.iter().map(|cell| quoted(cell)).collect::<Vec<_>>().join(",") + "\n";
-        std::iter::once(&self.header).chain(&self.rows).map(line).collect()
+        let line = |cells: &Vec<String>| {
+            cells
+                .iter()
+                .map(|cell| quoted(cell))
+                .collect::<Vec<_>>()
+                .join(",")
+                + "\n"
+        };
+        std::iter::once(&self.header)
+            .chain(&self.rows)
+            .map(line)
+            .collect()
     }
 }
 
@@ -47,7 +64,12 @@ fn quoted(cell: &str) -> String {
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lines = || std::iter::once(&self.header).chain(&self.rows);
-        let width = |column: usize| lines().map(|line| line[column].chars().count()).max().unwrap_or(0);
+        let width = |column: usize| {
+            lines()
+                .map(|line| line[column].chars().count())
+                .max()
+                .unwrap_or(0)
+        };
         let widths: Vec<usize> = (0..self.header.len()).map(width).collect();
         for line in lines() {
             for (column, (cell, width)) in line.iter().zip(&widths).enumerate() {
@@ -69,7 +91,9 @@ impl fmt::Display for Table {
 pub(crate) fn print(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error).context("cannot write to standard output"),
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(error).context("cannot write to standard output")
+        }
         _ => Ok(()),
     }
 }
@@ -81,7 +105,9 @@ pub(crate) fn print(text: &str) -> Result<()> {
 pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
     match path.as_os_str() == "-" {
         true => print(text),
-        false => std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display())),
+        false => {
+            std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+        }
     }
 }
 
@@ -94,7 +120,10 @@ mod tests {
         let mut table = Table::new(["name", "n"]);
         table.row(["a, \"b\"", "1"]);
         table.row(["c", "1,000"]);
-        assert_eq!(table.to_string(), "name        n\na, \"b\"      1\nc       1,000\n");
+        assert_eq!(
+            table.to_string(),
+            "name        n\na, \"b\"      1\nc       1,000\n"
+        );
         assert_eq!(table.csv(), "name,n\n\"a, \"\"b\"\"\",1\nc,\"1,000\"\n");
     }
 }

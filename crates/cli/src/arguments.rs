@@ -19,7 +19,8 @@ impl std::fmt::Display for BadUsage {
 
 impl std::error::Error for BadUsage {}
 
-/// State machine replication made of small roles: a linearizable key-value store behind any Redis client.
+/// State machine replication made of small roles: a linearizable key-value store behind any Redis
+/// client.
 #[derive(Debug, Parser)]
 #[command(
     name = "ionian",
@@ -54,12 +55,13 @@ pub(crate) enum Command {
 
 /// Start every node of a deployment on this machine, each as a process, and keep them running
 ///
-/// Prints one line that begins with `ready` and holds the client addresses as soon as clients are served.
-/// A node that ends is started again: at once at first, after up to 5 s when it keeps ending, and up to 30 s when it says
-/// that it cannot run. Ctrl-C stops all of them in order, a second Ctrl-C at once.
+/// Prints one line that begins with `ready` and holds the client addresses as soon as clients are
+/// served. A node that ends is started again: at once at first, after up to 5 s when it keeps
+/// ending, and up to 30 s when it says that it cannot run. Ctrl-C stops all of them in order, a
+/// second Ctrl-C at once.
 ///
-/// What was started is written to DIR/deployment.toml, with DIR/run/NODE.pid and DIR/logs/NODE.log for
-/// each node. Started again with the same DIR, the same deployment runs again.
+/// What was started is written to DIR/deployment.toml, with DIR/run/NODE.pid and DIR/logs/NODE.log
+/// for each node. Started again with the same DIR, the same deployment runs again.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     ionian up                                       three nodes, every role on each\n  \
@@ -81,21 +83,23 @@ pub(crate) struct Up {
     /// Where deployment, logs and the nodes' data go
     #[arg(long, value_name = "DIR", default_value = DATA)]
     pub(crate) data: PathBuf,
-    /// Where the first gateway serves clients; the others follow on the next ports [default: 127.0.0.1:7379]
+    /// Where the first gateway serves clients; the others follow on the next ports [default:
+    /// 127.0.0.1:7379]
     #[arg(long, value_name = "ADDR")]
     pub(crate) listen: Option<SocketAddr>,
-    /// The port where the first node of a preset is found by the others; they follow on the next ports
-    /// [default: 17400]
+    /// The port where the first node of a preset is found by the others; they follow on the next
+    /// ports [default: 17400]
     #[arg(long, value_name = "PORT")]
     pub(crate) node_port: Option<u16>,
-    /// What survives the end of a process: with `disk` everything, with `memory` nothing [default: disk, or that
-    /// of the file or directory]
+    /// What survives the end of a process: with `disk` everything, with `memory` nothing [default:
+    /// disk, or that of the file or directory]
     #[arg(long, value_enum)]
     pub(crate) durability: Option<Durability>,
     /// Only report nodes that end; do not start them again
     #[arg(long)]
     pub(crate) no_restart: bool,
-    /// Change a setting of the deployment, such as f=2 or node.n0.roles=leader,acceptor*2; can be repeated
+    /// Change a setting of the deployment, such as f=2 or node.n0.roles=leader,acceptor*2; can be
+    /// repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) overrides: Vec<String>,
 }
@@ -108,13 +112,16 @@ pub(crate) enum Durability {
 
 /// Run one node in the foreground, as a service manager would
 ///
-/// It runs until SIGTERM or SIGINT. Every node of a new cluster is started with the same deployment file. A node that is added
-/// later asks any of the others with --join. What a node has learned of changes of the membership is in its
-/// data directory, and counts when it is started again. Exits with code 1 and one line that says why when the
-/// node cannot run, with code 0 when it is told to stop or has been removed from the cluster.
+/// It runs until SIGTERM or SIGINT. Every node of a new cluster is started with the same deployment
+/// file. A node that is added later asks any of the others with --join. What a node has learned of
+/// changes of the membership is in its data directory, and counts when it is started again. Exits
+/// with code 1 and one line that says why when the node cannot run, with code 0 when it is told to
+/// stop or has been removed from the cluster.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  ionian node n0 --config /etc/ionian.toml --data /var/lib/ionian\n  \
-    ionian node n3 --join 10.0.0.1:17400 --data /var/lib/ionian")]
+#[command(
+    after_help = "Examples:\n  ionian node n0 --config /etc/ionian.toml --data /var/lib/ionian\n  \
+    ionian node n3 --join 10.0.0.1:17400 --data /var/lib/ionian"
+)]
 #[command(group = clap::ArgGroup::new("beginning").required(true).args(["config", "join"]))]
 pub(crate) struct Node {
     /// The node's name in the deployment file
@@ -128,8 +135,8 @@ pub(crate) struct Node {
     /// The data directory; the node's own is DIR/nodes/NAME
     #[arg(long, value_name = "DIR")]
     pub(crate) data: PathBuf,
-    /// Where it listens for other nodes, in place of its address in the deployment: behind address translation, in a
-    /// container
+    /// Where it listens for other nodes, in place of its address in the deployment: behind address
+    /// translation, in a container
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) listen: Option<String>,
     /// Where it listens for clients, in place of its gateway in the deployment
@@ -141,8 +148,15 @@ pub(crate) struct Node {
     /// Stop when standard input ends: whoever started this node holds the other end
     #[arg(long, hide = true)]
     pub(crate) supervised: bool,
-    /// By how many milliseconds it misreads the wall clock: for tests of what wrong clocks do to a cluster
-    #[arg(long, hide = true, value_name = "MS", default_value_t = 0, allow_negative_numbers = true)]
+    /// By how many milliseconds it misreads the wall clock: for tests of what wrong clocks do to a
+    /// cluster
+    #[arg(
+        long,
+        hide = true,
+        value_name = "MS",
+        default_value_t = 0,
+        allow_negative_numbers = true
+    )]
     pub(crate) clock_ahead_ms: i64,
 }
 
@@ -157,13 +171,16 @@ pub(crate) struct Config {
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
     /// Write a deployment file with every setting explained
-    #[command(after_help = "Examples:\n  ionian config init\n  ionian config init --preset batched batched.toml\n  \
-        ionian config init -                            to standard output")]
+    #[command(
+        after_help = "Examples:\n  ionian config init\n  ionian config init --preset batched batched.toml\n  \
+        ionian config init -                            to standard output"
+    )]
     Init {
         /// The deployment to begin with; `ionian config presets` lists them
         #[arg(long, value_name = "NAME", default_value = ionian_deployment::DEFAULT_PRESET)]
         preset: String,
-        /// Where the first gateway serves clients; the others follow on the next ports [default: 127.0.0.1:7379]
+        /// Where the first gateway serves clients; the others follow on the next ports [default:
+        /// 127.0.0.1:7379]
         #[arg(long, value_name = "ADDR")]
         listen: Option<SocketAddr>,
         /// The port where the first node is found by the others; they follow on the next ports
@@ -193,12 +210,15 @@ pub(crate) enum ConfigCommand {
 
 /// Show whether the cluster serves, how many more nodes may fail, and every node and role
 ///
-/// Asks every node and goes by what they say together: whether enough acceptors answer for a quorum, whether they follow
-/// the leader, whether each role is there. Exit codes: 0 healthy, 1 not serving (or no answer at all), 3 degraded: it
-/// serves, but something is lacking or fewer nodes may fail than the deployment is meant for.
+/// Asks every node and goes by what they say together: whether enough acceptors answer for a
+/// quorum, whether they follow the leader, whether each role is there. Exit codes: 0 healthy, 1 not
+/// serving (or no answer at all), 3 degraded: it serves, but something is lacking or fewer nodes
+/// may fail than the deployment is meant for.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  ionian status\n  ionian status --at 10.0.0.2:17400 --probe\n  \
-    ionian status --wait --timeout 60               until it is healthy, or for a minute")]
+#[command(
+    after_help = "Examples:\n  ionian status\n  ionian status --at 10.0.0.2:17400 --probe\n  \
+    ionian status --wait --timeout 60               until it is healthy, or for a minute"
+)]
 pub(crate) struct Status {
     /// Print one JSON document instead of tables
     #[arg(long)]
@@ -218,9 +238,10 @@ pub(crate) struct Status {
 
 /// Have a node do without clients and leadership, before it is stopped or its machine is worked on
 ///
-/// The node takes no new clients, answers those that wait, closes idle connections, and has another node lead. It stays a
-/// member and goes on voting and executing, until it is stopped, or told with --undo that it may serve and lead again. SIGTERM does the
-/// same before the node stops. Exits with code 0 as soon as nothing is left, with 1 when something is left after --timeout.
+/// The node takes no new clients, answers those that wait, closes idle connections, and has another
+/// node lead. It stays a member and goes on voting and executing, until it is stopped, or told with
+/// --undo that it may serve and lead again. SIGTERM does the same before the node stops. Exits with
+/// code 0 as soon as nothing is left, with 1 when something is left after --timeout.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   ionian drain n1
@@ -240,10 +261,11 @@ pub(crate) struct Drain {
 
 /// Show and change which nodes and roles a running cluster has
 ///
-/// A change goes through the cluster's log. Acceptors and replicas are changed in two steps, between which both
-/// the old and the new ones are in force; everything else changes at once. The cluster goes on serving. Each
-/// command waits until the change is finished and says what that waits for. An interrupted wait changes nothing: the
-/// cluster finishes by itself, and the same command waits for it again.
+/// A change goes through the cluster's log. Acceptors and replicas are changed in two steps,
+/// between which both the old and the new ones are in force; everything else changes at once. The
+/// cluster goes on serving. Each command waits until the change is finished and says what that
+/// waits for. An interrupted wait changes nothing: the cluster finishes by itself, and the same
+/// command waits for it again.
 #[derive(Debug, Args)]
 #[command(arg_required_else_help = true)]
 #[command(after_help = "Examples:\n  \
@@ -275,7 +297,12 @@ pub(crate) enum MemberCommand {
         #[command(flatten)]
         place: Place,
         /// Its roles, such as leader,acceptor,replica
-        #[arg(long, value_name = "ROLE,ROLE", default_value = "", hide_default_value = true)]
+        #[arg(
+            long,
+            value_name = "ROLE,ROLE",
+            default_value = "",
+            hide_default_value = true
+        )]
         roles: String,
         #[command(flatten)]
         shape: Shape,
@@ -302,7 +329,8 @@ pub(crate) enum MemberCommand {
         #[command(flatten)]
         how: How,
     },
-    /// Change to the deployment that a file says; what it does not number and is there already stays what it is
+    /// Change to the deployment that a file says; what it does not number and is there already
+    /// stays what it is
     Apply {
         /// The file, as `ionian member list --toml` writes it
         file: PathBuf,
@@ -357,15 +385,16 @@ pub(crate) struct Whereabouts {
     /// A deployment file, in place of the data directory's
     #[arg(long, value_name = "FILE", conflicts_with = "data")]
     pub(crate) config: Option<PathBuf>,
-    /// Any running node of the cluster, by the address where the others find it: it says who the others are
+    /// Any running node of the cluster, by the address where the others find it: it says who the
+    /// others are
     #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["data", "config"])]
     pub(crate) at: Option<String>,
 }
 
 /// Show and change the options of a running cluster
 ///
-/// A change goes through the cluster's log: every node takes it over while it runs, and finds it again when it is started
-/// once more, whatever its file says.
+/// A change goes through the cluster's log: every node takes it over while it runs, and finds it
+/// again when it is started once more, whatever its file says.
 #[derive(Debug, Args)]
 #[command(arg_required_else_help = true)]
 #[command(
@@ -397,11 +426,13 @@ pub(crate) enum OptionsCommand {
 ///
 /// Exits with code 1 when the reply is an error.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  ionian exec SET name Ionian\n  ionian exec GET name\n  \
-    ionian exec --at 127.0.0.1:7380 --consistency eventual GET name")]
+#[command(
+    after_help = "Examples:\n  ionian exec SET name Ionian\n  ionian exec GET name\n  \
+    ionian exec --at 127.0.0.1:7380 --consistency eventual GET name"
+)]
 pub(crate) struct Exec {
-    /// Whom to ask [default: the first gateway of the data directory's deployment that can be reached, or
-    /// 127.0.0.1:7379]
+    /// Whom to ask [default: the first gateway of the data directory's deployment that can be
+    /// reached, or 127.0.0.1:7379]
     #[arg(long, value_name = "ADDR")]
     pub(crate) at: Option<String>,
     /// The data directory of `ionian up` [default: ./ionian-data, if it holds a deployment]
@@ -411,7 +442,12 @@ pub(crate) struct Exec {
     #[arg(long, value_enum, value_name = "LEVEL")]
     pub(crate) consistency: Option<Level>,
     /// The command and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD ARG")]
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "CMD ARG"
+    )]
     pub(crate) words: Vec<std::ffi::OsString>,
 }
 
@@ -428,11 +464,11 @@ pub(crate) enum Level {
 
 /// Try a protocol in the deterministic simulator, under faults
 ///
-/// Messages are lost, repeated and delayed, nodes pause, part and crash, and clients' histories are checked
-/// for linearizability.
+/// Messages are lost, repeated and delayed, nodes pause, part and crash, and clients' histories are
+/// checked for linearizability.
 ///
-/// Each seed is one run, and the same seed gives the same run. A failing seed is printed with the command
-/// that replays it.
+/// Each seed is one run, and the same seed gives the same run. A failing seed is printed with the
+/// command that replays it.
 #[derive(Debug, Args)]
 #[command(after_help = format!("Examples:\n  \
     ionian sim                                          500 seeds of MultiPaxos on three nodes\n  \
@@ -461,8 +497,8 @@ pub(crate) struct Sim {
     /// Run this seed alone
     #[arg(long, value_name = "N", conflicts_with = "seeds", value_parser = clap::value_parser!(u64).range(..u64::MAX))]
     pub(crate) seed: Option<u64>,
-    /// What a crash leaves: everything on disk; nothing, and the node stays away; or nothing, and it
-    /// comes back [default: disk, or what the canary needs]
+    /// What a crash leaves: everything on disk; nothing, and the node stays away; or nothing, and
+    /// it comes back [default: disk, or what the canary needs]
     #[arg(long, value_enum)]
     pub(crate) durability: Option<Survives>,
     /// The level of all reads [default: all levels, mixed]
@@ -471,7 +507,8 @@ pub(crate) struct Sim {
     /// About how many requests clients make in a run
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub(crate) operations: u64,
-    /// Change the membership while clients work: nodes are replaced, added and removed, changes abandoned
+    /// Change the membership while clients work: nodes are replaced, added and removed, changes
+    /// abandoned
     #[arg(long)]
     pub(crate) changes: bool,
     /// Build this defect in on purpose; the exit code is 0 when it is caught and 1 when it is not
@@ -494,10 +531,20 @@ pub(crate) enum Survives {
 }
 
 fn seeds(text: &str) -> Result<core::ops::Range<u64>, String> {
-    let number = |text: &str| text.trim().parse::<u64>().map_err(|_| format!("{text:?} is not a whole number"));
-    let (first, end) = text.split_once("..").ok_or("must be A..B, such as 0..1000")?;
+    let number = |text: &str| {
+        text.trim()
+            .parse::<u64>()
+            .map_err(|_| format!("{text:?} is not a whole number"))
+    };
+    let (first, end) = text
+        .split_once("..")
+        .ok_or("must be A..B, such as 0..1000")?;
     let range = number(first)?..number(end)?;
-    if range.is_empty() { Err("the first seed must be below the end".to_owned()) } else { Ok(range) }
+    if range.is_empty() {
+        Err("the first seed must be below the end".to_owned())
+    } else {
+        Ok(range)
+    }
 }
 
 impl Level {

@@ -39,12 +39,24 @@ fn run_node(node: ThisNode) -> Result<()> {
     impl Work for Run {
         type Output = Result<()>;
         fn run<P: Protocol>(self) -> Result<()> {
-            let ThisNode { configuration, name, data, application, stop } = self.0;
+            let ThisNode {
+                configuration,
+                name,
+                data,
+                application,
+                stop,
+            } = self.0;
             let machine = family::machine(&configuration.deployment)?;
             let settings = NodeSettings::new::<P>(configuration, &name, Some(&data))?;
             let config = family::configure::<P>(settings.layout.clone())?;
             let stopped = async { drop(stop.await) };
-            Ok(run_node_blocking::<P>(settings, config, machine, application, stopped)?)
+            Ok(run_node_blocking::<P>(
+                settings,
+                config,
+                machine,
+                application,
+                stopped,
+            )?)
         }
     }
     let protocol = node.configuration.deployment.protocol.clone();

@@ -16,12 +16,23 @@ use std::process::ExitCode;
 
 pub(crate) fn run(arguments: &arguments::Config) -> Result<ExitCode> {
     match &arguments.command {
-        ConfigCommand::Init { preset, listen, node_port, overrides, force, file } => {
+        ConfigCommand::Init {
+            preset,
+            listen,
+            node_port,
+            overrides,
+            force,
+            file,
+        } => {
             init(preset, *listen, *node_port, overrides, *force, file)?;
         }
         ConfigCommand::Check { file, overrides } => check(file, overrides)?,
         ConfigCommand::Presets => {
-            let width = PRESETS.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+            let width = PRESETS
+                .iter()
+                .map(|(name, _)| name.len())
+                .max()
+                .unwrap_or(0);
             for (name, about) in PRESETS {
                 say!("{name:<width$}  {about}");
             }
@@ -42,23 +53,35 @@ fn init(
     family::check(&deployment)?;
     let text = deployment.to_toml();
     if file == Path::new("-") {
-        return std::io::stdout().write_all(text.as_bytes()).context("cannot write to standard output");
+        return std::io::stdout()
+            .write_all(text.as_bytes())
+            .context("cannot write to standard output");
     }
     let mut options = File::options();
     options.write(true).truncate(true);
     // In one step: nothing that appears meanwhile is overwritten either.
-    let opened = if force { options.create(true).open(file) } else { options.create_new(true).open(file) };
+    let opened = if force {
+        options.create(true).open(file)
+    } else {
+        options.create_new(true).open(file)
+    };
     let mut out = match opened {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-            bail!("{} exists already: name another file, or overwrite it with --force", file.display())
+            bail!(
+                "{} exists already: name another file, or overwrite it with --force",
+                file.display()
+            )
         }
         opened => opened.with_context(|| format!("cannot write {}", file.display()))?,
     };
-    out.write_all(text.as_bytes()).with_context(|| format!("cannot write {}", file.display()))?;
+    out.write_all(text.as_bytes())
+        .with_context(|| format!("cannot write {}", file.display()))?;
     let file = file.display();
     match deployment.machine.as_str() {
         family::MACHINE => say!("{file} is written: `ionian up {file}` starts it"),
-        other => say!("{file} is written: the program that was built with the machine {other:?} runs its nodes"),
+        other => say!(
+            "{file} is written: the program that was built with the machine {other:?} runs its nodes"
+        ),
     }
     Ok(())
 }
@@ -72,8 +95,19 @@ fn check(file: &Path, overrides: &[String]) -> Result<()> {
 
 /// What a deployment amounts to.
 fn summary(deployment: &Deployment) -> String {
-    let Deployment { cluster, protocol, machine, f, nodes, durability, .. } = deployment;
-    let mut text = format!("cluster {cluster}: {protocol} replicating {machine}, {} nodes\n", nodes.len());
+    let Deployment {
+        cluster,
+        protocol,
+        machine,
+        f,
+        nodes,
+        durability,
+        ..
+    } = deployment;
+    let mut text = format!(
+        "cluster {cluster}: {protocol} replicating {machine}, {} nodes\n",
+        nodes.len()
+    );
     text += &match f {
         0 => "f = 0: no node may fail\n".to_owned(),
         1 => "f = 1: any one node may fail\n".to_owned(),
@@ -83,8 +117,15 @@ fn summary(deployment: &Deployment) -> String {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for node in nodes {
         for (role, count) in node.instances() {
-            let times = if count == 1 { String::new() } else { format!("*{count}") };
-            places.entry(role).or_default().push(format!("{}{times}", node.name));
+            let times = if count == 1 {
+                String::new()
+            } else {
+                format!("*{count}")
+            };
+            places
+                .entry(role)
+                .or_default()
+                .push(format!("{}{times}", node.name));
             *counts.entry(role).or_default() += count;
         }
     }
@@ -95,10 +136,25 @@ fn summary(deployment: &Deployment) -> String {
     for (role, places) in places {
         text += &format!("{:>3} {role:<13} on {}\n", counts[role], places.join(" "));
     }
-    let gateways: Vec<&str> = nodes.iter().filter_map(|node| node.gateway.as_deref()).collect();
-    text += &format!("clients connect to {}\n", if gateways.is_empty() { "none".into() } else { gateways.join(" ") });
-    text += &deployment.network.as_ref().map_or_else(String::new, |network| distances(nodes, network));
-    text + &deployment.idle_network().map_or_else(String::new, |why| format!("! {why}\n"))
+    let gateways: Vec<&str> = nodes
+        .iter()
+        .filter_map(|node| node.gateway.as_deref())
+        .collect();
+    text += &format!(
+        "clients connect to {}\n",
+        if gateways.is_empty() {
+            "none".into()
+        } else {
+            gateways.join(" ")
+        }
+    );
+    text += &deployment
+        .network
+        .as_ref()
+        .map_or_else(String::new, |network| distances(nodes, network));
+    text + &deployment
+        .idle_network()
+        .map_or_else(String::new, |why| format!("! {why}\n"))
 }
 
 /// Which nodes are where, and what lies between.
@@ -115,9 +171,16 @@ fn distances(nodes: &[Node], network: &Network) -> String {
     }
     for (index, one) in sites.keys().enumerate() {
         for other in sites.keys().skip(index + 1) {
-            let Distance { delay, bytes_per_second } = network.distance(one, other);
-            let rate = bytes_per_second.map_or_else(String::new, |bytes| format!(", {} Mbps", bytes / 125_000));
-            text += &format!("from {one} to {other} and back: {} ms each way{rate}\n", delay.as_millis());
+            let Distance {
+                delay,
+                bytes_per_second,
+            } = network.distance(one, other);
+            let rate = bytes_per_second
+                .map_or_else(String::new, |bytes| format!(", {} Mbps", bytes / 125_000));
+            text += &format!(
+                "from {one} to {other} and back: {} ms each way{rate}\n",
+                delay.as_millis()
+            );
         }
     }
     text
@@ -133,7 +196,9 @@ pub(crate) fn quorums(spec: QuorumSpec, acceptors: usize) -> String {
         QuorumSpec::Groups { groups } => {
             let size = acceptors / groups.max(1);
             let most = size / 2 + 1;
-            format!("{groups} groups of {size} acceptors: {most} of any one group write, {most} of every group read")
+            format!(
+                "{groups} groups of {size} acceptors: {most} of any one group write, {most} of every group read"
+            )
         }
     }
 }

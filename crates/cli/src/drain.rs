@@ -20,23 +20,40 @@ pub(crate) fn run(arguments: &arguments::Drain) -> Result<ExitCode> {
         let known = member::newest_since(source::running(&arguments.whereabouts).await?).await;
         let name = &arguments.node;
         let Some((_, node)) = known.member(name) else {
-            let names: Vec<_> = known.nodes().into_values().map(|node| node.name.clone()).collect();
-            return Err(BadUsage(format!("there is no node {name:?}: the members are {}", names.join(", "))).into());
+            let names: Vec<_> = known
+                .nodes()
+                .into_values()
+                .map(|node| node.name.clone())
+                .collect();
+            return Err(BadUsage(format!(
+                "there is no node {name:?}: the members are {}",
+                names.join(", ")
+            ))
+            .into());
         };
         let address = resolve(&format!("node.{name}.address"), &node.address)?;
         let status = request_drain(address, !arguments.undo, ANSWER_LIMIT).await?;
         if status.name != *name {
-            return Err(anyhow!("at {address} is node {:?}: an address is wrong", status.name));
+            return Err(anyhow!(
+                "at {address} is node {:?}: an address is wrong",
+                status.name
+            ));
         }
         if arguments.undo {
             say!("{name} serves clients again, and may lead");
             return Ok(ExitCode::SUCCESS);
         }
-        let limit = arguments.timeout.map_or(known.deployment.options.options().drain, Duration::from_secs);
+        let limit = arguments.timeout.map_or(
+            known.deployment.options.options().drain,
+            Duration::from_secs,
+        );
         match until_drained(address, limit).await? {
             None => say!("{name} has no clients and does not lead; it can be stopped"),
             Some(left) => {
-                say!("{name} drains, and after {} s it still has: {left}", limit.as_secs_f64());
+                say!(
+                    "{name} drains, and after {} s it still has: {left}",
+                    limit.as_secs_f64()
+                );
                 return Ok(ExitCode::FAILURE);
             }
         }
@@ -44,17 +61,24 @@ pub(crate) fn run(arguments: &arguments::Drain) -> Result<ExitCode> {
     })
 }
 
-/// Waits until a node that was told to drain has nothing left; says what it has if that takes longer than `limit`.
+/// Waits until a node that was told to drain has nothing left; says what it has if that takes
+/// longer than `limit`.
 ///
 /// # Errors
 /// When it does not answer, or does not drain.
-pub(crate) async fn until_drained(address: SocketAddr, limit: Duration) -> Result<Option<DrainStatus>> {
+pub(crate) async fn until_drained(
+    address: SocketAddr,
+    limit: Duration,
+) -> Result<Option<DrainStatus>> {
     let deadline = Instant::now() + limit;
     loop {
         let status = query_status(address, ANSWER_LIMIT).await?;
-        let left = status
-            .drains
-            .ok_or_else(|| anyhow!("{} no longer drains: it was told so, or started again", status.name))?;
+        let left = status.drains.ok_or_else(|| {
+            anyhow!(
+                "{} no longer drains: it was told so, or started again",
+                status.name
+            )
+        })?;
         if left.is_done() {
             return Ok(None);
         }

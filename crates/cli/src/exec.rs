@@ -33,19 +33,35 @@ pub(crate) fn run(arguments: &arguments::Exec) -> Result<ExitCode> {
         write_raw(&reply, &mut text);
     }
     text.push(b'\n');
-    out.write_all(&text).and_then(|()| out.flush()).context("cannot print the reply")?;
-    Ok(if matches!(reply, BytesFrame::Error(_)) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    out.write_all(&text)
+        .and_then(|()| out.flush())
+        .context("cannot print the reply")?;
+    Ok(if matches!(reply, BytesFrame::Error(_)) {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
 }
 
 /// Connects to the gateway that was named, or to the first that can be reached.
 fn connect(arguments: &arguments::Exec) -> Result<Connection> {
-    let data = arguments.data.as_deref().unwrap_or(Path::new(arguments::DATA));
+    let data = arguments
+        .data
+        .as_deref()
+        .unwrap_or(Path::new(arguments::DATA));
     let gateways: Vec<String> = match &arguments.at {
         Some(at) => vec![at.clone()],
         None => match (source::known_in(data)?, &arguments.data) {
-            (Some(known), _) => known.nodes().into_values().filter_map(|node| node.gateway.clone()).collect(),
+            (Some(known), _) => known
+                .nodes()
+                .into_values()
+                .filter_map(|node| node.gateway.clone())
+                .collect(),
             (None, None) => vec![DEFAULT_GATEWAY.to_owned()],
-            (None, Some(data)) => bail!("{} holds no deployment: name a gateway with --at HOST:PORT", data.display()),
+            (None, Some(data)) => bail!(
+                "{} holds no deployment: name a gateway with --at HOST:PORT",
+                data.display()
+            ),
         },
     };
     let mut failures = Vec::new();
@@ -55,13 +71,18 @@ fn connect(arguments: &arguments::Exec) -> Result<Connection> {
             Err(error) => failures.push(format!("{gateway}: {}", output::explain(&error))),
         }
     }
-    bail!("no gateway can be reached: {}. Is the cluster running? `ionian up` starts one", failures.join("; "))
+    bail!(
+        "no gateway can be reached: {}. Is the cluster running? `ionian up` starts one",
+        failures.join("; ")
+    )
 }
 
 /// Bytes as they are, a line for each element.
 fn write_raw(reply: &BytesFrame, out: &mut Vec<u8>) {
     match reply {
-        BytesFrame::SimpleString(bytes) | BytesFrame::BulkString(bytes) => out.extend_from_slice(bytes),
+        BytesFrame::SimpleString(bytes) | BytesFrame::BulkString(bytes) => {
+            out.extend_from_slice(bytes)
+        }
         BytesFrame::Error(text) => out.extend_from_slice(text.as_bytes()),
         BytesFrame::Integer(number) => out.extend_from_slice(number.to_string().as_bytes()),
         BytesFrame::Null => {}
@@ -82,14 +103,20 @@ fn write_for_people(reply: &BytesFrame, indent: &str, out: &mut Vec<u8>) {
         BytesFrame::SimpleString(bytes) => out.extend_from_slice(bytes),
         BytesFrame::BulkString(bytes) => out.extend_from_slice(quoted(bytes).as_bytes()),
         BytesFrame::Error(text) => out.extend_from_slice(format!("(error) {text}").as_bytes()),
-        BytesFrame::Integer(number) => out.extend_from_slice(format!("(integer) {number}").as_bytes()),
+        BytesFrame::Integer(number) => {
+            out.extend_from_slice(format!("(integer) {number}").as_bytes())
+        }
         BytesFrame::Null => out.extend_from_slice(b"(nil)"),
         BytesFrame::Array(items) if items.is_empty() => out.extend_from_slice(b"(empty array)"),
         BytesFrame::Array(items) => {
             let width = items.len().to_string().len();
             let deeper = format!("{indent}{}", " ".repeat(width + 2));
             for (index, item) in items.iter().enumerate() {
-                let lead = if index == 0 { String::new() } else { format!("\n{indent}") };
+                let lead = if index == 0 {
+                    String::new()
+                } else {
+                    format!("\n{indent}")
+                };
                 out.extend_from_slice(format!("{lead}{:>width$}) ", index + 1).as_bytes());
                 write_for_people(item, &deeper, out);
             }
@@ -131,14 +158,20 @@ mod tests {
     fn replies_look_as_in_redis_cli() {
         let bulk = |bytes: &'static [u8]| BytesFrame::BulkString(bytes.into());
         assert_eq!(people(&bulk(b"a\"\n\xff")), r#""a\"\n\xff""#);
-        assert_eq!(people(&BytesFrame::Error("ERR no".into())), "(error) ERR no");
+        assert_eq!(
+            people(&BytesFrame::Error("ERR no".into())),
+            "(error) ERR no"
+        );
         assert_eq!(people(&BytesFrame::Array(vec![])), "(empty array)");
         let nested = BytesFrame::Array(vec![
             BytesFrame::Integer(7),
             BytesFrame::Array(vec![bulk(b"x"), BytesFrame::Null]),
             BytesFrame::SimpleString("OK".into()),
         ]);
-        assert_eq!(people(&nested), "1) (integer) 7\n2) 1) \"x\"\n   2) (nil)\n3) OK");
+        assert_eq!(
+            people(&nested),
+            "1) (integer) 7\n2) 1) \"x\"\n   2) (nil)\n3) OK"
+        );
         let mut raw = Vec::new();
         write_raw(&nested, &mut raw);
         assert_eq!(raw, b"7\nx\n\nOK");

@@ -18,15 +18,19 @@ use ionian_protocols::spaxos::config::Stabilizers;
 /// The state machine that gateways serve, and that snapshots are looked into of.
 pub(crate) const MACHINE: &str = ionian_deployment::MACHINES[0];
 
-/// Finds what makes the state machine of the deployment. Nodes with a machine that is not ours are run by a program of their
-/// own, with the library; everything else that this program does with a cluster works with any machine.
+/// Finds what makes the state machine of the deployment. Nodes with a machine that is not ours are
+/// run by a program of their own, with the library; everything else that this program does with a
+/// cluster works with any machine.
 ///
 /// # Errors
-/// When this program does not have that machine, or a node has a gateway for Redis clients, which that machine does not serve.
+/// When this program does not have that machine, or a node has a gateway for Redis clients, which
+/// that machine does not serve.
 pub(crate) fn machine(deployment: &Deployment) -> Result<fn() -> Box<dyn StateMachine>> {
     let name = deployment.machine.as_str();
     let Some(made) = ionian_machines::named(name) else {
-        let ours = ionian_deployment::MACHINES.iter().map(|ours| format!("{ours:?}"));
+        let ours = ionian_deployment::MACHINES
+            .iter()
+            .map(|ours| format!("{ours:?}"));
         let ours = ours.collect::<Vec<_>>().join(" or ");
         return Err(BadUsage(format!(
             "machine = {name:?}: this program runs nodes with the machine {ours}; those with {name:?} are run by the program \
@@ -46,7 +50,12 @@ pub(crate) fn machine(deployment: &Deployment) -> Result<fn() -> Box<dyn StateMa
 
 /// Does `work` for the protocol of this name.
 pub(crate) fn with_protocol<W: Work>(name: &str, work: W) -> Result<W::Output> {
-    let unknown = || format!("protocol = {name:?}: must be {}", ionian_deployment::PROTOCOLS.join(" or "));
+    let unknown = || {
+        format!(
+            "protocol = {name:?}: must be {}",
+            ionian_deployment::PROTOCOLS.join(" or ")
+        )
+    };
     ionian_protocols::named::with_protocol(name, work).with_context(unknown)
 }
 
@@ -55,33 +64,55 @@ pub(crate) fn configure<P: Protocol>(layout: Layout) -> Result<P::Config> {
     P::configure(layout).with_context(|| format!("this is no deployment of {}", P::NAME))
 }
 
-/// The quorum system of a cluster's acceptors, while it changes that of both sides; none where it has no acceptors.
+/// The quorum system of a cluster's acceptors, while it changes that of both sides; none where it
+/// has no acceptors.
 pub(crate) fn quorums(known: &Configuration) -> Result<Option<QuorumSystem>> {
     quorums_of(known, known.epoch())
 }
 
-/// The quorum system by which rounds of this epoch choose: while a cluster changes, that of the configuration before
-/// until a leader of the next one leads. None where there are no acceptors.
+/// The quorum system by which rounds of this epoch choose: while a cluster changes, that of the
+/// configuration before until a leader of the next one leads. None where there are no acceptors.
 pub(crate) fn quorums_of(known: &Configuration, epoch: Epoch) -> Result<Option<QuorumSystem>> {
-    let of =
-        |config: &multipaxos::config::Config| config.quorums_of(epoch.first_round()).unwrap_or(&config.quorums).clone();
+    let of = |config: &multipaxos::config::Config| {
+        config
+            .quorums_of(epoch.first_round())
+            .unwrap_or(&config.quorums)
+            .clone()
+    };
     Ok(match known.deployment.protocol.as_str() {
-        MultiPaxos::NAME => Some(of(&multipaxos::config::Config::new(known.layout(MultiPaxos::KINDS)?)?)),
-        SPaxos::NAME => Some(of(&SPaxos::configure(known.layout(SPaxos::KINDS)?)?.ordering)),
+        MultiPaxos::NAME => Some(of(&multipaxos::config::Config::new(
+            known.layout(MultiPaxos::KINDS)?,
+        )?)),
+        SPaxos::NAME => Some(of(
+            &SPaxos::configure(known.layout(SPaxos::KINDS)?)?.ordering
+        )),
         // The same in all stripes.
-        Mencius::NAME => Some(of(Mencius::configure(known.layout(Mencius::KINDS)?)?.of(Stripe(0)))),
+        Mencius::NAME => Some(of(
+            Mencius::configure(known.layout(Mencius::KINDS)?)?.of(Stripe(0))
+        )),
         _ => None,
     })
 }
 
-/// The leaders of each part of the log, any of which can lead it: of all of it, or with Mencius of each stripe.
+/// The leaders of each part of the log, any of which can lead it: of all of it, or with Mencius of
+/// each stripe.
 pub(crate) fn leaders(known: &Configuration) -> Result<Vec<Set<LeaderId>>> {
     Ok(match known.deployment.protocol.as_str() {
-        MultiPaxos::NAME => vec![multipaxos::config::Config::new(known.layout(MultiPaxos::KINDS)?)?.leaders()],
-        SPaxos::NAME => vec![SPaxos::configure(known.layout(SPaxos::KINDS)?)?.ordering.leaders()],
+        MultiPaxos::NAME => {
+            vec![multipaxos::config::Config::new(known.layout(MultiPaxos::KINDS)?)?.leaders()]
+        }
+        SPaxos::NAME => vec![
+            SPaxos::configure(known.layout(SPaxos::KINDS)?)?
+                .ordering
+                .leaders(),
+        ],
         Mencius::NAME => {
             let config = Mencius::configure(known.layout(Mencius::KINDS)?)?;
-            config.stripes.iter().map(|stripe| config.of(stripe).leaders()).collect()
+            config
+                .stripes
+                .iter()
+                .map(|stripe| config.of(stripe).leaders())
+                .collect()
         }
         _ => Vec::new(),
     })
@@ -90,7 +121,11 @@ pub(crate) fn leaders(known: &Configuration) -> Result<Vec<Set<LeaderId>>> {
 /// How a cluster's stabilizers are arranged; none where it has none.
 pub(crate) fn stabilizers(known: &Configuration) -> Result<Option<Stabilizers>> {
     Ok(match known.deployment.protocol.as_str() {
-        SPaxos::NAME => Some(SPaxos::configure(known.layout(SPaxos::KINDS)?)?.stabilizers.clone()),
+        SPaxos::NAME => Some(
+            SPaxos::configure(known.layout(SPaxos::KINDS)?)?
+                .stabilizers
+                .clone(),
+        ),
         _ => None,
     })
 }

@@ -42,28 +42,35 @@ impl Application for GatewayApplication {
 
 /// Starts the gateway on a listening socket. To be called on the node's event loop.
 ///
-/// All connections share the node's first lane: what "this node has seen" means for sequential reads is
-/// then the same for all of them.
+/// All connections share the node's first lane: what "this node has seen" means for sequential
+/// reads is then the same for all of them.
 pub(crate) fn start(
     deployment: &Deployment,
     name: &str,
     listener: TcpListener,
     handle: LaneHandle,
 ) -> Box<dyn Application> {
-    let first = handle.first_lane().expect("a node with a gateway has a client lane");
+    let first = handle
+        .first_lane()
+        .expect("a node with a gateway has a client lane");
     // A change of the membership can give the node another lane. Without any, requests are refused.
     let submit = move |request| handle.submit(handle.first_lane().unwrap_or(first), request);
     let gateway = Gateway::new(limits(deployment), info(deployment, name), Box::new(submit));
     gateway.set_gateways(gateways(deployment, name));
-    // The socket listens and does not block: tokio refuses no such socket, unless it is out of memory.
-    let listener = tokio::net::TcpListener::from_std(listener).expect("the event queue takes a listening socket");
+    // The socket listens and does not block: tokio refuses no such socket, unless it is out of
+    // memory.
+    let listener = tokio::net::TcpListener::from_std(listener)
+        .expect("the event queue takes a listening socket");
     gateway.serve(listener);
     Box::new(GatewayApplication { gateway })
 }
 
 /// The gateways of a deployment, that of this node first.
 fn gateways(deployment: &Deployment, name: &str) -> Vec<Peer> {
-    let peers = deployment.nodes.iter().filter_map(|node| Peer::new(&node.name, node.gateway.as_deref()?));
+    let peers = deployment
+        .nodes
+        .iter()
+        .filter_map(|node| Peer::new(&node.name, node.gateway.as_deref()?));
     let (mut own, others): (Vec<_>, Vec<_>) = peers.partition(|peer| peer.name == name);
     own.extend(others);
     own
@@ -89,7 +96,14 @@ fn limits(deployment: &Deployment) -> Limits {
 
 /// The node's own sections of INFO.
 fn info(deployment: &Deployment, name: &str) -> Box<dyn Fn(&mut InfoWriter)> {
-    let Deployment { cluster, protocol, f, nodes, durability, .. } = deployment.clone();
+    let Deployment {
+        cluster,
+        protocol,
+        f,
+        nodes,
+        durability,
+        ..
+    } = deployment.clone();
     let name = name.to_owned();
     Box::new(move |info| {
         // What clients look for that ask whether they may write here: every gateway takes writes.

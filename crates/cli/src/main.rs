@@ -1,4 +1,5 @@
-//! The command `ionian`: a replicated key-value store behind any Redis client, and the tools around it.
+//! The command `ionian`: a replicated key-value store behind any Redis client, and the tools around
+//! it.
 //!
 //! | file | job |
 //! |---|---|
@@ -49,11 +50,16 @@ use std::process::ExitCode;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Whether what was typed is wrong, and not a file or what came of the work: a deployment that is wrong
-/// and in no file comes from flags.
+/// Whether what was typed is wrong, and not a file or what came of the work: a deployment that is
+/// wrong and in no file comes from flags.
 fn is_bad_usage(error: &anyhow::Error) -> bool {
-    let typed = error.chain().next().and_then(|cause| cause.downcast_ref::<DeploymentError>());
-    typed.is_some_and(|error| error.file.is_none()) || error.is::<BadUsage>() || error.is::<ionian_bench::BadUsage>()
+    let typed = error
+        .chain()
+        .next()
+        .and_then(|cause| cause.downcast_ref::<DeploymentError>());
+    typed.is_some_and(|error| error.file.is_none())
+        || error.is::<BadUsage>()
+        || error.is::<ionian_bench::BadUsage>()
 }
 
 fn main() -> ExitCode {
@@ -75,7 +81,11 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             eprintln!("ionian: {}", output::explain(&error));
-            if is_bad_usage(&error) { ExitCode::from(2) } else { ExitCode::FAILURE }
+            if is_bad_usage(&error) {
+                ExitCode::from(2)
+            } else {
+                ExitCode::FAILURE
+            }
         }
     }
 }

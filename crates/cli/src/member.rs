@@ -36,12 +36,24 @@ async fn carry_out(command: &MemberCommand) -> Result<()> {
         MemberCommand::List { toml, whereabouts } => {
             let found = Found::find(whereabouts).await?;
             match toml {
-                true => output::print(format_args!("{}", found.known.target().numbered()?.to_toml())),
-                false => output::print(format_args!("{}", text::show(&found.known, &progress::look(&found).await))),
+                true => output::print(format_args!(
+                    "{}",
+                    found.known.target().numbered()?.to_toml()
+                )),
+                false => output::print(format_args!(
+                    "{}",
+                    text::show(&found.known, &progress::look(&found).await)
+                )),
             }
             Ok(())
         }
-        MemberCommand::Add { name, place, roles, shape, how } => {
+        MemberCommand::Add {
+            name,
+            place,
+            roles,
+            shape,
+            how,
+        } => {
             let node = described(name, place, roles)?;
             change(how, |from| {
                 // The same command again, while or after the change: nothing is left to do.
@@ -55,9 +67,17 @@ async fn carry_out(command: &MemberCommand) -> Result<()> {
             .await
         }
         MemberCommand::Remove { name, shape, how } => {
-            change(how, |from| shaped(possible(from.without_node(name))?, shape)).await
+            change(how, |from| {
+                shaped(possible(from.without_node(name))?, shape)
+            })
+            .await
         }
-        MemberCommand::Replace { old, new, place, how } => {
+        MemberCommand::Replace {
+            old,
+            new,
+            place,
+            how,
+        } => {
             let node = described(new, place, "")?;
             change(how, |from| {
                 let is_done = from.place(old).is_err() && from.place(new).is_ok();
@@ -86,23 +106,35 @@ async fn carry_out(command: &MemberCommand) -> Result<()> {
     }
 }
 
-/// Whether a node that is there is the one that is described, in its place and with as many of each role.
+/// Whether a node that is there is the one that is described, in its place and with as many of each
+/// role.
 fn is_the_same(there: &Node, described: &Node) -> bool {
-    (&there.name, &there.address, &there.gateway) == (&described.name, &described.address, &described.gateway)
+    (&there.name, &there.address, &there.gateway)
+        == (&described.name, &described.address, &described.gateway)
         && there.instances() == described.instances()
 }
 
 fn described(name: &str, place: &Place, roles: &str) -> Result<Node> {
-    Ok(Node::described(name, &place.address, place.gateway.as_deref(), roles)?)
+    Ok(Node::described(
+        name,
+        &place.address,
+        place.gateway.as_deref(),
+        roles,
+    )?)
 }
 
 /// What cannot be done with the cluster as it is, though it was typed well.
-pub(crate) fn possible<T, E: std::error::Error + Send + Sync + 'static>(planned: Result<T, E>) -> Result<T> {
+pub(crate) fn possible<T, E: std::error::Error + Send + Sync + 'static>(
+    planned: Result<T, E>,
+) -> Result<T> {
     planned.context("this cannot be done")
 }
 
 fn shaped(deployment: Deployment, shape: &Shape) -> Result<Deployment> {
-    let quorums = shape.quorums.iter().map(|quorums| format!("quorums={quorums}"));
+    let quorums = shape
+        .quorums
+        .iter()
+        .map(|quorums| format!("quorums={quorums}"));
     let overrides: Vec<String> = quorums.chain(shape.f.map(|f| format!("f={f}"))).collect();
     Ok(deployment.with_overrides(&overrides)?)
 }
@@ -111,7 +143,8 @@ fn shaped(deployment: Deployment, shape: &Shape) -> Result<Deployment> {
 async fn change(how: &How, plan: impl Fn(&Deployment) -> Result<Deployment>) -> Result<()> {
     let found = Found::find(&how.whereabouts).await?;
     let known = &found.known;
-    // Before anything that is wrong with the plan: what cannot be changed at all needs no better plan.
+    // Before anything that is wrong with the plan: what cannot be changed at all needs no better
+    // plan.
     family::with_protocol(&known.deployment.protocol, IsPossible { known })??;
     let to = possible(plan(&known.deployment)?.numbered())?;
     if known.next.is_none() && known.deployment.numbered()? == to {
@@ -121,7 +154,10 @@ async fn change(how: &How, plan: impl Fn(&Deployment) -> Result<Deployment>) -> 
     let is_under_way = known.next.as_ref() == Some(&to);
     let change = match is_under_way {
         true => None,
-        false => Some(family::with_protocol(&to.protocol, Begin { known, to: &to })??),
+        false => Some(family::with_protocol(
+            &to.protocol,
+            Begin { known, to: &to },
+        )??),
     };
     settle(found, change, &to, how).await
 }

@@ -11,7 +11,9 @@ use crate::source;
 use anyhow::{Context, Result};
 use ionian_deployment::{Configuration, Deployment, Durability};
 use ionian_kernel::protocol::Protocol;
-use ionian_runtime::{Application, LaneHandle, NodeError, NodeSettings, membership, run_node_blocking};
+use ionian_runtime::{
+    Application, LaneHandle, NodeError, NodeSettings, membership, run_node_blocking,
+};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use std::io::Read;
@@ -32,19 +34,31 @@ pub(crate) fn run(arguments: &arguments::Node) -> Result<ExitCode> {
     let (name, overrides) = (&arguments.name, &arguments.overrides);
     let data = Places::new(&arguments.data).node(name);
     let given = match (&arguments.config, &arguments.join) {
-        (Some(file), _) => Configuration::founded(Deployment::load(file)?.with_overrides(overrides)?),
+        (Some(file), _) => {
+            Configuration::founded(Deployment::load(file)?.with_overrides(overrides)?)
+        }
         (None, Some(contact)) => {
             let known = match membership::stored(&data)? {
                 Some(known) => Some(known),
                 None if source::endpoint(contact).is_none() => {
-                    let text = format!("--join {contact:?}: must be the HOST:PORT where a node finds another");
+                    let text = format!(
+                        "--join {contact:?}: must be the HOST:PORT where a node finds another"
+                    );
                     return Err(BadUsage(text).into());
                 }
                 None => join::wait_for_membership(name, contact, &mut starter)?,
             };
-            let Some(mut known) = known else { return Ok(ExitCode::SUCCESS) };
-            if let Some(other) = overrides.iter().find(|text| !text.trim_start().starts_with("options.")) {
-                return Err(BadUsage(format!("--set {other}: with --join, only options can be set")).into());
+            let Some(mut known) = known else {
+                return Ok(ExitCode::SUCCESS);
+            };
+            if let Some(other) = overrides
+                .iter()
+                .find(|text| !text.trim_start().starts_with("options."))
+            {
+                return Err(BadUsage(format!(
+                    "--set {other}: with --join, only options can be set"
+                ))
+                .into());
             }
             known.deployment.options = known.deployment.clone().with_overrides(overrides)?.options;
             known
@@ -56,9 +70,19 @@ pub(crate) fn run(arguments: &arguments::Node) -> Result<ExitCode> {
     let protocol = given.deployment.protocol.clone();
     let (listen, gateway_listen) = (arguments.listen.clone(), arguments.gateway_listen.clone());
     let clock_ahead_ms = arguments.clock_ahead_ms;
-    let run = Run { given, name: name.clone(), data, starter, listen, gateway_listen, clock_ahead_ms };
+    let run = Run {
+        given,
+        name: name.clone(),
+        data,
+        starter,
+        listen,
+        gateway_listen,
+        clock_ahead_ms,
+    };
     match family::with_protocol(&protocol, run)? {
-        Err(error) if matches!(error.downcast_ref(), Some(NodeError::Removed { .. })) => tracing::info!("{error}"),
+        Err(error) if matches!(error.downcast_ref(), Some(NodeError::Removed { .. })) => {
+            tracing::info!("{error}")
+        }
         done => done?,
     }
     Ok(ExitCode::SUCCESS)
@@ -67,7 +91,11 @@ pub(crate) fn run(arguments: &arguments::Node) -> Result<ExitCode> {
 /// Words of the log go to standard error; `RUST_LOG` says which.
 fn begin_log() {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .init();
 }
 
 struct Run {
@@ -86,7 +114,15 @@ impl Work for Run {
     type Output = Result<()>;
 
     fn run<P: Protocol>(self) -> Result<()> {
-        let Run { given, name, data, starter, listen, gateway_listen, clock_ahead_ms } = self;
+        let Run {
+            given,
+            name,
+            data,
+            starter,
+            listen,
+            gateway_listen,
+            clock_ahead_ms,
+        } = self;
         let settings = NodeSettings::new::<P>(given, &name, Some(&data));
         let mut settings = settings.map_err(|error| match error {
             NodeError::Deployment(error) => anyhow::Error::new(error),
@@ -101,7 +137,8 @@ impl Work for Run {
         let machine = family::machine(&deployment)?;
         let config = family::configure::<P>(settings.layout.clone())?;
         let member = &known.nodes()[&settings.node];
-        // Here and not on the loop: an address that is taken is to be told before the node takes part.
+        // Here and not on the loop: an address that is taken is to be told before the node takes
+        // part.
         let gateway = gateway_listener(member, gateway_listen.as_deref())?;
         if deployment.durability == Durability::Memory {
             tracing::warn!("durability = memory: when this process ends, what it held is gone");
@@ -109,7 +146,11 @@ impl Work for Run {
         if let Some(why) = known.target().idle_network() {
             tracing::warn!("{why}");
         }
-        tracing::info!("node {name} of cluster {} starts at {}", deployment.cluster, settings.address);
+        tracing::info!(
+            "node {name} of cluster {} starts at {}",
+            deployment.cluster,
+            settings.address
+        );
         let application = move |handle: LaneHandle| match gateway {
             Some(listener) => gateway_app::start(&deployment, &name, listener, handle),
             None => Box::new(()) as Box<dyn Application>,
@@ -126,8 +167,13 @@ pub(crate) fn resolve(key: &str, text: &str) -> Result<SocketAddr> {
 }
 
 /// Listens where the flag says, or else the deployment.
-fn gateway_listener(node: &ionian_deployment::Node, flag: Option<&str>) -> Result<Option<TcpListener>> {
-    let Some(text) = node.gateway_listens_at() else { return Ok(None) };
+fn gateway_listener(
+    node: &ionian_deployment::Node,
+    flag: Option<&str>,
+) -> Result<Option<TcpListener>> {
+    let Some(text) = node.gateway_listens_at() else {
+        return Ok(None);
+    };
     let text = flag.unwrap_or(text);
     let key = match (flag, &node.gateway_listen) {
         (Some(_), _) => "--gateway-listen".to_owned(),
@@ -142,7 +188,11 @@ fn gateway_listener(node: &ionian_deployment::Node, flag: Option<&str>) -> Resul
 
 /// Listens with more room than the standard library gives: clients come in storms.
 pub(crate) fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
-    let socket = socket2::Socket::new(socket2::Domain::for_address(address), socket2::Type::STREAM, None)?;
+    let socket = socket2::Socket::new(
+        socket2::Domain::for_address(address),
+        socket2::Type::STREAM,
+        None,
+    )?;
     // A restarted node takes its port back at once.
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;
@@ -150,8 +200,8 @@ pub(crate) fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// Watches standard input on a thread of its own: the starter holds the other end of the pipe, which the
-/// system closes however the starter ends.
+/// Watches standard input on a thread of its own: the starter holds the other end of the pipe,
+/// which the system closes however the starter ends.
 fn end_of_input() -> oneshot::Receiver<()> {
     let (gone, told) = oneshot::channel();
     std::thread::spawn(move || {
@@ -170,11 +220,13 @@ fn end_of_input() -> oneshot::Receiver<()> {
     told
 }
 
-/// A write beyond the limit of a file's size kills a process that does not catch the signal; one that does gets
-/// an error like any other of a disk, and can say on which file.
+/// A write beyond the limit of a file's size kills a process that does not catch the signal; one
+/// that does gets an error like any other of a disk, and can say on which file.
 fn take_file_sizes_for_errors() {
     let catch = || -> std::io::Result<()> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
         let _entered = runtime.enter();
         // Once caught it stays so. Nobody needs to be told that it came.
         signal(SignalKind::from_raw(Signal::SIGXFSZ as i32)).map(drop)

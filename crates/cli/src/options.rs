@@ -29,8 +29,16 @@ pub(crate) fn run(arguments: &arguments::Options) -> Result<ExitCode> {
 /// One line for each option.
 fn list(known: &Configuration) -> String {
     let options = &known.deployment.options;
-    let width = SETTINGS.iter().map(|setting| setting.key.len()).max().unwrap_or(0);
-    let mut text = format!("cluster {}: epoch {}\n", known.deployment.cluster, known.epoch().0);
+    let width = SETTINGS
+        .iter()
+        .map(|setting| setting.key.len())
+        .max()
+        .unwrap_or(0);
+    let mut text = format!(
+        "cluster {}: epoch {}\n",
+        known.deployment.cluster,
+        known.epoch().0
+    );
     for setting in SETTINGS {
         let tuned = options.tuned().any(|key| key == setting.key);
         let whence = match (setting.at_start(), tuned) {
@@ -51,10 +59,19 @@ async fn set(settings: &[String], how: &How) -> Result<()> {
     let from = &found.known.deployment;
     let to = from.tuned(settings)?;
     if from.options == to.options {
-        say!("the options are so already, in epoch {}", found.known.epoch().0);
+        say!(
+            "the options are so already, in epoch {}",
+            found.known.epoch().0
+        );
         return Ok(());
     }
-    let change = family::with_protocol(&from.protocol, Tune { known: &found.known, to: &to })??;
+    let change = family::with_protocol(
+        &from.protocol,
+        Tune {
+            known: &found.known,
+            to: &to,
+        },
+    )??;
     let since = found.request(&change).await?;
     say!("epoch {} begins", since.0);
     for setting in SETTINGS {
@@ -65,7 +82,17 @@ async fn set(settings: &[String], how: &How) -> Result<()> {
     }
     match how.no_wait {
         true => Ok(()),
-        false => wait_until_done(found.contacts.clone(), &Awaited { since, from, to: &to }).await,
+        false => {
+            wait_until_done(
+                found.contacts.clone(),
+                &Awaited {
+                    since,
+                    from,
+                    to: &to,
+                },
+            )
+            .await
+        }
     }
 }
 

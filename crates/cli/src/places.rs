@@ -13,7 +13,9 @@ pub(crate) struct Places {
 
 impl Places {
     pub(crate) fn new(root: &Path) -> Self {
-        Places { root: root.to_owned() }
+        Places {
+            root: root.to_owned(),
+        }
     }
 
     pub(crate) fn root(&self) -> &Path {
@@ -64,7 +66,10 @@ impl Places {
         let context = || format!("cannot list {}", path.display());
         match fs::read_dir(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
-            entries => entries.with_context(context)?.map(|entry| Ok(entry.with_context(context)?.path())).collect(),
+            entries => entries
+                .with_context(context)?
+                .map(|entry| Ok(entry.with_context(context)?.path()))
+                .collect(),
         }
     }
 }

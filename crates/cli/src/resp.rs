@@ -25,14 +25,21 @@ impl Connection {
         let stream = TcpStream::connect_timeout(&address, CONNECT_LIMIT)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(REPLY_LIMIT))?;
-        Ok(Connection { stream, input: BytesMut::new() })
+        Ok(Connection {
+            stream,
+            input: BytesMut::new(),
+        })
     }
 
     /// Sends a command and waits for its reply.
     pub(crate) fn call(&mut self, words: &[&[u8]]) -> Result<BytesFrame> {
-        self.stream.write_all(&request(words)).context("the connection broke")?;
+        self.stream
+            .write_all(&request(words))
+            .context("the connection broke")?;
         loop {
-            if let Some((frame, _, _)) = decode_bytes_mut(&mut self.input).context("the reply makes no sense")? {
+            if let Some((frame, _, _)) =
+                decode_bytes_mut(&mut self.input).context("the reply makes no sense")?
+            {
                 return Ok(frame);
             }
             let mut piece = [0; 16 << 10];

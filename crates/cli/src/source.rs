@@ -11,7 +11,11 @@ use std::path::Path;
 use std::time::Duration;
 
 /// A preset, placed where the flags say.
-pub(crate) fn preset(name: &str, listen: Option<SocketAddr>, node_port: Option<u16>) -> Result<Deployment> {
+pub(crate) fn preset(
+    name: &str,
+    listen: Option<SocketAddr>,
+    node_port: Option<u16>,
+) -> Result<Deployment> {
     let mut options = PresetOptions::default();
     if let Some(listen) = listen {
         options.gateway_host = host(listen);
@@ -25,11 +29,19 @@ pub(crate) fn preset(name: &str, listen: Option<SocketAddr>, node_port: Option<u
 
 /// Moves the gateways: the first to `listen`, the others to the ports that follow.
 pub(crate) fn move_gateways(deployment: Deployment, listen: SocketAddr) -> Result<Deployment> {
-    let names = deployment.nodes.iter().filter(|node| node.gateway.is_some()).map(|node| &node.name);
+    let names = deployment
+        .nodes
+        .iter()
+        .filter(|node| node.gateway.is_some())
+        .map(|node| &node.name);
     let ports = u32::from(listen.port())..;
-    let moves: Vec<_> =
-        names.zip(ports).map(|(name, port)| format!("node.{name}.gateway={}:{port}", host(listen))).collect();
-    deployment.with_overrides(&moves).map_err(|error| BadUsage(format!("--listen {listen}: {error}")).into())
+    let moves: Vec<_> = names
+        .zip(ports)
+        .map(|(name, port)| format!("node.{name}.gateway={}:{port}", host(listen)))
+        .collect();
+    deployment
+        .with_overrides(&moves)
+        .map_err(|error| BadUsage(format!("--listen {listen}: {error}")).into())
 }
 
 /// The host as a deployment file writes it.
@@ -40,7 +52,8 @@ fn host(address: SocketAddr) -> String {
     }
 }
 
-/// How long a node may take to answer before the tools go on without it: a busy one takes longer than an idle one.
+/// How long a node may take to answer before the tools go on without it: a busy one takes longer
+/// than an idle one.
 pub(crate) const ANSWER_LIMIT: Duration = Duration::from_secs(3);
 
 /// The node that was to lead to the others does not answer.
@@ -50,12 +63,15 @@ pub(crate) struct NoAnswer(String);
 impl std::fmt::Display for NoAnswer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let NoAnswer(contact) = self;
-        write!(f, "no node answers at {contact} (the address of a node among nodes is meant, not its gateway)")
+        write!(
+            f,
+            "no node answers at {contact} (the address of a node among nodes is meant, not its gateway)"
+        )
     }
 }
 
-/// What is known of a running cluster at the place that the command line names: a node that is asked, a file, or a data
-/// directory.
+/// What is known of a running cluster at the place that the command line names: a node that is
+/// asked, a file, or a data directory.
 pub(crate) async fn running(whereabouts: &Whereabouts) -> Result<Configuration> {
     match whereabouts {
         Whereabouts { at: Some(contact), .. } => {
@@ -80,16 +96,20 @@ pub(crate) async fn running(whereabouts: &Whereabouts) -> Result<Configuration> 
 
 /// The text, if it has the form of an address.
 pub(crate) fn endpoint(text: &str) -> Option<&str> {
-    text.rsplit_once(':').filter(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok()).map(|_| text)
+    text.rsplit_once(':')
+        .filter(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
+        .map(|_| text)
 }
 
-/// The newest membership that a data directory holds: that of its deployment, or what one of its nodes has learned
-/// since.
+/// The newest membership that a data directory holds: that of its deployment, or what one of its
+/// nodes has learned since.
 pub(crate) fn known_in(data: &Path) -> Result<Option<Configuration>> {
     let mut known = in_directory(data)?.map(Configuration::founded);
     for node in Places::new(data).node_directories()? {
         // Whatever is the matter with a file, its node says it.
-        let Ok(Some(theirs)) = membership::stored(&node) else { continue };
+        let Ok(Some(theirs)) = membership::stored(&node) else {
+            continue;
+        };
         match &known {
             None => known = Some(theirs),
             Some(ours) if theirs.founding == ours.founding => {
@@ -114,7 +134,10 @@ pub(crate) fn known_in(data: &Path) -> Result<Option<Configuration>> {
 /// The deployment that the cluster in a data directory was founded with, if there is one.
 pub(crate) fn in_directory(data: &Path) -> Result<Option<Deployment>> {
     let path = Places::new(data).deployment();
-    if !path.try_exists().with_context(|| format!("cannot look for {}", path.display()))? {
+    if !path
+        .try_exists()
+        .with_context(|| format!("cannot look for {}", path.display()))?
+    {
         return Ok(None);
     }
     Ok(Some(Deployment::load(&path)?))

@@ -78,7 +78,9 @@ pub(crate) fn run(arguments: &arguments::Status) -> Result<ExitCode> {
         let deadline = Instant::now() + Duration::from_secs(arguments.timeout);
         let mut given = loop {
             match source::running(&arguments.whereabouts).await {
-                Err(error) if arguments.wait && error.is::<NoAnswer>() && Instant::now() < deadline => {
+                Err(error)
+                    if arguments.wait && error.is::<NoAnswer>() && Instant::now() < deadline =>
+                {
                     tokio::time::sleep(ASK_EVERY).await;
                 }
                 given => break given?,
@@ -86,7 +88,10 @@ pub(crate) fn run(arguments: &arguments::Status) -> Result<ExitCode> {
         };
         loop {
             let (known, report) = look(given, arguments.probe).await;
-            if !arguments.wait || report.health.health == Verdict::Healthy || Instant::now() >= deadline {
+            if !arguments.wait
+                || report.health.health == Verdict::Healthy
+                || Instant::now() >= deadline
+            {
                 return anyhow::Ok((known, report));
             }
             given = known;
@@ -129,13 +134,27 @@ pub(crate) async fn ask_all(known: &Configuration) -> ClusterStatus {
     let deployment = &known.deployment;
     let mut questions = JoinSet::new();
     for (place, node) in known.nodes() {
-        let (name, address, gateway) = (node.name.clone(), node.address.clone(), node.gateway.clone());
+        let (name, address, gateway) = (
+            node.name.clone(),
+            node.address.clone(),
+            node.gateway.clone(),
+        );
         questions.spawn(async move {
             let (error, status) = match ask(&name, &address).await {
                 Ok(status) => (None, Some(status)),
                 Err(error) => (Some(explain(&error)), None),
             };
-            (place, Answer { name, address, gateway, up: status.is_some(), error, status })
+            (
+                place,
+                Answer {
+                    name,
+                    address,
+                    gateway,
+                    up: status.is_some(),
+                    error,
+                    status,
+                },
+            )
         });
     }
     let mut answers = questions.join_all().await;

@@ -6,10 +6,12 @@ use std::future::Future;
 /// What a shell says of a program that SIGINT ended.
 const INTERRUPTED: i32 = 130;
 
-/// Does the work; Ctrl-C ends the program, also where SIGINT was ignored when it started, as scripts have it for what they
-/// start in the background.
+/// Does the work; Ctrl-C ends the program, also where SIGINT was ignored when it started, as
+/// scripts have it for what they start in the background.
 pub(crate) fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     runtime.block_on(async {
         let interrupted = async {
             match tokio::signal::ctrl_c().await {

@@ -1,5 +1,5 @@
-//! Drives an acceptor: is the proxy leader that asks for votes, the leader that lets it forget them, and the reader
-//! that asks for its watermark.
+//! Drives an acceptor: is the proxy leader that asks for votes, the leader that lets it forget
+//! them, and the reader that asks for its watermark.
 
 use crate::cases::Load;
 use crate::forge::{Commands, value};
@@ -25,7 +25,11 @@ struct Votes {
 /// An acceptor that votes.
 pub(crate) fn drive_votes(stage: &mut Stage, load: Load) -> Box<dyn Drive> {
     let commands = Commands::new(stage.all::<ClientId>(kind::Client).len());
-    Box::new(Votes { load, commands, next_slot: Slot::ZERO })
+    Box::new(Votes {
+        load,
+        commands,
+        next_slot: Slot::ZERO,
+    })
 }
 
 fn round() -> Round {
@@ -35,7 +39,10 @@ fn round() -> Round {
 /// The leader lives, and `kept` can be forgotten.
 fn heartbeat(stage: &mut Stage, kept: Slot) {
     if stage.is_due(HEARTBEAT_EVERY) {
-        stage.say(Message::Acceptor(acceptor::In::Heartbeat { round: round(), kept }));
+        stage.say(Message::Acceptor(acceptor::In::Heartbeat {
+            round: round(),
+            kept,
+        }));
     }
 }
 
@@ -44,12 +51,23 @@ impl Drive for Votes {
         heartbeat(stage, Slot(self.next_slot.0.saturating_sub(BEHIND)));
         let Load { batch, batches, .. } = self.load;
         for _ in 0..batches {
-            let (from, value) = (ProxyLeaderId(0), value(stage.now(), self.commands.writes(batch)));
+            let (from, value) = (
+                ProxyLeaderId(0),
+                value(stage.now(), self.commands.writes(batch)),
+            );
             let (slot, round) = (self.next_slot, round());
-            stage.say(Message::Acceptor(acceptor::In::Phase2a { from, slot, round, value }));
+            stage.say(Message::Acceptor(acceptor::In::Phase2a {
+                from,
+                slot,
+                round,
+                value,
+            }));
             self.next_slot = self.next_slot.next();
         }
-        Burst { commands: batches * batch, due: batches }
+        Burst {
+            commands: batches * batch,
+            due: batches,
+        }
     }
 }
 
@@ -69,12 +87,20 @@ impl Drive for Reads {
         let Load { batch, batches, .. } = self.load;
         let from = match batch {
             1 => ReaderId::Client { id: ClientId(0) },
-            _ => ReaderId::ReadBatcher { id: ReadBatcherId(0) },
+            _ => ReaderId::ReadBatcher {
+                id: ReadBatcherId(0),
+            },
         };
         for _ in 0..batches {
-            stage.say(Message::Acceptor(acceptor::In::PreRead { from, inquiry: self.inquiry }));
+            stage.say(Message::Acceptor(acceptor::In::PreRead {
+                from,
+                inquiry: self.inquiry,
+            }));
             self.inquiry += 1;
         }
-        Burst { commands: batches * batch, due: batches }
+        Burst {
+            commands: batches * batch,
+            due: batches,
+        }
     }
 }

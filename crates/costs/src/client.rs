@@ -1,4 +1,5 @@
-//! Drives a client lane: is the application that submits writes, and the replicas or unbatchers that bring answers.
+//! Drives a client lane: is the application that submits writes, and the replicas or unbatchers
+//! that bring answers.
 
 use crate::cases::Load;
 use crate::forge::{Commands, answers, opened};
@@ -21,7 +22,9 @@ struct Driver {
 /// A lane whose session is open.
 pub(crate) fn drive(stage: &mut Stage, load: Load) -> Box<dyn Drive> {
     let asked = stage.heard().iter().find_map(|message| match message {
-        Message::Leader(leader::In::Propose { batch, .. }) => batch.commands().next().map(|command| command.to_owned()),
+        Message::Leader(leader::In::Propose { batch, .. }) => {
+            batch.commands().next().map(|command| command.to_owned())
+        }
         Message::Batcher(batcher::In::Commands { commands }) => {
             commands.commands().next().map(|command| command.to_owned())
         }
@@ -31,13 +34,20 @@ pub(crate) fn drive(stage: &mut Stage, load: Load) -> Box<dyn Drive> {
     stage.say(Message::Client(client::In::Answers { answers }));
     stage.pass();
     let commands = Commands::new(1);
-    Box::new(Driver { load, commands, token: 0, executed: Slot::ZERO, asked: Vec::new() })
+    Box::new(Driver {
+        load,
+        commands,
+        token: 0,
+        executed: Slot::ZERO,
+        asked: Vec::new(),
+    })
 }
 
 impl Drive for Driver {
     fn burst(&mut self, stage: &mut Stage) -> Burst {
         let Load { batch, batches, .. } = self.load;
-        // A message has the answers to a batch; unbatched, those that one of four replicas gives in a burst.
+        // A message has the answers to a batch; unbatched, those that one of four replicas gives in
+        // a burst.
         let asked = core::mem::take(&mut self.asked);
         for some in asked.chunks(batch.max(batches / 4)) {
             self.executed = self.executed.next();
@@ -47,10 +57,17 @@ impl Drive for Driver {
         for _ in 0..batches * batch {
             let payload = self.commands.payload();
             self.asked.push(self.commands.write());
-            stage.submit(Request { token: self.token, operation: Operation::Write, payload });
+            stage.submit(Request {
+                token: self.token,
+                operation: Operation::Write,
+                payload,
+            });
             self.token += 1;
         }
         let proposals = if batch == 1 { batches } else { 1 };
-        Burst { commands: batches * batch, due: asked.len() + proposals }
+        Burst {
+            commands: batches * batch,
+            due: asked.len() + proposals,
+        }
     }
 }

@@ -1,7 +1,9 @@
 //! Commands as client lanes number them, and answers as replicas give them.
 
 use bytes::Bytes;
-use ionian_kernel::batch::{Answer, Answers, AnswersByClient, Batch, BatchBuilder, Command, Outcome, SessionId, Value};
+use ionian_kernel::batch::{
+    Answer, Answers, AnswersByClient, Batch, BatchBuilder, Command, Outcome, SessionId, Value,
+};
 use ionian_kernel::id::{ClientId, Slot};
 use ionian_kernel::time::Instant;
 use ionian_machines::kv;
@@ -15,7 +17,8 @@ const IN_FLIGHT: u64 = 64;
 /// The answer to a SET.
 const OK: &[u8] = b"+OK\r\n";
 
-/// The commands of all client lanes of a deployment, in turn; the session of lane `n` is number `n + 1`.
+/// The commands of all client lanes of a deployment, in turn; the session of lane `n` is number `n
+/// + 1`.
 pub(crate) struct Commands {
     clients: u64,
     next: u64,
@@ -30,7 +33,12 @@ impl Commands {
         let set = |number| encoded(&[Bytes::from_static(b"SET"), key(number), value.clone()]);
         let get = |number| encoded(&[Bytes::from_static(b"GET"), key(number)]);
         let (writes, reads) = ((0..KEYS).map(set).collect(), (0..KEYS).map(get).collect());
-        Commands { clients: clients as u64, next: 0, writes, reads }
+        Commands {
+            clients: clients as u64,
+            next: 0,
+            writes,
+            reads,
+        }
     }
 
     /// A SET of a 16-byte value, for the state machine.
@@ -43,7 +51,13 @@ impl Commands {
         let (client, number, payload) = (self.client(), self.next / self.clients, self.payload());
         self.next += 1;
         let session = session_of(client);
-        Command { client, session, number, floor: number.saturating_sub(IN_FLIGHT), payload }
+        Command {
+            client,
+            session,
+            number,
+            floor: number.saturating_sub(IN_FLIGHT),
+            payload,
+        }
     }
 
     /// A GET.
@@ -51,21 +65,35 @@ impl Commands {
         let (client, number) = (self.client(), self.next / self.clients);
         let payload = self.reads[(self.next % KEYS) as usize].clone();
         self.next += 1;
-        Command { client, session: SessionId::READ, number, floor: 0, payload }
+        Command {
+            client,
+            session: SessionId::READ,
+            number,
+            floor: 0,
+            payload,
+        }
     }
 
     /// One command for each lane, by which its session is opened.
     pub(crate) fn openings(&self) -> Batch {
         let open = |(client, _)| {
             let (session, payload) = (SessionId::OPEN, Bytes::new());
-            Command { client, session, number: 0, floor: 0, payload }
+            Command {
+                client,
+                session,
+                number: 0,
+                floor: 0,
+                payload,
+            }
         };
         batch(self.sessions().map(open))
     }
 
     /// The lanes with their sessions.
     pub(crate) fn sessions(&self) -> impl Iterator<Item = (ClientId, SessionId)> {
-        (0..self.clients).map(|client| ClientId(client as u8)).map(|client| (client, session_of(client)))
+        (0..self.clients)
+            .map(|client| ClientId(client as u8))
+            .map(|client| (client, session_of(client)))
     }
 
     /// A batch of writes.
@@ -100,15 +128,29 @@ fn batch(commands: impl Iterator<Item = Command>) -> Batch {
 
 /// A value of the log, proposed now.
 pub(crate) fn value(now: Instant, batch: Batch) -> Value {
-    Value { stamp: now.timestamp(), batch }
+    Value {
+        stamp: now.timestamp(),
+        batch,
+    }
 }
 
 /// What a replica answers to writes, before it executes slot `executed`.
 pub(crate) fn answers(executed: Slot, commands: impl Iterator<Item = Command>) -> Answers {
     let mut answers = AnswersByClient::default();
-    for Command { client, session, number, .. } in commands {
+    for Command {
+        client,
+        session,
+        number,
+        ..
+    } in commands
+    {
         let outcome = Outcome::Done(Bytes::from_static(OK));
-        answers.push(&Answer { client, session, number, outcome });
+        answers.push(&Answer {
+            client,
+            session,
+            number,
+            outcome,
+        });
     }
     answers.take_all(0, executed)
 }
@@ -117,6 +159,11 @@ pub(crate) fn answers(executed: Slot, commands: impl Iterator<Item = Command>) -
 pub(crate) fn opened(asked: &Command, session: SessionId) -> Answers {
     let mut answers = AnswersByClient::default();
     let (client, number, outcome) = (asked.client, asked.number, Outcome::Opened(session));
-    answers.push::<Bytes>(&Answer { client, session: SessionId::OPEN, number, outcome });
+    answers.push::<Bytes>(&Answer {
+        client,
+        session: SessionId::OPEN,
+        number,
+        outcome,
+    });
     answers.take_all(0, Slot(1))
 }

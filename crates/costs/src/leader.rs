@@ -23,7 +23,13 @@ struct Driver {
 /// A leader that leads.
 pub(crate) fn drive(stage: &mut Stage, load: Load) -> Box<dyn Drive> {
     let commands = Commands::new(stage.all::<ClientId>(kind::Client).len());
-    Box::new(Driver { load, commands, round: elect(stage), proposed: 0, reported: 0 })
+    Box::new(Driver {
+        load,
+        commands,
+        round: elect(stage),
+        proposed: 0,
+        reported: 0,
+    })
 }
 
 /// Answers its questions until it leads.
@@ -33,13 +39,23 @@ fn elect(stage: &mut Stage) -> Round {
     for message in stage.heard() {
         if let Message::Acceptor(acceptor::In::PreVote { .. }) = message {
             for from in acceptors.iter() {
-                stage.say(Message::Leader(leader::In::PreVoteReply { from, gone: true, promise: Round(0) }));
+                stage.say(Message::Leader(leader::In::PreVoteReply {
+                    from,
+                    gone: true,
+                    promise: Round(0),
+                }));
             }
         }
     }
     stage.pass();
     for message in stage.heard() {
-        if let Message::Acceptor(acceptor::In::Phase1a { round: asked, start, end, .. }) = message {
+        if let Message::Acceptor(acceptor::In::Phase1a {
+            round: asked,
+            start,
+            end,
+            ..
+        }) = message
+        {
             round = asked;
             let votes = Votes {
                 start,
@@ -75,10 +91,18 @@ impl Drive for Driver {
         for _ in 0..self.load.batches {
             let proposer = match self.load.batch {
                 1 => Proposer::Client { id: ClientId(0) },
-                _ => Proposer::Batcher { id: BatcherId(0), number: self.proposed },
+                _ => Proposer::Batcher {
+                    id: BatcherId(0),
+                    number: self.proposed,
+                },
             };
             let batch = self.commands.writes(self.load.batch);
-            stage.say(Message::Leader(leader::In::Propose { proposer, near: Set::EMPTY, batch, again: false }));
+            stage.say(Message::Leader(leader::In::Propose {
+                proposer,
+                near: Set::EMPTY,
+                batch,
+                again: false,
+            }));
             self.proposed += 1;
         }
         if self.proposed >= self.reported + 2 * REPORT_SLOTS {
@@ -94,6 +118,9 @@ impl Drive for Driver {
                 }));
             }
         }
-        Burst { commands: self.load.batches * self.load.batch, due: self.load.batches }
+        Burst {
+            commands: self.load.batches * self.load.batch,
+            due: self.load.batches,
+        }
     }
 }

@@ -1,8 +1,9 @@
-//! What a command costs each role: one role alone on a node, with the messages of everybody around it forged.
+//! What a command costs each role: one role alone on a node, with the messages of everybody around
+//! it forged.
 //!
-//! `cargo xtask costs` counts instructions with it, `tests/allocations.rs` allocations. Both are the same on every
-//! run, which no clock is: so they can be a gate. What a command costs on a real machine, system calls and all, is
-//! another question.
+//! `cargo xtask costs` counts instructions with it, `tests/allocations.rs` allocations. Both are
+//! the same on every run, which no clock is: so they can be a gate. What a command costs on a real
+//! machine, system calls and all, is another question.
 //!
 //! | file | job |
 //! |---|---|
@@ -47,7 +48,7 @@ pub trait Drive {
 pub struct Burst {
     /// The commands that pass the role.
     pub commands: usize,
-    /// How many messages and replies must leave it for them, each counted once for every destination: a role that
-    /// ignored what it was told would be cheap.
+    /// How many messages and replies must leave it for them, each counted once for every
+    /// destination: a role that ignored what it was told would be cheap.
     pub due: usize,
 }

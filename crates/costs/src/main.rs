@@ -1,5 +1,6 @@
-//! `role-cost CASE BURSTS`: drives one role and says how many commands have passed. Run by `cargo xtask costs` under
-//! callgrind, which counts the instructions of `Stage::pass`. Without arguments, lists the cases.
+//! `role-cost CASE BURSTS`: drives one role and says how many commands have passed. Run by `cargo
+//! xtask costs` under callgrind, which counts the instructions of `Stage::pass`. Without arguments,
+//! lists the cases.
 
 use ionian_costs::cases::{CASES, Case};
 use std::env;

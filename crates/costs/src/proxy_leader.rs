@@ -25,11 +25,20 @@ pub(crate) fn drive(stage: &mut Stage, load: Load) -> Box<dyn Drive> {
     let told_of_chosen = stage.told_of_chosen();
     let proxies = stage.all::<ProxyLeaderId>(kind::ProxyLeader).len() as u64;
     let round = Round::new(Epoch(0), 1, LeaderId(0));
-    Box::new(Driver { load, commands, told_of_chosen, proxies, round, next_slot: 0, asked: Vec::new() })
+    Box::new(Driver {
+        load,
+        commands,
+        told_of_chosen,
+        proxies,
+        round,
+        next_slot: 0,
+        asked: Vec::new(),
+    })
 }
 
 impl Driver {
-    /// A write quorum of acceptors votes for a slot: a column of a grid of two rows, or the first two of three.
+    /// A write quorum of acceptors votes for a slot: a column of a grid of two rows, or the first
+    /// two of three.
     fn vote(&self, stage: &mut Stage, slot: Slot) {
         let acceptors: AcceptorSet = stage.all(kind::Acceptor);
         let quorum = match acceptors.len() {
@@ -37,7 +46,11 @@ impl Driver {
             all => [AcceptorId(0), AcceptorId(all as u8 / 2)],
         };
         for from in quorum {
-            stage.say(Message::ProxyLeader(proxy_leader::In::Phase2b { from, slot, round: self.round }));
+            stage.say(Message::ProxyLeader(proxy_leader::In::Phase2b {
+                from,
+                slot,
+                round: self.round,
+            }));
         }
     }
 }
@@ -54,14 +67,29 @@ impl Drive for Driver {
             self.next_slot += self.proxies;
             let proposer = match batch {
                 1 => Proposer::Client { id: ClientId(0) },
-                _ => Proposer::Batcher { id: BatcherId(0), number: slot.0 },
+                _ => Proposer::Batcher {
+                    id: BatcherId(0),
+                    number: slot.0,
+                },
             };
-            let (value, replier) = (value(stage.now(), self.commands.writes(batch)), ReplicaId(0));
-            let message = proxy_leader::In::Phase2a { slot, round: self.round, value, proposer, replier };
+            let (value, replier) = (
+                value(stage.now(), self.commands.writes(batch)),
+                ReplicaId(0),
+            );
+            let message = proxy_leader::In::Phase2a {
+                slot,
+                round: self.round,
+                value,
+                proposer,
+                replier,
+            };
             stage.say(Message::ProxyLeader(message));
             self.asked.push(slot);
         }
         // Two Phase2a for each slot, and Chosen for each that was voted for.
-        Burst { commands: batches * batch, due: 2 * batches + asked.len() * self.told_of_chosen }
+        Burst {
+            commands: batches * batch,
+            due: 2 * batches + asked.len() * self.told_of_chosen,
+        }
     }
 }

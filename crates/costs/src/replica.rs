@@ -1,5 +1,5 @@
-//! Drives a replica with the key-value store: is the proxy leaders that tell it what is chosen, the leader, the
-//! unbatchers, and whoever reads.
+//! Drives a replica with the key-value store: is the proxy leaders that tell it what is chosen, the
+//! leader, the unbatchers, and whoever reads.
 
 use crate::cases::Load;
 use crate::forge::{Commands, value};
@@ -25,17 +25,33 @@ impl Others {
     /// The sessions of all lanes are open.
     fn new(stage: &mut Stage, load: Load) -> Self {
         let commands = Commands::new(stage.all::<ClientId>(kind::Client).len());
-        let mut others = Others { load, commands, next_slot: Slot::ZERO };
+        let mut others = Others {
+            load,
+            commands,
+            next_slot: Slot::ZERO,
+        };
         others.choose(stage, others.commands.openings(), ReplicaId(0));
         stage.pass();
-        let opened = stage.heard().iter().flat_map(opened_sessions).collect::<BTreeSet<_>>();
-        assert_eq!(opened, others.commands.sessions().collect(), "the sessions that commands are numbered in");
+        let opened = stage
+            .heard()
+            .iter()
+            .flat_map(opened_sessions)
+            .collect::<BTreeSet<_>>();
+        assert_eq!(
+            opened,
+            others.commands.sessions().collect(),
+            "the sessions that commands are numbered in"
+        );
         others
     }
 
     fn choose(&mut self, stage: &mut Stage, batch: Batch, replier: ReplicaId) {
         let (slot, value) = (self.next_slot, value(stage.now(), batch));
-        stage.say(Message::Replica(replica::In::Chosen { slot, value, replier }));
+        stage.say(Message::Replica(replica::In::Chosen {
+            slot,
+            value,
+            replier,
+        }));
         self.next_slot = slot.next();
     }
 
@@ -80,12 +96,18 @@ struct Writes {
 /// A replica that executes everything and answers its share, as all replicas of a deployment do.
 pub(crate) fn drive_share(stage: &mut Stage, load: Load) -> Box<dyn Drive> {
     let replicas = stage.all::<ReplicaId>(kind::Replica).len() as u64;
-    Box::new(Writes { others: Others::new(stage, load), share: replicas })
+    Box::new(Writes {
+        others: Others::new(stage, load),
+        share: replicas,
+    })
 }
 
 /// A replica that executes everything and answers all of it.
 pub(crate) fn drive_all(stage: &mut Stage, load: Load) -> Box<dyn Drive> {
-    Box::new(Writes { others: Others::new(stage, load), share: 1 })
+    Box::new(Writes {
+        others: Others::new(stage, load),
+        share: 1,
+    })
 }
 
 impl Drive for Writes {
@@ -98,7 +120,10 @@ impl Drive for Writes {
             let replier = ReplicaId((others.next_slot.0 % *share) as u8);
             others.choose(stage, commands, replier);
         }
-        Burst { commands: batches * batch, due: 1 }
+        Burst {
+            commands: batches * batch,
+            due: 1,
+        }
     }
 }
 
@@ -123,6 +148,9 @@ impl Drive for Reads {
             let (reads, executed) = (others.commands.reads(batch), others.next_slot);
             stage.say(Message::Replica(replica::In::Read { reads, executed }));
         }
-        Burst { commands: batches * batch, due: 1 }
+        Burst {
+            commands: batches * batch,
+            due: 1,
+        }
     }
 }

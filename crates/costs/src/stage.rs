@@ -1,5 +1,5 @@
-//! One role alone on a node: what it is told comes as bytes, what it says leaves as bytes, as in the runtime, but no
-//! system call is made.
+//! One role alone on a node: what it is told comes as bytes, what it says leaves as bytes, as in
+//! the runtime, but no system call is made.
 
 use crate::cases::Load;
 use crate::surroundings::{self, Surroundings};
@@ -37,17 +37,32 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Starts instance 0 of `kind`, as the protocol counts them, in the deployment of this load, with disks or without.
+    /// Starts instance 0 of `kind`, as the protocol counts them, in the deployment of this load,
+    /// with disks or without.
     ///
     /// # Panics
     /// When that is no deployment of the protocol with such an instance.
     pub(crate) fn new<S: Surroundings + 'static>(kind: u8, load: Load, disks: bool) -> Self {
         let (now, kinds) = (Instant(1_000_000_000), S::Protocol::KINDS);
         let layout = load.layout(kinds);
-        let role = Box::new(Lone::<S>::new(Address { kind, index: 0 }, &layout, disks, now));
+        let role = Box::new(Lone::<S>::new(
+            Address { kind, index: 0 },
+            &layout,
+            disks,
+            now,
+        ));
         let (arrived, requests) = (Arrived::default(), Vec::new());
         let told_of_chosen = S::told_of_chosen;
-        let mut stage = Stage { role, kinds, layout, told_of_chosen, now, bursts: 0, arrived, requests };
+        let mut stage = Stage {
+            role,
+            kinds,
+            layout,
+            told_of_chosen,
+            now,
+            bursts: 0,
+            arrived,
+            requests,
+        };
         stage.pass();
         stage
     }
@@ -71,7 +86,8 @@ impl Stage {
 
     /// Whether something that happens this often happens in this burst.
     pub fn is_due(&self, every: Duration) -> bool {
-        self.bursts.is_multiple_of((every.as_micros() / BURST_EVERY.as_micros()) as u64)
+        self.bursts
+            .is_multiple_of((every.as_micros() / BURST_EVERY.as_micros()) as u64)
     }
 
     /// A peer says something.
@@ -99,13 +115,14 @@ impl Stage {
         self.role.begin();
     }
 
-    /// How many messages and replies have left since the beginning, each counted once for every destination.
+    /// How many messages and replies have left since the beginning, each counted once for every
+    /// destination.
     pub fn left(&self) -> usize {
         self.role.left()
     }
 
-    /// Takes the burst in, from bytes that have arrived to bytes to be written: what is counted. Not inlined, so
-    /// that it can be found by its name.
+    /// Takes the burst in, from bytes that have arrived to bytes to be written: what is counted.
+    /// Not inlined, so that it can be found by its name.
     #[inline(never)]
     pub fn pass(&mut self) {
         self.receive();
@@ -163,14 +180,22 @@ impl<S: Surroundings> Lone<S> {
         let config = S::Protocol::configure(layout.clone()).expect("a deployment");
         let machine = || Box::new(Kv::default()) as Box<dyn StateMachine>;
         let node = layout.node_of(address).expect("an instance");
-        let birth =
-            Birth { address, node, seed: 7, amnesiac: false, keeps_records: disks, machine: &machine, guard: None };
+        let birth = Birth {
+            address,
+            node,
+            seed: 7,
+            amnesiac: false,
+            keeps_records: disks,
+            machine: &machine,
+            guard: None,
+        };
         let mut lone = Lone {
             node: Node::new(&config, birth.keeps_records),
             outside: Outside::new(S::is_answered),
             surroundings: S::new(layout),
         };
-        lone.node.host(address, S::Protocol::instantiate(&config, birth));
+        lone.node
+            .host(address, S::Protocol::instantiate(&config, birth));
         lone.node.start(now, &mut lone.outside);
         lone
     }
@@ -178,18 +203,23 @@ impl<S: Surroundings> Lone<S> {
 
 impl<S: Surroundings> Hosted for Lone<S> {
     fn say(&mut self, message: Message, arrived: &mut Arrived) {
-        self.surroundings.say(message, &mut |message| arrived.push(&message));
+        self.surroundings
+            .say(message, &mut |message| arrived.push(&message));
     }
 
     fn answer(&mut self, arrived: &mut Arrived) {
         for (members, message) in self.outside.asked.drain(..) {
-            self.surroundings.answer(members, message, &mut |message| arrived.push(&message));
+            self.surroundings
+                .answer(members, message, &mut |message| arrived.push(&message));
         }
     }
 
     fn heard(&mut self) -> Vec<Message> {
         let heard = core::mem::take(&mut self.outside.heard);
-        heard.into_iter().filter_map(|message| self.surroundings.hear(message)).collect()
+        heard
+            .into_iter()
+            .filter_map(|message| self.surroundings.hear(message))
+            .collect()
     }
 
     fn begin(&mut self) {
@@ -203,7 +233,8 @@ impl<S: Surroundings> Hosted for Lone<S> {
 
     fn receive(&mut self, arrived: &mut Arrived) {
         while let Some(frame) = arrived.frames.next_frame().expect("frames") {
-            self.node.deliver(frame.members, frame.message.decode().expect("a message"));
+            self.node
+                .deliver(frame.members, frame.message.decode().expect("a message"));
         }
     }
 
@@ -249,7 +280,18 @@ impl<M> Outside<M> {
         let (outgoing, scratch, log) = (Vec::new(), Vec::new(), Vec::new());
         let (appended, durable) = (Lsn::default(), Lsn::default());
         let (heard, asked) = (Vec::new(), Vec::new());
-        Outside { listens: true, heard, is_answered, asked, outgoing, scratch, log, appended, durable, left: 0 }
+        Outside {
+            listens: true,
+            heard,
+            is_answered,
+            asked,
+            outgoing,
+            scratch,
+            log,
+            appended,
+            durable,
+            left: 0,
+        }
     }
 }
 
@@ -265,7 +307,8 @@ impl<P: Protocol> World<P> for Outside<P::Message> {
         let nodes = members.count_ones() as usize;
         self.left += nodes;
         if nodes == 1 {
-            return encode_frame(&mut self.outgoing, members, &message).expect("a message of usual size");
+            return encode_frame(&mut self.outgoing, members, &message)
+                .expect("a message of usual size");
         }
         self.scratch.clear();
         encode_frame(&mut self.scratch, members, &message).expect("a message of usual size");

@@ -1,5 +1,5 @@
-//! What lies around a role, in the words of MultiPaxos: drivers speak those, and roles of other protocols that do the
-//! same work, or are fed alike, hear them as their own protocol says them.
+//! What lies around a role, in the words of MultiPaxos: drivers speak those, and roles of other
+//! protocols that do the same work, or are fed alike, hear them as their own protocol says them.
 
 mod mencius;
 mod payloads;
@@ -20,7 +20,8 @@ pub(crate) trait Surroundings {
     /// Those of a role in a deployment of this layout.
     fn new(layout: &Layout) -> Self;
 
-    /// How many must be told of a value when acceptors have voted for it, where there are so many replicas.
+    /// How many must be told of a value when acceptors have voted for it, where there are so many
+    /// replicas.
     fn told_of_chosen(replicas: usize) -> usize {
         replicas
     }

@@ -16,7 +16,11 @@ struct Driver {
 /// An unbatcher.
 pub(crate) fn drive(stage: &mut Stage, load: Load) -> Box<dyn Drive> {
     let commands = Commands::new(stage.all::<ClientId>(kind::Client).len());
-    Box::new(Driver { load, commands, executed: Slot::ZERO })
+    Box::new(Driver {
+        load,
+        commands,
+        executed: Slot::ZERO,
+    })
 }
 
 impl Drive for Driver {
@@ -28,6 +32,9 @@ impl Drive for Driver {
             stage.say(Message::Unbatcher(unbatcher::In::Results { answers }));
         }
         let clients = stage.all::<ClientId>(kind::Client).len();
-        Burst { commands: batches * batch, due: batches * clients }
+        Burst {
+            commands: batches * batch,
+            due: batches * clients,
+        }
     }
 }

@@ -1,10 +1,12 @@
-//! How often a role asks for memory for a command, in the steady state, from decoded messages to encoded ones. (The
-//! memory that a frame is received into is the runtime's affair and not counted.)
+//! How often a role asks for memory for a command, in the steady state, from decoded messages to
+//! encoded ones. (The memory that a frame is received into is the runtime's affair and not
+//! counted.)
 //!
-//! None in leader, proxy leader and acceptor: they only hand on what arrived (a proxy leader tells batchers once a
-//! burst which batches are chosen). Client lanes, batchers, unbatchers and replicas make new payloads, a batch or the
-//! answers of a burst, which take memory of their own. In S-Paxos the roles that handle references and payloads
-//! allocate for each of them. Each bound is what the role does today; whoever does better lowers it.
+//! None in leader, proxy leader and acceptor: they only hand on what arrived (a proxy leader tells
+//! batchers once a burst which batches are chosen). Client lanes, batchers, unbatchers and replicas
+//! make new payloads, a batch or the answers of a burst, which take memory of their own. In S-Paxos
+//! the roles that handle references and payloads allocate for each of them. Each bound is what the
+//! role does today; whoever does better lowers it.
 
 use ionian_costs::cases::{CASES, Case, Run};
 
@@ -87,10 +89,16 @@ fn no_role_allocates_more_than_it_did() {
     let mut faults = Vec::new();
     for case in CASES {
         let (receiving, working) = allocations(case);
-        println!("{:<40} {working:>9.5} (and {receiving:.4} in receiving)", case.name);
+        println!(
+            "{:<40} {working:>9.5} (and {receiving:.4} in receiving)",
+            case.name
+        );
         match BOUNDS.iter().find(|(name, _)| *name == case.name) {
             Some((_, bound)) if working <= *bound => {}
-            Some((_, bound)) => faults.push(format!("{}: {working:.4} a command, at most {bound} allowed", case.name)),
+            Some((_, bound)) => faults.push(format!(
+                "{}: {working:.4} a command, at most {bound} allowed",
+                case.name
+            )),
             None => faults.push(format!("{}: has no bound", case.name)),
         }
     }

@@ -26,8 +26,8 @@ impl Deployment {
         to.successor_of(self)
     }
 
-    /// The deployment with `new` in place of the node `old`, whose roles it takes over, each with a number of
-    /// its own.
+    /// The deployment with `new` in place of the node `old`, whose roles it takes over, each with a
+    /// number of its own.
     ///
     /// # Errors
     /// When there is no node `old`, or the name or an address of `new` is taken.
@@ -35,13 +35,20 @@ impl Deployment {
         let mut to = self.numbered()?;
         let left = to.nodes.remove(self.place(old)?);
         let roles = left.roles.into_iter();
-        new.roles = roles.map(|Placed { role, count, .. }| Placed { role, count, number: None }).collect();
+        new.roles = roles
+            .map(|Placed { role, count, .. }| Placed {
+                role,
+                count,
+                number: None,
+            })
+            .collect();
         to.nodes.push(new);
         to.successor_of(self)
     }
 
-    /// This deployment, which somebody wrote, as the one that follows `before`: nodes of the same name and the
-    /// instances on them keep their numbers, and what is new gets numbers that nothing in `before` has.
+    /// This deployment, which somebody wrote, as the one that follows `before`: nodes of the same
+    /// name and the instances on them keep their numbers, and what is new gets numbers that nothing
+    /// in `before` has.
     ///
     /// # Errors
     /// When it is not well formed, or there are too many instances.
@@ -50,7 +57,11 @@ impl Deployment {
         let before = before.numbered()?;
         let mut to = self.clone();
         for node in &mut to.nodes {
-            if let Some(earlier) = before.nodes.iter().find(|earlier| earlier.name == node.name) {
+            if let Some(earlier) = before
+                .nodes
+                .iter()
+                .find(|earlier| earlier.name == node.name)
+            {
                 node.id = node.id.or(earlier.id);
                 node.roles = kept(node, earlier);
             }
@@ -60,8 +71,8 @@ impl Deployment {
         to.numbered_apart(InUse::default().stated(&before), Numbers::next)
     }
 
-    /// Whether a running cluster can get from this deployment to `to`, as far as that can be said without
-    /// knowing the protocol.
+    /// Whether a running cluster can get from this deployment to `to`, as far as that can be said
+    /// without knowing the protocol.
     ///
     /// # Errors
     /// Names what cannot be changed.
@@ -74,12 +85,34 @@ impl Deployment {
                 let id = |node: &Node| format!("{}", node.id.expect("it is numbered"));
                 fixed(&format!("node.{name}.id"), id(earlier), id(node), REPLACE)?;
                 let address = |node: &Node| format!("{:?}", node.address);
-                fixed(&format!("node.{name}.address"), address(earlier), address(node), REPLACE)?;
-                let gateway = |node: &Node| node.gateway.as_ref().map_or("none".into(), |text| format!("{text:?}"));
-                fixed(&format!("node.{name}.gateway"), gateway(earlier), gateway(node), REPLACE)?;
+                fixed(
+                    &format!("node.{name}.address"),
+                    address(earlier),
+                    address(node),
+                    REPLACE,
+                )?;
+                let gateway = |node: &Node| {
+                    node.gateway
+                        .as_ref()
+                        .map_or("none".into(), |text| format!("{text:?}"))
+                };
+                fixed(
+                    &format!("node.{name}.gateway"),
+                    gateway(earlier),
+                    gateway(node),
+                    REPLACE,
+                )?;
             } else if let Some(holder) = before.nodes.iter().find(|holder| holder.id == node.id) {
-                let (key, value) = (format!("node.{name}.id"), node.id.map(|id| id.to_string()).unwrap_or_default());
-                return Err(Problem::Taken { key, value, by: format!("node.{}.id", holder.name) }.into());
+                let (key, value) = (
+                    format!("node.{name}.id"),
+                    node.id.map(|id| id.to_string()).unwrap_or_default(),
+                );
+                return Err(Problem::Taken {
+                    key,
+                    value,
+                    by: format!("node.{}.id", holder.name),
+                }
+                .into());
             }
         }
         match before.numbers_and_quorums() == after.numbers_and_quorums() {
@@ -88,15 +121,19 @@ impl Deployment {
         }
     }
 
-    /// The deployment with other options, given as `key=value`, for every node of the running cluster.
+    /// The deployment with other options, given as `key=value`, for every node of the running
+    /// cluster.
     ///
     /// # Errors
-    /// When there is no such option, it cannot have that value, or a running cluster does not change it.
+    /// When there is no such option, it cannot have that value, or a running cluster does not
+    /// change it.
     pub fn tuned<S: AsRef<str>>(&self, settings: &[S]) -> Result<Deployment, DeploymentError> {
         let mut to = self.numbered()?;
         for text in settings.iter().map(AsRef::as_ref) {
             let text = text.strip_prefix("options.").unwrap_or(text);
-            let (key, _) = text.split_once('=').ok_or_else(|| Problem::NotAnOverride(text.to_owned()))?;
+            let (key, _) = text
+                .split_once('=')
+                .ok_or_else(|| Problem::NotAnOverride(text.to_owned()))?;
             to = to.with_overrides(&[format!("options.{text}")])?;
             to.options.mark_tuned(key.trim())?;
         }
@@ -111,8 +148,15 @@ impl Deployment {
         self.check_cluster(to)?;
         if self.numbered()?.numbers_and_quorums() != to.numbered()?.numbers_and_quorums() {
             let (key, value) = ("node".to_owned(), "another list".to_owned());
-            let allowed = "that of the running cluster: options and members are not changed together".to_owned();
-            return Err(Problem::Value { key, value, allowed }.into());
+            let allowed =
+                "that of the running cluster: options and members are not changed together"
+                    .to_owned();
+            return Err(Problem::Value {
+                key,
+                value,
+                allowed,
+            }
+            .into());
         }
         match self.options == to.options {
             true => Err(Problem::NothingToChange.into()),
@@ -122,17 +166,44 @@ impl Deployment {
 
     /// Whether both can be of one cluster: they agree on what a cluster keeps for life.
     pub fn is_same_cluster(&self, other: &Deployment) -> bool {
-        let lasting = |it: &Deployment| (it.cluster.clone(), it.protocol.clone(), it.machine.clone(), it.durability);
+        let lasting = |it: &Deployment| {
+            (
+                it.cluster.clone(),
+                it.protocol.clone(),
+                it.machine.clone(),
+                it.durability,
+            )
+        };
         lasting(self) == lasting(other)
     }
 
     /// What a cluster keeps for life.
     fn check_cluster(&self, to: &Deployment) -> Result<(), DeploymentError> {
         let quoted = |text: &str| format!("{text:?}");
-        fixed("cluster", quoted(&self.cluster), quoted(&to.cluster), LASTING)?;
-        fixed("protocol", quoted(&self.protocol), quoted(&to.protocol), LASTING)?;
-        fixed("machine", quoted(&self.machine), quoted(&to.machine), LASTING)?;
-        fixed("durability", quoted(self.durability.name()), quoted(to.durability.name()), LASTING)
+        fixed(
+            "cluster",
+            quoted(&self.cluster),
+            quoted(&to.cluster),
+            LASTING,
+        )?;
+        fixed(
+            "protocol",
+            quoted(&self.protocol),
+            quoted(&to.protocol),
+            LASTING,
+        )?;
+        fixed(
+            "machine",
+            quoted(&self.machine),
+            quoted(&to.machine),
+            LASTING,
+        )?;
+        fixed(
+            "durability",
+            quoted(self.durability.name()),
+            quoted(to.durability.name()),
+            LASTING,
+        )
     }
 
     /// What does not change with the members.
@@ -140,7 +211,12 @@ impl Deployment {
         self.check_cluster(to)?;
         SETTINGS.iter().try_for_each(|setting| {
             let value = |deployment: &Deployment| deployment.options.value(setting).to_string();
-            fixed(&format!("options.{}", setting.key), value(self), value(to), OPTION)
+            fixed(
+                &format!("options.{}", setting.key),
+                value(self),
+                value(to),
+                OPTION,
+            )
         })
     }
 
@@ -148,8 +224,13 @@ impl Deployment {
     fn numbers_and_quorums(&self) -> impl PartialEq + use<> {
         let mut nodes = self.nodes.clone();
         nodes.sort_by_key(|node| node.id);
-        nodes.iter_mut().for_each(|node| (node.listen, node.gateway_listen) = (None, None));
-        nodes.iter_mut().for_each(|node| node.roles.sort_by(|a, b| (&a.role, a.number).cmp(&(&b.role, b.number))));
+        nodes
+            .iter_mut()
+            .for_each(|node| (node.listen, node.gateway_listen) = (None, None));
+        nodes.iter_mut().for_each(|node| {
+            node.roles
+                .sort_by(|a, b| (&a.role, a.number).cmp(&(&b.role, b.number)))
+        });
         (self.f, self.quorums, nodes)
     }
 }
@@ -163,7 +244,12 @@ fn fixed(key: &str, before: String, after: String, why: &str) -> Result<(), Depl
         true => Ok(()),
         false => {
             let allowed = format!("{before} as in the running cluster: {why}");
-            Err(Problem::Value { key: key.to_owned(), value: after, allowed }.into())
+            Err(Problem::Value {
+                key: key.to_owned(),
+                value: after,
+                allowed,
+            }
+            .into())
         }
     }
 }
@@ -171,19 +257,38 @@ fn fixed(key: &str, before: String, after: String, why: &str) -> Result<(), Depl
 /// The roles of a node, those with the numbers that they had which it had before.
 fn kept(node: &Node, earlier: &Node) -> Vec<Placed> {
     let stated = |role: &str, number| {
-        node.roles.iter().any(|placed| placed.role == role && placed.number.is_some() && placed.number == number)
+        node.roles
+            .iter()
+            .any(|placed| placed.role == role && placed.number.is_some() && placed.number == number)
     };
-    let mut free: Vec<&Placed> = earlier.roles.iter().filter(|placed| !stated(&placed.role, placed.number)).collect();
+    let mut free: Vec<&Placed> = earlier
+        .roles
+        .iter()
+        .filter(|placed| !stated(&placed.role, placed.number))
+        .collect();
     let mut roles = Vec::new();
-    for Placed { role, count, number } in node.placed() {
+    for Placed {
+        role,
+        count,
+        number,
+    } in node.placed()
+    {
         if number.is_some() {
-            roles.push(Placed { role, count, number });
+            roles.push(Placed {
+                role,
+                count,
+                number,
+            });
             continue;
         }
         for _ in 0..count {
             let place = free.iter().position(|placed| placed.role == role);
             let number = place.and_then(|place| free.remove(place).number);
-            roles.push(Placed { role: role.clone(), count: 1, number });
+            roles.push(Placed {
+                role: role.clone(),
+                count: 1,
+                number,
+            });
         }
     }
     roles

@@ -1,4 +1,5 @@
-//! Whether the parts of a deployment fit together. Each part on its own was checked where it was set.
+//! Whether the parts of a deployment fit together. Each part on its own was checked where it was
+//! set.
 
 use crate::deployment::{Deployment, MAX_NODES, Node};
 use crate::endpoint::Endpoint;
@@ -13,8 +14,16 @@ impl Deployment {
         self.options.check()?;
         let nodes = self.nodes.len();
         if !(1..=MAX_NODES).contains(&nodes) {
-            let (key, allowed) = ("node".to_owned(), format!("1 to {MAX_NODES} [[node]] tables"));
-            return Err(Problem::Value { key, value: format!("{nodes} nodes"), allowed }.into());
+            let (key, allowed) = (
+                "node".to_owned(),
+                format!("1 to {MAX_NODES} [[node]] tables"),
+            );
+            return Err(Problem::Value {
+                key,
+                value: format!("{nodes} nodes"),
+                allowed,
+            }
+            .into());
         }
         self.check_names()?;
         self.check_numbers()?;
@@ -24,35 +33,64 @@ impl Deployment {
             None => Ok(()),
             Some(idle) => {
                 let key = format!("node.{}.roles", idle.name);
-                let allowed = "a list with at least one role, or the node must have a gateway".to_owned();
-                Err(Problem::Value { key, value: "[]".to_owned(), allowed }.into())
+                let allowed =
+                    "a list with at least one role, or the node must have a gateway".to_owned();
+                Err(Problem::Value {
+                    key,
+                    value: "[]".to_owned(),
+                    allowed,
+                }
+                .into())
             }
         }
     }
 
     fn check_names(&self) -> Result<(), DeploymentError> {
         for (index, node) in self.nodes.iter().enumerate() {
-            if let Some(other) = self.nodes[..index].iter().position(|other| other.name == node.name) {
+            if let Some(other) = self.nodes[..index]
+                .iter()
+                .position(|other| other.name == node.name)
+            {
                 let (key, by) = (format!("node[{index}].name"), format!("node[{other}].name"));
-                return Err(Problem::Taken { key, value: node.name.clone(), by }.into());
+                return Err(Problem::Taken {
+                    key,
+                    value: node.name.clone(),
+                    by,
+                }
+                .into());
             }
         }
         Ok(())
     }
 
-    /// Two nodes are not found in one place. Where they listen in place of that is each machine's, or container's, own
-    /// matter.
+    /// Two nodes are not found in one place. Where they listen in place of that is each machine's,
+    /// or container's, own matter.
     fn check_addresses(&self) -> Result<(), DeploymentError> {
-        if let Some(node) = self.nodes.iter().find(|node| node.gateway.is_none() && node.gateway_listen.is_some()) {
-            let (key, allowed) =
-                (format!("node.{}.gateway", node.name), "where clients find it, beside gateway_listen");
-            return Err(Problem::Missing { key, allowed: allowed.to_owned() }.into());
+        if let Some(node) = self
+            .nodes
+            .iter()
+            .find(|node| node.gateway.is_none() && node.gateway_listen.is_some())
+        {
+            let (key, allowed) = (
+                format!("node.{}.gateway", node.name),
+                "where clients find it, beside gateway_listen",
+            );
+            return Err(Problem::Missing {
+                key,
+                allowed: allowed.to_owned(),
+            }
+            .into());
         }
         let sockets: Vec<_> = self.nodes.iter().flat_map(sockets).collect();
         for (index, socket) in sockets.iter().enumerate() {
             if let Some(other) = sockets[..index].iter().find(|other| socket.collides(other)) {
                 let value = socket.text.to_owned();
-                return Err(Problem::Taken { key: socket.key(), value, by: other.key() }.into());
+                return Err(Problem::Taken {
+                    key: socket.key(),
+                    value,
+                    by: other.key(),
+                }
+                .into());
             }
         }
         Ok(())
@@ -71,10 +109,19 @@ struct Socket<'a> {
 
 fn sockets(node: &Node) -> impl Iterator<Item = Socket<'_>> {
     let machine = Endpoint::parse(&node.address);
-    let texts = [("address", Some(&node.address)), ("gateway", node.gateway.as_ref())];
+    let texts = [
+        ("address", Some(&node.address)),
+        ("gateway", node.gateway.as_ref()),
+    ];
     texts.into_iter().filter_map(move |(name, text)| {
         let text = text?;
-        Some(Socket { node, name, text, at: Endpoint::parse(text)?, machine: machine? })
+        Some(Socket {
+            node,
+            name,
+            text,
+            at: Endpoint::parse(text)?,
+            machine: machine?,
+        })
     })
 }
 

@@ -20,14 +20,20 @@ pub struct Configuration {
     pub membership: Membership,
     /// The deployment in force.
     pub deployment: Deployment,
-    /// The deployment that the cluster is being changed into: until that is finished, both are in force.
+    /// The deployment that the cluster is being changed into: until that is finished, both are in
+    /// force.
     pub next: Option<Deployment>,
 }
 
 impl Configuration {
     /// That of a cluster that is founded with `deployment`.
     pub fn founded(deployment: Deployment) -> Self {
-        Configuration { founding: deployment.digest(), membership: Membership::default(), deployment, next: None }
+        Configuration {
+            founding: deployment.digest(),
+            membership: Membership::default(),
+            deployment,
+            next: None,
+        }
     }
 
     /// What the log has led to since.
@@ -40,7 +46,12 @@ impl Configuration {
             false => read(&membership.text)?,
         };
         let next = membership.next.as_ref().map(read).transpose()?;
-        Ok(Configuration { founding: self.founding, membership, deployment, next })
+        Ok(Configuration {
+            founding: self.founding,
+            membership,
+            deployment,
+            next,
+        })
     }
 
     /// The epoch that the cluster is in.
@@ -67,7 +78,9 @@ impl Configuration {
     /// The nodes that are members, those to come included, by their numbers.
     pub fn nodes(&self) -> BTreeMap<NodeId, &Node> {
         let deployments = self.next.iter().chain([&self.deployment]);
-        deployments.flat_map(|deployment| deployment.ids().into_iter().zip(&deployment.nodes)).collect()
+        deployments
+            .flat_map(|deployment| deployment.ids().into_iter().zip(&deployment.nodes))
+            .collect()
     }
 
     /// The member of this name.
@@ -80,26 +93,58 @@ impl Configuration {
     /// # Errors
     /// As there.
     pub fn layout(&self, kinds: &[&str]) -> Result<Layout, DeploymentError> {
-        let Membership { epoch, since, frontier, .. } = self.membership;
+        let Membership {
+            epoch,
+            since,
+            frontier,
+            ..
+        } = self.membership;
         let mut layout = self.deployment.layout(kinds)?;
         if let Some(next) = &self.next {
             let next = next.layout(kinds)?;
             // A name is looked up in the layout in force, whichever the node is of.
-            layout.names.resize(layout.names.len().max(next.names.len()), String::new());
-            for (name, later) in layout.names.iter_mut().zip(&next.names).filter(|(name, _)| name.is_empty()) {
+            layout
+                .names
+                .resize(layout.names.len().max(next.names.len()), String::new());
+            for (name, later) in layout
+                .names
+                .iter_mut()
+                .zip(&next.names)
+                .filter(|(name, _)| name.is_empty())
+            {
                 name.clone_from(later);
             }
-            layout.next = Some(Box::new(Layout { options: layout.options.clone(), ..next }));
+            layout.next = Some(Box::new(Layout {
+                options: layout.options.clone(),
+                ..next
+            }));
         }
-        let founding_expiry = self.membership.expiry.map(|expiry| Duration::from_millis(expiry.founded_ms));
-        Ok(Layout { epoch, since, frontier, founding_expiry, ..layout })
+        let founding_expiry = self
+            .membership
+            .expiry
+            .map(|expiry| Duration::from_millis(expiry.founded_ms));
+        Ok(Layout {
+            epoch,
+            since,
+            frontier,
+            founding_expiry,
+            ..layout
+        })
     }
 
     /// The text of a file that says this.
     pub fn to_toml(&self) -> String {
-        let Membership { epoch, since, frontier, next, expiry, .. } = &self.membership;
+        let Membership {
+            epoch,
+            since,
+            frontier,
+            next,
+            expiry,
+            ..
+        } = &self.membership;
         let text = self.text().unwrap_or_default();
-        let string = |bytes: &Bytes| Value::from(String::from_utf8_lossy(bytes).as_ref()).to_string();
+        let string =
+            |bytes: &Bytes| Value::from(String::from_utf8_lossy(bytes).as_ref()).to_string();
         let mut file = format!(
             "{HEADER}founding = \"{:016x}\"\nepoch = {}\nsince = {}\nfrontier = {}\ntext = {}\n",
             self.founding,
@@ -122,37 +167,75 @@ impl Configuration {
     /// # Errors
     /// Says what is wrong with it.
     pub fn parse(text: &str) -> Result<Self, DeploymentError> {
-        let table: Table = text.parse().map_err(|error: toml::de::Error| DeploymentError {
-            place: error.span().map(|span| Place::of(text, span.start)),
-            ..Problem::Syntax(error.message().to_owned()).into()
-        })?;
+        let table: Table = text
+            .parse()
+            .map_err(|error: toml::de::Error| DeploymentError {
+                place: error.span().map(|span| Place::of(text, span.start)),
+                ..Problem::Syntax(error.message().to_owned()).into()
+            })?;
         let wrong = |key: &str, allowed: &str| -> DeploymentError {
-            Problem::Missing { key: key.to_owned(), allowed: allowed.to_owned() }.into()
+            Problem::Missing {
+                key: key.to_owned(),
+                allowed: allowed.to_owned(),
+            }
+            .into()
         };
         let string = |key: &str| table.get(key).and_then(Value::as_str);
         let epoch = |key: &str| {
-            let number = table.get(key).and_then(Value::as_integer).and_then(|number| u32::try_from(number).ok());
-            let epoch = number.and_then(|number| decode_all(&Bytes::from(encode_all(&Epoch(number)))).ok());
+            let number = table
+                .get(key)
+                .and_then(Value::as_integer)
+                .and_then(|number| u32::try_from(number).ok());
+            let epoch =
+                number.and_then(|number| decode_all(&Bytes::from(encode_all(&Epoch(number)))).ok());
             epoch.ok_or_else(|| wrong(key, "the number of an epoch"))
         };
         let founding = string("founding").and_then(|digits| u64::from_str_radix(digits, 16).ok());
-        let founding =
-            founding.ok_or_else(|| wrong("founding", "the digest of a deployment, 16 hexadecimal digits"))?;
+        let founding = founding.ok_or_else(|| {
+            wrong(
+                "founding",
+                "the digest of a deployment, 16 hexadecimal digits",
+            )
+        })?;
         let (number, since) = (epoch("epoch")?, epoch("since")?);
-        let frontier = table.get("frontier").and_then(Value::as_integer).and_then(|slot| u64::try_from(slot).ok());
+        let frontier = table
+            .get("frontier")
+            .and_then(Value::as_integer)
+            .and_then(|slot| u64::try_from(slot).ok());
         let frontier = Slot(frontier.ok_or_else(|| wrong("frontier", "the number of a slot"))?);
-        let now = Bytes::from(string("text").ok_or_else(|| wrong("text", "the text of a deployment"))?.to_owned());
+        let now = Bytes::from(
+            string("text")
+                .ok_or_else(|| wrong("text", "the text of a deployment"))?
+                .to_owned(),
+        );
         let next = string("next").map(|next| Bytes::from(next.to_owned()));
         let deployment = read(&now)?;
-        let text = if number == Epoch::default() { Bytes::new() } else { now };
-        let known = Configuration { founding, membership: Membership::default(), deployment, next: None };
+        let text = if number == Epoch::default() {
+            Bytes::new()
+        } else {
+            now
+        };
+        let known = Configuration {
+            founding,
+            membership: Membership::default(),
+            deployment,
+            next: None,
+        };
         let expiry = match table.get("session_expiry_ms") {
             None => None,
-            Some(value) => {
-                Some(read_expiry(value).ok_or_else(|| wrong("session_expiry_ms", "two numbers of milliseconds"))?)
-            }
+            Some(value) => Some(
+                read_expiry(value)
+                    .ok_or_else(|| wrong("session_expiry_ms", "two numbers of milliseconds"))?,
+            ),
         };
-        known.advanced(Membership { epoch: number, since, frontier, text, next, expiry })
+        known.advanced(Membership {
+            epoch: number,
+            since,
+            frontier,
+            text,
+            next,
+            expiry,
+        })
     }
 }
 
@@ -166,13 +249,21 @@ const HEADER: &str = "\
 
 fn read_expiry(value: &Value) -> Option<SessionExpiry> {
     let number = |value: &Value| u64::try_from(value.as_integer()?).ok();
-    let [founded, now] = value.as_array()?.as_slice() else { return None };
-    Some(SessionExpiry { founded_ms: number(founded)?, now_ms: number(now)? })
+    let [founded, now] = value.as_array()?.as_slice() else {
+        return None;
+    };
+    Some(SessionExpiry {
+        founded_ms: number(founded)?,
+        now_ms: number(now)?,
+    })
 }
 
 fn read(text: &Bytes) -> Result<Deployment, DeploymentError> {
     if text.len() > MAX_TEXT {
-        return Err(Problem::Unreadable("it is larger than 4 MiB, which no deployment file is".into()).into());
+        return Err(Problem::Unreadable(
+            "it is larger than 4 MiB, which no deployment file is".into(),
+        )
+        .into());
     }
     let text = str::from_utf8(text).map_err(|error| Problem::Syntax(error.to_string()))?;
     Deployment::parse(text)

@@ -48,7 +48,8 @@ pub struct Deployment {
 /// Where a node keeps what it must not forget.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// On disk, before anybody is told. What a file that does not say gets: silence never loses anything.
+    /// On disk, before anybody is told. What a file that does not say gets: silence never loses
+    /// anything.
     #[default]
     Disk,
     /// In memory: a node that stops has forgotten it.
@@ -60,13 +61,13 @@ pub enum Durability {
 pub struct Node {
     /// Its name, unique in the deployment.
     pub name: String,
-    /// Its number; without one it gets the lowest that is free, in the order of the file. Numbers are
-    /// stated where a change of the membership has left gaps.
+    /// Its number; without one it gets the lowest that is free, in the order of the file. Numbers
+    /// are stated where a change of the membership has left gaps.
     pub id: Option<u16>,
     /// `host:port` where other nodes find it.
     pub address: String,
-    /// `host:port` where it listens for them, if that is not `address`: behind address translation, or in a container
-    /// with a published port.
+    /// `host:port` where it listens for them, if that is not `address`: behind address translation,
+    /// or in a container with a published port.
     pub listen: Option<String>,
     /// `host:port` where it serves Redis clients, if it does. It then has a client lane even when
     /// its roles do not name one.
@@ -79,27 +80,36 @@ pub struct Node {
     pub roles: Vec<Placed>,
 }
 
-/// A role on a node, written `acceptor`, or `acceptor*2` for two instances, or `acceptor:3` for the instance
-/// with this number.
+/// A role on a node, written `acceptor`, or `acceptor*2` for two instances, or `acceptor:3` for the
+/// instance with this number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placed {
     /// The name of the role.
     pub role: String,
     /// How many instances, from 1.
     pub count: usize,
-    /// The number of the one instance; without one, each gets the lowest that is free, in the order of the file.
+    /// The number of the one instance; without one, each gets the lowest that is free, in the order
+    /// of the file.
     pub number: Option<u8>,
 }
 
 impl Placed {
     /// So many instances of a role, with whatever numbers are free.
     pub fn some(role: &str, count: usize) -> Self {
-        Placed { role: role.to_owned(), count, number: None }
+        Placed {
+            role: role.to_owned(),
+            count,
+            number: None,
+        }
     }
 
     /// One instance of a role, with its number.
     pub fn one(role: &str, number: u8) -> Self {
-        Placed { role: role.to_owned(), count: 1, number: Some(number) }
+        Placed {
+            role: role.to_owned(),
+            count: 1,
+            number: Some(number),
+        }
     }
 }
 
@@ -134,7 +144,9 @@ impl Node {
 
     /// Where it listens for clients, if it serves any.
     pub fn gateway_listens_at(&self) -> Option<&str> {
-        self.gateway.as_ref().map(|gateway| self.gateway_listen.as_ref().unwrap_or(gateway).as_str())
+        self.gateway
+            .as_ref()
+            .map(|gateway| self.gateway_listen.as_ref().unwrap_or(gateway).as_str())
     }
 
     /// How many instances of each role it has, the client lane of its gateway included.
@@ -155,8 +167,8 @@ impl Deployment {
     /// [`KINDS`](ionian_kernel::protocol::Protocol::KINDS) of roles takes it.
     ///
     /// # Errors
-    /// When [`check`](Deployment::check) fails, a role is not one of `kinds`, there is no client, or
-    /// there are more than 64 of a role.
+    /// When [`check`](Deployment::check) fails, a role is not one of `kinds`, there is no client,
+    /// or there are more than 64 of a role.
     pub fn layout(&self, kinds: &[&str]) -> Result<Layout, DeploymentError> {
         let Deployment { nodes, .. } = self.numbered()?;
         let mut instances: Vec<BTreeMap<u8, NodeId>> = vec![BTreeMap::new(); kinds.len()];
@@ -168,23 +180,46 @@ impl Deployment {
             for Placed { role, number, .. } in &node.roles {
                 let Some(kind) = kinds.iter().position(|kind| kind == role) else {
                     let (key, value) = (format!("node.{}.roles", node.name), format!("{role:?}"));
-                    let allowed = format!("roles of {}, which are {}", self.protocol, kinds.join(", "));
-                    return Err(Problem::Value { key, value, allowed }.into());
+                    let allowed =
+                        format!("roles of {}, which are {}", self.protocol, kinds.join(", "));
+                    return Err(Problem::Value {
+                        key,
+                        value,
+                        allowed,
+                    }
+                    .into());
                 };
                 instances[kind].insert(number.expect("it is numbered"), NodeId(id));
             }
         }
-        if !self.nodes.iter().any(|node| node.instances().contains_key(CLIENT)) {
-            return Err(Problem::NoClient { role: CLIENT.to_owned() }.into());
+        if !self
+            .nodes
+            .iter()
+            .any(|node| node.instances().contains_key(CLIENT))
+        {
+            return Err(Problem::NoClient {
+                role: CLIENT.to_owned(),
+            }
+            .into());
         }
-        let instances = instances.into_iter().map(|places| places.into_iter().collect()).collect();
+        let instances = instances
+            .into_iter()
+            .map(|places| places.into_iter().collect())
+            .collect();
         let options = self.options.options();
-        Ok(Layout { f: self.f, quorums: self.quorums, instances, options, names, ..Layout::default() })
+        Ok(Layout {
+            f: self.f,
+            quorums: self.quorums,
+            instances,
+            options,
+            names,
+            ..Layout::default()
+        })
     }
 
-    /// Takes what concerns one node alone from the deployment that it is started with: the options that nodes need not
-    /// agree on, unless they make no sense beside what the cluster was tuned to since, where nodes listen, and how far
-    /// apart sites are.
+    /// Takes what concerns one node alone from the deployment that it is started with: the options
+    /// that nodes need not agree on, unless they make no sense beside what the cluster was tuned to
+    /// since, where nodes listen, and how far apart sites are.
     pub fn take_local(&mut self, given: &Deployment) {
         let mut own = self.options.clone();
         own.take_local(&given.options);
@@ -206,10 +241,22 @@ impl Deployment {
     /// # Errors
     /// When there is none.
     pub fn place(&self, name: &str) -> Result<usize, DeploymentError> {
-        self.nodes.iter().position(|node| node.name == name).ok_or_else(|| {
-            let known = self.nodes.iter().map(|node| node.name.as_str()).collect::<Vec<_>>().join(", ");
-            Problem::NoSuchNode { name: name.to_owned(), known }.into()
-        })
+        self.nodes
+            .iter()
+            .position(|node| node.name == name)
+            .ok_or_else(|| {
+                let known = self
+                    .nodes
+                    .iter()
+                    .map(|node| node.name.as_str())
+                    .collect::<Vec<_>>()
+                    .join(", ");
+                Problem::NoSuchNode {
+                    name: name.to_owned(),
+                    known,
+                }
+                .into()
+            })
     }
 
     /// Whether `machine` is one of those that the caller can make. A file may name any: whoever
@@ -222,6 +269,11 @@ impl Deployment {
             return Ok(());
         }
         let (value, allowed) = (format!("{:?}", self.machine), crate::set::one_of(known));
-        Err(Problem::Value { key: "machine".to_owned(), value, allowed }.into())
+        Err(Problem::Value {
+            key: "machine".to_owned(),
+            value,
+            allowed,
+        }
+        .into())
     }
 }

@@ -10,14 +10,14 @@ impl Deployment {
     /// machine and in every build that writes it this way.
     ///
     /// It covers the cluster's name, protocol, machine, f, quorums, durability, the
-    /// [shared](crate::Setting::shared) options with their defaults, and the nodes in order with the
-    /// instances on each, and their numbers where these are not what the order says. Durability counts, because what an acceptor's vote is worth to the others
-    /// depends on it.
+    /// [shared](crate::Setting::shared) options with their defaults, and the nodes in order with
+    /// the instances on each, and their numbers where these are not what the order says. Durability
+    /// counts, because what an acceptor's vote is worth to the others depends on it.
     ///
     /// It leaves out comments and layout of the text, the order of a node's roles, the options that
-    /// concern one node alone, gateway addresses, the network with the nodes' sites, and the nodes' own
-    /// addresses: one node may know another by another name than a third does, and a node that moved to
-    /// another machine must be able to join before all the others have been told.
+    /// concern one node alone, gateway addresses, the network with the nodes' sites, and the nodes'
+    /// own addresses: one node may know another by another name than a third does, and a node that
+    /// moved to another machine must be able to join before all the others have been told.
     pub fn digest(&self) -> u64 {
         fnv1a(self.agreed().as_bytes())
     }
@@ -26,9 +26,23 @@ impl Deployment {
     /// pass for the structure around it.
     fn agreed(&self) -> String {
         let mut text = String::new();
-        let Deployment { cluster, protocol, machine, f, quorums, durability, options, nodes, network: _ } = self;
+        let Deployment {
+            cluster,
+            protocol,
+            machine,
+            f,
+            quorums,
+            durability,
+            options,
+            nodes,
+            network: _,
+        } = self;
         let quorums = quorums::write(*quorums);
-        let _ = writeln!(text, "{cluster:?} {protocol:?} {machine:?} {f} {quorums:?} {:?}", durability.name());
+        let _ = writeln!(
+            text,
+            "{cluster:?} {protocol:?} {machine:?} {f} {quorums:?} {:?}",
+            durability.name()
+        );
         for setting in SETTINGS.iter().filter(|setting| setting.shared) {
             let _ = writeln!(text, "{} {}", setting.key, options.value(setting));
         }
@@ -45,7 +59,9 @@ impl Deployment {
 }
 
 fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 #[cfg(test)]

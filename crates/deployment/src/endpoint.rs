@@ -2,7 +2,8 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-pub(crate) const ALLOWED: &str = "host:port with a port from 1 to 65535, such as \"127.0.0.1:7400\"";
+pub(crate) const ALLOWED: &str =
+    "host:port with a port from 1 to 65535, such as \"127.0.0.1:7400\"";
 
 /// The parts of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,11 +15,21 @@ pub(crate) struct Endpoint<'a> {
 impl<'a> Endpoint<'a> {
     pub(crate) fn parse(text: &'a str) -> Option<Self> {
         let (host, port) = text.rsplit_once(':')?;
-        let is_host = match host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        let is_host = match host
+            .strip_prefix('[')
+            .and_then(|rest| rest.strip_suffix(']'))
+        {
             Some(v6) => v6.parse::<Ipv6Addr>().is_ok(),
-            None => !host.is_empty() && host.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b)),
+            None => {
+                !host.is_empty()
+                    && host
+                        .bytes()
+                        .all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
+            }
         };
-        let port = crate::set::digits(port).and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0)?;
+        let port = crate::set::digits(port)
+            .and_then(|port| u16::try_from(port).ok())
+            .filter(|port| *port > 0)?;
         is_host.then_some(Endpoint { host, port })
     }
 
@@ -39,11 +50,25 @@ mod tests {
 
     #[test]
     fn takes_names_and_addresses_with_a_port() {
-        for (text, host, port) in [("db-1.local:80", "db-1.local", 80), ("[::1]:7400", "[::1]", 7400)] {
+        for (text, host, port) in [
+            ("db-1.local:80", "db-1.local", 80),
+            ("[::1]:7400", "[::1]", 7400),
+        ] {
             assert_eq!(Endpoint::parse(text), Some(Endpoint { host, port }));
         }
-        for text in ["", "host", ":80", "host:", "host:0", "host:65536", "host:+8", "a b:1", "::1:80", "[x]:80", "[]:1"]
-        {
+        for text in [
+            "",
+            "host",
+            ":80",
+            "host:",
+            "host:0",
+            "host:65536",
+            "host:+8",
+            "a b:1",
+            "::1:80",
+            "[x]:80",
+            "[]:1",
+        ] {
             assert_eq!(Endpoint::parse(text), None, "{text}");
         }
     }

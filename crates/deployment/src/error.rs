@@ -1,5 +1,5 @@
-//! What can be wrong with a deployment. Every text names the key, the value and what is allowed, and
-//! the place in the file when the file is where it came from.
+//! What can be wrong with a deployment. Every text names the key, the value and what is allowed,
+//! and the place in the file when the file is where it came from.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -124,7 +124,11 @@ pub enum Problem {
 
 impl From<Problem> for DeploymentError {
     fn from(problem: Problem) -> Self {
-        DeploymentError { file: None, place: None, problem: Box::new(problem) }
+        DeploymentError {
+            file: None,
+            place: None,
+            problem: Box::new(problem),
+        }
     }
 }
 
@@ -155,7 +159,10 @@ impl Place {
     pub(crate) fn of(text: &str, offset: usize) -> Place {
         let before = text.get(..offset).unwrap_or(text);
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-        Place { line: before.matches('\n').count() + 1, column: before[line_start..].chars().count() + 1 }
+        Place {
+            line: before.matches('\n').count() + 1,
+            column: before[line_start..].chars().count() + 1,
+        }
     }
 }
 

@@ -21,16 +21,22 @@ const REQUIRED: &[(&str, &str)] = &[
     ("f", "how many nodes may fail"),
     ("node", "one [[node]] table for each node"),
 ];
-const REQUIRED_OF_NODE: &[(&str, &str)] =
-    &[("name", "the name of the node"), ("address", "host:port where other nodes find it")];
+const REQUIRED_OF_NODE: &[(&str, &str)] = &[
+    ("name", "the name of the node"),
+    ("address", "host:port where other nodes find it"),
+];
 const REQUIRED_OF_LINK: &[(&str, &str)] = &[("between", "the two sites")];
 
 fn read(path: &Path) -> io::Result<String> {
     let mut text = String::new();
-    File::open(path)?.take(MAX_TEXT as u64 + 1).read_to_string(&mut text)?;
+    File::open(path)?
+        .take(MAX_TEXT as u64 + 1)
+        .read_to_string(&mut text)?;
     match text.len() <= MAX_TEXT {
         true => Ok(text),
-        false => Err(io::Error::other("it is larger than 4 MiB, which no deployment file is")),
+        false => Err(io::Error::other(
+            "it is larger than 4 MiB, which no deployment file is",
+        )),
     }
 }
 
@@ -51,11 +57,17 @@ impl Deployment {
                 ("network", DeValue::Table(table)) => {
                     read_network(table, text).map(|network| deployment.network = Some(network))
                 }
-                ("node", DeValue::Array(items)) if items.iter().all(|item| item.get_ref().is_table()) => {
-                    let tables = items.iter().filter_map(|item| Some((item.get_ref().as_table()?, item.span())));
+                ("node", DeValue::Array(items))
+                    if items.iter().all(|item| item.get_ref().is_table()) =>
+                {
+                    let tables = items
+                        .iter()
+                        .filter_map(|item| Some((item.get_ref().as_table()?, item.span())));
                     tables.into_iter().try_for_each(|(table, span)| {
                         let node = read_node(table, deployment.nodes.len(), text);
-                        deployment.nodes.push(node.map_err(|error| error.at(Place::of(text, span.start)))?);
+                        deployment
+                            .nodes
+                            .push(node.map_err(|error| error.at(Place::of(text, span.start)))?);
                         Ok(())
                     })
                 }
@@ -76,12 +88,16 @@ impl Deployment {
         let path = path.as_ref();
         let text = read(path).map_err(|error| Problem::Unreadable(error.to_string()).into());
         text.and_then(|text| Deployment::parse(&text))
-            .map_err(|error: DeploymentError| DeploymentError { file: Some(path.to_owned()), ..error })
+            .map_err(|error: DeploymentError| DeploymentError {
+                file: Some(path.to_owned()),
+                ..error
+            })
     }
 
     fn read_options(&mut self, table: &DeTable<'_>, text: &str) -> Result<(), DeploymentError> {
-        let (tuned, stated): (Vec<_>, Vec<_>) =
-            in_order(table).into_iter().partition(|(key, _)| key.get_ref() == TUNED);
+        let (tuned, stated): (Vec<_>, Vec<_>) = in_order(table)
+            .into_iter()
+            .partition(|(key, _)| key.get_ref() == TUNED);
         for (key, value) in stated {
             let set = self.set_option(key.get_ref(), Given::Toml(value, text));
             set.map_err(|error| error.at(Place::of(text, key.span().start)))?;
@@ -95,15 +111,43 @@ impl Deployment {
 
     /// The text of a file that says this, with what a reader needs to know to change it.
     pub fn to_toml(&self) -> String {
-        let Deployment { cluster, protocol, machine, f, quorums, durability, .. } = self;
+        let Deployment {
+            cluster,
+            protocol,
+            machine,
+            f,
+            quorums,
+            durability,
+            ..
+        } = self;
         let quorums = quorums::write(*quorums);
         let head = [
-            ("cluster", quoted(cluster), "nodes of other clusters are refused"),
-            ("protocol", quoted(protocol), "what the roles below belong to"),
-            ("machine", quoted(machine), "the state machine that is replicated"),
+            (
+                "cluster",
+                quoted(cluster),
+                "nodes of other clusters are refused",
+            ),
+            (
+                "protocol",
+                quoted(protocol),
+                "what the roles below belong to",
+            ),
+            (
+                "machine",
+                quoted(machine),
+                "the state machine that is replicated",
+            ),
             ("f", f.to_string(), "how many nodes may fail"),
-            ("quorums", quoted(&quorums), "\"majority\", \"grid RxC\" (rows x columns) or \"groups N\""),
-            ("durability", quoted(durability.name()), "\"disk\", or \"memory\": a node that stops has forgotten"),
+            (
+                "quorums",
+                quoted(&quorums),
+                "\"majority\", \"grid RxC\" (rows x columns) or \"groups N\"",
+            ),
+            (
+                "durability",
+                quoted(durability.name()),
+                "\"disk\", or \"memory\": a node that stops has forgotten",
+            ),
         ];
         let mut text = HEADER.to_owned();
         for (key, value, about) in head {
@@ -111,16 +155,28 @@ impl Deployment {
         }
         text.push_str(OPTIONS_HEADER);
         for setting in SETTINGS {
-            let stated = if self.options.stated(setting.key).is_some() { "" } else { "# " };
+            let stated = if self.options.stated(setting.key).is_some() {
+                ""
+            } else {
+                "# "
+            };
             let line = format!("{stated}{} = {}", setting.key, self.options.value(setting));
-            let _ = writeln!(text, "{line:<32}# {} ({})", setting.about, setting.range_text());
+            let _ = writeln!(
+                text,
+                "{line:<32}# {} ({})",
+                setting.about,
+                setting.range_text()
+            );
         }
         let tuned: Vec<_> = self.options.tuned().map(quoted).collect();
         if !tuned.is_empty() {
             let _ = writeln!(text, "{TUNED_HEADER}{TUNED} = [{}]", tuned.join(", "));
         }
         text.push_str(NETWORK_HEADER);
-        text += &self.network.as_ref().map_or_else(|| NETWORK_EXAMPLE.to_owned(), Network::to_toml);
+        text += &self
+            .network
+            .as_ref()
+            .map_or_else(|| NETWORK_EXAMPLE.to_owned(), Network::to_toml);
         text.push_str(&NODES_HEADER.replace("CLIENT", CLIENT));
         for node in &self.nodes {
             write_node(&mut text, node);
@@ -180,8 +236,11 @@ fn write_node(text: &mut String, node: &Node) {
         let _ = writeln!(text, "id = {id}");
     }
     let _ = writeln!(text, "address = {}", quoted(&node.address));
-    for (key, place) in [("listen", &node.listen), ("gateway", &node.gateway), ("gateway_listen", &node.gateway_listen)]
-    {
+    for (key, place) in [
+        ("listen", &node.listen),
+        ("gateway", &node.gateway),
+        ("gateway_listen", &node.gateway_listen),
+    ] {
         if let Some(place) = place {
             let _ = writeln!(text, "{key} = {}", quoted(place));
         }
@@ -189,7 +248,11 @@ fn write_node(text: &mut String, node: &Node) {
     if let Some(site) = &node.site {
         let _ = writeln!(text, "site = {}", quoted(site));
     }
-    let roles: Vec<_> = node.roles.iter().map(|placed| quoted(&placed.to_string())).collect();
+    let roles: Vec<_> = node
+        .roles
+        .iter()
+        .map(|placed| quoted(&placed.to_string()))
+        .collect();
     let _ = writeln!(text, "roles = [{}]", roles.join(", "));
 }
 
@@ -198,7 +261,10 @@ fn quoted(text: &str) -> String {
 }
 
 fn read_node(table: &DeTable<'_>, index: usize, text: &str) -> Result<Node, DeploymentError> {
-    let name = table.get("name").and_then(|name| name.get_ref().as_str()).filter(|name| is_name(name));
+    let name = table
+        .get("name")
+        .and_then(|name| name.get_ref().as_str())
+        .filter(|name| is_name(name));
     let owner = name.map_or_else(|| format!("node[{index}]"), |name| format!("node.{name}"));
     let mut node = Node::default();
     for (key, value) in in_order(table) {
@@ -214,11 +280,16 @@ fn read_network(table: &DeTable<'_>, text: &str) -> Result<Network, DeploymentEr
     for (key, value) in in_order(table) {
         let at = |error: DeploymentError| error.at(Place::of(text, key.span().start));
         match (key.get_ref().as_ref(), value.get_ref()) {
-            ("link", DeValue::Array(items)) if items.iter().all(|item| item.get_ref().is_table()) => {
+            ("link", DeValue::Array(items))
+                if items.iter().all(|item| item.get_ref().is_table()) =>
+            {
                 for item in items.iter() {
                     let place = Place::of(text, item.span().start);
-                    let Some(table) = item.get_ref().as_table() else { continue };
-                    let link = read_link(table, network.links.len(), text).map_err(|error| error.at(place))?;
+                    let Some(table) = item.get_ref().as_table() else {
+                        continue;
+                    };
+                    let link = read_link(table, network.links.len(), text)
+                        .map_err(|error| error.at(place))?;
                     network.links.push(link);
                 }
             }
@@ -240,7 +311,12 @@ fn read_link(table: &DeTable<'_>, index: usize, text: &str) -> Result<Link, Depl
 }
 
 /// The entries in the order of the text, so that the first mistake is the one that is reported.
-fn in_order<'t, 'i>(table: &'t DeTable<'i>) -> Vec<(&'t Spanned<std::borrow::Cow<'i, str>>, &'t Spanned<DeValue<'i>>)> {
+fn in_order<'t, 'i>(
+    table: &'t DeTable<'i>,
+) -> Vec<(
+    &'t Spanned<std::borrow::Cow<'i, str>>,
+    &'t Spanned<DeValue<'i>>,
+)> {
     let mut entries: Vec<_> = table.iter().collect();
     entries.sort_by_key(|(key, _)| key.span().start);
     entries
@@ -249,8 +325,10 @@ fn in_order<'t, 'i>(table: &'t DeTable<'i>) -> Vec<(&'t Spanned<std::borrow::Cow
 fn require(table: &DeTable<'_>, owner: &str, keys: &[(&str, &str)]) -> Result<(), DeploymentError> {
     match keys.iter().find(|(key, _)| !table.contains_key(*key)) {
         None => Ok(()),
-        Some((key, allowed)) => {
-            Err(Problem::Missing { key: format!("{owner}{key}"), allowed: (*allowed).to_owned() }.into())
+        Some((key, allowed)) => Err(Problem::Missing {
+            key: format!("{owner}{key}"),
+            allowed: (*allowed).to_owned(),
         }
+        .into()),
     }
 }

@@ -1,9 +1,9 @@
-//! The deployment file: which nodes a cluster has, which roles live on each, and how the protocol is
-//! tuned. Text in, a [`Layout`](ionian_kernel::layout::Layout) out.
+//! The deployment file: which nodes a cluster has, which roles live on each, and how the protocol
+//! is tuned. Text in, a [`Layout`](ionian_kernel::layout::Layout) out.
 //!
 //! What only a protocol can judge ("2f+1 acceptors") is left to
-//! [`Protocol::configure`](ionian_kernel::protocol::Protocol::configure); this crate makes sure that
-//! the file says something, and that what it says is not absurd.
+//! [`Protocol::configure`](ionian_kernel::protocol::Protocol::configure); this crate makes sure
+//! that the file says something, and that what it says is not absurd.
 
 #![forbid(unsafe_code)]
 
@@ -23,7 +23,9 @@ mod quorums;
 mod set;
 
 pub use configuration::Configuration;
-pub use deployment::{CLIENT, Deployment, Durability, MACHINES, MAX_F, MAX_NODES, MAX_TEXT, Node, PROTOCOLS, Placed};
+pub use deployment::{
+    CLIENT, Deployment, Durability, MACHINES, MAX_F, MAX_NODES, MAX_TEXT, Node, PROTOCOLS, Placed,
+};
 pub use error::{DeploymentError, Place, Problem};
 pub use network::{Distance, Link, Network};
 pub use options::{SETTINGS, Setting, Settings};

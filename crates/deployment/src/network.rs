@@ -1,5 +1,5 @@
-//! The `[network]` table: how far apart sites are, for tests and demonstrations. What a node sends to one of another
-//! site is delayed by the sender, and takes its time.
+//! The `[network]` table: how far apart sites are, for tests and demonstrations. What a node sends
+//! to one of another site is delayed by the sender, and takes its time.
 
 use crate::configuration::Configuration;
 use crate::deployment::Deployment;
@@ -22,7 +22,8 @@ const BETWEEN: &str = "two different sites, such as [\"A\", \"B\"]";
 pub struct Network {
     /// How long everything is on its way, one way, milliseconds.
     pub delay_ms: u64,
-    /// Megabits that go from one node to another each second; as many as there are room for if it is not stated.
+    /// Megabits that go from one node to another each second; as many as there are room for if it
+    /// is not stated.
     pub mbps: Option<u64>,
     /// Pairs of sites that are something else, both ways.
     pub links: Vec<Link>,
@@ -51,11 +52,16 @@ pub struct Distance {
 impl Network {
     /// What lies between two sites.
     pub fn distance(&self, from: &str, to: &str) -> Distance {
-        let joins = |link: &&Link| [[from, to], [to, from]].contains(&[&*link.between[0], &*link.between[1]]);
+        let joins = |link: &&Link| {
+            [[from, to], [to, from]].contains(&[&*link.between[0], &*link.between[1]])
+        };
         let link = self.links.iter().find(joins);
         let delay_ms = link.and_then(|link| link.delay_ms).unwrap_or(self.delay_ms);
         let mbps = link.and_then(|link| link.mbps).or(self.mbps);
-        Distance { delay: Duration::from_millis(delay_ms), bytes_per_second: mbps.map(|mbps| mbps * 125_000) }
+        Distance {
+            delay: Duration::from_millis(delay_ms),
+            bytes_per_second: mbps.map(|mbps| mbps * 125_000),
+        }
     }
 
     /// Sets one of the keys of `[network]`.
@@ -65,7 +71,13 @@ impl Network {
             "delay_ms" => self.delay_ms = given.number_between(&path, 0, MAX_DELAY_MS)?,
             "mbps" => self.mbps = Some(given.number_between(&path, 1, MAX_MBPS)?),
             "link" => return Err(given.wrong(&path, "tables, each begun with [[network.link]]")),
-            _ => return Err(Problem::UnknownKey { key: shortened(&path), known: NETWORK_KEYS.join(", ") }.into()),
+            _ => {
+                return Err(Problem::UnknownKey {
+                    key: shortened(&path),
+                    known: NETWORK_KEYS.join(", "),
+                }
+                .into());
+            }
         }
         Ok(())
     }
@@ -73,13 +85,28 @@ impl Network {
     /// The table as a file has it.
     pub(crate) fn to_toml(&self) -> String {
         let mut text = String::new();
-        let _ =
-            writeln!(text, "[network]\n{:<32}# one way, 0 to {MAX_DELAY_MS}", format!("delay_ms = {}", self.delay_ms));
+        let _ = writeln!(
+            text,
+            "[network]\n{:<32}# one way, 0 to {MAX_DELAY_MS}",
+            format!("delay_ms = {}", self.delay_ms)
+        );
         if let Some(mbps) = self.mbps {
-            let _ = writeln!(text, "{:<32}# from a node to another, 1 to {MAX_MBPS}", format!("mbps = {mbps}"));
+            let _ = writeln!(
+                text,
+                "{:<32}# from a node to another, 1 to {MAX_MBPS}",
+                format!("mbps = {mbps}")
+            );
         }
-        for Link { between: [one, other], delay_ms, mbps } in &self.links {
-            let _ = writeln!(text, "\n[[network.link]]\nbetween = [\"{one}\", \"{other}\"]");
+        for Link {
+            between: [one, other],
+            delay_ms,
+            mbps,
+        } in &self.links
+        {
+            let _ = writeln!(
+                text,
+                "\n[[network.link]]\nbetween = [\"{one}\", \"{other}\"]"
+            );
             for (key, value) in [("delay_ms", delay_ms), ("mbps", mbps)] {
                 let _ = value.map_or(Ok(()), |value| writeln!(text, "{key} = {value}"));
             }
@@ -90,12 +117,19 @@ impl Network {
 
 impl Link {
     /// Sets one of the keys of a `[[network.link]]`; errors call it `owner`.
-    pub(crate) fn set(&mut self, owner: &str, key: &str, given: Given<'_>) -> Result<(), DeploymentError> {
+    pub(crate) fn set(
+        &mut self,
+        owner: &str,
+        key: &str,
+        given: Given<'_>,
+    ) -> Result<(), DeploymentError> {
         let path = format!("{owner}.{key}");
         match key {
             "between" => {
-                let sites =
-                    given.items().filter(|items| items.len() == 2).ok_or_else(|| given.wrong(&path, BETWEEN))?;
+                let sites = given
+                    .items()
+                    .filter(|items| items.len() == 2)
+                    .ok_or_else(|| given.wrong(&path, BETWEEN))?;
                 self.between = [sites[0].name(&path)?, sites[1].name(&path)?];
                 if self.between[0] == self.between[1] {
                     return Err(given.wrong(&path, BETWEEN));
@@ -103,16 +137,25 @@ impl Link {
             }
             "delay_ms" => self.delay_ms = Some(given.number_between(&path, 0, MAX_DELAY_MS)?),
             "mbps" => self.mbps = Some(given.number_between(&path, 1, MAX_MBPS)?),
-            _ => return Err(Problem::UnknownKey { key: shortened(&path), known: LINK_KEYS.join(", ") }.into()),
+            _ => {
+                return Err(Problem::UnknownKey {
+                    key: shortened(&path),
+                    known: LINK_KEYS.join(", "),
+                }
+                .into());
+            }
         }
         Ok(())
     }
 }
 
 impl Deployment {
-    /// Why the `[network]` that is stated changes nothing, if it does not: what is between two sites needs two.
+    /// Why the `[network]` that is stated changes nothing, if it does not: what is between two
+    /// sites needs two.
     pub fn idle_network(&self) -> Option<String> {
-        self.network.as_ref().filter(|network| **network != Network::default())?;
+        self.network
+            .as_ref()
+            .filter(|network| **network != Network::default())?;
         match self.sites()[..] {
             [] => Some(
                 "[network] has no effect: no node has a site, so none is far from another. Say where each is \
@@ -129,26 +172,42 @@ impl Deployment {
 
     /// The sites of nodes.
     fn sites(&self) -> Vec<&str> {
-        let mut sites: Vec<&str> = self.nodes.iter().filter_map(|node| node.site.as_deref()).collect();
+        let mut sites: Vec<&str> = self
+            .nodes
+            .iter()
+            .filter_map(|node| node.site.as_deref())
+            .collect();
         sites.sort_unstable();
         sites.dedup();
         sites
     }
 
-    /// The same with each node at a site of its own, called A, B, C and so on, and this delay between any two.
+    /// The same with each node at a site of its own, called A, B, C and so on, and this delay
+    /// between any two.
     pub fn apart(mut self, delay_ms: u64) -> Self {
         for (index, node) in self.nodes.iter_mut().enumerate() {
             let letter = char::from(b'A' + (index % 26) as u8);
             let round = index / 26;
-            node.site = Some(if round == 0 { letter.to_string() } else { format!("{letter}{round}") });
+            node.site = Some(if round == 0 {
+                letter.to_string()
+            } else {
+                format!("{letter}{round}")
+            });
         }
-        self.network = Some(Network { delay_ms, ..Network::default() });
+        self.network = Some(Network {
+            delay_ms,
+            ..Network::default()
+        });
         self
     }
 
     /// Whether every link is between sites of nodes, and no two are between the same.
     pub(crate) fn check_network(&self) -> Result<(), DeploymentError> {
-        let links = self.network.iter().flat_map(|network| &network.links).enumerate();
+        let links = self
+            .network
+            .iter()
+            .flat_map(|network| &network.links)
+            .enumerate();
         let key = |index| format!("network.link[{index}].between");
         let known = self.sites();
         let mut taken = BTreeMap::new();
@@ -159,11 +218,21 @@ impl Deployment {
                     true => "sites of nodes, and no node has a site".to_owned(),
                     false => format!("sites of nodes, which are {}", known.join(", ")),
                 };
-                return Err(Problem::Value { key: key(index), value: format!("{missing:?}"), allowed }.into());
+                return Err(Problem::Value {
+                    key: key(index),
+                    value: format!("{missing:?}"),
+                    allowed,
+                }
+                .into());
             }
             sites.sort_unstable();
             if let Some(by) = taken.insert(sites, index) {
-                return Err(Problem::Taken { key: key(index), value: sites.join(", "), by: key(by) }.into());
+                return Err(Problem::Taken {
+                    key: key(index),
+                    value: sites.join(", "),
+                    by: key(by),
+                }
+                .into());
             }
         }
         Ok(())
@@ -171,13 +240,21 @@ impl Deployment {
 }
 
 impl Configuration {
-    /// What lies between a node and each other that is somewhere else, as far as the deployment says it.
+    /// What lies between a node and each other that is somewhere else, as far as the deployment
+    /// says it.
     pub fn distances(&self, from: NodeId) -> BTreeMap<NodeId, Distance> {
-        let Some(network) = &self.target().network else { return BTreeMap::new() };
+        let Some(network) = &self.target().network else {
+            return BTreeMap::new();
+        };
         let nodes = self.nodes();
         let here = nodes.get(&from).and_then(|node| node.site.as_deref());
-        let to = |there: Option<&str>| Some(network.distance(here?, there.filter(|there| here != Some(there))?));
-        nodes.iter().filter_map(|(node, there)| Some((*node, to(there.site.as_deref())?))).collect()
+        let to = |there: Option<&str>| {
+            Some(network.distance(here?, there.filter(|there| here != Some(there))?))
+        };
+        nodes
+            .iter()
+            .filter_map(|(node, there)| Some((*node, to(there.site.as_deref())?)))
+            .collect()
     }
 }
 
@@ -187,14 +264,28 @@ mod tests {
     use crate::preset::PresetOptions;
 
     fn ms(delay: u64, bytes_per_second: Option<u64>) -> Distance {
-        Distance { delay: Duration::from_millis(delay), bytes_per_second }
+        Distance {
+            delay: Duration::from_millis(delay),
+            bytes_per_second,
+        }
     }
 
     #[test]
     fn a_link_says_what_is_different_about_it_in_either_direction() {
-        let link = |between: [&str; 2], delay_ms, mbps| Link { between: between.map(str::to_owned), delay_ms, mbps };
-        let links = vec![link(["A", "B"], Some(80), None), link(["C", "A"], None, Some(1))];
-        let network = Network { delay_ms: 50, mbps: Some(20), links };
+        let link = |between: [&str; 2], delay_ms, mbps| Link {
+            between: between.map(str::to_owned),
+            delay_ms,
+            mbps,
+        };
+        let links = vec![
+            link(["A", "B"], Some(80), None),
+            link(["C", "A"], None, Some(1)),
+        ];
+        let network = Network {
+            delay_ms: 50,
+            mbps: Some(20),
+            links,
+        };
         assert_eq!(
             (network.distance("A", "B"), network.distance("B", "A")),
             (ms(80, Some(2_500_000)), ms(80, Some(2_500_000)))
@@ -210,10 +301,25 @@ mod tests {
         let preset = Deployment::preset("colocated", &PresetOptions::default()).unwrap();
         let said = |sites: &[&str]| preset.clone().with_overrides(sites).unwrap().idle_network();
         assert_eq!(said(&[]), None, "nothing is stated");
-        assert!(said(&["network.delay_ms=50"]).unwrap().contains("no node has a site"));
-        assert!(said(&["network.mbps=5", "node.n0.site=A"]).unwrap().ends_with("every node that has a site is at A"));
-        assert_eq!(said(&["network.delay_ms=50", "node.n0.site=A", "node.n1.site=B"]), None);
-        assert_eq!(said(&["network.delay_ms=0", "node.n0.site=A"]), None, "it asks for nothing");
+        assert!(
+            said(&["network.delay_ms=50"])
+                .unwrap()
+                .contains("no node has a site")
+        );
+        assert!(
+            said(&["network.mbps=5", "node.n0.site=A"])
+                .unwrap()
+                .ends_with("every node that has a site is at A")
+        );
+        assert_eq!(
+            said(&["network.delay_ms=50", "node.n0.site=A", "node.n1.site=B"]),
+            None
+        );
+        assert_eq!(
+            said(&["network.delay_ms=0", "node.n0.site=A"]),
+            None,
+            "it asks for nothing"
+        );
     }
 
     #[test]
@@ -221,9 +327,23 @@ mod tests {
         let sites = ["network.delay_ms=7", "node.n0.site=A", "node.n1.site=B"];
         let preset = Deployment::preset("colocated", &PresetOptions::default()).unwrap();
         let known = Configuration::founded(preset.with_overrides(&sites).unwrap());
-        assert_eq!(known.distances(NodeId(0)), BTreeMap::from([(NodeId(1), ms(7, None))]));
-        assert_eq!(known.distances(NodeId(2)), BTreeMap::new(), "it has no site");
-        let apart = known.deployment.with_overrides(&["node.n1.site=A"]).unwrap();
-        assert_eq!(Configuration::founded(apart).distances(NodeId(0)), BTreeMap::new(), "one site");
+        assert_eq!(
+            known.distances(NodeId(0)),
+            BTreeMap::from([(NodeId(1), ms(7, None))])
+        );
+        assert_eq!(
+            known.distances(NodeId(2)),
+            BTreeMap::new(),
+            "it has no site"
+        );
+        let apart = known
+            .deployment
+            .with_overrides(&["node.n1.site=A"])
+            .unwrap();
+        assert_eq!(
+            Configuration::founded(apart).distances(NodeId(0)),
+            BTreeMap::new(),
+            "one site"
+        );
     }
 }

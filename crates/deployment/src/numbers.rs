@@ -1,7 +1,7 @@
 //! Which number each node and each role instance has.
 //!
-//! A change of the membership states every number, and gives what is new a number above all that are in
-//! use: a new acceptor must not pass for one that has promised something.
+//! A change of the membership states every number, and gives what is new a number above all that
+//! are in use: a new acceptor must not pass for one that has promised something.
 
 use crate::deployment::{CLIENT, Deployment, MAX_NODES, Node, Placed};
 use crate::error::{DeploymentError, Problem};
@@ -22,7 +22,8 @@ impl Numbers {
         Some(number)
     }
 
-    /// Takes the number above all that are in use; where that is not below `limit`, the lowest that is free.
+    /// Takes the number above all that are in use; where that is not below `limit`, the lowest that
+    /// is free.
     pub(crate) fn next(&mut self, limit: usize) -> Option<usize> {
         match self.0.last().map_or(0, |last| last + 1) {
             next if next < limit => {
@@ -47,7 +48,11 @@ impl InUse {
         for node in &deployment.nodes {
             self.nodes.0.extend(node.id.map(usize::from));
             for Placed { role, number, .. } in &node.roles {
-                self.instances.entry(role.clone()).or_default().0.extend(number.map(usize::from));
+                self.instances
+                    .entry(role.clone())
+                    .or_default()
+                    .0
+                    .extend(number.map(usize::from));
             }
         }
         self
@@ -58,7 +63,8 @@ impl InUse {
 pub(crate) type Choice = fn(&mut Numbers, usize) -> Option<usize>;
 
 impl Deployment {
-    /// The same with the number of every node and instance stated, and the client of each gateway too.
+    /// The same with the number of every node and instance stated, and the client of each gateway
+    /// too.
     ///
     /// # Errors
     /// When [`check`](Deployment::check) fails, or there are more than 64 instances of a role.
@@ -68,7 +74,11 @@ impl Deployment {
     }
 
     /// As [`numbered`](Deployment::numbered), with numbers that are not in `used`.
-    pub(crate) fn numbered_apart(&self, used: InUse, choose: Choice) -> Result<Deployment, DeploymentError> {
+    pub(crate) fn numbered_apart(
+        &self,
+        used: InUse,
+        choose: Choice,
+    ) -> Result<Deployment, DeploymentError> {
         let mut used = used.stated(self);
         let mut numbered = self.clone();
         for (node, given) in numbered.nodes.iter_mut().zip(&self.nodes) {
@@ -77,10 +87,16 @@ impl Deployment {
                 node.id = Some(id.expect("there are fewer nodes than numbers") as u16);
             }
             node.roles.clear();
-            for Placed { role, count, number } in given.placed() {
+            for Placed {
+                role,
+                count,
+                number,
+            } in given.placed()
+            {
                 let numbers = used.instances.entry(role.clone()).or_default();
                 for _ in 0..count {
-                    let chosen = number.or_else(|| choose(numbers, MAX_INSTANCES).map(|number| number as u8));
+                    let chosen = number
+                        .or_else(|| choose(numbers, MAX_INSTANCES).map(|number| number as u8));
                     let chosen = chosen.ok_or_else(|| Problem::TooMany {
                         key: format!("node.{}.roles", given.name),
                         role: role.clone(),
@@ -97,17 +113,30 @@ impl Deployment {
     /// The number of each node, in the order of [`nodes`](Deployment::nodes).
     pub fn ids(&self) -> Vec<NodeId> {
         let mut used = InUse::default().stated(self).nodes;
-        let mut id = |node: &Node| node.id.or_else(|| used.lowest(MAX_NODES).map(|id| id as u16));
-        self.nodes.iter().map(|node| NodeId(id(node).expect("there are fewer nodes than numbers"))).collect()
+        let mut id = |node: &Node| {
+            node.id
+                .or_else(|| used.lowest(MAX_NODES).map(|id| id as u16))
+        };
+        self.nodes
+            .iter()
+            .map(|node| NodeId(id(node).expect("there are fewer nodes than numbers")))
+            .collect()
     }
 
     /// Whether no number is stated twice.
     pub(crate) fn check_numbers(&self) -> Result<(), DeploymentError> {
         let mut taken: BTreeMap<(&str, usize), String> = BTreeMap::new();
         for node in &self.nodes {
-            let id = node.id.map(|id| ("", usize::from(id), "id", id.to_string()));
+            let id = node
+                .id
+                .map(|id| ("", usize::from(id), "id", id.to_string()));
             let roles = node.roles.iter().filter_map(|placed| {
-                Some((placed.role.as_str(), usize::from(placed.number?), "roles", placed.to_string()))
+                Some((
+                    placed.role.as_str(),
+                    usize::from(placed.number?),
+                    "roles",
+                    placed.to_string(),
+                ))
             });
             for (kind, number, key, value) in id.into_iter().chain(roles) {
                 let key = format!("node.{}.{key}", node.name);
@@ -124,7 +153,9 @@ impl Deployment {
         let mut plain = self.clone();
         for node in &mut plain.nodes {
             node.id = None;
-            node.roles.iter_mut().for_each(|placed| placed.number = None);
+            node.roles
+                .iter_mut()
+                .for_each(|placed| placed.number = None);
         }
         let numbers = self.numbers_text()?;
         (plain.numbers_text()? != numbers).then_some(numbers)
@@ -133,7 +164,11 @@ impl Deployment {
     /// `None` when there are too few numbers, for which a deployment is refused elsewhere.
     fn numbers_text(&self) -> Option<String> {
         let mut text = String::new();
-        for node in self.numbered_apart(InUse::default(), Numbers::lowest).ok()?.nodes {
+        for node in self
+            .numbered_apart(InUse::default(), Numbers::lowest)
+            .ok()?
+            .nodes
+        {
             let mut roles: Vec<String> = node.roles.iter().map(Placed::to_string).collect();
             roles.sort_unstable();
             let _ = writeln!(text, "{:?} {}", node.id, roles.join(" "));

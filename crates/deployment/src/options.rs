@@ -1,5 +1,5 @@
-//! The `[options]` table: one line for each setting says its key, unit, range, meaning and the field
-//! of the kernel it stands for. Defaults are the kernel's.
+//! The `[options]` table: one line for each setting says its key, unit, range, meaning and the
+//! field of the kernel it stands for. Defaults are the kernel's.
 
 use crate::error::{DeploymentError, Problem};
 use ionian_kernel::layout::Options;
@@ -61,11 +61,12 @@ macro_rules! settings {
 const MAX_IN_FLIGHT: u64 = SESSION_WINDOW / 4;
 
 // The lower ends are where a setting begins to mean something, the upper ends where it is surely a
-// slip of the pen (an hour of patience, seconds written as milliseconds) or more than a table holds.
+// slip of the pen (an hour of patience, seconds written as milliseconds) or more than a table
+// holds.
 //
 // Shared are those where disagreement does harm: replicas that expire sessions at different times
-// differ in state, a leader whose heartbeats come slower than another's timeout is deposed for ever,
-// and a leader that runs further ahead than replicas retain sends them to snapshots.
+// differ in state, a leader whose heartbeats come slower than another's timeout is deposed for
+// ever, and a leader that runs further ahead than replicas retain sends them to snapshots.
 settings! {
     "batch_commands" count batch_commands, 1..=65_536, false,
         "a batcher closes a batch that holds this many commands";
@@ -133,16 +134,29 @@ impl Setting {
     /// # Errors
     /// When there is none.
     pub fn named(key: &str) -> Result<&'static Setting, DeploymentError> {
-        SETTINGS.iter().find(|setting| setting.key == key).ok_or_else(|| {
-            let known = SETTINGS.iter().map(|setting| setting.key).collect::<Vec<_>>().join(", ");
-            Problem::UnknownKey { key: format!("options.{key}"), known }.into()
-        })
+        SETTINGS
+            .iter()
+            .find(|setting| setting.key == key)
+            .ok_or_else(|| {
+                let known = SETTINGS
+                    .iter()
+                    .map(|setting| setting.key)
+                    .collect::<Vec<_>>()
+                    .join(", ");
+                Problem::UnknownKey {
+                    key: format!("options.{key}"),
+                    known,
+                }
+                .into()
+            })
     }
 
-    /// Why it is not changed while a cluster runs, if it is not: each node takes it from its file or flags when it starts.
+    /// Why it is not changed while a cluster runs, if it is not: each node takes it from its file
+    /// or flags when it starts.
     pub fn at_start(&self) -> Option<&'static str> {
         match self.key {
-            "payload_bytes" | "patience_ms" | "max_clients" | "clients_mib" | "client_mib" | "unfinished_s" => {
+            "payload_bytes" | "patience_ms" | "max_clients" | "clients_mib" | "client_mib"
+            | "unfinished_s" => {
                 Some("the gateway of each node takes its limits when the node starts")
             }
             "drain_ms" => Some("a node that is to stop knows from its start how long it may take"),
@@ -168,8 +182,8 @@ impl Setting {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     stated: BTreeMap<&'static str, u64>,
-    /// The keys that were changed while the cluster ran: what is stated for them counts on every node, whatever it was
-    /// started with.
+    /// The keys that were changed while the cluster ran: what is stated for them counts on every
+    /// node, whatever it was started with.
     tuned: BTreeSet<&'static str>,
 }
 
@@ -182,7 +196,12 @@ impl Settings {
         let setting = Setting::named(key)?;
         if !setting.allowed.contains(&value) {
             let (key, value) = (format!("options.{key}"), value.to_string());
-            return Err(Problem::Value { key, value, allowed: setting.allowed_text() }.into());
+            return Err(Problem::Value {
+                key,
+                value,
+                allowed: setting.allowed_text(),
+            }
+            .into());
         }
         self.stated.insert(setting.key, value);
         Ok(())
@@ -201,7 +220,11 @@ impl Settings {
     pub(crate) fn mark_tuned(&mut self, key: &str) -> Result<(), DeploymentError> {
         let setting = Setting::named(key)?;
         if let Some(reason) = setting.at_start() {
-            return Err(Problem::AtStart { key: format!("options.{key}"), reason: reason.to_owned() }.into());
+            return Err(Problem::AtStart {
+                key: format!("options.{key}"),
+                reason: reason.to_owned(),
+            }
+            .into());
         }
         let value = self.value(setting);
         self.stated.insert(setting.key, value);
@@ -226,14 +249,20 @@ impl Settings {
 
     /// What holds for `setting`: what is stated, or the default.
     pub fn value(&self, setting: &Setting) -> u64 {
-        self.stated(setting.key).unwrap_or_else(|| setting.default())
+        self.stated(setting.key)
+            .unwrap_or_else(|| setting.default())
     }
 
-    /// Takes those over that concern one node alone, in place of its own, unless the whole cluster was tuned.
+    /// Takes those over that concern one node alone, in place of its own, unless the whole cluster
+    /// was tuned.
     pub(crate) fn take_local(&mut self, other: &Settings) {
-        for setting in SETTINGS.iter().filter(|setting| !setting.shared && !self.tuned.contains(setting.key)) {
+        for setting in SETTINGS
+            .iter()
+            .filter(|setting| !setting.shared && !self.tuned.contains(setting.key))
+        {
             self.stated.remove(setting.key);
-            self.stated.extend(other.stated(setting.key).map(|value| (setting.key, value)));
+            self.stated
+                .extend(other.stated(setting.key).map(|value| (setting.key, value)));
         }
     }
 
@@ -252,18 +281,31 @@ impl Settings {
     pub(crate) fn check(&self) -> Result<(), DeploymentError> {
         let options = self.options();
         let wrong = |key: &str, allowed: String| {
-            let value = Setting::named(key).map_or(0, |setting| self.value(setting)).to_string();
-            Err(Problem::Value { key: format!("options.{key}"), value, allowed }.into())
+            let value = Setting::named(key)
+                .map_or(0, |setting| self.value(setting))
+                .to_string();
+            Err(Problem::Value {
+                key: format!("options.{key}"),
+                value,
+                allowed,
+            }
+            .into())
         };
         if options.election_timeout < options.heartbeat * 2 {
             // One lost heartbeat must not depose a leader.
             let heartbeat = options.heartbeat.as_millis();
-            return wrong("election_timeout_ms", format!("at least twice options.heartbeat_ms = {heartbeat}"));
+            return wrong(
+                "election_timeout_ms",
+                format!("at least twice options.heartbeat_ms = {heartbeat}"),
+            );
         }
         if options.session_expiry <= options.lane.patience {
             // A retry in an expired session would find no trace of the first try.
             let patience = options.lane.patience.as_millis();
-            return wrong("session_expiry_s", format!("longer than options.patience_ms = {patience}"));
+            return wrong(
+                "session_expiry_s",
+                format!("longer than options.patience_ms = {patience}"),
+            );
         }
         Ok(())
     }
@@ -276,11 +318,20 @@ mod tests {
     #[test]
     fn every_default_is_allowed_and_exact_in_its_unit() {
         for setting in SETTINGS {
-            assert!(setting.allowed.contains(&setting.default()), "{}", setting.key);
+            assert!(
+                setting.allowed.contains(&setting.default()),
+                "{}",
+                setting.key
+            );
             // Taking all the defaults for stated changes nothing: no unit is too coarse.
             let mut options = Options::default();
             (setting.put)(&mut options, setting.default());
-            assert_eq!(format!("{options:?}"), format!("{:?}", Options::default()), "{}", setting.key);
+            assert_eq!(
+                format!("{options:?}"),
+                format!("{:?}", Options::default()),
+                "{}",
+                setting.key
+            );
         }
     }
 
@@ -292,9 +343,15 @@ mod tests {
         }
         let options = settings.options();
         for setting in SETTINGS {
-            assert_eq!((setting.get)(&options), *setting.allowed.end(), "{}", setting.key);
+            assert_eq!(
+                (setting.get)(&options),
+                *setting.allowed.end(),
+                "{}",
+                setting.key
+            );
         }
-        // Fails to compile when the kernel has a field that this list, and so perhaps the table, lacks.
+        // Fails to compile when the kernel has a field that this list, and so perhaps the table,
+        // lacks.
         let Options {
             batch_commands: _,
             batch_bytes: _,
@@ -325,7 +382,12 @@ mod tests {
                     retry_after: _,
                 },
             clients:
-                ionian_kernel::client::ClientLimits { connections: _, memory_bytes: _, client_bytes: _, unfinished: _ },
+                ionian_kernel::client::ClientLimits {
+                    connections: _,
+                    memory_bytes: _,
+                    client_bytes: _,
+                    unfinished: _,
+                },
         } = options;
         assert_eq!(SETTINGS.len(), 29);
     }
@@ -335,9 +397,17 @@ mod tests {
         for setting in SETTINGS {
             let (low, high) = (*setting.allowed.start(), *setting.allowed.end());
             for outside in [low.checked_sub(1), Some(high + 1)].into_iter().flatten() {
-                let error = Settings::default().set(setting.key, outside).unwrap_err().to_string();
+                let error = Settings::default()
+                    .set(setting.key, outside)
+                    .unwrap_err()
+                    .to_string();
                 let key = setting.key;
-                assert_eq!(error, format!("options.{key} = {outside}: must be a whole number from {low} to {high}"));
+                assert_eq!(
+                    error,
+                    format!(
+                        "options.{key} = {outside}: must be a whole number from {low} to {high}"
+                    )
+                );
             }
         }
     }

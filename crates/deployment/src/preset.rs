@@ -8,18 +8,54 @@ use ionian_kernel::quorum::QuorumSpec;
 /// The presets, each with what it is.
 pub const PRESETS: &[(&str, &str)] = &[
     (DEFAULT_PRESET, "MultiPaxos, 3 nodes, every role on each"),
-    ("baseline", "MultiPaxos, 3 nodes, nothing decoupled and nothing batched"),
-    ("compartmentalized", "MultiPaxos, 22 nodes: every role apart and scaled, a 2x2 grid of acceptors, unbatched"),
-    ("batched", "MultiPaxos, 17 nodes: every role apart, with batchers and unbatchers"),
-    ("mencius", "Mencius as published, 3 nodes, every role on each: every node leads a third of the log"),
-    ("mencius-wan", "Mencius, 3 nodes at 3 sites, 50 ms apart one way; out-of-order commit"),
-    ("mencius-compartmentalized", "Mencius, 23 nodes: every role apart and scaled, 3 leaders, a 2x2 grid of acceptors"),
-    ("mencius-batched", "Mencius, 18 nodes: every role apart, with batchers and unbatchers"),
-    ("spaxos", "S-Paxos, 3 nodes, every role on each: commands go round the leader, which orders references to them"),
-    ("spaxos-compartmentalized", "S-Paxos, 33 nodes: every role apart and scaled, 2x3 grids, unbatched"),
-    ("spaxos-batched", "S-Paxos, 22 nodes: every role apart, with batchers and unbatchers"),
-    ("unreplicated", "one server, nothing replicated: what every protocol is compared with"),
-    ("unreplicated-batched", "one server, 6 nodes: with batchers and unbatchers"),
+    (
+        "baseline",
+        "MultiPaxos, 3 nodes, nothing decoupled and nothing batched",
+    ),
+    (
+        "compartmentalized",
+        "MultiPaxos, 22 nodes: every role apart and scaled, a 2x2 grid of acceptors, unbatched",
+    ),
+    (
+        "batched",
+        "MultiPaxos, 17 nodes: every role apart, with batchers and unbatchers",
+    ),
+    (
+        "mencius",
+        "Mencius as published, 3 nodes, every role on each: every node leads a third of the log",
+    ),
+    (
+        "mencius-wan",
+        "Mencius, 3 nodes at 3 sites, 50 ms apart one way; out-of-order commit",
+    ),
+    (
+        "mencius-compartmentalized",
+        "Mencius, 23 nodes: every role apart and scaled, 3 leaders, a 2x2 grid of acceptors",
+    ),
+    (
+        "mencius-batched",
+        "Mencius, 18 nodes: every role apart, with batchers and unbatchers",
+    ),
+    (
+        "spaxos",
+        "S-Paxos, 3 nodes, every role on each: commands go round the leader, which orders references to them",
+    ),
+    (
+        "spaxos-compartmentalized",
+        "S-Paxos, 33 nodes: every role apart and scaled, 2x3 grids, unbatched",
+    ),
+    (
+        "spaxos-batched",
+        "S-Paxos, 22 nodes: every role apart, with batchers and unbatchers",
+    ),
+    (
+        "unreplicated",
+        "one server, nothing replicated: what every protocol is compared with",
+    ),
+    (
+        "unreplicated-batched",
+        "one server, 6 nodes: with batchers and unbatchers",
+    ),
 ];
 
 /// The preset for somebody who has not chosen one.
@@ -61,8 +97,15 @@ impl Deployment {
     /// When there is none, or `options` give no valid addresses.
     pub fn preset(name: &str, options: &PresetOptions) -> Result<Self, DeploymentError> {
         let sketch = sketch(name).ok_or_else(|| {
-            let known = PRESETS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
-            Problem::NoSuchPreset { name: name.to_owned(), known }
+            let known = PRESETS
+                .iter()
+                .map(|(name, _)| *name)
+                .collect::<Vec<_>>()
+                .join(", ");
+            Problem::NoSuchPreset {
+                name: name.to_owned(),
+                known,
+            }
         })?;
         let deployment = Deployment {
             cluster: options.cluster.clone(),
@@ -71,9 +114,12 @@ impl Deployment {
             f: sketch.f,
             quorums: sketch.quorums,
             durability: Durability::default(),
-            options: sketch.options.iter().try_fold(Settings::default(), |mut options, (key, value)| {
-                options.set(key, *value).map(|()| options)
-            })?,
+            options: sketch
+                .options
+                .iter()
+                .try_fold(Settings::default(), |mut options, (key, value)| {
+                    options.set(key, *value).map(|()| options)
+                })?,
             nodes: placed(sketch.nodes, options),
             network: None,
         };
@@ -82,16 +128,20 @@ impl Deployment {
             None => deployment,
         };
         // Reading it back checks what the caller put in: names, hosts and ports.
-        Deployment::parse(&deployment.to_toml()).map_err(|error| DeploymentError { place: None, ..error })
+        Deployment::parse(&deployment.to_toml()).map_err(|error| DeploymentError {
+            place: None,
+            ..error
+        })
     }
 }
 
-/// On a local network a replica that waits for skips waits longer than they are worth: tau is the one-way delay.
+/// On a local network a replica that waits for skips waits longer than they are worth: tau is the
+/// one-way delay.
 const LOCAL_SKIPS: &[(&str, u64)] = &[("skip_delay_ms", 1)];
 
-/// Sites are far apart: whoever asks again before an answer can be there asks for nothing, and a leader is not gone
-/// because it is far away; and more is under way at a time, namely bandwidth times round trip. Alpha, tau and beta are the
-/// paper's (Mencius 6).
+/// Sites are far apart: whoever asks again before an answer can be there asks for nothing, and a
+/// leader is not gone because it is far away; and more is under way at a time, namely bandwidth
+/// times round trip. Alpha, tau and beta are the paper's (Mencius 6).
 const WAN: &[(&str, u64)] = &[
     ("heartbeat_ms", 200),
     ("election_timeout_ms", 1000),
@@ -115,11 +165,30 @@ struct Sketch {
 }
 
 fn sketch(name: &str) -> Option<Sketch> {
-    let multipaxos =
-        |quorums, nodes| Sketch { protocol: "multipaxos", f: 1, quorums, options: &[], nodes, delay_ms: None };
-    let mencius =
-        |quorums, options, nodes| Sketch { protocol: "mencius", f: 1, quorums, options, nodes, delay_ms: None };
-    let spaxos = |quorums, options, nodes| Sketch { protocol: "spaxos", f: 1, quorums, options, nodes, delay_ms: None };
+    let multipaxos = |quorums, nodes| Sketch {
+        protocol: "multipaxos",
+        f: 1,
+        quorums,
+        options: &[],
+        nodes,
+        delay_ms: None,
+    };
+    let mencius = |quorums, options, nodes| Sketch {
+        protocol: "mencius",
+        f: 1,
+        quorums,
+        options,
+        nodes,
+        delay_ms: None,
+    };
+    let spaxos = |quorums, options, nodes| Sketch {
+        protocol: "spaxos",
+        f: 1,
+        quorums,
+        options,
+        nodes,
+        delay_ms: None,
+    };
     let unreplicated = |nodes| Sketch {
         protocol: "unreplicated",
         f: 0,
@@ -137,16 +206,33 @@ fn sketch(name: &str) -> Option<Sketch> {
             some(
                 3,
                 "n",
-                &[CLIENT, "batcher", "read_batcher", "leader", "proxy_leader", "acceptor", "replica", "unbatcher"],
+                &[
+                    CLIENT,
+                    "batcher",
+                    "read_batcher",
+                    "leader",
+                    "proxy_leader",
+                    "acceptor",
+                    "replica",
+                    "unbatcher",
+                ],
             ),
         ),
         // A leader with a proxy leader on its own node is the coupled leader of plain MultiPaxos.
-        "baseline" => {
-            multipaxos(QuorumSpec::Majority, some(3, "n", &[CLIENT, "leader", "proxy_leader", "acceptor", "replica"]))
-        }
+        "baseline" => multipaxos(
+            QuorumSpec::Majority,
+            some(
+                3,
+                "n",
+                &[CLIENT, "leader", "proxy_leader", "acceptor", "replica"],
+            ),
+        ),
         // The paper's unbatched deployment (compartmentalization 8.1).
         "compartmentalized" => multipaxos(
-            QuorumSpec::Grid { rows: 2, columns: 2 },
+            QuorumSpec::Grid {
+                rows: 2,
+                columns: 2,
+            },
             [
                 some(2, "gateway-", &[CLIENT]),
                 some(2, "leader-", &["leader"]),
@@ -176,20 +262,48 @@ fn sketch(name: &str) -> Option<Sketch> {
         "mencius" => mencius(
             QuorumSpec::Majority,
             LOCAL_SKIPS,
-            some(3, "n", &[CLIENT, "leader", "proxy_leader", "acceptor", "replica", "unbatcher", "read_batcher"]),
+            some(
+                3,
+                "n",
+                &[
+                    CLIENT,
+                    "leader",
+                    "proxy_leader",
+                    "acceptor",
+                    "replica",
+                    "unbatcher",
+                    "read_batcher",
+                ],
+            ),
         ),
-        // The paper's three sites (Mencius 7.1): every acceptor is asked, for all sites must know what is suggested.
+        // The paper's three sites (Mencius 7.1): every acceptor is asked, for all sites must know
+        // what is suggested.
         "mencius-wan" => Sketch {
             delay_ms: Some(50),
             ..mencius(
                 QuorumSpec::Majority,
                 WAN,
-                some(3, "n", &[CLIENT, "leader", "proxy_leader", "acceptor", "replica", "unbatcher", "read_batcher"]),
+                some(
+                    3,
+                    "n",
+                    &[
+                        CLIENT,
+                        "leader",
+                        "proxy_leader",
+                        "acceptor",
+                        "replica",
+                        "unbatcher",
+                        "read_batcher",
+                    ],
+                ),
             )
         },
         // As many leaders as keep them from being the bottleneck (8.2).
         "mencius-compartmentalized" => mencius(
-            QuorumSpec::Grid { rows: 2, columns: 2 },
+            QuorumSpec::Grid {
+                rows: 2,
+                columns: 2,
+            },
             LOCAL_SKIPS,
             [
                 some(3, "gateway-", &[CLIENT]),
@@ -215,8 +329,8 @@ fn sketch(name: &str) -> Option<Sketch> {
             ]
             .concat(),
         ),
-        // As published: every server plays every role. Read batchers and unbatchers serve their neighbours, as in the
-        // default preset; disseminators batch by themselves.
+        // As published: every server plays every role. Read batchers and unbatchers serve their
+        // neighbours, as in the default preset; disseminators batch by themselves.
         "spaxos" => spaxos(
             QuorumSpec::Majority,
             &[],
@@ -236,10 +350,14 @@ fn sketch(name: &str) -> Option<Sketch> {
                 ],
             ),
         ),
-        // Compartmentalized MultiPaxos with disseminators and a grid of stabilizers (compartmentalization 7); a payload
-        // is one command. Of three columns, for two would be the bottleneck.
+        // Compartmentalized MultiPaxos with disseminators and a grid of stabilizers
+        // (compartmentalization 7); a payload is one command. Of three columns, for two would be
+        // the bottleneck.
         "spaxos-compartmentalized" => spaxos(
-            QuorumSpec::Grid { rows: 2, columns: 3 },
+            QuorumSpec::Grid {
+                rows: 2,
+                columns: 3,
+            },
             &[("batch_commands", 1)],
             [
                 some(2, "gateway-", &[CLIENT]),
@@ -286,8 +404,14 @@ fn sketch(name: &str) -> Option<Sketch> {
 }
 
 /// `count` nodes that are alike.
-fn some(count: usize, prefix: &str, roles: &'static [&'static str]) -> Vec<(String, &'static [&'static str])> {
-    (0..count).map(|index| (format!("{prefix}{index}"), roles)).collect()
+fn some(
+    count: usize,
+    prefix: &str,
+    roles: &'static [&'static str],
+) -> Vec<(String, &'static [&'static str])> {
+    (0..count)
+        .map(|index| (format!("{prefix}{index}"), roles))
+        .collect()
 }
 
 /// Gives each node an address, and a gateway to each that has a client.

@@ -9,7 +9,11 @@ pub(crate) const ALLOWED: &str = "\"majority\", \"grid RxC\" (rows x columns, su
 
 pub(crate) fn parse(text: &str) -> Option<QuorumSpec> {
     // The limits keep the product of an absurd grid from overflowing, here and in the kernel.
-    let count = |text| digits(text).map(|n| n as usize).filter(|n| (1..=MAX_INSTANCES).contains(n));
+    let count = |text| {
+        digits(text)
+            .map(|n| n as usize)
+            .filter(|n| (1..=MAX_INSTANCES).contains(n))
+    };
     match text.split_once(' ').unwrap_or((text, "")) {
         ("majority", "") => Some(QuorumSpec::Majority),
         ("grid", shape) => {
@@ -17,7 +21,9 @@ pub(crate) fn parse(text: &str) -> Option<QuorumSpec> {
             let (rows, columns) = (count(rows)?, count(columns)?);
             (rows * columns <= MAX_INSTANCES).then_some(QuorumSpec::Grid { rows, columns })
         }
-        ("groups", groups) => Some(QuorumSpec::Groups { groups: count(groups)? }),
+        ("groups", groups) => Some(QuorumSpec::Groups {
+            groups: count(groups)?,
+        }),
         _ => None,
     }
 }
@@ -36,17 +42,40 @@ mod tests {
 
     #[test]
     fn reads_what_it_writes() {
-        for spec in [QuorumSpec::Majority, QuorumSpec::Grid { rows: 2, columns: 3 }, QuorumSpec::Groups { groups: 2 }] {
+        for spec in [
+            QuorumSpec::Majority,
+            QuorumSpec::Grid {
+                rows: 2,
+                columns: 3,
+            },
+            QuorumSpec::Groups { groups: 2 },
+        ] {
             assert_eq!(parse(&write(spec)), Some(spec));
         }
     }
 
     #[test]
     fn refuses_anything_else() {
-        for text in ["", "Majority", "majority 3", "grid", "grid 2", "grid 2x", "grid 0x2", "grid 9x8", "grid 2x3x4"] {
+        for text in [
+            "",
+            "Majority",
+            "majority 3",
+            "grid",
+            "grid 2",
+            "grid 2x",
+            "grid 0x2",
+            "grid 9x8",
+            "grid 2x3x4",
+        ] {
             assert_eq!(parse(text), None, "{text}");
         }
-        for text in ["groups", "groups 0", "groups 65", "groups -1", "grid 99999999999999999999x2"] {
+        for text in [
+            "groups",
+            "groups 0",
+            "groups 65",
+            "groups -1",
+            "grid 99999999999999999999x2",
+        ] {
             assert_eq!(parse(text), None, "{text}");
         }
     }

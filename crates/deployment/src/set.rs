@@ -10,10 +10,27 @@ use std::str::FromStr;
 use toml::Spanned;
 use toml::de::DeValue;
 
-pub(crate) const KEYS: &[&str] =
-    &["cluster", "protocol", "machine", "f", "quorums", "durability", "options", "network", "node"];
-pub(crate) const NODE_KEYS: &[&str] =
-    &["name", "id", "address", "listen", "gateway", "gateway_listen", "site", "roles"];
+pub(crate) const KEYS: &[&str] = &[
+    "cluster",
+    "protocol",
+    "machine",
+    "f",
+    "quorums",
+    "durability",
+    "options",
+    "network",
+    "node",
+];
+pub(crate) const NODE_KEYS: &[&str] = &[
+    "name",
+    "id",
+    "address",
+    "listen",
+    "gateway",
+    "gateway_listen",
+    "site",
+    "roles",
+];
 const NAME: &str = "1 to 64 letters, digits, '-' and '_' in quotes";
 const ROLES: &str = "a list of roles, such as [\"leader\", \"acceptor*2\", \"replica:5\"], with 1 to 64 of each, \
     numbered 0 to 63";
@@ -50,9 +67,14 @@ impl<'a> Given<'a> {
         match self {
             Given::Flag("") => Some(Vec::new()),
             Given::Flag(text) => Some(text.split(',').map(Given::Flag).collect()),
-            Given::Toml(value, source) => {
-                Some(value.get_ref().as_array()?.iter().map(|item| Given::Toml(item, source)).collect())
-            }
+            Given::Toml(value, source) => Some(
+                value
+                    .get_ref()
+                    .as_array()?
+                    .iter()
+                    .map(|item| Given::Toml(item, source))
+                    .collect(),
+            ),
         }
     }
 
@@ -63,11 +85,21 @@ impl<'a> Given<'a> {
             Given::Flag(text) => (format!("{text:?}"), None),
             Given::Toml(value, source) => {
                 let written = source.get(value.span()).unwrap_or_default();
-                (written.to_owned(), Some(Place::of(source, value.span().start)))
+                (
+                    written.to_owned(),
+                    Some(Place::of(source, value.span().start)),
+                )
             }
         };
-        let problem = Problem::Value { key: key.to_owned(), value: shortened(&value), allowed: allowed.into() };
-        DeploymentError { place, ..problem.into() }
+        let problem = Problem::Value {
+            key: key.to_owned(),
+            value: shortened(&value),
+            allowed: allowed.into(),
+        };
+        DeploymentError {
+            place,
+            ..problem.into()
+        }
     }
 
     pub(crate) fn name(self, key: &str) -> Result<String, DeploymentError> {
@@ -76,22 +108,36 @@ impl<'a> Given<'a> {
     }
 
     fn number_up_to(self, key: &str, limit: usize) -> Result<usize, DeploymentError> {
-        let number = self.number().and_then(|number| usize::try_from(number).ok()).filter(|number| *number <= limit);
+        let number = self
+            .number()
+            .and_then(|number| usize::try_from(number).ok())
+            .filter(|number| *number <= limit);
         number.ok_or_else(|| self.wrong(key, format!("a whole number from 0 to {limit}")))
     }
 
-    pub(crate) fn number_between(self, key: &str, least: usize, most: usize) -> Result<u64, DeploymentError> {
-        let number = self.number().filter(|number| (least as u64..=most as u64).contains(number));
+    pub(crate) fn number_between(
+        self,
+        key: &str,
+        least: usize,
+        most: usize,
+    ) -> Result<u64, DeploymentError> {
+        let number = self
+            .number()
+            .filter(|number| (least as u64..=most as u64).contains(number));
         number.ok_or_else(|| self.wrong(key, format!("a whole number from {least} to {most}")))
     }
 
     fn endpoint(self, key: &str) -> Result<(&'a str, Endpoint<'a>), DeploymentError> {
-        let parsed = self.text().and_then(|text| Some((text, Endpoint::parse(text)?)));
+        let parsed = self
+            .text()
+            .and_then(|text| Some((text, Endpoint::parse(text)?)));
         parsed.ok_or_else(|| self.wrong(key, endpoint::ALLOWED))
     }
 
     fn placed(self, key: &str) -> Result<Placed, DeploymentError> {
-        self.text().and_then(|text| text.parse().ok()).ok_or_else(|| self.wrong(key, ROLES))
+        self.text()
+            .and_then(|text| text.parse().ok())
+            .ok_or_else(|| self.wrong(key, ROLES))
     }
 }
 
@@ -101,10 +147,17 @@ impl FromStr for Placed {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let number = |text: &str| digits(text).filter(|number| *number < MAX_INSTANCES as u64);
-        let count = |text: &str| digits(text).filter(|count| (1..=MAX_INSTANCES as u64).contains(count));
+        let count =
+            |text: &str| digits(text).filter(|count| (1..=MAX_INSTANCES as u64).contains(count));
         let (role, placed) = match (text.split_once(':'), text.split_once('*')) {
-            (Some((role, digits)), _) => (role, number(digits).map(|number| Placed::one(role, number as u8))),
-            (None, Some((role, digits))) => (role, count(digits).map(|count| Placed::some(role, count as usize))),
+            (Some((role, digits)), _) => (
+                role,
+                number(digits).map(|number| Placed::one(role, number as u8)),
+            ),
+            (None, Some((role, digits))) => (
+                role,
+                count(digits).map(|count| Placed::some(role, count as usize)),
+            ),
             (None, None) => (text, Some(Placed::some(text, 1))),
         };
         placed.filter(|_| is_name(role)).ok_or(ROLES)
@@ -129,14 +182,20 @@ impl Deployment {
 
     /// The same with some settings replaced, each given as `key=value`: `f=2`,
     /// `options.batch_commands=10`, `network.delay_ms=50`, `node.n0.roles=leader,acceptor*2`.
-    /// `node.n0.gateway=` takes the gateway away, `node.n0.site=` the site, and `network=` the table.
+    /// `node.n0.gateway=` takes the gateway away, `node.n0.site=` the site, and `network=` the
+    /// table.
     ///
     /// # Errors
     /// As for a file.
-    pub fn with_overrides<S: AsRef<str>>(mut self, overrides: &[S]) -> Result<Self, DeploymentError> {
+    pub fn with_overrides<S: AsRef<str>>(
+        mut self,
+        overrides: &[S],
+    ) -> Result<Self, DeploymentError> {
         for text in overrides {
             let text = text.as_ref();
-            let (key, value) = text.split_once('=').ok_or_else(|| Problem::NotAnOverride(text.to_owned()))?;
+            let (key, value) = text
+                .split_once('=')
+                .ok_or_else(|| Problem::NotAnOverride(text.to_owned()))?;
             self.set_path(key.trim(), Given::Flag(value.trim()))?;
         }
         self.check()?;
@@ -151,7 +210,10 @@ impl Deployment {
             return self.network.get_or_insert_default().set(key, given);
         }
         // Names of nodes hold no dots.
-        match path.strip_prefix("node.").and_then(|path| path.split_once('.')) {
+        match path
+            .strip_prefix("node.")
+            .and_then(|path| path.split_once('.'))
+        {
             Some((name, key)) => {
                 let place = self.place(name)?;
                 let owner = format!("node.{name}");
@@ -167,7 +229,9 @@ impl Deployment {
             "cluster" => self.cluster = given.name(key)?,
             "protocol" => {
                 let known = given.text().filter(|name| PROTOCOLS.contains(name));
-                self.protocol = known.ok_or_else(|| given.wrong(key, one_of(PROTOCOLS)))?.to_owned();
+                self.protocol = known
+                    .ok_or_else(|| given.wrong(key, one_of(PROTOCOLS)))?
+                    .to_owned();
             }
             "machine" => self.machine = given.name(key)?,
             "f" => self.f = given.number_up_to(key, MAX_F)?,
@@ -177,15 +241,24 @@ impl Deployment {
             }
             "durability" => {
                 let all = Durability::ALL;
-                let found = all.into_iter().find(|durability| given.text() == Some(durability.name()));
-                self.durability = found.ok_or_else(|| given.wrong(key, one_of(&all.map(Durability::name))))?;
+                let found = all
+                    .into_iter()
+                    .find(|durability| given.text() == Some(durability.name()));
+                self.durability =
+                    found.ok_or_else(|| given.wrong(key, one_of(&all.map(Durability::name))))?;
             }
             // Reached when the file or a flag gives these a value that is not a table.
             "options" => return Err(given.wrong(key, "a table, begun with [options]")),
             "network" if matches!(given, Given::Flag("")) => self.network = None,
             "network" => return Err(given.wrong(key, "a table, begun with [network]")),
             "node" => return Err(given.wrong(key, "tables, each begun with [[node]]")),
-            _ => return Err(Problem::UnknownKey { key: shortened(key), known: KEYS.join(", ") }.into()),
+            _ => {
+                return Err(Problem::UnknownKey {
+                    key: shortened(key),
+                    known: KEYS.join(", "),
+                }
+                .into());
+            }
         }
         Ok(())
     }
@@ -200,10 +273,17 @@ impl Deployment {
     }
 
     /// Sets one of the keys of `[options]`.
-    pub(crate) fn set_option(&mut self, key: &str, given: Given<'_>) -> Result<(), DeploymentError> {
+    pub(crate) fn set_option(
+        &mut self,
+        key: &str,
+        given: Given<'_>,
+    ) -> Result<(), DeploymentError> {
         let setting = Setting::named(key)?;
-        let number = given.number().filter(|number| setting.allowed.contains(number));
-        let number = number.ok_or_else(|| given.wrong(&format!("options.{key}"), setting.allowed_text()))?;
+        let number = given
+            .number()
+            .filter(|number| setting.allowed.contains(number));
+        let number =
+            number.ok_or_else(|| given.wrong(&format!("options.{key}"), setting.allowed_text()))?;
         self.options.set(key, number)
     }
 }
@@ -213,10 +293,20 @@ impl Node {
     ///
     /// # Errors
     /// As for a file.
-    pub fn described(name: &str, address: &str, gateway: Option<&str>, roles: &str) -> Result<Self, DeploymentError> {
+    pub fn described(
+        name: &str,
+        address: &str,
+        gateway: Option<&str>,
+        roles: &str,
+    ) -> Result<Self, DeploymentError> {
         let mut node = Node::default();
         let owner = format!("node.{name}");
-        let settings = [("name", Some(name)), ("address", Some(address)), ("gateway", gateway), ("roles", Some(roles))];
+        let settings = [
+            ("name", Some(name)),
+            ("address", Some(address)),
+            ("gateway", gateway),
+            ("roles", Some(roles)),
+        ];
         for (key, value) in settings {
             value.map_or(Ok(()), |value| node.set(&owner, key, Given::Flag(value)))?;
         }
@@ -224,7 +314,12 @@ impl Node {
     }
 
     /// Sets one of the keys of a `[[node]]`; errors call the node `owner`.
-    pub(crate) fn set(&mut self, owner: &str, key: &str, given: Given<'_>) -> Result<(), DeploymentError> {
+    pub(crate) fn set(
+        &mut self,
+        owner: &str,
+        key: &str,
+        given: Given<'_>,
+    ) -> Result<(), DeploymentError> {
         let path = format!("{owner}.{key}");
         match key {
             "name" => self.name = given.name(&path)?,
@@ -232,7 +327,10 @@ impl Node {
             "address" => {
                 let (text, endpoint) = given.endpoint(&path)?;
                 if endpoint.is_wildcard() {
-                    return Err(given.wrong(&path, "an address that other nodes can connect to, not a wildcard"));
+                    return Err(given.wrong(
+                        &path,
+                        "an address that other nodes can connect to, not a wildcard",
+                    ));
                 }
                 self.address = text.to_owned();
             }
@@ -246,9 +344,18 @@ impl Node {
             "site" => self.site = Some(given.name(&path)?),
             "roles" => {
                 let items = given.items().ok_or_else(|| given.wrong(&path, ROLES))?;
-                self.roles = items.into_iter().map(|item| item.placed(&path)).collect::<Result<_, _>>()?;
+                self.roles = items
+                    .into_iter()
+                    .map(|item| item.placed(&path))
+                    .collect::<Result<_, _>>()?;
             }
-            _ => return Err(Problem::UnknownKey { key: shortened(&path), known: NODE_KEYS.join(", ") }.into()),
+            _ => {
+                return Err(Problem::UnknownKey {
+                    key: shortened(&path),
+                    known: NODE_KEYS.join(", "),
+                }
+                .into());
+            }
         }
         Ok(())
     }
@@ -256,12 +363,17 @@ impl Node {
 
 /// A number in digits alone: no sign, no spaces.
 pub(crate) fn digits(text: &str) -> Option<u64> {
-    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
+    text.bytes()
+        .all(|byte| byte.is_ascii_digit())
+        .then(|| text.parse().ok())?
 }
 
 /// A name that is safe in paths, flags and log lines.
 pub(crate) fn is_name(text: &str) -> bool {
-    (1..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+    (1..=64).contains(&text.len())
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
 }
 
 /// A choice, in words.

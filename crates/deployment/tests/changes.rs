@@ -13,7 +13,12 @@ fn baseline() -> Deployment {
 
 fn node(name: &str, port: u16, roles: &[&str]) -> Node {
     let roles = roles.iter().map(|role| Placed::some(role, 1)).collect();
-    Node { name: name.into(), address: format!("127.0.0.1:{port}"), roles, ..Node::default() }
+    Node {
+        name: name.into(),
+        address: format!("127.0.0.1:{port}"),
+        roles,
+        ..Node::default()
+    }
 }
 
 /// `name id: roles` of each node.
@@ -27,8 +32,10 @@ fn shown(deployment: &Deployment) -> Vec<String> {
 
 #[test]
 fn what_is_not_numbered_gets_what_is_free_in_order() {
-    let text =
-        baseline().to_toml().replacen("\"acceptor\"", "\"acceptor:1\"", 1).replacen("\"n1\"", "\"n1\"\nid = 0", 1);
+    let text = baseline()
+        .to_toml()
+        .replacen("\"acceptor\"", "\"acceptor:1\"", 1)
+        .replacen("\"n1\"", "\"n1\"\nid = 0", 1);
     let deployment = Deployment::parse(&text).unwrap();
     assert_eq!(
         shown(&deployment.numbered().unwrap()),
@@ -57,34 +64,59 @@ fn stating_the_usual_numbers_changes_nothing() {
 fn a_new_node_and_its_roles_get_numbers_that_nobody_has() {
     let three = baseline().numbered().unwrap();
     let replaced = three.with_replaced("n1", node("n3", 9, &[])).unwrap();
-    assert_eq!(shown(&replaced)[2], "n3 3: client:3 leader:3 proxy_leader:3 acceptor:3 replica:3");
-    assert_eq!(shown(&replaced)[..2], [&shown(&three)[0][..], &shown(&three)[2][..]]);
+    assert_eq!(
+        shown(&replaced)[2],
+        "n3 3: client:3 leader:3 proxy_leader:3 acceptor:3 replica:3"
+    );
+    assert_eq!(
+        shown(&replaced)[..2],
+        [&shown(&three)[0][..], &shown(&three)[2][..]]
+    );
     // The gap is not filled as long as there is room above.
     let added = replaced.with_node(node("n4", 10, &["replica"])).unwrap();
     assert_eq!(shown(&added)[3], "n4 4: replica:4");
     let removed = added.without_node("n0").unwrap();
     assert_eq!(shown(&removed), &shown(&added)[1..]);
-    assert_eq!(removed.layout(KINDS).unwrap().names, ["", "", "n2", "n3", "n4"]);
+    assert_eq!(
+        removed.layout(KINDS).unwrap().names,
+        ["", "", "n2", "n3", "n4"]
+    );
 }
 
 #[test]
 fn numbers_begin_anew_from_the_lowest_that_is_free() {
     let mut many = baseline();
     many.nodes[0].roles.push(Placed::one("proxy_leader", 63));
-    let added = many.with_node(node("n3", 9, &["proxy_leader", "proxy_leader"])).unwrap();
+    let added = many
+        .with_node(node("n3", 9, &["proxy_leader", "proxy_leader"]))
+        .unwrap();
     assert_eq!(shown(&added)[3], "n3 3: proxy_leader:3 proxy_leader:4");
     many.nodes[1].roles.push(Placed::some("proxy_leader", 60));
-    let error = many.with_node(node("n3", 9, &["proxy_leader"])).unwrap_err().to_string();
-    assert!(error.starts_with("node.n3.roles = \"proxy_leader\": instance number 65 of this role"), "{error}");
+    let error = many
+        .with_node(node("n3", 9, &["proxy_leader"]))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.starts_with("node.n3.roles = \"proxy_leader\": instance number 65 of this role"),
+        "{error}"
+    );
 }
 
 #[test]
 fn a_file_keeps_the_numbers_of_what_stays() {
     let before = baseline().with_replaced("n0", node("n3", 9, &[])).unwrap();
-    // Somebody writes it without numbers, in another order, with one more acceptor on n2 and no leader there.
+    // Somebody writes it without numbers, in another order, with one more acceptor on n2 and no
+    // leader there.
     let mut file = baseline();
     file.nodes.remove(0);
-    file.nodes.insert(0, node("n3", 9, &["client", "leader", "proxy_leader", "acceptor", "replica"]));
+    file.nodes.insert(
+        0,
+        node(
+            "n3",
+            9,
+            &["client", "leader", "proxy_leader", "acceptor", "replica"],
+        ),
+    );
     file.nodes[2].roles.push(Placed::some("acceptor", 1));
     file.nodes[2].roles.retain(|placed| placed.role != "leader");
     assert_eq!(
@@ -111,25 +143,54 @@ fn what_a_change_cannot_do_is_refused() {
         "cluster = \"other\": must be \"ionian\" as in the running cluster: a cluster keeps that for life"
     );
     for (edit, key) in [
-        ((|to| to.protocol = "unreplicated".into()) as fn(&mut Deployment), "protocol"),
+        (
+            (|to| to.protocol = "unreplicated".into()) as fn(&mut Deployment),
+            "protocol",
+        ),
         (|to| to.machine = "other".into(), "machine"),
-        (|to| to.durability = ionian_deployment::Durability::Memory, "durability"),
-        (|to| to.options.set("heartbeat_ms", 99).unwrap(), "options.heartbeat_ms"),
-        (|to| to.options.set("batch_commands", 99).unwrap(), "options.batch_commands"),
+        (
+            |to| to.durability = ionian_deployment::Durability::Memory,
+            "durability",
+        ),
+        (
+            |to| to.options.set("heartbeat_ms", 99).unwrap(),
+            "options.heartbeat_ms",
+        ),
+        (
+            |to| to.options.set("batch_commands", 99).unwrap(),
+            "options.batch_commands",
+        ),
         (|to| to.nodes[1].id = Some(9), "node.n1.id"),
-        (|to| to.nodes[1].address = "127.0.0.1:9".into(), "node.n1.address"),
+        (
+            |to| to.nodes[1].address = "127.0.0.1:9".into(),
+            "node.n1.address",
+        ),
         (|to| to.nodes[1].gateway = None, "node.n1.gateway"),
         (|to| to.nodes[1].name = "n9".into(), "node.n9.id"),
     ] {
         let error = refused(&edit);
         assert!(error.starts_with(&format!("{key} = ")), "{error}");
     }
-    let taken = before.with_node(node("n1", 9, &["replica"])).unwrap_err().to_string();
+    let taken = before
+        .with_node(node("n1", 9, &["replica"]))
+        .unwrap_err()
+        .to_string();
     assert_eq!(taken, "node[3].name = \"n1\": taken by node[1].name");
-    let unknown = before.with_replaced("n7", node("n8", 9, &[])).unwrap_err().to_string();
+    let unknown = before
+        .with_replaced("n7", node("n8", 9, &[]))
+        .unwrap_err()
+        .to_string();
     assert_eq!(unknown, "no node \"n7\": the deployment has n0, n1, n2");
-    assert!(before.with_node(node("n3", 9, &[])).unwrap_err().to_string().starts_with("node.n3.roles = []"));
-    before.check_change(&before.with_node(node("n3", 9, &["replica"])).unwrap()).unwrap();
+    assert!(
+        before
+            .with_node(node("n3", 9, &[]))
+            .unwrap_err()
+            .to_string()
+            .starts_with("node.n3.roles = []")
+    );
+    before
+        .check_change(&before.with_node(node("n3", 9, &["replica"])).unwrap())
+        .unwrap();
     let mut to = before.clone();
     to.f = 0;
     before.check_change(&to).unwrap();
@@ -141,17 +202,26 @@ fn a_number_is_stated_once() {
     twice.nodes[0].roles.push(Placed::one("acceptor", 2));
     twice.nodes[2].roles.push(Placed::one("acceptor", 2));
     let error = twice.numbered().unwrap_err().to_string();
-    assert_eq!(error, "node.n2.roles = \"acceptor:2\": taken by node.n0.roles");
+    assert_eq!(
+        error,
+        "node.n2.roles = \"acceptor:2\": taken by node.n0.roles"
+    );
     let mut twice = baseline();
     (twice.nodes[0].id, twice.nodes[1].id) = (Some(5), Some(5));
-    assert_eq!(twice.check().unwrap_err().to_string(), "node.n1.id = \"5\": taken by node.n0.id");
+    assert_eq!(
+        twice.check().unwrap_err().to_string(),
+        "node.n1.id = \"5\": taken by node.n0.id"
+    );
 }
 
 #[test]
 fn a_configuration_survives_being_written_and_read() {
     let founded = Configuration::founded(baseline());
     let read = Configuration::parse(&founded.to_toml()).unwrap();
-    assert_eq!((read.founding, read.epoch(), &read.next), (founded.founding, Epoch(0), &None));
+    assert_eq!(
+        (read.founding, read.epoch(), &read.next),
+        (founded.founding, Epoch(0), &None)
+    );
     assert_eq!(read.deployment, baseline().numbered().unwrap());
     assert_eq!(read.membership, Membership::default());
 
@@ -164,17 +234,27 @@ fn a_configuration_survives_being_written_and_read() {
     };
     let changing = founded.advanced(changing).unwrap();
     assert_eq!(Configuration::parse(&changing.to_toml()).unwrap(), changing);
-    assert_eq!(changing.nodes().into_keys().collect::<Vec<_>>(), [0, 1, 2, 3].map(NodeId));
+    assert_eq!(
+        changing.nodes().into_keys().collect::<Vec<_>>(),
+        [0, 1, 2, 3].map(NodeId)
+    );
     assert_eq!(changing.member("n3").unwrap().0, NodeId(3));
     let layout = changing.layout(KINDS).unwrap();
-    assert_eq!((layout.epoch, layout.names.len(), layout.count(3)), (Epoch(1), 4, 4));
+    assert_eq!(
+        (layout.epoch, layout.names.len(), layout.count(3)),
+        (Epoch(1), 4, 4)
+    );
     assert_eq!(layout.name(NodeId(3)), "n3");
 }
 
 #[test]
 fn a_damaged_configuration_is_refused_in_words() {
     let text = Configuration::founded(baseline()).to_toml();
-    let refused = |from: &str, to: &str| Configuration::parse(&text.replace(from, to)).unwrap_err().to_string();
+    let refused = |from: &str, to: &str| {
+        Configuration::parse(&text.replace(from, to))
+            .unwrap_err()
+            .to_string()
+    };
     assert!(refused("founding", "found").starts_with("founding is missing"));
     assert!(refused("epoch = 0", "epoch = -1").starts_with("epoch is missing"));
     assert!(refused("epoch = 0", "epoch = 4294967295").starts_with("epoch is missing"));
@@ -184,45 +264,115 @@ fn a_damaged_configuration_is_refused_in_words() {
 
 #[test]
 fn options_are_tuned_for_all_nodes_and_nothing_else_is() {
-    let founded = baseline().with_overrides(&["options.batch_commands=10"]).unwrap();
-    let tuned = founded.tuned(&["heartbeat_ms=50", "options.batch_commands=20"]).unwrap();
+    let founded = baseline()
+        .with_overrides(&["options.batch_commands=10"])
+        .unwrap();
+    let tuned = founded
+        .tuned(&["heartbeat_ms=50", "options.batch_commands=20"])
+        .unwrap();
     assert!(founded.check_tuning(&tuned).is_ok());
-    assert_eq!(tuned.options.tuned().collect::<Vec<_>>(), ["batch_commands", "heartbeat_ms"]);
-    assert_eq!(Deployment::parse(&tuned.to_toml()).unwrap(), tuned, "it is written and read");
+    assert_eq!(
+        tuned.options.tuned().collect::<Vec<_>>(),
+        ["batch_commands", "heartbeat_ms"]
+    );
+    assert_eq!(
+        Deployment::parse(&tuned.to_toml()).unwrap(),
+        tuned,
+        "it is written and read"
+    );
     // Stated as it was, it is tuned all the same: a node's own file does not count for it any more.
-    assert!(founded.check_tuning(&founded.tuned(&["heartbeat_ms=100"]).unwrap()).is_ok());
+    assert!(
+        founded
+            .check_tuning(&founded.tuned(&["heartbeat_ms=100"]).unwrap())
+            .is_ok()
+    );
     let refused = |settings: &[&str]| founded.tuned(settings).unwrap_err().to_string();
     assert!(refused(&["heartbeat=50"]).contains("unknown key options.heartbeat"));
     assert!(refused(&["heartbeat_ms"]).contains("must be key=value"));
     assert!(refused(&["heartbeat_ms=0"]).contains("a whole number from 1 to"));
     assert!(refused(&["heartbeat_ms=300"]).contains("at least twice options.heartbeat_ms"));
-    assert!(refused(&["patience_ms=100"]).contains("Restart one node after the other with --set options.patience_ms"));
-    assert_eq!(founded.check_tuning(&founded).unwrap_err().to_string(), "nothing would change");
+    assert!(
+        refused(&["patience_ms=100"])
+            .contains("Restart one node after the other with --set options.patience_ms")
+    );
+    assert_eq!(
+        founded.check_tuning(&founded).unwrap_err().to_string(),
+        "nothing would change"
+    );
     let moved = tuned.clone().with_overrides(&["f=0"]).unwrap();
-    assert!(founded.check_tuning(&moved).unwrap_err().to_string().contains("are not changed together"));
-    assert!(founded.check_change(&tuned).unwrap_err().to_string().contains("`ionian options set` changes them"));
+    assert!(
+        founded
+            .check_tuning(&moved)
+            .unwrap_err()
+            .to_string()
+            .contains("are not changed together")
+    );
+    assert!(
+        founded
+            .check_change(&tuned)
+            .unwrap_err()
+            .to_string()
+            .contains("`ionian options set` changes them")
+    );
     // A file that was edited for other members does not undo it.
     let mut edited = founded.clone();
-    edited.options = Deployment::parse(&tuned.to_toml().replace("tuned = ", "# tuned = ")).unwrap().options;
+    edited.options = Deployment::parse(&tuned.to_toml().replace("tuned = ", "# tuned = "))
+        .unwrap()
+        .options;
     assert_eq!(edited.successor_of(&tuned).unwrap().options, tuned.options);
 }
 
 #[test]
 fn what_was_tuned_counts_whatever_a_node_was_started_with() {
     let mut known = baseline().tuned(&["batch_commands=20"]).unwrap();
-    known.take_local(&baseline().with_overrides(&["options.batch_commands=7", "options.batch_bytes=9"]).unwrap());
-    assert_eq!((known.options.stated("batch_commands"), known.options.stated("batch_bytes")), (Some(20), Some(9)));
+    known.take_local(
+        &baseline()
+            .with_overrides(&["options.batch_commands=7", "options.batch_bytes=9"])
+            .unwrap(),
+    );
+    assert_eq!(
+        (
+            known.options.stated("batch_commands"),
+            known.options.stated("batch_bytes")
+        ),
+        (Some(20), Some(9))
+    );
 }
 
 #[test]
 fn a_configuration_knows_how_long_sessions_lived_at_first() {
     let founded = Configuration::founded(baseline());
-    let text = baseline().tuned(&["session_expiry_s=30"]).unwrap().to_toml().into();
-    let expiry = Some(SessionExpiry { founded_ms: 600_000, now_ms: 30_000 });
-    let tuned = founded.advanced(Membership { epoch: Epoch(1), text, expiry, ..Membership::default() }).unwrap();
+    let text = baseline()
+        .tuned(&["session_expiry_s=30"])
+        .unwrap()
+        .to_toml()
+        .into();
+    let expiry = Some(SessionExpiry {
+        founded_ms: 600_000,
+        now_ms: 30_000,
+    });
+    let tuned = founded
+        .advanced(Membership {
+            epoch: Epoch(1),
+            text,
+            expiry,
+            ..Membership::default()
+        })
+        .unwrap();
     assert_eq!(Configuration::parse(&tuned.to_toml()).unwrap(), tuned);
     let layout = tuned.layout(KINDS).unwrap();
-    assert_eq!((layout.options.session_expiry.as_secs(), layout.founding_expiry().as_secs()), (30, 600));
+    assert_eq!(
+        (
+            layout.options.session_expiry.as_secs(),
+            layout.founding_expiry().as_secs()
+        ),
+        (30, 600)
+    );
     let refused = tuned.to_toml().replace("[600000, 30000]", "[600000]");
-    assert!(Configuration::parse(&refused).unwrap_err().to_string().starts_with("session_expiry_ms is missing"));
+    assert!(
+        Configuration::parse(&refused)
+            .unwrap_err()
+            .to_string()
+            .starts_with("session_expiry_ms is missing")
+    );
 }

@@ -47,37 +47,78 @@ fn refused(number: usize, line: &str, error: &str) {
 
 #[test]
 fn not_toml() {
-    refused(4, "f 1", "line 4, column 3: not TOML: key with no value, expected `=`");
+    refused(
+        4,
+        "f 1",
+        "line 4, column 3: not TOML: key with no value, expected `=`",
+    );
     refused(5, "f = 2", "line 5, column 1: not TOML: duplicate key");
 }
 
 #[test]
 fn unknown_keys() {
-    let known = "known here are cluster, protocol, machine, f, quorums, durability, options, network, node";
-    refused(5, "quorum = \"majority\"", &format!("line 5, column 1: unknown key quorum: {known}"));
-    refused(7, "[option]", &format!("line 7, column 2: unknown key option: {known}"));
+    let known =
+        "known here are cluster, protocol, machine, f, quorums, durability, options, network, node";
+    refused(
+        5,
+        "quorum = \"majority\"",
+        &format!("line 5, column 1: unknown key quorum: {known}"),
+    );
+    refused(
+        7,
+        "[option]",
+        &format!("line 7, column 2: unknown key option: {known}"),
+    );
     let known = "known here are batch_commands, batch_bytes, batch_delay_us, batches_in_flight, window_slots, window_bytes, \
         retained_slots, snapshot_slots, snapshot_mib_per_s, heartbeat_ms, election_timeout_ms, resend_after_ms, \
         thrifty, skip_slots, skip_delay_ms, revoke_slots, out_of_order, stale_bytes, session_expiry_s, \
         drain_ms, in_flight, in_flight_bytes, payload_bytes, patience_ms, retry_after_ms, max_clients, clients_mib, client_mib, \
         unfinished_s";
-    refused(8, "heartbeat = 1", &format!("line 8, column 1: unknown key options.heartbeat: {known}"));
+    refused(
+        8,
+        "heartbeat = 1",
+        &format!("line 8, column 1: unknown key options.heartbeat: {known}"),
+    );
     let known = "known here are name, id, address, listen, gateway, gateway_listen, site, roles";
-    refused(16, "  port = 1", &format!("line 16, column 3: unknown key node.b.port: {known}"));
+    refused(
+        16,
+        "  port = 1",
+        &format!("line 16, column 3: unknown key node.b.port: {known}"),
+    );
 }
 
 #[test]
 fn missing_keys() {
-    refused(1, "", "cluster is missing: it must be the name of the cluster");
-    refused(2, "", "protocol is missing: it must be the protocol, such as \"multipaxos\"");
-    refused(3, "", "machine is missing: it must be the state machine, such as \"kv\"");
+    refused(
+        1,
+        "",
+        "cluster is missing: it must be the name of the cluster",
+    );
+    refused(
+        2,
+        "",
+        "protocol is missing: it must be the protocol, such as \"multipaxos\"",
+    );
+    refused(
+        3,
+        "",
+        "machine is missing: it must be the state machine, such as \"kv\"",
+    );
     refused(4, "", "f is missing: it must be how many nodes may fail");
     assert_eq!(
         parse(&GOOD[..8].join("\n")).unwrap_err(),
         "node is missing: it must be one [[node]] table for each node"
     );
-    refused(14, "", "line 13, column 1: node[1].name is missing: it must be the name of the node");
-    refused(15, "", "line 13, column 1: node.b.address is missing: it must be host:port where other nodes find it");
+    refused(
+        14,
+        "",
+        "line 13, column 1: node[1].name is missing: it must be the name of the node",
+    );
+    refused(
+        15,
+        "",
+        "line 13, column 1: node.b.address is missing: it must be host:port where other nodes find it",
+    );
 }
 
 #[test]
@@ -89,10 +130,26 @@ fn silence_about_durability_means_disk() {
 #[test]
 fn wrong_values() {
     let name = "must be 1 to 64 letters, digits, '-' and '_' in quotes";
-    refused(1, "cluster = \"my cluster\"", &format!("line 1, column 11: cluster = \"my cluster\": {name}"));
-    refused(1, "cluster = 1", &format!("line 1, column 11: cluster = 1: {name}"));
-    refused(3, "machine = []", &format!("line 3, column 11: machine = []: {name}"));
-    refused(10, "name = \"\"", &format!("line 10, column 8: node[0].name = \"\": {name}"));
+    refused(
+        1,
+        "cluster = \"my cluster\"",
+        &format!("line 1, column 11: cluster = \"my cluster\": {name}"),
+    );
+    refused(
+        1,
+        "cluster = 1",
+        &format!("line 1, column 11: cluster = 1: {name}"),
+    );
+    refused(
+        3,
+        "machine = []",
+        &format!("line 3, column 11: machine = []: {name}"),
+    );
+    refused(
+        10,
+        "name = \"\"",
+        &format!("line 10, column 8: node[0].name = \"\": {name}"),
+    );
     refused(
         2,
         "protocol = \"raft\"",
@@ -108,15 +165,27 @@ fn wrong_values() {
         "line 5, column 11: quorums = \"grid 2\": must be \"majority\", \"grid RxC\" (rows x columns, such as \
          \"grid 2x3\", at most 64 acceptors) or \"groups N\" (N from 1 to 64)",
     );
-    refused(6, "durability = 1", "line 6, column 14: durability = 1: must be \"disk\" or \"memory\"");
+    refused(
+        6,
+        "durability = 1",
+        "line 6, column 14: durability = 1: must be \"disk\" or \"memory\"",
+    );
     refused(
         8,
         "batch_commands = 0",
         "line 8, column 18: options.batch_commands = 0: must be a whole number from 1 to 65536",
     );
     let endpoint = "must be host:port with a port from 1 to 65535, such as \"127.0.0.1:7400\"";
-    refused(11, "address = \"host\"", &format!("line 11, column 11: node.a.address = \"host\": {endpoint}"));
-    refused(16, "gateway = \"host:0\"", &format!("line 16, column 11: node.b.gateway = \"host:0\": {endpoint}"));
+    refused(
+        11,
+        "address = \"host\"",
+        &format!("line 11, column 11: node.a.address = \"host\": {endpoint}"),
+    );
+    refused(
+        16,
+        "gateway = \"host:0\"",
+        &format!("line 16, column 11: node.b.gateway = \"host:0\": {endpoint}"),
+    );
     refused(
         11,
         "address = \"0.0.0.0:1\"",
@@ -124,13 +193,33 @@ fn wrong_values() {
          wildcard",
     );
     let roles = "must be a list of roles, such as [\"leader\", \"acceptor*2\", \"replica:5\"], with 1 to 64 of each, numbered 0 to 63";
-    refused(12, "roles = \"leader\"", &format!("line 12, column 9: node.a.roles = \"leader\": {roles}"));
-    refused(12, "roles = [\"a\", \"b*0\"]", &format!("line 12, column 15: node.a.roles = \"b*0\": {roles}"));
-    refused(12, "roles = [\"a\",\n\"b*65\"]", &format!("line 13, column 1: node.a.roles = \"b*65\": {roles}"));
-    refused(12, "roles = [1]", &format!("line 12, column 10: node.a.roles = 1: {roles}"));
+    refused(
+        12,
+        "roles = \"leader\"",
+        &format!("line 12, column 9: node.a.roles = \"leader\": {roles}"),
+    );
+    refused(
+        12,
+        "roles = [\"a\", \"b*0\"]",
+        &format!("line 12, column 15: node.a.roles = \"b*0\": {roles}"),
+    );
+    refused(
+        12,
+        "roles = [\"a\",\n\"b*65\"]",
+        &format!("line 13, column 1: node.a.roles = \"b*65\": {roles}"),
+    );
+    refused(
+        12,
+        "roles = [1]",
+        &format!("line 12, column 10: node.a.roles = 1: {roles}"),
+    );
     let long = "x".repeat(100);
     let shown = "x".repeat(59);
-    refused(1, &format!("cluster = \"{long}\""), &format!("line 1, column 11: cluster = \"{shown}...: {name}"));
+    refused(
+        1,
+        &format!("cluster = \"{long}\""),
+        &format!("line 1, column 11: cluster = \"{shown}...: {name}"),
+    );
 }
 
 #[test]
@@ -146,15 +235,34 @@ fn wrong_tables() {
             format!("line 7, column 8: node = {node}: must be tables, each begun with [[node]]")
         );
     }
-    assert_eq!(parse(&format!("{text}\nnode = []")).unwrap_err(), "node = 0 nodes: must be 1 to 1024 [[node]] tables");
+    assert_eq!(
+        parse(&format!("{text}\nnode = []")).unwrap_err(),
+        "node = 0 nodes: must be 1 to 1024 [[node]] tables"
+    );
 }
 
 #[test]
 fn parts_that_do_not_fit_together() {
-    refused(14, "name = \"a\"", "node[1].name = \"a\": taken by node[0].name");
-    refused(15, "address = \"HOST:1\"", "node.b.address = \"HOST:1\": taken by node.a.address");
-    refused(16, "gateway = \"host:1\"", "node.b.gateway = \"host:1\": taken by node.a.address");
-    refused(16, "gateway = \"0.0.0.0:2\"", "node.b.gateway = \"0.0.0.0:2\": taken by node.b.address");
+    refused(
+        14,
+        "name = \"a\"",
+        "node[1].name = \"a\": taken by node[0].name",
+    );
+    refused(
+        15,
+        "address = \"HOST:1\"",
+        "node.b.address = \"HOST:1\": taken by node.a.address",
+    );
+    refused(
+        16,
+        "gateway = \"host:1\"",
+        "node.b.gateway = \"host:1\": taken by node.a.address",
+    );
+    refused(
+        16,
+        "gateway = \"0.0.0.0:2\"",
+        "node.b.gateway = \"0.0.0.0:2\": taken by node.b.address",
+    );
     refused(
         12,
         "roles = []",
@@ -165,7 +273,11 @@ fn parts_that_do_not_fit_together() {
         "heartbeat_ms = 300",
         "options.election_timeout_ms = 400: must be at least twice options.heartbeat_ms = 300",
     );
-    refused(8, "session_expiry_s = 5", "options.session_expiry_s = 5: must be longer than options.patience_ms = 5000");
+    refused(
+        8,
+        "session_expiry_s = 5",
+        "options.session_expiry_s = 5: must be longer than options.patience_ms = 5000",
+    );
 }
 
 #[test]
@@ -180,16 +292,27 @@ fn no_layout() {
         layout(with_line(12, "roles = [\"client\", \"acceptor*64\"]").unwrap()),
         "node.b.roles = \"acceptor\": instance number 65 of this role, at most 64 are allowed"
     );
-    let no_client = good().with_overrides(&["node.a.roles=leader", "node.b.gateway="]).unwrap();
-    assert_eq!(layout(no_client), "no client anywhere: at least one node must have a gateway or the role \"client\"");
+    let no_client = good()
+        .with_overrides(&["node.a.roles=leader", "node.b.gateway="])
+        .unwrap();
+    assert_eq!(
+        layout(no_client),
+        "no client anywhere: at least one node must have a gateway or the role \"client\""
+    );
     let mut changed = good();
     changed.nodes[1].name = "a".to_owned();
-    assert_eq!(layout(changed), "node[1].name = \"a\": taken by node[0].name");
+    assert_eq!(
+        layout(changed),
+        "node[1].name = \"a\": taken by node[0].name"
+    );
 }
 
 #[test]
 fn names_that_do_not_exist() {
-    assert_eq!(good().place("x").unwrap_err().to_string(), "no node \"x\": the deployment has a, b");
+    assert_eq!(
+        good().place("x").unwrap_err().to_string(),
+        "no node \"x\": the deployment has a, b"
+    );
     let own = with_line(3, "machine = \"mine\"").unwrap();
     assert_eq!(own.check_machine(&["mine"]), Ok(()));
     assert_eq!(
@@ -197,7 +320,9 @@ fn names_that_do_not_exist() {
         "machine = \"mine\": must be \"kv\" or \"nothing\""
     );
     assert_eq!(
-        Deployment::preset("x", &PresetOptions::default()).unwrap_err().to_string(),
+        Deployment::preset("x", &PresetOptions::default())
+            .unwrap_err()
+            .to_string(),
         "no preset \"x\": there are colocated, baseline, compartmentalized, batched, mencius, mencius-wan, mencius-compartmentalized, mencius-batched, spaxos, \
             spaxos-compartmentalized, spaxos-batched, unreplicated, unreplicated-batched"
     );
@@ -205,41 +330,80 @@ fn names_that_do_not_exist() {
 
 #[test]
 fn presets_that_have_no_place() {
-    let refused = |options| Deployment::preset("colocated", &options).unwrap_err().to_string();
+    let refused = |options| {
+        Deployment::preset("colocated", &options)
+            .unwrap_err()
+            .to_string()
+    };
     let endpoint = "must be host:port with a port from 1 to 65535, such as \"127.0.0.1:7400\"";
     assert_eq!(
-        refused(PresetOptions { first_node_port: 65534, ..PresetOptions::default() }),
+        refused(PresetOptions {
+            first_node_port: 65534,
+            ..PresetOptions::default()
+        }),
         format!("node.n2.address = \"127.0.0.1:65536\": {endpoint}")
     );
     assert_eq!(
-        refused(PresetOptions { host: "a\"b".to_owned(), ..PresetOptions::default() }),
+        refused(PresetOptions {
+            host: "a\"b".to_owned(),
+            ..PresetOptions::default()
+        }),
         format!("node.n0.address = 'a\"b:17400': {endpoint}")
     );
     assert_eq!(
-        refused(PresetOptions { first_gateway_port: 17399, ..PresetOptions::default() }),
+        refused(PresetOptions {
+            first_gateway_port: 17399,
+            ..PresetOptions::default()
+        }),
         "node.n1.gateway = \"127.0.0.1:17400\": taken by node.n0.address"
     );
 }
 
 #[test]
 fn overrides() {
-    let set = |text: &str| good().with_overrides(&[text]).map_err(|error| error.to_string());
+    let set = |text: &str| {
+        good()
+            .with_overrides(&[text])
+            .map_err(|error| error.to_string())
+    };
     let changed = set(" options.batch_delay_us = 7 ").unwrap();
     assert_eq!(changed.options.stated("batch_delay_us"), Some(7));
     assert_eq!(set("f=2").unwrap().f, 2);
     assert_eq!(set("cluster=12").unwrap().cluster, "12");
     assert_eq!(set("node.b.gateway=").unwrap().nodes[1].gateway, None);
-    assert_eq!(set("node.b.address=there:9").unwrap().nodes[1].address, "there:9");
-    assert_eq!(set("node.a.roles=client,acceptor*2").unwrap().nodes[0].roles[1].to_string(), "acceptor*2");
-    assert!(good().with_overrides(&["options.heartbeat_ms=300", "options.election_timeout_ms=900"]).is_ok());
+    assert_eq!(
+        set("node.b.address=there:9").unwrap().nodes[1].address,
+        "there:9"
+    );
+    assert_eq!(
+        set("node.a.roles=client,acceptor*2").unwrap().nodes[0].roles[1].to_string(),
+        "acceptor*2"
+    );
+    assert!(
+        good()
+            .with_overrides(&[
+                "options.heartbeat_ms=300",
+                "options.election_timeout_ms=900"
+            ])
+            .is_ok()
+    );
 
     for (text, error) in [
-        ("f", "override \"f\": must be key=value, such as options.batch_commands=10"),
+        (
+            "f",
+            "override \"f\": must be key=value, such as options.batch_commands=10",
+        ),
         ("f=x", "f = \"x\": must be a whole number from 0 to 31"),
         ("f=99", "f = 99: must be a whole number from 0 to 31"),
         ("f=", "f = \"\": must be a whole number from 0 to 31"),
-        ("options.in_flight=0", "options.in_flight = 0: must be a whole number from 1 to 16384"),
-        ("options=1", "options = 1: must be a table, begun with [options]"),
+        (
+            "options.in_flight=0",
+            "options.in_flight = 0: must be a whole number from 1 to 16384",
+        ),
+        (
+            "options=1",
+            "options = 1: must be a table, begun with [options]",
+        ),
         ("node.x.gateway=", "no node \"x\": the deployment has a, b"),
         (
             "node.a.gate=",
@@ -253,7 +417,10 @@ fn overrides() {
             "node.a.roles=leader,",
             "node.a.roles = \"\": must be a list of roles, such as [\"leader\", \"acceptor*2\", \"replica:5\"], with 1 to 64 of each, numbered 0 to 63",
         ),
-        ("node.a.name=b", "node[1].name = \"b\": taken by node[0].name"),
+        (
+            "node.a.name=b",
+            "node[1].name = \"b\": taken by node[0].name",
+        ),
     ] {
         assert_eq!(set(text).unwrap_err(), error);
     }
@@ -267,10 +434,16 @@ fn files() {
     let load = || Deployment::load(&path).map_err(|error| error.to_string());
     let shown = path.display();
 
-    assert_eq!(load().unwrap_err(), format!("{shown}: cannot be read: No such file or directory (os error 2)"));
+    assert_eq!(
+        load().unwrap_err(),
+        format!("{shown}: cannot be read: No such file or directory (os error 2)")
+    );
     std::fs::write(&path, "f = 1\nx = 1").unwrap();
     let known = "cluster, protocol, machine, f, quorums, durability, options, network, node";
-    assert_eq!(load().unwrap_err(), format!("{shown}: line 2, column 1: unknown key x: known here are {known}"));
+    assert_eq!(
+        load().unwrap_err(),
+        format!("{shown}: line 2, column 1: unknown key x: known here are {known}")
+    );
     std::fs::write(&path, good().to_toml()).unwrap();
     assert_eq!(load(), Ok(good()));
 

@@ -38,14 +38,30 @@ fn refused(network: &str, error: &str) {
 
 #[test]
 fn what_is_written_is_read_and_written_again() {
-    let deployment =
-        parse("[network]\ndelay_ms = 50\nmbps = 20\n[[network.link]]\nbetween = [\"B\", \"A\"]\nmbps = 5").unwrap();
-    let link = Link { between: ["B", "A"].map(str::to_owned), delay_ms: None, mbps: Some(5) };
-    assert_eq!(deployment.network, Some(Network { delay_ms: 50, mbps: Some(20), links: vec![link] }));
+    let deployment = parse(
+        "[network]\ndelay_ms = 50\nmbps = 20\n[[network.link]]\nbetween = [\"B\", \"A\"]\nmbps = 5",
+    )
+    .unwrap();
+    let link = Link {
+        between: ["B", "A"].map(str::to_owned),
+        delay_ms: None,
+        mbps: Some(5),
+    };
+    assert_eq!(
+        deployment.network,
+        Some(Network {
+            delay_ms: 50,
+            mbps: Some(20),
+            links: vec![link]
+        })
+    );
     assert_eq!(deployment.nodes[1].site.as_deref(), Some("B"));
     assert_eq!(Deployment::parse(&deployment.to_toml()), Ok(deployment));
     let plain = parse("").unwrap();
-    assert_eq!((plain.network.clone(), Deployment::parse(&plain.to_toml())), (None, Ok(plain)));
+    assert_eq!(
+        (plain.network.clone(), Deployment::parse(&plain.to_toml())),
+        (None, Ok(plain))
+    );
 }
 
 #[test]
@@ -58,19 +74,34 @@ fn the_example_in_every_file_can_be_uncommented() {
         .take_while(|line| !line.is_empty())
         .map(|line| line[..].replace("# ", "") + "\n")
         .collect();
-    let network = parse(&format!("[network]\n{example}")).unwrap().network.unwrap();
-    assert_eq!((network.delay_ms, network.mbps, network.links.len()), (50, Some(20), 1));
+    let network = parse(&format!("[network]\n{example}"))
+        .unwrap()
+        .network
+        .unwrap();
+    assert_eq!(
+        (network.delay_ms, network.mbps, network.links.len()),
+        (50, Some(20), 1)
+    );
 }
 
 #[test]
 fn every_mistake_is_named() {
-    refused("network = 1", "line 5, column 11: network = 1: must be a table, begun with [network]");
-    refused("[network]\ndelay = 1", "line 6, column 1: unknown key network.delay: known here are delay_ms, mbps, link");
+    refused(
+        "network = 1",
+        "line 5, column 11: network = 1: must be a table, begun with [network]",
+    );
+    refused(
+        "[network]\ndelay = 1",
+        "line 6, column 1: unknown key network.delay: known here are delay_ms, mbps, link",
+    );
     refused(
         "[network]\ndelay_ms = 60001",
         "line 6, column 12: network.delay_ms = 60001: must be a whole number from 0 to 60000",
     );
-    refused("[network]\nmbps = 0", "line 6, column 8: network.mbps = 0: must be a whole number from 1 to 100000");
+    refused(
+        "[network]\nmbps = 0",
+        "line 6, column 8: network.mbps = 0: must be a whole number from 1 to 100000",
+    );
     refused(
         "[network]\nlink = 1",
         "line 6, column 8: network.link = 1: must be tables, each begun with [[network.link]]",
@@ -96,11 +127,22 @@ fn every_mistake_is_named() {
 
 #[test]
 fn flags_set_and_unset_it() {
-    let deployment =
-        parse("").unwrap().with_overrides(&["network.delay_ms=3", "network.mbps=4", "node.c.site=C"]).unwrap();
-    assert_eq!(deployment.network, Some(Network { delay_ms: 3, mbps: Some(4), links: vec![] }));
+    let deployment = parse("")
+        .unwrap()
+        .with_overrides(&["network.delay_ms=3", "network.mbps=4", "node.c.site=C"])
+        .unwrap();
+    assert_eq!(
+        deployment.network,
+        Some(Network {
+            delay_ms: 3,
+            mbps: Some(4),
+            links: vec![]
+        })
+    );
     assert_eq!(deployment.nodes[2].site.as_deref(), Some("C"));
-    let again = deployment.with_overrides(&["network=", "node.c.site="]).unwrap();
+    let again = deployment
+        .with_overrides(&["network=", "node.c.site="])
+        .unwrap();
     assert_eq!(again, parse("").unwrap());
 }
 
@@ -116,10 +158,23 @@ fn nodes_need_not_agree_on_it_and_keep_their_own() {
 
 #[test]
 fn a_deployment_can_be_taken_apart() {
-    let preset = Deployment::preset("colocated", &PresetOptions::default()).unwrap().apart(50);
-    let sites: Vec<_> = preset.nodes.iter().map(|node| node.site.as_deref().unwrap()).collect();
+    let preset = Deployment::preset("colocated", &PresetOptions::default())
+        .unwrap()
+        .apart(50);
+    let sites: Vec<_> = preset
+        .nodes
+        .iter()
+        .map(|node| node.site.as_deref().unwrap())
+        .collect();
     assert_eq!(sites, ["A", "B", "C"]);
     let distances = Configuration::founded(preset).distances(NodeId(1));
-    assert_eq!(distances.keys().copied().collect::<Vec<_>>(), [NodeId(0), NodeId(2)]);
-    assert!(distances.values().all(|distance| distance.delay == Duration::from_millis(50)));
+    assert_eq!(
+        distances.keys().copied().collect::<Vec<_>>(),
+        [NodeId(0), NodeId(2)]
+    );
+    assert!(
+        distances
+            .values()
+            .all(|distance| distance.delay == Duration::from_millis(50))
+    );
 }

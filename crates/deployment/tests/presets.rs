@@ -1,12 +1,22 @@
 //! The presets: each is the deployment that it says it is, and survives being written and read.
 
-use ionian_deployment::{DEFAULT_PRESET, Deployment, Durability, PRESETS, PROTOCOLS, PresetOptions};
+use ionian_deployment::{
+    DEFAULT_PRESET, Deployment, Durability, PRESETS, PROTOCOLS, PresetOptions,
+};
 use ionian_kernel::layout::{Layout, NodeId, Places};
 use ionian_kernel::quorum::{QuorumSpec, QuorumSystem};
 use std::collections::BTreeSet;
 
-const MULTIPAXOS: &[&str] =
-    &["client", "batcher", "read_batcher", "leader", "proxy_leader", "acceptor", "replica", "unbatcher"];
+const MULTIPAXOS: &[&str] = &[
+    "client",
+    "batcher",
+    "read_batcher",
+    "leader",
+    "proxy_leader",
+    "acceptor",
+    "replica",
+    "unbatcher",
+];
 const SPAXOS: &[&str] = &[
     "client",
     "batcher",
@@ -37,12 +47,19 @@ fn layout(deployment: &Deployment) -> Layout {
 /// The names of the nodes of each kind's instances, kind by kind.
 fn places(deployment: &Deployment) -> Vec<String> {
     let name = |node: NodeId| deployment.nodes[usize::from(node.0)].name.clone();
-    let line = |places: &Places| places.iter().map(|(_, node)| name(node)).collect::<Vec<_>>().join(" ");
+    let line = |places: &Places| {
+        places
+            .iter()
+            .map(|(_, node)| name(node))
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
     layout(deployment).instances.iter().map(line).collect()
 }
 
 fn gateways(deployment: &Deployment) -> Vec<String> {
-    let line = |node: &ionian_deployment::Node| Some(format!("{} {}", node.name, node.gateway.as_ref()?));
+    let line =
+        |node: &ionian_deployment::Node| Some(format!("{} {}", node.name, node.gateway.as_ref()?));
     deployment.nodes.iter().filter_map(line).collect()
 }
 
@@ -52,7 +69,10 @@ fn every_preset_survives_being_written_and_read() {
         let deployment = preset(name);
         let text = deployment.to_toml();
         assert_eq!(Deployment::parse(&text).unwrap(), deployment, "{name}");
-        assert!(text.starts_with("# A deployment of Ionian"), "{name}: a reader is told what this is");
+        assert!(
+            text.starts_with("# A deployment of Ionian"),
+            "{name}: a reader is told what this is"
+        );
         assert!(PROTOCOLS.contains(&deployment.protocol.as_str()));
         assert_eq!(deployment.durability, Durability::Disk);
     }
@@ -60,13 +80,20 @@ fn every_preset_survives_being_written_and_read() {
 
 #[test]
 fn what_is_stated_survives_being_written_and_read() {
-    let overrides =
-        ["options.batch_commands=10", "options.heartbeat_ms=100", "node.n1.gateway=", "node.n2.roles=acceptor*2"];
+    let overrides = [
+        "options.batch_commands=10",
+        "options.heartbeat_ms=100",
+        "node.n1.gateway=",
+        "node.n2.roles=acceptor*2",
+    ];
     let deployment = preset("colocated").with_overrides(&overrides).unwrap();
     let text = deployment.to_toml();
     assert_eq!(Deployment::parse(&text).unwrap(), deployment);
     assert!(text.contains("\nbatch_commands = 10 ") && text.contains("\nheartbeat_ms = 100 "));
-    assert!(text.contains("\n# batch_bytes = 262144 "), "defaults are shown, commented out");
+    assert!(
+        text.contains("\n# batch_bytes = 262144 "),
+        "defaults are shown, commented out"
+    );
 }
 
 #[test]
@@ -84,8 +111,16 @@ fn every_option_can_be_taken_out_of_its_comment() {
         })
         .collect();
     let deployment = Deployment::parse(&stated).unwrap();
-    assert!(ionian_deployment::SETTINGS.iter().all(|setting| deployment.options.stated(setting.key).is_some()));
-    assert_eq!(deployment.digest(), preset("colocated").digest(), "stating a default changes nothing");
+    assert!(
+        ionian_deployment::SETTINGS
+            .iter()
+            .all(|setting| deployment.options.stated(setting.key).is_some())
+    );
+    assert_eq!(
+        deployment.digest(),
+        preset("colocated").digest(),
+        "stating a default changes nothing"
+    );
 }
 
 #[test]
@@ -103,7 +138,10 @@ fn the_presets_are_those_that_are_listed() {
     assert_eq!(names.len(), 13);
     assert!(names.contains(DEFAULT_PRESET));
     for (name, about) in PRESETS {
-        assert!(preset(name).nodes.len() == 1 || about.contains(&format!(" {} nodes", preset(name).nodes.len())));
+        assert!(
+            preset(name).nodes.len() == 1
+                || about.contains(&format!(" {} nodes", preset(name).nodes.len()))
+        );
     }
 }
 
@@ -111,25 +149,50 @@ fn the_presets_are_those_that_are_listed() {
 fn colocated_has_every_role_on_each_of_three_nodes() {
     let deployment = preset("colocated");
     assert_eq!(places(&deployment), ["n0 n1 n2"; 8]);
-    assert_eq!(gateways(&deployment), ["n0 127.0.0.1:7379", "n1 127.0.0.1:7380", "n2 127.0.0.1:7381"]);
-    assert_eq!((deployment.f, deployment.quorums), (1, QuorumSpec::Majority));
-    let addresses: Vec<_> = deployment.nodes.iter().map(|node| node.address.as_str()).collect();
-    assert_eq!(addresses, ["127.0.0.1:17400", "127.0.0.1:17401", "127.0.0.1:17402"]);
+    assert_eq!(
+        gateways(&deployment),
+        [
+            "n0 127.0.0.1:7379",
+            "n1 127.0.0.1:7380",
+            "n2 127.0.0.1:7381"
+        ]
+    );
+    assert_eq!(
+        (deployment.f, deployment.quorums),
+        (1, QuorumSpec::Majority)
+    );
+    let addresses: Vec<_> = deployment
+        .nodes
+        .iter()
+        .map(|node| node.address.as_str())
+        .collect();
+    assert_eq!(
+        addresses,
+        ["127.0.0.1:17400", "127.0.0.1:17401", "127.0.0.1:17402"]
+    );
 }
 
 #[test]
 fn baseline_has_nothing_but_plain_multipaxos() {
     let deployment = preset("baseline");
     let every = "n0 n1 n2";
-    assert_eq!(places(&deployment), [every, "", "", every, every, every, every, ""]);
+    assert_eq!(
+        places(&deployment),
+        [every, "", "", every, every, every, every, ""]
+    );
     assert_eq!(gateways(&deployment).len(), 3);
-    assert_eq!((deployment.f, deployment.quorums), (1, QuorumSpec::Majority));
+    assert_eq!(
+        (deployment.f, deployment.quorums),
+        (1, QuorumSpec::Majority)
+    );
 }
 
 #[test]
 fn compartmentalized_is_the_papers_unbatched_deployment() {
     let deployment = preset("compartmentalized");
-    let proxies: Vec<_> = (0..10).map(|index| format!("proxy-leader-{index}")).collect();
+    let proxies: Vec<_> = (0..10)
+        .map(|index| format!("proxy-leader-{index}"))
+        .collect();
     assert_eq!(
         places(&deployment),
         [
@@ -144,8 +207,20 @@ fn compartmentalized_is_the_papers_unbatched_deployment() {
         ]
     );
     assert_eq!(deployment.nodes.len(), 22);
-    assert_eq!((deployment.f, deployment.quorums), (1, QuorumSpec::Grid { rows: 2, columns: 2 }));
-    assert_eq!(gateways(&deployment), ["gateway-0 127.0.0.1:7379", "gateway-1 127.0.0.1:7380"]);
+    assert_eq!(
+        (deployment.f, deployment.quorums),
+        (
+            1,
+            QuorumSpec::Grid {
+                rows: 2,
+                columns: 2
+            }
+        )
+    );
+    assert_eq!(
+        gateways(&deployment),
+        ["gateway-0 127.0.0.1:7379", "gateway-1 127.0.0.1:7380"]
+    );
 }
 
 #[test]
@@ -165,7 +240,10 @@ fn batched_is_the_papers_batched_deployment() {
         ]
     );
     assert_eq!(deployment.nodes.len(), 17);
-    assert_eq!((deployment.f, deployment.quorums), (1, QuorumSpec::Majority));
+    assert_eq!(
+        (deployment.f, deployment.quorums),
+        (1, QuorumSpec::Majority)
+    );
     assert_eq!(gateways(&deployment).len(), 2);
 }
 
@@ -173,8 +251,16 @@ fn batched_is_the_papers_batched_deployment() {
 fn spaxos_has_every_role_on_each_of_three_nodes() {
     let deployment = preset("spaxos");
     let every = "n0 n1 n2";
-    assert_eq!(places(&deployment), [every, "", every, every, every, every, every, every, every, every]);
-    assert_eq!((deployment.f, deployment.quorums), (1, QuorumSpec::Majority));
+    assert_eq!(
+        places(&deployment),
+        [
+            every, "", every, every, every, every, every, every, every, every
+        ]
+    );
+    assert_eq!(
+        (deployment.f, deployment.quorums),
+        (1, QuorumSpec::Majority)
+    );
 }
 
 #[test]
@@ -182,9 +268,21 @@ fn spaxos_compartmentalized_has_grids_and_a_payload_for_each_command() {
     let deployment = preset("spaxos-compartmentalized");
     let places = places(&deployment);
     assert_eq!(places[2], "disseminator-0 disseminator-1 disseminator-2");
-    assert_eq!(places[7], "stabilizer-0-0 stabilizer-0-1 stabilizer-0-2 stabilizer-1-0 stabilizer-1-1 stabilizer-1-2");
+    assert_eq!(
+        places[7],
+        "stabilizer-0-0 stabilizer-0-1 stabilizer-0-2 stabilizer-1-0 stabilizer-1-1 stabilizer-1-2"
+    );
     assert_eq!([&places[1], &places[3], &places[9]], ["", "", ""]);
-    assert_eq!((deployment.f, deployment.quorums), (1, QuorumSpec::Grid { rows: 2, columns: 3 }));
+    assert_eq!(
+        (deployment.f, deployment.quorums),
+        (
+            1,
+            QuorumSpec::Grid {
+                rows: 2,
+                columns: 3
+            }
+        )
+    );
     assert_eq!(layout(&deployment).options.batch_commands, 1);
 }
 
@@ -192,25 +290,48 @@ fn spaxos_compartmentalized_has_grids_and_a_payload_for_each_command() {
 fn spaxos_batched_has_batchers_and_unbatchers() {
     let deployment = preset("spaxos-batched");
     let places = places(&deployment);
-    assert_eq!((places[1].as_str(), places[3].as_str()), ("batcher-0 batcher-1", "batcher-0 batcher-1"));
+    assert_eq!(
+        (places[1].as_str(), places[3].as_str()),
+        ("batcher-0 batcher-1", "batcher-0 batcher-1")
+    );
     assert_eq!(
         (places[2].as_str(), places[7].as_str()),
-        ("disseminator-0 disseminator-1", "stabilizer-0 stabilizer-1 stabilizer-2")
+        (
+            "disseminator-0 disseminator-1",
+            "stabilizer-0 stabilizer-1 stabilizer-2"
+        )
     );
     assert_eq!(places[9], "unbatcher-0 unbatcher-1 unbatcher-2");
-    assert_eq!((deployment.f, deployment.quorums), (1, QuorumSpec::Majority));
+    assert_eq!(
+        (deployment.f, deployment.quorums),
+        (1, QuorumSpec::Majority)
+    );
 }
 
 #[test]
 fn unreplicated_is_one_server() {
     let deployment = preset("unreplicated");
     assert_eq!(places(&deployment), ["server-0", "", "server-0", ""]);
-    assert_eq!((deployment.protocol.as_str(), deployment.f), ("unreplicated", 0));
+    assert_eq!(
+        (deployment.protocol.as_str(), deployment.f),
+        ("unreplicated", 0)
+    );
     assert_eq!(gateways(&deployment), ["server-0 127.0.0.1:7379"]);
 
     let deployment = preset("unreplicated-batched");
-    assert_eq!(places(&deployment), ["gateway-0", "batcher-0 batcher-1", "server-0", "unbatcher-0 unbatcher-1"]);
-    assert_eq!((deployment.protocol.as_str(), deployment.f), ("unreplicated", 0));
+    assert_eq!(
+        places(&deployment),
+        [
+            "gateway-0",
+            "batcher-0 batcher-1",
+            "server-0",
+            "unbatcher-0 unbatcher-1"
+        ]
+    );
+    assert_eq!(
+        (deployment.protocol.as_str(), deployment.f),
+        ("unreplicated", 0)
+    );
     assert_eq!(gateways(&deployment), ["gateway-0 127.0.0.1:7379"]);
 }
 
@@ -220,7 +341,10 @@ fn the_acceptors_of_every_multipaxos_preset_make_a_quorum_system() {
         let deployment = preset(name);
         let layout = layout(&deployment);
         if deployment.protocol == "multipaxos" {
-            assert!(QuorumSystem::new(layout.quorums, layout.all(5), layout.f).is_ok(), "{name}");
+            assert!(
+                QuorumSystem::new(layout.quorums, layout.all(5), layout.f).is_ok(),
+                "{name}"
+            );
         }
     }
 }
@@ -261,10 +385,19 @@ fn a_gateway_brings_one_client_and_repeated_roles_are_instances() {
         roles = ["acceptor", "client*2", "acceptor*2"]
     "#;
     let deployment = Deployment::parse(text).unwrap();
-    assert_eq!(places(&deployment), ["a b b", "", "", "", "", "b b b", "", ""]);
+    assert_eq!(
+        places(&deployment),
+        ["a b b", "", "", "", "", "b b b", "", ""]
+    );
     let layout = layout(&deployment);
-    assert_eq!((layout.f, layout.quorums), (1, QuorumSpec::Groups { groups: 2 }));
-    assert_eq!(layout.options.session_expiry, std::time::Duration::from_secs(60));
+    assert_eq!(
+        (layout.f, layout.quorums),
+        (1, QuorumSpec::Groups { groups: 2 })
+    );
+    assert_eq!(
+        layout.options.session_expiry,
+        std::time::Duration::from_secs(60)
+    );
     assert_eq!(deployment.place("b"), Ok(1));
     assert_eq!(deployment.durability, Durability::Disk);
 }

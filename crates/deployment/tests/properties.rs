@@ -125,7 +125,13 @@ proptest! {
 #[test]
 fn the_digest_covers_what_nodes_must_agree_on_and_nothing_else() {
     let deployment = Deployment::preset("colocated", &PresetOptions::default()).unwrap();
-    let with = |overrides: &[&str]| deployment.clone().with_overrides(overrides).unwrap().digest();
+    let with = |overrides: &[&str]| {
+        deployment
+            .clone()
+            .with_overrides(overrides)
+            .unwrap()
+            .digest()
+    };
     for agreed in [
         "cluster=other",
         "protocol=unreplicated",
@@ -153,7 +159,11 @@ fn the_digest_covers_what_nodes_must_agree_on_and_nothing_else() {
     }
     let mut swapped = deployment.clone();
     swapped.nodes.swap(0, 1);
-    assert_ne!(swapped.digest(), deployment.digest(), "instances are numbered by the order of the nodes");
+    assert_ne!(
+        swapped.digest(),
+        deployment.digest(),
+        "instances are numbered by the order of the nodes"
+    );
 }
 
 #[test]
@@ -171,14 +181,22 @@ fn writing_two_instances_in_two_ways_is_the_same_deployment() {
 /// wire format.
 #[test]
 fn the_digest_of_a_known_deployment_is_known() {
-    // Durability and every shared option are stated, so that a better default is no reason for this to fail.
+    // Durability and every shared option are stated, so that a better default is no reason for this
+    // to fail.
     let stated: Vec<_> = SETTINGS
         .iter()
         .filter(|setting| setting.shared)
         .map(|setting| format!("options.{}=1000", setting.key))
         .collect();
     let deployment = Deployment::preset("unreplicated", &PresetOptions::default()).unwrap();
-    let overrides = [stated, vec!["options.heartbeat_ms=100".to_owned(), "durability=memory".to_owned()]].concat();
+    let overrides = [
+        stated,
+        vec![
+            "options.heartbeat_ms=100".to_owned(),
+            "durability=memory".to_owned(),
+        ],
+    ]
+    .concat();
     let deployment = deployment.with_overrides(&overrides).unwrap();
     assert_eq!(format!("{:016x}", deployment.digest()), "f73d8ce59b786909");
 }

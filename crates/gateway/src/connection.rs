@@ -6,9 +6,9 @@
 //! ```
 //!
 //! A connection has at most one compound in flight. Commands that are parsed meanwhile wait, and go
-//! together in the next one: so a lone command leaves at once, and a pipeline costs one compound for
-//! many commands. The gateway's own commands keep their place among the others: such a command waits,
-//! and all input behind it, until everything before it is answered.
+//! together in the next one: so a lone command leaves at once, and a pipeline costs one compound
+//! for many commands. The gateway's own commands keep their place among the others: such a command
+//! waits, and all input behind it, until everything before it is answered.
 
 use crate::commands::{self, Control, Own, Run};
 use crate::host::{Client, ClientMemory, Host, count};
@@ -27,7 +27,8 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-const BAD_EXEC: &str = "EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command";
+const BAD_EXEC: &str =
+    "EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command";
 
 /// The state of one connection.
 pub struct Connection {
@@ -169,8 +170,9 @@ impl Connection {
         self.flight.is_some()
     }
 
-    /// Since when the client waits for the reply to the compound in flight: since it was formed, or, where the one before
-    /// was not answered in time, since its first command was received: clients wait once, not once for each command.
+    /// Since when the client waits for the reply to the compound in flight: since it was formed,
+    /// or, where the one before was not answered in time, since its first command was received:
+    /// clients wait once, not once for each command.
     pub fn in_flight_since(&self) -> Option<Instant> {
         self.flight.is_some().then_some(self.asked_at)
     }
@@ -178,12 +180,18 @@ impl Connection {
     /// The compound in flight takes too long. [`advance`](Self::advance) is to follow.
     pub fn give_up(&mut self) {
         let sent = self.request.take().is_none();
-        self.on_reply(Err(if sent { Refusal::Unknown } else { Refusal::Unavailable }));
+        self.on_reply(Err(if sent {
+            Refusal::Unknown
+        } else {
+            Refusal::Unavailable
+        }));
     }
 
     /// The reply to the compound in flight. [`advance`](Self::advance) is to follow.
     pub fn on_reply(&mut self, outcome: Result<Bytes, Refusal>) {
-        let Some(expected) = self.flight.take() else { return };
+        let Some(expected) = self.flight.take() else {
+            return;
+        };
         self.flight_bytes = 0;
         let mut notes = std::mem::take(&mut self.flight_notes);
         let took = self.flight_since.elapsed();
@@ -196,7 +204,11 @@ impl Connection {
         if let Ok(reply) = &outcome {
             self.forecast = Some(room::forecast(self.forecast.unwrap_or(0), reply.len()));
         }
-        let mut context = Context { host: &self.host, client: &self.client, out: self.output.tail() };
+        let mut context = Context {
+            host: &self.host,
+            client: &self.client,
+            out: self.output.tail(),
+        };
         match (outcome, expected) {
             (Ok(reply), Expected::Pipeline(mut commands)) => {
                 let (done, replies) = kv::answered(&reply);
@@ -205,7 +217,10 @@ impl Connection {
                 let done = done.unwrap_or(commands.len()).clamp(1, commands.len());
                 let again = notes.split_off(done.min(notes.len()));
                 count_executed(&replies, &notes, took, &mut context);
-                again.into_iter().rev().for_each(|note| self.notes.push_front(note));
+                again
+                    .into_iter()
+                    .rev()
+                    .for_each(|note| self.notes.push_front(note));
                 for command in commands.drain(done.min(commands.len())..).rev() {
                     self.waiting_bytes += footprint(&command);
                     self.waiting.push_front(command);
@@ -221,17 +236,25 @@ impl Connection {
                 count_executed(&reply, &notes, took, &mut context);
             }
             (Ok(reply), Expected::Info(words)) => {
-                let keys = resp3::integers(&[b"*1\r\n", &*reply].concat()).and_then(|keys| keys.first().copied());
+                let keys = resp3::integers(&[b"*1\r\n", &*reply].concat())
+                    .and_then(|keys| keys.first().copied());
                 commands::server::write_info(&mut context, &words, keys);
             }
-            (Err(_), Expected::Info(words)) => commands::server::write_info(&mut context, &words, None),
+            (Err(_), Expected::Info(words)) => {
+                commands::server::write_info(&mut context, &words, None)
+            }
             (Ok(_), Expected::Check) => context.ok(),
-            (Ok(reply), Expected::Versions(keys)) => self.transaction.on_versions(keys, &reply, &mut context),
+            (Ok(reply), Expected::Versions(keys)) => {
+                self.transaction.on_versions(keys, &reply, &mut context)
+            }
             (Err(refusal), expected) => {
                 count(&self.host.stats.compounds_refused, 1);
                 let commands = match expected {
                     Expected::Pipeline(commands) => commands.len(),
-                    Expected::Transaction(_) | Expected::One | Expected::Check | Expected::Info(_) => 1,
+                    Expected::Transaction(_)
+                    | Expected::One
+                    | Expected::Check
+                    | Expected::Info(_) => 1,
                     Expected::Versions(_) => {
                         self.transaction.on_versions_refused();
                         1
@@ -254,7 +277,12 @@ impl Connection {
             // An empty rest would still keep alive all that was read with it.
             self.input = Bytes::new();
         }
-        if self.ended && !self.stalled && self.failure.is_none() && self.input.is_empty() && self.is_idle() {
+        if self.ended
+            && !self.stalled
+            && self.failure.is_none()
+            && self.input.is_empty()
+            && self.is_idle()
+        {
             self.closing = true;
         }
         self.watch_unfinished();
@@ -274,8 +302,8 @@ impl Connection {
         self.account();
     }
 
-    /// Whether the client has to take replies before anything else is done for it: all of them while all clients together
-    /// hold much.
+    /// Whether the client has to take replies before anything else is done for it: all of them
+    /// while all clients together hold much.
     pub fn output_is_full(&self) -> bool {
         let limits = &self.host.limits;
         let scarce = self.host.held() > limits.memory_bytes / 2;
@@ -287,9 +315,12 @@ impl Connection {
         self.closing && self.output.len() == 0
     }
 
-    /// Whether nothing that the client has begun is left undone: no command, no part of one, no transaction.
+    /// Whether nothing that the client has begun is left undone: no command, no part of one, no
+    /// transaction.
     pub(crate) fn is_quiet(&self) -> bool {
-        let begun = self.transaction.is_open() || self.client.watched.get() > 0 || self.parser.is_unfinished();
+        let begun = self.transaction.is_open()
+            || self.client.watched.get() > 0
+            || self.parser.is_unfinished();
         !begun && self.is_idle() && !self.stalled && self.input.is_empty()
     }
 
@@ -326,23 +357,33 @@ impl Connection {
         self.unfinished.is_some() || self.failed_at.is_some()
     }
 
-    /// Gives up what takes too long: a command that does not come to its end, a client that does not take its error.
+    /// Gives up what takes too long: a command that does not come to its end, a client that does
+    /// not take its error.
     pub fn on_time(&mut self, now: Instant) {
         let limits = &self.host.limits;
         let seconds = limits.unfinished.as_secs();
-        if self.failed_at.is_some_and(|at| now.saturating_duration_since(at) > limits.linger) {
+        if self
+            .failed_at
+            .is_some_and(|at| now.saturating_duration_since(at) > limits.linger)
+        {
             self.output.clear();
         } else if self.wants_input()
             && let Some(Unfinished { since, bytes }) = self.unfinished
         {
-            let allowed = limits.unfinished + Duration::from_secs(bytes as u64) / MIN_BYTES_PER_SECOND;
+            let allowed =
+                limits.unfinished + Duration::from_secs(bytes as u64) / MIN_BYTES_PER_SECOND;
             if now.saturating_duration_since(since) > allowed {
                 count(&self.host.stats.unfinished, 1);
-                self.close_for(format_args!("ERR Protocol error: the command was not complete after {seconds} s"));
+                self.close_for(format_args!(
+                    "ERR Protocol error: the command was not complete after {seconds} s"
+                ));
             }
         } else if let Some(unfinished) = &mut self.unfinished {
             // It is not read from, so the client cannot go on.
-            *unfinished = Unfinished { since: now, bytes: 0 };
+            *unfinished = Unfinished {
+                since: now,
+                bytes: 0,
+            };
         }
         self.account();
     }
@@ -359,13 +400,17 @@ impl Connection {
         ));
     }
 
-    /// Forgets all that the client wants, and closes the connection. The client is told why, unless it is in the middle
-    /// of a large reply.
+    /// Forgets all that the client wants, and closes the connection. The client is told why, unless
+    /// it is in the middle of a large reply.
     fn close_for(&mut self, text: std::fmt::Arguments<'_>) {
         if self.closing {
             return;
         }
-        tracing::warn!(client = self.client.id, address = self.client.address, "{text}");
+        tracing::warn!(
+            client = self.client.id,
+            address = self.client.address,
+            "{text}"
+        );
         (self.parser, self.input) = (Parser::default(), Bytes::new());
         (self.waiting, self.notes, self.waiting_bytes) = (VecDeque::new(), VecDeque::new(), 0);
         self.flight_notes = Vec::new();
@@ -403,7 +448,10 @@ impl Connection {
         if self.closing || !self.parser.is_unfinished() {
             self.unfinished = None;
         } else if self.unfinished.is_none() {
-            self.unfinished = Some(Unfinished { since: Instant::now(), bytes: 0 });
+            self.unfinished = Some(Unfinished {
+                since: Instant::now(),
+                bytes: 0,
+            });
         }
     }
 
@@ -419,7 +467,8 @@ impl Connection {
     fn has_room(&self) -> bool {
         let limits = &self.host.limits;
         self.waiting.is_empty()
-            || self.waiting.len() < limits.compound_commands && self.waiting_bytes < 2 * limits.compound_bytes
+            || self.waiting.len() < limits.compound_commands
+                && self.waiting_bytes < 2 * limits.compound_bytes
     }
 
     fn work_off_input(&mut self) {
@@ -487,7 +536,11 @@ impl Connection {
                 self.notes.push_back(note);
             }
             Err(_) if is_http(words) => {
-                tracing::warn!(client = self.client.id, address = self.client.address, "closed: it speaks HTTP");
+                tracing::warn!(
+                    client = self.client.id,
+                    address = self.client.address,
+                    "closed: it speaks HTTP"
+                );
                 self.abort();
             }
             Err(_) if !self.is_idle() => return false,
@@ -505,7 +558,11 @@ impl Connection {
         self.client.last_command.set(name);
         let tracked = tracking::keys(&self.client, words);
         self.client.caching.set(None);
-        Note { name, since: self.client.last_active.get(), tracked }
+        Note {
+            name,
+            since: self.client.last_active.get(),
+            tracked,
+        }
     }
 
     /// Counts a command that was not given to the state machine.
@@ -513,7 +570,9 @@ impl Connection {
         let usage = &self.host.usage;
         match kv::command_info(&words[0]) {
             None => usage.error(text.as_bytes()),
-            Some(info) if text.starts_with("ERR wrong number") => usage.rejected(info.name, text.as_bytes()),
+            Some(info) if text.starts_with("ERR wrong number") => {
+                usage.rejected(info.name, text.as_bytes())
+            }
             Some(info) => {
                 usage.called(info.name, Duration::ZERO);
                 usage.failed(info.name, text.as_bytes());
@@ -525,7 +584,11 @@ impl Connection {
     fn execute_own(&mut self, own: &'static Own, words: &[Bytes]) -> bool {
         if matches!(own.run, Run::Control(Control::Exec)) && !own.takes(words.len()) {
             self.transaction.reset(&self.client);
-            let mut context = Context { host: &self.host, client: &self.client, out: self.output.tail() };
+            let mut context = Context {
+                host: &self.host,
+                client: &self.client,
+                out: self.output.tail(),
+            };
             context.error(BAD_EXEC);
             return true;
         }
@@ -540,7 +603,11 @@ impl Connection {
         self.ends_with_answer = false;
         self.client.last_command.set(own.name);
         let began = Instant::now();
-        let mut context = Context { host: &self.host, client: &self.client, out: self.output.tail() };
+        let mut context = Context {
+            host: &self.host,
+            client: &self.client,
+            out: self.output.tail(),
+        };
         if !own.takes(words.len()) {
             context.wrong_number(own.name);
             return true;
@@ -548,12 +615,21 @@ impl Connection {
         match own.run {
             // What only the cluster knows; a replica says it at once.
             Run::Plain(_) if own.name == "info" && commands::server::wants_keys(words) => {
-                let size = Command::parse(&[Bytes::from_static(b"dbsize")]).expect("a command without arguments");
-                self.submit_at(Operation::Read(ReadLevel::Eventual), &Compound::Pipeline(vec![size]));
+                let size = Command::parse(&[Bytes::from_static(b"dbsize")])
+                    .expect("a command without arguments");
+                self.submit_at(
+                    Operation::Read(ReadLevel::Eventual),
+                    &Compound::Pipeline(vec![size]),
+                );
                 self.flight = Some(Expected::Info(words.to_vec()));
             }
-            Run::Plain(_) if own.name == "ionian" && words.len() == 2 && commands::is(&words[1], "CHECK") => {
-                self.submit_at(Operation::Read(ReadLevel::Linearizable), &Compound::Versions(Vec::new()));
+            Run::Plain(_)
+                if own.name == "ionian" && words.len() == 2 && commands::is(&words[1], "CHECK") =>
+            {
+                self.submit_at(
+                    Operation::Read(ReadLevel::Linearizable),
+                    &Compound::Versions(Vec::new()),
+                );
                 self.flight = Some(Expected::Check);
             }
             Run::Plain(run) => run(&mut context, words),
@@ -567,10 +643,16 @@ impl Connection {
                 context.simple("RESET");
             }
             Run::Control(control) => {
-                if let Step::Submit(compound, expected) = self.transaction.control(control, words, &mut context) {
+                if let Step::Submit(compound, expected) =
+                    self.transaction.control(control, words, &mut context)
+                {
                     if let Expected::Transaction(_) = expected {
                         let tracked = self.transaction.take_tracked();
-                        self.flight_notes = vec![Note { name: own.name, since: began, tracked }];
+                        self.flight_notes = vec![Note {
+                            name: own.name,
+                            since: began,
+                            tracked,
+                        }];
                         self.client.caching.set(None);
                     }
                     self.submit(&compound);
@@ -585,17 +667,23 @@ impl Connection {
     }
 
     fn queue(&mut self, words: &[Bytes]) {
-        let mut context = Context { host: &self.host, client: &self.client, out: self.output.tail() };
+        let mut context = Context {
+            host: &self.host,
+            client: &self.client,
+            out: self.output.tail(),
+        };
         self.transaction.queue(words, &mut context);
     }
 
-    /// Sends what waits as one compound: the reads at its front, if there are any; else all, the reads
-    /// between the writes included, which keeps the order. True if something was sent.
+    /// Sends what waits as one compound: the reads at its front, if there are any; else all, the
+    /// reads between the writes included, which keeps the order. True if something was sent.
     fn dispatch(&mut self) -> bool {
         if self.flight.is_some() || self.closing || self.output_is_full() {
             return false;
         }
-        let Some(first) = self.waiting.front() else { return false };
+        let Some(first) = self.waiting.front() else {
+            return false;
+        };
         let reads = first.is_read();
         let limits = &self.host.limits;
         let (mut commands, mut bytes) = (0, 0);
@@ -616,7 +704,9 @@ impl Connection {
         {
             self.asked_at = first.since;
         }
-        let Compound::Pipeline(commands) = compound else { unreachable!("it was made a pipeline") };
+        let Compound::Pipeline(commands) = compound else {
+            unreachable!("it was made a pipeline")
+        };
         self.flight = Some(if commands.len() > 1 {
             self.flight_bytes *= 2;
             Expected::Pipeline(commands)
@@ -629,16 +719,24 @@ impl Connection {
     fn submit(&mut self, compound: &Compound) {
         let operation = match compound {
             _ if !compound.is_read() => Operation::Write,
-            // What is watched has to be what is there now, whatever the connection's other reads may see.
+            // What is watched has to be what is there now, whatever the connection's other reads
+            // may see.
             Compound::Versions(_) => Operation::Read(ReadLevel::Linearizable),
-            Compound::Transaction { watched, .. } if !watched.is_empty() => Operation::Read(ReadLevel::Linearizable),
-            Compound::Transaction { .. } | Compound::Pipeline(_) => Operation::Read(self.client.level.get()),
+            Compound::Transaction { watched, .. } if !watched.is_empty() => {
+                Operation::Read(ReadLevel::Linearizable)
+            }
+            Compound::Transaction { .. } | Compound::Pipeline(_) => {
+                Operation::Read(self.client.level.get())
+            }
         };
         self.submit_at(operation, compound);
     }
 
     fn submit_at(&mut self, operation: Operation, compound: &Compound) {
-        assert!(self.flight.is_none(), "a connection has one compound in flight");
+        assert!(
+            self.flight.is_none(),
+            "a connection has one compound in flight"
+        );
         count(&self.host.stats.compounds, 1);
         self.flight_since = Instant::now();
         self.asked_at = self.flight_since;
@@ -654,16 +752,21 @@ fn count_executed(replies: &[u8], notes: &[Note], took: Duration, context: &mut 
     let mut rest = replies;
     for Note { name, .. } in notes {
         usage.called(name, took);
-        let Some((reply, after)) = resp3::split_reply(rest) else { continue };
+        let Some((reply, after)) = resp3::split_reply(rest) else {
+            continue;
+        };
         if let Some(text) = reply.strip_prefix(b"-") {
             usage.failed(name, text);
         }
         rest = after;
     }
-    notes.iter().for_each(|note| tracking::invalidate(&note.tracked, context));
+    notes
+        .iter()
+        .for_each(|note| tracking::invalidate(&note.tracked, context));
 }
 
-/// About what a waiting command takes in memory: its words lie in what was received, with their lengths around them.
+/// About what a waiting command takes in memory: its words lie in what was received, with their
+/// lengths around them.
 fn footprint(command: &Command) -> usize {
     command.encoded_len() + size_of::<Command>()
 }
@@ -674,18 +777,23 @@ impl Drop for Connection {
     }
 }
 
-/// A web page can make a browser send a request here, whose body would be commands. Like Redis, close
-/// the connection at the first words of such a request.
+/// A web page can make a browser send a request here, whose body would be commands. Like Redis,
+/// close the connection at the first words of such a request.
 fn is_http(words: &[Bytes]) -> bool {
     debug_assert!(!kv::knows(b"post") && !kv::knows(b"host:"));
     words[0].eq_ignore_ascii_case(b"post") || words[0].eq_ignore_ascii_case(b"host:")
 }
 
-/// What a client is told. Clients know the codes: both mean that the same command may succeed later.
+/// What a client is told. Clients know the codes: both mean that the same command may succeed
+/// later.
 fn refusal_text(refusal: Refusal) -> &'static str {
     match refusal {
-        Refusal::Busy => "BUSY Ionian is overloaded: too much in flight, the command was not executed, try again later",
-        Refusal::Unavailable => "TRYAGAIN the cluster did not answer in time, the command was not executed",
+        Refusal::Busy => {
+            "BUSY Ionian is overloaded: too much in flight, the command was not executed, try again later"
+        }
+        Refusal::Unavailable => {
+            "TRYAGAIN the cluster did not answer in time, the command was not executed"
+        }
         Refusal::Unknown => {
             "TRYAGAIN the cluster did not answer in time, the command may or may not have been executed"
         }

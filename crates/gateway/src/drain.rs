@@ -1,9 +1,11 @@
-//! A gateway that does without clients: none is taken in, and each leaves as soon as it has what it waits for.
+//! A gateway that does without clients: none is taken in, and each leaves as soon as it has what it
+//! waits for.
 //!
-//! A client that asks one thing after the other must not have a command under way when its connection is closed: it could
-//! not know what became of it. So the connection ends together with a reply: the same segment brings the end of the
-//! reply and the end of the connection, and whoever has read the one can see the other before it sends again. Who says
-//! nothing for [`QUIET`] is idle, and is closed as Redis closes idle clients.
+//! A client that asks one thing after the other must not have a command under way when its
+//! connection is closed: it could not know what became of it. So the connection ends together with
+//! a reply: the same segment brings the end of the reply and the end of the connection, and whoever
+//! has read the one can see the other before it sends again. Who says nothing for [`QUIET`] is
+//! idle, and is closed as Redis closes idle clients.
 
 use crate::serve::Inner;
 use crate::slots::Open;
@@ -17,8 +19,8 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Notify;
 
-/// How long a client has to say something more. Whoever is in the middle of a conversation does within a round trip and the time
-/// that a busy program takes to go on; who does not is idle.
+/// How long a client has to say something more. Whoever is in the middle of a conversation does
+/// within a round trip and the time that a busy program takes to go on; who does not is idle.
 const QUIET: Duration = Duration::from_millis(250);
 
 /// How often it is looked who is idle.
@@ -34,7 +36,8 @@ const LISTEN_AGAIN_AFTER: Duration = Duration::from_secs(1);
 #[derive(Default)]
 pub(crate) struct Drain {
     on: Cell<bool>,
-    /// Whether the gateway listens no more. Who is sent away before that comes back at once, and finds the door half closed.
+    /// Whether the gateway listens no more. Who is sent away before that comes back at once, and
+    /// finds the door half closed.
     leaving: Cell<bool>,
     /// Whether it has lasted for long enough that whoever says nothing is idle.
     idle_too: Cell<bool>,
@@ -91,24 +94,32 @@ impl Inner {
         }
     }
 
-    /// Does not listen until the gateway serves again. Whoever has been accepted by the system already may have sent a
-    /// command, and is served like all others.
+    /// Does not listen until the gateway serves again. Whoever has been accepted by the system
+    /// already may have sent a command, and is served like all others.
     pub(crate) async fn pause(self: &Rc<Self>, listener: TcpListener) -> TcpListener {
         let address = listener.local_addr();
-        // The system is asked itself: the event queue may not have told of the last ones yet, and who is left in the queue of a
-        // socket that is closed is cut off.
+        // The system is asked itself: the event queue may not have told of the last ones yet, and
+        // who is left in the queue of a socket that is closed is cut off.
         if let Ok(listener) = listener.into_std() {
             while let Ok((stream, _)) = listener.accept() {
-                let stream = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream));
+                let stream = stream
+                    .set_nonblocking(true)
+                    .and_then(|()| TcpStream::from_std(stream));
                 let _ = stream.map(|stream| self.clone().accept(stream));
             }
         }
         self.drain.leaving.set(self.drain.on.get());
         self.drain.becomes(false).await;
         loop {
-            match address.as_ref().map_err(|error| std::io::Error::from(error.kind())).and_then(|at| listen(*at)) {
+            match address
+                .as_ref()
+                .map_err(|error| std::io::Error::from(error.kind()))
+                .and_then(|at| listen(*at))
+            {
                 Ok(listener) => return listener,
-                Err(error) => tracing::error!("clients cannot be served again, which is tried on: {error}"),
+                Err(error) => {
+                    tracing::error!("clients cannot be served again, which is tried on: {error}")
+                }
             }
             tokio::time::sleep(LISTEN_AGAIN_AFTER).await;
         }
@@ -116,22 +127,28 @@ impl Inner {
 }
 
 fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    let socket = if address.is_ipv4() {
+        TcpSocket::new_v4()?
+    } else {
+        TcpSocket::new_v6()?
+    };
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
 }
 
 impl Open {
-    /// Closes the connection, together with the end of the last reply, if the client has begun nothing that it has not been
-    /// answered. `idle_too` says whether it is closed with no reply from the cluster on its way as well: who has only been greeted
-    /// is about to ask for something.
+    /// Closes the connection, together with the end of the last reply, if the client has begun
+    /// nothing that it has not been answered. `idle_too` says whether it is closed with no reply
+    /// from the cluster on its way as well: who has only been greeted is about to ask for
+    /// something.
     pub(crate) fn leave_if_quiet(&mut self, idle_too: bool) {
         let leaves = idle_too || self.connection.ends_with_answer();
         if !leaves || !self.connection.is_quiet() || self.has_input() {
             return;
         }
-        // What is written from here on is held back until the connection is closed, unless it fills a segment.
+        // What is written from here on is held back until the connection is closed, unless it fills
+        // a segment.
         #[cfg(target_os = "linux")]
         let _ = SockRef::from(self.socket.as_ref()).set_tcp_cork(true);
         self.connection.close();

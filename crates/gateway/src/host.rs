@@ -12,7 +12,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Instant;
 
-/// The version of Redis whose answers the gateway gives. Clients decide by it what they may ask for.
+/// The version of Redis whose answers the gateway gives. Clients decide by it what they may ask
+/// for.
 pub(crate) const REDIS_VERSION: &str = "7.0.15";
 
 type Info = Box<dyn Fn(&mut InfoWriter)>;
@@ -205,10 +206,14 @@ impl Host {
 
     /// Calls `each` for every connection, the oldest first.
     pub(crate) fn for_each_client(&self, mut each: impl FnMut(&Client)) {
-        self.clients.borrow().values().for_each(|client| each(client));
+        self.clients
+            .borrow()
+            .values()
+            .for_each(|client| each(client));
     }
 
-    /// Writes the gateway's sections of INFO, then the node's. How many `keys` there are only a replica knows.
+    /// Writes the gateway's sections of INFO, then the node's. How many `keys` there are only a
+    /// replica knows.
     pub(crate) fn write_info(&self, info: &mut InfoWriter, keys: Option<i64>) {
         let uptime = self.started.elapsed().as_secs();
         info.section("Server")
@@ -221,7 +226,8 @@ impl Host {
         if let Some((_, port)) = self.listening.borrow().rsplit_once(':') {
             info.field("tcp_port", port);
         }
-        info.field("uptime_in_seconds", uptime).field("uptime_in_days", uptime / 86_400);
+        info.field("uptime_in_seconds", uptime)
+            .field("uptime_in_days", uptime / 86_400);
         info.section("Clients")
             .field("connected_clients", self.clients.borrow().len())
             .field("maxclients", self.limits.connections)
@@ -229,7 +235,9 @@ impl Host {
             .field("maxmemory_clients", self.limits.memory_bytes)
             .field("blocked_clients", 0);
         process::write_memory(info);
-        info.field("maxmemory", 0).field("maxmemory_policy", "noeviction").field("mem_clients_normal", self.held());
+        info.field("maxmemory", 0)
+            .field("maxmemory_policy", "noeviction")
+            .field("mem_clients_normal", self.held());
         // What a client waits for before it sends commands.
         info.section("Persistence").field("loading", 0);
         info.section("Stats");

@@ -12,19 +12,32 @@ pub struct InfoWriter {
 }
 
 impl InfoWriter {
-    /// A writer for the sections named by a client; for all of them if it names none, `all`, `default`
-    /// or `everything`.
+    /// A writer for the sections named by a client; for all of them if it names none, `all`,
+    /// `default` or `everything`.
     pub fn new<'a>(sections: impl Iterator<Item = &'a [u8]>) -> InfoWriter {
-        let mut wanted: Vec<_> = sections.map(|name| String::from_utf8_lossy(name).to_lowercase()).collect();
-        if wanted.iter().any(|name| matches!(name.as_str(), "all" | "default" | "everything")) {
+        let mut wanted: Vec<_> = sections
+            .map(|name| String::from_utf8_lossy(name).to_lowercase())
+            .collect();
+        if wanted
+            .iter()
+            .any(|name| matches!(name.as_str(), "all" | "default" | "everything"))
+        {
             wanted.clear();
         }
-        InfoWriter { text: String::new(), wanted, in_wanted: false }
+        InfoWriter {
+            text: String::new(),
+            wanted,
+            in_wanted: false,
+        }
     }
 
     /// Begins a section.
     pub fn section(&mut self, name: &str) -> &mut Self {
-        self.in_wanted = self.wanted.is_empty() || self.wanted.iter().any(|wanted| wanted.eq_ignore_ascii_case(name));
+        self.in_wanted = self.wanted.is_empty()
+            || self
+                .wanted
+                .iter()
+                .any(|wanted| wanted.eq_ignore_ascii_case(name));
         if self.in_wanted {
             let gap = if self.text.is_empty() { "" } else { "\r\n" };
             self.push(format_args!("{gap}# {name}\r\n"));

@@ -1,11 +1,16 @@
-//! Inline commands: a line of words, as typed into telnet, with the quotes of Redis's `sdssplitargs`.
+//! Inline commands: a line of words, as typed into telnet, with the quotes of Redis's
+//! `sdssplitargs`.
 
 use bytes::Bytes;
 
-/// Appends the words of `line` to `words`; `None` if a quote is not closed, or closed inside of a word.
+/// Appends the words of `line` to `words`; `None` if a quote is not closed, or closed inside of a
+/// word.
 pub(crate) fn split(line: &[u8], words: &mut Vec<Bytes>) -> Option<()> {
     // Redis sees a C string here, which ends at the first zero.
-    let end = line.iter().position(|&byte| byte == 0).unwrap_or(line.len());
+    let end = line
+        .iter()
+        .position(|&byte| byte == 0)
+        .unwrap_or(line.len());
     let mut rest = trimmed(&line[..end]);
     while !rest.is_empty() {
         let (word, after) = word(rest)?;
@@ -40,7 +45,9 @@ fn word(mut rest: &[u8]) -> Option<(Vec<u8>, &[u8])> {
 }
 
 fn closed(rest: &[u8]) -> Option<&[u8]> {
-    rest.first().is_none_or(|&byte| is_space(byte)).then_some(rest)
+    rest.first()
+        .is_none_or(|&byte| is_space(byte))
+        .then_some(rest)
 }
 
 fn double_quoted<'a>(mut rest: &'a [u8], word: &mut Vec<u8>) -> Option<&'a [u8]> {

@@ -16,7 +16,8 @@ pub(crate) struct Output {
 /// must not hold on to its memory.
 const KEPT_CAPACITY: usize = 16 << 10;
 
-/// Borders are remembered at this distance. So much, and one reply, is kept of an output that is dropped.
+/// Borders are remembered at this distance. So much, and one reply, is kept of an output that is
+/// dropped.
 const BORDER_DISTANCE: usize = 16 << 10;
 
 impl Output {
@@ -30,13 +31,21 @@ impl Output {
 
     /// What it takes in memory.
     pub(crate) fn held(&self) -> usize {
-        if self.bytes.capacity() > KEPT_CAPACITY { self.bytes.capacity() } else { self.len() }
+        if self.bytes.capacity() > KEPT_CAPACITY {
+            self.bytes.capacity()
+        } else {
+            self.len()
+        }
     }
 
     /// Where to append whole replies.
     pub(crate) fn tail(&mut self) -> &mut Vec<u8> {
         let here = self.bytes.len();
-        if self.borders.back().is_none_or(|last| here - last >= BORDER_DISTANCE) {
+        if self
+            .borders
+            .back()
+            .is_none_or(|last| here - last >= BORDER_DISTANCE)
+        {
             self.borders.push_back(here);
         }
         &mut self.bytes
@@ -44,7 +53,10 @@ impl Output {
 
     pub(crate) fn on_sent(&mut self, len: usize) {
         self.sent += len;
-        assert!(self.sent <= self.bytes.len(), "more was sent than there was");
+        assert!(
+            self.sent <= self.bytes.len(),
+            "more was sent than there was"
+        );
         if self.sent == self.bytes.len() {
             self.clear();
         } else if self.sent > self.bytes.len() / 2 {
@@ -62,13 +74,19 @@ impl Output {
         }
     }
 
-    /// Drops the replies that the client has seen nothing of, if they are many, as far as it is known where they begin. True if it can
-    /// be told something in their place; false if that would stand in the middle of a large reply.
+    /// Drops the replies that the client has seen nothing of, if they are many, as far as it is
+    /// known where they begin. True if it can be told something in their place; false if that would
+    /// stand in the middle of a large reply.
     pub(crate) fn drop_unsent(&mut self) -> bool {
         if self.len() <= 2 * BORDER_DISTANCE {
             return true;
         }
-        let border = self.borders.iter().copied().find(|border| *border >= self.sent).unwrap_or(self.bytes.len());
+        let border = self
+            .borders
+            .iter()
+            .copied()
+            .find(|border| *border >= self.sent)
+            .unwrap_or(self.bytes.len());
         if border - self.sent > 2 * BORDER_DISTANCE {
             self.clear();
             return false;
@@ -96,7 +114,8 @@ mod tests {
     #[test]
     fn what_is_dropped_ends_where_a_reply_ends() {
         let large = BORDER_DISTANCE * 3;
-        // Bytes of each reply, bytes sent, what is left, and whether something can be said behind it.
+        // Bytes of each reply, bytes sent, what is left, and whether something can be said behind
+        // it.
         for (replies, sent, left, between) in [
             (vec![], 0, 0, true),
             (vec![10, 10], 0, 20, true),
@@ -115,7 +134,11 @@ mod tests {
             output.on_sent(sent);
             let is_between = output.drop_unsent();
             let expected = if between { left } else { 0 };
-            assert_eq!((is_between, output.len()), (between, expected), "{replies:?} {sent}");
+            assert_eq!(
+                (is_between, output.len()),
+                (between, expected),
+                "{replies:?} {sent}"
+            );
         }
     }
 }

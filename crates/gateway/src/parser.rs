@@ -1,11 +1,11 @@
 //! From bytes to the words of commands: RESP multibulk requests and inline commands.
 //!
-//! The parser keeps its place between reads, so every byte is looked at once however the bytes are cut
-//! into pieces. The crate `redis-protocol` starts over with every piece and tells nothing about what it
-//! has found so far: an MSET of 65,535 words takes it 5 ms in one piece, 295 ms in TCP segments of
-//! 1448 bytes and 6.5 s in pieces of 64. It also reserves memory by a stranger's count, accepts frames
-//! that are no requests, and has errors of its own; guarding it against all this means finding the
-//! words first. So it serves here as the second opinion of the tests.
+//! The parser keeps its place between reads, so every byte is looked at once however the bytes are
+//! cut into pieces. The crate `redis-protocol` starts over with every piece and tells nothing about
+//! what it has found so far: an MSET of 65,535 words takes it 5 ms in one piece, 295 ms in TCP
+//! segments of 1448 bytes and 6.5 s in pieces of 64. It also reserves memory by a stranger's count,
+//! accepts frames that are no requests, and has errors of its own; guarding it against all this
+//! means finding the words first. So it serves here as the second opinion of the tests.
 
 use crate::inline;
 use crate::limits::Limits;
@@ -51,7 +51,9 @@ impl fmt::Display for ProtocolError {
             ProtocolError::InvalidMultibulkLength => f.write_str("invalid multibulk length"),
             ProtocolError::InvalidBulkLength => f.write_str("invalid bulk length"),
             // A control character must not end the error line.
-            ProtocolError::ExpectedDollar(got @ b' '..=b'~') => write!(f, "expected '$', got '{}'", *got as char),
+            ProtocolError::ExpectedDollar(got @ b' '..=b'~') => {
+                write!(f, "expected '$', got '{}'", *got as char)
+            }
             ProtocolError::ExpectedDollar(_) => f.write_str("expected '$', got ' '"),
             ProtocolError::TooBigInline => f.write_str("too big inline request"),
             ProtocolError::UnbalancedQuotes => f.write_str("unbalanced quotes in request"),
@@ -75,14 +77,20 @@ pub struct Parser {
 
 impl Default for Parser {
     fn default() -> Self {
-        Parser { stage: Stage::Start, words: Vec::new(), bytes: 0, partial: Vec::new(), compact: false }
+        Parser {
+            stage: Stage::Start,
+            words: Vec::new(),
+            bytes: 0,
+            partial: Vec::new(),
+            compact: false,
+        }
     }
 }
 
 impl Parser {
-    /// Takes from the front of `input` what belongs to the next command. True when it is complete: its
-    /// words, of which there is at least one, are in [`words`](Self::words) until the next call. False
-    /// when all input is used up.
+    /// Takes from the front of `input` what belongs to the next command. True when it is complete:
+    /// its words, of which there is at least one, are in [`words`](Self::words) until the next
+    /// call. False when all input is used up.
     ///
     /// # Errors
     /// The client does not speak the protocol; there is no way to find the next command.
@@ -109,7 +117,9 @@ impl Parser {
                     Some(word) => {
                         self.words.push(word);
                         missing == 1 || {
-                            self.stage = Stage::Head { missing: missing - 1 };
+                            self.stage = Stage::Head {
+                                missing: missing - 1,
+                            };
                             false
                         }
                     }
@@ -138,19 +148,31 @@ impl Parser {
 
     /// What the unfinished command takes in memory.
     pub(crate) fn held(&self) -> usize {
-        let announced = if let Stage::Word { len, .. } = self.stage { len } else { 0 };
-        self.partial.capacity() + self.words.capacity() * size_of::<Bytes>() + self.bytes.saturating_sub(announced)
+        let announced = if let Stage::Word { len, .. } = self.stage {
+            len
+        } else {
+            0
+        };
+        self.partial.capacity()
+            + self.words.capacity() * size_of::<Bytes>()
+            + self.bytes.saturating_sub(announced)
     }
 
-    /// Hands out the words and the memory of their list; [`put_words`](Self::put_words) gives it back.
+    /// Hands out the words and the memory of their list; [`put_words`](Self::put_words) gives it
+    /// back.
     pub(crate) fn take_words(&mut self) -> Vec<Bytes> {
         std::mem::take(&mut self.words)
     }
 
     /// Takes the list back, with its words if the command has to be looked at again.
     pub(crate) fn put_words(&mut self, words: Vec<Bytes>) {
-        // A command of very many words does not keep its memory for as long as the connection lives.
-        self.words = if words.is_empty() && words.capacity() > 1024 { Vec::new() } else { words };
+        // A command of very many words does not keep its memory for as long as the connection
+        // lives.
+        self.words = if words.is_empty() && words.capacity() > 1024 {
+            Vec::new()
+        } else {
+            words
+        };
     }
 
     /// Acts upon a whole line, its end included; true if it is a command by itself.
@@ -168,7 +190,9 @@ impl Parser {
                 }
                 // Zero and below ask for nothing and get nothing, as in Redis.
                 if count > 0 {
-                    self.stage = Stage::Head { missing: count as usize };
+                    self.stage = Stage::Head {
+                        missing: count as usize,
+                    };
                 }
                 Ok(false)
             }
@@ -185,12 +209,19 @@ impl Parser {
         if line[0] != b'$' {
             return Err(ProtocolError::ExpectedDollar(line[0]));
         }
-        let len = number(line).and_then(|len| usize::try_from(len).ok()).ok_or(ProtocolError::InvalidBulkLength)?;
+        let len = number(line)
+            .and_then(|len| usize::try_from(len).ok())
+            .ok_or(ProtocolError::InvalidBulkLength)?;
         self.bytes = self.bytes.saturating_add(len);
-        if self.bytes > limits.bulk_bytes { Err(ProtocolError::InvalidBulkLength) } else { Ok(len) }
+        if self.bytes > limits.bulk_bytes {
+            Err(ProtocolError::InvalidBulkLength)
+        } else {
+            Ok(len)
+        }
     }
 
-    /// The next word, which is `len` bytes and a line end. Like Redis, the line end is not looked at.
+    /// The next word, which is `len` bytes and a line end. Like Redis, the line end is not looked
+    /// at.
     fn take_word(&mut self, input: &mut Bytes, len: usize) -> Option<Bytes> {
         let whole = len + 2;
         if self.partial.is_empty() && input.len() >= whole {
@@ -215,7 +246,11 @@ impl Parser {
     }
 
     /// Acts upon the next line; `None` if the input has no end of a line.
-    fn on_line_end(&mut self, input: &mut Bytes, limits: &Limits) -> Result<Option<bool>, ProtocolError> {
+    fn on_line_end(
+        &mut self,
+        input: &mut Bytes,
+        limits: &Limits,
+    ) -> Result<Option<bool>, ProtocolError> {
         let end = input.iter().position(|&byte| byte == b'\n');
         let len = end.map_or(input.len(), |end| end + 1);
         if self.partial.len() + len > limits.inline_bytes {
@@ -259,8 +294,10 @@ fn number(line: &[u8]) -> Option<i64> {
         [b'1'..=b'9', ..] if magnitude.len() <= 18 => {}
         _ => return None,
     }
-    let value = magnitude
-        .iter()
-        .try_fold(0i64, |value, digit| digit.is_ascii_digit().then(|| value * 10 + i64::from(digit - b'0')))?;
+    let value = magnitude.iter().try_fold(0i64, |value, digit| {
+        digit
+            .is_ascii_digit()
+            .then(|| value * 10 + i64::from(digit - b'0'))
+    })?;
     Some(if negative { -value } else { value })
 }

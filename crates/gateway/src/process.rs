@@ -4,7 +4,8 @@ use crate::info::InfoWriter;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
 
-/// Begins the section Memory. What the process holds is what the system says is resident: no allocator is asked.
+/// Begins the section Memory. What the process holds is what the system says is resident: no
+/// allocator is asked.
 pub(crate) fn write_memory(info: &mut InfoWriter) {
     let [now, peak] = resident();
     info.section("Memory")
@@ -21,7 +22,8 @@ pub(crate) fn write_cpu(info: &mut InfoWriter) {
     info.section("CPU");
     let seconds = |time: TimeVal| format!("{}.{:06}", time.tv_sec(), time.tv_usec());
     if let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) {
-        info.field("used_cpu_sys", seconds(usage.system_time())).field("used_cpu_user", seconds(usage.user_time()));
+        info.field("used_cpu_sys", seconds(usage.system_time()))
+            .field("used_cpu_user", seconds(usage.user_time()));
     }
 }
 
@@ -34,7 +36,10 @@ fn resident() -> [u64; 2] {
         Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? * 1024)
     };
     // Systems without such a file tell the peak alone.
-    [field("VmRSS:").unwrap_or(peak), field("VmHWM:").unwrap_or(peak)]
+    [
+        field("VmRSS:").unwrap_or(peak),
+        field("VmHWM:").unwrap_or(peak),
+    ]
 }
 
 /// As Redis writes bytes for people.

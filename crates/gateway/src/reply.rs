@@ -38,7 +38,11 @@ impl Context<'_> {
     }
 
     pub(crate) fn null(&mut self) {
-        let null: &[u8] = if self.client.resp3.get() { b"_\r\n" } else { b"$-1\r\n" };
+        let null: &[u8] = if self.client.resp3.get() {
+            b"_\r\n"
+        } else {
+            b"$-1\r\n"
+        };
         self.out.extend_from_slice(null);
     }
 
@@ -59,7 +63,11 @@ impl Context<'_> {
 
     /// The head of a map; its keys and values follow in turn.
     pub(crate) fn map(&mut self, len: usize) {
-        if self.client.resp3.get() { self.line('%', len) } else { self.line('*', 2 * len) }
+        if self.client.resp3.get() {
+            self.line('%', len)
+        } else {
+            self.line('*', 2 * len)
+        }
     }
 
     /// Text for people.
@@ -72,12 +80,16 @@ impl Context<'_> {
     }
 
     pub(crate) fn wrong_number(&mut self, command: impl Display) {
-        self.error(format_args!("ERR wrong number of arguments for '{command}' command"));
+        self.error(format_args!(
+            "ERR wrong number of arguments for '{command}' command"
+        ));
     }
 
     pub(crate) fn unknown_subcommand(&mut self, command: &str, name: &[u8]) {
         let name = String::from_utf8_lossy(&name[..name.len().min(128)]);
-        self.error(format_args!("ERR unknown subcommand '{name}'. Try {command} HELP."));
+        self.error(format_args!(
+            "ERR unknown subcommand '{name}'. Try {command} HELP."
+        ));
     }
 
     /// The lines of HELP.
@@ -91,7 +103,9 @@ impl Context<'_> {
     }
 
     fn line_of(&mut self, text: std::fmt::Arguments<'_>) {
-        Text(self.out).write_fmt(text).expect("a vector takes any bytes");
+        Text(self.out)
+            .write_fmt(text)
+            .expect("a vector takes any bytes");
         self.out.extend_from_slice(b"\r\n");
     }
 }
@@ -101,7 +115,10 @@ pub(crate) fn error(out: &mut Vec<u8>, text: impl Display) {
     out.push(b'-');
     let start = out.len();
     write!(Text(out), "{text}").expect("a vector takes any bytes");
-    out[start..].iter_mut().filter(|byte| matches!(byte, b'\r' | b'\n')).for_each(|byte| *byte = b' ');
+    out[start..]
+        .iter_mut()
+        .filter(|byte| matches!(byte, b'\r' | b'\n'))
+        .for_each(|byte| *byte = b' ');
     out.extend_from_slice(b"\r\n");
 }
 

@@ -1,7 +1,7 @@
 //! Walking over the replies of the state machine, which are RESP2, and turning them into RESP3.
 //!
-//! Of all that the key-value store answers, only null differs: RESP2 has two of them, for a bulk string
-//! and for an array, RESP3 has one of its own.
+//! Of all that the key-value store answers, only null differs: RESP2 has two of them, for a bulk
+//! string and for an array, RESP3 has one of its own.
 
 /// Appends `replies` to `out` with RESP3's null in place of RESP2's.
 pub(crate) fn convert(replies: &[u8], out: &mut Vec<u8>) {
@@ -47,7 +47,9 @@ pub(crate) fn integers(reply: &[u8]) -> Option<Vec<i64>> {
 fn element(rest: &[u8]) -> Option<(&[u8], &[u8])> {
     let line = rest.iter().position(|&byte| byte == b'\n')? + 1;
     let len = match rest[0] {
-        b'$' => count(&rest[..line]).map_or(line, |len| line.saturating_add(len as usize).saturating_add(2)),
+        b'$' => count(&rest[..line]).map_or(line, |len| {
+            line.saturating_add(len as usize).saturating_add(2)
+        }),
         _ => line,
     };
     rest.split_at_checked(len)
@@ -60,7 +62,10 @@ fn array_len(element: &[u8]) -> Option<u64> {
 
 /// The count in a head; `None` if it is negative: that is null.
 fn count(head: &[u8]) -> Option<u64> {
-    std::str::from_utf8(head.get(1..)?.strip_suffix(b"\r\n")?).ok()?.parse().ok()
+    std::str::from_utf8(head.get(1..)?.strip_suffix(b"\r\n")?)
+        .ok()?
+        .parse()
+        .ok()
 }
 
 #[cfg(test)]
@@ -69,16 +74,23 @@ mod tests {
 
     #[test]
     fn nulls_become_the_null_of_resp3_and_nothing_else_changes() {
-        let replies = b"$-1\r\n*-1\r\n$5\r\n$-1\r\n\r\n*2\r\n$-1\r\n:-1\r\n+OK\r\n-ERR *-1\r\n$0\r\n\r\n";
+        let replies =
+            b"$-1\r\n*-1\r\n$5\r\n$-1\r\n\r\n*2\r\n$-1\r\n:-1\r\n+OK\r\n-ERR *-1\r\n$0\r\n\r\n";
         let mut out = Vec::new();
         convert(replies, &mut out);
-        assert_eq!(out, b"_\r\n_\r\n$5\r\n$-1\r\n\r\n*2\r\n_\r\n:-1\r\n+OK\r\n-ERR *-1\r\n$0\r\n\r\n");
+        assert_eq!(
+            out,
+            b"_\r\n_\r\n$5\r\n$-1\r\n\r\n*2\r\n_\r\n:-1\r\n+OK\r\n-ERR *-1\r\n$0\r\n\r\n"
+        );
     }
 
     #[test]
     fn replies_are_split_whole() {
         let replies = b"*2\r\n*1\r\n$3\r\na\r\n\r\n*0\r\n+OK\r\n";
-        assert_eq!(split_reply(replies), Some((&replies[..replies.len() - 5], &b"+OK\r\n"[..])));
+        assert_eq!(
+            split_reply(replies),
+            Some((&replies[..replies.len() - 5], &b"+OK\r\n"[..]))
+        );
         assert_eq!(split_reply(b"*2\r\n:1\r\n"), None);
         assert_eq!(split_reply(b"$3\r\nab"), None);
         assert_eq!(split_reply(b""), None);
@@ -88,7 +100,13 @@ mod tests {
     fn integers_of_an_array() {
         assert_eq!(integers(b"*2\r\n:0\r\n:17\r\n"), Some(vec![0, 17]));
         assert_eq!(integers(b"*0\r\n"), Some(vec![]));
-        for wrong in [&b"-ERR no\r\n"[..], b"*2\r\n:1\r\n", b"*1\r\n$1\r\n1\r\n", b"*1\r\n:1\r\n:2\r\n", b""] {
+        for wrong in [
+            &b"-ERR no\r\n"[..],
+            b"*2\r\n:1\r\n",
+            b"*1\r\n$1\r\n1\r\n",
+            b"*1\r\n:1\r\n:2\r\n",
+            b"",
+        ] {
             assert_eq!(integers(wrong), None);
         }
     }

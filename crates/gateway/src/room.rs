@@ -1,11 +1,13 @@
-//! Room for replies that are on their way: a short command can have a long reply, which on its way from a replica is in no
-//! buffer that the gateway sees. A command is sent on when there is room for a reply as large as its connection's last ones.
-//! A forecast can be wrong: what comes then is counted against its client, as all that the gateway holds.
+//! Room for replies that are on their way: a short command can have a long reply, which on its way
+//! from a replica is in no buffer that the gateway sees. A command is sent on when there is room
+//! for a reply as large as its connection's last ones. A forecast can be wrong: what comes then is
+//! counted against its client, as all that the gateway holds.
 
 use ionian_kernel::flow::ByteWindow;
 use std::collections::{HashMap, VecDeque};
 
-/// The least that is reckoned with. So small replies come for as many commands as a lane has in flight.
+/// The least that is reckoned with. So small replies come for as many commands as a lane has in
+/// flight.
 const LEAST: usize = 8 << 10;
 
 /// What a gateway reckons with that has seen no reply yet.
@@ -40,8 +42,8 @@ impl Room {
         }
     }
 
-    /// Whether a command of a connection that expects so much may be sent on. If not, the connection waits until
-    /// [`next`](Self::next) names it.
+    /// Whether a command of a connection that expects so much may be sent on. If not, the
+    /// connection waits until [`next`](Self::next) names it.
     pub(crate) fn admits(&mut self, index: u32, forecast: Option<usize>) -> bool {
         let bytes = forecast.unwrap_or(self.newcomer).max(LEAST);
         let waiting = &mut self.waiting[self.window.class(bytes)];
@@ -54,8 +56,12 @@ impl Room {
 
     /// The next connection that has room now.
     pub(crate) fn next(&mut self) -> Option<u32> {
-        let Room { window, waiting, .. } = self;
-        let waiting = waiting.iter_mut().find(|waiting| waiting.front().is_some_and(|it| window.has_room(it.1)))?;
+        let Room {
+            window, waiting, ..
+        } = self;
+        let waiting = waiting
+            .iter_mut()
+            .find(|waiting| waiting.front().is_some_and(|it| window.has_room(it.1)))?;
         waiting.pop_front().map(|(index, _)| index)
     }
 
@@ -68,7 +74,9 @@ impl Room {
 
     /// The reply of so many bytes is here, whether its connection still is or not.
     pub(crate) fn end(&mut self, token: u64, reply: usize) {
-        let Some(bytes) = self.expected.remove(&token) else { return };
+        let Some(bytes) = self.expected.remove(&token) else {
+            return;
+        };
         self.window.remove(bytes);
         self.newcomer = forecast(self.newcomer, reply);
     }
@@ -96,7 +104,9 @@ mod tests {
         assert_eq!(room.next(), Some(4));
         room.begin(4, mega);
         assert_eq!(room.next(), None);
-        [0, 1, 3, 4, 8].into_iter().for_each(|token| room.end(token, 10));
+        [0, 1, 3, 4, 8]
+            .into_iter()
+            .for_each(|token| room.end(token, 10));
         assert_eq!((room.window.bytes(), room.expected.len()), (0, 0));
         // What is larger than all room goes alone.
         let order: Vec<u32> = core::iter::from_fn(|| room.next()).collect();

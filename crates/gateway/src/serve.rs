@@ -1,4 +1,5 @@
-//! Sockets: the thin shell around [`Connection`]. All of it runs on one thread, the node's event loop.
+//! Sockets: the thin shell around [`Connection`]. All of it runs on one thread, the node's event
+//! loop.
 //!
 //! ```text
 //! task of a connection: readable -> receive -> submit(request)      (wakes the node's loop)
@@ -29,7 +30,8 @@ use tokio::net::tcp::OwnedReadHalf;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// As much as is read at once: a pipeline of a thousand short commands, or a piece of a large value.
+/// As much as is read at once: a pipeline of a thousand short commands, or a piece of a large
+/// value.
 const READ_BYTES: usize = 64 << 10;
 
 /// So many reads of one connection in a row; then others get their turn.
@@ -72,9 +74,13 @@ pub(crate) struct Inner {
 }
 
 impl Gateway {
-    /// A gateway that hands its requests to `submit`, which is to queue them and to wake the node's loop.
-    /// `info` adds the node's sections to INFO; it must not call the gateway.
-    pub fn new(limits: Limits, info: Box<dyn Fn(&mut InfoWriter)>, submit: Box<dyn Fn(Request)>) -> Gateway {
+    /// A gateway that hands its requests to `submit`, which is to queue them and to wake the node's
+    /// loop. `info` adds the node's sections to INFO; it must not call the gateway.
+    pub fn new(
+        limits: Limits,
+        info: Box<dyn Fn(&mut InfoWriter)>,
+        submit: Box<dyn Fn(Request)>,
+    ) -> Gateway {
         Gateway {
             inner: Rc::new(Inner {
                 host: Host::new(limits, info),
@@ -108,19 +114,22 @@ impl Gateway {
         })
     }
 
-    /// From now on no client is taken in, and those that are here leave when they have their answers, unless `drains` is
-    /// false: then clients are served again.
+    /// From now on no client is taken in, and those that are here leave when they have their
+    /// answers, unless `drains` is false: then clients are served again.
     pub fn drain(&self, drains: bool) {
         self.inner.clone().set_draining(drains);
     }
 
-    /// Takes the reply to a request, in the node's loop; [`flush`](Self::flush) is to follow at the end
-    /// of the burst. A reply that nobody waits for any more is dropped. Nothing is submitted here.
+    /// Takes the reply to a request, in the node's loop; [`flush`](Self::flush) is to follow at the
+    /// end of the burst. A reply that nobody waits for any more is dropped. Nothing is submitted
+    /// here.
     pub fn on_reply(&self, reply: Reply) {
         let length = reply.outcome.as_ref().map_or(0, Bytes::len);
         self.inner.room.borrow_mut().end(reply.token, length);
         let mut slots = self.inner.slots.borrow_mut();
-        let Some((index, open)) = slots.waiting_for(reply.token) else { return };
+        let Some((index, open)) = slots.waiting_for(reply.token) else {
+            return;
+        };
         open.connection.on_reply(reply.outcome);
         if !std::mem::replace(&mut open.dirty, true) {
             self.inner.dirty.borrow_mut().push(index);
@@ -136,7 +145,8 @@ impl Gateway {
         self.inner.clone().flush();
     }
 
-    /// Names all gateways of the cluster, this one first, to clients that ask for several addresses.
+    /// Names all gateways of the cluster, this one first, to clients that ask for several
+    /// addresses.
     pub fn set_gateways(&self, gateways: Vec<Peer>) {
         self.inner.host.gateways.replace(gateways);
     }
@@ -171,8 +181,14 @@ impl Inner {
         }
         // Replies are written whole; to hold them back for more to come would only delay them.
         let _ = stream.set_nodelay(true);
-        let text = |address: io::Result<std::net::SocketAddr>| address.map_or(String::new(), |at| at.to_string());
-        let connection = Connection::new(&self.host, text(stream.peer_addr()), text(stream.local_addr()));
+        let text = |address: io::Result<std::net::SocketAddr>| {
+            address.map_or(String::new(), |at| at.to_string())
+        };
+        let connection = Connection::new(
+            &self.host,
+            text(stream.peer_addr()),
+            text(stream.local_addr()),
+        );
         let (mut input, socket) = stream.into_split();
         let index = self.slots.borrow_mut().insert(Open {
             connection,
@@ -185,10 +201,19 @@ impl Inner {
         });
         tokio::task::spawn_local(async move {
             poll_fn(|context| self.clone().poll(index, &mut input, context)).await;
-            if self.slots.borrow_mut().get(index).is_some_and(|open| open.connection.has_last_word()) {
+            if self
+                .slots
+                .borrow_mut()
+                .get(index)
+                .is_some_and(|open| open.connection.has_last_word())
+            {
                 poll_fn(|context| self.end_output(index, context)).await;
                 let limits = &self.host.limits;
-                let _ = tokio::time::timeout(limits.linger, self.discard(&mut input, limits.linger_bytes)).await;
+                let _ = tokio::time::timeout(
+                    limits.linger,
+                    self.discard(&mut input, limits.linger_bytes),
+                )
+                .await;
             }
             drop(self.slots.borrow_mut().remove(index));
         });
@@ -232,13 +257,20 @@ impl Inner {
     /// Nothing more is written to the client.
     fn end_output(&self, index: u32, context: &mut Context<'_>) -> Poll<()> {
         let mut slots = self.slots.borrow_mut();
-        let Some(open) = slots.get(index) else { return Poll::Ready(()) };
+        let Some(open) = slots.get(index) else {
+            return Poll::Ready(());
+        };
         Pin::new(&mut open.socket).poll_shutdown(context).map(drop)
     }
 
-    /// The task of a connection: reads while input is wanted, writes what a flush could not. Ready when
-    /// the connection is to be closed.
-    fn poll(self: Rc<Self>, index: u32, input: &mut OwnedReadHalf, context: &mut Context<'_>) -> Poll<()> {
+    /// The task of a connection: reads while input is wanted, writes what a flush could not. Ready
+    /// when the connection is to be closed.
+    fn poll(
+        self: Rc<Self>,
+        index: u32,
+        input: &mut OwnedReadHalf,
+        context: &mut Context<'_>,
+    ) -> Poll<()> {
         for _ in 0..READS_PER_TURN {
             match self.poll_output(index, context) {
                 Poll::Ready(Ok(())) => {}
@@ -246,13 +278,19 @@ impl Inner {
                 Poll::Pending => {}
             }
             let mut slots = self.slots.borrow_mut();
-            let Some(open) = slots.get(index) else { return Poll::Ready(()) };
+            let Some(open) = slots.get(index) else {
+                return Poll::Ready(());
+            };
             if open.connection.is_closed() {
                 return Poll::Ready(());
             }
             open.awaits_output = !open.connection.output().is_empty();
             open.awaits_input = open.connection.wants_input();
-            if !open.waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
+            if !open
+                .waker
+                .as_ref()
+                .is_some_and(|waker| waker.will_wake(context.waker()))
+            {
                 open.waker = Some(context.waker().clone());
             }
             if !open.awaits_input {
@@ -264,9 +302,11 @@ impl Inner {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Err(_)) => return Poll::Ready(()),
                 Poll::Ready(Ok(())) if buffer.filled().is_empty() => open.connection.end_input(),
-                // Copied into memory of its exact size: an idle connection holds no buffer, and words
-                // that are kept for longer keep no more alive than came with them.
-                Poll::Ready(Ok(())) => open.connection.receive(Bytes::copy_from_slice(buffer.filled())),
+                // Copied into memory of its exact size: an idle connection holds no buffer, and
+                // words that are kept for longer keep no more alive than came with them.
+                Poll::Ready(Ok(())) => open
+                    .connection
+                    .receive(Bytes::copy_from_slice(buffer.filled())),
             }
             drop((scratch, slots));
             self.clone().settle(index);
@@ -279,14 +319,17 @@ impl Inner {
     fn poll_output(self: &Rc<Self>, index: u32, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             let mut slots = self.slots.borrow_mut();
-            let Some(open) = slots.get(index) else { return Poll::Ready(Ok(())) };
+            let Some(open) = slots.get(index) else {
+                return Poll::Ready(Ok(()));
+            };
             if open.connection.output().is_empty() {
                 return Poll::Ready(Ok(()));
             }
-            let sent = match Pin::new(&mut open.socket).poll_write(context, open.connection.output()) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(sent) => sent?,
-            };
+            let sent =
+                match Pin::new(&mut open.socket).poll_write(context, open.connection.output()) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(sent) => sent?,
+                };
             open.connection.on_sent(sent);
             drop(slots);
             // Input may have waited for the output to be taken.
@@ -294,7 +337,8 @@ impl Inner {
         }
     }
 
-    /// After input or replies: lets the connection go on, writes its output and submits its request.
+    /// After input or replies: lets the connection go on, writes its output and submits its
+    /// request.
     pub(crate) fn settle(self: Rc<Self>, index: u32) {
         let request = {
             let mut slots = self.slots.borrow_mut();
@@ -308,8 +352,14 @@ impl Inner {
                 self.clone().start_timer();
             }
             let asks = open.connection.has_request() && !open.waits;
-            open.waits |= asks && !self.room.borrow_mut().admits(index, open.connection.forecast());
-            (asks && !open.waits).then(|| self.begin(&mut slots, index)).flatten()
+            open.waits |= asks
+                && !self
+                    .room
+                    .borrow_mut()
+                    .admits(index, open.connection.forecast());
+            (asks && !open.waits)
+                .then(|| self.begin(&mut slots, index))
+                .flatten()
         };
         self.clone().shed();
         if let Some(request) = request {
@@ -323,19 +373,29 @@ impl Inner {
         let (forecast, (operation, payload)) = (connection.forecast(), connection.take_request()?);
         let token = slots.next_token(index);
         self.room.borrow_mut().begin(token, forecast);
-        Some(Request { token, operation, payload })
+        Some(Request {
+            token,
+            operation,
+            payload,
+        })
     }
 
     /// Sends on what has waited for room.
     fn use_room(self: &Rc<Self>) {
         loop {
-            let Some(index) = self.room.borrow_mut().next() else { return };
+            let Some(index) = self.room.borrow_mut().next() else {
+                return;
+            };
             let mut slots = self.slots.borrow_mut();
             // The connection may be gone, and another in its place, or its time over.
-            let waits = slots.get(index).is_some_and(|open| std::mem::take(&mut open.waits));
+            let waits = slots
+                .get(index)
+                .is_some_and(|open| std::mem::take(&mut open.waits));
             let request = waits.then(|| self.begin(&mut slots, index)).flatten();
             drop(slots);
-            request.into_iter().for_each(|request| (self.submit)(request));
+            request
+                .into_iter()
+                .for_each(|request| (self.submit)(request));
         }
     }
 
@@ -360,7 +420,9 @@ impl Inner {
     fn shed(self: Rc<Self>) {
         while self.host.held() > self.host.limits.memory_bytes {
             let mut slots = self.slots.borrow_mut();
-            let Some(index) = slots.hungriest() else { return };
+            let Some(index) = slots.hungriest() else {
+                return;
+            };
             let Some(open) = slots.get(index) else { return };
             open.connection.evict();
             open.go_on(self.drain.leave());
@@ -368,8 +430,8 @@ impl Inner {
         }
     }
 
-    /// What takes too long: one coarse timer, which runs only while a command is not complete or a client does not take
-    /// the error for which its connection is closed.
+    /// What takes too long: one coarse timer, which runs only while a command is not complete or a
+    /// client does not take the error for which its connection is closed.
     fn start_watch(self: Rc<Self>) {
         if self.watch_runs.replace(true) {
             return;
@@ -378,12 +440,18 @@ impl Inner {
             let limits = &self.host.limits;
             let period = limits.unfinished.min(limits.linger) / 8;
             while self.watch_runs.get() {
-                tokio::time::sleep(period.clamp(Duration::from_millis(1), Duration::from_secs(1))).await;
+                tokio::time::sleep(period.clamp(Duration::from_millis(1), Duration::from_secs(1)))
+                    .await;
                 let (now, mut any) = (Instant::now(), false);
                 let mut slots = self.slots.borrow_mut();
                 let indices: Vec<u32> = slots.open().collect();
                 for index in indices {
-                    let Some(open) = slots.get(index).filter(|open| open.connection.has_deadline()) else { continue };
+                    let Some(open) = slots
+                        .get(index)
+                        .filter(|open| open.connection.has_deadline())
+                    else {
+                        continue;
+                    };
                     any = true;
                     open.connection.on_time(now);
                     open.go_on(self.drain.leave());
@@ -393,7 +461,8 @@ impl Inner {
         });
     }
 
-    /// The deadlines of all connections: one coarse timer, which runs only while something is in flight.
+    /// The deadlines of all connections: one coarse timer, which runs only while something is in
+    /// flight.
     fn start_timer(self: Rc<Self>) {
         if self.timer_runs.replace(true) {
             return;
@@ -414,8 +483,12 @@ impl Inner {
             let mut slots = self.slots.borrow_mut();
             let indices: Vec<u32> = slots.open().collect();
             for index in indices {
-                let Some(open) = slots.get(index) else { continue };
-                let Some(since) = open.connection.in_flight_since() else { continue };
+                let Some(open) = slots.get(index) else {
+                    continue;
+                };
+                let Some(since) = open.connection.in_flight_since() else {
+                    continue;
+                };
                 any_in_flight = true;
                 if now.saturating_duration_since(since) > deadline {
                     count(&self.host.stats.deadlines_passed, 1);
@@ -432,8 +505,9 @@ impl Inner {
 }
 
 impl Open {
-    /// Does what can be done and writes once; more often only if the client's slowness was what held
-    /// the connection up. Wakes the task if something is left for it that it does not wait for.
+    /// Does what can be done and writes once; more often only if the client's slowness was what
+    /// held the connection up. Wakes the task if something is left for it that it does not wait
+    /// for.
     fn go_on(&mut self, leave: Option<bool>) {
         loop {
             self.connection.advance();

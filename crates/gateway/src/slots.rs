@@ -1,5 +1,5 @@
-//! The open connections, each in a slot whose number is part of its requests' tokens: a reply finds its
-//! connection without a search.
+//! The open connections, each in a slot whose number is part of its requests' tokens: a reply finds
+//! its connection without a search.
 
 use crate::connection::Connection;
 use std::task::Waker;
@@ -23,8 +23,9 @@ pub(crate) struct Open {
 /// A place for a connection.
 #[derive(Default)]
 struct Slot {
-    /// Goes up with every request and stays when the connection goes: a late reply to a connection that
-    /// was here before, or to a request that was given up, does not have the stamp of the present one.
+    /// Goes up with every request and stays when the connection goes: a late reply to a connection
+    /// that was here before, or to a request that was given up, does not have the stamp of the
+    /// present one.
     stamp: u32,
     open: Option<Box<Open>>,
 }
@@ -72,20 +73,36 @@ impl Slots {
     /// The connection whose latest request has this token, if it is still in flight.
     pub(crate) fn waiting_for(&mut self, token: u64) -> Option<(u32, &mut Open)> {
         let (index, stamp) = ((token >> 32) as u32, token as u32);
-        let slot = self.slots.get_mut(index as usize).filter(|slot| slot.stamp == stamp)?;
-        let open = slot.open.as_deref_mut().filter(|open| open.connection.is_in_flight())?;
+        let slot = self
+            .slots
+            .get_mut(index as usize)
+            .filter(|slot| slot.stamp == stamp)?;
+        let open = slot
+            .open
+            .as_deref_mut()
+            .filter(|open| open.connection.is_in_flight())?;
         Some((index, open))
     }
 
     /// The open connection that holds most; `None` if those that are not being closed hold nothing.
     pub(crate) fn hungriest(&self) -> Option<u32> {
-        let open = self.slots.iter().zip(0..).filter_map(|(slot, index)| Some((slot.open.as_deref()?, index)));
-        let open = open.filter(|(open, _)| !open.connection.is_closing() && open.connection.held() > 0);
-        open.max_by_key(|(open, _)| open.connection.held()).map(|(_, index)| index)
+        let open = self
+            .slots
+            .iter()
+            .zip(0..)
+            .filter_map(|(slot, index)| Some((slot.open.as_deref()?, index)));
+        let open =
+            open.filter(|(open, _)| !open.connection.is_closing() && open.connection.held() > 0);
+        open.max_by_key(|(open, _)| open.connection.held())
+            .map(|(_, index)| index)
     }
 
     /// Numbers of the slots in use.
     pub(crate) fn open(&self) -> impl Iterator<Item = u32> {
-        self.slots.iter().zip(0..).filter(|(slot, _)| slot.open.is_some()).map(|(_, index)| index)
+        self.slots
+            .iter()
+            .zip(0..)
+            .filter(|(slot, _)| slot.open.is_some())
+            .map(|(_, index)| index)
     }
 }

@@ -1,9 +1,9 @@
 //! CLIENT TRACKING: what a client that caches is told.
 //!
-//! A gateway does not see what clients of other gateways write, so it cannot tell a client later that a key has changed.
-//! It may tell it at any time, though: Redis forgets keys when its table is full, and says so. Here each key is
-//! forgotten as soon as the reply that has its value was sent. A client that caches is then always right, and has no
-//! gain from it.
+//! A gateway does not see what clients of other gateways write, so it cannot tell a client later
+//! that a key has changed. It may tell it at any time, though: Redis forgets keys when its table is
+//! full, and says so. Here each key is forgotten as soon as the reply that has its value was sent.
+//! A client that caches is then always right, and has no gain from it.
 
 use crate::host::Client;
 use crate::reply::Context;
@@ -12,12 +12,23 @@ use ionian_machines::kv;
 
 /// The keys that a command reads, if its client wants to hear of them.
 pub(crate) fn keys(client: &Client, words: &[Bytes]) -> Vec<Bytes> {
-    let info = kv::command_info(&words[0]).filter(|info| client.tracks() && info.flags.contains(&"readonly"));
-    let Some(info) = info.filter(|info| info.first_key > 0) else { return Vec::new() };
-    let last = if info.last_key < 0 { words.len() as i64 + i64::from(info.last_key) } else { i64::from(info.last_key) };
-    let places = (info.first_key as usize..=last.max(0) as usize).step_by(info.step.max(1) as usize);
+    let info = kv::command_info(&words[0])
+        .filter(|info| client.tracks() && info.flags.contains(&"readonly"));
+    let Some(info) = info.filter(|info| info.first_key > 0) else {
+        return Vec::new();
+    };
+    let last = if info.last_key < 0 {
+        words.len() as i64 + i64::from(info.last_key)
+    } else {
+        i64::from(info.last_key)
+    };
+    let places =
+        (info.first_key as usize..=last.max(0) as usize).step_by(info.step.max(1) as usize);
     // In memory of their own: they outlive the input.
-    places.filter_map(|place| words.get(place)).map(|key| Bytes::copy_from_slice(key)).collect()
+    places
+        .filter_map(|place| words.get(place))
+        .map(|key| Bytes::copy_from_slice(key))
+        .collect()
 }
 
 /// Tells the client that it must forget the keys.

@@ -88,7 +88,10 @@ impl Queue {
 
     /// Nothing of it will be executed, so its memory can go.
     fn fail(&mut self) {
-        *self = Queue { failed: true, ..Queue::default() };
+        *self = Queue {
+            failed: true,
+            ..Queue::default()
+        };
     }
 }
 
@@ -100,13 +103,17 @@ impl Transaction {
 
     /// What it takes in memory.
     pub(crate) fn held(&self) -> usize {
-        self.queue.as_ref().map_or(0, |queue| queue.bytes + queue.commands.capacity() * size_of::<Command>())
-            + self.watched_bytes
+        self.queue.as_ref().map_or(0, |queue| {
+            queue.bytes + queue.commands.capacity() * size_of::<Command>()
+        }) + self.watched_bytes
     }
 
     /// Queues a command, or says why it cannot be queued. The transaction must be open.
     pub(crate) fn queue(&mut self, words: &[Bytes], context: &mut Context<'_>) {
-        let queue = self.queue.as_mut().expect("commands are queued between MULTI and EXEC");
+        let queue = self
+            .queue
+            .as_mut()
+            .expect("commands are queued between MULTI and EXEC");
         if let Err(text) = queue.push(words, &context.host.limits) {
             queue.fail();
             context.error(text);
@@ -118,7 +125,12 @@ impl Transaction {
     }
 
     /// Executes a control command that concerns transactions.
-    pub(crate) fn control(&mut self, control: Control, words: &[Bytes], context: &mut Context<'_>) -> Step {
+    pub(crate) fn control(
+        &mut self,
+        control: Control,
+        words: &[Bytes],
+        context: &mut Context<'_>,
+    ) -> Step {
         match control {
             Control::Multi if self.is_open() => context.error("ERR MULTI calls can not be nested"),
             Control::Multi => {
@@ -132,13 +144,17 @@ impl Transaction {
                 context.ok();
             }
             Control::Exec => return self.exec(context),
-            Control::Watch if self.is_open() => context.error("ERR WATCH inside MULTI is not allowed"),
+            Control::Watch if self.is_open() => {
+                context.error("ERR WATCH inside MULTI is not allowed")
+            }
             Control::Watch => return self.watch(&words[1..], context),
             Control::Unwatch => {
                 self.unwatch(context.client);
                 context.ok();
             }
-            Control::Quit | Control::Reset => unreachable!("the connection executes QUIT and RESET"),
+            Control::Quit | Control::Reset => {
+                unreachable!("the connection executes QUIT and RESET")
+            }
         }
         Step::Answered
     }
@@ -159,8 +175,15 @@ impl Transaction {
 
     fn watch(&mut self, keys: &[Bytes], context: &mut Context<'_>) -> Step {
         let limits = &context.host.limits;
-        let bytes: usize = self.watched.iter().map(|(key, _)| key).chain(keys).map(Bytes::len).sum();
-        if self.watched.len() + keys.len() > limits.watched_keys || bytes > limits.transaction_bytes {
+        let bytes: usize = self
+            .watched
+            .iter()
+            .map(|(key, _)| key)
+            .chain(keys)
+            .map(Bytes::len)
+            .sum();
+        if self.watched.len() + keys.len() > limits.watched_keys || bytes > limits.transaction_bytes
+        {
             // The client may not notice: a transaction without this watch must not be executed.
             self.watch_failed = true;
             context.error("ERR too many watched keys");
@@ -185,7 +208,10 @@ impl Transaction {
             write_executed(b"*0\r\n", &own, context);
         } else {
             self.tracked = queue.tracked;
-            let compound = Compound::Transaction { watched, commands: queue.commands };
+            let compound = Compound::Transaction {
+                watched,
+                commands: queue.commands,
+            };
             return Step::Submit(compound, Expected::Transaction(queue.own));
         }
         Step::Answered
@@ -197,11 +223,22 @@ impl Transaction {
     }
 
     /// The state machine has answered a WATCH.
-    pub(crate) fn on_versions(&mut self, keys: Vec<Bytes>, reply: &[u8], context: &mut Context<'_>) {
+    pub(crate) fn on_versions(
+        &mut self,
+        keys: Vec<Bytes>,
+        reply: &[u8],
+        context: &mut Context<'_>,
+    ) {
         match resp3::integers(reply) {
             Some(versions) if versions.len() == keys.len() => {
-                self.watched_bytes += keys.iter().map(|key| key.len() + size_of::<(Bytes, u64)>()).sum::<usize>();
-                self.watched.extend(keys.into_iter().zip(versions.into_iter().map(|version| version as u64)));
+                self.watched_bytes += keys
+                    .iter()
+                    .map(|key| key.len() + size_of::<(Bytes, u64)>())
+                    .sum::<usize>();
+                self.watched.extend(
+                    keys.into_iter()
+                        .zip(versions.into_iter().map(|version| version as u64)),
+                );
                 context.client.watched.set(self.watched.len());
                 context.ok();
             }
@@ -224,17 +261,27 @@ impl Queue {
         if let Some(own) = own
             && !own.takes(words.len())
         {
-            return Err(format!("ERR wrong number of arguments for '{}' command", own.name));
+            return Err(format!(
+                "ERR wrong number of arguments for '{}' command",
+                own.name
+            ));
         }
         if self.failed {
             // It is not to be executed; all that is wanted is the error that Redis would give.
-            return if own.is_some() { Ok(()) } else { Command::parse_queued(words).map(drop) };
+            return if own.is_some() {
+                Ok(())
+            } else {
+                Command::parse_queued(words).map(drop)
+            };
         }
         // Queued words may stay for long, so they do not keep the input alive that they came with.
         let words = compact(words);
         if own.is_some() {
             self.bytes += words.iter().map(Bytes::len).sum::<usize>();
-            self.own.push(OwnInQueue { place: self.len(), words });
+            self.own.push(OwnInQueue {
+                place: self.len(),
+                words,
+            });
         } else {
             let command = Command::parse_queued(&words)?;
             self.bytes += command.encoded_len();
@@ -249,8 +296,15 @@ impl Queue {
 
 /// Writes the reply of EXEC: that of the state machine, with the replies of own commands put in.
 pub(crate) fn write_executed(reply: &[u8], own: &[OwnInQueue], context: &mut Context<'_>) {
-    let len = reply.strip_prefix(b"*").and_then(|rest| Some(rest.split_at(rest.iter().position(|&b| b == b'\r')?)));
-    let len = len.and_then(|(digits, rest)| Some((std::str::from_utf8(digits).ok()?.parse::<usize>().ok()?, rest)));
+    let len = reply
+        .strip_prefix(b"*")
+        .and_then(|rest| Some(rest.split_at(rest.iter().position(|&b| b == b'\r')?)));
+    let len = len.and_then(|(digits, rest)| {
+        Some((
+            std::str::from_utf8(digits).ok()?.parse::<usize>().ok()?,
+            rest,
+        ))
+    });
     let Some((len, mut rest)) = len.filter(|_| !own.is_empty()) else {
         // Nothing to put in, or null because a watched key has changed.
         return write_replies(reply, context);

@@ -47,17 +47,35 @@ impl Usage {
     /// A client was answered with an error, whose text begins with its code.
     pub(crate) fn error(&self, text: &[u8]) {
         let code = text.split(|byte| *byte == b' ').next().unwrap_or_default();
-        let is_code = !code.is_empty() && code.len() <= 32 && code.iter().all(u8::is_ascii_uppercase);
-        let code = if is_code { String::from_utf8_lossy(code) } else { "ERR".into() };
+        let is_code =
+            !code.is_empty() && code.len() <= 32 && code.iter().all(u8::is_ascii_uppercase);
+        let code = if is_code {
+            String::from_utf8_lossy(code)
+        } else {
+            "ERR".into()
+        };
         let mut errors = self.errors.borrow_mut();
-        let code = if errors.len() < CODES || errors.contains_key(&*code) { code } else { "OTHER".into() };
+        let code = if errors.len() < CODES || errors.contains_key(&*code) {
+            code
+        } else {
+            "OTHER".into()
+        };
         *errors.entry(code.into_owned()).or_default() += 1;
     }
 
     /// Writes the sections Commandstats and Errorstats.
     pub(crate) fn write(&self, info: &mut InfoWriter) {
         info.section("Commandstats");
-        for (name, Command { calls, time, rejected, failed }) in &*self.commands.borrow() {
+        for (
+            name,
+            Command {
+                calls,
+                time,
+                rejected,
+                failed,
+            },
+        ) in &*self.commands.borrow()
+        {
             let usec = time.as_micros();
             let each = usec as f64 / (*calls).max(1) as f64;
             let text = format_args!(

@@ -15,7 +15,12 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 pub fn program(chosen: Option<&Path>) -> Result<PathBuf> {
     let beside = || Ok::<_, std::io::Error>(std::env::current_exe()?.with_file_name("ionian"));
     let path = chosen.map_or_else(beside, |path| Ok(path.to_owned()))?;
-    path.canonicalize().with_context(|| format!("there is no program {}: build it, or say --ionian", path.display()))
+    path.canonicalize().with_context(|| {
+        format!(
+            "there is no program {}: build it, or say --ionian",
+            path.display()
+        )
+    })
 }
 
 /// Moves every node to ports of this machine that are free now.
@@ -64,8 +69,18 @@ impl Cluster {
     /// # Errors
     /// When the directory cannot be written to.
     pub fn new(ionian: &Path, root: &Path, deployment: Deployment) -> Result<Self> {
-        let processes = deployment.nodes.iter().map(|_| Process::default()).collect();
-        let cluster = Cluster { ionian: ionian.to_owned(), root: root.to_owned(), deployment, processes, starts: 0 };
+        let processes = deployment
+            .nodes
+            .iter()
+            .map(|_| Process::default())
+            .collect();
+        let cluster = Cluster {
+            ionian: ionian.to_owned(),
+            root: root.to_owned(),
+            deployment,
+            processes,
+            starts: 0,
+        };
         let logs = cluster.logs();
         fs::create_dir_all(&logs).with_context(|| format!("cannot create {}", logs.display()))?;
         let path = cluster.config();
@@ -129,7 +144,11 @@ impl Cluster {
     /// # Errors
     /// When an address cannot be resolved.
     pub fn gateways(&self) -> Result<Vec<SocketAddr>> {
-        let texts = self.deployment.nodes.iter().filter_map(|node| node.gateway.as_deref());
+        let texts = self
+            .deployment
+            .nodes
+            .iter()
+            .filter_map(|node| node.gateway.as_deref());
         texts.map(address).collect()
     }
 
@@ -138,7 +157,11 @@ impl Cluster {
     /// # Errors
     /// When an address cannot be resolved.
     pub fn addresses(&self) -> Result<Vec<SocketAddr>> {
-        self.deployment.nodes.iter().map(|node| address(&node.address)).collect()
+        self.deployment
+            .nodes
+            .iter()
+            .map(|node| address(&node.address))
+            .collect()
     }
 
     /// Every port of the nodes.
@@ -146,9 +169,17 @@ impl Cluster {
     /// # Errors
     /// When an address cannot be resolved.
     pub fn ports(&self) -> Result<Vec<u16>> {
-        let listens: Result<Vec<SocketAddr>> =
-            self.deployment.nodes.iter().map(|node| address(node.listens_at())).collect();
-        let addresses = self.addresses()?.into_iter().chain(listens?).chain(self.gateways()?);
+        let listens: Result<Vec<SocketAddr>> = self
+            .deployment
+            .nodes
+            .iter()
+            .map(|node| address(node.listens_at()))
+            .collect();
+        let addresses = self
+            .addresses()?
+            .into_iter()
+            .chain(listens?)
+            .chain(self.gateways()?);
         Ok(addresses.map(|address| address.port()).collect())
     }
 
@@ -160,7 +191,8 @@ impl Cluster {
         self.start_by(node, |program| Command::new(program))
     }
 
-    /// Starts the node by a command to which the arguments are added, such as a shell that limits it.
+    /// Starts the node by a command to which the arguments are added, such as a shell that limits
+    /// it.
     ///
     /// # Errors
     /// When the system starts no process.
@@ -175,11 +207,22 @@ impl Cluster {
             None => command.arg("--config").arg(self.config()),
         };
         if self.processes[node].clock_ahead_ms != 0 {
-            command.arg(format!("--clock-ahead-ms={}", self.processes[node].clock_ahead_ms));
+            command.arg(format!(
+                "--clock-ahead-ms={}",
+                self.processes[node].clock_ahead_ms
+            ));
         }
         // With `--supervised` it ends when this program does, however that happens.
-        command.arg("--supervised").stdin(Stdio::piped()).stdout(log.try_clone()?).stderr(log);
-        self.processes[node].child = Some(command.spawn().with_context(|| format!("cannot start node {name}"))?);
+        command
+            .arg("--supervised")
+            .stdin(Stdio::piped())
+            .stdout(log.try_clone()?)
+            .stderr(log);
+        self.processes[node].child = Some(
+            command
+                .spawn()
+                .with_context(|| format!("cannot start node {name}"))?,
+        );
         self.starts += 1;
         Ok(())
     }
@@ -191,7 +234,11 @@ impl Cluster {
 
     /// The log of the node's latest process.
     fn log(&self, node: usize) -> PathBuf {
-        self.logs().join(format!("{}.{}.log", self.name(node), self.processes[node].starts))
+        self.logs().join(format!(
+            "{}.{}.log",
+            self.name(node),
+            self.processes[node].starts
+        ))
     }
 
     /// Whether it has been started, and has not been seen to end.
@@ -205,7 +252,9 @@ impl Cluster {
     /// When it is down.
     pub fn process(&self, node: usize) -> Result<u32> {
         let child = self.processes[node].child.as_ref();
-        child.map(Child::id).with_context(|| format!("node {} is down", self.name(node)))
+        child
+            .map(Child::id)
+            .with_context(|| format!("node {} is down", self.name(node)))
     }
 
     /// Kills these nodes at once; returns how many ran. On return they are gone.
@@ -242,7 +291,9 @@ impl Cluster {
     /// # Errors
     /// When it was not started.
     pub fn ended(&mut self, node: usize) -> Result<Option<ExitStatus>> {
-        let Some(child) = &mut self.processes[node].child else { bail!("node {} is down", self.name(node)) };
+        let Some(child) = &mut self.processes[node].child else {
+            bail!("node {} is down", self.name(node))
+        };
         let status = child.try_wait()?;
         if status.is_some() {
             self.processes[node].child = None;
@@ -256,7 +307,11 @@ impl Cluster {
     /// When it has: says how.
     pub fn check(&mut self, node: usize) -> Result<()> {
         match self.ended(node)? {
-            Some(status) => bail!("node {} has ended by itself: {}", self.name(node), self.describe(node, status)),
+            Some(status) => bail!(
+                "node {} has ended by itself: {}",
+                self.name(node),
+                self.describe(node, status)
+            ),
             None => Ok(()),
         }
     }
@@ -266,7 +321,13 @@ impl Cluster {
     /// # Errors
     /// When one has: says how.
     pub fn check_all(&mut self) -> Result<()> {
-        (0..self.len()).try_for_each(|node| if self.is_started(node) { self.check(node) } else { Ok(()) })
+        (0..self.len()).try_for_each(|node| {
+            if self.is_started(node) {
+                self.check(node)
+            } else {
+                Ok(())
+            }
+        })
     }
 
     /// How the node's latest process ended, and the last that it said.
@@ -298,9 +359,16 @@ impl Cluster {
     ///
     /// # Errors
     /// When the system starts no process.
-    pub fn start_joining(&mut self, described: ionian_deployment::Node, peer: String) -> Result<Member> {
+    pub fn start_joining(
+        &mut self,
+        described: ionian_deployment::Node,
+        peer: String,
+    ) -> Result<Member> {
         // It has a place of its own while it is started.
-        self.processes.push(Process { join: Some(peer), ..Process::default() });
+        self.processes.push(Process {
+            join: Some(peer),
+            ..Process::default()
+        });
         self.deployment.nodes.push(described);
         let started = self.start(self.len() - 1);
         let process = self.processes.pop().expect("just pushed");
@@ -338,9 +406,14 @@ pub fn describe(status: ExitStatus, log: &Path) -> String {
 /// The last line that is not empty.
 fn last_words(log: &Path) -> Option<String> {
     let text = fs::read_to_string(log).unwrap_or_default();
-    text.lines().map(str::trim).rfind(|line| !line.is_empty()).map(str::to_owned)
+    text.lines()
+        .map(str::trim)
+        .rfind(|line| !line.is_empty())
+        .map(str::to_owned)
 }
 
 fn address(text: &str) -> Result<SocketAddr> {
-    text.to_socket_addrs()?.next().with_context(|| format!("{text:?} has no address"))
+    text.to_socket_addrs()?
+        .next()
+        .with_context(|| format!("{text:?} has no address"))
 }

@@ -18,7 +18,8 @@ pub struct Machine {
     pub kernel: String,
     /// All memory, in bytes; 0 when the system does not tell.
     pub memory_bytes: u64,
-    /// How many threads ran or wanted to in the last minute, on average; none when the system does not tell.
+    /// How many threads ran or wanted to in the last minute, on average; none when the system does
+    /// not tell.
     pub load_average: Option<f64>,
 }
 
@@ -36,7 +37,10 @@ impl Machine {
             memory_bytes: field(&read("/proc/meminfo"), "MemTotal", ':')
                 .and_then(|text| text.split(' ').next()?.parse::<u64>().ok())
                 .map_or(0, |kib| kib << 10),
-            load_average: read("/proc/loadavg").split(' ').next().and_then(|text| text.parse().ok()),
+            load_average: read("/proc/loadavg")
+                .split(' ')
+                .next()
+                .and_then(|text| text.parse().ok()),
         }
     }
 }
@@ -50,10 +54,22 @@ fn field(text: &str, name: &str, sign: char) -> Option<String> {
 
 impl fmt::Display for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Machine { processors, model, system, kernel, memory_bytes, load_average } = self;
+        let Machine {
+            processors,
+            model,
+            system,
+            kernel,
+            memory_bytes,
+            load_average,
+        } = self;
         let gib = rounded(*memory_bytes as f64 / f64::from(1 << 30));
-        write!(f, "{processors} processors, {model}, {gib} GiB, {system}, kernel {kernel}")?;
-        load_average.map_or(Ok(()), |load| write!(f, ", load average {load} at the beginning"))
+        write!(
+            f,
+            "{processors} processors, {model}, {gib} GiB, {system}, kernel {kernel}"
+        )?;
+        load_average.map_or(Ok(()), |load| {
+            write!(f, ", load average {load} at the beginning")
+        })
     }
 }
 
@@ -64,7 +80,10 @@ mod tests {
     #[test]
     fn fields_are_found_by_their_whole_name() {
         let text = "model\t\t: 167\nmodel name\t: A: Processor\nMemTotal:       24576 kB\nPRETTY_NAME=\"Some 1\"\n";
-        assert_eq!(field(text, "model name", ':').as_deref(), Some("A: Processor"));
+        assert_eq!(
+            field(text, "model name", ':').as_deref(),
+            Some("A: Processor")
+        );
         assert_eq!(field(text, "MemTotal", ':').as_deref(), Some("24576 kB"));
         assert_eq!(field(text, "PRETTY_NAME", '=').as_deref(), Some("Some 1"));
         assert_eq!(field(text, "name", ':'), None);
@@ -73,6 +92,9 @@ mod tests {
     #[test]
     fn every_machine_has_a_processor() {
         let machine = Machine::look();
-        assert!(machine.processors >= 1 && !machine.model.is_empty(), "{machine}");
+        assert!(
+            machine.processors >= 1 && !machine.model.is_empty(),
+            "{machine}"
+        );
     }
 }

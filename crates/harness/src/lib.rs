@@ -1,5 +1,6 @@
-//! What tools share that load, break and measure real processes of Ionian: a cluster of them on this machine, the
-//! ports it needs, what each process holds and uses, on which machine, and how such figures are written.
+//! What tools share that load, break and measure real processes of Ionian: a cluster of them on
+//! this machine, the ports it needs, what each process holds and uses, on which machine, and how
+//! such figures are written.
 //!
 //! | file | job |
 //! |---|---|

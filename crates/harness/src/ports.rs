@@ -3,8 +3,8 @@
 use anyhow::{Result, ensure};
 use std::net::TcpListener;
 
-/// Where ports are looked for: outside the range from which the system takes those of outgoing connections,
-/// which could otherwise take one away while its node is down.
+/// Where ports are looked for: outside the range from which the system takes those of outgoing
+/// connections, which could otherwise take one away while its node is down.
 const RANGE: std::ops::Range<u16> = 20_000..32_000;
 
 /// So many ports that are free now, and not among `taken`: those of nodes that are down.
@@ -14,10 +14,21 @@ const RANGE: std::ops::Range<u16> = 20_000..32_000;
 pub fn free_ports(count: usize, taken: &[u16]) -> Result<Vec<u16>> {
     // Programs that run beside each other begin at different places.
     let offset = std::process::id().wrapping_mul(997) as usize % RANGE.len();
-    let places = RANGE.cycle().skip(offset).take(RANGE.len()).filter(|port| !taken.contains(port));
+    let places = RANGE
+        .cycle()
+        .skip(offset)
+        .take(RANGE.len())
+        .filter(|port| !taken.contains(port));
     // Held until all are found, so that none is found twice.
-    let found: Vec<(u16, TcpListener)> =
-        places.filter_map(|port| Some((port, TcpListener::bind(("127.0.0.1", port)).ok()?))).take(count).collect();
-    ensure!(found.len() == count, "fewer than {count} ports of {} to {} are free", RANGE.start, RANGE.end - 1);
+    let found: Vec<(u16, TcpListener)> = places
+        .filter_map(|port| Some((port, TcpListener::bind(("127.0.0.1", port)).ok()?)))
+        .take(count)
+        .collect();
+    ensure!(
+        found.len() == count,
+        "fewer than {count} ports of {} to {} are free",
+        RANGE.start,
+        RANGE.end - 1
+    );
     Ok(found.into_iter().map(|(port, _)| port).collect())
 }

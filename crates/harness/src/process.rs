@@ -26,14 +26,15 @@ pub fn peak_resident_bytes(process: u32) -> Result<u64> {
 
 /// The number behind this word in a file of the system.
 fn number(path: &str, word: &str) -> Result<u64> {
-    let text = fs::read_to_string(path).with_context(|| format!("cannot read {path}, which only Linux has"))?;
+    let text = fs::read_to_string(path)
+        .with_context(|| format!("cannot read {path}, which only Linux has"))?;
     let line = text.lines().find_map(|line| line.strip_prefix(word));
     let number = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
     number.with_context(|| format!("{path} does not say {word}"))
 }
 
-/// The processor time that the process has used until now, all its threads together, in user mode and in the
-/// system.
+/// The processor time that the process has used until now, all its threads together, in user mode
+/// and in the system.
 ///
 /// # Errors
 /// When the process is gone, or the system does not tell.
@@ -56,14 +57,18 @@ pub fn processor_time(_: u32) -> Result<Duration> {
     anyhow::bail!("the processor time of another process can be had on Linux only")
 }
 
-/// The processor time that the calling thread has used, and the time that it was ready to run and had no processor.
+/// The processor time that the calling thread has used, and the time that it was ready to run and
+/// had no processor.
 ///
 /// # Errors
 /// When the system does not tell.
 pub fn thread_times() -> Result<(Duration, Duration)> {
     let path = "/proc/thread-self/schedstat";
-    let text = fs::read_to_string(path).with_context(|| format!("cannot read {path}, which only Linux has"))?;
-    let mut fields = text.split(' ').map(|field| field.trim().parse().ok().map(Duration::from_nanos));
+    let text = fs::read_to_string(path)
+        .with_context(|| format!("cannot read {path}, which only Linux has"))?;
+    let mut fields = text
+        .split(' ')
+        .map(|field| field.trim().parse().ok().map(Duration::from_nanos));
     let both = fields.next().flatten().zip(fields.next().flatten());
     both.with_context(|| format!("{path} does not say how long the thread ran"))
 }
@@ -75,7 +80,8 @@ pub fn thread_times() -> Result<(Duration, Duration)> {
 pub fn raise_file_limit() -> Result<()> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
     if soft < hard {
-        setrlimit(Resource::RLIMIT_NOFILE, hard, hard).context("the limit of open files cannot be raised")?;
+        setrlimit(Resource::RLIMIT_NOFILE, hard, hard)
+            .context("the limit of open files cannot be raised")?;
     }
     Ok(())
 }
@@ -134,7 +140,10 @@ mod tests {
     #[test]
     fn a_thread_that_works_uses_time_and_so_does_its_process() {
         let hundredth = Duration::from_millis(10);
-        let (process, (thread, _)) = (processor_time(std::process::id()).unwrap(), thread_times().unwrap());
+        let (process, (thread, _)) = (
+            processor_time(std::process::id()).unwrap(),
+            thread_times().unwrap(),
+        );
         while thread_times().unwrap().0 < thread + hundredth {
             std::hint::black_box(fs::metadata("/").unwrap());
         }
@@ -154,11 +163,18 @@ mod tests {
         fs::create_dir_all(root.join("a/b")).unwrap();
         fs::write(root.join("a/one"), [1; 10_000]).unwrap();
         // A hole has a length and no blocks.
-        fs::File::create(root.join("a/b/hole")).unwrap().set_len(1 << 30).unwrap();
+        fs::File::create(root.join("a/b/hole"))
+            .unwrap()
+            .set_len(1 << 30)
+            .unwrap();
         let size = size(&root).unwrap();
         fs::remove_dir_all(&root).unwrap();
         assert_eq!(size.bytes, (1 << 30) + 10_000);
         assert!((10_000..1 << 20).contains(&size.allocated), "{size:?}");
-        assert_eq!(super::size(&root).unwrap(), Size::default(), "what is not there holds nothing");
+        assert_eq!(
+            super::size(&root).unwrap(),
+            Size::default(),
+            "what is not there holds nothing"
+        );
     }
 }

@@ -29,7 +29,9 @@ impl StateMachine for Counter {
     }
 
     fn restore(&mut self, snapshot: &[u8]) -> Result<(), RestoreError> {
-        let bytes = snapshot.try_into().map_err(|_| RestoreError("a counter has 8 bytes".into()))?;
+        let bytes = snapshot
+            .try_into()
+            .map_err(|_| RestoreError("a counter has 8 bytes".into()))?;
         self.0 = u64::from_le_bytes(bytes);
         Ok(())
     }
@@ -42,12 +44,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         for (client, times) in workers {
             // Each command is executed exactly once, however often the lane has to ask.
             scope.spawn(move || {
-                (0..times).for_each(|_| drop(client.write_blocking("+").expect("a cluster that serves")))
+                (0..times)
+                    .for_each(|_| drop(client.write_blocking("+").expect("a cluster that serves")))
             });
         }
     });
-    let count = cluster.client().read_blocking("?", ReadLevel::Linearizable)?;
-    println!("four threads have counted to {}", String::from_utf8_lossy(&count));
+    let count = cluster
+        .client()
+        .read_blocking("?", ReadLevel::Linearizable)?;
+    println!(
+        "four threads have counted to {}",
+        String::from_utf8_lossy(&count)
+    );
     assert_eq!(count, "1000");
     Ok(())
 }

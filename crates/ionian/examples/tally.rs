@@ -5,12 +5,13 @@
 //! tally NAME --join HOST:PORT      --data DIR        a node that joins a running one
 //! ```
 //!
-//! A client sends lines: `add NAME AMOUNT` answers the new value, `get NAME` the value. Every node serves clients at the
-//! `gateway` that the deployment gives it. docs/library.md tells how it is run.
+//! A client sends lines: `add NAME AMOUNT` answers the new value, `get NAME` the value. Every node
+//! serves clients at the `gateway` that the deployment gives it. docs/library.md tells how it is
+//! run.
 
 use ionian::{
-    Client, Deployment, Footprint, Node, NodeOptions, NotARead, Origin, ReadLevel, RestoreError, StateMachine,
-    Timestamp,
+    Client, Deployment, Footprint, Node, NodeOptions, NotARead, Origin, ReadLevel, RestoreError,
+    StateMachine, Timestamp,
 };
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -36,7 +37,9 @@ impl<'a> Command<'a> {
         let text = std::str::from_utf8(line).map_err(|_| "error: not a line of text".to_owned())?;
         match text.split_whitespace().collect::<Vec<_>>()[..] {
             ["add", name, amount] => {
-                let amount = amount.parse().map_err(|_| format!("error: {amount:?} is not a whole number"))?;
+                let amount = amount
+                    .parse()
+                    .map_err(|_| format!("error: {amount:?} is not a whole number"))?;
                 Ok(Command::Add(name, amount))
             }
             ["get", name] => Ok(Command::Get(name)),
@@ -61,8 +64,17 @@ impl StateMachine for Tally {
     }
 
     fn read(&self, _now: Timestamp, query: &[u8], reply: &mut Vec<u8>) -> Result<(), NotARead> {
-        let Ok(Command::Get(name)) = Command::parse(query) else { return Err(NotARead) };
-        reply.extend_from_slice(self.0.get(name).copied().unwrap_or(0).to_string().as_bytes());
+        let Ok(Command::Get(name)) = Command::parse(query) else {
+            return Err(NotARead);
+        };
+        reply.extend_from_slice(
+            self.0
+                .get(name)
+                .copied()
+                .unwrap_or(0)
+                .to_string()
+                .as_bytes(),
+        );
         Ok(())
     }
 
@@ -84,9 +96,14 @@ impl StateMachine for Tally {
         Ok(())
     }
 
-    // Additions to different names may be executed in either order. It is Mencius that makes use of that.
+    // Additions to different names may be executed in either order. It is Mencius that makes use of
+    // that.
     fn footprint(&self, command: &[u8], footprint: &mut Footprint) {
-        let hash = |name: &str| name.bytes().fold(0, |hash: u64, byte| hash.wrapping_mul(31).wrapping_add(byte.into()));
+        let hash = |name: &str| {
+            name.bytes().fold(0, |hash: u64, byte| {
+                hash.wrapping_mul(31).wrapping_add(byte.into())
+            })
+        };
         match Command::parse(command) {
             Ok(Command::Add(name, _)) => footprint.writes.push(hash(name)),
             Ok(Command::Get(name)) => footprint.reads.push(hash(name)),
@@ -106,12 +123,18 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<(), Box<dyn Error>> {
-    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .init();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let (name, origin, data) = match words[..] {
-        [name, "--config", file, "--data", data] => (name, Origin::Founded(Deployment::load(file)?), data),
-        [name, "--join", contact, "--data", data] => (name, Origin::Joining(contact.to_owned()), data),
+        [name, "--config", file, "--data", data] => {
+            (name, Origin::Founded(Deployment::load(file)?), data)
+        }
+        [name, "--join", contact, "--data", data] => {
+            (name, Origin::Joining(contact.to_owned()), data)
+        }
         _ => return Err("usage: tally NAME (--config FILE | --join HOST:PORT) --data DIR".into()),
     };
     let node = Node::start::<Tally>(NodeOptions {
@@ -121,7 +144,8 @@ fn run() -> Result<(), Box<dyn Error>> {
         machine: "tally".to_owned(),
     })?;
     if let Some(address) = node.gateway() {
-        let listener = TcpListener::bind(address).map_err(|error| format!("cannot listen on {address}: {error}"))?;
+        let listener = TcpListener::bind(address)
+            .map_err(|error| format!("cannot listen on {address}: {error}"))?;
         println!("ready {name} {address}");
         let client = node.client();
         std::thread::spawn(move || accept(&listener, &client));
@@ -143,7 +167,12 @@ fn serve(stream: &TcpStream, client: &Client) -> std::io::Result<()> {
     let mut line = Vec::new();
     loop {
         line.clear();
-        if reader.by_ref().take(MAX_LINE).read_until(b'\n', &mut line)? == 0 {
+        if reader
+            .by_ref()
+            .take(MAX_LINE)
+            .read_until(b'\n', &mut line)?
+            == 0
+        {
             return Ok(());
         }
         if !line.ends_with(b"\n") {

@@ -1,7 +1,7 @@
 //! State machine replication in which every bottleneck can be scaled on its own: the library.
 //!
-//! Implement [`StateMachine`] for your service, choose a deployment, and get linearizable writes and
-//! reads from any number of threads:
+//! Implement [`StateMachine`] for your service, choose a deployment, and get linearizable writes
+//! and reads from any number of threads:
 //!
 //! ```
 //! use ionian::{NotARead, ReadLevel, RestoreError, StateMachine, Timestamp};
@@ -41,12 +41,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! That is a cluster in one process; `examples/counter.rs` is a complete program. [`Node`] is one node of a cluster of
-//! several machines, which `docs/library.md` in the repository is about, with `examples/tally.rs`. With the feature `testing`
-//! there is `testing` (with the feature of that name): your machine in the simulator.
+//! That is a cluster in one process; `examples/counter.rs` is a complete program. [`Node`] is one
+//! node of a cluster of several machines, which `docs/library.md` in the repository is about, with
+//! `examples/tally.rs`. With the feature `testing` there is `testing` (with the feature of that
+//! name): your machine in the simulator.
 //!
-//! The deployments are those of the `ionian` command; see `docs/` in the repository for what each role does and what can be
-//! tuned. What a node does is logged by the crate `tracing`; nothing subscribes to that but you.
+//! The deployments are those of the `ionian` command; see `docs/` in the repository for what each
+//! role does and what can be tuned. What a node does is logged by the crate `tracing`; nothing
+//! subscribes to that but you.
 #![forbid(unsafe_code)]
 
 mod node;
@@ -54,8 +56,8 @@ mod node;
 pub mod testing;
 
 pub use ionian_deployment::{
-    Deployment, DeploymentError, Durability as DeploymentDurability, Node as NodeDescription, PRESETS, Placed,
-    PresetOptions,
+    Deployment, DeploymentError, Durability as DeploymentDurability, Node as NodeDescription,
+    PRESETS, Placed, PresetOptions,
 };
 pub use ionian_kernel::client::{ReadLevel, Refusal};
 pub use ionian_kernel::id::ClientId;
@@ -69,7 +71,8 @@ pub use ionian_protocols::spaxos::SPaxos;
 pub use ionian_protocols::unreplicated::Unreplicated;
 pub use ionian_runtime::cluster::ClusterError;
 pub use ionian_runtime::{
-    Client, Cluster, ClusterOptions, DiskOptions, Durability, LogError, NodeError, NodeStatus, StatusError,
+    Client, Cluster, ClusterOptions, DiskOptions, Durability, LogError, NodeError, NodeStatus,
+    StatusError,
 };
 pub use node::{Node, NodeOptions, Origin};
 
@@ -102,25 +105,32 @@ pub enum StartError {
     Protocol(String),
 }
 
-/// Starts a cluster of the MultiPaxos deployment `preset` in this process, each node on a thread of its
-/// own, all replicating machines of type `M`. What it is told is kept in memory and gone with it:
-/// [`start_deployment`] keeps it on disk.
+/// Starts a cluster of the MultiPaxos deployment `preset` in this process, each node on a thread of
+/// its own, all replicating machines of type `M`. What it is told is kept in memory and gone with
+/// it: [`start_deployment`] keeps it on disk.
 ///
 /// # Errors
-/// When there is no such preset, when it is one of another protocol (see [`start_deployment`]), or when
-/// the operating system gives no thread or port.
-pub fn start<M: StateMachine + Default + 'static>(preset: &str) -> Result<Cluster<MultiPaxos>, StartError> {
+/// When there is no such preset, when it is one of another protocol (see [`start_deployment`]), or
+/// when the operating system gives no thread or port.
+pub fn start<M: StateMachine + Default + 'static>(
+    preset: &str,
+) -> Result<Cluster<MultiPaxos>, StartError> {
     let deployment = Deployment::preset(preset, &PresetOptions::default())?;
-    start_deployment(&deployment, || Box::new(M::default()), ClusterOptions::in_memory())
+    start_deployment(
+        &deployment,
+        || Box::new(M::default()),
+        ClusterOptions::in_memory(),
+    )
 }
 
-/// As [`start`], for any deployment and protocol: `start_deployment::<Unreplicated>(..)`, for one. What
-/// survives and where it is kept is said by `options`, as [`ClusterOptions::on_disk`] for one; the durability
-/// in the deployment is not used, and neither are its addresses: nodes speak over ports that are free.
+/// As [`start`], for any deployment and protocol: `start_deployment::<Unreplicated>(..)`, for one.
+/// What survives and where it is kept is said by `options`, as [`ClusterOptions::on_disk`] for one;
+/// the durability in the deployment is not used, and neither are its addresses: nodes speak over
+/// ports that are free.
 ///
 /// # Errors
-/// When the deployment is not one of the protocol, the operating system gives no thread or port, or a data
-/// directory cannot be used.
+/// When the deployment is not one of the protocol, the operating system gives no thread or port, or
+/// a data directory cannot be used.
 pub fn start_deployment<P: Protocol>(
     deployment: &Deployment,
     machine: impl Fn() -> Box<dyn StateMachine> + Send + Sync + 'static,

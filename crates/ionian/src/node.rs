@@ -5,7 +5,9 @@ use ionian_deployment::{Configuration, Deployment};
 use ionian_kernel::machine::StateMachine;
 use ionian_kernel::protocol::Protocol;
 use ionian_protocols::named::{self, Work};
-use ionian_runtime::{Calls, Client, Hosted, NodeError, NodeSettings, Stop, membership, wait_for_membership};
+use ionian_runtime::{
+    Calls, Client, Hosted, NodeError, NodeSettings, Stop, membership, wait_for_membership,
+};
 use std::path::PathBuf;
 
 /// Which node it is to be.
@@ -15,17 +17,21 @@ pub struct NodeOptions {
     pub name: String,
     /// How it finds the others.
     pub origin: Origin,
-    /// The data directory. The node's own is `nodes/NAME` in it, as with `ionian node` and `ionian snapshot restore`.
+    /// The data directory. The node's own is `nodes/NAME` in it, as with `ionian node` and `ionian
+    /// snapshot restore`.
     pub data: PathBuf,
-    /// The name of the state machine, which the deployment must have as its `machine`: so that no program runs a node whose
-    /// commands it does not understand.
+    /// The name of the state machine, which the deployment must have as its `machine`: so that no
+    /// program runs a node whose commands it does not understand.
     pub machine: String,
 }
 
-/// How a node that is started finds the others. What it has learned of changes of the members since is in its data
-/// directory, and counts when it is started again.
+/// How a node that is started finds the others. What it has learned of changes of the members since
+/// is in its data directory, and counts when it is started again.
 #[derive(Clone, Debug)]
-#[expect(clippy::large_enum_variant, reason = "there is one for a node, at its start")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one for a node, at its start"
+)]
 pub enum Origin {
     /// The deployment with which the cluster was founded: the same for all of its first nodes.
     Founded(Deployment),
@@ -35,8 +41,8 @@ pub enum Origin {
 
 /// A node that runs on a thread of its own. Dropping it stops it in order.
 ///
-/// It handles no signals and never ends the process. To end the process without stopping the node is safe with durability
-/// `disk`: that is a crash, and what was acknowledged is on disk.
+/// It handles no signals and never ends the process. To end the process without stopping the node
+/// is safe with durability `disk`: that is a crash, and what was acknowledged is on disk.
 pub struct Node {
     hosted: Hosted,
     calls: Calls,
@@ -44,13 +50,16 @@ pub struct Node {
 }
 
 impl Node {
-    /// Starts a node, and returns when it is reachable for the others. A node that is to join a cluster is waited for until it
-    /// is a member there, however long that takes.
+    /// Starts a node, and returns when it is reachable for the others. A node that is to join a
+    /// cluster is waited for until it is a member there, however long that takes.
     ///
     /// # Errors
-    /// When the deployment is not well formed, has no such node or another machine; when the address cannot be listened on; or
-    /// when the data directory cannot be used, which says what to do.
-    pub fn start<M: StateMachine + Default + 'static>(options: NodeOptions) -> Result<Node, StartError> {
+    /// When the deployment is not well formed, has no such node or another machine; when the
+    /// address cannot be listened on; or when the data directory cannot be used, which says what to
+    /// do.
+    pub fn start<M: StateMachine + Default + 'static>(
+        options: NodeOptions,
+    ) -> Result<Node, StartError> {
         Self::start_with(options, || Box::new(M::default()))
     }
 
@@ -68,14 +77,23 @@ impl Node {
             Origin::Joining(contact) => match membership::stored(&data).map_err(NodeError::from)? {
                 Some(known) => known,
                 None => {
-                    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-                    runtime.map_err(NodeError::Start)?.block_on(wait_for_membership(&options.name, &contact))
+                    let runtime = tokio::runtime::Builder::new_current_thread()
+                        .enable_all()
+                        .build();
+                    runtime
+                        .map_err(NodeError::Start)?
+                        .block_on(wait_for_membership(&options.name, &contact))
                 }
             },
         };
         given.deployment.check_machine(&[&options.machine])?;
         let protocol = given.deployment.protocol.clone();
-        let start = Start { given, name: options.name, data, machine };
+        let start = Start {
+            given,
+            name: options.name,
+            data,
+            machine,
+        };
         // A deployment has one of the protocols that there are: reading it checks that.
         named::with_protocol(&protocol, start).ok_or(StartError::Protocol(protocol))?
     }
@@ -85,14 +103,14 @@ impl Node {
         self.calls.client()
     }
 
-    /// What the deployment says about where this node serves clients, its `gateway`: `host:port`. Nothing listens there but
-    /// what you put there.
+    /// What the deployment says about where this node serves clients, its `gateway`: `host:port`.
+    /// Nothing listens there but what you put there.
     pub fn gateway(&self) -> Option<&str> {
         self.gateway.as_deref()
     }
 
-    /// Waits until the node has ended by itself: because its disk fails, because others refuse it, or, which is no error,
-    /// because it is no member of the cluster any more.
+    /// Waits until the node has ended by itself: because its disk fails, because others refuse it,
+    /// or, which is no error, because it is no member of the cluster any more.
     ///
     /// # Errors
     /// Says why it has ended.
@@ -126,12 +144,24 @@ impl<F: Fn() -> Box<dyn StateMachine> + Send + 'static> Work for Start<F> {
     type Output = Result<Node, StartError>;
 
     fn run<P: Protocol>(self) -> Self::Output {
-        let Start { given, name, data, machine } = self;
+        let Start {
+            given,
+            name,
+            data,
+            machine,
+        } = self;
         let settings = NodeSettings::new::<P>(given, &name, Some(&data))?;
         let config = P::configure(settings.layout.clone())?;
-        let known = settings.configuration.as_ref().and_then(|known| known.member(&name));
+        let known = settings
+            .configuration
+            .as_ref()
+            .and_then(|known| known.member(&name));
         let gateway = known.and_then(|(_, node)| node.gateway.clone());
         let (hosted, calls) = Hosted::start::<P>(settings, config, machine)?;
-        Ok(Node { hosted, calls, gateway })
+        Ok(Node {
+            hosted,
+            calls,
+            gateway,
+        })
     }
 }

@@ -16,7 +16,8 @@ const PANICS: u8 = 5;
 const CLAIMS_TO_COMMUTE: u8 = 6;
 const HIDES_STATE: u8 = 7;
 
-/// A log for each of a few names: `b"a7"` appends 7 to `a` and answers how much there is, `b"a"` reads it all.
+/// A log for each of a few names: `b"a7"` appends 7 to `a` and answers how much there is, `b"a"`
+/// reads it all.
 #[derive(Default)]
 struct Logs<const DEFECT: u8> {
     logs: BTreeMap<u8, Vec<u8>>,
@@ -27,14 +28,21 @@ struct Logs<const DEFECT: u8> {
 impl<const DEFECT: u8> StateMachine for Logs<DEFECT> {
     fn apply(&mut self, _: Timestamp, command: &[u8], reply: &mut Vec<u8>) {
         let [name @ b'a'..=b'c', what] = *command else {
-            assert!(DEFECT != PANICS || command.len() < 8, "a length that nobody thought of");
+            assert!(
+                DEFECT != PANICS || command.len() < 8,
+                "a length that nobody thought of"
+            );
             return reply.extend_from_slice(b"?");
         };
         let log = self.logs.entry(name).or_default();
         log.push(what);
         reply.push(log.len() as u8);
         self.hashed.entry(name).or_default().push(what);
-        self.reads.set(self.reads.get().wrapping_add(u8::from(DEFECT == HIDES_STATE)));
+        self.reads.set(
+            self.reads
+                .get()
+                .wrapping_add(u8::from(DEFECT == HIDES_STATE)),
+        );
         if DEFECT == HIDES_STATE {
             reply.push(self.reads.get());
         }
@@ -42,7 +50,11 @@ impl<const DEFECT: u8> StateMachine for Logs<DEFECT> {
 
     fn read(&self, _: Timestamp, query: &[u8], reply: &mut Vec<u8>) -> Result<(), NotARead> {
         let [name] = *query else { return Err(NotARead) };
-        self.reads.set(self.reads.get().wrapping_add(u8::from(DEFECT == COUNTS_READS)));
+        self.reads.set(
+            self.reads
+                .get()
+                .wrapping_add(u8::from(DEFECT == COUNTS_READS)),
+        );
         reply.extend_from_slice(self.logs.get(&name).map_or(&[], Vec::as_slice));
         Ok(())
     }
@@ -65,11 +77,14 @@ impl<const DEFECT: u8> StateMachine for Logs<DEFECT> {
         let mut logs = BTreeMap::new();
         let mut rest = snapshot;
         while let [name, length, after @ ..] = rest {
-            let (log, after) =
-                after.split_at_checked(usize::from(*length)).ok_or_else(|| RestoreError("it is cut short".into()))?;
+            let (log, after) = after
+                .split_at_checked(usize::from(*length))
+                .ok_or_else(|| RestoreError("it is cut short".into()))?;
             match DEFECT {
                 // The last of a log.
-                FORGETS_IN_RESTORE => drop(logs.insert(*name, log[..log.len().saturating_sub(1)].to_vec())),
+                FORGETS_IN_RESTORE => {
+                    drop(logs.insert(*name, log[..log.len().saturating_sub(1)].to_vec()))
+                }
                 _ if *name == b'z' => self.reads.set(log.first().copied().unwrap_or(0)),
                 _ => drop(logs.insert(*name, log.to_vec())),
             }
@@ -88,7 +103,9 @@ impl<const DEFECT: u8> StateMachine for Logs<DEFECT> {
 
     fn footprint(&self, command: &[u8], footprint: &mut Footprint) {
         match command {
-            [name, _] if DEFECT == CLAIMS_TO_COMMUTE => footprint.writes.push(u64::from(*name) + u64::from(command[1])),
+            [name, _] if DEFECT == CLAIMS_TO_COMMUTE => footprint
+                .writes
+                .push(u64::from(*name) + u64::from(command[1])),
             [name, _] if DEFECT != HIDES_STATE => footprint.writes.push(u64::from(*name)),
             [name] => footprint.reads.push(u64::from(*name)),
             _ => footprint.everything = true,
@@ -119,10 +136,17 @@ fn fault<const DEFECT: u8>() -> String {
 fn a_machine_that_is_right_passes() {
     assert_eq!(fault::<NOTHING>(), "nothing");
     for preset in ["colocated", "mencius", "spaxos", "unreplicated"] {
-        let report = Simulation::new(preset).seeds(0..10).run::<Logs<NOTHING>>().unwrap();
+        let report = Simulation::new(preset)
+            .seeds(0..10)
+            .run::<Logs<NOTHING>>()
+            .unwrap();
         assert!(report.acknowledged_under_faults > 0, "{preset}: {report:?}");
     }
-    Simulation::new("colocated").in_memory().seeds(0..10).run::<Logs<NOTHING>>().unwrap();
+    Simulation::new("colocated")
+        .in_memory()
+        .seeds(0..10)
+        .run::<Logs<NOTHING>>()
+        .unwrap();
 }
 
 #[test]
@@ -135,28 +159,51 @@ fn the_exercise_finds_each_defect() {
         (fault::<CLAIMS_TO_COMMUTE>(), "their order matters"),
         (fault::<HIDES_STATE>(), "answer"),
     ] {
-        assert!(found.contains(expected), "{expected:?} was expected: {found}");
+        assert!(
+            found.contains(expected),
+            "{expected:?} was expected: {found}"
+        );
     }
 }
 
-/// The hash of each map is seeded by the system, so which comparison of two snapshots finds it first is different in
-/// each run.
+/// The hash of each map is seeded by the system, so which comparison of two snapshots finds it
+/// first is different in each run.
 #[test]
 fn the_exercise_finds_a_hash_map_that_is_iterated() {
     let found = fault::<ITERATES_A_HASH_MAP>();
-    let comparisons = ["have other snapshots", "has the snapshot", "its state is another now", "their order matters"];
-    assert!(comparisons.iter().any(|comparison| found.contains(comparison)), "{found}");
+    let comparisons = [
+        "have other snapshots",
+        "has the snapshot",
+        "its state is another now",
+        "their order matters",
+    ];
+    assert!(
+        comparisons
+            .iter()
+            .any(|comparison| found.contains(comparison)),
+        "{found}"
+    );
 }
 
 #[test]
 fn the_simulator_finds_a_broken_restore() {
-    let failure = Simulation::new("colocated").seeds(0..200).run::<Logs<FORGETS_IN_RESTORE>>().unwrap_err().to_string();
+    let failure = Simulation::new("colocated")
+        .seeds(0..200)
+        .run::<Logs<FORGETS_IN_RESTORE>>()
+        .unwrap_err()
+        .to_string();
     assert!(failure.contains("fails again with .seeds("), "{failure}");
-    assert!(failure.contains("Divergence") || failure.contains("Linearizability"), "{failure}");
+    assert!(
+        failure.contains("Divergence") || failure.contains("Linearizability"),
+        "{failure}"
+    );
 }
 
 #[test]
 fn a_preset_that_is_not_there_is_refused() {
-    let failure = Simulation::new("colocate").run::<Logs<NOTHING>>().unwrap_err().to_string();
+    let failure = Simulation::new("colocate")
+        .run::<Logs<NOTHING>>()
+        .unwrap_err()
+        .to_string();
     assert!(failure.contains("colocate"), "{failure}");
 }

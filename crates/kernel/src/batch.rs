@@ -1,5 +1,5 @@
-//! Batches of commands and of answers. Only the first and the last roles look inside; for all others
-//! a batch is one slice of a receive buffer.
+//! Batches of commands and of answers. Only the first and the last roles look inside; for all
+//! others a batch is one slice of a receive buffer.
 
 use crate::id::{ClientId, Id, MAX_INSTANCES, ReplicaId, Slot};
 use crate::layout::Options;
@@ -53,8 +53,8 @@ fn read_length(reader: &mut Reader<'_>) -> Result<usize, WireError> {
     usize::try_from(reader.varint()?).map_err(|_| WireError::Truncated)
 }
 
-/// One command of a client, with the id under which it is executed at most once. Its payload is shared with the
-/// message that it came in, or (`P` being a slice) borrowed.
+/// One command of a client, with the id under which it is executed at most once. Its payload is
+/// shared with the message that it came in, or (`P` being a slice) borrowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command<P = Bytes> {
     /// The client lane that the answer goes to.
@@ -75,21 +75,45 @@ impl<'a> Command<&'a [u8]> {
         let (client, session) = (ClientId::decode(reader)?, SessionId::read(reader)?);
         let (number, floor) = (reader.varint()?, reader.varint()?);
         let length = read_length(reader)?;
-        Ok(Command { client, session, number, floor, payload: reader.take(length)? })
+        Ok(Command {
+            client,
+            session,
+            number,
+            floor,
+            payload: reader.take(length)?,
+        })
     }
 
     /// The same, with a copy of its bytes.
     pub fn to_owned(&self) -> Command {
-        let Command { client, session, number, floor, payload } = *self;
-        Command { client, session, number, floor, payload: Bytes::copy_from_slice(payload) }
+        let Command {
+            client,
+            session,
+            number,
+            floor,
+            payload,
+        } = *self;
+        Command {
+            client,
+            session,
+            number,
+            floor,
+            payload: Bytes::copy_from_slice(payload),
+        }
     }
 }
 
 impl<P: AsRef<[u8]>> Command<P> {
     fn put(&self, out: &mut Vec<u8>) {
-        // Exactly: a lone command's buffer is then as long as the command, and costs one allocation.
+        // Exactly: a lone command's buffer is then as long as the command, and costs one
+        // allocation.
         let length = self.payload.as_ref().len();
-        let numbers = [self.session.0.wrapping_add(2), self.number, self.floor, length as u64];
+        let numbers = [
+            self.session.0.wrapping_add(2),
+            self.number,
+            self.floor,
+            length as u64,
+        ];
         out.reserve(1 + numbers.map(varint_len).iter().sum::<usize>() + length);
         self.client.encode(out);
         self.session.put(out);
@@ -134,17 +158,28 @@ impl Batch {
     /// What is left of it behind the first `count` commands. It shares their memory.
     pub fn after(&self, count: usize) -> Batch {
         let mut reader = Reader::new(&self.commands);
-        let skipped = (0..count).take_while(|_| Command::borrow(&mut reader).is_ok()).count();
-        let left = if skipped == count { reader.remaining() } else { 0 };
+        let skipped = (0..count)
+            .take_while(|_| Command::borrow(&mut reader).is_ok())
+            .count();
+        let left = if skipped == count {
+            reader.remaining()
+        } else {
+            0
+        };
         let count = self.count.saturating_sub(count as u32);
-        Batch { count, commands: self.commands.slice(self.commands.len() - left..) }
+        Batch {
+            count,
+            commands: self.commands.slice(self.commands.len() - left..),
+        }
     }
 
     /// The commands, in order. A malformed one ends the batch: a stranger's mistake, the same on
     /// every replica, that must not stop the log.
     pub fn commands(&self) -> impl Iterator<Item = Command<&[u8]>> {
         let mut reader = Reader::new(&self.commands);
-        core::iter::from_fn(move || (reader.remaining() > 0).then(|| Command::borrow(&mut reader).ok())?)
+        core::iter::from_fn(move || {
+            (reader.remaining() > 0).then(|| Command::borrow(&mut reader).ok())?
+        })
     }
 }
 
@@ -186,13 +221,16 @@ impl BatchBuilder {
     /// The batch; the builder is empty again.
     pub fn take(&mut self) -> Batch {
         let commands = Bytes::from(core::mem::take(&mut self.commands));
-        Batch { count: core::mem::take(&mut self.count), commands }
+        Batch {
+            count: core::mem::take(&mut self.count),
+            commands,
+        }
     }
 }
 
-/// A batch in the making, and since when. It closes on size, on time, or at once when little is under
-/// way ahead of it: a lone command waits for nothing, and under load a batch grows to what came in
-/// while earlier ones were served.
+/// A batch in the making, and since when. It closes on size, on time, or at once when little is
+/// under way ahead of it: a lone command waits for nothing, and under load a batch grows to what
+/// came in while earlier ones were served.
 #[derive(Debug, Default)]
 pub struct OpenBatch {
     builder: BatchBuilder,
@@ -221,12 +259,16 @@ impl OpenBatch {
     /// Whether it is to be closed at the end of a burst, with so many batches under way.
     pub fn is_due(&self, now: Instant, under_way: usize, options: &Options) -> bool {
         let idle = under_way < options.batches_in_flight;
-        !self.is_empty() && (idle || self.is_full(options) || self.closes_at(options).is_some_and(|at| at <= now))
+        !self.is_empty()
+            && (idle
+                || self.is_full(options)
+                || self.closes_at(options).is_some_and(|at| at <= now))
     }
 
     /// Whether it is to be closed at once.
     pub fn is_full(&self, options: &Options) -> bool {
-        self.builder.len() >= options.batch_commands || self.builder.byte_len() >= options.batch_bytes
+        self.builder.len() >= options.batch_commands
+            || self.builder.byte_len() >= options.batch_bytes
     }
 
     /// When it is to be closed at the latest.
@@ -240,7 +282,8 @@ impl OpenBatch {
     }
 }
 
-/// What became of a command. The reply is shared with the message that it came in, or (`R` being a slice) borrowed.
+/// What became of a command. The reply is shared with the message that it came in, or (`R` being a
+/// slice) borrowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome<R = Bytes> {
     /// The state machine's reply.
@@ -251,7 +294,8 @@ pub enum Outcome<R = Bytes> {
     NoSession,
     /// The command came as a read and is none. It was not executed.
     NotARead,
-    /// The state machine failed on the query, or was never given the command because it does. Nothing was executed.
+    /// The state machine failed on the query, or was never given the command because it does.
+    /// Nothing was executed.
     Failed,
 }
 
@@ -302,7 +346,10 @@ impl<R> Outcome<R> {
             2 => Ok(Outcome::NoSession),
             3 => Ok(Outcome::NotARead),
             4 => Ok(Outcome::Failed),
-            tag => Err(WireError::UnknownTag { what: "outcome", tag }),
+            tag => Err(WireError::UnknownTag {
+                what: "outcome",
+                tag,
+            }),
         }
     }
 }
@@ -333,7 +380,12 @@ impl<R> Answer<R> {
         reply: impl FnOnce(&mut Reader<'a>, usize) -> Result<R, WireError>,
     ) -> Result<Self, WireError> {
         let (client, session) = (ClientId::decode(reader)?, SessionId::read(reader)?);
-        Ok(Answer { client, session, number: reader.varint()?, outcome: Outcome::read(reader, reply)? })
+        Ok(Answer {
+            client,
+            session,
+            number: reader.varint()?,
+            outcome: Outcome::read(reader, reply)?,
+        })
     }
 }
 
@@ -355,7 +407,11 @@ impl Wire for Answers {
     }
     fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
         let ReplicaId(from) = Wire::decode(reader)?;
-        Ok(Answers { from, executed: Wire::decode(reader)?, answers: Wire::decode(reader)? })
+        Ok(Answers {
+            from,
+            executed: Wire::decode(reader)?,
+            answers: Wire::decode(reader)?,
+        })
     }
 }
 
@@ -363,21 +419,26 @@ impl Answers {
     /// The answers, in order; a malformed one ends them.
     pub fn iter(&self) -> impl Iterator<Item = Answer> {
         let mut reader = Reader::new(&self.answers);
-        core::iter::from_fn(move || (reader.remaining() > 0).then(|| Answer::read(&mut reader, Reader::slice).ok())?)
+        core::iter::from_fn(move || {
+            (reader.remaining() > 0).then(|| Answer::read(&mut reader, Reader::slice).ok())?
+        })
     }
 
     /// As [`iter`](Self::iter), for whoever keeps nothing of them.
     pub fn borrowed(&self) -> impl Iterator<Item = Answer<&[u8]>> {
         let mut reader = Reader::new(&self.answers);
-        core::iter::from_fn(move || (reader.remaining() > 0).then(|| Answer::read(&mut reader, Reader::take).ok())?)
+        core::iter::from_fn(move || {
+            (reader.remaining() > 0).then(|| Answer::read(&mut reader, Reader::take).ok())?
+        })
     }
 }
 
 /// A client's buffer for answers is kept for the next ones up to this size.
 const MAX_IDLE_BYTES: usize = 64 << 10;
 
-/// So many bytes of answers, and one answer, leave at once at most. Short requests can ask for any number of long answers:
-/// what is not answered is held as the requests, and one message of a size that can be sent leaves after the other.
+/// So many bytes of answers, and one answer, leave at once at most. Short requests can ask for any
+/// number of long answers: what is not answered is held as the requests, and one message of a size
+/// that can be sent leaves after the other.
 const ANSWERS_BYTES: usize = 4 << 20;
 
 /// Gathers answers, kept apart by client.
@@ -392,7 +453,11 @@ pub struct AnswersByClient {
 
 impl Default for AnswersByClient {
     fn default() -> Self {
-        AnswersByClient { answers: core::array::from_fn(|_| Vec::new()), clients: Vec::new(), bytes: 0 }
+        AnswersByClient {
+            answers: core::array::from_fn(|_| Vec::new()),
+            clients: Vec::new(),
+            bytes: 0,
+        }
     }
 }
 
@@ -424,29 +489,49 @@ impl AnswersByClient {
         self.drain(answers.from, answers.executed)
     }
 
-    /// Takes out each client's answers, which replica `from` gave before it executed slot `executed`.
+    /// Takes out each client's answers, which replica `from` gave before it executed slot
+    /// `executed`.
     pub fn drain(&mut self, from: u8, executed: Slot) -> impl Iterator<Item = (ClientId, Answers)> {
-        let AnswersByClient { answers, clients, bytes } = self;
+        let AnswersByClient {
+            answers,
+            clients,
+            bytes,
+        } = self;
         *bytes = 0;
         clients.drain(..).map(move |client| {
             let answers = &mut answers[client.index() as usize];
             let bytes = Bytes::copy_from_slice(answers);
             answers.clear();
             answers.shrink_to(MAX_IDLE_BYTES);
-            (client, Answers { from, executed, answers: bytes })
+            (
+                client,
+                Answers {
+                    from,
+                    executed,
+                    answers: bytes,
+                },
+            )
         })
     }
 
     /// Takes out all answers as one, whoever they are for.
     pub fn take_all(&mut self, from: u8, executed: Slot) -> Answers {
-        let AnswersByClient { answers, clients, bytes } = self;
+        let AnswersByClient {
+            answers,
+            clients,
+            bytes,
+        } = self;
         let mut all = Vec::with_capacity(core::mem::take(bytes));
         for client in clients.drain(..) {
             let answers = &mut answers[client.index() as usize];
             all.append(answers);
             answers.shrink_to(MAX_IDLE_BYTES);
         }
-        Answers { from, executed, answers: Bytes::from(all) }
+        Answers {
+            from,
+            executed,
+            answers: Bytes::from(all),
+        }
     }
 }
 

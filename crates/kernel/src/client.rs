@@ -23,8 +23,9 @@ pub enum ReadLevel {
 pub enum Operation {
     /// Through the log: executed exactly once, by every replica.
     Write,
-    /// Through the log, for the cluster's membership and not for the state machine: the payload is an encoded
-    /// [`Change`](crate::membership::Change), the answer a [`Verdict`](crate::membership::Verdict).
+    /// Through the log, for the cluster's membership and not for the state machine: the payload is
+    /// an encoded [`Change`](crate::membership::Change), the answer a
+    /// [`Verdict`](crate::membership::Verdict).
     Change,
     /// By one replica, changing nothing.
     Read(ReadLevel),
@@ -46,15 +47,16 @@ pub struct Request {
 pub struct Reply {
     /// The token of the request.
     pub token: u64,
-    /// What the state machine answered, or why it was not asked. An answer shares memory with others that came at the
-    /// same time: whoever keeps a short one for long copies it.
+    /// What the state machine answered, or why it was not asked. An answer shares memory with
+    /// others that came at the same time: whoever keeps a short one for long copies it.
     pub outcome: Result<Bytes, Refusal>,
 }
 
 /// Why a request was not answered by the state machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Refusal {
-    /// Too many requests, or too many bytes of them, are in flight on this lane. Nothing was sent: try again later.
+    /// Too many requests, or too many bytes of them, are in flight on this lane. Nothing was sent:
+    /// try again later.
     Busy,
     /// The cluster did not answer in time. The command had no effect and will have none.
     Unavailable,
@@ -72,8 +74,12 @@ impl core::fmt::Display for Refusal {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
             Refusal::Busy => "too much in flight, the command was not executed, try again later",
-            Refusal::Unavailable => "the cluster did not answer in time, the command was not executed",
-            Refusal::Unknown => "the cluster did not answer in time, the command may or may not have been executed",
+            Refusal::Unavailable => {
+                "the cluster did not answer in time, the command was not executed"
+            }
+            Refusal::Unknown => {
+                "the cluster did not answer in time, the command may or may not have been executed"
+            }
             Refusal::NotARead => "the command changes state and cannot be sent as a read",
             Refusal::TooLarge => "the command is larger than the cluster's limit",
             Refusal::Failed => "the state machine fails on this command, which was not executed",
@@ -88,9 +94,9 @@ impl core::error::Error for Refusal {}
 pub struct LaneLimits {
     /// Requests in flight at once; one more is refused as [`Refusal::Busy`].
     pub in_flight: usize,
-    /// Bytes of all payloads in flight; what would be more is refused as [`Refusal::Busy`], unless it comes alone. And so many
-    /// bytes of results the cluster may keep for the lane, because a command before theirs is unanswered; with more of them
-    /// the next command is refused likewise.
+    /// Bytes of all payloads in flight; what would be more is refused as [`Refusal::Busy`], unless
+    /// it comes alone. And so many bytes of results the cluster may keep for the lane, because a
+    /// command before theirs is unanswered; with more of them the next command is refused likewise.
     pub in_flight_bytes: usize,
     /// Bytes of one payload; a larger one is refused as [`Refusal::TooLarge`].
     pub payload_bytes: usize,
@@ -118,10 +124,11 @@ impl Default for LaneLimits {
 pub struct ClientLimits {
     /// Connections at once; one more is told so and closed.
     pub connections: usize,
-    /// Bytes of commands and replies that a node holds for all clients together; beyond it, the connection that holds most
-    /// is closed.
+    /// Bytes of commands and replies that a node holds for all clients together; beyond it, the
+    /// connection that holds most is closed.
     pub memory_bytes: usize,
-    /// Bytes of commands and replies that a node holds for one client; beyond it, its connection is closed.
+    /// Bytes of commands and replies that a node holds for one client; beyond it, its connection is
+    /// closed.
     pub client_bytes: usize,
     /// How long a command may stay unfinished.
     pub unfinished: Duration,
@@ -131,7 +138,8 @@ impl Default for ClientLimits {
     fn default() -> Self {
         ClientLimits {
             connections: 10_000,
-            // A node stays below half a gigabyte: what a client holds is on its way through the roles as well.
+            // A node stays below half a gigabyte: what a client holds is on its way through the
+            // roles as well.
             memory_bytes: 128 << 20,
             // The largest reply, and room.
             client_bytes: 80 << 20,
@@ -162,8 +170,17 @@ impl Wire for Request {
             2 => Operation::Read(ReadLevel::Sequential),
             3 => Operation::Read(ReadLevel::Eventual),
             4 => Operation::Change,
-            tag => return Err(WireError::UnknownTag { what: "operation", tag }),
+            tag => {
+                return Err(WireError::UnknownTag {
+                    what: "operation",
+                    tag,
+                });
+            }
         };
-        Ok(Request { token, operation, payload: Bytes::decode(reader)? })
+        Ok(Request {
+            token,
+            operation,
+            payload: Bytes::decode(reader)?,
+        })
     }
 }

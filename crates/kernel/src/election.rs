@@ -1,16 +1,17 @@
 //! When to suspect a leader, and how to make sure before deposing it.
 //!
 //! Leaders say that they live every [`heartbeat`](crate::layout::Options::heartbeat), to the other
-//! leaders and to the acceptors. A leader that hears nothing for its own, randomised, timeout does not
-//! start a round at once: it asks the acceptors first. Each is a [`Witness`]; only when a whole read
-//! quorum of them has not heard of the leader either is it deposed. So one node with a bad link cannot
-//! depose a healthy leader, and with the leader really gone the very acceptors that it needs for phase
-//! 1 are the ones that agree.
+//! leaders and to the acceptors. A leader that hears nothing for its own, randomised, timeout does
+//! not start a round at once: it asks the acceptors first. Each is a [`Witness`]; only when a whole
+//! read quorum of them has not heard of the leader either is it deposed. So one node with a bad
+//! link cannot depose a healthy leader, and with the leader really gone the very acceptors that it
+//! needs for phase 1 are the ones that agree.
 
 use crate::random::Random;
 use crate::time::{Duration, Instant};
 
-/// So many elections in a row that came to nothing double the timeout each; those after them do not.
+/// So many elections in a row that came to nothing double the timeout each; those after them do
+/// not.
 const MOST_DOUBLINGS: u32 = 4;
 
 /// Runs down while the leader is silent.
@@ -26,7 +27,12 @@ pub struct ElectionTimer {
 impl ElectionTimer {
     /// A timer of `timeout` up to twice that, stopped.
     pub fn new(timeout: Duration, random: Random) -> Self {
-        ElectionTimer { timeout, failures: 0, deadline: Instant::ZERO, random }
+        ElectionTimer {
+            timeout,
+            failures: 0,
+            deadline: Instant::ZERO,
+            random,
+        }
     }
 
     /// Where that is another than before it starts to run for `timeout` up to twice that.
@@ -49,8 +55,9 @@ impl ElectionTimer {
         self.restart(now);
     }
 
-    /// An election came to nothing though the acceptors wanted one: the next may take longer. On a machine that is too busy
-    /// for the timeout elections would otherwise follow each other for ever.
+    /// An election came to nothing though the acceptors wanted one: the next may take longer. On a
+    /// machine that is too busy for the timeout elections would otherwise follow each other for
+    /// ever.
     pub fn failed(&mut self) {
         self.failures += 1;
     }
@@ -80,7 +87,8 @@ impl Witness {
 
     /// Whether no leader was heard of for `timeout`.
     pub fn leader_is_gone(&self, now: Instant, timeout: Duration) -> bool {
-        self.last_heard.is_none_or(|heard| now.since(heard) >= timeout)
+        self.last_heard
+            .is_none_or(|heard| now.since(heard) >= timeout)
     }
 }
 
@@ -108,7 +116,11 @@ mod tests {
         let mut timer = ElectionTimer::new(timeout, Random::new(3));
         for least in [100, 200, 400, 800, 1600, 1600] {
             timer.restart(Instant(0));
-            assert!((least..=2 * least).contains(&(timer.deadline().0 / 1000)), "{:?}", timer.deadline());
+            assert!(
+                (least..=2 * least).contains(&(timer.deadline().0 / 1000)),
+                "{:?}",
+                timer.deadline()
+            );
             timer.failed();
         }
         timer.settled(Instant(0));

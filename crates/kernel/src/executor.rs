@@ -31,15 +31,28 @@ pub struct Executor {
 }
 
 impl Executor {
-    /// An empty machine without sessions, which live for `session_expiry` until the log says otherwise.
+    /// An empty machine without sessions, which live for `session_expiry` until the log says
+    /// otherwise.
     pub fn new(machine: Box<dyn StateMachine>, session_expiry: Duration) -> Self {
         Self::guarded(machine, session_expiry, Arc::new(Unguarded))
     }
 
     /// As [`new`](Self::new), with every call of the machine made by `guard`.
-    pub fn guarded(machine: Box<dyn StateMachine>, session_expiry: Duration, guard: Arc<dyn Guard>) -> Self {
+    pub fn guarded(
+        machine: Box<dyn StateMachine>,
+        session_expiry: Duration,
+        guard: Arc<dyn Guard>,
+    ) -> Self {
         let (sessions, membership) = (Sessions::new(session_expiry), Membership::default());
-        Executor { machine, guard, sessions, membership, now: Timestamp(0), reply: Vec::new(), failed_reads: 0 }
+        Executor {
+            machine,
+            guard,
+            sessions,
+            membership,
+            now: Timestamp(0),
+            reply: Vec::new(),
+            failed_reads: 0,
+        }
     }
 
     /// The time of the log: the largest stamp executed.
@@ -65,45 +78,70 @@ impl Executor {
     /// When the passing of time next changes what the machine answers.
     pub fn next_deadline(&self) -> Option<Timestamp> {
         let mut deadline = None;
-        self.must_call(Call::Question, &mut || deadline = self.machine.next_deadline(self.now));
+        self.must_call(Call::Question, &mut || {
+            deadline = self.machine.next_deadline(self.now)
+        });
         deadline
     }
 
-    /// Executes the value of a slot of the log; its answers go to `answers` if this replica is to give them.
-    pub fn execute(&mut self, slot: Slot, value: &Value, mut answers: Option<&mut AnswersByClient>) {
+    /// Executes the value of a slot of the log; its answers go to `answers` if this replica is to
+    /// give them.
+    pub fn execute(
+        &mut self,
+        slot: Slot,
+        value: &Value,
+        mut answers: Option<&mut AnswersByClient>,
+    ) {
         self.pass(value);
         self.execute_batch(slot, value, &mut answers);
     }
 
     /// Executes a value before others that come earlier in the log, with all of which it
-    /// [commutes](Executor::commutes_until): time stands still. When its turn comes it is [passed](Executor::pass).
-    pub fn execute_early(&mut self, slot: Slot, value: &Value, mut answers: Option<&mut AnswersByClient>) {
+    /// [commutes](Executor::commutes_until): time stands still. When its turn comes it is
+    /// [passed](Executor::pass).
+    pub fn execute_early(
+        &mut self,
+        slot: Slot,
+        value: &Value,
+        mut answers: Option<&mut AnswersByClient>,
+    ) {
         self.execute_batch(slot, value, &mut answers);
     }
 
-    /// Has the time of the log come to a value's: all that is left to do when the turn has come of one that was executed
-    /// early.
+    /// Has the time of the log come to a value's: all that is left to do when the turn has come of
+    /// one that was executed early.
     pub fn pass(&mut self, value: &Value) {
         // A new leader's clock may be behind: time in the log never falls.
         self.now = self.now.max(value.stamp);
         self.sessions.expire(self.now);
     }
 
-    /// Whether the order of commands makes no difference but by the keys that they touch, if `latest` is the largest
-    /// stamp of any of them: no key's and no session's life ends by then.
+    /// Whether the order of commands makes no difference but by the keys that they touch, if
+    /// `latest` is the largest stamp of any of them: no key's and no session's life ends by then.
     pub fn commutes_until(&self, latest: Timestamp) -> bool {
-        self.next_deadline().is_none_or(|deadline| deadline > latest) && self.sessions.is_quiet_until(latest)
+        self.next_deadline()
+            .is_none_or(|deadline| deadline > latest)
+            && self.sessions.is_quiet_until(latest)
     }
 
     /// What the commands of a batch touch.
     pub fn footprint(&self, batch: &Batch) -> Footprint {
         let mut footprint = Footprint::default();
-        for Command { session, number, floor, payload, .. } in batch.commands() {
+        for Command {
+            session,
+            number,
+            floor,
+            payload,
+            ..
+        } in batch.commands()
+        {
             match session {
                 // Sessions are numbered in the order in which they are opened.
                 SessionId::OPEN | SessionId::CHANGE => footprint.everything = true,
                 // Whether it is still executed depends on what was executed before.
-                _ if number.saturating_sub(floor) >= SESSION_WINDOW / 2 && session != SessionId::READ => {
+                _ if number.saturating_sub(floor) >= SESSION_WINDOW / 2
+                    && session != SessionId::READ =>
+                {
                     footprint.everything = true;
                 }
                 _ => self.touches(payload, &mut footprint),
@@ -122,44 +160,102 @@ impl Executor {
     }
 
     fn touches(&self, payload: &[u8], footprint: &mut Footprint) {
-        self.must_call(Call::Question, &mut || self.machine.footprint(payload, footprint));
+        self.must_call(Call::Question, &mut || {
+            self.machine.footprint(payload, footprint)
+        });
     }
 
     /// Calls the machine for something that no guard leaves out.
     fn must_call(&self, what: Call<'_>, call: &mut dyn FnMut()) {
-        self.guard.call(what, call).expect("a guard leaves out commands and queries, nothing else");
+        self.guard
+            .call(what, call)
+            .expect("a guard leaves out commands and queries, nothing else");
     }
 
-    fn execute_batch(&mut self, slot: Slot, value: &Value, answers: &mut Option<&mut AnswersByClient>) {
+    fn execute_batch(
+        &mut self,
+        slot: Slot,
+        value: &Value,
+        answers: &mut Option<&mut AnswersByClient>,
+    ) {
         for command in value.batch.commands() {
-            let Some(outcome) = self.execute_command(slot, value.stamp, &command) else { continue };
+            let Some(outcome) = self.execute_command(slot, value.stamp, &command) else {
+                continue;
+            };
             if let Some(answers) = answers {
-                let Command { client, session, number, .. } = command;
-                answers.push(&Answer { client, session, number, outcome });
+                let Command {
+                    client,
+                    session,
+                    number,
+                    ..
+                } = command;
+                answers.push(&Answer {
+                    client,
+                    session,
+                    number,
+                    outcome,
+                });
             }
         }
         release(&mut self.reply);
     }
 
     /// Executes one command unless it was before; `None` when nobody wants the answer.
-    fn execute_command(&mut self, slot: Slot, stamp: Timestamp, command: &Command<&[u8]>) -> Option<Outcome<&[u8]>> {
+    fn execute_command(
+        &mut self,
+        slot: Slot,
+        stamp: Timestamp,
+        command: &Command<&[u8]>,
+    ) -> Option<Outcome<&[u8]>> {
         self.reply.clear();
         if command.session == SessionId::OPEN {
             return Some(Outcome::Opened(self.sessions.open(self.now)));
         }
         if command.session == SessionId::CHANGE {
             let before = self.membership.expiry;
-            self.reply.extend_from_slice(&self.membership.execute(&Bytes::copy_from_slice(command.payload)));
-            if let Some(expiry) = self.membership.expiry.filter(|_| self.membership.expiry != before) {
-                self.sessions.set_expiry(self.now, Duration::from_millis(expiry.now_ms));
+            self.reply.extend_from_slice(
+                &self
+                    .membership
+                    .execute(&Bytes::copy_from_slice(command.payload)),
+            );
+            if let Some(expiry) = self
+                .membership
+                .expiry
+                .filter(|_| self.membership.expiry != before)
+            {
+                self.sessions
+                    .set_expiry(self.now, Duration::from_millis(expiry.now_ms));
             }
             return Some(Outcome::Done(&self.reply));
         }
-        match self.sessions.begin(stamp, command.session, command.number, command.floor, &mut self.reply) {
+        match self.sessions.begin(
+            stamp,
+            command.session,
+            command.number,
+            command.floor,
+            &mut self.reply,
+        ) {
             Standing::New => {
-                let Executor { machine, guard, sessions, now, reply, .. } = self;
-                let Command { session, number, payload, .. } = *command;
-                let what = Call::Apply(LogCommand { slot, session, number, payload });
+                let Executor {
+                    machine,
+                    guard,
+                    sessions,
+                    now,
+                    reply,
+                    ..
+                } = self;
+                let Command {
+                    session,
+                    number,
+                    payload,
+                    ..
+                } = *command;
+                let what = Call::Apply(LogCommand {
+                    slot,
+                    session,
+                    number,
+                    payload,
+                });
                 match guard.call(what, &mut || machine.apply(*now, payload, reply)) {
                     Ok(()) => {
                         sessions.finish(session, number, reply);
@@ -178,20 +274,44 @@ impl Executor {
         }
     }
 
-    /// Answers the reads of a batch from the present state, `clock` being this replica's own time, until the answers are
-    /// [full](AnswersByClient::is_full); gives back the reads that are left then.
-    pub fn read(&mut self, clock: Timestamp, batch: &Batch, answers: &mut AnswersByClient) -> Option<Batch> {
+    /// Answers the reads of a batch from the present state, `clock` being this replica's own time,
+    /// until the answers are [full](AnswersByClient::is_full); gives back the reads that are left
+    /// then.
+    pub fn read(
+        &mut self,
+        clock: Timestamp,
+        batch: &Batch,
+        answers: &mut AnswersByClient,
+    ) -> Option<Batch> {
         let now = self.reading_time(clock);
-        let Executor { machine, guard, reply, failed_reads, .. } = self;
+        let Executor {
+            machine,
+            guard,
+            reply,
+            failed_reads,
+            ..
+        } = self;
         let mut rest = None;
-        for (done, Command { client, session, number, payload, .. }) in (0..).zip(batch.commands()) {
+        for (
+            done,
+            Command {
+                client,
+                session,
+                number,
+                payload,
+                ..
+            },
+        ) in (0..).zip(batch.commands())
+        {
             if answers.is_full() {
                 rest = Some(batch.after(done));
                 break;
             }
             reply.clear();
             let mut read = Ok(());
-            let outcome = match guard.call(Call::Read(payload), &mut || read = machine.read(now, payload, reply)) {
+            let outcome = match guard.call(Call::Read(payload), &mut || {
+                read = machine.read(now, payload, reply)
+            }) {
                 Ok(()) => match read {
                     Ok(()) => Outcome::Done(&reply[..]),
                     Err(NotARead) => Outcome::NotARead,
@@ -201,18 +321,24 @@ impl Executor {
                     Outcome::Failed
                 }
             };
-            answers.push(&Answer { client, session, number, outcome });
+            answers.push(&Answer {
+                client,
+                session,
+                number,
+                outcome,
+            });
         }
         release(reply);
         rest
     }
 
-    /// The time that a read is told. The log's time stands still while nothing is written, and what is
-    /// left of a key's life must count down all the same; but only a stamp in the log can end it. So it
-    /// is this replica's clock, held back just before the next deadline.
+    /// The time that a read is told. The log's time stands still while nothing is written, and what
+    /// is left of a key's life must count down all the same; but only a stamp in the log can end
+    /// it. So it is this replica's clock, held back just before the next deadline.
     fn reading_time(&self, clock: Timestamp) -> Timestamp {
         let deadline = self.next_deadline().unwrap_or(Timestamp(u64::MAX));
-        self.now.max(clock.min(Timestamp(deadline.0.saturating_sub(1))))
+        self.now
+            .max(clock.min(Timestamp(deadline.0.saturating_sub(1))))
     }
 
     /// A snapshot of machine, sessions and time, the same bytes on every replica in this state.
@@ -225,9 +351,15 @@ impl Executor {
     /// A picture of the state that can be written out while commands go on.
     pub fn freeze(&self) -> Box<dyn Frozen> {
         let mut machine: Option<Box<dyn Frozen>> = None;
-        self.must_call(Call::Snapshot, &mut || machine = Some(self.machine.freeze()));
+        self.must_call(Call::Snapshot, &mut || {
+            machine = Some(self.machine.freeze())
+        });
         let machine = machine.expect("it was frozen");
-        Box::new(Picture { head: Some(self.head()), machine, guard: self.guard.clone() })
+        Box::new(Picture {
+            head: Some(self.head()),
+            machine,
+            guard: self.guard.clone(),
+        })
     }
 
     /// What comes before the machine's state in a snapshot.
@@ -272,7 +404,8 @@ fn release(reply: &mut Vec<u8>) {
     reply.shrink_to(MAX_IDLE_REPLY_BYTES);
 }
 
-/// A snapshot with the same state, for a cluster of its own: nothing has ever changed its membership.
+/// A snapshot with the same state, for a cluster of its own: nothing has ever changed its
+/// membership.
 ///
 /// # Errors
 /// Says what is wrong with the bytes.
@@ -363,22 +496,35 @@ mod tests {
                 payload,
             });
         }
-        Value { stamp: Timestamp(5), batch: builder.take() }
+        Value {
+            stamp: Timestamp(5),
+            batch: builder.take(),
+        }
     }
 
     fn outcomes(executor: &mut Executor, value: &Value) -> Vec<Outcome> {
         let mut answers = AnswersByClient::default();
         executor.execute(Slot(1), value, Some(&mut answers));
-        answers.take_all(0, Slot(1)).iter().map(|answer| answer.outcome).collect()
+        answers
+            .take_all(0, Slot(1))
+            .iter()
+            .map(|answer| answer.outcome)
+            .collect()
     }
 
     #[test]
     fn a_command_in_two_slots_is_executed_once_and_answered_twice() {
         let mut executor = executor();
-        assert_eq!(outcomes(&mut executor, &value(&[(0, 77, b"")])), [Outcome::Opened(SessionId(1))]);
+        assert_eq!(
+            outcomes(&mut executor, &value(&[(0, 77, b"")])),
+            [Outcome::Opened(SessionId(1))]
+        );
         let twice = value(&[(1, 0, b"a"), (1, 0, b"a"), (9, 0, b"x")]);
         let done = Outcome::Done(Bytes::from_static(b"a"));
-        assert_eq!(outcomes(&mut executor, &twice), [done.clone(), done.clone(), Outcome::NoSession]);
+        assert_eq!(
+            outcomes(&mut executor, &twice),
+            [done.clone(), done.clone(), Outcome::NoSession]
+        );
         assert_eq!(outcomes(&mut executor, &twice)[0], done);
     }
 
@@ -386,8 +532,16 @@ mod tests {
     fn a_write_sent_as_a_read_is_refused() {
         let mut executor = executor();
         let mut answers = AnswersByClient::default();
-        executor.read(Timestamp(0), &value(&[(u64::MAX, 1, b"!"), (u64::MAX, 2, b"?")]).batch, &mut answers);
-        let outcomes: Vec<_> = answers.take_all(0, Slot(0)).iter().map(|answer| answer.outcome).collect();
+        executor.read(
+            Timestamp(0),
+            &value(&[(u64::MAX, 1, b"!"), (u64::MAX, 2, b"?")]).batch,
+            &mut answers,
+        );
+        let outcomes: Vec<_> = answers
+            .take_all(0, Slot(0))
+            .iter()
+            .map(|answer| answer.outcome)
+            .collect();
         assert_eq!(outcomes, [Outcome::NotARead, Outcome::Done(Bytes::new())]);
     }
 
@@ -408,23 +562,48 @@ mod tests {
 
     #[test]
     fn a_command_that_is_left_out_stays_so_for_every_replica_that_hears_of_it() {
-        let mut executor = Executor::guarded(Box::new(Tape::default()), Duration::from_secs(60), Arc::new(Wary));
+        let mut executor = Executor::guarded(
+            Box::new(Tape::default()),
+            Duration::from_secs(60),
+            Arc::new(Wary),
+        );
         outcomes(&mut executor, &value(&[(0, 77, b"")]));
         let done = Outcome::Done(Bytes::from_static(b"ab"));
-        let first = outcomes(&mut executor, &value(&[(1, 0, b"a"), (1, 1, b"!"), (1, 2, b"b")]));
+        let first = outcomes(
+            &mut executor,
+            &value(&[(1, 0, b"a"), (1, 1, b"!"), (1, 2, b"b")]),
+        );
         assert_eq!(first[1..], [Outcome::Failed, done.clone()]);
-        assert_eq!(outcomes(&mut executor, &value(&[(1, 1, b"!")])), [Outcome::Failed], "sent again");
+        assert_eq!(
+            outcomes(&mut executor, &value(&[(1, 1, b"!")])),
+            [Outcome::Failed],
+            "sent again"
+        );
         // One that takes the state over knows it without being told to leave anything out.
         let mut other = Executor::new(Box::new(Tape::default()), Duration::from_secs(60));
         other.restore(&executor.snapshot()).unwrap();
-        assert_eq!(outcomes(&mut other, &value(&[(1, 1, b"!"), (1, 2, b"b")])), [Outcome::Failed, done]);
+        assert_eq!(
+            outcomes(&mut other, &value(&[(1, 1, b"!"), (1, 2, b"b")])),
+            [Outcome::Failed, done]
+        );
         assert_eq!(other.snapshot(), executor.snapshot());
         let mut answers = AnswersByClient::default();
-        executor.read(Timestamp(0), &value(&[(u64::MAX, 1, b"!"), (u64::MAX, 2, b"?")]).batch, &mut answers);
-        let read: Vec<_> = answers.take_all(0, Slot(0)).iter().map(|answer| answer.outcome).collect();
+        executor.read(
+            Timestamp(0),
+            &value(&[(u64::MAX, 1, b"!"), (u64::MAX, 2, b"?")]).batch,
+            &mut answers,
+        );
+        let read: Vec<_> = answers
+            .take_all(0, Slot(0))
+            .iter()
+            .map(|answer| answer.outcome)
+            .collect();
         assert_eq!(
             (read, executor.failed_reads()),
-            (vec![Outcome::Failed, Outcome::Done(Bytes::from_static(b"ab"))], 1)
+            (
+                vec![Outcome::Failed, Outcome::Done(Bytes::from_static(b"ab"))],
+                1
+            )
         );
     }
 
@@ -435,14 +614,38 @@ mod tests {
         let mut builder = BatchBuilder::default();
         for (session, payload) in [(0, &[][..]), (1, &large)] {
             let (client, session) = (ClientId(3), SessionId(session));
-            builder.push(&Command { client, session, number: 0, floor: 0, payload });
+            builder.push(&Command {
+                client,
+                session,
+                number: 0,
+                floor: 0,
+                payload,
+            });
         }
-        let written = Value { stamp: Timestamp(5), batch: builder.take() };
-        assert_eq!(outcomes(&mut executor, &written)[1], Outcome::Done(Bytes::copy_from_slice(&large)));
-        assert!(executor.reply.capacity() <= MAX_IDLE_REPLY_BYTES, "{}", executor.reply.capacity());
+        let written = Value {
+            stamp: Timestamp(5),
+            batch: builder.take(),
+        };
+        assert_eq!(
+            outcomes(&mut executor, &written)[1],
+            Outcome::Done(Bytes::copy_from_slice(&large))
+        );
+        assert!(
+            executor.reply.capacity() <= MAX_IDLE_REPLY_BYTES,
+            "{}",
+            executor.reply.capacity()
+        );
         let mut answers = AnswersByClient::default();
-        executor.read(Timestamp(0), &value(&[(u64::MAX, 1, b"?")]).batch, &mut answers);
-        assert!(executor.reply.capacity() <= MAX_IDLE_REPLY_BYTES, "{}", executor.reply.capacity());
+        executor.read(
+            Timestamp(0),
+            &value(&[(u64::MAX, 1, b"?")]).batch,
+            &mut answers,
+        );
+        assert!(
+            executor.reply.capacity() <= MAX_IDLE_REPLY_BYTES,
+            "{}",
+            executor.reply.capacity()
+        );
     }
 
     /// A batch of short reads had all its answers made at once, however large they were together.
@@ -451,18 +654,32 @@ mod tests {
         let mut executor = executor();
         executor
             .restore(&{
-                let mut large = Executor::new(Box::new(Tape(alloc::vec![7; 1 << 20])), Duration::from_secs(60));
+                let mut large = Executor::new(
+                    Box::new(Tape(alloc::vec![7; 1 << 20])),
+                    Duration::from_secs(60),
+                );
                 large.execute(Slot::ZERO, &Value::default(), None);
                 large.snapshot()
             })
             .unwrap();
-        let reads: Vec<(u64, u64, &[u8])> = (0..10).map(|number| (u64::MAX, number, &b"?"[..])).collect();
+        let reads: Vec<(u64, u64, &[u8])> = (0..10)
+            .map(|number| (u64::MAX, number, &b"?"[..]))
+            .collect();
         let (mut rest, mut rounds) = (Some(value(&reads).batch), Vec::new());
         while let Some(reads) = rest.take() {
             let mut answers = AnswersByClient::default();
             rest = executor.read(Timestamp(0), &reads, &mut answers);
-            assert_eq!(rest.is_some(), rest.as_ref().is_some_and(|rest| !rest.is_empty()));
-            rounds.push(answers.take_all(0, Slot(0)).iter().map(|answer| answer.number).collect::<Vec<_>>());
+            assert_eq!(
+                rest.is_some(),
+                rest.as_ref().is_some_and(|rest| !rest.is_empty())
+            );
+            rounds.push(
+                answers
+                    .take_all(0, Slot(0))
+                    .iter()
+                    .map(|answer| answer.number)
+                    .collect::<Vec<_>>(),
+            );
             assert!(!answers.is_full());
         }
         assert_eq!(rounds, [vec![0, 1, 2, 3], vec![4, 5, 6, 7], vec![8, 9]]);
@@ -488,29 +705,62 @@ mod tests {
         }
         let mut executor = Executor::new(Box::new(Alarm), Duration::from_secs(60));
         let mut seen = |clock, stamp| {
-            executor.execute(Slot(1), &Value { stamp: Timestamp(stamp), ..Value::default() }, None);
+            executor.execute(
+                Slot(1),
+                &Value {
+                    stamp: Timestamp(stamp),
+                    ..Value::default()
+                },
+                None,
+            );
             let mut answers = AnswersByClient::default();
-            executor.read(Timestamp(clock), &value(&[(u64::MAX, 1, b"?")]).batch, &mut answers);
-            answers.take_all(0, Slot(0)).iter().next().map(|answer| answer.outcome)
+            executor.read(
+                Timestamp(clock),
+                &value(&[(u64::MAX, 1, b"?")]).batch,
+                &mut answers,
+            );
+            answers
+                .take_all(0, Slot(0))
+                .iter()
+                .next()
+                .map(|answer| answer.outcome)
         };
         let at = |time| Some(Outcome::Done(Bytes::from(alloc::vec![time])));
-        assert_eq!([seen(20, 10), seen(5, 10), seen(200, 10), seen(200, 100)], [at(20), at(10), at(99), at(200)]);
+        assert_eq!(
+            [seen(20, 10), seen(5, 10), seen(200, 10), seen(200, 100)],
+            [at(20), at(10), at(99), at(200)]
+        );
     }
 
     #[test]
     fn how_long_sessions_live_changes_in_one_slot_and_is_part_of_the_state() {
         let tune = |base, before: u64, after: u64| {
             let (from, to) = (Bytes::from_static(b"a"), Bytes::from_static(b"b"));
-            let change = Change::Tune { base: Epoch(base), from, to, expiry_ms: (before, after) };
+            let change = Change::Tune {
+                base: Epoch(base),
+                from,
+                to,
+                expiry_ms: (before, after),
+            };
             let mut builder = BatchBuilder::default();
             let payload = Bytes::from(encode_all(&change));
             let (client, session) = (ClientId(3), SessionId::CHANGE);
-            builder.push(&Command { client, session, number: 0, floor: 0, payload });
+            builder.push(&Command {
+                client,
+                session,
+                number: 0,
+                floor: 0,
+                payload,
+            });
             builder.take()
         };
-        let at = |stamp, batch| Value { stamp: Timestamp(stamp), batch };
+        let at = |stamp, batch| Value {
+            stamp: Timestamp(stamp),
+            batch,
+        };
         let opening = value(&[(0, 1, b"")]).batch;
-        // Founded with a minute; two sessions, one of them unused for ten seconds when the life of all becomes five.
+        // Founded with a minute; two sessions, one of them unused for ten seconds when the life of
+        // all becomes five.
         let log = [
             at(0, opening.clone()),
             at(10_000, opening.clone()),
@@ -528,16 +778,29 @@ mod tests {
                 one.session_count()
             })
             .collect();
-        assert_eq!(open, [1, 2, 2, 1, 1, 1, 1], "the idle one goes soon after the change, the other outlives the next");
+        assert_eq!(
+            open,
+            [1, 2, 2, 1, 1, 1, 1],
+            "the idle one goes soon after the change, the other outlives the next"
+        );
         // One that takes a snapshot on the way ends in the same state, whatever it was made with.
         for place in 0..log.len() {
             let mut first = executor();
-            log[..place].iter().for_each(|value| first.execute(Slot(1), value, None));
+            log[..place]
+                .iter()
+                .for_each(|value| first.execute(Slot(1), value, None));
             let founded_with = if place < 3 { 60 } else { 7 };
-            let mut second = Executor::new(Box::new(Tape::default()), Duration::from_secs(founded_with));
+            let mut second =
+                Executor::new(Box::new(Tape::default()), Duration::from_secs(founded_with));
             second.restore(&first.snapshot()).unwrap();
-            log[place..].iter().for_each(|value| second.execute(Slot(1), value, None));
-            assert_eq!(second.snapshot(), one.snapshot(), "a snapshot before entry {place}");
+            log[place..]
+                .iter()
+                .for_each(|value| second.execute(Slot(1), value, None));
+            assert_eq!(
+                second.snapshot(),
+                one.snapshot(),
+                "a snapshot before entry {place}"
+            );
         }
     }
 
@@ -546,7 +809,14 @@ mod tests {
         let mut one = executor();
         outcomes(&mut one, &value(&[(0, 1, b"")]));
         outcomes(&mut one, &value(&[(1, 0, b"a")]));
-        one.execute(Slot(1), &Value { stamp: Timestamp(2), ..Value::default() }, None);
+        one.execute(
+            Slot(1),
+            &Value {
+                stamp: Timestamp(2),
+                ..Value::default()
+            },
+            None,
+        );
         assert_eq!(one.now(), Timestamp(5));
         let mut two = executor();
         two.restore(&one.snapshot()).unwrap();
@@ -558,7 +828,10 @@ mod tests {
         assert_eq!(refounded(&two.snapshot()).unwrap(), one.snapshot());
         two.membership = Membership::default();
         // The duplicate is known to the restored replica as well.
-        assert_eq!(outcomes(&mut two, &value(&[(1, 0, b"a")])), [Outcome::Done(Bytes::from_static(b"a"))]);
+        assert_eq!(
+            outcomes(&mut two, &value(&[(1, 0, b"a")])),
+            [Outcome::Done(Bytes::from_static(b"a"))]
+        );
         assert!(two.restore(&Bytes::from_static(b"short")).is_err());
         assert_eq!(two.snapshot(), one.snapshot());
     }

@@ -3,8 +3,9 @@
 /// What counts as small is at most this part of the window.
 const SMALL_PART: usize = 64;
 
-/// Counts the bytes under way from one role to the next, small things and large ones apart: a small one waits for no
-/// larger one. Of each class there is room for a window, or for one thing alone that is larger.
+/// Counts the bytes under way from one role to the next, small things and large ones apart: a small
+/// one waits for no larger one. Of each class there is room for a window, or for one thing alone
+/// that is larger.
 #[derive(Clone, Debug)]
 pub struct ByteWindow {
     limit: usize,
@@ -14,7 +15,10 @@ pub struct ByteWindow {
 impl ByteWindow {
     /// Nothing is under way yet, and of each class at most `limit` bytes will be.
     pub fn new(limit: usize) -> Self {
-        ByteWindow { limit, under_way: [0; 2] }
+        ByteWindow {
+            limit,
+            under_way: [0; 2],
+        }
     }
 
     /// The class of a thing of so many bytes: 0 for small ones, 1 for large ones.
@@ -38,7 +42,8 @@ impl ByteWindow {
         self.under_way[self.class(bytes)] -= bytes;
     }
 
-    /// From now on `limit` holds; things of these sizes are under way. Their classes may be others than before.
+    /// From now on `limit` holds; things of these sizes are under way. Their classes may be others
+    /// than before.
     pub fn resize(&mut self, limit: usize, under_way: impl IntoIterator<Item = usize>) {
         *self = ByteWindow::new(limit);
         under_way.into_iter().for_each(|bytes| self.add(bytes));
@@ -64,7 +69,10 @@ mod tests {
         let mut window = ByteWindow::new(6400);
         assert_eq!([window.class(100), window.class(101)], [0, 1]);
         window.add(10_000);
-        assert!(!window.has_room(101) && window.has_room(100), "small ones pass a large one");
+        assert!(
+            !window.has_room(101) && window.has_room(100),
+            "small ones pass a large one"
+        );
         window.add(100);
         assert!(window.has_room(100));
         window.remove(10_000);

@@ -1,5 +1,6 @@
-//! What stands between an executor and the user's machine. Every call of the machine goes through it, so that a driver
-//! can do what a role cannot: catch a panic, and leave out a command that was given up.
+//! What stands between an executor and the user's machine. Every call of the machine goes through
+//! it, so that a driver can do what a role cannot: catch a panic, and leave out a command that was
+//! given up.
 
 use crate::batch::SessionId;
 use crate::id::Slot;
@@ -36,14 +37,17 @@ pub struct LogCommand<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotDone;
 
-/// See the top of this file. Shared by all machines of a node, and with the threads that write their pictures.
+/// See the top of this file. Shared by all machines of a node, and with the threads that write
+/// their pictures.
 pub trait Guard: Send + Sync {
     /// Calls the machine, by `call`, or does not.
     ///
-    /// A guard that leaves a command out does so on every replica alike: what is in the log has one effect everywhere.
+    /// A guard that leaves a command out does so on every replica alike: what is in the log has one
+    /// effect everywhere.
     ///
     /// # Errors
-    /// [`NotDone`], for a command or a query only. A call of any other kind is made, or does not return.
+    /// [`NotDone`], for a command or a query only. A call of any other kind is made, or does not
+    /// return.
     fn call(&self, what: Call<'_>, call: &mut dyn FnMut()) -> Result<(), NotDone>;
 }
 

@@ -36,8 +36,8 @@ impl Slot {
     }
 }
 
-/// A configuration of the cluster: how many changes of the membership came before it. The configuration
-/// that a cluster was founded with is epoch 0.
+/// A configuration of the cluster: how many changes of the membership came before it. The
+/// configuration that a cluster was founded with is epoch 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub u32);
 
@@ -61,7 +61,10 @@ impl Wire for Epoch {
         // A round has room for so many.
         match u32::decode(reader)? {
             epoch if epoch < 1 << EPOCH_BITS => Ok(Epoch(epoch)),
-            epoch => Err(WireError::OutOfRange { what: "epoch", value: epoch.into() }),
+            epoch => Err(WireError::OutOfRange {
+                what: "epoch",
+                value: epoch.into(),
+            }),
         }
     }
     #[inline]
@@ -70,10 +73,10 @@ impl Wire for Epoch {
     }
 }
 
-/// A Paxos round (ballot): an epoch, then a count, then the leader that owns it, in one number. So rounds of
-/// a later epoch are higher than all of an earlier one: whoever has promised one refuses every leader
-/// that does not know of the later epoch. And no two leaders ever own the same round, whatever becomes of
-/// the set of leaders.
+/// A Paxos round (ballot): an epoch, then a count, then the leader that owns it, in one number. So
+/// rounds of a later epoch are higher than all of an earlier one: whoever has promised one refuses
+/// every leader that does not know of the later epoch. And no two leaders ever own the same round,
+/// whatever becomes of the set of leaders.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Round(pub u64);
 
@@ -81,16 +84,18 @@ const EPOCH_BITS: u32 = 24;
 const COUNT_BITS: u32 = 34;
 const LEADER_BITS: u32 = 6;
 
-/// The largest count that is read from a peer or a disk: that of a cluster in which a leader was elected each second for
-/// 272 years. Rounds beyond it are not begun, but for as many as nobody counts; so no peer's bytes lead to a round that
-/// has no successor.
+/// The largest count that is read from a peer or a disk: that of a cluster in which a leader was
+/// elected each second for 272 years. Rounds beyond it are not begun, but for as many as nobody
+/// counts; so no peer's bytes lead to a round that has no successor.
 const MAX_COUNT: u64 = 1 << (COUNT_BITS - 1);
 
 impl Round {
     /// The round of this epoch, count and leader.
     pub const fn new(epoch: Epoch, count: u64, leader: LeaderId) -> Round {
         assert!(count < 1 << COUNT_BITS && (leader.0 as usize) < MAX_INSTANCES);
-        Round((epoch.0 as u64) << (COUNT_BITS + LEADER_BITS) | count << LEADER_BITS | leader.0 as u64)
+        Round(
+            (epoch.0 as u64) << (COUNT_BITS + LEADER_BITS) | count << LEADER_BITS | leader.0 as u64,
+        )
     }
 
     /// The leader that owns this round.
@@ -113,10 +118,22 @@ impl Round {
         (self.0 >> LEADER_BITS) & ((1 << COUNT_BITS) - 1)
     }
 
-    /// A round of `leader` in `epoch`, which is not before this round's, that is higher than this one.
+    /// A round of `leader` in `epoch`, which is not before this round's, that is higher than this
+    /// one.
     pub fn next_of(self, leader: LeaderId, epoch: Epoch) -> Round {
-        assert!(epoch >= self.epoch(), "a leader of {epoch:?} does not follow on {self:?}");
-        Round::new(epoch, if epoch > self.epoch() { 0 } else { self.count() + 1 }, leader)
+        assert!(
+            epoch >= self.epoch(),
+            "a leader of {epoch:?} does not follow on {self:?}"
+        );
+        Round::new(
+            epoch,
+            if epoch > self.epoch() {
+                0
+            } else {
+                self.count() + 1
+            },
+            leader,
+        )
     }
 }
 
@@ -127,7 +144,10 @@ impl Wire for Round {
     fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
         match Round(u64::decode(reader)?) {
             round if round.count() <= MAX_COUNT => Ok(round),
-            round => Err(WireError::OutOfRange { what: "count of a round", value: round.count() }),
+            round => Err(WireError::OutOfRange {
+                what: "count of a round",
+                value: round.count(),
+            }),
         }
     }
     #[inline]
@@ -138,7 +158,13 @@ impl Wire for Round {
 
 impl fmt::Debug for Round {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Round({}.{}.{})", self.epoch().0, self.count(), self.leader().0)
+        write!(
+            f,
+            "Round({}.{}.{})",
+            self.epoch().0,
+            self.count(),
+            self.leader().0
+        )
     }
 }
 
@@ -223,7 +249,10 @@ impl<I: Id> Set<I> {
 
     /// The set whose member `i` is bit `i`.
     pub const fn from_bits(bits: u64) -> Self {
-        Set { bits, kind: PhantomData }
+        Set {
+            bits,
+            kind: PhantomData,
+        }
     }
 
     /// Bit `i` is set when instance `i` is a member.
@@ -234,7 +263,11 @@ impl<I: Id> Set<I> {
     /// The first `count` instances.
     pub fn first(count: usize) -> Self {
         assert!(count <= MAX_INSTANCES);
-        Set::from_bits(if count == MAX_INSTANCES { u64::MAX } else { (1 << count) - 1 })
+        Set::from_bits(if count == MAX_INSTANCES {
+            u64::MAX
+        } else {
+            (1 << count) - 1
+        })
     }
 
     /// The set of `id` alone.
@@ -304,7 +337,8 @@ impl<I: Id> Set<I> {
         })
     }
 
-    /// Those of `some` that are members, or all members when none of them is: to whom work is given.
+    /// Those of `some` that are members, or all members when none of them is: to whom work is
+    /// given.
     pub fn preferring(self, some: Self) -> Self {
         let some = self.and(some);
         if some.is_empty() { self } else { some }
@@ -344,7 +378,10 @@ impl<I> Copy for Set<I> {}
 
 impl<I> Default for Set<I> {
     fn default() -> Self {
-        Set { bits: 0, kind: PhantomData }
+        Set {
+            bits: 0,
+            kind: PhantomData,
+        }
     }
 }
 
@@ -358,7 +395,9 @@ impl<I> Eq for Set<I> {}
 
 impl<I: Id> fmt::Debug for Set<I> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.iter().map(|id| id.index())).finish()
+        f.debug_set()
+            .entries(self.iter().map(|id| id.index()))
+            .finish()
     }
 }
 
@@ -386,7 +425,10 @@ mod tests {
             assert_eq!((next.leader(), next.epoch()), (leader, epoch));
             round = next;
         }
-        assert!(Round::new(Epoch(1), 0, LeaderId(0)) > Round::new(Epoch(0), (1 << COUNT_BITS) - 1, LeaderId(63)));
+        assert!(
+            Round::new(Epoch(1), 0, LeaderId(0))
+                > Round::new(Epoch(0), (1 << COUNT_BITS) - 1, LeaderId(63))
+        );
     }
 
     /// A peer's bytes must not lead to a round that has no successor.
@@ -397,9 +439,22 @@ mod tests {
             assert_eq!(decode_all::<Round>(&encode_all(&round).into()), Ok(round));
             assert!(round.next_of(LeaderId(63), round.epoch()) > round);
         }
-        for bits in [u64::MAX, (MAX_COUNT + 1) << LEADER_BITS, ((1 << COUNT_BITS) - 1) << LEADER_BITS] {
+        for bits in [
+            u64::MAX,
+            (MAX_COUNT + 1) << LEADER_BITS,
+            ((1 << COUNT_BITS) - 1) << LEADER_BITS,
+        ] {
             let error = decode_all::<Round>(&encode_all(&bits).into()).unwrap_err();
-            assert!(matches!(error, WireError::OutOfRange { what: "count of a round", .. }), "{error}");
+            assert!(
+                matches!(
+                    error,
+                    WireError::OutOfRange {
+                        what: "count of a round",
+                        ..
+                    }
+                ),
+                "{error}"
+            );
         }
     }
 
@@ -408,7 +463,10 @@ mod tests {
         let mut set = AcceptorSet::first(3);
         assert!(!set.insert(AcceptorId(2)) && set.insert(AcceptorId(63)));
         set.remove(AcceptorId(1));
-        assert_eq!(set.iter().collect::<Vec<_>>(), [AcceptorId(0), AcceptorId(2), AcceptorId(63)]);
+        assert_eq!(
+            set.iter().collect::<Vec<_>>(),
+            [AcceptorId(0), AcceptorId(2), AcceptorId(63)]
+        );
         assert_eq!(set.pick(4), Some(AcceptorId(2)));
         assert_eq!(AcceptorSet::EMPTY.pick(4), None);
         assert_eq!(AcceptorSet::first(64).len(), 64);

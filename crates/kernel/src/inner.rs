@@ -1,8 +1,9 @@
 //! Roles of one protocol at work in another.
 //!
-//! S-Paxos orders ids as MultiPaxos orders commands, and Mencius runs a leader's work once for each stripe of
-//! the log: their roles hold roles of MultiPaxos and change what must be changed on the way in and out. Such a
-//! role calls its [`Inner`] role and pours what that asked for into its own [`Out`], fences kept.
+//! S-Paxos orders ids as MultiPaxos orders commands, and Mencius runs a leader's work once for each
+//! stripe of the log: their roles hold roles of MultiPaxos and change what must be changed on the
+//! way in and out. Such a role calls its [`Inner`] role and pours what that asked for into its own
+//! [`Out`], fences kept.
 //!
 //! A role that is taken over as it is needs no file of its own: [`Adapted`] is enough.
 
@@ -61,9 +62,11 @@ impl Left {
     }
 }
 
-/// How the records of an inner role look in the log of the outer one. They keep their [keys](Role::key).
+/// How the records of an inner role look in the log of the outer one. They keep their
+/// [keys](Role::key).
 pub trait Tag {
-    /// Writes what stands before the inner record, so that both together are a record of the outer role.
+    /// Writes what stands before the inner record, so that both together are a record of the outer
+    /// role.
     fn write(&self, out: &mut Vec<u8>) {
         let _ = out;
     }
@@ -74,7 +77,8 @@ pub struct Untagged;
 
 impl Tag for Untagged {}
 
-/// The way out for envelopes that take the place of one of an inner role: they wait for what that waited for.
+/// The way out for envelopes that take the place of one of an inner role: they wait for what that
+/// waited for.
 pub struct Relay<'a, 'b, O: Role> {
     out: &'a mut Out<'b, O>,
     fence: Option<usize>,
@@ -83,14 +87,20 @@ pub struct Relay<'a, 'b, O: Role> {
 impl<O: Role> Relay<'_, '_, O> {
     /// Sends as soon as the inner role's envelope could leave.
     pub fn send(&mut self, envelope: O::Send) {
-        self.out.outbox.sends.push(Outgoing { envelope, fence: self.fence });
+        self.out.outbox.sends.push(Outgoing {
+            envelope,
+            fence: self.fence,
+        });
     }
 }
 
 impl<R: Role> Inner<R> {
     /// A role of a node that keeps every record, or (`keeps_records` false) only vital ones.
     pub fn new(role: R, keeps_records: bool) -> Self {
-        Inner { role, outbox: Outbox::new(keeps_records) }
+        Inner {
+            role,
+            outbox: Outbox::new(keeps_records),
+        }
     }
 
     /// Calls the role. What it asks for waits until it is [poured](Inner::pour).
@@ -99,8 +109,8 @@ impl<R: Role> Inner<R> {
         act(&mut self.role, &mut Out::new(&mut self.outbox))
     }
 
-    /// Appends the role's records to those of the outer role, and hands each of its envelopes to `send`, which
-    /// sends what takes its place.
+    /// Appends the role's records to those of the outer role, and hands each of its envelopes to
+    /// `send`, which sends what takes its place.
     #[inline]
     pub fn pour<O: Role>(
         &mut self,
@@ -119,11 +129,24 @@ impl<R: Role> Inner<R> {
                 send(envelope, &mut Relay { out, fence });
             }
         }
-        let Outbox { release, snapshot, membership, .. } = &mut self.outbox;
+        let Outbox {
+            release,
+            snapshot,
+            membership,
+            ..
+        } = &mut self.outbox;
         if release.is_none() && snapshot.is_none() && membership.is_none() {
-            return Left { release: None, snapshot: None, membership: None };
+            return Left {
+                release: None,
+                snapshot: None,
+                membership: None,
+            };
         }
-        Left { release: release.take(), snapshot: snapshot.take(), membership: membership.take() }
+        Left {
+            release: release.take(),
+            snapshot: snapshot.take(),
+            membership: membership.take(),
+        }
     }
 
     /// Has the role persist again what it needs, in the name of the outer role.
@@ -145,7 +168,11 @@ fn append<F, E>(from: &mut Outbox<F>, to: &mut Outbox<E>, tag: &impl Tag) {
     for RecordEnd { end, vital, key } in from.record_ends.drain(..) {
         tag.write(&mut to.records);
         to.records.extend_from_slice(&from.records[start..end]);
-        to.record_ends.push(RecordEnd { end: to.records.len(), vital, key });
+        to.record_ends.push(RecordEnd {
+            end: to.records.len(),
+            vital,
+            key,
+        });
         start = end;
     }
     from.records.clear();
@@ -168,8 +195,8 @@ pub trait Translate {
     fn within(&self, config: &Self::Config) -> Self::Within;
 }
 
-/// A role of another protocol that works in this one as it works in its own, but that what it says is translated.
-/// Where it is placed does not change.
+/// A role of another protocol that works in this one as it works in its own, but that what it says
+/// is translated. Where it is placed does not change.
 pub struct Adapted<R: Role, T> {
     inner: Inner<R>,
     translate: T,
@@ -185,13 +212,20 @@ impl<R: Role, T> Deref for Adapted<R, T> {
 impl<R: Role, T: Translate<From = R::Send, Within = R::Config>> Adapted<R, T> {
     /// Adapts a role of a node that keeps every record, or (`keeps_records` false) only vital ones.
     pub fn new(role: R, keeps_records: bool, translate: T) -> Self {
-        Adapted { inner: Inner::new(role, keeps_records), translate }
+        Adapted {
+            inner: Inner::new(role, keeps_records),
+            translate,
+        }
     }
 
     fn call(&mut self, out: &mut Out<'_, Self>, act: impl FnOnce(&mut R, &mut Out<'_, R>)) {
         let Adapted { inner, translate } = self;
         inner.call(act);
-        inner.pour(out, &Untagged, |envelope, relay| relay.send(translate.translate(envelope))).pass_on(out);
+        inner
+            .pour(out, &Untagged, |envelope, relay| {
+                relay.send(translate.translate(envelope))
+            })
+            .pass_on(out);
     }
 }
 
@@ -334,12 +368,24 @@ mod tests {
         assert_eq!(outbox.records, [0, 4, 7, 4, 0, 5, 7, 5]);
         let keys: Vec<_> = outbox.record_ends.iter().map(|record| record.key).collect();
         assert_eq!(keys, [None, Some(4), None, Some(5)]);
-        let sends: Vec<_> = outbox.sends.iter().map(|outgoing| (outgoing.envelope, outgoing.fence)).collect();
+        let sends: Vec<_> = outbox
+            .sends
+            .iter()
+            .map(|outgoing| (outgoing.envelope, outgoing.fence))
+            .collect();
         let each = |number: u16, before| {
             let fences = [Some(before), Some(before + 1), None];
-            fences.into_iter().flat_map(move |fence| [(number, fence), (number + 100, fence)])
+            fences
+                .into_iter()
+                .flat_map(move |fence| [(number, fence), (number + 100, fence)])
         };
-        assert_eq!(sends, vec![each(4, 1), each(5, 3)].into_iter().flatten().collect::<Vec<_>>());
+        assert_eq!(
+            sends,
+            vec![each(4, 1), each(5, 3)]
+                .into_iter()
+                .flatten()
+                .collect::<Vec<_>>()
+        );
         assert_eq!(outbox.release, Some(5));
     }
 }

@@ -16,8 +16,8 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use bytes::Bytes;
 
-/// The number of a command that only says that its session is in use. It lies beyond every session's
-/// window, so no replica executes it.
+/// The number of a command that only says that its session is in use. It lies beyond every
+/// session's window, so no replica executes it.
 const KEEP_ALIVE: u64 = u64::MAX;
 
 /// What the largest answer was is forgotten by this part with each answer.
@@ -29,10 +29,11 @@ pub struct Lane {
     limits: LaneLimits,
     session: Session,
     writes: InFlight,
-    /// The writes that are sent and unanswered. What has no room waits here: so it is known what a new leader is handed at
-    /// once, and what is asked again when an answer is late.
+    /// The writes that are sent and unanswered. What has no room waits here: so it is known what a
+    /// new leader is handed at once, and what is asked again when an answer is late.
     window: ByteWindow,
-    /// The numbers of the writes that wait for room, by class; some may be answered or given up meanwhile.
+    /// The numbers of the writes that wait for room, by class; some may be answered or given up
+    /// meanwhile.
     waiting: [VecDeque<u64>; 2],
     /// Reads, and changes of the membership: what needs no session.
     reads: InFlight,
@@ -50,7 +51,11 @@ pub struct Lane {
 
 enum Session {
     /// Asked for with this nonce.
-    Opening { nonce: u64, ask_at: Instant, asked: u32 },
+    Opening {
+        nonce: u64,
+        ask_at: Instant,
+        asked: u32,
+    },
     /// Open under this id.
     Open(SessionId),
 }
@@ -64,8 +69,8 @@ struct Pending {
     asked: u32,
     /// Whether it was sent to those who serve now: it counts as under way.
     sent: bool,
-    /// What the client had answers to when it was sent first. It says the same each time, so that its copies are the same
-    /// bytes, and a driver that still has the first need not queue another.
+    /// What the client had answers to when it was sent first. It says the same each time, so that
+    /// its copies are the same bytes, and a driver that still has the first need not queue another.
     floor: u64,
     via: u8,
 }
@@ -106,14 +111,23 @@ pub struct DueWrite {
 impl Lane {
     /// The lane `id`.
     pub fn new(id: ClientId, options: &Options, mut random: Random) -> Self {
-        let Options { lane: limits, window_bytes, session_expiry, .. } = *options;
+        let Options {
+            lane: limits,
+            window_bytes,
+            session_expiry,
+            ..
+        } = *options;
         // Reads of an earlier process of this lane must not be answered to this one.
         let first_read = random.any() >> 1;
         let nonce = random.any();
         Lane {
             id,
             limits,
-            session: Session::Opening { nonce, ask_at: Instant::ZERO, asked: 0 },
+            session: Session::Opening {
+                nonce,
+                ask_at: Instant::ZERO,
+                asked: 0,
+            },
             writes: InFlight::new(0),
             window: ByteWindow::new(window_bytes),
             waiting: Default::default(),
@@ -133,7 +147,10 @@ impl Lane {
         self.keep_alive_every = options.session_expiry / 4;
         self.keep_alive_at = self.keep_alive_at.min(now + self.keep_alive_every);
         let sent = self.writes.iter().filter(|pending| pending.sent);
-        self.window.resize(options.window_bytes, sent.map(|pending| pending.payload.len()));
+        self.window.resize(
+            options.window_bytes,
+            sent.map(|pending| pending.payload.len()),
+        );
         self.wait_anew();
     }
 
@@ -145,19 +162,39 @@ impl Lane {
 
     /// Takes a request of the application in.
     pub fn submit(&mut self, now: Instant, request: Request, due: &mut Due) {
-        let Request { token, operation, payload } = request;
+        let Request {
+            token,
+            operation,
+            payload,
+        } = request;
         let in_flight = match operation {
             Operation::Write => &self.writes,
             Operation::Read(_) | Operation::Change => &self.reads,
         };
         if payload.len() > self.limits.payload_bytes {
-            due.replies.push(Reply { token, outcome: Err(Refusal::TooLarge) });
-        } else if self.is_full(payload.len()) || in_flight.is_stretched(self.limits.in_flight_bytes) {
-            due.replies.push(Reply { token, outcome: Err(Refusal::Busy) });
+            due.replies.push(Reply {
+                token,
+                outcome: Err(Refusal::TooLarge),
+            });
+        } else if self.is_full(payload.len()) || in_flight.is_stretched(self.limits.in_flight_bytes)
+        {
+            due.replies.push(Reply {
+                token,
+                outcome: Err(Refusal::Busy),
+            });
         } else {
             let give_up_at = now + self.limits.patience;
-            let pending =
-                Pending { token, operation, payload, give_up_at, ask_at: now, asked: 0, sent: false, floor: 0, via: 0 };
+            let pending = Pending {
+                token,
+                operation,
+                payload,
+                give_up_at,
+                ask_at: now,
+                asked: 0,
+                sent: false,
+                floor: 0,
+                via: 0,
+            };
             match operation {
                 Operation::Write => {
                     self.replace_stale_session(now, due);
@@ -171,7 +208,8 @@ impl Lane {
     /// Whether there is no room for so many bytes more. A request that comes alone always has room.
     fn is_full(&self, bytes: usize) -> bool {
         let held = self.writes.bytes + self.reads.bytes;
-        self.in_flight() >= self.limits.in_flight || (held > 0 && held + bytes > self.limits.in_flight_bytes)
+        self.in_flight() >= self.limits.in_flight
+            || (held > 0 && held + bytes > self.limits.in_flight_bytes)
     }
 
     fn begin_write(&mut self, now: Instant, pending: Pending, due: &mut Due) {
@@ -190,7 +228,11 @@ impl Lane {
             (pending.sent, pending.floor) = (true, floor);
             pending.mark_asked(now, self.limits.retry_after);
             let command = pending.command(self.id, session, number, floor);
-            due.writes.push(DueWrite { command, via: None, again: false });
+            due.writes.push(DueWrite {
+                command,
+                via: None,
+                again: false,
+            });
         } else {
             waiting.push_back(number);
         }
@@ -199,7 +241,9 @@ impl Lane {
 
     /// Sends what waits, as far as there is room.
     fn send_waiting(&mut self, now: Instant, due: &mut Due) {
-        let Session::Open(session) = self.session else { return };
+        let Session::Open(session) = self.session else {
+            return;
+        };
         let floor = self.writes.floor;
         for waiting in &mut self.waiting {
             while let Some(number) = waiting.front().copied() {
@@ -214,7 +258,11 @@ impl Lane {
                     let floor = pending.floor;
                     pending.mark_asked(now, self.limits.retry_after);
                     let command = pending.command(self.id, session, number, floor);
-                    due.writes.push(DueWrite { command, via: again.then_some(pending.via), again });
+                    due.writes.push(DueWrite {
+                        command,
+                        via: again.then_some(pending.via),
+                        again,
+                    });
                 }
                 waiting.pop_front();
             }
@@ -224,7 +272,9 @@ impl Lane {
     /// Everything waits anew: who serves now may have none of it.
     fn requeue(&mut self) {
         self.window.clear();
-        self.writes.iter_mut().for_each(|(_, pending)| pending.sent = false);
+        self.writes
+            .iter_mut()
+            .for_each(|(_, pending)| pending.sent = false);
         self.wait_anew();
     }
 
@@ -259,7 +309,11 @@ impl Lane {
     /// Remembers which instance a command was sent to, so that another is asked next time.
     pub fn sent_via(&mut self, session: SessionId, number: u64, via: u8) {
         let sessionless = matches!(session, SessionId::READ | SessionId::CHANGE);
-        let in_flight = if sessionless { &mut self.reads } else { &mut self.writes };
+        let in_flight = if sessionless {
+            &mut self.reads
+        } else {
+            &mut self.writes
+        };
         if let Some(pending) = in_flight.get_mut(number) {
             pending.via = via;
         }
@@ -281,28 +335,43 @@ impl Lane {
     }
 
     fn on_answer(&mut self, now: Instant, answer: Answer, due: &mut Due, via: &mut Via) {
-        let Answer { session, number, outcome, .. } = answer;
+        let Answer {
+            session,
+            number,
+            outcome,
+            ..
+        } = answer;
         match (session, outcome, &self.session) {
-            (SessionId::OPEN, Outcome::Opened(id), Session::Opening { nonce, .. }) if *nonce == number => {
+            (SessionId::OPEN, Outcome::Opened(id), Session::Opening { nonce, .. })
+                if *nonce == number =>
+            {
                 self.session = Session::Open(id);
                 self.keep_alive_at = now + self.keep_alive_every;
                 self.writes.floor = 0;
                 self.requeue();
                 self.send_waiting(now, due);
             }
-            (SessionId::READ, outcome, _) => via.reads |= self.settle_sessionless(number, outcome, due),
-            (SessionId::CHANGE, outcome, _) => via.writes |= self.settle_sessionless(number, outcome, due),
+            (SessionId::READ, outcome, _) => {
+                via.reads |= self.settle_sessionless(number, outcome, due)
+            }
+            (SessionId::CHANGE, outcome, _) => {
+                via.writes |= self.settle_sessionless(number, outcome, due)
+            }
             (id, Outcome::NoSession, Session::Open(open)) if id == *open => {
                 self.lose_session(now, due);
             }
-            (id, outcome, Session::Open(open)) if id == *open => via.writes |= self.settle_write(number, outcome, due),
+            (id, outcome, Session::Open(open)) if id == *open => {
+                via.writes |= self.settle_write(number, outcome, due)
+            }
             // A duplicate, or an answer to an earlier process or session.
             _ => {}
         }
     }
 
     fn settle_sessionless(&mut self, number: u64, outcome: Outcome, due: &mut Due) -> u64 {
-        let Some(pending) = self.reads.take(number, 0) else { return 0 };
+        let Some(pending) = self.reads.take(number, 0) else {
+            return 0;
+        };
         let outcome = match outcome {
             Outcome::Done(reply) => {
                 let before = self.read_answer_bytes;
@@ -312,7 +381,10 @@ impl Lane {
             Outcome::Failed => Err(Refusal::Failed),
             _ => Err(Refusal::NotARead),
         };
-        due.replies.push(Reply { token: pending.token, outcome });
+        due.replies.push(Reply {
+            token: pending.token,
+            outcome,
+        });
         1 << (pending.via % 64)
     }
 
@@ -323,9 +395,14 @@ impl Lane {
             _ => return 0,
         };
         let kept = outcome.as_ref().map_or(0, Bytes::len);
-        let Some(pending) = self.writes.take(number, kept) else { return 0 };
+        let Some(pending) = self.writes.take(number, kept) else {
+            return 0;
+        };
         self.make_room(&pending);
-        due.replies.push(Reply { token: pending.token, outcome });
+        due.replies.push(Reply {
+            token: pending.token,
+            outcome,
+        });
         1 << (pending.via % 64)
     }
 
@@ -334,19 +411,26 @@ impl Lane {
     fn lose_session(&mut self, now: Instant, due: &mut Due) {
         for pending in core::mem::replace(&mut self.writes, InFlight::new(0)).into_pending() {
             if pending.asked > 0 {
-                due.replies.push(Reply { token: pending.token, outcome: Err(Refusal::Unknown) });
+                due.replies.push(Reply {
+                    token: pending.token,
+                    outcome: Err(Refusal::Unknown),
+                });
             } else {
                 self.writes.push(pending);
             }
         }
         self.requeue();
-        self.session = Session::Opening { nonce: self.random.any(), ask_at: now, asked: 0 };
+        self.session = Session::Opening {
+            nonce: self.random.any(),
+            ask_at: now,
+            asked: 0,
+        };
         self.ask_for_session(now, due);
         self.watch(now);
     }
 
-    /// A process that was paused for long comes back to a session that has expired: what is sent in it would be answered with
-    /// doubt though it was not executed. So another is opened first.
+    /// A process that was paused for long comes back to a session that has expired: what is sent in
+    /// it would be answered with doubt though it was not executed. So another is opened first.
     fn replace_stale_session(&mut self, now: Instant, due: &mut Due) {
         let unused = now >= self.keep_alive_at + self.keep_alive_every * 2;
         if unused && matches!(self.session, Session::Open(_)) {
@@ -355,26 +439,50 @@ impl Lane {
     }
 
     fn ask_for_session(&mut self, now: Instant, due: &mut Due) {
-        if let Session::Opening { nonce, ask_at, asked } = &mut self.session {
-            // The wait doubles, up to sixteen times the first: a cluster that cannot serve for long should
-            // not find a heap of such requests when it can. (A new leader is asked at once.)
+        if let Session::Opening {
+            nonce,
+            ask_at,
+            asked,
+        } = &mut self.session
+        {
+            // The wait doubles, up to sixteen times the first: a cluster that cannot serve for long
+            // should not find a heap of such requests when it can. (A new leader is asked at once.)
             *ask_at = now + self.limits.retry_after * (1 << (*asked).min(4));
             let again = *asked > 0;
             *asked += 1;
-            let command =
-                Command { client: self.id, session: SessionId::OPEN, number: *nonce, floor: 0, payload: Bytes::new() };
-            due.writes.push(DueWrite { command, via: None, again });
+            let command = Command {
+                client: self.id,
+                session: SessionId::OPEN,
+                number: *nonce,
+                floor: 0,
+                payload: Bytes::new(),
+            };
+            due.writes.push(DueWrite {
+                command,
+                via: None,
+                again,
+            });
         }
     }
 
     /// Asks again for writes that went unanswered for too long.
     fn send_overdue(&mut self, now: Instant, due: &mut Due) {
-        let Session::Open(session) = self.session else { return };
+        let Session::Open(session) = self.session else {
+            return;
+        };
         let transit = self.transit();
-        for (number, pending) in self.writes.iter_mut().filter(|(_, it)| it.sent && it.due(transit) <= now) {
+        for (number, pending) in self
+            .writes
+            .iter_mut()
+            .filter(|(_, it)| it.sent && it.due(transit) <= now)
+        {
             pending.mark_asked(now, self.limits.retry_after);
             let command = pending.command(self.id, session, number, pending.floor);
-            due.writes.push(DueWrite { command, via: Some(pending.via), again: true });
+            due.writes.push(DueWrite {
+                command,
+                via: Some(pending.via),
+                again: true,
+            });
         }
     }
 
@@ -387,20 +495,34 @@ impl Lane {
     }
 
     fn resend_changes(&mut self, now: Instant, due: &mut Due) {
-        for (number, pending) in self.reads.iter_mut().filter(|(_, it)| it.operation == Operation::Change) {
+        for (number, pending) in self
+            .reads
+            .iter_mut()
+            .filter(|(_, it)| it.operation == Operation::Change)
+        {
             pending.mark_asked(now, self.limits.retry_after);
             pending.send_sessionless(self.id, number, None, due);
         }
     }
 
-    /// Writes of less than `bytes` may have gone to those who do not serve: they are asked again at once, of those who do.
+    /// Writes of less than `bytes` may have gone to those who do not serve: they are asked again at
+    /// once, of those who do.
     pub fn resend_small_writes(&mut self, now: Instant, bytes: usize, due: &mut Due) {
-        let Session::Open(session) = self.session else { return self.ask_for_session(now, due) };
-        let small = self.writes.iter_mut().filter(|(_, pending)| pending.sent && pending.payload.len() < bytes);
+        let Session::Open(session) = self.session else {
+            return self.ask_for_session(now, due);
+        };
+        let small = self
+            .writes
+            .iter_mut()
+            .filter(|(_, pending)| pending.sent && pending.payload.len() < bytes);
         for (number, pending) in small {
             pending.mark_asked(now, self.limits.retry_after);
             let command = pending.command(self.id, session, number, pending.floor);
-            due.writes.push(DueWrite { command, via: Some(pending.via), again: true });
+            due.writes.push(DueWrite {
+                command,
+                via: Some(pending.via),
+                again: true,
+            });
         }
         self.resend_changes(now, due);
     }
@@ -416,11 +538,23 @@ impl Lane {
             }
             let (transit, transit_of_reads) = (self.transit(), self.transit_of_reads());
             let overdue = |pending: &Pending| pending.asked > 0 && pending.due(transit) <= now;
-            let changes = self.reads.iter().filter(|pending| pending.operation == Operation::Change);
-            due.writes_overdue |= self.writes.iter().filter(|pending| pending.sent).chain(changes).any(overdue);
+            let changes = self
+                .reads
+                .iter()
+                .filter(|pending| pending.operation == Operation::Change);
+            due.writes_overdue |= self
+                .writes
+                .iter()
+                .filter(|pending| pending.sent)
+                .chain(changes)
+                .any(overdue);
             self.send_overdue(now, due);
             self.send_waiting(now, due);
-            for (number, pending) in self.reads.iter_mut().filter(|(_, it)| it.due(transit_of_reads) <= now) {
+            for (number, pending) in self
+                .reads
+                .iter_mut()
+                .filter(|(_, it)| it.due(transit_of_reads) <= now)
+            {
                 let via = Some(pending.via);
                 pending.mark_asked(now, self.limits.retry_after);
                 pending.send_sessionless(self.id, number, via, due);
@@ -432,8 +566,18 @@ impl Lane {
         {
             self.keep_alive_at = now + self.keep_alive_every;
             let (number, floor) = (KEEP_ALIVE, self.writes.floor);
-            let command = Command { client: self.id, session, number, floor, payload: Bytes::new() };
-            due.writes.push(DueWrite { command, via: None, again: false });
+            let command = Command {
+                client: self.id,
+                session,
+                number,
+                floor,
+                payload: Bytes::new(),
+            };
+            due.writes.push(DueWrite {
+                command,
+                via: None,
+                again: false,
+            });
         }
     }
 
@@ -442,26 +586,45 @@ impl Lane {
         transit(self.window.bytes() + self.reads.bytes)
     }
 
-    /// The same of a read: short requests can have long answers, of which none is to be given twice while others wait.
+    /// The same of a read: short requests can have long answers, of which none is to be given twice
+    /// while others wait.
     fn transit_of_reads(&self) -> Duration {
-        transit(self.window.bytes() + self.reads.bytes + self.reads.occupied * self.read_answer_bytes)
+        transit(
+            self.window.bytes() + self.reads.bytes + self.reads.occupied * self.read_answer_bytes,
+        )
     }
 
     fn give_up(&mut self, now: Instant, due: &mut Due) {
         let hopeless = |pending: &Pending| pending.give_up_at <= now;
         let gone = self.writes.take_if(hopeless);
         if !gone.is_empty() {
-            self.waiting.iter_mut().for_each(|waiting| waiting.retain(|number| self.writes.get_mut(*number).is_some()));
+            self.waiting.iter_mut().for_each(|waiting| {
+                waiting.retain(|number| self.writes.get_mut(*number).is_some())
+            });
         }
         for pending in gone {
             self.make_room(&pending);
-            let outcome = Err(if pending.asked == 0 { Refusal::Unavailable } else { Refusal::Unknown });
-            due.replies.push(Reply { token: pending.token, outcome });
+            let outcome = Err(if pending.asked == 0 {
+                Refusal::Unavailable
+            } else {
+                Refusal::Unknown
+            });
+            due.replies.push(Reply {
+                token: pending.token,
+                outcome,
+            });
         }
         for pending in self.reads.take_if(hopeless) {
             let changes = pending.operation == Operation::Change;
-            let refusal = if changes { Refusal::Unknown } else { Refusal::Unavailable };
-            due.replies.push(Reply { token: pending.token, outcome: Err(refusal) });
+            let refusal = if changes {
+                Refusal::Unknown
+            } else {
+                Refusal::Unavailable
+            };
+            due.replies.push(Reply {
+                token: pending.token,
+                outcome: Err(refusal),
+            });
         }
     }
 
@@ -471,9 +634,17 @@ impl Lane {
             Session::Open(_) => None,
         };
         let (transit, transit_of_reads) = (self.transit(), self.transit_of_reads());
-        let waiting = self.writes.iter().filter(|pending| !pending.sent).map(|pending| pending.give_up_at);
+        let waiting = self
+            .writes
+            .iter()
+            .filter(|pending| !pending.sent)
+            .map(|pending| pending.give_up_at);
         let asked = |transit| move |pending: &Pending| pending.due(transit).min(pending.give_up_at);
-        let writes = self.writes.iter().filter(|pending| pending.sent).map(asked(transit));
+        let writes = self
+            .writes
+            .iter()
+            .filter(|pending| pending.sent)
+            .map(asked(transit));
         let reads = self.reads.iter().map(asked(transit_of_reads));
         waiting.chain(writes).chain(reads).chain(opening).min()
     }
@@ -503,12 +674,22 @@ impl Lane {
     pub fn invariants(&self) {
         self.writes.invariants();
         let bytes = |sent: bool| {
-            let writes = self.writes.iter().filter(move |pending| pending.sent == sent);
+            let writes = self
+                .writes
+                .iter()
+                .filter(move |pending| pending.sent == sent);
             writes.map(|pending| pending.payload.len())
         };
-        assert_eq!(self.window.bytes(), bytes(true).sum(), "a lane lost count of what is under way");
+        assert_eq!(
+            self.window.bytes(),
+            bytes(true).sum(),
+            "a lane lost count of what is under way"
+        );
         let waiting = self.waiting.iter().map(VecDeque::len).sum::<usize>();
-        assert!(waiting >= bytes(false).count(), "a write waits and nobody knows");
+        assert!(
+            waiting >= bytes(false).count(),
+            "a write waits and nobody knows"
+        );
     }
 }
 
@@ -516,10 +697,20 @@ impl Pending {
     /// Has a command sent that needs no session.
     fn send_sessionless(&self, lane: ClientId, number: u64, via: Option<u8>, due: &mut Due) {
         match self.operation {
-            Operation::Read(level) => due.reads.push((level, self.command(lane, SessionId::READ, number, 0), via)),
+            Operation::Read(level) => {
+                due.reads
+                    .push((level, self.command(lane, SessionId::READ, number, 0), via))
+            }
             Operation::Change => {
-                let (command, again) = (self.command(lane, SessionId::CHANGE, number, 0), self.asked > 1);
-                due.writes.push(DueWrite { command, via, again });
+                let (command, again) = (
+                    self.command(lane, SessionId::CHANGE, number, 0),
+                    self.asked > 1,
+                );
+                due.writes.push(DueWrite {
+                    command,
+                    via,
+                    again,
+                });
             }
             Operation::Write => unreachable!("writes have a session"),
         }
@@ -531,13 +722,20 @@ impl Pending {
         self.asked += 1;
     }
 
-    /// When it is to be asked again. The allowance for what is under way doubles like the wait: it may be too small.
+    /// When it is to be asked again. The allowance for what is under way doubles like the wait: it
+    /// may be too small.
     fn due(&self, transit: Duration) -> Instant {
         self.ask_at + transit * (1 << self.asked.saturating_sub(1).min(3))
     }
 
     fn command(&self, client: ClientId, session: SessionId, number: u64, floor: u64) -> Command {
-        Command { client, session, number, floor, payload: self.payload.clone() }
+        Command {
+            client,
+            session,
+            number,
+            floor,
+            payload: self.payload.clone(),
+        }
     }
 }
 
@@ -550,7 +748,10 @@ mod tests {
     const ME: ClientId = ClientId(2);
 
     fn lane() -> (Lane, Due, u64) {
-        let options = Options { window_bytes: 4 << 20, ..Options::default() };
+        let options = Options {
+            window_bytes: 4 << 20,
+            ..Options::default()
+        };
         let mut lane = Lane::new(ME, &options, Random::new(1));
         let mut due = Due::default();
         lane.start(Instant(0), &mut due);
@@ -560,16 +761,28 @@ mod tests {
 
     fn answer(session: SessionId, number: u64, outcome: Outcome) -> Answers {
         let mut answers = AnswersByClient::default();
-        answers.push(&Answer { client: ME, session, number, outcome });
+        answers.push(&Answer {
+            client: ME,
+            session,
+            number,
+            outcome,
+        });
         answers.take_all(0, Slot(7))
     }
 
     fn write(token: u64) -> Request {
-        Request { token, operation: Operation::Write, payload: Bytes::from(encode_all(&token)) }
+        Request {
+            token,
+            operation: Operation::Write,
+            payload: Bytes::from(encode_all(&token)),
+        }
     }
 
     fn tokens(due: &mut Due) -> Vec<(u64, bool)> {
-        due.replies.drain(..).map(|reply| (reply.token, reply.outcome.is_ok())).collect()
+        due.replies
+            .drain(..)
+            .map(|reply| (reply.token, reply.outcome.is_ok()))
+            .collect()
     }
 
     #[test]
@@ -578,22 +791,40 @@ mod tests {
         lane.submit(Instant(1), write(10), &mut due);
         lane.submit(Instant(1), write(11), &mut due);
         assert!(due.writes.is_empty());
-        lane.on_answers(Instant(2), &answer(SessionId::OPEN, nonce + 1, Outcome::Opened(SessionId(4))), &mut due);
+        lane.on_answers(
+            Instant(2),
+            &answer(SessionId::OPEN, nonce + 1, Outcome::Opened(SessionId(4))),
+            &mut due,
+        );
         assert!(!lane.is_open(), "somebody else's session");
-        lane.on_answers(Instant(2), &answer(SessionId::OPEN, nonce, Outcome::Opened(SessionId(4))), &mut due);
-        let sent: Vec<_> =
-            due.writes.drain(..).map(|DueWrite { command, .. }| (command.session.0, command.number)).collect();
+        lane.on_answers(
+            Instant(2),
+            &answer(SessionId::OPEN, nonce, Outcome::Opened(SessionId(4))),
+            &mut due,
+        );
+        let sent: Vec<_> = due
+            .writes
+            .drain(..)
+            .map(|DueWrite { command, .. }| (command.session.0, command.number))
+            .collect();
         assert_eq!(sent, [(4, 0), (4, 1)]);
         let done = Outcome::Done(Bytes::new());
         lane.on_answers(Instant(3), &answer(SessionId(4), 1, done.clone()), &mut due);
         lane.on_answers(Instant(3), &answer(SessionId(4), 1, done.clone()), &mut due);
         assert_eq!(tokens(&mut due), [(11, true)]);
         lane.submit(Instant(4), write(12), &mut due);
-        assert_eq!((due.writes[0].command.number, due.writes[0].command.floor), (2, 0), "number 0 is unanswered");
+        assert_eq!(
+            (due.writes[0].command.number, due.writes[0].command.floor),
+            (2, 0),
+            "number 0 is unanswered"
+        );
         lane.on_answers(Instant(5), &answer(SessionId(4), 0, done), &mut due);
         due.writes.clear();
         lane.submit(Instant(6), write(13), &mut due);
-        assert_eq!((due.writes[0].command.number, due.writes[0].command.floor), (3, 2));
+        assert_eq!(
+            (due.writes[0].command.number, due.writes[0].command.floor),
+            (3, 2)
+        );
         assert_eq!(lane.seen(), Slot(7));
     }
 
@@ -602,7 +833,15 @@ mod tests {
     fn a_new_leader_is_asked_for_changes_of_the_membership_too() {
         let (mut lane, mut due, _) = lane();
         let payload = Bytes::from_static(b"change");
-        lane.submit(Instant(0), Request { token: 1, operation: Operation::Change, payload }, &mut due);
+        lane.submit(
+            Instant(0),
+            Request {
+                token: 1,
+                operation: Operation::Change,
+                payload,
+            },
+            &mut due,
+        );
         due.writes.clear();
         lane.resend_writes(Instant(1), &mut due);
         let sessions: Vec<_> = due.writes.iter().map(|due| due.command.session).collect();
@@ -612,28 +851,58 @@ mod tests {
     #[test]
     fn another_window_of_bytes_is_taken_over_while_writes_are_under_way() {
         let (mut lane, mut due, nonce) = lane();
-        let window = |window_bytes| Options { window_bytes, ..Options::default() };
+        let window = |window_bytes| Options {
+            window_bytes,
+            ..Options::default()
+        };
         lane.reconfigure(Instant(0), &window(64));
-        lane.on_answers(Instant(0), &answer(SessionId::OPEN, nonce, Outcome::Opened(SessionId(1))), &mut due);
+        lane.on_answers(
+            Instant(0),
+            &answer(SessionId::OPEN, nonce, Outcome::Opened(SessionId(1))),
+            &mut due,
+        );
         let sent = |lane: &mut Lane, due: &mut Due| {
             lane.invariants();
-            due.writes.drain(..).map(|DueWrite { command, .. }| command.number).collect::<Vec<_>>()
+            due.writes
+                .drain(..)
+                .map(|DueWrite { command, .. }| command.number)
+                .collect::<Vec<_>>()
         };
         let payload = Bytes::from_static(&[7; 60]);
         for token in 0..4 {
-            let request = Request { token, operation: Operation::Write, payload: payload.clone() };
+            let request = Request {
+                token,
+                operation: Operation::Write,
+                payload: payload.clone(),
+            };
             lane.submit(Instant(0), request, &mut due);
         }
         assert_eq!(sent(&mut lane, &mut due), [0], "the others wait for room");
         // What was large is small now; and the other way round.
         lane.reconfigure(Instant(1), &window(60 * 64));
-        lane.on_answers(Instant(1), &answer(SessionId(1), 0, Outcome::Done(Bytes::new())), &mut due);
+        lane.on_answers(
+            Instant(1),
+            &answer(SessionId(1), 0, Outcome::Done(Bytes::new())),
+            &mut due,
+        );
         assert_eq!(sent(&mut lane, &mut due), [1, 2, 3]);
         lane.reconfigure(Instant(2), &window(64));
-        lane.submit(Instant(2), Request { token: 4, operation: Operation::Write, payload }, &mut due);
+        lane.submit(
+            Instant(2),
+            Request {
+                token: 4,
+                operation: Operation::Write,
+                payload,
+            },
+            &mut due,
+        );
         for number in 1..4 {
             assert_eq!(sent(&mut lane, &mut due), []);
-            lane.on_answers(Instant(2), &answer(SessionId(1), number, Outcome::Done(Bytes::new())), &mut due);
+            lane.on_answers(
+                Instant(2),
+                &answer(SessionId(1), number, Outcome::Done(Bytes::new())),
+                &mut due,
+            );
         }
         assert_eq!(sent(&mut lane, &mut due), [4]);
     }
@@ -643,9 +912,17 @@ mod tests {
         let (mut lane, mut due, nonce) = lane();
         lane.submit(Instant(0), write(1), &mut due);
         lane.on_timer(Instant(5_000_000), &mut due);
-        assert_eq!(due.replies.pop().unwrap().outcome, Err(Refusal::Unavailable), "it was never sent");
+        assert_eq!(
+            due.replies.pop().unwrap().outcome,
+            Err(Refusal::Unavailable),
+            "it was never sent"
+        );
         due.writes.clear();
-        lane.on_answers(Instant(5_000_000), &answer(SessionId::OPEN, nonce, Outcome::Opened(SessionId(1))), &mut due);
+        lane.on_answers(
+            Instant(5_000_000),
+            &answer(SessionId::OPEN, nonce, Outcome::Opened(SessionId(1))),
+            &mut due,
+        );
         lane.submit(Instant(5_000_000), write(2), &mut due);
         let mut asked = 1;
         while due.replies.is_empty() {
@@ -662,30 +939,61 @@ mod tests {
     #[test]
     fn a_lost_session_is_replaced_and_doubt_is_admitted() {
         let (mut lane, mut due, nonce) = lane();
-        lane.on_answers(Instant(0), &answer(SessionId::OPEN, nonce, Outcome::Opened(SessionId(1))), &mut due);
+        lane.on_answers(
+            Instant(0),
+            &answer(SessionId::OPEN, nonce, Outcome::Opened(SessionId(1))),
+            &mut due,
+        );
         lane.submit(Instant(0), write(1), &mut due);
         due.writes.clear();
-        lane.on_answers(Instant(1), &answer(SessionId(1), 0, Outcome::NoSession), &mut due);
+        lane.on_answers(
+            Instant(1),
+            &answer(SessionId(1), 0, Outcome::NoSession),
+            &mut due,
+        );
         assert_eq!(tokens(&mut due), [(1, false)]);
         assert_eq!(due.writes.pop().unwrap().command.session, SessionId::OPEN);
         assert!(!lane.is_open());
     }
 
-    /// The first command after a long pause was answered with doubt, at once, and had not been executed.
+    /// The first command after a long pause was answered with doubt, at once, and had not been
+    /// executed.
     #[test]
     fn a_lane_that_was_paused_for_long_opens_another_session_before_it_sends() {
         let (mut lane, mut due, nonce) = lane();
-        lane.on_answers(Instant(0), &answer(SessionId::OPEN, nonce, Outcome::Opened(SessionId(1))), &mut due);
+        lane.on_answers(
+            Instant(0),
+            &answer(SessionId::OPEN, nonce, Outcome::Opened(SessionId(1))),
+            &mut due,
+        );
         due.writes.clear();
         let (expiry, quarter) = (600_000_000, 150_000_000);
         lane.submit(Instant(3 * quarter - 1), write(1), &mut due);
-        assert_eq!(due.writes.pop().unwrap().command.session, SessionId(1), "it may still be open");
-        lane.on_answers(Instant(3 * quarter), &answer(SessionId(1), 0, Outcome::Done(Bytes::new())), &mut due);
+        assert_eq!(
+            due.writes.pop().unwrap().command.session,
+            SessionId(1),
+            "it may still be open"
+        );
+        lane.on_answers(
+            Instant(3 * quarter),
+            &answer(SessionId(1), 0, Outcome::Done(Bytes::new())),
+            &mut due,
+        );
         due.replies.clear();
         lane.submit(Instant(3 * quarter + expiry), write(2), &mut due);
         let asked: Vec<_> = due.writes.drain(..).map(|write| write.command).collect();
-        assert_eq!(asked.iter().map(|command| command.session).collect::<Vec<_>>(), [SessionId::OPEN]);
-        let opened = answer(SessionId::OPEN, asked[0].number, Outcome::Opened(SessionId(2)));
+        assert_eq!(
+            asked
+                .iter()
+                .map(|command| command.session)
+                .collect::<Vec<_>>(),
+            [SessionId::OPEN]
+        );
+        let opened = answer(
+            SessionId::OPEN,
+            asked[0].number,
+            Outcome::Opened(SessionId(2)),
+        );
         lane.on_answers(Instant(3 * quarter + expiry), &opened, &mut due);
         assert_eq!(due.writes.pop().unwrap().command.session, SessionId(2));
         assert!(due.replies.is_empty(), "{:?}", due.replies);
@@ -695,25 +1003,44 @@ mod tests {
     #[test]
     fn an_idle_session_is_kept_alive() {
         let (mut lane, mut due, nonce) = lane();
-        lane.on_answers(Instant(0), &answer(SessionId::OPEN, nonce, Outcome::Opened(SessionId(1))), &mut due);
+        lane.on_answers(
+            Instant(0),
+            &answer(SessionId::OPEN, nonce, Outcome::Opened(SessionId(1))),
+            &mut due,
+        );
         lane.on_timer(Instant(150_000_000), &mut due);
         let command = due.writes.pop().unwrap().command;
-        assert_eq!((command.session, command.number), (SessionId(1), KEEP_ALIVE));
+        assert_eq!(
+            (command.session, command.number),
+            (SessionId(1), KEEP_ALIVE)
+        );
         assert!(lane.next_timer() > Some(Instant(150_000_000)));
         // Where the session has expired all the same, the lane opens another.
-        lane.on_answers(Instant(150_000_001), &answer(SessionId(1), KEEP_ALIVE, Outcome::NoSession), &mut due);
+        lane.on_answers(
+            Instant(150_000_001),
+            &answer(SessionId(1), KEEP_ALIVE, Outcome::NoSession),
+            &mut due,
+        );
         assert_eq!(due.writes.pop().unwrap().command.session, SessionId::OPEN);
     }
 
     fn numbers(due: &mut Due) -> Vec<(u64, bool)> {
-        due.writes.drain(..).map(|write| (write.command.number, write.again)).collect()
+        due.writes
+            .drain(..)
+            .map(|write| (write.command.number, write.again))
+            .collect()
     }
 
     fn large(token: u64, bytes: usize) -> Request {
-        Request { token, operation: Operation::Write, payload: Bytes::from(alloc::vec![7; bytes]) }
+        Request {
+            token,
+            operation: Operation::Write,
+            payload: Bytes::from(alloc::vec![7; bytes]),
+        }
     }
 
-    /// Lanes handed everything to every new leader at once, which then could not get it chosen before the next one came.
+    /// Lanes handed everything to every new leader at once, which then could not get it chosen
+    /// before the next one came.
     #[test]
     fn a_window_of_bytes_is_under_way_to_a_new_leader_as_well_and_small_writes_pass_large_ones() {
         let (mut lane, mut due, nonce) = lane();
@@ -724,20 +1051,33 @@ mod tests {
             lane.submit(Instant(1), large(number, 1_000_000), &mut due);
         }
         lane.submit(Instant(1), write(8), &mut due);
-        assert_eq!(numbers(&mut due), [(0, false), (1, false), (2, false), (3, false), (8, false)]);
+        assert_eq!(
+            numbers(&mut due),
+            [(0, false), (1, false), (2, false), (3, false), (8, false)]
+        );
         let done = |number| answer(SessionId(1), number, Outcome::Done(Bytes::new()));
         lane.on_answers(Instant(2), &done(2), &mut due);
         assert_eq!(numbers(&mut due), [(4, false)]);
         lane.resend_writes(Instant(3), &mut due);
-        assert_eq!(numbers(&mut due), [(8, true), (0, true), (1, true), (3, true), (4, true)]);
+        assert_eq!(
+            numbers(&mut due),
+            [(8, true), (0, true), (1, true), (3, true), (4, true)]
+        );
         lane.on_answers(Instant(4), &done(0), &mut due);
         assert_eq!(numbers(&mut due), [(5, false)]);
         lane.invariants();
         // What never left is refused as such when its time is up.
         lane.on_timer(Instant(6_000_000), &mut due);
-        let refused: Vec<_> = due.replies.iter().rev().take(3).map(|reply| reply.outcome.clone()).collect();
+        let refused: Vec<_> = due
+            .replies
+            .iter()
+            .rev()
+            .take(3)
+            .map(|reply| reply.outcome.clone())
+            .collect();
         assert!(
-            refused.contains(&Err(Refusal::Unavailable)) && refused.contains(&Err(Refusal::Unknown)),
+            refused.contains(&Err(Refusal::Unavailable))
+                && refused.contains(&Err(Refusal::Unknown)),
             "{refused:?}"
         );
         lane.invariants();
@@ -747,7 +1087,11 @@ mod tests {
     #[test]
     fn what_is_late_is_asked_again_ever_more_slowly_by_what_is_under_way() {
         let (mut lane, mut due, nonce) = lane();
-        lane.on_answers(Instant(0), &answer(SessionId::OPEN, nonce, Outcome::Opened(SessionId(1))), &mut due);
+        lane.on_answers(
+            Instant(0),
+            &answer(SessionId::OPEN, nonce, Outcome::Opened(SessionId(1))),
+            &mut due,
+        );
         due.writes.clear();
         lane.limits.patience = Duration::from_secs(60);
         lane.submit(Instant(0), large(1, 3_200_000), &mut due);
@@ -763,7 +1107,11 @@ mod tests {
     }
 
     fn read(token: u64) -> Request {
-        Request { token, operation: Operation::Read(ReadLevel::Linearizable), payload: Bytes::from_static(b"?") }
+        Request {
+            token,
+            operation: Operation::Read(ReadLevel::Linearizable),
+            payload: Bytes::from_static(b"?"),
+        }
     }
 
     /// When each read that is in flight is asked again for the first time, in milliseconds.
@@ -778,21 +1126,30 @@ mod tests {
         times
     }
 
-    /// Requests of a few bytes had answers of a megabyte, which were all asked for again while they were on their way.
+    /// Requests of a few bytes had answers of a megabyte, which were all asked for again while they
+    /// were on their way.
     #[test]
     fn reads_are_not_asked_again_while_as_large_answers_as_the_last_are_on_their_way() {
         let (mut lane, mut due, _) = lane();
         let number = lane.reads.floor;
         lane.submit(Instant(0), read(1), &mut due);
         let reply = Outcome::Done(Bytes::from(alloc::vec![7; 3_200_000]));
-        lane.on_answers(Instant(0), &answer(SessionId::READ, number, reply), &mut due);
+        lane.on_answers(
+            Instant(0),
+            &answer(SessionId::READ, number, reply),
+            &mut due,
+        );
         (2..12).for_each(|token| lane.submit(Instant(0), read(token), &mut due));
         // Ten answers take a second.
         assert_eq!(asked_again(&mut lane, &mut due, 10), [1300; 10]);
         // It forgets.
         for number in number + 1..number + 11 {
             let done = Outcome::Done(Bytes::new());
-            lane.on_answers(Instant(2_000_000), &answer(SessionId::READ, number, done), &mut due);
+            lane.on_answers(
+                Instant(2_000_000),
+                &answer(SessionId::READ, number, done),
+                &mut due,
+            );
         }
         assert_eq!((lane.read_answer_bytes, lane.in_flight()), (1_678_271, 0));
     }
@@ -804,7 +1161,8 @@ mod tests {
         lane.submit(Instant(0), read(1), &mut due);
         let mut ended = Vec::new();
         let mut asked = 0;
-        // The second comes right after the first was asked for the third time, at 900 ms, and is again after 2100 ms.
+        // The second comes right after the first was asked for the third time, at 900 ms, and is
+        // again after 2100 ms.
         while asked < 2 {
             let timer = lane.next_timer().expect("it is asked again");
             due.reads.clear();
@@ -812,11 +1170,19 @@ mod tests {
             asked += due.reads.len();
         }
         lane.submit(Instant(900_001), read(2), &mut due);
-        assert!(lane.next_timer() <= Some(Instant(1_200_001)), "{:?}", lane.next_timer());
+        assert!(
+            lane.next_timer() <= Some(Instant(1_200_001)),
+            "{:?}",
+            lane.next_timer()
+        );
         while lane.in_flight() > 0 {
             let timer = lane.next_timer().expect("something is in flight");
             lane.on_timer(timer, &mut due);
-            ended.extend(due.replies.drain(..).map(|reply| (reply.token, reply.outcome.is_ok(), timer.0)));
+            ended.extend(
+                due.replies
+                    .drain(..)
+                    .map(|reply| (reply.token, reply.outcome.is_ok(), timer.0)),
+            );
         }
         assert_eq!(ended, [(1, false, 5_000_000), (2, false, 5_900_001)]);
     }
@@ -825,12 +1191,20 @@ mod tests {
     #[test]
     fn what_is_asked_again_is_the_same_bytes() {
         let (mut lane, mut due, nonce) = lane();
-        lane.on_answers(Instant(0), &answer(SessionId::OPEN, nonce, Outcome::Opened(SessionId(1))), &mut due);
+        lane.on_answers(
+            Instant(0),
+            &answer(SessionId::OPEN, nonce, Outcome::Opened(SessionId(1))),
+            &mut due,
+        );
         due.writes.clear();
         lane.submit(Instant(0), write(0), &mut due);
         lane.submit(Instant(0), write(1), &mut due);
         let first = due.writes.pop().unwrap().command;
-        lane.on_answers(Instant(1), &answer(SessionId(1), 0, Outcome::Done(Bytes::new())), &mut due);
+        lane.on_answers(
+            Instant(1),
+            &answer(SessionId(1), 0, Outcome::Done(Bytes::new())),
+            &mut due,
+        );
         due.writes.clear();
         lane.on_timer(Instant(1_000_000), &mut due);
         assert_eq!(due.writes.pop().unwrap().command, first);
@@ -838,26 +1212,47 @@ mod tests {
         assert_eq!(due.writes.pop().unwrap().command, first);
     }
 
-    /// The cluster keeps the result of each command from the first unanswered one on, each as large as a reply may be.
+    /// The cluster keeps the result of each command from the first unanswered one on, each as large
+    /// as a reply may be.
     #[test]
     fn results_that_the_cluster_keeps_are_bounded_in_bytes() {
         let (mut lane, mut due, nonce) = lane();
-        lane.on_answers(Instant(0), &answer(SessionId::OPEN, nonce, Outcome::Opened(SessionId(1))), &mut due);
+        lane.on_answers(
+            Instant(0),
+            &answer(SessionId::OPEN, nonce, Outcome::Opened(SessionId(1))),
+            &mut due,
+        );
         lane.limits.in_flight_bytes = 100;
         (0..4).for_each(|token| lane.submit(Instant(0), write(token), &mut due));
-        let done = |number| answer(SessionId(1), number, Outcome::Done(Bytes::from_static(&[7; 60])));
+        let done = |number| {
+            answer(
+                SessionId(1),
+                number,
+                Outcome::Done(Bytes::from_static(&[7; 60])),
+            )
+        };
         lane.on_answers(Instant(1), &done(1), &mut due);
         lane.submit(Instant(1), write(4), &mut due);
         lane.on_answers(Instant(1), &done(2), &mut due);
         lane.submit(Instant(1), write(5), &mut due);
         lane.invariants();
-        let replies: Vec<_> = due.replies.drain(..).map(|reply| (reply.token, reply.outcome.err())).collect();
+        let replies: Vec<_> = due
+            .replies
+            .drain(..)
+            .map(|reply| (reply.token, reply.outcome.err()))
+            .collect();
         assert_eq!(replies, [(1, None), (2, None), (5, Some(Refusal::Busy))]);
         // With the first one answered, and the floor raised, there is room again.
         lane.on_answers(Instant(2), &done(0), &mut due);
         lane.submit(Instant(2), write(6), &mut due);
         lane.invariants();
-        assert_eq!(due.replies.iter().map(|reply| reply.token).collect::<Vec<_>>(), [0]);
+        assert_eq!(
+            due.replies
+                .iter()
+                .map(|reply| reply.token)
+                .collect::<Vec<_>>(),
+            [0]
+        );
     }
 
     #[test]
@@ -866,7 +1261,11 @@ mod tests {
         lane.limits.in_flight_bytes = 100;
         lane.submit(Instant(0), large(1, 200), &mut due);
         lane.submit(Instant(0), large(2, 1), &mut due);
-        let outcomes: Vec<_> = due.replies.iter().map(|reply| (reply.token, reply.outcome.clone())).collect();
+        let outcomes: Vec<_> = due
+            .replies
+            .iter()
+            .map(|reply| (reply.token, reply.outcome.clone()))
+            .collect();
         assert_eq!(outcomes, [(2, Err(Refusal::Busy))]);
     }
 
@@ -877,9 +1276,17 @@ mod tests {
         lane.limits.payload_bytes = 8;
         lane.submit(Instant(0), write(1), &mut due);
         lane.submit(Instant(0), write(2), &mut due);
-        let large = Request { token: 3, operation: Operation::Write, payload: Bytes::from_static(b"nine byte") };
+        let large = Request {
+            token: 3,
+            operation: Operation::Write,
+            payload: Bytes::from_static(b"nine byte"),
+        };
         lane.submit(Instant(0), large, &mut due);
-        let outcomes: Vec<_> = due.replies.iter().map(|reply| reply.outcome.clone()).collect();
+        let outcomes: Vec<_> = due
+            .replies
+            .iter()
+            .map(|reply| reply.outcome.clone())
+            .collect();
         assert_eq!(outcomes, [Err(Refusal::Busy), Err(Refusal::TooLarge)]);
     }
 }

@@ -24,8 +24,8 @@ pub struct Address {
     pub index: u8,
 }
 
-/// Where the instances of one kind live, by their numbers. A change of the membership gives new instances
-/// numbers of their own and leaves gaps where others were.
+/// Where the instances of one kind live, by their numbers. A change of the membership gives new
+/// instances numbers of their own and leaves gaps where others were.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Places(BTreeMap<u8, NodeId>);
 
@@ -59,8 +59,8 @@ pub fn numbered(instances: Vec<Vec<NodeId>>) -> Vec<Places> {
     instances.into_iter().map(Places::from).collect()
 }
 
-/// Which instances exist and where, with the options of the deployment: one configuration of a cluster, or,
-/// with `next`, the time between two of them.
+/// Which instances exist and where, with the options of the deployment: one configuration of a
+/// cluster, or, with `next`, the time between two of them.
 #[derive(Clone, Debug, Default)]
 pub struct Layout {
     /// How many changes of the membership came before this layout.
@@ -82,10 +82,11 @@ pub struct Layout {
     pub founding_expiry: Option<Duration>,
     /// What people call the nodes; may be left out.
     pub names: Vec<String>,
-    /// The name of a defect to build in, by which the simulator is tested. No deployment file can set it.
+    /// The name of a defect to build in, by which the simulator is tested. No deployment file can
+    /// set it.
     pub canary: Option<&'static str>,
-    /// The layout that this one is being changed into. Until the change is finished the instances of both
-    /// exist, and quorums of both are needed.
+    /// The layout that this one is being changed into. Until the change is finished the instances
+    /// of both exist, and quorums of both are needed.
     pub next: Option<Box<Layout>>,
 }
 
@@ -113,7 +114,12 @@ impl Layout {
 
     /// Where an instance lives, if there is one.
     pub fn node_of(&self, address: Address) -> Option<NodeId> {
-        let find = |layout: &Layout| layout.instances.get(address.kind as usize)?.node_of(address.index);
+        let find = |layout: &Layout| {
+            layout
+                .instances
+                .get(address.kind as usize)?
+                .node_of(address.index)
+        };
         find(self).or_else(|| find(self.next.as_deref()?))
     }
 
@@ -124,23 +130,34 @@ impl Layout {
 
     /// What people call a node.
     pub fn name(&self, node: NodeId) -> String {
-        let name = self.names.get(node.0 as usize).filter(|name| !name.is_empty()).cloned();
+        let name = self
+            .names
+            .get(node.0 as usize)
+            .filter(|name| !name.is_empty())
+            .cloned();
         name.unwrap_or_else(|| format!("{} (counted from 0)", node.0))
     }
 
     /// All instances of `kind`.
     pub fn all<I: Id>(&self, kind: u8) -> Set<I> {
-        self.places(kind).iter().map(|(index, _)| I::at(index)).collect()
+        self.places(kind)
+            .iter()
+            .map(|(index, _)| I::at(index))
+            .collect()
     }
 
     /// The instances of `kind` that live on `node`.
     pub fn near<I: Id>(&self, kind: u8, node: NodeId) -> Set<I> {
         let places = self.places(kind);
-        places.iter().filter(|(_, place)| *place == node).map(|(index, _)| I::at(index)).collect()
+        places
+            .iter()
+            .filter(|(_, place)| *place == node)
+            .map(|(index, _)| I::at(index))
+            .collect()
     }
 
-    /// The instances of `kind` to prefer on `node`: its own if it has some, since a hop on one node is a
-    /// function call, else all.
+    /// The instances of `kind` to prefer on `node`: its own if it has some, since a hop on one node
+    /// is a function call, else all.
     pub fn preferred<I: Id>(&self, kind: u8, node: NodeId) -> Set<I> {
         self.all(kind).preferring(self.near(kind, node))
     }
@@ -152,7 +169,10 @@ impl Layout {
 
     /// The addresses of all instances on `node`, kind by kind.
     pub fn on_node(&self, node: NodeId) -> Vec<Address> {
-        self.addresses().filter(|(_, place)| *place == node).map(|(address, _)| address).collect()
+        self.addresses()
+            .filter(|(_, place)| *place == node)
+            .map(|(address, _)| address)
+            .collect()
     }
 
     /// The addresses of all instances with their nodes, kind by kind.
@@ -160,7 +180,9 @@ impl Layout {
         let kinds = self.instances.len().max(self.target().instances.len()) as u8;
         (0..kinds).flat_map(|kind| {
             let places: Vec<_> = self.places(kind).iter().collect();
-            places.into_iter().map(move |(index, node)| (Address { kind, index }, node))
+            places
+                .into_iter()
+                .map(move |(index, node)| (Address { kind, index }, node))
         })
     }
 }
@@ -179,8 +201,8 @@ pub struct Options {
     pub batches_in_flight: usize,
     /// How many slots a leader may have proposed beyond what a replica is known to have executed.
     pub window_slots: usize,
-    /// How many bytes of values a leader may have proposed beyond that, and how many bytes a client lane or a batcher may
-    /// have under way to it, if it is not one value alone.
+    /// How many bytes of values a leader may have proposed beyond that, and how many bytes a client
+    /// lane or a batcher may have under way to it, if it is not one value alone.
     pub window_bytes: usize,
     /// How many executed slots a replica keeps for peers that missed them.
     pub retained_slots: usize,
@@ -196,18 +218,20 @@ pub struct Options {
     pub resend_after: Duration,
     /// Whether a proxy leader asks one write quorum of acceptors first, and not all at once.
     pub thrifty: bool,
-    /// A leader of Mencius tells replicas that do not wait for it of the slots that it skipped when they are more than so
-    /// many (alpha; 0 tells all at once, which is to do without Optimization 2),
+    /// A leader of Mencius tells replicas that do not wait for it of the slots that it skipped when
+    /// they are more than so many (alpha; 0 tells all at once, which is to do without Optimization
+    /// 2),
     pub skip_slots: usize,
     /// or when the first of them was skipped so long ago (tau).
     pub skip_delay: Duration,
-    /// The stripe of a dead leader is skipped so many slots ahead of the others, up to twice that (beta); 0 revokes each
-    /// slot as it is needed.
+    /// The stripe of a dead leader is skipped so many slots ahead of the others, up to twice that
+    /// (beta); 0 revokes each slot as it is needed.
     pub revoke_slots: usize,
-    /// Whether replicas of Mencius execute commands that commute before earlier ones that are not chosen yet.
+    /// Whether replicas of Mencius execute commands that commute before earlier ones that are not
+    /// chosen yet.
     pub out_of_order: bool,
-    /// What a stabilizer of S-Paxos may hold, in bytes, of payloads of earlier rounds that nobody ordered. Beyond it the
-    /// leader carries the log on to where they are void.
+    /// What a stabilizer of S-Paxos may hold, in bytes, of payloads of earlier rounds that nobody
+    /// ordered. Beyond it the leader carries the log on to where they are void.
     pub stale_bytes: usize,
     /// A session unused for this long, by the log's time, is forgotten.
     pub session_expiry: Duration,

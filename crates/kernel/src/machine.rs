@@ -6,8 +6,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 /// A deterministic service. Every replica applies the same commands in the same order, so a machine
-/// must compute its state and its replies from nothing but its state and the arguments: no clock, no
-/// randomness, no iteration over a randomly seeded map.
+/// must compute its state and its replies from nothing but its state and the arguments: no clock,
+/// no randomness, no iteration over a randomly seeded map.
 ///
 /// Commands come from clients: any bytes may arrive, and a machine answers malformed ones with an
 /// error reply of its own making. It must not panic on them.
@@ -16,21 +16,23 @@ pub trait StateMachine: Send {
     /// stamped into the log; it never falls from one command to the next.
     fn apply(&mut self, now: Timestamp, command: &[u8], reply: &mut Vec<u8>);
 
-    /// Answers `query` without changing any state. `now` lies between the time of the last command applied
-    /// and the next deadline after it: time passes for readers too, but nothing expires by it alone.
+    /// Answers `query` without changing any state. `now` lies between the time of the last command
+    /// applied and the next deadline after it: time passes for readers too, but nothing expires by
+    /// it alone.
     ///
     /// # Errors
-    /// [`NotARead`] when `query` would change the state: it must go through the log instead. A write
-    /// that one replica executed as a read would make that replica differ from the others.
+    /// [`NotARead`] when `query` would change the state: it must go through the log instead. A
+    /// write that one replica executed as a read would make that replica differ from the others.
     fn read(&self, now: Timestamp, query: &[u8], reply: &mut Vec<u8>) -> Result<(), NotARead>;
 
-    /// Appends a picture of the whole state to `out`, the same bytes on every replica in that state.
+    /// Appends a picture of the whole state to `out`, the same bytes on every replica in that
+    /// state.
     fn snapshot(&self, out: &mut Vec<u8>);
 
-    /// A picture of the present state that can be written out piece by piece while commands go on: the
-    /// pieces together are what [`snapshot`](StateMachine::snapshot) would have appended now. The default
-    /// takes the whole snapshot at once; a large machine shares its state with the picture instead and
-    /// copies what changes, so that taking it stalls nobody.
+    /// A picture of the present state that can be written out piece by piece while commands go on:
+    /// the pieces together are what [`snapshot`](StateMachine::snapshot) would have appended now.
+    /// The default takes the whole snapshot at once; a large machine shares its state with the
+    /// picture instead and copies what changes, so that taking it stalls nobody.
     fn freeze(&self) -> Box<dyn Frozen> {
         let mut whole = Vec::new();
         self.snapshot(&mut whole);
@@ -58,8 +60,8 @@ pub trait StateMachine: Send {
     }
 }
 
-/// A picture of a state machine's state, independent of what the machine does later. It may be written
-/// on another thread.
+/// A picture of a state machine's state, independent of what the machine does later. It may be
+/// written on another thread.
 pub trait Frozen: Send {
     /// Appends the next piece, of a size that does not stall its writer (tens of kilobytes up to a
     /// megabyte); false when nothing is left and nothing was appended.
@@ -86,7 +88,8 @@ impl Frozen for Whole {
 pub struct Footprint {
     /// The command may read and write anything: it conflicts with every other.
     pub everything: bool,
-    /// The time at which it is executed makes a difference, even if no [deadline](StateMachine::next_deadline) passes.
+    /// The time at which it is executed makes a difference, even if no
+    /// [deadline](StateMachine::next_deadline) passes.
     pub timed: bool,
     /// Hashes of the keys that it reads. Equal keys have equal hashes on every replica.
     pub reads: Vec<u64>,
@@ -98,9 +101,14 @@ impl Footprint {
     /// Whether the order of the two commands can matter. Hashes that collide count as a conflict.
     pub fn conflicts(&self, other: &Footprint) -> bool {
         let hits = |writes: &[u64], other: &Footprint| {
-            writes.iter().any(|key| other.reads.contains(key) || other.writes.contains(key))
+            writes
+                .iter()
+                .any(|key| other.reads.contains(key) || other.writes.contains(key))
         };
-        self.everything || other.everything || hits(&self.writes, other) || hits(&other.writes, self)
+        self.everything
+            || other.everything
+            || hits(&self.writes, other)
+            || hits(&other.writes, self)
     }
 }
 

@@ -1,9 +1,10 @@
 //! Which configuration a cluster has: decided by the log itself.
 //!
-//! A change is a command like any other, except that it goes to the [`Membership`] that every replica keeps
-//! beside its state machine. Replicas tell their drivers when it changes, drivers tell each other, and each
-//! reconfigures the roles of its node. What a configuration says (nodes, addresses, roles) is a text that only
-//! drivers read. `docs/decisions/0012-membership.md` has the argument why a change is safe at any moment.
+//! A change is a command like any other, except that it goes to the [`Membership`] that every
+//! replica keeps beside its state machine. Replicas tell their drivers when it changes, drivers
+//! tell each other, and each reconfigures the roles of its node. What a configuration says (nodes,
+//! addresses, roles) is a text that only drivers read. `docs/decisions/0012-membership.md` has the
+//! argument why a change is safe at any moment.
 
 use crate::id::{Epoch, Slot};
 use crate::wire::{WireError, decode_all, encode_all};
@@ -17,13 +18,14 @@ pub struct Membership {
     pub epoch: Epoch,
     /// Rounds of this epoch and later ones use the quorums of `text` (unless there is a `next`).
     pub since: Epoch,
-    /// Everything below this slot is kept by f+1 replicas. Acceptors of earlier configurations voted there, and those of
-    /// this one may know nothing of it: no leader asks them, and none proposes anything there.
+    /// Everything below this slot is kept by f+1 replicas. Acceptors of earlier configurations
+    /// voted there, and those of this one may know nothing of it: no leader asks them, and none
+    /// proposes anything there.
     pub frontier: Slot,
     /// The configuration; empty in epoch 0, where it is the one that the nodes were founded with.
     pub text: Bytes,
-    /// The configuration that it is being changed into: until the change is finished or abandoned, both
-    /// are in force together.
+    /// The configuration that it is being changed into: until the change is finished or abandoned,
+    /// both are in force together.
     pub next: Option<Bytes>,
     /// How long sessions live, once that was changed.
     pub expiry: Option<SessionExpiry>,
@@ -31,12 +33,13 @@ pub struct Membership {
 
 wire_struct! { Membership { epoch, since, frontier, text, next, expiry } }
 
-/// How long a session may be unused before it is forgotten, by the log's time. The one option that replicas must change in
-/// the same slot, for what they do depends on it: so it is part of what they keep, and not only of the text.
+/// How long a session may be unused before it is forgotten, by the log's time. The one option that
+/// replicas must change in the same slot, for what they do depends on it: so it is part of what
+/// they keep, and not only of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionExpiry {
-    /// When the cluster was founded, in milliseconds: a replica that executes the log from its beginning begins with
-    /// that.
+    /// When the cluster was founded, in milliseconds: a replica that executes the log from its
+    /// beginning begins with that.
     pub founded_ms: u64,
     /// Now, in milliseconds.
     pub now_ms: u64,
@@ -70,8 +73,8 @@ pub enum Change {
         /// The epoch in which both were in force.
         epoch: Epoch,
     },
-    /// Other options for the same nodes and roles: in force as soon as a node hears of it, and how long sessions live in
-    /// this very slot.
+    /// Other options for the same nodes and roles: in force as soon as a node hears of it, and how
+    /// long sessions live in this very slot.
     Tune {
         /// The epoch that the change was planned in.
         base: Epoch,
@@ -118,12 +121,18 @@ impl Membership {
         self.next.is_some()
     }
 
-    /// Executes a command of the log and returns the encoded [`Verdict`]. The same command twice is one.
+    /// Executes a command of the log and returns the encoded [`Verdict`]. The same command twice is
+    /// one.
     pub fn execute(&mut self, command: &Bytes) -> Bytes {
         let verdict = match decode_all::<Change>(command) {
             Err(_) => Verdict::Malformed {},
-            Ok(change) if self.carry_out(&change) || self.is_done(&change) => Verdict::Accepted { epoch: self.epoch },
-            Ok(_) => Verdict::Outdated { epoch: self.epoch, changing: self.is_changing() },
+            Ok(change) if self.carry_out(&change) || self.is_done(&change) => {
+                Verdict::Accepted { epoch: self.epoch }
+            }
+            Ok(_) => Verdict::Outdated {
+                epoch: self.epoch,
+                changing: self.is_changing(),
+            },
         };
         Bytes::from(encode_all(&verdict))
     }
@@ -132,7 +141,12 @@ impl Membership {
     fn carry_out(&mut self, change: &Change) -> bool {
         let here = self.epoch;
         match change {
-            Change::Begin { base, from, to, joint } if *base == here && !self.is_changing() => {
+            Change::Begin {
+                base,
+                from,
+                to,
+                joint,
+            } if *base == here && !self.is_changing() => {
                 (self.text, self.next) = match joint {
                     true => (from.clone(), Some(to.clone())),
                     false => (to.clone(), None),
@@ -147,10 +161,18 @@ impl Membership {
                 self.next = None;
                 self.since = here.next();
             }
-            Change::Tune { base, to, expiry_ms: (before, after), .. } if *base == here && !self.is_changing() => {
+            Change::Tune {
+                base,
+                to,
+                expiry_ms: (before, after),
+                ..
+            } if *base == here && !self.is_changing() => {
                 self.text = to.clone();
                 let founded_ms = self.expiry.map_or(*before, |expiry| expiry.founded_ms);
-                self.expiry = Some(SessionExpiry { founded_ms, now_ms: *after });
+                self.expiry = Some(SessionExpiry {
+                    founded_ms,
+                    now_ms: *after,
+                });
             }
             _ => return false,
         }
@@ -164,7 +186,9 @@ impl Membership {
             Change::Begin { base, to, .. } => {
                 base.next() == self.epoch && self.next.as_ref().unwrap_or(&self.text) == to
             }
-            Change::Tune { base, to, .. } => base.next() == self.epoch && !self.is_changing() && self.text == *to,
+            Change::Tune { base, to, .. } => {
+                base.next() == self.epoch && !self.is_changing() && self.text == *to
+            }
             Change::Finish { epoch, .. } | Change::Abandon { epoch } => {
                 epoch.next() == self.epoch && !self.is_changing()
             }
@@ -184,11 +208,25 @@ impl core::fmt::Display for Verdict {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             Verdict::Accepted { epoch } => write!(f, "epoch {} begins", epoch.0),
-            Verdict::Outdated { epoch, changing: false } => {
-                write!(f, "the cluster is in epoch {} by now: another change came first", epoch.0)
+            Verdict::Outdated {
+                epoch,
+                changing: false,
+            } => {
+                write!(
+                    f,
+                    "the cluster is in epoch {} by now: another change came first",
+                    epoch.0
+                )
             }
-            Verdict::Outdated { epoch, changing: true } => {
-                write!(f, "another change is under way, in epoch {}: it must be finished or abandoned first", epoch.0)
+            Verdict::Outdated {
+                epoch,
+                changing: true,
+            } => {
+                write!(
+                    f,
+                    "another change is under way, in epoch {}: it must be finished or abandoned first",
+                    epoch.0
+                )
             }
             Verdict::Malformed {} => f.write_str("the change cannot be read"),
         }
@@ -204,7 +242,12 @@ mod tests {
     }
 
     fn begin(base: u32, to: &'static str, joint: bool) -> Change {
-        Change::Begin { base: Epoch(base), from: text("a"), to: text(to), joint }
+        Change::Begin {
+            base: Epoch(base),
+            from: text("a"),
+            to: text(to),
+            joint,
+        }
     }
 
     fn execute(membership: &mut Membership, change: &Change) -> Verdict {
@@ -214,35 +257,99 @@ mod tests {
     #[test]
     fn one_change_at_a_time_each_once() {
         let mut membership = Membership::default();
-        let accepted = |epoch| Verdict::Accepted { epoch: Epoch(epoch) };
-        let outdated = |epoch, changing| Verdict::Outdated { epoch: Epoch(epoch), changing };
+        let accepted = |epoch| Verdict::Accepted {
+            epoch: Epoch(epoch),
+        };
+        let outdated = |epoch, changing| Verdict::Outdated {
+            epoch: Epoch(epoch),
+            changing,
+        };
         assert_eq!(execute(&mut membership, &begin(0, "b", true)), accepted(1));
-        assert_eq!(execute(&mut membership, &begin(0, "b", true)), accepted(1), "the same, asked again");
-        assert_eq!(execute(&mut membership, &begin(0, "c", true)), outdated(1, true));
-        assert_eq!(execute(&mut membership, &begin(1, "c", false)), outdated(1, true));
-        assert_eq!((&membership.text, &membership.next), (&text("a"), &Some(text("b"))));
-        assert_eq!(execute(&mut membership, &Change::Finish { epoch: Epoch(1), frontier: Slot(7) }), accepted(2));
-        assert_eq!((membership.since, membership.frontier, &membership.text), (Epoch(2), Slot(7), &text("b")));
-        assert_eq!(execute(&mut membership, &Change::Abandon { epoch: Epoch(0) }), outdated(2, false));
+        assert_eq!(
+            execute(&mut membership, &begin(0, "b", true)),
+            accepted(1),
+            "the same, asked again"
+        );
+        assert_eq!(
+            execute(&mut membership, &begin(0, "c", true)),
+            outdated(1, true)
+        );
+        assert_eq!(
+            execute(&mut membership, &begin(1, "c", false)),
+            outdated(1, true)
+        );
+        assert_eq!(
+            (&membership.text, &membership.next),
+            (&text("a"), &Some(text("b")))
+        );
+        assert_eq!(
+            execute(
+                &mut membership,
+                &Change::Finish {
+                    epoch: Epoch(1),
+                    frontier: Slot(7)
+                }
+            ),
+            accepted(2)
+        );
+        assert_eq!(
+            (membership.since, membership.frontier, &membership.text),
+            (Epoch(2), Slot(7), &text("b"))
+        );
+        assert_eq!(
+            execute(&mut membership, &Change::Abandon { epoch: Epoch(0) }),
+            outdated(2, false)
+        );
         assert_eq!(execute(&mut membership, &begin(2, "d", false)), accepted(3));
-        assert_eq!((membership.since, &membership.text, &membership.next), (Epoch(2), &text("d"), &None));
+        assert_eq!(
+            (membership.since, &membership.text, &membership.next),
+            (Epoch(2), &text("d"), &None)
+        );
     }
 
     #[test]
     fn options_change_at_once_and_how_long_sessions_lived_at_first_is_kept() {
         let mut membership = Membership::default();
-        let tune = |base, to, expiry_ms| Change::Tune { base: Epoch(base), from: text("a"), to: text(to), expiry_ms };
-        let accepted = |epoch| Verdict::Accepted { epoch: Epoch(epoch) };
-        assert_eq!(execute(&mut membership, &tune(0, "b", (600, 5))), accepted(1));
-        assert_eq!(execute(&mut membership, &tune(0, "b", (600, 5))), accepted(1), "the same, asked again");
-        let outdated = |epoch, changing| Verdict::Outdated { epoch: Epoch(epoch), changing };
-        assert_eq!(execute(&mut membership, &tune(0, "c", (600, 7))), outdated(1, false));
+        let tune = |base, to, expiry_ms| Change::Tune {
+            base: Epoch(base),
+            from: text("a"),
+            to: text(to),
+            expiry_ms,
+        };
+        let accepted = |epoch| Verdict::Accepted {
+            epoch: Epoch(epoch),
+        };
+        assert_eq!(
+            execute(&mut membership, &tune(0, "b", (600, 5))),
+            accepted(1)
+        );
+        assert_eq!(
+            execute(&mut membership, &tune(0, "b", (600, 5))),
+            accepted(1),
+            "the same, asked again"
+        );
+        let outdated = |epoch, changing| Verdict::Outdated {
+            epoch: Epoch(epoch),
+            changing,
+        };
+        assert_eq!(
+            execute(&mut membership, &tune(0, "c", (600, 7))),
+            outdated(1, false)
+        );
         assert_eq!(execute(&mut membership, &tune(1, "d", (5, 9))), accepted(2));
-        let expiry = Some(SessionExpiry { founded_ms: 600, now_ms: 9 });
+        let expiry = Some(SessionExpiry {
+            founded_ms: 600,
+            now_ms: 9,
+        });
         let (epoch, text) = (Epoch(2), text("d"));
         assert_eq!(
             membership,
-            Membership { epoch, text, expiry, ..Membership::default() },
+            Membership {
+                epoch,
+                text,
+                expiry,
+                ..Membership::default()
+            },
             "rounds stay what they were"
         );
         execute(&mut membership, &begin(2, "e", true));
@@ -261,8 +368,16 @@ mod tests {
         execute(&mut membership, &Change::Abandon { epoch: Epoch(1) });
         assert_eq!(
             membership,
-            Membership { epoch: Epoch(2), since: Epoch(2), text: text("a"), ..Membership::default() }
+            Membership {
+                epoch: Epoch(2),
+                since: Epoch(2),
+                text: text("a"),
+                ..Membership::default()
+            }
         );
-        assert_eq!(membership.execute(&text("?")), Bytes::from(encode_all(&Verdict::Malformed {})));
+        assert_eq!(
+            membership.execute(&text("?")),
+            Bytes::from(encode_all(&Verdict::Malformed {}))
+        );
     }
 }

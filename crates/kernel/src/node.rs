@@ -30,7 +30,8 @@ pub trait World<P: Protocol> {
     fn durable(&self) -> Lsn;
 
     /// Begins to store a snapshot of a role, in place of its last one. When it would be found again
-    /// after a crash, [`Node::on_snapshot`] is to be called. Only nodes that keep records are asked.
+    /// after a crash, [`Node::on_snapshot`] is to be called. Only nodes that keep records are
+    /// asked.
     fn store_snapshot(&mut self, from: Address, stamp: u64, frozen: Box<dyn Frozen>);
 
     /// The log has led to this membership. When the driver has not heard of it,
@@ -40,7 +41,8 @@ pub trait World<P: Protocol> {
     /// Hands a reply to the application of `lane`.
     fn reply(&mut self, lane: ClientId, reply: Reply);
 
-    /// A role has taken a rare branch ([`Out::reached`](crate::role::Out::reached)). Of interest to testers alone.
+    /// A role has taken a rare branch ([`Out::reached`](crate::role::Out::reached)). Of interest to
+    /// testers alone.
     fn reached(&mut self, branch: &'static str) {
         let _ = branch;
     }
@@ -59,8 +61,8 @@ pub struct Node<P: Protocol> {
     latest: Epoch,
     /// How many messages of later epochs were ignored.
     ignored: u64,
-    /// Positions of the records of the call under way: `lsns[n]` is the one that fences a send behind n + 1 of them.
-    /// Reused.
+    /// Positions of the records of the call under way: `lsns[n]` is the one that fences a send
+    /// behind n + 1 of them. Reused.
     lsns: Vec<Lsn>,
 }
 
@@ -85,14 +87,19 @@ struct Hosted<P: Protocol> {
 
 impl<P: Protocol> Hosted<P> {
     fn release(&mut self) {
-        while self.keyed.front().is_some_and(|(_, key)| *key < self.released) {
+        while self
+            .keyed
+            .front()
+            .is_some_and(|(_, key)| *key < self.released)
+        {
             self.keyed.pop_front();
         }
     }
 }
 
 impl<P: Protocol> Node<P> {
-    /// A node without roles, of this configuration. It stores every record, or (`keeps_records` false) only vital ones.
+    /// A node without roles, of this configuration. It stores every record, or (`keeps_records`
+    /// false) only vital ones.
     pub fn new(config: &P::Config, keeps_records: bool) -> Self {
         Node {
             hosted: Vec::new(),
@@ -129,15 +136,26 @@ impl<P: Protocol> Node<P> {
     }
 
     fn place(&self, address: Address) -> Option<u16> {
-        *self.places.get(address.kind as usize)?.get(address.index as usize)?
+        *self
+            .places
+            .get(address.kind as usize)?
+            .get(address.index as usize)?
     }
 
     /// Gives an instance back a record from before a crash.
     ///
     /// # Errors
     /// When the bytes are no record of that instance, or it does not live here.
-    pub fn recover(&mut self, from: Address, lsn: Lsn, record: &mut Reader<'_>) -> Result<(), WireError> {
-        let missing = WireError::OutOfRange { what: "role instance of this node", value: from.index as u64 };
+    pub fn recover(
+        &mut self,
+        from: Address,
+        lsn: Lsn,
+        record: &mut Reader<'_>,
+    ) -> Result<(), WireError> {
+        let missing = WireError::OutOfRange {
+            what: "role instance of this node",
+            value: from.index as u64,
+        };
         let place = self.place(from).ok_or(missing)?;
         let hosted = &mut self.hosted[place as usize];
         let key = hosted.instance.recover(record)?;
@@ -150,21 +168,30 @@ impl<P: Protocol> Node<P> {
     ///
     /// # Errors
     /// Says what is wrong with the bytes, or that it does not live here.
-    pub fn restore(&mut self, from: Address, stamp: u64, snapshot: &Bytes) -> Result<(), RestoreError> {
+    pub fn restore(
+        &mut self,
+        from: Address,
+        stamp: u64,
+        snapshot: &Bytes,
+    ) -> Result<(), RestoreError> {
         let missing = || RestoreError("of a role that does not live here".into());
         let place = self.place(from).ok_or_else(missing)?;
-        self.hosted[place as usize].instance.restore(stamp, snapshot)
+        self.hosted[place as usize]
+            .instance
+            .restore(stamp, snapshot)
     }
 
     /// A snapshot of an instance would be found again after a crash.
     pub fn on_snapshot(&mut self, from: Address, stamp: u64, world: &mut impl World<P>) {
         if let Some(place) = self.place(from) {
-            self.call(place as usize, world, |instance, outbox| instance.on_snapshot(stamp, outbox));
+            self.call(place as usize, world, |instance, outbox| {
+                instance.on_snapshot(stamp, outbox)
+            });
         }
     }
 
-    /// The picture of an instance that holds everything below the stamp `at`. Where none has one yet, it
-    /// is said how far the furthest is.
+    /// The picture of an instance that holds everything below the stamp `at`. Where none has one
+    /// yet, it is said how far the furthest is.
     pub fn freeze(&mut self, now: Instant, at: u64) -> Picture {
         let mut best = Picture::Never;
         for hosted in &mut self.hosted {
@@ -178,8 +205,8 @@ impl<P: Protocol> Node<P> {
         best
     }
 
-    /// Has every instance persist again what it needs of its records without keys. When that is on disk,
-    /// everything before the position returned can be forgotten.
+    /// Has every instance persist again what it needs of its records without keys. When that is on
+    /// disk, everything before the position returned can be forgotten.
     pub fn checkpoint(&mut self, next: Lsn, world: &mut impl World<P>) -> Lsn {
         for place in 0..self.hosted.len() {
             self.call(place, world, |instance, outbox| instance.checkpoint(outbox));
@@ -192,14 +219,16 @@ impl<P: Protocol> Node<P> {
     pub fn start(&mut self, now: Instant, world: &mut impl World<P>) {
         for place in 0..self.hosted.len() {
             if !core::mem::replace(&mut self.hosted[place].started, true) {
-                self.call(place, world, |instance, outbox| instance.on_start(now, outbox));
+                self.call(place, world, |instance, outbox| {
+                    instance.on_start(now, outbox)
+                });
             }
         }
     }
 
-    /// The membership has changed. Instances that the layout no longer places here are gone, and with them what they
-    /// wanted to send and waits for the disk: it is lost, as any message may be. New ones are to be
-    /// [hosted](Node::host) and [started](Node::start) next.
+    /// The membership has changed. Instances that the layout no longer places here are gone, and
+    /// with them what they wanted to send and waits for the disk: it is lost, as any message may
+    /// be. New ones are to be [hosted](Node::host) and [started](Node::start) next.
     pub fn reconfigure(
         &mut self,
         now: Instant,
@@ -210,7 +239,9 @@ impl<P: Protocol> Node<P> {
         let stays = |address: Address| layout.node_of(address) == Some(here);
         for place in 0..self.hosted.len() {
             if stays(self.hosted[place].address) {
-                self.call(place, world, |instance, outbox| instance.on_reconfigure(now, config.clone(), outbox));
+                self.call(place, world, |instance, outbox| {
+                    instance.on_reconfigure(now, config.clone(), outbox)
+                });
             }
         }
         if self.hosted.iter().any(|hosted| !stays(hosted.address)) {
@@ -218,16 +249,21 @@ impl<P: Protocol> Node<P> {
         }
     }
 
-    /// The node is about to stop, or is told to do nothing that another could do in its place; or that it may again.
+    /// The node is about to stop, or is told to do nothing that another could do in its place; or
+    /// that it may again.
     pub fn drain(&mut self, now: Instant, drains: bool, world: &mut impl World<P>) {
         for place in 0..self.hosted.len() {
-            self.call(place, world, |instance, outbox| instance.on_drain(now, drains, outbox));
+            self.call(place, world, |instance, outbox| {
+                instance.on_drain(now, drains, outbox)
+            });
         }
     }
 
     /// Whether nobody would miss the instances of this node, which drains.
     pub fn is_drained(&self) -> bool {
-        self.hosted.iter().all(|hosted| hosted.instance.is_drained())
+        self.hosted
+            .iter()
+            .all(|hosted| hosted.instance.is_drained())
     }
 
     fn retire(&mut self, stays: impl Fn(Address) -> bool) {
@@ -279,32 +315,42 @@ impl<P: Protocol> Node<P> {
 
     /// The message that is taken in next, and by whom: for a driver that counts what each costs.
     pub fn front(&self) -> Option<(Address, &P::Message)> {
-        self.inbox.front().map(|(place, message)| (self.hosted[*place as usize].address, message))
+        self.inbox
+            .front()
+            .map(|(place, message)| (self.hosted[*place as usize].address, message))
     }
 
     /// Takes in at most `limit` queued messages.
     ///
-    /// Those that name an epoch which this node's configuration does not know are ignored: a round of such an epoch is
-    /// higher than every round that leaders of this configuration can begin, so whoever promised it, or wrote it down, would
-    /// refuse them all for ever. One damaged or forged message to one role could end a cluster.
+    /// Those that name an epoch which this node's configuration does not know are ignored: a round
+    /// of such an epoch is higher than every round that leaders of this configuration can begin, so
+    /// whoever promised it, or wrote it down, would refuse them all for ever. One damaged or forged
+    /// message to one role could end a cluster.
     ///
-    /// To ignore a message is to lose it, which no protocol minds. Nor does it keep anybody waiting, because none that a role
-    /// says is ever ignored, but for what follows from a record (below). A role begins rounds of epochs that its
-    /// configuration knows, and hears of others only here; so whoever names an epoch lives on a node that knows it. Drivers
-    /// bring a node the membership of the sender before the sender's messages, and reconfigure the node at once. Messages
-    /// from a role of the same node come here too, and are of what the node knows. The simulator asserts it.
+    /// To ignore a message is to lose it, which no protocol minds. Nor does it keep anybody
+    /// waiting, because none that a role says is ever ignored, but for what follows from a record
+    /// (below). A role begins rounds of epochs that its configuration knows, and hears of others
+    /// only here; so whoever names an epoch lives on a node that knows it. Drivers bring a node the
+    /// membership of the sender before the sender's messages, and reconfigure the node at once.
+    /// Messages from a role of the same node come here too, and are of what the node knows. The
+    /// simulator asserts it.
     ///
-    /// An acceptor may find a promise of an unknown epoch in its own records, from a version of this program that believed
-    /// such messages. It keeps its word. What it says of it is ignored by all others, so that it is to them an acceptor that
-    /// does not answer, and any quorum of the rest goes on without it. A leader that finds such a round stands aside.
+    /// An acceptor may find a promise of an unknown epoch in its own records, from a version of
+    /// this program that believed such messages. It keeps its word. What it says of it is ignored
+    /// by all others, so that it is to them an acceptor that does not answer, and any quorum of the
+    /// rest goes on without it. A leader that finds such a round stands aside.
     pub fn run(&mut self, now: Instant, limit: usize, world: &mut impl World<P>) {
         for _ in 0..limit {
-            let Some((place, message)) = self.inbox.pop_front() else { return };
+            let Some((place, message)) = self.inbox.pop_front() else {
+                return;
+            };
             if message.latest_epoch() > self.latest {
                 self.ignored += 1;
                 continue;
             }
-            self.call(place as usize, world, |instance, outbox| instance.on_message(now, message, outbox));
+            self.call(place as usize, world, |instance, outbox| {
+                instance.on_message(now, message, outbox)
+            });
         }
     }
 
@@ -313,7 +359,9 @@ impl<P: Protocol> Node<P> {
     pub fn end_burst(&mut self, now: Instant, world: &mut impl World<P>) {
         for place in 0..self.hosted.len() {
             if self.hosted[place].touched {
-                self.call(place, world, |instance, outbox| instance.on_burst_end(now, outbox));
+                self.call(place, world, |instance, outbox| {
+                    instance.on_burst_end(now, outbox)
+                });
                 self.hosted[place].touched = false;
             }
         }
@@ -337,14 +385,22 @@ impl<P: Protocol> Node<P> {
 
     /// The earliest time at which an instance wants to be called though nothing arrives.
     pub fn next_timer(&self) -> Option<Instant> {
-        self.hosted.iter().fold(None, |next, hosted| earliest(next, hosted.instance.next_timer()))
+        self.hosted.iter().fold(None, |next, hosted| {
+            earliest(next, hosted.instance.next_timer())
+        })
     }
 
     /// Calls the instances whose time has come.
     pub fn fire_timers(&mut self, now: Instant, world: &mut impl World<P>) {
         for place in 0..self.hosted.len() {
-            if self.hosted[place].instance.next_timer().is_some_and(|timer| timer <= now) {
-                self.call(place, world, |instance, outbox| instance.on_timer(now, outbox));
+            if self.hosted[place]
+                .instance
+                .next_timer()
+                .is_some_and(|timer| timer <= now)
+            {
+                self.call(place, world, |instance, outbox| {
+                    instance.on_timer(now, outbox)
+                });
             }
         }
     }
@@ -353,7 +409,11 @@ impl<P: Protocol> Node<P> {
     pub fn on_durable(&mut self, world: &mut impl World<P>) {
         let durable = world.durable();
         for place in 0..self.hosted.len() {
-            while self.hosted[place].fenced.front().is_some_and(|(fence, _)| *fence <= durable) {
+            while self.hosted[place]
+                .fenced
+                .front()
+                .is_some_and(|(fence, _)| *fence <= durable)
+            {
                 let (_, routed) = self.hosted[place].fenced.pop_front().expect("just seen");
                 self.route(routed, world);
             }
@@ -363,7 +423,9 @@ impl<P: Protocol> Node<P> {
             let reached = hosted.lsn.min(durable);
             if reached > hosted.told {
                 hosted.told = reached;
-                self.call(place, world, |instance, outbox| instance.on_durable(reached, outbox));
+                self.call(place, world, |instance, outbox| {
+                    instance.on_durable(reached, outbox)
+                });
             }
         }
     }
@@ -377,7 +439,9 @@ impl<P: Protocol> Node<P> {
 
     /// The instances with their addresses.
     pub fn instances(&self) -> impl Iterator<Item = (Address, &P::Instance)> {
-        self.hosted.iter().map(|hosted| (hosted.address, &hosted.instance))
+        self.hosted
+            .iter()
+            .map(|hosted| (hosted.address, &hosted.instance))
     }
 
     /// The instance with this address, if it lives here.
@@ -439,7 +503,10 @@ impl<P: Protocol> Node<P> {
                 self.route(routed, world);
             } else {
                 let fenced = &mut self.hosted[place].fenced;
-                debug_assert!(fenced.back().is_none_or(|(last, _)| *last <= fence), "fences of a role only rise");
+                debug_assert!(
+                    fenced.back().is_none_or(|(last, _)| *last <= fence),
+                    "fences of a role only rise"
+                );
                 fenced.push_back((fence, routed));
             }
         }
@@ -450,7 +517,11 @@ impl<P: Protocol> Node<P> {
     fn route(&mut self, routed: Routed<P::Message>, world: &mut impl World<P>) {
         match routed {
             Routed::Application { lane, reply } => world.reply(lane, reply),
-            Routed::Roles { kind, members, message } => {
+            Routed::Roles {
+                kind,
+                members,
+                message,
+            } => {
                 let local = members & self.local[kind as usize];
                 let remote = members & !local;
                 match (local, remote) {

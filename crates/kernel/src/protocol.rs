@@ -30,7 +30,8 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// A message with its typed destination.
     type Envelope: Into<Routed<Self::Message>> + Send;
     /// One instance of any of its roles.
-    type Instance: Instance<Message = Self::Message, Envelope = Self::Envelope, Config = Self::Config> + Send;
+    type Instance: Instance<Message = Self::Message, Envelope = Self::Envelope, Config = Self::Config>
+        + Send;
     /// A checked layout.
     type Config: Clone + Send + Sync;
     /// What must hold over all instances at once; [`NoInvariants`] where nothing is said.
@@ -42,15 +43,15 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// Says why it is not, in terms of the protocol.
     fn configure(layout: Layout) -> Result<Self::Config, LayoutError>;
 
-    /// Whether a cluster can be changed from one layout into another, and whether there must be a time in
-    /// which both are in force.
+    /// Whether a cluster can be changed from one layout into another, and whether there must be a
+    /// time in which both are in force.
     ///
     /// # Errors
     /// Says why it cannot, in terms of the protocol.
     fn transition(from: &Layout, to: &Layout) -> Result<Transition, LayoutError>;
 
-    /// The latest epoch of which the configuration knows the quorums. Messages that [name](Wire::latest_epoch) a later one
-    /// are [ignored](crate::node::Node::run).
+    /// The latest epoch of which the configuration knows the quorums. Messages that
+    /// [name](Wire::latest_epoch) a later one are [ignored](crate::node::Node::run).
     fn latest_epoch(config: &Self::Config) -> Epoch;
 
     /// Whether the options of a running cluster can be changed through its log.
@@ -66,8 +67,8 @@ pub trait Protocol: Sized + Send + Sync + 'static {
         Vec::new()
     }
 
-    /// The rare branches of its roles, which [say so](crate::role::Out::reached) when they take one: what testers must
-    /// have reached to claim that they have tried the protocol.
+    /// The rare branches of its roles, which [say so](crate::role::Out::reached) when they take
+    /// one: what testers must have reached to claim that they have tried the protocol.
     fn branches() -> Vec<&'static str> {
         Vec::new()
     }
@@ -91,7 +92,8 @@ pub enum Transition {
     Joint,
 }
 
-/// What must hold over all instances of a cluster at once: checked by the simulator, which sees them all.
+/// What must hold over all instances of a cluster at once: checked by the simulator, which sees
+/// them all.
 pub trait Invariants<P: Protocol> {
     /// For a run of its own.
     fn new(config: &P::Config) -> Self;
@@ -110,8 +112,8 @@ pub trait Invariants<P: Protocol> {
     /// An instance crashed: what it held in memory is gone.
     fn crashed(&mut self, address: Address);
 
-    /// What a deployment without faults and without work is still to come to, if anything: each part is to take up again
-    /// what is its own. `instances` are those that are up.
+    /// What a deployment without faults and without work is still to come to, if anything: each
+    /// part is to take up again what is its own. `instances` are those that are up.
     fn awaited(&self, instances: &[(Address, &P::Instance)]) -> Option<String> {
         let _ = instances;
         None
@@ -201,8 +203,14 @@ pub trait Instance {
     type Config;
 
     /// Takes in one message. One meant for another kind of role is a peer's mistake and ignored.
-    fn on_message(&mut self, now: Instant, message: Self::Message, outbox: &mut Outbox<Self::Envelope>);
-    /// See [`Role::recover`](crate::role::Role::recover). Returns the record's [key](crate::role::Role::key).
+    fn on_message(
+        &mut self,
+        now: Instant,
+        message: Self::Message,
+        outbox: &mut Outbox<Self::Envelope>,
+    );
+    /// See [`Role::recover`](crate::role::Role::recover). Returns the record's
+    /// [key](crate::role::Role::key).
     ///
     /// # Errors
     /// When the bytes are not a record of this role.
@@ -213,7 +221,12 @@ pub trait Instance {
     /// Says what is wrong with the bytes.
     fn restore(&mut self, stamp: u64, snapshot: &Bytes) -> Result<(), RestoreError>;
     /// See [`Role::on_reconfigure`](crate::role::Role::on_reconfigure).
-    fn on_reconfigure(&mut self, now: Instant, config: Self::Config, outbox: &mut Outbox<Self::Envelope>);
+    fn on_reconfigure(
+        &mut self,
+        now: Instant,
+        config: Self::Config,
+        outbox: &mut Outbox<Self::Envelope>,
+    );
     /// See [`Role::on_start`](crate::role::Role::on_start).
     fn on_start(&mut self, now: Instant, outbox: &mut Outbox<Self::Envelope>);
     /// See [`Role::on_timer`](crate::role::Role::on_timer).
@@ -240,8 +253,9 @@ pub trait Instance {
     fn status(&self, report: &mut dyn FnMut(&'static str, u64));
 }
 
-/// Writes a protocol's `Envelope`, `Message` and `Instance` from a table of its roles, one line each:
-/// tag, name of the kind, name in deployment files, envelope variant (type of id), module, role.
+/// Writes a protocol's `Envelope`, `Message` and `Instance` from a table of its roles, one line
+/// each: tag, name of the kind, name in deployment files, envelope variant (type of id), module,
+/// role.
 #[macro_export]
 macro_rules! protocol {
     (config $config:ty; $($tag:literal $kind:ident $name:literal $to:ident($id:ty) $module:ident::$role:ident),* $(,)?) => {
@@ -415,8 +429,9 @@ macro_rules! protocol {
     };
 }
 
-/// Writes the `In` enumeration of a role: its variants with their fields, wire format and names. A variant `via` one of
-/// its fields is called by that field's name: it carries a message of another protocol's role.
+/// Writes the `In` enumeration of a role: its variants with their fields, wire format and names. A
+/// variant `via` one of its fields is called by that field's name: it carries a message of another
+/// protocol's role.
 #[macro_export]
 macro_rules! messages {
     ($(#[$doc:meta])* $role:literal $name:ident {

@@ -27,8 +27,8 @@ pub enum QuorumSpec {
     },
 }
 
-/// A quorum system over the acceptors of one configuration, or, while one configuration is changed into
-/// another, over those of both.
+/// A quorum system over the acceptors of one configuration, or, while one configuration is changed
+/// into another, over those of both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuorumSystem {
     arrangement: Arrangement,
@@ -37,18 +37,26 @@ pub struct QuorumSystem {
 }
 
 impl QuorumSystem {
-    /// The system of `members` arranged by `spec`, in the order of their numbers, tolerating `f` failures.
+    /// The system of `members` arranged by `spec`, in the order of their numbers, tolerating `f`
+    /// failures.
     ///
     /// # Errors
     /// Says, in terms of the protocol, why the arrangement is unsafe or tolerates fewer failures.
     pub fn new(spec: QuorumSpec, members: AcceptorSet, f: usize) -> Result<Self, String> {
-        Arrangement::new(spec, members, f).map(|arrangement| QuorumSystem { arrangement, next: None })
+        Arrangement::new(spec, members, f).map(|arrangement| QuorumSystem {
+            arrangement,
+            next: None,
+        })
     }
 
-    /// The system whose quorums are those of `self` and of `next` together. Each of its quorums meets the
-    /// quorums of either alone, so that leaders and readers of the three can be at work at the same time.
+    /// The system whose quorums are those of `self` and of `next` together. Each of its quorums
+    /// meets the quorums of either alone, so that leaders and readers of the three can be at work
+    /// at the same time.
     pub fn joint(self, next: QuorumSystem) -> QuorumSystem {
-        QuorumSystem { arrangement: self.arrangement, next: Some(next.arrangement) }
+        QuorumSystem {
+            arrangement: self.arrangement,
+            next: Some(next.arrangement),
+        }
     }
 
     fn arrangements(&self) -> impl Iterator<Item = &Arrangement> {
@@ -57,33 +65,50 @@ impl QuorumSystem {
 
     /// All acceptors.
     pub fn members(&self) -> AcceptorSet {
-        self.arrangements().fold(AcceptorSet::EMPTY, |all, arrangement| all.or(arrangement.all))
+        self.arrangements()
+            .fold(AcceptorSet::EMPTY, |all, arrangement| {
+                all.or(arrangement.all)
+            })
     }
 
     /// Whether promises of `set` let a leader begin phase 2, and its watermarks a reader read.
     pub fn is_read_quorum(&self, set: AcceptorSet) -> bool {
-        self.arrangements().all(|arrangement| arrangement.is_read_quorum(set))
+        self.arrangements()
+            .all(|arrangement| arrangement.is_read_quorum(set))
     }
 
     /// Whether votes of `set` make a value chosen.
     pub fn is_write_quorum(&self, set: AcceptorSet) -> bool {
-        self.arrangements().all(|arrangement| arrangement.is_write_quorum(set))
+        self.arrangements()
+            .all(|arrangement| arrangement.is_write_quorum(set))
     }
 
     /// A smallest read quorum among `alive`, preferring members of `near`; `turn` deals the load
     /// out. `None` when `alive` holds none.
-    pub fn read_quorum(&self, alive: AcceptorSet, near: AcceptorSet, turn: u64) -> Option<AcceptorSet> {
-        self.arrangements().try_fold(AcceptorSet::EMPTY, |quorum, arrangement| {
-            Some(quorum.or(arrangement.read_quorum(alive, near.or(quorum), turn)?))
-        })
+    pub fn read_quorum(
+        &self,
+        alive: AcceptorSet,
+        near: AcceptorSet,
+        turn: u64,
+    ) -> Option<AcceptorSet> {
+        self.arrangements()
+            .try_fold(AcceptorSet::EMPTY, |quorum, arrangement| {
+                Some(quorum.or(arrangement.read_quorum(alive, near.or(quorum), turn)?))
+            })
     }
 
     /// A smallest write quorum among `alive`, preferring members of `near`; `turn` deals the load
     /// out. `None` when `alive` holds none.
-    pub fn write_quorum(&self, alive: AcceptorSet, near: AcceptorSet, turn: u64) -> Option<AcceptorSet> {
-        self.arrangements().try_fold(AcceptorSet::EMPTY, |quorum, arrangement| {
-            Some(quorum.or(arrangement.write_quorum(alive, near.or(quorum), turn)?))
-        })
+    pub fn write_quorum(
+        &self,
+        alive: AcceptorSet,
+        near: AcceptorSet,
+        turn: u64,
+    ) -> Option<AcceptorSet> {
+        self.arrangements()
+            .try_fold(AcceptorSet::EMPTY, |quorum, arrangement| {
+                Some(quorum.or(arrangement.write_quorum(alive, near.or(quorum), turn)?))
+            })
     }
 }
 
@@ -100,7 +125,9 @@ impl Arrangement {
     fn new(spec: QuorumSpec, all: AcceptorSet, f: usize) -> Result<Self, String> {
         let members = all.len();
         if members == 0 {
-            return Err(format!("no acceptors: a deployment has 1 to {MAX_INSTANCES}"));
+            return Err(format!(
+                "no acceptors: a deployment has 1 to {MAX_INSTANCES}"
+            ));
         }
         match spec {
             QuorumSpec::Majority if members < 2 * f + 1 => Err(format!(
@@ -117,9 +144,9 @@ impl Arrangement {
                 rows.min(columns).saturating_sub(1),
                 f + 1
             )),
-            QuorumSpec::Groups { groups } if !members.is_multiple_of(groups) => {
-                Err(format!("{members} acceptors cannot be divided into {groups} groups of equal size"))
-            }
+            QuorumSpec::Groups { groups } if !members.is_multiple_of(groups) => Err(format!(
+                "{members} acceptors cannot be divided into {groups} groups of equal size"
+            )),
             QuorumSpec::Groups { groups } if members / groups < 2 * f + 1 => Err(format!(
                 "{groups} groups of {} acceptors tolerate f={}, not f={f}: a group must have at least 2f+1 = {}",
                 members / groups,
@@ -127,7 +154,11 @@ impl Arrangement {
                 2 * f + 1
             )),
             _ => {
-                let arrangement = Arrangement { spec, all, members: all.iter().collect() };
+                let arrangement = Arrangement {
+                    spec,
+                    all,
+                    members: all.iter().collect(),
+                };
                 assert!(arrangement.every_read_quorum_meets_every_write_quorum());
                 Ok(arrangement)
             }
@@ -135,8 +166,8 @@ impl Arrangement {
     }
 
     /// The blocks of acceptors that quorums are made of, and how many of a block make it count: a
-    /// read quorum needs that many of *one* row or of *every* group, a write quorum of one column or
-    /// one group.
+    /// read quorum needs that many of *one* row or of *every* group, a write quorum of one column
+    /// or one group.
     fn block(&self, start: usize, step: usize, count: usize) -> AcceptorSet {
         (0..count).map(|i| self.members[start + i * step]).collect()
     }
@@ -157,10 +188,15 @@ impl Arrangement {
     fn is_read_quorum(&self, set: AcceptorSet) -> bool {
         match self.spec {
             QuorumSpec::Majority => majority(set.and(self.all), self.members.len()),
-            QuorumSpec::Grid { rows, columns } => (0..rows).any(|row| set.covers(self.row(row, columns))),
-            QuorumSpec::Groups { groups } => {
-                (0..groups).all(|group| majority(set.and(self.group(group, groups)), self.members.len() / groups))
+            QuorumSpec::Grid { rows, columns } => {
+                (0..rows).any(|row| set.covers(self.row(row, columns)))
             }
+            QuorumSpec::Groups { groups } => (0..groups).all(|group| {
+                majority(
+                    set.and(self.group(group, groups)),
+                    self.members.len() / groups,
+                )
+            }),
         }
     }
 
@@ -170,32 +206,41 @@ impl Arrangement {
             QuorumSpec::Grid { rows, columns } => {
                 (0..columns).any(|column| set.covers(self.column(column, rows, columns)))
             }
-            QuorumSpec::Groups { groups } => {
-                (0..groups).any(|group| majority(set.and(self.group(group, groups)), self.members.len() / groups))
-            }
+            QuorumSpec::Groups { groups } => (0..groups).any(|group| {
+                majority(
+                    set.and(self.group(group, groups)),
+                    self.members.len() / groups,
+                )
+            }),
         }
     }
 
     fn read_quorum(&self, alive: AcceptorSet, near: AcceptorSet, turn: u64) -> Option<AcceptorSet> {
         match self.spec {
             QuorumSpec::Majority => pick_majority(self.all, alive, near, turn),
-            QuorumSpec::Grid { rows, columns } => {
-                turned(rows, turn).map(|row| self.row(row, columns)).find(|row| alive.covers(*row))
-            }
+            QuorumSpec::Grid { rows, columns } => turned(rows, turn)
+                .map(|row| self.row(row, columns))
+                .find(|row| alive.covers(*row)),
             QuorumSpec::Groups { groups } => (0..groups)
                 .map(|group| pick_majority(self.group(group, groups), alive, near, turn))
                 .try_fold(AcceptorSet::EMPTY, |quorum, part| Some(quorum.or(part?))),
         }
     }
 
-    fn write_quorum(&self, alive: AcceptorSet, near: AcceptorSet, turn: u64) -> Option<AcceptorSet> {
+    fn write_quorum(
+        &self,
+        alive: AcceptorSet,
+        near: AcceptorSet,
+        turn: u64,
+    ) -> Option<AcceptorSet> {
         match self.spec {
             QuorumSpec::Majority => self.read_quorum(alive, near, turn),
             QuorumSpec::Grid { rows, columns } => turned(columns, turn)
                 .map(|column| self.column(column, rows, columns))
                 .find(|column| alive.covers(*column)),
-            QuorumSpec::Groups { groups } => turned(groups, turn)
-                .find_map(|group| pick_majority(self.group(group, groups), alive, near, turn / groups as u64)),
+            QuorumSpec::Groups { groups } => turned(groups, turn).find_map(|group| {
+                pick_majority(self.group(group, groups), alive, near, turn / groups as u64)
+            }),
         }
     }
 
@@ -204,8 +249,12 @@ impl Arrangement {
     fn every_read_quorum_meets_every_write_quorum(&self) -> bool {
         match self.spec {
             QuorumSpec::Majority => 2 * (self.members.len() / 2 + 1) > self.members.len(),
-            QuorumSpec::Grid { rows, columns } => (0..rows)
-                .all(|row| (0..columns).all(|column| self.row(row, columns).meets(self.column(column, rows, columns)))),
+            QuorumSpec::Grid { rows, columns } => (0..rows).all(|row| {
+                (0..columns).all(|column| {
+                    self.row(row, columns)
+                        .meets(self.column(column, rows, columns))
+                })
+            }),
             QuorumSpec::Groups { groups } => {
                 let size = self.members.len() / groups;
                 2 * (size / 2 + 1) > size
@@ -223,7 +272,12 @@ fn turned(count: usize, turn: u64) -> impl Iterator<Item = usize> {
 }
 
 /// A majority of `members` taken from `alive`: near ones first, then from the turn's place on.
-fn pick_majority(members: AcceptorSet, alive: AcceptorSet, near: AcceptorSet, turn: u64) -> Option<AcceptorSet> {
+fn pick_majority(
+    members: AcceptorSet,
+    alive: AcceptorSet,
+    near: AcceptorSet,
+    turn: u64,
+) -> Option<AcceptorSet> {
     let needed = members.len() / 2 + 1;
     let alive = alive.and(members);
     if alive.len() < needed {
@@ -250,12 +304,15 @@ mod tests {
             for members in 1..10 {
                 let mut specs = Vec::from([QuorumSpec::Majority]);
                 specs.extend((1..5).map(|groups| QuorumSpec::Groups { groups }));
-                specs.extend((1..5).flat_map(|rows| (1..5).map(move |columns| QuorumSpec::Grid { rows, columns })));
-                systems.extend(
-                    specs
-                        .into_iter()
-                        .filter_map(|s| Some((QuorumSystem::new(s, AcceptorSet::first(members), f).ok()?, f))),
-                );
+                specs.extend((1..5).flat_map(|rows| {
+                    (1..5).map(move |columns| QuorumSpec::Grid { rows, columns })
+                }));
+                systems.extend(specs.into_iter().filter_map(|s| {
+                    Some((
+                        QuorumSystem::new(s, AcceptorSet::first(members), f).ok()?,
+                        f,
+                    ))
+                }));
             }
         }
         systems
@@ -270,7 +327,10 @@ mod tests {
         for (system, _) in systems() {
             for set in subsets(system.members().len()) {
                 let rest = system.members().without(set);
-                assert!(!(system.is_read_quorum(set) && system.is_write_quorum(rest)), "{system:?} {set:?}");
+                assert!(
+                    !(system.is_read_quorum(set) && system.is_write_quorum(rest)),
+                    "{system:?} {set:?}"
+                );
             }
         }
     }
@@ -282,10 +342,20 @@ mod tests {
                 let alive = system.members().without(dead);
                 for turn in 0..7 {
                     let near = AcceptorSet::one(AcceptorId(turn as u8 % 3));
-                    let read = system.read_quorum(alive, near, turn).expect("f failures are tolerated");
-                    let write = system.write_quorum(alive, near, turn).expect("f failures are tolerated");
-                    assert!(system.is_read_quorum(read) && alive.covers(read), "{system:?} {read:?}");
-                    assert!(system.is_write_quorum(write) && alive.covers(write), "{system:?} {write:?}");
+                    let read = system
+                        .read_quorum(alive, near, turn)
+                        .expect("f failures are tolerated");
+                    let write = system
+                        .write_quorum(alive, near, turn)
+                        .expect("f failures are tolerated");
+                    assert!(
+                        system.is_read_quorum(read) && alive.covers(read),
+                        "{system:?} {read:?}"
+                    );
+                    assert!(
+                        system.is_write_quorum(write) && alive.covers(write),
+                        "{system:?} {write:?}"
+                    );
                 }
             }
         }
@@ -293,46 +363,95 @@ mod tests {
 
     /// Every second number: as after changes of the membership.
     fn apart(members: usize) -> AcceptorSet {
-        (0..members).map(|index| AcceptorId(2 * index as u8)).collect()
+        (0..members)
+            .map(|index| AcceptorId(2 * index as u8))
+            .collect()
     }
 
     #[test]
     fn joint_quorums_meet_the_quorums_of_both_sides() {
         let majority = QuorumSystem::new(QuorumSpec::Majority, AcceptorSet::first(3), 1).unwrap();
-        let grid = QuorumSystem::new(QuorumSpec::Grid { rows: 2, columns: 2 }, apart(4), 1).unwrap();
+        let grid = QuorumSystem::new(
+            QuorumSpec::Grid {
+                rows: 2,
+                columns: 2,
+            },
+            apart(4),
+            1,
+        )
+        .unwrap();
         let joint = majority.clone().joint(grid.clone());
         for set in subsets(7) {
             let rest = joint.members().without(set);
             for side in [&majority, &grid, &joint] {
-                assert!(!(joint.is_read_quorum(set) && side.is_write_quorum(rest)), "{set:?}");
-                assert!(!(joint.is_write_quorum(set) && side.is_read_quorum(rest)), "{set:?}");
+                assert!(
+                    !(joint.is_read_quorum(set) && side.is_write_quorum(rest)),
+                    "{set:?}"
+                );
+                assert!(
+                    !(joint.is_write_quorum(set) && side.is_read_quorum(rest)),
+                    "{set:?}"
+                );
             }
         }
-        let write = joint.write_quorum(joint.members(), AcceptorSet::EMPTY, 1).unwrap();
+        let write = joint
+            .write_quorum(joint.members(), AcceptorSet::EMPTY, 1)
+            .unwrap();
         assert!(majority.is_write_quorum(write) && grid.is_write_quorum(write));
     }
 
     #[test]
     fn refusals_speak_of_the_protocol() {
-        let refusal = |spec, members, f| QuorumSystem::new(spec, AcceptorSet::first(members), f).unwrap_err();
+        let refusal =
+            |spec, members, f| QuorumSystem::new(spec, AcceptorSet::first(members), f).unwrap_err();
         assert_eq!(
-            refusal(QuorumSpec::Grid { rows: 2, columns: 3 }, 6, 2),
+            refusal(
+                QuorumSpec::Grid {
+                    rows: 2,
+                    columns: 3
+                },
+                6,
+                2
+            ),
             "a 2x3 grid tolerates f=1, not f=2: rows and columns must be at least f+1 = 3"
         );
-        assert!(refusal(QuorumSpec::Grid { rows: 2, columns: 3 }, 5, 1).contains("holds 6 acceptors"));
+        assert!(
+            refusal(
+                QuorumSpec::Grid {
+                    rows: 2,
+                    columns: 3
+                },
+                5,
+                1
+            )
+            .contains("holds 6 acceptors")
+        );
         assert!(refusal(QuorumSpec::Majority, 2, 1).contains("at least 2f+1 = 3"));
         assert!(refusal(QuorumSpec::Groups { groups: 2 }, 3, 1).contains("cannot be divided"));
     }
 
     #[test]
     fn load_is_dealt_out_and_near_acceptors_come_first() {
-        let grid = QuorumSystem::new(QuorumSpec::Grid { rows: 2, columns: 2 }, AcceptorSet::first(4), 1).unwrap();
+        let grid = QuorumSystem::new(
+            QuorumSpec::Grid {
+                rows: 2,
+                columns: 2,
+            },
+            AcceptorSet::first(4),
+            1,
+        )
+        .unwrap();
         assert_ne!(
             grid.write_quorum(grid.members(), AcceptorSet::EMPTY, 0),
             grid.write_quorum(grid.members(), AcceptorSet::EMPTY, 1)
         );
         let three = QuorumSystem::new(QuorumSpec::Majority, AcceptorSet::first(3), 1).unwrap();
         let near = AcceptorSet::one(AcceptorId(2));
-        assert!((0..9).all(|turn| three.write_quorum(three.members(), near, turn).unwrap().contains(AcceptorId(2))));
+        assert!((0..9).all(|turn| {
+            three
+                .write_quorum(three.members(), near, turn)
+                .unwrap()
+                .contains(AcceptorId(2))
+        }));
     }
 }

@@ -53,7 +53,10 @@ mod tests {
     #[test]
     fn the_same_seed_gives_the_same_numbers_on_every_machine() {
         let mut random = Random::new(7);
-        assert_eq!([random.any(), random.any()], [1021219803524665661, 3174977118032272916]);
+        assert_eq!(
+            [random.any(), random.any()],
+            [1021219803524665661, 3174977118032272916]
+        );
     }
 
     #[test]
@@ -63,6 +66,12 @@ mod tests {
             assert!(random.below(bound) < bound);
             assert!((bound..=2 * bound).contains(&random.between(bound, 2 * bound)));
         }
-        assert!((0..1000).filter(|_| random.chance(0.5)).count().abs_diff(500) < 100);
+        assert!(
+            (0..1000)
+                .filter(|_| random.chance(0.5))
+                .count()
+                .abs_diff(500)
+                < 100
+        );
     }
 }

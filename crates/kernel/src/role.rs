@@ -21,15 +21,16 @@ pub trait Role {
     type Send;
     /// What the protocol makes of a layout.
     type Config;
-    /// What the role must find again after a crash; [`Never`](crate::wire::Never) for a stateless one.
+    /// What the role must find again after a crash; [`Never`](crate::wire::Never) for a stateless
+    /// one.
     type Record: Wire;
 
-    /// Takes in one record written before a crash, oldest first. Sends nothing. Records that the role has
-    /// released or superseded may still be among them.
+    /// Takes in one record written before a crash, oldest first. Sends nothing. Records that the
+    /// role has released or superseded may still be among them.
     fn recover(&mut self, record: Self::Record);
 
-    /// Until when a record is kept: until the role [releases](Out::release_below) keys above this one, or
-    /// (`None`) until its next [`checkpoint`](Role::checkpoint).
+    /// Until when a record is kept: until the role [releases](Out::release_below) keys above this
+    /// one, or (`None`) until its next [`checkpoint`](Role::checkpoint).
     fn key(record: &Self::Record) -> Option<u64> {
         let _ = record;
         None
@@ -41,7 +42,9 @@ pub trait Role {
     /// Says what is wrong with the bytes; the role is then as if it had stored none.
     fn restore(&mut self, stamp: u64, snapshot: &Bytes) -> Result<(), RestoreError> {
         let _ = (stamp, snapshot);
-        Err(RestoreError("a role of this kind stores no snapshots".into()))
+        Err(RestoreError(
+            "a role of this kind stores no snapshots".into(),
+        ))
     }
 
     /// Called once, after every record has been recovered.
@@ -49,8 +52,8 @@ pub trait Role {
         let _ = (now, out);
     }
 
-    /// The membership has changed, or its options: from now on `config` holds. In a protocol that allows no
-    /// [transition](crate::protocol::Protocol::transition) only options differ.
+    /// The membership has changed, or its options: from now on `config` holds. In a protocol that
+    /// allows no [transition](crate::protocol::Protocol::transition) only options differ.
     fn on_reconfigure(&mut self, now: Instant, config: Self::Config, out: &mut Out<'_, Self>) {
         let _ = (now, config, out);
     }
@@ -83,26 +86,28 @@ pub trait Role {
         let _ = (stamp, out);
     }
 
-    /// A picture of its state that holds everything below the stamp `at`, for whoever wants a copy. Asked
-    /// again until there is one.
+    /// A picture of its state that holds everything below the stamp `at`, for whoever wants a copy.
+    /// Asked again until there is one.
     fn freeze(&mut self, now: Instant, at: u64) -> Picture {
         let _ = (now, at);
         Picture::Never
     }
 
-    /// Persists again whatever it needs of the records that it persisted without a key: all of those
-    /// are forgotten next.
+    /// Persists again whatever it needs of the records that it persisted without a key: all of
+    /// those are forgotten next.
     fn checkpoint(&self, out: &mut Out<'_, Self>) {
         let _ = out;
     }
 
-    /// The node is about to stop, or is told to do nothing that another could do in its place (`drains`); or it is told
-    /// that it may again. What only one instance does at a time, such as leading, is to be handed over and not taken.
+    /// The node is about to stop, or is told to do nothing that another could do in its place
+    /// (`drains`); or it is told that it may again. What only one instance does at a time, such as
+    /// leading, is to be handed over and not taken.
     fn on_drain(&mut self, now: Instant, drains: bool, out: &mut Out<'_, Self>) {
         let _ = (now, drains, out);
     }
 
-    /// Whether nobody would miss this instance: what it was to hand over has gone, or nobody takes it.
+    /// Whether nobody would miss this instance: what it was to hand over has gone, or nobody takes
+    /// it.
     fn is_drained(&self) -> bool {
         true
     }
@@ -170,13 +175,26 @@ impl<E> Outbox<E> {
     pub fn new(keeps_records: bool) -> Self {
         let (sends, records, record_ends) = (Vec::new(), Vec::new(), Vec::new());
         let reached = Vec::new();
-        Outbox { sends, records, record_ends, release: None, snapshot: None, membership: None, keeps_records, reached }
+        Outbox {
+            sends,
+            records,
+            record_ends,
+            release: None,
+            snapshot: None,
+            membership: None,
+            keeps_records,
+            reached,
+        }
     }
 
     /// Whether nothing was asked.
     pub fn is_empty(&self) -> bool {
-        let nothing_stored = self.record_ends.is_empty() && self.release.is_none() && self.snapshot.is_none();
-        self.sends.is_empty() && nothing_stored && self.membership.is_none() && self.reached.is_empty()
+        let nothing_stored =
+            self.record_ends.is_empty() && self.release.is_none() && self.snapshot.is_none();
+        self.sends.is_empty()
+            && nothing_stored
+            && self.membership.is_none()
+            && self.reached.is_empty()
     }
 
     /// Takes out what was sent, in order: for tests of a single role.
@@ -185,7 +203,10 @@ impl<E> Outbox<E> {
         self.record_ends.clear();
         self.reached.clear();
         (self.release, self.snapshot, self.membership) = (None, None, None);
-        self.sends.drain(..).map(|outgoing| outgoing.envelope).collect()
+        self.sends
+            .drain(..)
+            .map(|outgoing| outgoing.envelope)
+            .collect()
     }
 }
 
@@ -216,7 +237,11 @@ impl<'a, R: Role + ?Sized> Out<'a, R> {
         if self.outbox.keeps_records || vital {
             let key = R::key(&record);
             record.encode(&mut self.outbox.records);
-            self.outbox.record_ends.push(RecordEnd { end: self.outbox.records.len(), vital, key });
+            self.outbox.record_ends.push(RecordEnd {
+                end: self.outbox.records.len(),
+                vital,
+                key,
+            });
         }
     }
 
@@ -227,23 +252,24 @@ impl<'a, R: Role + ?Sized> Out<'a, R> {
         }
     }
 
-    /// Stores a picture of this role's state in place of the one before. It takes its time; when it is
-    /// done [`on_snapshot`](Role::on_snapshot) is called with the stamp. One at a time.
+    /// Stores a picture of this role's state in place of the one before. It takes its time; when it
+    /// is done [`on_snapshot`](Role::on_snapshot) is called with the stamp. One at a time.
     pub fn store_snapshot(&mut self, stamp: u64, frozen: Box<dyn Frozen>) {
         if self.outbox.keeps_records {
             self.outbox.snapshot = Some((stamp, frozen));
         }
     }
 
-    /// The log has led to this membership: the driver reconfigures its roles if it does not know of it yet,
-    /// and tells the other nodes.
+    /// The log has led to this membership: the driver reconfigures its roles if it does not know of
+    /// it yet, and tells the other nodes.
     pub fn announce(&mut self, membership: Membership) {
         self.outbox.membership = Some(membership);
     }
 
     /// Says that a rare branch was taken, one of the protocol's
-    /// [`branches`](crate::protocol::Protocol::branches): testers ask which of them no test has reached. It has no other
-    /// effect, and costs as much as a message: not for what every command goes through.
+    /// [`branches`](crate::protocol::Protocol::branches): testers ask which of them no test has
+    /// reached. It has no other effect, and costs as much as a message: not for what every command
+    /// goes through.
     pub fn reached(&mut self, branch: &'static str) {
         self.outbox.reached.push(branch);
     }
@@ -257,6 +283,9 @@ impl<'a, R: Role + ?Sized> Out<'a, R> {
     /// Sends at once. The caller says in a comment why the message reveals nothing that a crash
     /// could undo.
     pub fn send_unfenced(&mut self, envelope: R::Send) {
-        self.outbox.sends.push(Outgoing { envelope, fence: None });
+        self.outbox.sends.push(Outgoing {
+            envelope,
+            fence: None,
+        });
     }
 }

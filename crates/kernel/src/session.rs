@@ -44,8 +44,8 @@ struct Session {
 
 wire_struct! { Session { floor, results, last_used } }
 
-/// A result as it is kept. Most are a few bytes, which lie in the table itself: nothing is allocated for them,
-/// and forgetting them touches no other memory.
+/// A result as it is kept. Most are a few bytes, which lie in the table itself: nothing is
+/// allocated for them, and forgetting them touches no other memory.
 #[derive(Clone, Debug)]
 enum Kept {
     Short {
@@ -70,7 +70,10 @@ impl Kept {
             None => Kept::Long(Bytes::copy_from_slice(result)),
             Some(start) => {
                 start.copy_from_slice(result);
-                Kept::Short { length: result.len() as u8, bytes }
+                Kept::Short {
+                    length: result.len() as u8,
+                    bytes,
+                }
             }
         }
     }
@@ -129,7 +132,9 @@ impl Sessions {
     /// From now on sessions live so long, those that are open too.
     pub fn set_expiry(&mut self, now: Timestamp, expiry: Duration) {
         self.expiry_ms = expiry.as_millis() as u64;
-        self.next_sweep = self.next_sweep.min(Timestamp(now.0.saturating_add(self.expiry_ms / 8)));
+        self.next_sweep = self
+            .next_sweep
+            .min(Timestamp(now.0.saturating_add(self.expiry_ms / 8)));
     }
 
     /// How many are open.
@@ -145,19 +150,29 @@ impl Sessions {
     /// Opens a session.
     pub fn open(&mut self, now: Timestamp) -> SessionId {
         if self.sessions.len() >= MAX_SESSIONS {
-            let oldest = self.sessions.iter().min_by_key(|(id, session)| (session.last_used, **id));
+            let oldest = self
+                .sessions
+                .iter()
+                .min_by_key(|(id, session)| (session.last_used, **id));
             let oldest = *oldest.expect("the table is full").0;
             self.sessions.remove(&oldest);
         }
         let id = self.next;
         self.next = SessionId(id.0 + 1);
-        self.sessions.insert(id, Session { floor: 0, results: VecDeque::new(), last_used: now });
+        self.sessions.insert(
+            id,
+            Session {
+                floor: 0,
+                results: VecDeque::new(),
+                last_used: now,
+            },
+        );
         id
     }
 
-    /// Looks a command up, and forgets the results below `floor`. The result of one that was executed before is
-    /// appended to `result`. `stamp` is the command's own: commands in any order leave the session used last at the
-    /// latest of them.
+    /// Looks a command up, and forgets the results below `floor`. The result of one that was
+    /// executed before is appended to `result`. `stamp` is the command's own: commands in any order
+    /// leave the session used last at the latest of them.
     pub fn begin(
         &mut self,
         stamp: Timestamp,
@@ -166,7 +181,9 @@ impl Sessions {
         floor: u64,
         result: &mut Vec<u8>,
     ) -> Standing {
-        let Some(session) = self.sessions.get_mut(&id) else { return Standing::NoSession };
+        let Some(session) = self.sessions.get_mut(&id) else {
+            return Standing::NoSession;
+        };
         session.last_used = session.last_used.max(stamp);
         session.forget_below(floor.min(number));
         match number.checked_sub(session.floor) {
@@ -190,7 +207,8 @@ impl Sessions {
         self.keep(id, number, Kept::new(result));
     }
 
-    /// Records that a command that [`begin`](Sessions::begin) has just called new is not executed, now or later.
+    /// Records that a command that [`begin`](Sessions::begin) has just called new is not executed,
+    /// now or later.
     pub fn give_up(&mut self, id: SessionId, number: u64) {
         self.keep(id, number, Kept::GivenUp);
     }
@@ -206,12 +224,14 @@ impl Sessions {
         *place = Some(kept);
     }
 
-    /// Forgets the sessions that were unused for too long. Runs an eighth as often as sessions live.
+    /// Forgets the sessions that were unused for too long. Runs an eighth as often as sessions
+    /// live.
     pub fn expire(&mut self, now: Timestamp) {
         if now >= self.next_sweep {
             self.next_sweep = Timestamp(now.0.saturating_add(self.expiry_ms / 8));
             let expiry_ms = self.expiry_ms;
-            self.sessions.retain(|_, session| now.0.saturating_sub(session.last_used.0) <= expiry_ms);
+            self.sessions
+                .retain(|_, session| now.0.saturating_sub(session.last_used.0) <= expiry_ms);
         }
     }
 
@@ -285,7 +305,12 @@ mod tests {
     }
 
     /// What is known of the command, with its result if it was executed before; if not, it is now.
-    fn execute(sessions: &mut Sessions, id: SessionId, number: u64, floor: u64) -> (Standing, Vec<u8>) {
+    fn execute(
+        sessions: &mut Sessions,
+        id: SessionId,
+        number: u64,
+        floor: u64,
+    ) -> (Standing, Vec<u8>) {
         let mut result = Vec::new();
         let standing = sessions.begin(NOW, id, number, floor, &mut result);
         if standing == Standing::New {
@@ -336,7 +361,10 @@ mod tests {
         assert_eq!(execute(&mut sessions, id, 2, 0), settled());
         assert_eq!(execute(&mut sessions, id, 3, 0), executed(&[3]));
         assert_eq!(execute(&mut sessions, id, 3 + SESSION_WINDOW, 0), settled());
-        assert_eq!(execute(&mut sessions, SessionId(99), 0, 0).0, Standing::NoSession);
+        assert_eq!(
+            execute(&mut sessions, SessionId(99), 0, 0).0,
+            Standing::NoSession
+        );
         // A floor above its own command is a stranger's: it must not unsettle the command itself.
         assert_eq!(execute(&mut sessions, id, 5, 1000), new());
     }
@@ -352,7 +380,10 @@ mod tests {
         sessions.begin(Timestamp(1900), young, 1, 0, &mut Vec::new());
         sessions.finish(young, 1, &long);
         sessions.expire(Timestamp(2001));
-        assert_eq!(sessions.begin(Timestamp(2001), old, 0, 0, &mut Vec::new()), Standing::NoSession);
+        assert_eq!(
+            sessions.begin(Timestamp(2001), old, 0, 0, &mut Vec::new()),
+            Standing::NoSession
+        );
 
         let mut snapshot = Vec::new();
         sessions.snapshot(&mut snapshot);
@@ -362,6 +393,10 @@ mod tests {
         assert_eq!(execute(&mut restored, young, 0, 0), executed(b"kept"));
         assert_eq!(execute(&mut restored, young, 1, 0), executed(&long));
         assert_eq!(restored.open(NOW), sessions.open(NOW));
-        assert!(restored.restore(&mut Reader::new(&snapshot.slice(..9))).is_err());
+        assert!(
+            restored
+                .restore(&mut Reader::new(&snapshot.slice(..9)))
+                .is_err()
+        );
     }
 }

@@ -5,15 +5,20 @@ use alloc::vec::Vec;
 use core::hash::{BuildHasherDefault, Hasher};
 use hashbrown::HashMap;
 
-/// Values by slot, in no order. Whoever has most slots of a stretch uses a [window](crate::window::SlotWindow).
+/// Values by slot, in no order. Whoever has most slots of a stretch uses a
+/// [window](crate::window::SlotWindow).
 ///
-/// With as many values as it has held before, nothing is allocated. It is hashed without a seed, so two runs do the
-/// same; slots come from leaders, and no stranger chooses which collide.
+/// With as many values as it has held before, nothing is allocated. It is hashed without a seed, so
+/// two runs do the same; slots come from leaders, and no stranger chooses which collide.
 pub type SlotMap<T> = HashMap<Slot, T, BuildHasherDefault<SlotHasher>>;
 
 /// The slots of a map for which `which` holds, in order.
 pub fn slots_where<T>(map: &SlotMap<T>, which: impl Fn(&T) -> bool) -> Vec<Slot> {
-    let mut slots: Vec<Slot> = map.iter().filter(|(_, value)| which(value)).map(|(slot, _)| *slot).collect();
+    let mut slots: Vec<Slot> = map
+        .iter()
+        .filter(|(_, value)| which(value))
+        .map(|(slot, _)| *slot)
+        .collect();
     slots.sort_unstable();
     slots
 }
@@ -29,8 +34,11 @@ impl Hasher for SlotHasher {
         }
     }
     fn write_u64(&mut self, number: u64) {
-        // 2^64 by the golden ratio: the highest bits of the product differ for numbers that are near each other.
-        self.0 = (self.0 ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(32);
+        // 2^64 by the golden ratio: the highest bits of the product differ for numbers that are
+        // near each other.
+        self.0 = (self.0 ^ number)
+            .wrapping_mul(0x9E37_79B9_7F4A_7C15)
+            .rotate_left(32);
     }
     fn finish(&self) -> u64 {
         self.0
@@ -53,13 +61,20 @@ mod tests {
             let mut places: Vec<u64> = (0..1000).map(|n| hash(n * step) & 0xFFFF).collect();
             places.sort_unstable();
             places.dedup();
-            assert!(places.len() > 950, "{} places for 1000 slots in steps of {step}", places.len());
+            assert!(
+                places.len() > 950,
+                "{} places for 1000 slots in steps of {step}",
+                places.len()
+            );
         }
     }
 
     #[test]
     fn slots_come_in_order() {
         let map: SlotMap<u64> = (0..100).rev().map(|n| (Slot(n), n)).collect();
-        assert_eq!(slots_where(&map, |n| n % 40 == 0), [Slot(0), Slot(40), Slot(80)]);
+        assert_eq!(
+            slots_where(&map, |n| n % 40 == 0),
+            [Slot(0), Slot(40), Slot(80)]
+        );
     }
 }

@@ -17,7 +17,10 @@ pub struct Suspicion<I: Id> {
 
 impl<I: Id> Default for Suspicion<I> {
     fn default() -> Self {
-        Suspicion { suspects: Set::EMPTY, next_probe: Instant::ZERO }
+        Suspicion {
+            suspects: Set::EMPTY,
+            next_probe: Instant::ZERO,
+        }
     }
 }
 
@@ -55,8 +58,8 @@ impl<I: Id> Suspicion<I> {
     }
 }
 
-/// Which instance of a role to send work to: one on the own node if there is one, in turn otherwise, and
-/// not one that left something unanswered.
+/// Which instance of a role to send work to: one on the own node if there is one, in turn
+/// otherwise, and not one that left something unanswered.
 #[derive(Clone, Debug)]
 pub struct Choice<I: Id> {
     preferred: Set<I>,
@@ -66,10 +69,15 @@ pub struct Choice<I: Id> {
 }
 
 impl<I: Id> Choice<I> {
-    /// Among `all`, of which those in `near` are on the own node and are preferred; the first turn is `turn`.
+    /// Among `all`, of which those in `near` are on the own node and are preferred; the first turn
+    /// is `turn`.
     pub fn new(all: Set<I>, near: Set<I>, turn: u64) -> Self {
-        let mut choice =
-            Choice { preferred: Set::EMPTY, all: Set::EMPTY, suspicion: Suspicion::default(), turn: turn >> 1 };
+        let mut choice = Choice {
+            preferred: Set::EMPTY,
+            all: Set::EMPTY,
+            suspicion: Suspicion::default(),
+            turn: turn >> 1,
+        };
         choice.reconfigure(all, near);
         choice
     }
@@ -91,13 +99,18 @@ impl<I: Id> Choice<I> {
         self.preferred
     }
 
-    /// Whom to send to now: one to rely on, and all who are to have the message. Beside the one these are
-    /// now and then suspects: without any work they could never clear themselves, and with work that
-    /// nobody else has they could do harm. `None` when the deployment has no such instance.
+    /// Whom to send to now: one to rely on, and all who are to have the message. Beside the one
+    /// these are now and then suspects: without any work they could never clear themselves, and
+    /// with work that nobody else has they could do harm. `None` when the deployment has no such
+    /// instance.
     pub fn next(&mut self, now: Instant) -> Option<(I, Set<I>)> {
         self.turn += 1;
         let near = self.preferred.without(self.suspicion.suspects());
-        let trusted = if near.is_empty() { self.suspicion.trusted(self.all) } else { near };
+        let trusted = if near.is_empty() {
+            self.suspicion.trusted(self.all)
+        } else {
+            near
+        };
         let one = trusted.pick(self.turn)?;
         Some((one, self.suspicion.probe(now).or(Set::one(one))))
     }
@@ -134,7 +147,13 @@ struct Found<I: Id> {
 impl<I: Id> Presence<I> {
     /// Of `all`, each present while it was heard of `within` this long.
     pub fn new(all: Set<I>, within: Duration) -> Self {
-        Presence { all, heard: BTreeMap::new(), within, since: Instant::ZERO, found: Cell::new(None) }
+        Presence {
+            all,
+            heard: BTreeMap::new(),
+            within,
+            since: Instant::ZERO,
+            found: Cell::new(None),
+        }
     }
 
     /// Gives everybody the benefit of the doubt from `now` on: the listener has just begun.
@@ -158,7 +177,8 @@ impl<I: Id> Presence<I> {
         if self.all.contains(id) {
             self.heard.insert(id, now);
             // Who was present stays so, and for longer than was found.
-            self.found.set(self.found.get().filter(|found| found.present.contains(id)));
+            self.found
+                .set(self.found.get().filter(|found| found.present.contains(id)));
         }
     }
 
@@ -168,7 +188,11 @@ impl<I: Id> Presence<I> {
             Some(found) if now <= found.until => found,
             _ => self.look(now),
         };
-        if present.is_empty() { self.all } else { present }
+        if present.is_empty() {
+            self.all
+        } else {
+            present
+        }
     }
 
     /// Whether somebody was heard of once, and nobody lately.
@@ -178,16 +202,23 @@ impl<I: Id> Presence<I> {
 
     fn look(&self, now: Instant) -> Found<I> {
         let last = |id: &I| self.heard.get(id).copied().unwrap_or(self.since);
-        let present: Set<I> = self.all.iter().filter(|id| now.since(last(id)) <= self.within).collect();
+        let present: Set<I> = self
+            .all
+            .iter()
+            .filter(|id| now.since(last(id)) <= self.within)
+            .collect();
         let until = present.iter().map(|id| last(&id) + self.within).min();
         // Of nobody there is nobody to become absent.
-        let found = Found { present, until: until.unwrap_or(Instant(u64::MAX)) };
+        let found = Found {
+            present,
+            until: until.unwrap_or(Instant(u64::MAX)),
+        };
         self.found.set(Some(found));
         found
     }
 
-    /// One of those present, of `near` if any of them is there; `turn` deals the work out. `None` when
-    /// there are no instances at all.
+    /// One of those present, of `near` if any of them is there; `turn` deals the work out. `None`
+    /// when there are no instances at all.
     pub fn pick(&self, near: Set<I>, now: Instant, turn: u64) -> Option<I> {
         self.present(now).preferring(near).pick(turn)
     }
@@ -203,7 +234,10 @@ mod tests {
         let mut presence = Presence::new(Set::first(2), Duration::from_micros(10));
         presence.start(Instant(0));
         assert_eq!(presence.present(Instant(5)), Set::first(2));
-        assert!(!presence.is_cut_off(Instant(99)), "nobody was ever heard of");
+        assert!(
+            !presence.is_cut_off(Instant(99)),
+            "nobody was ever heard of"
+        );
         presence.heard(ReplicaId(1), Instant(5));
         presence.heard(ReplicaId(9), Instant(5));
         assert_eq!(presence.present(Instant(12)), Set::one(ReplicaId(1)));
@@ -212,9 +246,17 @@ mod tests {
         presence.heard(ReplicaId(0), Instant(100));
         assert_eq!(presence.present(Instant(110)), Set::one(ReplicaId(0)));
         presence.heard(ReplicaId(1), Instant(108));
-        assert_eq!(presence.present(Instant(110)), Set::first(2), "one comes back");
+        assert_eq!(
+            presence.present(Instant(110)),
+            Set::first(2),
+            "one comes back"
+        );
         presence.heard(ReplicaId(1), Instant(111));
-        assert_eq!(presence.present(Instant(111)), Set::one(ReplicaId(1)), "and the other goes");
+        assert_eq!(
+            presence.present(Instant(111)),
+            Set::one(ReplicaId(1)),
+            "and the other goes"
+        );
     }
 
     #[test]
@@ -223,7 +265,11 @@ mod tests {
         presence.start(Instant(0));
         presence.heard(ReplicaId(1), Instant(5));
         let near = Set::one(ReplicaId(0));
-        assert_eq!(presence.pick(near, Instant(12), 0), Some(ReplicaId(1)), "the near one is absent");
+        assert_eq!(
+            presence.pick(near, Instant(12), 0),
+            Some(ReplicaId(1)),
+            "the near one is absent"
+        );
         assert_eq!(presence.pick(near, Instant(99), 1), Some(ReplicaId(0)));
     }
 

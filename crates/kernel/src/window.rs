@@ -16,7 +16,12 @@ pub struct SlotWindow<T> {
 impl<T> SlotWindow<T> {
     /// An empty window that reaches at most `limit` slots from its base.
     pub fn new(base: Slot, limit: usize) -> Self {
-        SlotWindow { base, entries: VecDeque::new(), occupied: 0, limit }
+        SlotWindow {
+            base,
+            entries: VecDeque::new(),
+            occupied: 0,
+            limit,
+        }
     }
 
     /// From now on it reaches at most `limit` slots from its base; what it holds stays.
@@ -70,7 +75,11 @@ impl<T> SlotWindow<T> {
     /// # Panics
     /// Where the window does not [admit](Self::admits) the slot: the caller must have asked.
     pub fn insert(&mut self, slot: Slot, value: T) {
-        assert!(self.admits(slot), "slot {slot:?} is outside the window from {:?}", self.base);
+        assert!(
+            self.admits(slot),
+            "slot {slot:?} is outside the window from {:?}",
+            self.base
+        );
         let index = self.index(slot).expect("admitted");
         while self.entries.len() <= index {
             self.entries.push_back(None);
@@ -114,7 +123,9 @@ impl<T> SlotWindow<T> {
         let skip = from.distance(self.base).min(self.entries.len() as u64) as usize;
         let first = self.base.plus(skip as u64);
         let entries = self.entries.iter().skip(skip);
-        entries.enumerate().filter_map(move |(i, entry)| Some((first.plus(i as u64), entry.as_ref()?)))
+        entries
+            .enumerate()
+            .filter_map(move |(i, entry)| Some((first.plus(i as u64), entry.as_ref()?)))
     }
 
     /// All that it holds, in order.
@@ -144,11 +155,17 @@ mod tests {
         window.insert(Slot(11), 'b');
         window.insert(Slot(11), 'c');
         assert_eq!(window.len(), 2);
-        assert_eq!(window.iter_from(Slot(12)).collect::<Vec<_>>(), [(Slot(13), &'d')]);
+        assert_eq!(
+            window.iter_from(Slot(12)).collect::<Vec<_>>(),
+            [(Slot(13), &'d')]
+        );
         window.advance_to(Slot(12));
         assert_eq!((window.get(Slot(11)), window.len()), (None, 1));
         window.advance_to(Slot(100));
-        assert_eq!((window.base(), window.end(), window.is_empty()), (Slot(100), Slot(100), true));
+        assert_eq!(
+            (window.base(), window.end(), window.is_empty()),
+            (Slot(100), Slot(100), true)
+        );
         assert_eq!(window.get(Slot::MAX), None);
     }
 }

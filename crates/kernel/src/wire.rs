@@ -23,8 +23,9 @@ pub trait Wire: Sized {
     /// multiple of the bytes that are there.
     fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError>;
 
-    /// The latest epoch that it names, by a [`Round`](crate::id::Round) or as such; epoch 0 where it names none. By this a
-    /// node [knows](crate::node::Node::run) what speaks of a configuration that it has not heard of.
+    /// The latest epoch that it names, by a [`Round`](crate::id::Round) or as such; epoch 0 where
+    /// it names none. By this a node [knows](crate::node::Node::run) what speaks of a configuration
+    /// that it has not heard of.
     #[inline]
     fn latest_epoch(&self) -> Epoch {
         Epoch(0)
@@ -34,7 +35,11 @@ pub trait Wire: Sized {
 /// The latest epoch that any of them names.
 #[inline]
 pub(crate) fn latest_of<'a, T: Wire + 'a>(values: impl IntoIterator<Item = &'a T>) -> Epoch {
-    values.into_iter().map(Wire::latest_epoch).max().unwrap_or_default()
+    values
+        .into_iter()
+        .map(Wire::latest_epoch)
+        .max()
+        .unwrap_or_default()
 }
 
 /// What is wrong with bytes that do not decode.
@@ -67,9 +72,13 @@ impl core::fmt::Display for WireError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             WireError::Truncated => f.write_str("the bytes end before the message does"),
-            WireError::TrailingBytes { count } => write!(f, "{count} bytes are left over behind the message"),
+            WireError::TrailingBytes { count } => {
+                write!(f, "{count} bytes are left over behind the message")
+            }
             WireError::UnknownTag { what, tag } => write!(f, "{tag} is no known {what}"),
-            WireError::OutOfRange { what, value } => write!(f, "{value} is out of range for a {what}"),
+            WireError::OutOfRange { what, value } => {
+                write!(f, "{value} is out of range for a {what}")
+            }
         }
     }
 }
@@ -91,8 +100,8 @@ enum Keep<'a> {
     Copy(&'a mut BytesMut),
 }
 
-/// How much memory is taken for copies at once. Whoever keeps one keeps its neighbours with it, which came at the
-/// same time and are mostly forgotten at the same time.
+/// How much memory is taken for copies at once. Whoever keeps one keeps its neighbours with it,
+/// which came at the same time and are mostly forgotten at the same time.
 const ARENA_BYTES: usize = 64 << 10;
 
 /// A part of this size has memory of its own.
@@ -101,13 +110,21 @@ const ALONE_BYTES: usize = ARENA_BYTES / 4;
 impl<'a> Reader<'a> {
     /// Reads `buffer` from its beginning. What is kept of it keeps all of it.
     pub fn new(buffer: &'a Bytes) -> Self {
-        Reader { buffer, keep: Keep::Share(buffer), at: 0 }
+        Reader {
+            buffer,
+            keep: Keep::Share(buffer),
+            at: 0,
+        }
     }
 
-    /// Reads `buffer` from its beginning. What is kept of it is copied to `arena`: for a message without variable
-    /// parts nothing is allocated, for small ones little.
+    /// Reads `buffer` from its beginning. What is kept of it is copied to `arena`: for a message
+    /// without variable parts nothing is allocated, for small ones little.
     pub fn copying(buffer: &'a [u8], arena: &'a mut BytesMut) -> Self {
-        Reader { buffer, keep: Keep::Copy(arena), at: 0 }
+        Reader {
+            buffer,
+            keep: Keep::Copy(arena),
+            at: 0,
+        }
     }
 
     /// How many bytes are left.
@@ -180,7 +197,10 @@ impl<'a> Reader<'a> {
                 return Ok(number);
             }
         }
-        Err(WireError::OutOfRange { what: "number of variable length", value: number })
+        Err(WireError::OutOfRange {
+            what: "number of variable length",
+            value: number,
+        })
     }
 
     /// Makes sure that nothing is left.
@@ -252,13 +272,16 @@ impl Wire for bool {
         match u8::decode(reader)? {
             0 => Ok(false),
             1 => Ok(true),
-            tag => Err(WireError::UnknownTag { what: "boolean", tag }),
+            tag => Err(WireError::UnknownTag {
+                what: "boolean",
+                tag,
+            }),
         }
     }
 }
 
-/// Appends a number in as many bytes as it needs, seven bits in each, the lowest first: for what there are many of
-/// and is mostly small.
+/// Appends a number in as many bytes as it needs, seven bits in each, the lowest first: for what
+/// there are many of and is mostly small.
 pub fn encode_varint(mut number: u64, out: &mut Vec<u8>) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);
@@ -272,8 +295,8 @@ pub fn varint_len(number: u64) -> usize {
     (64 - (number | 1).leading_zeros() as usize).div_ceil(7)
 }
 
-/// What else of a message has room behind a large part of it: were there none, the first byte of it would have the whole
-/// message moved to memory twice as large.
+/// What else of a message has room behind a large part of it: were there none, the first byte of it
+/// would have the whole message moved to memory twice as large.
 const ROOM_BEHIND: usize = 1 << 10;
 
 /// A part of this size is large.
@@ -306,7 +329,11 @@ impl<T: Wire> Wire for Option<T> {
         }
     }
     fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
-        Ok(if bool::decode(reader)? { Some(T::decode(reader)?) } else { None })
+        Ok(if bool::decode(reader)? {
+            Some(T::decode(reader)?)
+        } else {
+            None
+        })
     }
     #[inline]
     fn latest_epoch(&self) -> Epoch {
@@ -359,7 +386,10 @@ impl Wire for Never {
         match *self {}
     }
     fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
-        Err(WireError::UnknownTag { what: "record of a role without records", tag: u8::decode(reader)? })
+        Err(WireError::UnknownTag {
+            what: "record of a role without records",
+            tag: u8::decode(reader)?,
+        })
     }
 }
 
@@ -444,12 +474,22 @@ mod tests {
 
     #[test]
     fn numbers_of_variable_length_come_back_and_take_what_they_need() {
-        for (number, length) in
-            [(0, 1), (127, 1), (128, 2), (16_383, 2), (16_384, 3), (u64::MAX / 2, 9), (u64::MAX, 10)]
-        {
+        for (number, length) in [
+            (0, 1),
+            (127, 1),
+            (128, 2),
+            (16_383, 2),
+            (16_384, 3),
+            (u64::MAX / 2, 9),
+            (u64::MAX, 10),
+        ] {
             let mut out = Vec::new();
             encode_varint(number, &mut out);
-            assert_eq!((out.len(), varint_len(number)), (length, length), "{number}");
+            assert_eq!(
+                (out.len(), varint_len(number)),
+                (length, length),
+                "{number}"
+            );
             assert_eq!(varint(&out), Ok((number, 0)));
             assert_eq!(varint(&out[..length - 1]), Err(WireError::Truncated));
         }
@@ -474,7 +514,9 @@ mod tests {
         assert_eq!(one.as_ptr().wrapping_add(40), two.as_ptr());
         assert!(!buffer.as_ptr_range().contains(&one.as_ptr()));
         let large = [1; ALONE_BYTES];
-        let large = Reader::copying(&large, &mut arena).slice(ALONE_BYTES).unwrap();
+        let large = Reader::copying(&large, &mut arena)
+            .slice(ALONE_BYTES)
+            .unwrap();
         assert!(large.is_unique() && !one.is_unique());
     }
 }

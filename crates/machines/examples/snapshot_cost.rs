@@ -1,5 +1,5 @@
-//! What a snapshot of a million keys costs an event loop: the longest that it stands still for taking one, for
-//! writing a piece of it, and for restoring it whole.
+//! What a snapshot of a million keys costs an event loop: the longest that it stands still for
+//! taking one, for writing a piece of it, and for restoring it whole.
 //!
 //! `cargo run --release -p ionian-machines --example snapshot_cost`
 
@@ -17,9 +17,19 @@ fn filled() -> Kv {
     let mut kv = Kv::default();
     let (value, mut reply) = (Bytes::from(vec![b'v'; 100]), Vec::new());
     for number in 0..KEYS {
-        let words = [Bytes::from_static(b"SET"), format!("key:{number:010}").into(), value.clone()];
-        let Ok(command) = Command::parse_queued(&words) else { unreachable!("SET is a command") };
-        kv.apply(Timestamp(1), &Compound::Pipeline(vec![command]).encode(), &mut reply);
+        let words = [
+            Bytes::from_static(b"SET"),
+            format!("key:{number:010}").into(),
+            value.clone(),
+        ];
+        let Ok(command) = Command::parse_queued(&words) else {
+            unreachable!("SET is a command")
+        };
+        kv.apply(
+            Timestamp(1),
+            &Compound::Pipeline(vec![command]).encode(),
+            &mut reply,
+        );
         reply.clear();
     }
     kv
@@ -44,7 +54,11 @@ fn main() {
             break;
         }
     }
-    println!("longest piece: {:.3} ms; the whole is {} bytes", worst.as_secs_f64() * 1e3, whole.len());
+    println!(
+        "longest piece: {:.3} ms; the whole is {} bytes",
+        worst.as_secs_f64() * 1e3,
+        whole.len()
+    );
     let whole = Bytes::from(whole);
     for _ in 0..3 {
         let mut empty = Executor::new(Box::new(Kv::default()), EXPIRY);

@@ -1,4 +1,5 @@
-//! State machines for Ionian to replicate: their commands, their replies, and which commands conflict.
+//! State machines for Ionian to replicate: their commands, their replies, and which commands
+//! conflict.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,5 @@
-//! A machine that does nothing: what is left of a command's cost is the cost of replicating it. For measurements.
+//! A machine that does nothing: what is left of a command's cost is the cost of replicating it. For
+//! measurements.
 
 use ionian_kernel::machine::{Footprint, NotARead, RestoreError, StateMachine};
 use ionian_kernel::time::Timestamp;
@@ -19,7 +20,10 @@ impl StateMachine for Nothing {
     fn restore(&mut self, snapshot: &[u8]) -> Result<(), RestoreError> {
         match snapshot {
             [] => Ok(()),
-            _ => Err(RestoreError(format!("there are {} bytes of a machine that has no state", snapshot.len()))),
+            _ => Err(RestoreError(format!(
+                "there are {} bytes of a machine that has no state",
+                snapshot.len()
+            ))),
         }
     }
 
@@ -34,7 +38,13 @@ mod tests {
     fn it_answers_with_nothing_and_restores_nothing() {
         let (mut machine, mut bytes) = (Nothing, Vec::new());
         machine.apply(Timestamp::default(), b"SET", &mut bytes);
-        assert_eq!((machine.read(Timestamp::default(), b"GET", &mut bytes), bytes.len()), (Ok(()), 0));
+        assert_eq!(
+            (
+                machine.read(Timestamp::default(), b"GET", &mut bytes),
+                bytes.len()
+            ),
+            (Ok(()), 0)
+        );
         machine.snapshot(&mut bytes);
         assert!(machine.restore(&bytes).is_ok() && machine.restore(b"a key").is_err());
     }

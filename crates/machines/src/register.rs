@@ -66,6 +66,9 @@ mod tests {
         register.apply(Timestamp(1), &write(b"x"), &mut reply);
         assert_eq!(register.read(Timestamp(1), &read(), &mut reply), Ok(()));
         assert_eq!(reply, b"x");
-        assert_eq!(register.read(Timestamp(1), &write(b"y"), &mut reply), Err(NotARead));
+        assert_eq!(
+            register.read(Timestamp(1), &write(b"y"), &mut reply),
+            Err(NotARead)
+        );
     }
 }

@@ -1,10 +1,11 @@
-//! The register service of the Mencius paper (section 7.1): some number of registers, called κ there, and commands that
-//! read or write one of them and carry dummy bytes. Commands commute unless they are about one register and one of them
-//! writes it, so κ says how often they do.
+//! The register service of the Mencius paper (section 7.1): some number of registers, called κ
+//! there, and commands that read or write one of them and carry dummy bytes. Commands commute
+//! unless they are about one register and one of them writes it, so κ says how often they do.
 //!
-//! A command is its operation (one byte), the name of the register (two), the client's number of the request (four), and
-//! the dummy bytes. Numbers are little-endian. The paper's replies are empty, and so are the replies to writes here; a
-//! read answers the number of the request that wrote the register last, so that an order can be told from another.
+//! A command is its operation (one byte), the name of the register (two), the client's number of
+//! the request (four), and the dummy bytes. Numbers are little-endian. The paper's replies are
+//! empty, and so are the replies to writes here; a read answers the number of the request that
+//! wrote the register last, so that an order can be told from another.
 
 use ionian_kernel::machine::{Footprint, NotARead, RestoreError, StateMachine};
 use ionian_kernel::time::Timestamp;
@@ -47,8 +48,14 @@ fn command(operation: u8, register: u16, number: u32, padding: usize) -> Vec<u8>
 
 /// Operation, register and number of a command.
 fn parse(command: &[u8]) -> Option<(u8, u16, u32)> {
-    let [operation @ (READ | WRITE), a, b, c, d, e, f, ..] = *command else { return None };
-    Some((operation, u16::from_le_bytes([a, b]), u32::from_le_bytes([c, d, e, f])))
+    let [operation @ (READ | WRITE), a, b, c, d, e, f, ..] = *command else {
+        return None;
+    };
+    Some((
+        operation,
+        u16::from_le_bytes([a, b]),
+        u32::from_le_bytes([c, d, e, f]),
+    ))
 }
 
 impl Registers {
@@ -60,7 +67,9 @@ impl Registers {
     }
 
     fn refuse(&self, reply: &mut Vec<u8>) {
-        reply.extend_from_slice(format!("malformed command, or no register below {}", self.0.len()).as_bytes());
+        reply.extend_from_slice(
+            format!("malformed command, or no register below {}", self.0.len()).as_bytes(),
+        );
     }
 }
 
@@ -86,14 +95,18 @@ impl StateMachine for Registers {
     }
 
     fn snapshot(&self, out: &mut Vec<u8>) {
-        self.0.iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
+        self.0
+            .iter()
+            .for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
     }
 
     fn restore(&mut self, snapshot: &[u8]) -> Result<(), RestoreError> {
         let (cells, rest) = snapshot.as_chunks::<CELL>();
         if !rest.is_empty() || cells.len() != self.0.len() {
             let (bytes, count) = (snapshot.len(), self.0.len());
-            return Err(RestoreError(format!("{bytes} bytes are not {count} registers of {CELL} bytes each")));
+            return Err(RestoreError(format!(
+                "{bytes} bytes are not {count} registers of {CELL} bytes each"
+            )));
         }
         self.0 = cells.iter().map(|cell| u32::from_le_bytes(*cell)).collect();
         Ok(())
@@ -130,11 +143,20 @@ mod tests {
         let mut registers = Registers::new(3);
         assert_eq!(apply(&mut registers, &write(2, 70_000, 4000)), b"");
         assert_eq!(apply(&mut registers, &write(1, 9, 0)), b"");
-        assert_eq!(apply(&mut registers, &read(2, 71_000, 4000)), 70_000u32.to_le_bytes());
+        assert_eq!(
+            apply(&mut registers, &read(2, 71_000, 4000)),
+            70_000u32.to_le_bytes()
+        );
         let mut reply = Vec::new();
-        assert_eq!(registers.read(Timestamp(1), &read(1, 0, 0), &mut reply), Ok(()));
+        assert_eq!(
+            registers.read(Timestamp(1), &read(1, 0, 0), &mut reply),
+            Ok(())
+        );
         assert_eq!(reply, 9u32.to_le_bytes());
-        assert_eq!(registers.read(Timestamp(1), &write(1, 0, 0), &mut reply), Err(NotARead));
+        assert_eq!(
+            registers.read(Timestamp(1), &write(1, 0, 0), &mut reply),
+            Err(NotARead)
+        );
     }
 
     #[test]
@@ -145,10 +167,18 @@ mod tests {
     #[test]
     fn bytes_that_are_no_command_change_nothing_and_are_answered() {
         let mut registers = Registers::new(2);
-        for wrong in
-            [&b""[..], b"\x01\x00\x00\x01\x00\x00", b"\x02\x00\x00\x01\x00\x00\x00", &write(2, 1, 0), &read(2, 1, 0)]
-        {
-            assert_eq!(apply(&mut registers, wrong), b"malformed command, or no register below 2", "{wrong:?}");
+        for wrong in [
+            &b""[..],
+            b"\x01\x00\x00\x01\x00\x00",
+            b"\x02\x00\x00\x01\x00\x00\x00",
+            &write(2, 1, 0),
+            &read(2, 1, 0),
+        ] {
+            assert_eq!(
+                apply(&mut registers, wrong),
+                b"malformed command, or no register below 2",
+                "{wrong:?}"
+            );
         }
         assert_eq!(registers, Registers::new(2));
     }
@@ -156,8 +186,13 @@ mod tests {
     #[test]
     fn commands_conflict_when_one_writes_the_register_of_the_other() {
         let conflict = |one: &[u8], other: &[u8]| footprint(one).conflicts(&footprint(other));
-        assert!(conflict(&write(1, 1, 0), &write(1, 2, 0)) && conflict(&read(1, 1, 0), &write(1, 2, 0)));
-        assert!(!conflict(&read(1, 1, 0), &read(1, 2, 0)) && !conflict(&write(1, 1, 0), &write(2, 2, 0)));
+        assert!(
+            conflict(&write(1, 1, 0), &write(1, 2, 0)) && conflict(&read(1, 1, 0), &write(1, 2, 0))
+        );
+        assert!(
+            !conflict(&read(1, 1, 0), &read(1, 2, 0))
+                && !conflict(&write(1, 1, 0), &write(2, 2, 0))
+        );
         assert!(!footprint(&write(1, 1, 0)).everything);
     }
 
@@ -172,7 +207,10 @@ mod tests {
         assert_eq!(other, registers);
         let error = other.restore(&snapshot[1..]).unwrap_err().0;
         assert_eq!(error, "15 bytes are not 4 registers of 4 bytes each");
-        assert_eq!(Registers::new(3).restore(&snapshot).unwrap_err().0, "16 bytes are not 3 registers of 4 bytes each");
+        assert_eq!(
+            Registers::new(3).restore(&snapshot).unwrap_err().0,
+            "16 bytes are not 3 registers of 4 bytes each"
+        );
         assert_eq!(other, registers, "and stays as it was");
     }
 }

@@ -1,5 +1,5 @@
-//! Lists of rare branches: what roles say that they have [reached](ionian_kernel::role::Out::reached), so that the
-//! simulator can tell which no seed has.
+//! Lists of rare branches: what roles say that they have
+//! [reached](ionian_kernel::role::Out::reached), so that the simulator can tell which no seed has.
 
 /// Declares branches and the list of all of them.
 macro_rules! branches {

@@ -22,8 +22,14 @@ fn main() {
         let cluster = Cluster::<Toy>::start(layout(&[0], &[1]), no_machine).expect("a cluster");
         let client = cluster.client();
         client.write_blocking("warm").expect("an answer");
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        let (began, before) = (Instant::now(), [cluster.status(NodeId(0)), cluster.status(NodeId(1))]);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        let (began, before) = (
+            Instant::now(),
+            [cluster.status(NodeId(0)), cluster.status(NodeId(1))],
+        );
         let count: u64 = runtime.block_on(async {
             let mut tasks = tokio::task::JoinSet::new();
             for _ in 0..open {
@@ -31,7 +37,10 @@ fn main() {
                 tasks.spawn(async move {
                     let mut count = 0u64;
                     while began.elapsed() < Duration::from_secs(2) {
-                        client.write(Bytes::from_static(b"sixteen bytes...")).await.expect("an answer");
+                        client
+                            .write(Bytes::from_static(b"sixteen bytes..."))
+                            .await
+                            .expect("an answer");
                         count += 1;
                     }
                     count
@@ -42,7 +51,8 @@ fn main() {
         let elapsed = began.elapsed().as_secs_f64();
         let cpu = |node: usize| {
             let after = cluster.status(NodeId(node as u16)).expect("a status");
-            (after.loop_cpu_us - before[node].as_ref().expect("a status").loop_cpu_us) as f64 / count as f64
+            (after.loop_cpu_us - before[node].as_ref().expect("a status").loop_cpu_us) as f64
+                / count as f64
         };
         let peer = cluster.status(NodeId(0)).expect("a status").peers[0].clone();
         println!(

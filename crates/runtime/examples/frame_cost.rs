@@ -1,9 +1,10 @@
 //! What taking a frame out of the read buffer costs, copied or shared: the measurement behind
-//! `SHARE_FROM` in `frame.rs`. Run with `cargo run --release -p ionian-runtime --example frame_cost`.
+//! `SHARE_FROM` in `frame.rs`. Run with `cargo run --release -p ionian-runtime --example
+//! frame_cost`.
 //!
-//! `shared` keeps slices of one buffer and takes a fresh buffer for each read, as it must when roles
-//! hold on to messages; `copied` is what the driver does with small frames. Both hold the last
-//! 1024 messages, as an acceptor's log would.
+//! `shared` keeps slices of one buffer and takes a fresh buffer for each read, as it must when
+//! roles hold on to messages; `copied` is what the driver does with small frames. Both hold the
+//! last 1024 messages, as an acceptor's log would.
 
 use bytes::{Buf, Bytes, BytesMut};
 use ionian_runtime::frame::{FrameReader, HEADER_BYTES, encode_frame};
@@ -15,7 +16,10 @@ const READ: usize = 64 << 10;
 const HELD: usize = 1024;
 
 fn main() {
-    println!("{:>8} {:>12} {:>12} {:>12}", "bytes", "driver ns", "copied ns", "shared ns");
+    println!(
+        "{:>8} {:>12} {:>12} {:>12}",
+        "bytes", "driver ns", "copied ns", "shared ns"
+    );
     for size in [16, 100, 1000, 4000, 16_000, 30_000] {
         let mut chunk = Vec::new();
         while chunk.len() + size + HEADER_BYTES <= READ {
@@ -40,16 +44,27 @@ fn main() {
                     buffer.extend_from_slice(&source);
                     for _ in 0..frames {
                         if share {
-                            held.push(buffer.split_to(size + HEADER_BYTES).freeze().slice(HEADER_BYTES..));
+                            held.push(
+                                buffer
+                                    .split_to(size + HEADER_BYTES)
+                                    .freeze()
+                                    .slice(HEADER_BYTES..),
+                            );
                         } else {
-                            held.push(Bytes::copy_from_slice(&buffer[HEADER_BYTES..size + HEADER_BYTES]));
+                            held.push(Bytes::copy_from_slice(
+                                &buffer[HEADER_BYTES..size + HEADER_BYTES],
+                            ));
                             buffer.advance(size + HEADER_BYTES);
                         }
                     }
                 }
             })
         };
-        println!("{size:>8} {driver:>12.1} {:>12.1} {:>12.1}", other(false), other(true));
+        println!(
+            "{size:>8} {driver:>12.1} {:>12.1} {:>12.1}",
+            other(false),
+            other(true)
+        );
     }
 }
 

@@ -1,8 +1,9 @@
 //! Whether this node may take part, and who may take part with it.
 //!
-//! A node whose data directory is new has perhaps been here before and was emptied. So it starts its roles
-//! only when a majority of the other nodes has met it and known nothing against it; any two such majorities
-//! have a node in common, and that one remembers. ([The argument](../../../docs/decisions/0010-identity.md).)
+//! A node whose data directory is new has perhaps been here before and was emptied. So it starts
+//! its roles only when a majority of the other nodes has met it and known nothing against it; any
+//! two such majorities have a node in common, and that one remembers. ([The
+//! argument](../../../docs/decisions/0010-identity.md).)
 
 use crate::identity::{DirectoryId, Register};
 use crate::node::NodeError;
@@ -11,8 +12,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use tokio::sync::Notify;
 
-/// See the top of this file. A node without a data directory has no number and knows nobody: it takes part
-/// at once and compares nothing.
+/// See the top of this file. A node without a data directory has no number and knows nobody: it
+/// takes part at once and compares nothing.
 pub(crate) struct Admission {
     register: Option<RefCell<Register>>,
     /// How many other nodes there are.
@@ -50,7 +51,15 @@ impl Admission {
         let (met, refused_by, end, changed) = Default::default();
         let register = register.map(RefCell::new);
         let others = Cell::new(others);
-        let admission = Admission { register, others, admitted, met, refused_by, end, changed };
+        let admission = Admission {
+            register,
+            others,
+            admitted,
+            met,
+            refused_by,
+            end,
+            changed,
+        };
         if admission.majority() == 0 && !admission.admitted.get() {
             admission.admit()?;
         }
@@ -59,10 +68,15 @@ impl Admission {
 
     /// How many of the other nodes are a majority of them.
     fn majority(&self) -> usize {
-        if self.others.get() == 0 { 0 } else { self.others.get() / 2 + 1 }
+        if self.others.get() == 0 {
+            0
+        } else {
+            self.others.get() / 2 + 1
+        }
     }
 
-    /// The membership has changed: there are so many others now, and those of these names have left.
+    /// The membership has changed: there are so many others now, and those of these names have
+    /// left.
     pub(crate) fn change(&self, others: usize, left: &[String]) -> Result<(), NodeError> {
         if let Some(register) = &self.register {
             let mut register = register.borrow_mut();
@@ -76,7 +90,9 @@ impl Admission {
 
     /// The number of this node's directory.
     pub(crate) fn own(&self) -> Option<DirectoryId> {
-        self.register.as_ref().map(|register| register.borrow().own())
+        self.register
+            .as_ref()
+            .map(|register| register.borrow().own())
     }
 
     pub(crate) fn is_admitted(&self) -> bool {
@@ -115,26 +131,38 @@ impl Admission {
     }
 
     /// What this node has against a peer.
-    pub(crate) fn objection(&self, name: &str, directory: Option<DirectoryId>) -> Option<Objection> {
+    pub(crate) fn objection(
+        &self,
+        name: &str,
+        directory: Option<DirectoryId>,
+    ) -> Option<Objection> {
         let register = self.register.as_ref()?.borrow();
         match register.known(name) {
-            Some(known) if directory != Some(known) => Some(Objection::Estranged(estranged(name, known, directory))),
-            None if register.is_of_another_origin(name, directory) => {
-                Some(Objection::Estranged(of_another_origin(name, register.own())))
+            Some(known) if directory != Some(known) => {
+                Some(Objection::Estranged(estranged(name, known, directory)))
             }
-            None if register.is_full() => {
-                Some(Objection::Other(format!("this node has met too many others to remember '{name}' as well")))
-            }
+            None if register.is_of_another_origin(name, directory) => Some(Objection::Estranged(
+                of_another_origin(name, register.own()),
+            )),
+            None if register.is_full() => Some(Objection::Other(format!(
+                "this node has met too many others to remember '{name}' as well"
+            ))),
             _ => None,
         }
     }
 
     /// Meets a peer. When it is accepted, its number is on disk.
-    pub(crate) async fn meet(&self, name: &str, directory: Option<DirectoryId>) -> Result<(), Objection> {
+    pub(crate) async fn meet(
+        &self,
+        name: &str,
+        directory: Option<DirectoryId>,
+    ) -> Result<(), Objection> {
         if let Some(objection) = self.objection(name, directory) {
             return Err(objection);
         }
-        let (Some(register), Some(directory)) = (&self.register, directory) else { return Ok(()) };
+        let (Some(register), Some(directory)) = (&self.register, directory) else {
+            return Ok(());
+        };
         if register.borrow().known(name).is_none() {
             register.borrow_mut().note(name, directory);
         }
@@ -160,7 +188,10 @@ impl Admission {
         let met = self.met.borrow().len();
         if !self.admitted.get() && met >= self.majority() {
             match self.admit() {
-                Ok(()) => tracing::info!("{met} of the {} other nodes have met this one", self.others.get()),
+                Ok(()) => tracing::info!(
+                    "{met} of the {} other nodes have met this one",
+                    self.others.get()
+                ),
                 Err(error) => self.stop(error),
             }
         }
@@ -175,13 +206,20 @@ impl Admission {
         Ok(())
     }
 
-    /// A peer knows this node by another directory. For a node that began with nothing this is the end. One that did not
-    /// asks more of them: a single one that contradicts it may itself be the one with the wrong directory.
+    /// A peer knows this node by another directory. For a node that began with nothing this is the
+    /// end. One that did not asks more of them: a single one that contradicts it may itself be the
+    /// one with the wrong directory.
     pub(crate) fn refused(&self, peer: NodeId, reason: &str) {
         self.refused_by.borrow_mut().insert(peer);
-        let began_with_nothing = self.register.as_ref().is_some_and(|register| !register.borrow().has_log());
+        let began_with_nothing = self
+            .register
+            .as_ref()
+            .is_some_and(|register| !register.borrow().has_log());
         if began_with_nothing || self.refused_by.borrow().len() >= self.majority() {
-            self.stop(NodeError::Estranged { by: peer, reason: reason.to_owned() });
+            self.stop(NodeError::Estranged {
+                by: peer,
+                reason: reason.to_owned(),
+            });
         }
     }
 

@@ -17,8 +17,9 @@ pub trait Application {
     /// replies of this burst have led to.
     fn on_burst_end(&mut self) {}
 
-    /// The node is about to stop, or is told to do without clients (`drains`): from now on none is taken in, and those that are
-    /// here leave when they have their answers. Or it may serve them again.
+    /// The node is about to stop, or is told to do without clients (`drains`): from now on none is
+    /// taken in, and those that are here leave when they have their answers. Or it may serve them
+    /// again.
     fn drain(&mut self, drains: bool) {
         let _ = drains;
     }
@@ -75,7 +76,12 @@ pub(crate) struct Submissions {
 impl Submissions {
     pub(crate) fn new(lanes: Vec<ClientId>) -> Rc<Self> {
         let (wake, queue, closed) = Default::default();
-        Rc::new(Submissions { wake, queue, lanes: RefCell::new(lanes), closed })
+        Rc::new(Submissions {
+            wake,
+            queue,
+            lanes: RefCell::new(lanes),
+            closed,
+        })
     }
 
     /// Exchanges the queue for an empty vector.
@@ -114,7 +120,8 @@ impl LaneHandle {
         LaneHandle { submissions }
     }
 
-    /// The client lanes of this node. A change of the membership can take some away and bring others.
+    /// The client lanes of this node. A change of the membership can take some away and bring
+    /// others.
     pub fn lanes(&self) -> Vec<ClientId> {
         self.submissions.lanes.borrow().clone()
     }
@@ -124,11 +131,12 @@ impl LaneHandle {
         self.submissions.first_lane()
     }
 
-    /// Queues a request and sees to it that the loop takes it up. Can be called from anywhere on the
-    /// loop's thread, [`Application::on_reply`] included: it never enters a role. Exactly one reply
-    /// follows; from a lane that is not of this node it is
-    /// [`Refusal::Unavailable`](ionian_kernel::client::Refusal::Unavailable). Only when the node stops, or
-    /// the lane leaves it, there are no more replies. Tokens from 2^63 on are not for applications.
+    /// Queues a request and sees to it that the loop takes it up. Can be called from anywhere on
+    /// the loop's thread, [`Application::on_reply`] included: it never enters a role. Exactly one
+    /// reply follows; from a lane that is not of this node it is
+    /// [`Refusal::Unavailable`](ionian_kernel::client::Refusal::Unavailable). Only when the node
+    /// stops, or the lane leaves it, there are no more replies. Tokens from 2^63 on are not for
+    /// applications.
     pub fn submit(&self, lane: ClientId, request: Request) {
         self.submissions.submit(lane, request);
     }

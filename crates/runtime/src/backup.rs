@@ -1,7 +1,8 @@
-//! Snapshots for whoever asks a running node for one: the state at one slot, while the node goes on.
+//! Snapshots for whoever asks a running node for one: the state at one slot, while the node goes
+//! on.
 //!
-//! After the handshake: `u64` stamp; pieces, each a `u32` length that is not zero and as many bytes; a zero
-//! length; `u64` sum of the lengths. Little-endian.
+//! After the handshake: `u64` stamp; pieces, each a `u32` length that is not zero and as many
+//! bytes; a zero length; `u64` sum of the lengths. Little-endian.
 
 use crate::connection::Host;
 use crate::handshake::{self, HandshakeError, Hello};
@@ -16,15 +17,15 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-/// How long a node tries to reach what it is asked for. A replica that was left behind needs a while, but
-/// whoever waits longer had better ask another.
+/// How long a node tries to reach what it is asked for. A replica that was left behind needs a
+/// while, but whoever waits longer had better ask another.
 const REACH_LIMIT: Duration = Duration::from_secs(10);
 
 /// How often it looks whether it has.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// Whoever takes nothing for this long is given up: as long as a picture is not written out, the state
-/// changes by copying.
+/// Whoever takes nothing for this long is given up: as long as a picture is not written out, the
+/// state changes by copying.
 const STALLED: Duration = Duration::from_secs(20);
 
 /// The largest piece. A machine of the user's may hand over everything at once.
@@ -40,7 +41,10 @@ pub(crate) struct Backups {
 impl Backups {
     /// Each is sent with so many bytes a second at most.
     pub(crate) fn new(bytes_per_second: usize) -> Self {
-        Backups { bytes_per_second: bytes_per_second.max(1) as u64, busy: Cell::new(false) }
+        Backups {
+            bytes_per_second: bytes_per_second.max(1) as u64,
+            busy: Cell::new(false),
+        }
     }
 
     /// Sends a snapshot that holds everything below the stamp `at`, or says why not.
@@ -52,7 +56,11 @@ impl Backups {
         at: u64,
     ) -> Result<(), HandshakeError> {
         if self.busy.replace(true) {
-            return refuse(stream, "this node is sending a snapshot already: ask another, or later").await;
+            return refuse(
+                stream,
+                "this node is sending a snapshot already: ask another, or later",
+            )
+            .await;
         }
         let _idle = Idle(&self.busy);
         match reach(host, at).await {
@@ -79,8 +87,13 @@ impl Backups {
                 sent += piece.len() as u64;
                 // Even where there is nothing to wait for, everybody else has a turn.
                 tokio::task::yield_now().await;
-                sleep_until(began + Duration::from_micros(sent.saturating_mul(1_000_000) / self.bytes_per_second))
-                    .await;
+                sleep_until(
+                    began
+                        + Duration::from_micros(
+                            sent.saturating_mul(1_000_000) / self.bytes_per_second,
+                        ),
+                )
+                .await;
             }
             written.clear();
         }
@@ -126,9 +139,13 @@ async fn write(stream: &mut TcpStream, bytes: &[u8]) -> Result<(), HandshakeErro
     Ok(stream.write_all(bytes).await?)
 }
 
-async fn within(step: impl Future<Output = Result<(), HandshakeError>>) -> Result<(), HandshakeError> {
+async fn within(
+    step: impl Future<Output = Result<(), HandshakeError>>,
+) -> Result<(), HandshakeError> {
     let stalled = || io::Error::new(io::ErrorKind::TimedOut, "the other side has stalled");
-    timeout(STALLED, step).await.unwrap_or_else(|_| Err(stalled().into()))
+    timeout(STALLED, step)
+        .await
+        .unwrap_or_else(|_| Err(stalled().into()))
 }
 
 /// A snapshot on its way from a node.
@@ -140,8 +157,8 @@ pub struct RemoteSnapshot {
     received: u64,
 }
 
-/// Asks the node that listens at `address` for a snapshot that holds everything below the stamp `at` (for
-/// a replica: every slot below). The node may take ten seconds to reach it.
+/// Asks the node that listens at `address` for a snapshot that holds everything below the stamp
+/// `at` (for a replica: every slot below). The node may take ten seconds to reach it.
 ///
 /// # Errors
 /// When nobody listens, nobody answers, or the node has no such snapshot.
@@ -151,7 +168,12 @@ pub async fn query_snapshot(address: SocketAddr, at: u64) -> Result<RemoteSnapsh
         handshake::send_hello(&mut stream, &Hello::Snapshot(at)).await?;
         handshake::receive_answer(&mut stream).await?;
         let stamp = stream.read_u64_le().await?;
-        Ok(RemoteSnapshot { address, stream, stamp, received: 0 })
+        Ok(RemoteSnapshot {
+            address,
+            stream,
+            stamp,
+            received: 0,
+        })
     };
     in_time(address, REACH_LIMIT + STALLED, ask).await
 }
@@ -172,7 +194,8 @@ impl RemoteSnapshot {
     }
 
     async fn read_piece(&mut self) -> Result<Option<Vec<u8>>, HandshakeError> {
-        let wrong = |what: &str| HandshakeError::Io(io::Error::new(io::ErrorKind::InvalidData, what));
+        let wrong =
+            |what: &str| HandshakeError::Io(io::Error::new(io::ErrorKind::InvalidData, what));
         let length = self.stream.read_u32_le().await? as usize;
         if length == 0 {
             return match self.stream.read_u64_le().await? == self.received {
@@ -195,6 +218,8 @@ async fn in_time<T>(
     limit: Duration,
     step: impl Future<Output = Result<T, HandshakeError>>,
 ) -> Result<T, StatusError> {
-    let done = timeout(limit, step).await.map_err(|_| StatusError::TimedOut { address, limit })?;
+    let done = timeout(limit, step)
+        .await
+        .map_err(|_| StatusError::TimedOut { address, limit })?;
     done.map_err(|error| StatusError::of(address, error))
 }

@@ -1,6 +1,7 @@
-//! What happens on this node, for its log: elections, snapshots, a slow disk. The figures that roles report of themselves are
-//! looked at once a second, and what has changed since is told in a line. So there are no more lines a second than roles,
-//! whatever happens, and a line says all that happened in that second.
+//! What happens on this node, for its log: elections, snapshots, a slow disk. The figures that
+//! roles report of themselves are looked at once a second, and what has changed since is told in a
+//! line. So there are no more lines a second than roles, whatever happens, and a line says all that
+//! happened in that second.
 
 use crate::status::LogStatus;
 use ionian_kernel::layout::Address;
@@ -14,7 +15,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Records that wait for the disk for so long are worth a line: leaders are suspected soon after.
 const SLOW: Duration = Duration::from_millis(300);
 
-/// Lines on the same trouble, or of what happens again and again by design, are at least so far apart.
+/// Lines on the same trouble, or of what happens again and again by design, are at least so far
+/// apart.
 const APART: Duration = Duration::from_secs(60);
 
 /// See the top of this file.
@@ -118,21 +120,39 @@ impl Chronicle {
     fn leader(&mut self, index: u8, figures: &Figures) -> Option<String> {
         let figure = |name| figures.get(name).copied().unwrap_or(0);
         let leads = figure("leading") == 1;
-        let stripes = figures.get("stripes_led").copied().unwrap_or(u64::from(leads));
-        let now = Leader { leads, round: figure("round"), elections: figure("elections"), stripes };
+        let stripes = figures
+            .get("stripes_led")
+            .copied()
+            .unwrap_or(u64::from(leads));
+        let now = Leader {
+            leads,
+            round: figure("round"),
+            elections: figure("elections"),
+            stripes,
+        };
         let before = self.leaders.insert(index, now).unwrap_or_default();
         let stood = now.elections.saturating_sub(before.elections);
         let round = now.round;
         let text = match (before.leads, leads) {
             (false, true) => format!("leads, in round {round}"),
-            (true, false) => format!("leads no longer: round {round} is another's, or no write quorum answers"),
+            (true, false) => {
+                format!("leads no longer: round {round} is another's, or no write quorum answers")
+            }
             (true, true) if round != before.round => format!("leads in another round, {round}"),
-            (false, false) if stood > 0 => format!("stands for election and does not lead yet, in round {round}"),
-            (false, false) if round != before.round => format!("follows another leader, in round {round}"),
+            (false, false) if stood > 0 => {
+                format!("stands for election and does not lead yet, in round {round}")
+            }
+            (false, false) if round != before.round => {
+                format!("follows another leader, in round {round}")
+            }
             _ if stripes != before.stripes => format!("leads {stripes} stripes of the log"),
             _ => return None,
         };
-        let elections = if stood > 1 { format!(", after {stood} elections in a second") } else { String::new() };
+        let elections = if stood > 1 {
+            format!(", after {stood} elections in a second")
+        } else {
+            String::new()
+        };
         Some(format!("leader {index} {text}{elections}"))
     }
 
@@ -159,7 +179,9 @@ impl Chronicle {
     }
 
     fn disk(&mut self, now: Instant) -> Option<String> {
-        let under_way = self.waits_since.map_or(Duration::ZERO, |since| now.since(since));
+        let under_way = self
+            .waits_since
+            .map_or(Duration::ZERO, |since| now.since(since));
         let longest = core::mem::take(&mut self.longest_wait).max(under_way);
         if longest >= SLOW {
             self.slow.count += 1;
@@ -180,7 +202,11 @@ mod tests {
     const SECOND: u64 = 1_000_000;
 
     fn leader(leading: u64, round: u64, elections: u64) -> Figures {
-        Figures::from([("leading", leading), ("round", round), ("elections", elections)])
+        Figures::from([
+            ("leading", leading),
+            ("round", round),
+            ("elections", elections),
+        ])
     }
 
     #[test]
@@ -188,33 +214,56 @@ mod tests {
         let mut chronicle = Chronicle::default();
         let mut tell = |figures| chronicle.leader(1, &figures).unwrap_or_default();
         assert_eq!(tell(leader(0, 0, 0)), "");
-        assert_eq!(tell(leader(0, 64, 0)), "leader 1 follows another leader, in round 64");
+        assert_eq!(
+            tell(leader(0, 64, 0)),
+            "leader 1 follows another leader, in round 64"
+        );
         assert_eq!(tell(leader(0, 64, 0)), "");
         assert_eq!(
             tell(leader(0, 193, 2)),
             "leader 1 stands for election and does not lead yet, in round 193, after 2 elections in a second"
         );
         assert_eq!(tell(leader(1, 193, 2)), "leader 1 leads, in round 193");
-        assert_eq!(tell(leader(1, 257, 3)), "leader 1 leads in another round, 257");
+        assert_eq!(
+            tell(leader(1, 257, 3)),
+            "leader 1 leads in another round, 257"
+        );
         assert_eq!(
             tell(leader(0, 320, 3)),
             "leader 1 leads no longer: round 320 is another's, or no write quorum answers"
         );
-        let stripes = Figures::from([("leading", 1), ("round", 321), ("elections", 4), ("stripes_led", 1)]);
+        let stripes = Figures::from([
+            ("leading", 1),
+            ("round", 321),
+            ("elections", 4),
+            ("stripes_led", 1),
+        ]);
         assert_eq!(tell(stripes.clone()), "leader 1 leads, in round 321");
         let two = Figures::from([("stripes_led", 2)]).into_iter();
-        assert_eq!(tell(stripes.into_iter().chain(two).collect()), "leader 1 leads 2 stripes of the log");
+        assert_eq!(
+            tell(stripes.into_iter().chain(two).collect()),
+            "leader 1 leads 2 stripes of the log"
+        );
     }
 
     #[test]
     fn snapshots_are_told_of_once_a_minute_and_those_of_peers_always() {
         let mut chronicle = Chronicle::default();
         let mut stored = |second, snapshots| {
-            let log = LogStatus { snapshots, bytes: 5 << 20, ..LogStatus::default() };
-            chronicle.snapshots(Instant(second * SECOND), &log).unwrap_or_default()
+            let log = LogStatus {
+                snapshots,
+                bytes: 5 << 20,
+                ..LogStatus::default()
+            };
+            chronicle
+                .snapshots(Instant(second * SECOND), &log)
+                .unwrap_or_default()
         };
         assert_eq!(stored(1, 0), "");
-        assert_eq!(stored(2, 1), "a snapshot of this node's state is on disk; the log holds 5 MiB");
+        assert_eq!(
+            stored(2, 1),
+            "a snapshot of this node's state is on disk; the log holds 5 MiB"
+        );
         assert_eq!([stored(3, 2), stored(61, 9)], ["", ""]);
         let many = "8 snapshots of this node's state are on disk since the last such line; the log holds 5 MiB";
         assert_eq!([stored(62, 9), stored(500, 9)], [many, ""]);
@@ -235,7 +284,8 @@ mod tests {
         let told = chronicle.disk(Instant(5 * SECOND)).unwrap();
         assert!(
             told.contains("records have waited 3.0 s")
-                && told.ends_with("which was too long in 1 of the seconds since the last such line"),
+                && told
+                    .ends_with("which was too long in 1 of the seconds since the last such line"),
             "{told}"
         );
         assert_eq!(chronicle.disk(Instant(6 * SECOND)), None);

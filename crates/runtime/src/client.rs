@@ -18,7 +18,8 @@ const CALLS_AT_ONCE: usize = 256;
 type Answer = Result<Bytes, Refusal>;
 
 pub(crate) struct Call {
-    /// Without one, the first that the node has at the time: a change of the membership can give it another.
+    /// Without one, the first that the node has at the time: a change of the membership can give it
+    /// another.
     lane: Option<ClientId>,
     operation: Operation,
     payload: Bytes,
@@ -36,8 +37,15 @@ impl Calls {
 
     /// A handle on the node's first client lane.
     pub fn client(&self) -> Client {
-        let lane = Lane { id: None, node: NodeId(0), calls: RwLock::new(self.clone()) };
-        Client { lanes: Arc::new(vec![lane]), lane: 0 }
+        let lane = Lane {
+            id: None,
+            node: NodeId(0),
+            calls: RwLock::new(self.clone()),
+        };
+        Client {
+            lanes: Arc::new(vec![lane]),
+            lane: 0,
+        }
     }
 }
 
@@ -52,7 +60,11 @@ pub(crate) struct Lane {
 impl Lane {
     /// A lane of a node that does not run yet.
     pub(crate) fn closed(id: ClientId, node: NodeId) -> Self {
-        Lane { id: Some(id), node, calls: RwLock::new(Calls(mpsc::unbounded_channel().0)) }
+        Lane {
+            id: Some(id),
+            node,
+            calls: RwLock::new(Calls(mpsc::unbounded_channel().0)),
+        }
     }
 
     /// The node runs now, or again.
@@ -67,24 +79,44 @@ struct Serving {
     drains: Rc<Cell<bool>>,
 }
 
-pub(crate) fn serve_calls(handle: LaneHandle, mut queue: mpsc::UnboundedReceiver<Call>) -> Box<dyn Application> {
+pub(crate) fn serve_calls(
+    handle: LaneHandle,
+    mut queue: mpsc::UnboundedReceiver<Call>,
+) -> Box<dyn Application> {
     let open = Rc::new(RefCell::new(HashMap::new()));
     let drains = Rc::new(Cell::new(false));
-    let serving = Serving { open: open.clone(), drains: drains.clone() };
+    let serving = Serving {
+        open: open.clone(),
+        drains: drains.clone(),
+    };
     tokio::task::spawn_local(async move {
         let mut batch = Vec::new();
         let mut token = 0;
         while queue.recv_many(&mut batch, CALLS_AT_ONCE).await > 0 {
-            for Call { lane, operation, payload, answer } in batch.drain(..) {
+            for Call {
+                lane,
+                operation,
+                payload,
+                answer,
+            } in batch.drain(..)
+            {
                 let lane = lane.or_else(|| handle.first_lane());
                 let Some(lane) = lane.filter(|_| !drains.get()) else {
-                    // The node is about to stop, or has no lane. It fails when the caller has lost interest.
+                    // The node is about to stop, or has no lane. It fails when the caller has lost
+                    // interest.
                     let _ = answer.send(Err(Refusal::Unavailable));
                     continue;
                 };
                 token += 1;
                 open.borrow_mut().insert(token, answer);
-                handle.submit(lane, Request { token, operation, payload });
+                handle.submit(
+                    lane,
+                    Request {
+                        token,
+                        operation,
+                        payload,
+                    },
+                );
             }
             if handle.is_closed() {
                 // Whoever waits learns by the closing of the channel that there will be no answer.
@@ -135,8 +167,8 @@ impl Client {
     /// Has a command executed exactly once by every replica and returns the state machine's reply.
     ///
     /// # Errors
-    /// [`Refusal::Unavailable`] at once when the lane's node does not run, [`Refusal::Unknown`] when it
-    /// stops meanwhile; otherwise what the lane says.
+    /// [`Refusal::Unavailable`] at once when the lane's node does not run, [`Refusal::Unknown`]
+    /// when it stops meanwhile; otherwise what the lane says.
     pub async fn write(&self, command: impl Into<Bytes>) -> Result<Bytes, Refusal> {
         self.call(Operation::Write, command.into()).await
     }
@@ -149,31 +181,51 @@ impl Client {
         self.call(Operation::Read(level), query.into()).await
     }
 
-    /// As [`write`](Self::write), waiting on the calling thread, which must not run an async runtime.
+    /// As [`write`](Self::write), waiting on the calling thread, which must not run an async
+    /// runtime.
     ///
     /// # Errors
     /// As [`write`](Self::write).
     pub fn write_blocking(&self, command: impl Into<Bytes>) -> Result<Bytes, Refusal> {
-        self.begin(Operation::Write, command.into())?.blocking_recv().unwrap_or(Err(Refusal::Unknown))
+        self.begin(Operation::Write, command.into())?
+            .blocking_recv()
+            .unwrap_or(Err(Refusal::Unknown))
     }
 
     /// As [`read`](Self::read), waiting on the calling thread, which must not run an async runtime.
     ///
     /// # Errors
     /// As [`read`](Self::read).
-    pub fn read_blocking(&self, query: impl Into<Bytes>, level: ReadLevel) -> Result<Bytes, Refusal> {
-        self.begin(Operation::Read(level), query.into())?.blocking_recv().unwrap_or(Err(Refusal::Unknown))
+    pub fn read_blocking(
+        &self,
+        query: impl Into<Bytes>,
+        level: ReadLevel,
+    ) -> Result<Bytes, Refusal> {
+        self.begin(Operation::Read(level), query.into())?
+            .blocking_recv()
+            .unwrap_or(Err(Refusal::Unknown))
     }
 
     async fn call(&self, operation: Operation, payload: Bytes) -> Result<Bytes, Refusal> {
-        self.begin(operation, payload)?.await.unwrap_or(Err(Refusal::Unknown))
+        self.begin(operation, payload)?
+            .await
+            .unwrap_or(Err(Refusal::Unknown))
     }
 
     /// Hands the request over; the answer comes by the channel.
-    fn begin(&self, operation: Operation, payload: Bytes) -> Result<oneshot::Receiver<Answer>, Refusal> {
+    fn begin(
+        &self,
+        operation: Operation,
+        payload: Bytes,
+    ) -> Result<oneshot::Receiver<Answer>, Refusal> {
         let Lane { id, calls, .. } = &self.lanes[self.lane];
         let (answer, answered) = oneshot::channel();
-        let call = Call { lane: *id, operation, payload, answer };
+        let call = Call {
+            lane: *id,
+            operation,
+            payload,
+            answer,
+        };
         let calls = calls.read().expect("nobody panics with it");
         calls.0.send(call).map_err(|_| Refusal::Unavailable)?;
         Ok(answered)

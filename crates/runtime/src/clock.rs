@@ -14,10 +14,15 @@ pub(crate) struct Clock {
 impl Clock {
     /// `ahead_ms`: by how many milliseconds the wall clock is to be misread, for tests.
     pub(crate) fn start(ahead_ms: i64) -> Self {
-        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let unix = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
         let ahead_us = ahead_ms.saturating_mul(1000);
         let started_us = (unix.as_micros() as u64).saturating_add_signed(ahead_us);
-        Clock { started: std::time::Instant::now(), started_us }
+        Clock {
+            started: std::time::Instant::now(),
+            started_us,
+        }
     }
 
     pub(crate) fn now(&self) -> Instant {
@@ -36,7 +41,9 @@ impl Clock {
             true => std::time::Instant::now(),
             false => {
                 let offset = Duration::from_micros(time.0.saturating_sub(self.started_us));
-                self.started.checked_add(offset).unwrap_or_else(|| std::time::Instant::now() + ahead)
+                self.started
+                    .checked_add(offset)
+                    .unwrap_or_else(|| std::time::Instant::now() + ahead)
             }
         }
     }
@@ -54,7 +61,10 @@ mod tests {
         while std::time::Instant::now() < wake {
             std::hint::spin_loop();
         }
-        assert!(clock.now() >= target, "woken before its time, a sleeper would spin");
+        assert!(
+            clock.now() >= target,
+            "woken before its time, a sleeper would spin"
+        );
         assert!(clock.now() < target + Duration::from_secs(5));
         assert!(clock.at(Instant(0)) <= std::time::Instant::now());
         clock.at(Instant(u64::MAX));
@@ -63,7 +73,10 @@ mod tests {
     #[test]
     fn a_clock_can_be_misread() {
         let right = Clock::start(0).now();
-        let (ahead, behind) = (Clock::start(86_400_000).now(), Clock::start(-86_400_000).now());
+        let (ahead, behind) = (
+            Clock::start(86_400_000).now(),
+            Clock::start(-86_400_000).now(),
+        );
         assert!(ahead.since(right) >= Duration::from_secs(86_400));
         assert!(right.since(behind) >= Duration::from_secs(86_399));
         assert_eq!(Clock::start(i64::MIN).started_us, 0);

@@ -1,5 +1,6 @@
-//! A whole cluster inside one process, each node on a thread of its own: for users of the library and
-//! for tests. The nodes speak to each other over loopback, as they would from machine to machine.
+//! A whole cluster inside one process, each node on a thread of its own: for users of the library
+//! and for tests. The nodes speak to each other over loopback, as they would from machine to
+//! machine.
 
 use crate::client::{Client, Lane};
 use crate::hosted::{Hosted, Stop};
@@ -16,12 +17,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// What can be chosen for a cluster in one process: begin with [`on_disk`](ClusterOptions::on_disk) or
-/// [`in_memory`](ClusterOptions::in_memory).
+/// What can be chosen for a cluster in one process: begin with [`on_disk`](ClusterOptions::on_disk)
+/// or [`in_memory`](ClusterOptions::in_memory).
 #[derive(Clone, Debug)]
 pub struct ClusterOptions {
-    /// A directory under which each node keeps what survives it, its vital records at least. Without it a
-    /// node that was stopped cannot be started again: it would have forgotten its promises.
+    /// A directory under which each node keeps what survives it, its vital records at least.
+    /// Without it a node that was stopped cannot be started again: it would have forgotten its
+    /// promises.
     pub data: Option<PathBuf>,
     /// What survives a node. [`Durability::Disk`] needs a data directory.
     pub durability: Durability,
@@ -30,14 +32,23 @@ pub struct ClusterOptions {
 }
 
 impl ClusterOptions {
-    /// Nodes keep everything below `data`, and a cluster that is started there again goes on where it was.
+    /// Nodes keep everything below `data`, and a cluster that is started there again goes on where
+    /// it was.
     pub fn on_disk(data: impl Into<PathBuf>) -> Self {
-        ClusterOptions { data: Some(data.into()), durability: Durability::Disk, disk: DiskOptions::default() }
+        ClusterOptions {
+            data: Some(data.into()),
+            durability: Durability::Disk,
+            disk: DiskOptions::default(),
+        }
     }
 
     /// Nothing outlives its node.
     pub fn in_memory() -> Self {
-        ClusterOptions { data: None, durability: Durability::Memory, disk: DiskOptions::default() }
+        ClusterOptions {
+            data: None,
+            durability: Durability::Memory,
+            disk: DiskOptions::default(),
+        }
     }
 }
 
@@ -82,8 +93,9 @@ pub struct Cluster<P: Protocol> {
 }
 
 impl<P: Protocol> Cluster<P> {
-    /// Starts a cluster of as many nodes as the layout names, and returns when all of them run. What it is
-    /// told is kept in memory and gone with it; [`start_with`](Self::start_with) keeps it on disk.
+    /// Starts a cluster of as many nodes as the layout names, and returns when all of them run.
+    /// What it is told is kept in memory and gone with it; [`start_with`](Self::start_with) keeps
+    /// it on disk.
     ///
     /// # Errors
     /// When the layout is not one of the protocol, or a node does not start.
@@ -111,12 +123,24 @@ impl<P: Protocol> Cluster<P> {
         let bind = |_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
         let nodes = layout.nodes().last().map_or(0, |highest| highest.0 + 1);
         let listeners = (0..nodes).map(bind).collect::<Result<Vec<_>, _>>()?;
-        let addresses = listeners.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>()?;
+        let addresses = listeners
+            .iter()
+            .map(TcpListener::local_addr)
+            .collect::<Result<Vec<_>, _>>()?;
         let nodes = listeners.iter().map(|_| None).collect();
         let lane = |(index, node)| Lane::closed(ClientId(index), node);
         let lanes = Arc::new(layout.places(0).iter().map(lane).collect());
         let (machine, next_lane) = (Arc::new(machine), AtomicUsize::new(0));
-        let mut cluster = Cluster { layout, config, machine, options, addresses, nodes, lanes, next_lane };
+        let mut cluster = Cluster {
+            layout,
+            config,
+            machine,
+            options,
+            addresses,
+            nodes,
+            lanes,
+            next_lane,
+        };
         for (index, listener) in (0..).zip(listeners) {
             cluster.start_node(NodeId(index), listener)?;
         }
@@ -141,11 +165,18 @@ impl<P: Protocol> Cluster<P> {
     fn settings(&self, node: NodeId, listener: TcpListener) -> NodeSettings {
         let name = name(node);
         NodeSettings {
-            identity: Identity { cluster: "in-process".into(), founding: 0, protocol: P::NAME.into() },
+            identity: Identity {
+                cluster: "in-process".into(),
+                founding: 0,
+                protocol: P::NAME.into(),
+            },
             node,
             address: self.addresses[node.0 as usize],
             listener: Some(listener),
-            peers: (0..).map(NodeId).zip(self.addresses.iter().map(SocketAddr::to_string)).collect(),
+            peers: (0..)
+                .map(NodeId)
+                .zip(self.addresses.iter().map(SocketAddr::to_string))
+                .collect(),
             layout: self.layout.clone(),
             configuration: None,
             durability: self.options.durability,
@@ -167,7 +198,11 @@ impl<P: Protocol> Cluster<P> {
     /// # Panics
     /// When there is no such lane.
     pub fn client_on(&self, lane: ClientId) -> Client {
-        assert!((lane.0 as usize) < self.lanes.len(), "there is no client lane {}", lane.0);
+        assert!(
+            (lane.0 as usize) < self.lanes.len(),
+            "there is no client lane {}",
+            lane.0
+        );
         Client::new(self.lanes.clone(), lane.0 as usize)
     }
 
@@ -181,14 +216,16 @@ impl<P: Protocol> Cluster<P> {
         self.addresses[node.0 as usize]
     }
 
-    /// Asks a node for its status, waiting on the calling thread, which must not run an async runtime;
-    /// one that does asks by [`query_status`].
+    /// Asks a node for its status, waiting on the calling thread, which must not run an async
+    /// runtime; one that does asks by [`query_status`].
     ///
     /// # Errors
     /// When it does not run or does not answer within five seconds.
     pub fn status(&self, node: NodeId) -> Result<NodeStatus, StatusError> {
         let address = self.address(node);
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
         let runtime = runtime.map_err(|source| StatusError::Io { address, source })?;
         runtime.block_on(query_status(address, Duration::from_secs(5)))
     }
@@ -211,7 +248,9 @@ impl<P: Protocol> Cluster<P> {
     }
 
     fn end(&mut self, node: NodeId, how: Stop) -> Result<(), NodeError> {
-        let Some(mut hosted) = self.nodes[node.0 as usize].take() else { return Ok(()) };
+        let Some(mut hosted) = self.nodes[node.0 as usize].take() else {
+            return Ok(());
+        };
         hosted.ask_to_stop(how);
         hosted.wait()
     }
@@ -236,7 +275,9 @@ impl<P: Protocol> Drop for Cluster<P> {
     fn drop(&mut self) {
         // All are told before any is waited for.
         let mut running: Vec<Hosted> = self.nodes.iter_mut().filter_map(Option::take).collect();
-        running.iter_mut().for_each(|hosted| hosted.ask_to_stop(Stop::InOrder));
+        running
+            .iter_mut()
+            .for_each(|hosted| hosted.ask_to_stop(Stop::InOrder));
     }
 }
 

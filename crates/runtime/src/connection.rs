@@ -48,23 +48,24 @@ const STABLE: Duration = Duration::from_secs(1);
 /// The pause after a refusal, which only a human being's action can change.
 const REFUSED_PAUSE: Duration = Duration::from_secs(2);
 
-/// How long the other side may leave bytes unacknowledged before the connection is given up. Without
-/// it a cut network would be noticed after a quarter of an hour, and its repair up to two minutes late.
+/// How long the other side may leave bytes unacknowledged before the connection is given up.
+/// Without it a cut network would be noticed after a quarter of an hour, and its repair up to two
+/// minutes late.
 const UNACKNOWLEDGED_LIMIT: Duration = Duration::from_secs(10);
 
 /// How often a node that is not dialled asks whether it should be.
 const ASK_EVERY: Duration = Duration::from_secs(2);
 
-/// How many callers may be in the handshake at once. When one more comes, the one that has been there
-/// longest has to go: peers take a millisecond, strangers who say nothing stay.
+/// How many callers may be in the handshake at once. When one more comes, the one that has been
+/// there longest has to go: peers take a millisecond, strangers who say nothing stay.
 const STRANGERS_LIMIT: usize = 64;
 
 /// So much may wait in a socket without being sent: what is said next is not behind more than that.
 #[cfg(target_os = "linux")]
 const UNSENT_LIMIT: u32 = 256 << 10;
 
-/// After so many bytes a reader lets the pump run, however much more there is: no connection starves
-/// the others, and what waits for the pump stays bounded.
+/// After so many bytes a reader lets the pump run, however much more there is: no connection
+/// starves the others, and what waits for the pump stays bounded.
 const TURN_BYTES: usize = 1 << 20;
 
 /// The event loop as connections see it.
@@ -79,7 +80,10 @@ pub(crate) trait Host {
     fn configuration(&self) -> Option<Configuration>;
 
     /// Submits a change of the membership; the channel brings what the log says.
-    fn submit(&self, change: &Change) -> Result<oneshot::Receiver<Result<Bytes, Refusal>>, Response>;
+    fn submit(
+        &self,
+        change: &Change,
+    ) -> Result<oneshot::Receiver<Result<Bytes, Refusal>>, Response>;
 
     /// Everything that was readable has been taken in, as far as the caller is concerned.
     fn ingested(&self);
@@ -123,7 +127,10 @@ impl Transport {
         let mut known: Vec<Shared> = Vec::new();
         loop {
             let peers = self.peers.all();
-            for peer in peers.iter().filter(|peer| !known.iter().any(|known| Rc::ptr_eq(known, peer))) {
+            for peer in peers
+                .iter()
+                .filter(|peer| !known.iter().any(|known| Rc::ptr_eq(known, peer)))
+            {
                 if peer.borrow().node() < self.node {
                     self.tasks.spawn(self.clone().dial_for_ever(peer.clone()));
                 }
@@ -134,8 +141,9 @@ impl Transport {
         }
     }
 
-    /// Nobody may know this node any more, and then nobody dials it. So one that waits to be dialled asks now
-    /// and then what the membership is; and one that is not admitted yet, and reads nothing, asks too.
+    /// Nobody may know this node any more, and then nobody dials it. So one that waits to be
+    /// dialled asks now and then what the membership is; and one that is not admitted yet, and
+    /// reads nothing, asks too.
     async fn ask_for_ever(self: Rc<Self>, peer: Shared) {
         let mut random = Random::new(self.seed ^ u64::from(peer.borrow().node().0));
         while !self.peers.is_stopping() && self.peers.has(&peer) {
@@ -149,7 +157,13 @@ impl Transport {
                 continue;
             }
             let address = peer.borrow().address().to_owned();
-            let Some(found) = lookup_host(address).await.ok().and_then(|mut found| found.next()) else { continue };
+            let Some(found) = lookup_host(address)
+                .await
+                .ok()
+                .and_then(|mut found| found.next())
+            else {
+                continue;
+            };
             if let Ok(theirs) = query_membership(found, HANDSHAKE_LIMIT).await
                 && theirs.founding == self.identity.founding
                 && theirs.deployment.cluster == self.identity.cluster
@@ -196,7 +210,10 @@ impl Transport {
                 Err(error) => {
                     // Said once, not every half second.
                     if core::mem::take(&mut reached_before) {
-                        tracing::info!("node {} at {address} cannot be reached yet: {error}", node.0);
+                        tracing::info!(
+                            "node {} at {address} cannot be reached yet: {error}",
+                            node.0
+                        );
                     }
                 }
             }
@@ -213,10 +230,17 @@ impl Transport {
 
     /// Who this is, for those who dial.
     fn acceptance(&self) -> Acceptance {
-        Acceptance { name: self.name.as_str().into(), directory: self.admission.own() }
+        Acceptance {
+            name: self.name.as_str().into(),
+            directory: self.admission.own(),
+        }
     }
 
-    async fn dial(&self, peer: NodeId, address: &str) -> Result<(TcpStream, String, Epoch), HandshakeError> {
+    async fn dial(
+        &self,
+        peer: NodeId,
+        address: &str,
+    ) -> Result<(TcpStream, String, Epoch), HandshakeError> {
         let mut stream = TcpStream::connect(address).await?;
         prepare(&stream)?;
         let epoch = self.peers.epoch();
@@ -234,7 +258,9 @@ impl Transport {
         handshake::send_hello(&mut stream, &Hello::Peer(introduction)).await?;
         let answer = handshake::receive_answer(&mut stream).await;
         match &answer {
-            Err(HandshakeError::Outdated) => self.host.learn(receive_membership(&mut stream).await?),
+            Err(HandshakeError::Outdated) => {
+                self.host.learn(receive_membership(&mut stream).await?)
+            }
             Err(HandshakeError::Behind) => self.tell(&mut stream).await?,
             Err(HandshakeError::Estranged { by, .. }) => {
                 if let Some(objection) = self.admission.objection(&by.name.0, by.directory) {
@@ -243,7 +269,10 @@ impl Transport {
             }
             _ => {}
         }
-        let Acceptance { name: Text(name), directory } = decode_all(&answer?)?;
+        let Acceptance {
+            name: Text(name),
+            directory,
+        } = decode_all(&answer?)?;
         if let Err(objection) = self.admission.meet(&name, directory).await {
             handshake::refuse(&mut stream, &objection, &self.acceptance()).await?;
             let _ = handshake::hang_up(&mut stream).await;
@@ -256,7 +285,11 @@ impl Transport {
 
     /// Tells what this node knows of the membership.
     async fn tell(&self, stream: &mut TcpStream) -> Result<(), HandshakeError> {
-        let membership = self.host.configuration().map(|known| known.membership).unwrap_or_default();
+        let membership = self
+            .host
+            .configuration()
+            .map(|known| known.membership)
+            .unwrap_or_default();
         send_membership(stream, &membership).await?;
         Ok(stream.shutdown().await?)
     }
@@ -267,7 +300,13 @@ impl Transport {
             match listener.accept().await {
                 Ok((stream, _)) => {
                     let (number, task) = strangers.next();
-                    let greet = self.clone().greet(stream, Stranger { number, among: strangers.clone() });
+                    let greet = self.clone().greet(
+                        stream,
+                        Stranger {
+                            number,
+                            among: strangers.clone(),
+                        },
+                    );
                     task(self.tasks.spawn(greet));
                 }
                 Err(error) => {
@@ -280,29 +319,43 @@ impl Transport {
     }
 
     async fn greet(self: Rc<Self>, mut stream: TcpStream, stranger: Stranger) {
-        let from = stream.peer_addr().map_or_else(|_| "an unknown address".to_owned(), |address| address.to_string());
+        let from = stream.peer_addr().map_or_else(
+            |_| "an unknown address".to_owned(),
+            |address| address.to_string(),
+        );
         match within_limit(self.welcome(&mut stream)).await {
             Ok(Welcome::Peer(caller, peer)) => {
                 drop(stranger);
-                self.serve(&peer, caller.sender_name.0, caller.epoch, stream).await;
+                self.serve(&peer, caller.sender_name.0, caller.epoch, stream)
+                    .await;
             }
             Ok(Welcome::Change(change)) => {
                 if let Err(error) = self.answer_change(&mut stream, &change).await {
-                    tracing::warn!("{from} was not told what became of its change of the membership: {error}");
+                    tracing::warn!(
+                        "{from} was not told what became of its change of the membership: {error}"
+                    );
                 }
             }
             Ok(Welcome::Backup(at)) => {
                 drop(stranger);
-                if let Err(error) = self.backups.serve(&mut stream, &*self.host, &self.name, at).await {
+                if let Err(error) = self
+                    .backups
+                    .serve(&mut stream, &*self.host, &self.name, at)
+                    .await
+                {
                     tracing::warn!("a snapshot for {from} was not finished: {error}");
                 }
             }
             Ok(Welcome::Over) => {}
-            Err(HandshakeError::Refused(reason)) => tracing::warn!("refused a connection from {from}: {reason}"),
+            Err(HandshakeError::Refused(reason)) => {
+                tracing::warn!("refused a connection from {from}: {reason}")
+            }
             // It was noted already, in more words.
             Err(HandshakeError::Estranged { .. }) => {}
             Err(HandshakeError::Silent) => tracing::debug!("{from} connected and left"),
-            Err(error) => tracing::warn!("dropped a connection from {from} that was no peer's: {error}"),
+            Err(error) => {
+                tracing::warn!("dropped a connection from {from} that was no peer's: {error}")
+            }
         }
     }
 
@@ -318,28 +371,66 @@ impl Transport {
             Hello::Snapshot(at) => return Ok(Welcome::Backup(at)),
             Hello::Membership => match self.host.configuration() {
                 Some(known) => send_document(stream, &self.name, &known.to_toml()).await?,
-                None => handshake::decline(stream, "the membership of this cluster cannot change").await?,
+                None => {
+                    handshake::decline(stream, "the membership of this cluster cannot change")
+                        .await?
+                }
             },
-            Hello::Change => return Ok(Welcome::Change(decode_all(&receive_bytes(stream).await?)?)),
+            Hello::Change => {
+                return Ok(Welcome::Change(decode_all(&receive_bytes(stream).await?)?));
+            }
             Hello::Peer(caller) => return self.welcome_peer(stream, caller).await,
         }
         Ok(Welcome::Over)
     }
 
-    async fn welcome_peer(&self, stream: &mut TcpStream, caller: Introduction) -> Result<Welcome, HandshakeError> {
-        let (identity, node, name, epoch) = (&self.identity, self.node, self.name.as_str(), self.peers.epoch());
+    async fn welcome_peer(
+        &self,
+        stream: &mut TcpStream,
+        caller: Introduction,
+    ) -> Result<Welcome, HandshakeError> {
+        let (identity, node, name, epoch) = (
+            &self.identity,
+            self.node,
+            self.name.as_str(),
+            self.peers.epoch(),
+        );
         let peer = self.peers.peer(NodeId(caller.sender));
-        let caller_name = peer.as_ref().map(|_| self.host.name_of(NodeId(caller.sender)));
+        let caller_name = peer
+            .as_ref()
+            .map(|_| self.host.name_of(NodeId(caller.sender)));
         let skips = &self.skips;
-        match (Gatekeeper { identity, node, name, epoch, caller_name, skips }.check(&caller), peer) {
+        match (
+            Gatekeeper {
+                identity,
+                node,
+                name,
+                epoch,
+                caller_name,
+                skips,
+            }
+            .check(&caller),
+            peer,
+        ) {
             (Ok(()), Some(peer)) => {
-                let checked = self.admission.meet(&caller.sender_name.0, caller.directory).await;
+                let checked = self
+                    .admission
+                    .meet(&caller.sender_name.0, caller.directory)
+                    .await;
                 self.answer(stream, &peer, checked).await?;
                 return Ok(Welcome::Peer(caller, peer));
             }
             (Err(Unwelcome::Outdated), _) => {
-                let Introduction { sender_name: Text(called), epoch: theirs, .. } = &caller;
-                tracing::info!("node '{called}', which knew of epoch {}, is told of epoch {}", theirs.0, epoch.0);
+                let Introduction {
+                    sender_name: Text(called),
+                    epoch: theirs,
+                    ..
+                } = &caller;
+                tracing::info!(
+                    "node '{called}', which knew of epoch {}, is told of epoch {}",
+                    theirs.0,
+                    epoch.0
+                );
                 handshake::tell_epoch(stream, true).await?;
                 self.tell(stream).await?;
             }
@@ -349,7 +440,10 @@ impl Transport {
             }
             (Err(Unwelcome::Refused(reason)), _) => {
                 handshake::decline(stream, &reason).await?;
-                return Err(HandshakeError::Refused(format!("node {} was told: {reason}", caller.sender)));
+                return Err(HandshakeError::Refused(format!(
+                    "node {} was told: {reason}",
+                    caller.sender
+                )));
             }
             (Ok(()), None) => unreachable!("only known nodes pass"),
         }
@@ -380,7 +474,10 @@ impl Transport {
             // How the conversation ends does not matter any more.
             let _ = handshake::hang_up(stream).await;
             let reason = objection.into_text();
-            return Err(HandshakeError::Refused(format!("node {} was told: {reason}", sender.0)));
+            return Err(HandshakeError::Refused(format!(
+                "node {} was told: {reason}",
+                sender.0
+            )));
         }
         theirs?;
         self.admission.shook_hands(sender);
@@ -388,12 +485,19 @@ impl Transport {
     }
 
     /// Puts a change into the log and says what came of it.
-    async fn answer_change(&self, stream: &mut TcpStream, change: &Change) -> Result<(), HandshakeError> {
+    async fn answer_change(
+        &self,
+        stream: &mut TcpStream,
+        change: &Change,
+    ) -> Result<(), HandshakeError> {
         let outcome = match self.host.submit(change) {
             Err(Response::Refused(reason)) => return handshake::decline(stream, &reason).await,
             Err(response) => Err(response.to_string()),
             // The lane has patience of its own. No answer at all means that the node stops.
-            Ok(answer) => answer.await.unwrap_or(Err(Refusal::Unknown)).map_err(|refusal| refusal.to_string()),
+            Ok(answer) => answer
+                .await
+                .unwrap_or(Err(Refusal::Unknown))
+                .map_err(|refusal| refusal.to_string()),
         };
         match outcome {
             Err(reason) => handshake::leave_undecided(stream, &reason).await?,
@@ -405,7 +509,8 @@ impl Transport {
         Ok(stream.shutdown().await?)
     }
 
-    /// Carries messages until the connection ends. In the handshake both sides were of the epoch `agreed`.
+    /// Carries messages until the connection ends. In the handshake both sides were of the epoch
+    /// `agreed`.
     async fn serve(&self, shared: &Shared, name: String, agreed: Epoch, stream: TcpStream) {
         if !self.peers.has(shared) {
             return;
@@ -413,19 +518,33 @@ impl Transport {
         let peer = shared.borrow().node();
         let (reader, writer) = stream.into_split();
         let link = self.peers.connected(shared, name, agreed, writer);
-        let standing = Standing { peer: shared, link, peers: &self.peers };
+        let standing = Standing {
+            peer: shared,
+            link,
+            peers: &self.peers,
+        };
         // Roles that are not started yet take nothing in: until then it waits with the sender.
         self.admission.admitted().await;
         let end = self.read(shared, reader).await;
         match (standing.link.take_reason(), end) {
-            (Some(reason), _) => tracing::info!("the connection to node {} is closed: {reason}", peer.0),
+            (Some(reason), _) => {
+                tracing::info!("the connection to node {} is closed: {reason}", peer.0)
+            }
             (None, End::Closed) => tracing::info!("node {} has closed the connection", peer.0),
-            (None, End::Io(error)) => tracing::info!("the connection to node {} broke: {error}", peer.0),
+            (None, End::Io(error)) => {
+                tracing::info!("the connection to node {} broke: {error}", peer.0)
+            }
             (None, End::Frame(error)) => {
-                tracing::error!("the connection to node {} is closed, it sent no valid frame: {error}", peer.0);
+                tracing::error!(
+                    "the connection to node {} is closed, it sent no valid frame: {error}",
+                    peer.0
+                );
             }
             (None, End::Message(error)) => {
-                tracing::error!("the connection to node {} is closed, it sent no valid message: {error}", peer.0);
+                tracing::error!(
+                    "the connection to node {} is closed, it sent no valid message: {error}",
+                    peer.0
+                );
             }
         }
     }
@@ -454,7 +573,10 @@ impl Transport {
 
     /// Takes in every whole frame.
     fn take_in(&self, frames: &mut FrameReader) -> Taken {
-        let mut taken = Taken { frames: 0, end: None };
+        let mut taken = Taken {
+            frames: 0,
+            end: None,
+        };
         loop {
             match frames.next_frame() {
                 Ok(None) => break,
@@ -519,19 +641,31 @@ impl Drop for Standing<'_> {
 fn note_refusal(peer: &Shared, reason: &str) {
     let mut peer = peer.borrow_mut();
     if peer.refused(reason) {
-        tracing::error!("node {} at {} refuses this node: {reason}", peer.node().0, peer.address());
+        tracing::error!(
+            "node {} at {} refuses this node: {reason}",
+            peer.node().0,
+            peer.address()
+        );
     }
 }
 
-async fn within_limit<T>(talk: impl Future<Output = Result<T, HandshakeError>>) -> Result<T, HandshakeError> {
-    timeout(HANDSHAKE_LIMIT, talk).await.unwrap_or(Err(HandshakeError::TimedOut))
+async fn within_limit<T>(
+    talk: impl Future<Output = Result<T, HandshakeError>>,
+) -> Result<T, HandshakeError> {
+    timeout(HANDSHAKE_LIMIT, talk)
+        .await
+        .unwrap_or(Err(HandshakeError::TimedOut))
 }
 
 /// A lone message goes out at once, and a dead machine is noticed.
 fn prepare(stream: &TcpStream) -> Result<(), std::io::Error> {
     stream.set_nodelay(true)?;
     let socket = SockRef::from(stream);
-    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(UNACKNOWLEDGED_LIMIT).with_interval(STABLE))?;
+    socket.set_tcp_keepalive(
+        &TcpKeepalive::new()
+            .with_time(UNACKNOWLEDGED_LIMIT)
+            .with_interval(STABLE),
+    )?;
     #[cfg(target_os = "linux")]
     {
         socket.set_tcp_user_timeout(Some(UNACKNOWLEDGED_LIMIT))?;
@@ -571,6 +705,9 @@ struct Stranger {
 
 impl Drop for Stranger {
     fn drop(&mut self) {
-        self.among.waiting.borrow_mut().retain(|(number, _)| *number != self.number);
+        self.among
+            .waiting
+            .borrow_mut()
+            .retain(|(number, _)| *number != self.number);
     }
 }

@@ -25,11 +25,15 @@ impl DataDirectory {
             .write(true)
             .open(&lock_path)
             .map_err(io_error("open the lock file", &lock_path))?;
-        Ok(DataDirectory { path: path.to_owned(), _lock: lock(path, file)? })
+        Ok(DataDirectory {
+            path: path.to_owned(),
+            _lock: lock(path, file)?,
+        })
     }
 
-    /// Makes sure that no process has the directory, which may be one that cannot be written to. Held as long as
-    /// the lock that is returned lives; without a lock file there never was a process.
+    /// Makes sure that no process has the directory, which may be one that cannot be written to.
+    /// Held as long as the lock that is returned lives; without a lock file there never was a
+    /// process.
     pub(crate) fn look(path: &Path) -> Result<Option<Flock<File>>, LogError> {
         let lock_path = path.join("lock");
         let file = match File::open(&lock_path) {
@@ -59,19 +63,26 @@ impl DataDirectory {
 
 /// Locks the lock file of the directory `path`.
 ///
-/// `File::try_lock` of the standard library does the same, but came after the oldest Rust that the workspace
-/// promises to build with.
+/// `File::try_lock` of the standard library does the same, but came after the oldest Rust that the
+/// workspace promises to build with.
 fn lock(path: &Path, file: File) -> Result<Flock<File>, LogError> {
     match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
         Ok(lock) => Ok(lock),
-        Err((_, Errno::EWOULDBLOCK)) => Err(LogError::Locked { path: path.to_owned() }),
+        Err((_, Errno::EWOULDBLOCK)) => Err(LogError::Locked {
+            path: path.to_owned(),
+        }),
         Err((_, errno)) => Err(io_error("lock the directory", path)(errno.into())),
     }
 }
 
 /// Makes the names of the directory and of those that it is in durable, as far as this process may.
 fn sync_parents(path: &Path) {
-    for parent in path.ancestors().skip(1).take(3).filter(|parent| !parent.as_os_str().is_empty()) {
+    for parent in path
+        .ancestors()
+        .skip(1)
+        .take(3)
+        .filter(|parent| !parent.as_os_str().is_empty())
+    {
         // Directories that belong to somebody else were not made by this process.
         let _ = File::open(parent).and_then(|directory| directory.sync_all());
     }

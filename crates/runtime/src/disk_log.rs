@@ -1,9 +1,9 @@
-//! The log of a node with `durability = "disk"`: the write-ahead log in `DIRECTORY/wal`, and beside it
-//! the snapshots of its roles in `DIRECTORY/snapshots`.
+//! The log of a node with `durability = "disk"`: the write-ahead log in `DIRECTORY/wal`, and beside
+//! it the snapshots of its roles in `DIRECTORY/snapshots`.
 //!
-//! The log is cut off at its beginning by checkpoints. When it has grown by enough, roles write again
-//! what they need of their records without keys, and tell by which keys they need the others; once
-//! that is on disk, everything before the oldest record that is needed goes.
+//! The log is cut off at its beginning by checkpoints. When it has grown by enough, roles write
+//! again what they need of their records without keys, and tell by which keys they need the others;
+//! once that is on disk, everything before the oldest record that is needed goes.
 
 use crate::directory::DataDirectory;
 use crate::log::{LogError, io_error};
@@ -65,8 +65,9 @@ pub(crate) struct DiskPast {
 }
 
 impl DiskLog {
-    /// Opens the log in the directory. `identity` is the file that says whether the node has taken part, if it
-    /// has: then there must be a log. `wake` is notified when a thread of it has done something.
+    /// Opens the log in the directory. `identity` is the file that says whether the node has taken
+    /// part, if it has: then there must be a log. `wake` is notified when a thread of it has done
+    /// something.
     pub(crate) fn open(
         directory: Rc<DataDirectory>,
         stamp: &Stamp,
@@ -79,13 +80,20 @@ impl DiskLog {
         let (log_path, snapshots_path) = (path.join(LOG), path.join(SNAPSHOTS));
         let other = path.join(memory_log::VITAL);
         if fs::exists(&other).map_err(io_error("look for", &other))? {
-            return Err(LogError::OtherDurability { path: path.to_owned(), used: "memory", wanted: "disk" });
+            return Err(LogError::OtherDurability {
+                path: path.to_owned(),
+                used: "memory",
+                wanted: "disk",
+            });
         }
         directory.make(&log_path)?;
         if let Some(proof) = identity
             && !has_log(&log_path)?
         {
-            return Err(LogError::Lost { lost: log_path, proof });
+            return Err(LogError::Lost {
+                lost: log_path,
+                proof,
+            });
         }
         let stamp = stamp::encode(stamp);
         let store = SnapshotStore::new(&snapshots_path, &stamp, kinds);
@@ -93,8 +101,8 @@ impl DiskLog {
         let wal_options = Options {
             segment_bytes: options.segment_bytes,
             max_record_bytes: MAX_RECORD,
-            // As many as a checkpoint sets free: the next interval then needs no new file. To fill one with zeros
-            // is as much work for the disk as all the groups that go into it.
+            // As many as a checkpoint sets free: the next interval then needs no new file. To fill
+            // one with zeros is as much work for the disk as all the groups that go into it.
             spares: (options.checkpoint_bytes / options.segment_bytes) as usize + 2,
             on_complete: Box::new(move || waker.notify_one()),
             ..Options::default()
@@ -104,7 +112,8 @@ impl DiskLog {
         tell_of_cut(&records);
         let snapshots = SnapshotThread::start(store.clone(), wake.clone())?;
         let log = DiskLog {
-            // What is recovered counts as grown, so that a node that is often restarted has checkpoints.
+            // What is recovered counts as grown, so that a node that is often restarted has
+            // checkpoints.
             grown: wal.size(),
             wal,
             snapshots,
@@ -114,7 +123,13 @@ impl DiskLog {
             snapshots_stored: 0,
             _directory: directory,
         };
-        Ok((log, DiskPast { snapshots: store, records }))
+        Ok((
+            log,
+            DiskPast {
+                snapshots: store,
+                records,
+            },
+        ))
     }
 
     pub(crate) fn append(&mut self, from: Address, record: &[u8]) -> Lsn {
@@ -176,7 +191,10 @@ impl DiskLog {
     }
 
     pub(crate) fn checkpoint_appended(&mut self, needed: Lsn) {
-        self.checkpoint = Some(Checkpoint { written: self.wal.written(), needed: needed.0 });
+        self.checkpoint = Some(Checkpoint {
+            written: self.wal.written(),
+            needed: needed.0,
+        });
         self.grown = 0;
     }
 
@@ -209,11 +227,16 @@ pub(crate) fn tell_of_cut<S: Storage>(records: &Recovery<S>) {
 /// Whose record it is.
 pub(crate) fn author(entry: &Entry) -> Address {
     // No instance has such a number, so that a record which cannot be is refused by the node.
-    Address { kind: entry.kind, index: u8::try_from(entry.tag).unwrap_or(u8::MAX) }
+    Address {
+        kind: entry.kind,
+        index: u8::try_from(entry.tag).unwrap_or(u8::MAX),
+    }
 }
 
 /// Whether there is anything but files that the log has prepared for later use.
 pub(crate) fn has_log(path: &Path) -> Result<bool, LogError> {
     let entries = fs::read_dir(path).map_err(io_error("list the directory", path))?;
-    Ok(entries.flatten().any(|entry| !entry.file_name().to_string_lossy().starts_with("spare-")))
+    Ok(entries
+        .flatten()
+        .any(|entry| !entry.file_name().to_string_lossy().starts_with("spare-")))
 }

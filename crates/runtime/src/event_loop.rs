@@ -1,12 +1,12 @@
 //! The pump. Readers and applications put messages and requests in; the pump runs the roles until
-//! nothing is left to do, makes records durable, and writes everything that came of it, once to each
-//! connection. When there is much to make durable the log does it on a thread of its own, and the loop
-//! goes on meanwhile: whatever depends on it is held back by the node's fence.
+//! nothing is left to do, makes records durable, and writes everything that came of it, once to
+//! each connection. When there is much to make durable the log does it on a thread of its own, and
+//! the loop goes on meanwhile: whatever depends on it is held back by the node's fence.
 //!
 //! Readers that became ready in the same moment are all queued, by the system's event queue, before
-//! the pump that the first of them wakes, so that one run serves all of them; and a message that comes
-//! alone is answered without any delay. Nothing here polls: the pump runs when something was put in,
-//! or when the earliest timer of a role is due.
+//! the pump that the first of them wakes, so that one run serves all of them; and a message that
+//! comes alone is answered without any delay. Nothing here polls: the pump runs when something was
+//! put in, or when the earliest timer of a role is due.
 
 use crate::admission::Admission;
 use crate::application::Submissions;
@@ -99,13 +99,27 @@ impl<P: Protocol> EventLoop<P> {
         about: About,
     ) -> Self {
         let (chronicle, drains, end, requests) = Default::default();
-        let state = RefCell::new(State { node, outside, following, chronicle, drains, end, requests });
+        let state = RefCell::new(State {
+            node,
+            outside,
+            following,
+            chronicle,
+            drains,
+            end,
+            requests,
+        });
         let clock = Clock::start(about.clock_ahead_ms);
-        EventLoop { state, submissions, log_wake, clock, about }
+        EventLoop {
+            state,
+            submissions,
+            log_wake,
+            clock,
+            about,
+        }
     }
 
-    /// Starts the roles and runs them until `shutdown` completes and what was begun is over, or the node is no member any
-    /// more.
+    /// Starts the roles and runs them until `shutdown` completes and what was begun is over, or the
+    /// node is no member any more.
     pub(crate) async fn run(&self, shutdown: impl Future<Output = ()>) -> Result<End, NodeError> {
         let mut shutdown = pin!(shutdown);
         tokio::select! {
@@ -127,13 +141,16 @@ impl<P: Protocol> EventLoop<P> {
                 return Ok(End::Stopped);
             }
             if timer.is_some() && timer != alarm {
-                let at = timer.map(|timer| self.clock.at(timer)).expect("there is a timer");
+                let at = timer
+                    .map(|timer| self.clock.at(timer))
+                    .expect("there is a timer");
                 sleep.as_mut().reset(at.into());
             }
             alarm = timer;
             if self.submissions.wake.is_scheduled() {
-                // An application that answers every reply with a request would otherwise keep the loop
-                // to itself. Whatever has become readable meanwhile is taken in by the next run.
+                // An application that answers every reply with a request would otherwise keep the
+                // loop to itself. Whatever has become readable meanwhile is taken in by the next
+                // run.
                 tokio::task::yield_now().await;
             }
             tokio::select! {
@@ -146,30 +163,34 @@ impl<P: Protocol> EventLoop<P> {
                 () = tokio::time::sleep(LOOK_EVERY), if stop_at.is_some() => {}
                 () = self.submissions.wake.woken() => {}
                 () = self.log_wake.notified() => {}
-                // A deadline is rounded up to the next millisecond, the grain of the runtime's timers.
+                // A deadline is rounded up to the next millisecond, the grain of the runtime's
+                // timers.
                 () = &mut sleep, if alarm.is_some() => {
                     alarm = None;
-                    // Whatever has arrived by now is taken in by the same run; and roles whose timers
-                    // are always due cannot keep everybody else from running.
+                    // Whatever has arrived by now is taken in by the same run; and roles whose
+                    // timers are always due cannot keep everybody else from running.
                     tokio::task::yield_now().await;
                 }
             }
         }
     }
 
-    /// Whether a node that was told to stop has answered everything, or has gone on until `at`, which is as long as it may.
+    /// Whether a node that was told to stop has answered everything, or has gone on until `at`,
+    /// which is as long as it may.
     fn has_stopped(&self, at: tokio::time::Instant) -> bool {
         let left = self.state.borrow().drain_status();
         if !left.is_done() && tokio::time::Instant::now() >= at {
             let limit = self.about.drain.as_secs_f64();
-            tracing::warn!("stopping after {limit} s, the limit of options.drain_ms; what is left: {left}");
+            tracing::warn!(
+                "stopping after {limit} s, the limit of options.drain_ms; what is left: {left}"
+            );
             return true;
         }
         left.is_done()
     }
 
-    /// While this node waits nobody who asks waits for longer than a lane would let them. Completes when it is
-    /// told something that ends it.
+    /// While this node waits nobody who asks waits for longer than a lane would let them. Completes
+    /// when it is told something that ends it.
     async fn wait_for_news(&self) -> Result<End, NodeError> {
         loop {
             self.submissions.wake.woken().await;
@@ -177,7 +198,12 @@ impl<P: Protocol> EventLoop<P> {
                 tokio::time::sleep(self.about.patience).await;
             }
             self.submissions.wake.begin();
-            let State { outside, requests, end, .. } = &mut *self.state.borrow_mut();
+            let State {
+                outside,
+                requests,
+                end,
+                ..
+            } = &mut *self.state.borrow_mut();
             if let Some(end) = end.take() {
                 return end;
             }
@@ -190,7 +216,12 @@ impl<P: Protocol> EventLoop<P> {
     }
 
     fn start(&self) -> Result<(), NodeError> {
-        let State { node, outside, following, .. } = &mut *self.state.borrow_mut();
+        let State {
+            node,
+            outside,
+            following,
+            ..
+        } = &mut *self.state.borrow_mut();
         outside.now = self.clock.now();
         node.start(outside.now, outside);
         following.start(node, outside, &self.submissions)
@@ -213,8 +244,8 @@ impl<P: Protocol> EventLoop<P> {
             outside.log.checkpoint_appended(needed);
             is_member &= state.settle(now, &self.submissions)?;
         }
-        // One sync for everything that this burst persisted, and only then what depends on it. If it is
-        // done elsewhere there is nothing to wait for: the loop is woken.
+        // One sync for everything that this burst persisted, and only then what depends on it. If
+        // it is done elsewhere there is nothing to wait for: the loop is woken.
         while state.outside.log.is_behind() {
             state.chronicle.waits(now);
             if !state.outside.log.flush()? {
@@ -224,7 +255,12 @@ impl<P: Protocol> EventLoop<P> {
             state.node.on_durable(&mut state.outside);
             is_member &= state.settle(now, &self.submissions)?;
         }
-        let State { node, outside, chronicle, .. } = state;
+        let State {
+            node,
+            outside,
+            chronicle,
+            ..
+        } = state;
         chronicle.look::<P>(now, node.instances(), || outside.log.status());
         state.outside.application.on_burst_end();
         state.outside.peers.flush();
@@ -256,7 +292,13 @@ enum Pumped {
 impl<P: Protocol> State<P> {
     /// Everything that has happened since the last run.
     fn take_in(&mut self, now: Instant, submissions: &Submissions) -> Result<(), NodeError> {
-        let State { node, outside, chronicle, requests, .. } = self;
+        let State {
+            node,
+            outside,
+            chronicle,
+            requests,
+            ..
+        } = self;
         outside.counts.pumps += 1;
         if outside.log.poll()? {
             chronicle.is_durable(now);
@@ -280,13 +322,20 @@ impl<P: Protocol> State<P> {
         Ok(())
     }
 
-    /// Lets the roles work until nothing is queued, and follows where they find that the log has led. False
-    /// when this node is not a member there.
+    /// Lets the roles work until nothing is queued, and follows where they find that the log has
+    /// led. False when this node is not a member there.
     fn settle(&mut self, now: Instant, submissions: &Submissions) -> Result<bool, NodeError> {
-        let State { node, outside, following, .. } = self;
+        let State {
+            node,
+            outside,
+            following,
+            ..
+        } = self;
         loop {
             node.settle(now, outside);
-            let Some(membership) = outside.announced.take() else { return Ok(true) };
+            let Some(membership) = outside.announced.take() else {
+                return Ok(true);
+            };
             if !following.follow(membership, node, outside, submissions)? {
                 return Ok(false);
             }
@@ -310,7 +359,10 @@ impl<P: Protocol> State<P> {
 
 /// The lane lives elsewhere or does not run yet, and a request must not be left without an answer.
 fn refuse<P: Protocol>(outside: &mut Outside, lane: ClientId, request: Request) {
-    let reply = Reply { token: request.token, outcome: Err(Refusal::Unavailable) };
+    let reply = Reply {
+        token: request.token,
+        outcome: Err(Refusal::Unavailable),
+    };
     World::<P>::reply(outside, lane, reply);
 }
 
@@ -320,7 +372,10 @@ impl<P: Protocol> Host for EventLoop<P> {
             // Meant for no role, so it is for the driver: news of the membership.
             let size = message.as_slice().len();
             if size > MAX_NEWS {
-                return Err(WireError::OutOfRange { what: "size of a membership", value: size as u64 });
+                return Err(WireError::OutOfRange {
+                    what: "size of a membership",
+                    value: size as u64,
+                });
             }
             self.learn(message.decode()?);
             return Ok(());
@@ -338,7 +393,13 @@ impl<P: Protocol> Host for EventLoop<P> {
 
     fn learn(&self, membership: Membership) {
         let state = &mut *self.state.borrow_mut();
-        let State { node, outside, following, end, .. } = state;
+        let State {
+            node,
+            outside,
+            following,
+            end,
+            ..
+        } = state;
         if end.is_some() || membership.epoch <= outside.peers.epoch() {
             return;
         }
@@ -346,7 +407,8 @@ impl<P: Protocol> Host for EventLoop<P> {
         *end = match following.follow(membership, node, outside, &self.submissions) {
             Ok(true) => None,
             Ok(false) => Some(Ok(End::Removed)),
-            // Whoever says such a thing is no reason to stop. If it is true, this node will find it in the log.
+            // Whoever says such a thing is no reason to stop. If it is true, this node will find it
+            // in the log.
             Err(error @ NodeError::Membership { .. }) => {
                 tracing::error!("what a node says of the membership is not believed: {error}");
                 None
@@ -360,16 +422,24 @@ impl<P: Protocol> Host for EventLoop<P> {
         self.state.borrow().following.configuration.clone()
     }
 
-    fn submit(&self, change: &Change) -> Result<oneshot::Receiver<Result<Bytes, Refusal>>, Response> {
+    fn submit(
+        &self,
+        change: &Change,
+    ) -> Result<oneshot::Receiver<Result<Bytes, Refusal>>, Response> {
         let state = &mut *self.state.borrow_mut();
         let refused = |text: &dyn core::fmt::Display| Response::Refused(text.to_string());
         let known = state.following.configuration.as_ref();
-        let known = known.ok_or_else(|| refused(&"the membership of this cluster cannot change"))?;
+        let known =
+            known.ok_or_else(|| refused(&"the membership of this cluster cannot change"))?;
         membership::check::<P>(known, change).map_err(|error| match error {
             ChangeError::Ahead(_) => Response::Undecided(error.to_string()),
             error => refused(&error),
         })?;
-        let no_lane = || Response::Undecided("it has no client lane, through which a change could be asked for".into());
+        let no_lane = || {
+            Response::Undecided(
+                "it has no client lane, through which a change could be asked for".into(),
+            )
+        };
         let lane = self.submissions.first_lane().ok_or_else(no_lane)?;
         let (request, answer) = state.outside.operator.request(encode_all(change).into());
         self.submissions.submit(lane, request);
@@ -378,8 +448,14 @@ impl<P: Protocol> Host for EventLoop<P> {
 
     fn name_of(&self, node: NodeId) -> String {
         let state = self.state.borrow();
-        let nodes = state.following.configuration.as_ref().map(Configuration::nodes);
-        nodes.and_then(|nodes| Some(nodes.get(&node)?.name.clone())).unwrap_or_default()
+        let nodes = state
+            .following
+            .configuration
+            .as_ref()
+            .map(Configuration::nodes);
+        nodes
+            .and_then(|nodes| Some(nodes.get(&node)?.name.clone()))
+            .unwrap_or_default()
     }
 
     fn freeze(&self, at: u64) -> Picture {
@@ -400,21 +476,39 @@ impl<P: Protocol> Host for EventLoop<P> {
             false => tracing::info!("no longer draining: clients are served again"),
         }
         state.outside.now = self.clock.now();
-        state.node.drain(state.outside.now, drains, &mut state.outside);
+        state
+            .node
+            .drain(state.outside.now, drains, &mut state.outside);
         state.outside.application.drain(drains);
         self.submissions.wake.wake();
     }
 
     fn status(&self) -> NodeStatus {
         let state = &*self.state.borrow();
-        let State { node, outside, following, .. } = state;
-        let About { identity, node: id, name, amnesiac, admission, .. } = &self.about;
+        let State {
+            node,
+            outside,
+            following,
+            ..
+        } = state;
+        let About {
+            identity,
+            node: id,
+            name,
+            amnesiac,
+            admission,
+            ..
+        } = &self.about;
         let roles = node.instances().map(|(address, instance)| {
             let mut figures = std::collections::BTreeMap::new();
             instance.status(&mut |name, value| {
                 figures.insert(name.to_owned(), value);
             });
-            RoleStatus { role: P::KINDS[address.kind as usize].to_owned(), index: address.index, figures }
+            RoleStatus {
+                role: P::KINDS[address.kind as usize].to_owned(),
+                index: address.index,
+                figures,
+            }
         });
         let (process_cpu_us, loop_cpu_us) = cpu_time_us();
         let mut event_loop = outside.counts;
@@ -426,7 +520,10 @@ impl<P: Protocol> Host for EventLoop<P> {
             protocol: identity.protocol.clone(),
             founding: format!("{:016x}", identity.founding),
             epoch: outside.peers.epoch().0,
-            changing: following.configuration.as_ref().is_some_and(|known| known.next.is_some()),
+            changing: following
+                .configuration
+                .as_ref()
+                .is_some_and(|known| known.next.is_some()),
             node: id.0,
             name: name.clone(),
             wire_version: WIRE_VERSION,

@@ -1,8 +1,9 @@
 //! Following the membership: what a node does when it learns that the log has led to another one.
 //!
-//! The order matters. The membership is on disk before anything is done that assumes it, so that a node which is
-//! started again is not of an earlier mind than it was; peers are told before a role says anything that
-//! assumes it, so that nobody receives a message of an epoch that it has not heard of; then roles are told.
+//! The order matters. The membership is on disk before anything is done that assumes it, so that a
+//! node which is started again is not of an earlier mind than it was; peers are told before a role
+//! says anything that assumes it, so that nobody receives a message of an epoch that it has not
+//! heard of; then roles are told.
 
 use crate::admission::Admission;
 use crate::application::Submissions;
@@ -41,12 +42,28 @@ impl Nursery {
         (layout, config): (&Layout, &P::Config),
         amnesiac: bool,
     ) {
-        let Nursery { keeps_records, machine, guard, .. } = self;
-        let missing = layout.on_node(self.node).into_iter().filter(|address| !node.hosts(*address));
+        let Nursery {
+            keeps_records,
+            machine,
+            guard,
+            ..
+        } = self;
+        let missing = layout
+            .on_node(self.node)
+            .into_iter()
+            .filter(|address| !node.hosts(*address));
         for address in missing.collect::<Vec<Address>>() {
             let seed = seed_of(self.seed, layout.epoch, address);
             let keeps_records = *keeps_records;
-            let birth = Birth { address, node: self.node, seed, amnesiac, keeps_records, machine, guard: Some(guard) };
+            let birth = Birth {
+                address,
+                node: self.node,
+                seed,
+                amnesiac,
+                keeps_records,
+                machine,
+                guard: Some(guard),
+            };
             node.host(address, P::instantiate(config, birth));
         }
     }
@@ -64,7 +81,8 @@ pub(crate) struct Following {
     admission: Rc<Admission>,
     /// Whether the roles are started.
     started: bool,
-    /// Whether the roles were made for an earlier membership, and are to be told when they are started.
+    /// Whether the roles were made for an earlier membership, and are to be told when they are
+    /// started.
     roles_are_behind: bool,
 }
 
@@ -78,7 +96,16 @@ impl Following {
     ) -> Self {
         let (name, started, roles_are_behind) = (name.to_owned(), false, false);
         let given = configuration.as_ref().map(|known| known.deployment.clone());
-        Following { configuration, name, given, data, nursery, admission, started, roles_are_behind }
+        Following {
+            configuration,
+            name,
+            given,
+            data,
+            nursery,
+            admission,
+            started,
+            roles_are_behind,
+        }
     }
 
     /// The roles have just been started.
@@ -98,8 +125,8 @@ impl Following {
         Ok(())
     }
 
-    /// Takes over a membership if it is a later one than what is known. False when this node is not a member
-    /// of it: it has told the others, and is to stop.
+    /// Takes over a membership if it is a later one than what is known. False when this node is not
+    /// a member of it: it has told the others, and is to stop.
     pub(crate) fn follow<P: Protocol>(
         &mut self,
         membership: Membership,
@@ -108,33 +135,51 @@ impl Following {
         submissions: &Submissions,
     ) -> Result<bool, NodeError> {
         let epoch = membership.epoch;
-        let unusable = |text: String| NodeError::Membership { epoch: epoch.0, text };
+        let unusable = |text: String| NodeError::Membership {
+            epoch: epoch.0,
+            text,
+        };
         let Some(known) = &self.configuration else {
-            return Err(unusable("this node was started without the deployment that it belongs to".into()));
+            return Err(unusable(
+                "this node was started without the deployment that it belongs to".into(),
+            ));
         };
         if epoch <= known.epoch() {
             return Ok(true);
         }
-        let mut configuration = known.advanced(membership).map_err(|error| unusable(error.to_string()))?;
+        let mut configuration = known
+            .advanced(membership)
+            .map_err(|error| unusable(error.to_string()))?;
         if let Some(given) = &self.given {
             configuration.deployment.take_local(given);
         }
-        let whose = |known: &Configuration| (known.target().cluster.clone(), known.target().protocol.clone());
+        let whose = |known: &Configuration| {
+            (
+                known.target().cluster.clone(),
+                known.target().protocol.clone(),
+            )
+        };
         if whose(&configuration) != whose(known) {
-            return Err(unusable(format!("it is one of cluster '{}'", whose(&configuration).0)));
+            return Err(unusable(format!(
+                "it is one of cluster '{}'",
+                whose(&configuration).0
+            )));
         }
         let (layout, config) = self.read::<P>(&configuration)?;
         if let Some(data) = &self.data {
             membership::store(data, &configuration)?;
         }
         let mut news = Vec::new();
-        encode_frame(&mut news, 0, &configuration.membership).map_err(|error| unusable(error.to_string()))?;
+        encode_frame(&mut news, 0, &configuration.membership)
+            .map_err(|error| unusable(error.to_string()))?;
         let addresses = addresses(&configuration);
         outside.peers.change(epoch, &addresses, news);
         let here = self.nursery.node;
         outside.peers.set_distances(&configuration.distances(here));
         say(known, &configuration);
-        let is_member = configuration.member(&self.name).is_some_and(|(id, _)| id == here);
+        let is_member = configuration
+            .member(&self.name)
+            .is_some_and(|(id, _)| id == here);
         let left = names_that_left(known, &configuration);
         self.configuration = Some(configuration);
         if !is_member {
@@ -150,9 +195,17 @@ impl Following {
     }
 
     /// The layout and the protocol's view of it.
-    fn read<P: Protocol>(&self, configuration: &Configuration) -> Result<(Layout, P::Config), NodeError> {
-        let unusable = |text: String| NodeError::Membership { epoch: configuration.epoch().0, text };
-        let layout = configuration.layout(P::KINDS).map_err(|error| unusable(error.to_string()))?;
+    fn read<P: Protocol>(
+        &self,
+        configuration: &Configuration,
+    ) -> Result<(Layout, P::Config), NodeError> {
+        let unusable = |text: String| NodeError::Membership {
+            epoch: configuration.epoch().0,
+            text,
+        };
+        let layout = configuration
+            .layout(P::KINDS)
+            .map_err(|error| unusable(error.to_string()))?;
         let config = P::configure(layout.clone()).map_err(|error| unusable(error.to_string()))?;
         Ok((layout, config))
     }
@@ -185,15 +238,33 @@ fn names_that_left(before: &Configuration, after: &Configuration) -> Vec<String>
 }
 
 fn say(before: &Configuration, configuration: &Configuration) {
-    let names =
-        |nodes: &[ionian_deployment::Node]| nodes.iter().map(|node| node.name.as_str()).collect::<Vec<_>>().join(", ");
-    let (epoch, now) = (configuration.epoch().0, names(&configuration.deployment.nodes));
+    let names = |nodes: &[ionian_deployment::Node]| {
+        nodes
+            .iter()
+            .map(|node| node.name.as_str())
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    let (epoch, now) = (
+        configuration.epoch().0,
+        names(&configuration.deployment.nodes),
+    );
     let value = |of: &Configuration, setting| of.deployment.options.value(setting);
-    for setting in SETTINGS.iter().filter(|setting| value(before, setting) != value(configuration, setting)) {
-        tracing::info!("epoch {epoch}: options.{} = {}", setting.key, value(configuration, setting));
+    for setting in SETTINGS
+        .iter()
+        .filter(|setting| value(before, setting) != value(configuration, setting))
+    {
+        tracing::info!(
+            "epoch {epoch}: options.{} = {}",
+            setting.key,
+            value(configuration, setting)
+        );
     }
     match &configuration.next {
         None => tracing::info!("epoch {epoch}: the nodes are {now}"),
-        Some(next) => tracing::info!("epoch {epoch}: changing from nodes {now} to {}", names(&next.nodes)),
+        Some(next) => tracing::info!(
+            "epoch {epoch}: changing from nodes {now} to {}",
+            names(&next.nodes)
+        ),
     }
 }

@@ -1,14 +1,16 @@
-//! Cuts a byte stream into messages: `u32` length of what follows, `u32` checksum, `u64` mask of the instances that
-//! are meant, the message. Everything little-endian, as in [`ionian_kernel::wire`].
+//! Cuts a byte stream into messages: `u32` length of what follows, `u32` checksum, `u64` mask of
+//! the instances that are meant, the message. Everything little-endian, as in
+//! [`ionian_kernel::wire`].
 //!
-//! A large message comes in pieces, so that others need not wait behind it: the highest bit of the length is set, and
-//! `u32` says, after the mask, how many bytes of the message are still to come after this piece. Between two pieces there
-//! may be whole frames, but no piece of another message.
+//! A large message comes in pieces, so that others need not wait behind it: the highest bit of the
+//! length is set, and `u32` says, after the mask, how many bytes of the message are still to come
+//! after this piece. Between two pieces there may be whole frames, but no piece of another message.
 //!
-//! The checksum is half of the XXH3 of the message (or piece), combined by exclusive or with a mix of what stands before it, so that
-//! a message which goes to several nodes is summed once. TCP's sum has 16 bits and is checked by network cards: a changed byte
-//! that gets past it would be taken for a vote. It is no defence against one who forges messages. (Of long messages CRC-32C costs as many
-//! instructions; of short ones, which most are, several times as many: `cargo xtask costs`.)
+//! The checksum is half of the XXH3 of the message (or piece), combined by exclusive or with a mix
+//! of what stands before it, so that a message which goes to several nodes is summed once. TCP's
+//! sum has 16 bits and is checked by network cards: a changed byte that gets past it would be taken
+//! for a vote. It is no defence against one who forges messages. (Of long messages CRC-32C costs as
+//! many instructions; of short ones, which most are, several times as many: `cargo xtask costs`.)
 
 use bytes::{Buf, Bytes, BytesMut};
 use ionian_kernel::wire::{Reader, Wire, WireError};
@@ -22,13 +24,15 @@ pub const MAX_FRAME_BYTES: usize = 64 << 20;
 /// the second-level cache.
 pub(crate) const READ_CHUNK: usize = 64 << 10;
 
-/// A frame of at least this size keeps the memory that it was read into; what is kept of a smaller one is copied.
+/// A frame of at least this size keeps the memory that it was read into; what is kept of a smaller
+/// one is copied.
 ///
-/// Roles keep slices of messages for long (a batch stays in an acceptor's log). A slice keeps the whole allocation
-/// behind it, so a retained 60-byte batch would hold a 64 KiB read buffer, with all the messages in it of which nothing
-/// is to be kept. Copied, it holds a chunk of such copies, and a message without variable parts costs no memory. What
-/// copying costs is measured by `examples/frame_cost.rs`. Above the limit a frame is at least half of the buffer it came
-/// in, or the buffer has grown for it: sharing wastes little there.
+/// Roles keep slices of messages for long (a batch stays in an acceptor's log). A slice keeps the
+/// whole allocation behind it, so a retained 60-byte batch would hold a 64 KiB read buffer, with
+/// all the messages in it of which nothing is to be kept. Copied, it holds a chunk of such copies,
+/// and a message without variable parts costs no memory. What copying costs is measured by
+/// `examples/frame_cost.rs`. Above the limit a frame is at least half of the buffer it came in, or
+/// the buffer has grown for it: sharing wastes little there.
 const SHARE_FROM: usize = 32 << 10;
 
 const LENGTH_BYTES: usize = 4;
@@ -69,7 +73,9 @@ pub enum FrameError {
         length: usize,
     },
     /// A piece that does not go on where the last one ended.
-    #[error("a piece of a message after which {rest} bytes are to come, where {expected} were announced")]
+    #[error(
+        "a piece of a message after which {rest} bytes are to come, where {expected} were announced"
+    )]
     OutOfTurn {
         /// What is to come after it, with its own bytes.
         rest: usize,
@@ -132,7 +138,11 @@ fn decode<T: Wire>(mut reader: Reader<'_>) -> Result<T, WireError> {
 ///
 /// # Errors
 /// [`FrameError::TooLarge`] when it is beyond the limit; `out` is then unchanged.
-pub fn encode_frame(out: &mut Vec<u8>, members: u64, message: &impl Wire) -> Result<(), FrameError> {
+pub fn encode_frame(
+    out: &mut Vec<u8>,
+    members: u64,
+    message: &impl Wire,
+) -> Result<(), FrameError> {
     let start = out.len();
     out.extend_from_slice(&[0; MEMBERS_AT]);
     members.encode(out);
@@ -207,7 +217,8 @@ impl FrameReader {
         self.take_back();
         let spare = self.buffer.capacity() - self.buffer.len();
         if spare < READ_CHUNK / 4 {
-            self.buffer.reserve(READ_CHUNK.max(self.buffer.len().min(self.missing())));
+            self.buffer
+                .reserve(READ_CHUNK.max(self.buffer.len().min(self.missing())));
         }
         &mut self.buffer
     }
@@ -219,23 +230,35 @@ impl FrameReader {
 
     /// How many bytes the frame under way still misses.
     fn missing(&self) -> usize {
-        self.announced().map_or(0, |(length, _)| (LENGTH_BYTES + length).saturating_sub(self.buffer.len()))
+        self.announced().map_or(0, |(length, _)| {
+            (LENGTH_BYTES + length).saturating_sub(self.buffer.len())
+        })
     }
 
     /// How long the next frame is, and whether it is a piece.
     fn announced(&self) -> Option<(usize, bool)> {
-        let length = self.buffer.get(..LENGTH_BYTES)?.try_into().expect("four bytes");
+        let length = self
+            .buffer
+            .get(..LENGTH_BYTES)?
+            .try_into()
+            .expect("four bytes");
         let length = u32::from_le_bytes(length);
         Some(((length & !PIECE) as usize, length & PIECE != 0))
     }
 
     /// The next frame, if it is here: its span, and whether it is a piece.
     fn whole(&self) -> Result<Option<(usize, bool)>, FrameError> {
-        let Some((length, is_piece)) = self.announced() else { return Ok(None) };
+        let Some((length, is_piece)) = self.announced() else {
+            return Ok(None);
+        };
         if length > MAX_FRAME_BYTES {
             return Err(FrameError::TooLarge { length });
         }
-        let header = if is_piece { PIECE_HEADER_BYTES } else { HEADER_BYTES };
+        let header = if is_piece {
+            PIECE_HEADER_BYTES
+        } else {
+            HEADER_BYTES
+        };
         if length <= header - LENGTH_BYTES {
             return Err(FrameError::TooShort { length });
         }
@@ -264,7 +287,10 @@ impl FrameReader {
                 Some((span, false)) => break span,
                 Some((span, true)) => {
                     if let Some((members, message)) = self.take_piece(span)? {
-                        return Ok(Some(Frame { members, message: Encoded::Large(message) }));
+                        return Ok(Some(Frame {
+                            members,
+                            message: Encoded::Large(message),
+                        }));
                     }
                 }
             }
@@ -272,7 +298,10 @@ impl FrameReader {
         let members = (&self.buffer[MEMBERS_AT..]).get_u64_le();
         let message = if span < SHARE_FROM {
             self.given = span;
-            Encoded::Small { bytes: &self.buffer[HEADER_BYTES..span], arena: &mut self.arena }
+            Encoded::Small {
+                bytes: &self.buffer[HEADER_BYTES..span],
+                arena: &mut self.arena,
+            }
         } else {
             let mut taken = self.take_allocation(span);
             taken.advance(HEADER_BYTES);
@@ -287,14 +316,21 @@ impl FrameReader {
         let (members, rest) = (unit.get_u64_le(), unit.get_u32_le() as usize);
         let to_come = unit.len() + rest;
         if self.gathered.is_empty() && to_come + MEMBERS_BYTES > MAX_FRAME_BYTES {
-            return Err(FrameError::TooLarge { length: to_come + MEMBERS_BYTES });
+            return Err(FrameError::TooLarge {
+                length: to_come + MEMBERS_BYTES,
+            });
         }
         if !self.gathered.is_empty() && to_come != self.rest {
-            return Err(FrameError::OutOfTurn { rest: to_come, expected: self.rest });
+            return Err(FrameError::OutOfTurn {
+                rest: to_come,
+                expected: self.rest,
+            });
         }
-        // Grows with what has arrived, not with what was announced, and not beyond it: the message is kept as it is.
+        // Grows with what has arrived, not with what was announced, and not beyond it: the message
+        // is kept as it is.
         if self.gathered.capacity() - self.gathered.len() < unit.len() {
-            self.gathered.reserve_exact(unit.len() + rest.min(self.gathered.len()));
+            self.gathered
+                .reserve_exact(unit.len() + rest.min(self.gathered.len()));
         }
         self.gathered.extend_from_slice(unit);
         self.rest = rest;

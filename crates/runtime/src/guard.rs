@@ -1,6 +1,7 @@
-//! What becomes of a panic of the user's machine. One that answers a query has changed nothing: the query fails, and the
-//! node goes on. After any other the state may be half of something, or cannot be kept: no call of the machine is made any
-//! more, and the node stops, without having told anyone of what was not finished.
+//! What becomes of a panic of the user's machine. One that answers a query has changed nothing: the
+//! query fails, and the node goes on. After any other the state may be half of something, or cannot
+//! be kept: no call of the machine is made any more, and the node stops, without having told anyone
+//! of what was not finished.
 
 use crate::log::{LogError, io_error};
 use crate::skips::{CommandName, Skips};
@@ -46,13 +47,24 @@ impl MachineFailure {
             Call::Question => "saying what a command touches, or when time makes a difference",
         };
         let (command, bytes, after) = match call {
-            Call::Apply(command) => (Some(CommandName::of(&command)), hexadecimal(command.payload), None),
+            Call::Apply(command) => (
+                Some(CommandName::of(&command)),
+                hexadecimal(command.payload),
+                None,
+            ),
             _ => (None, String::new(), after),
         };
-        MachineFailure { doing: doing.to_owned(), message, command, bytes, after }
+        MachineFailure {
+            doing: doing.to_owned(),
+            message,
+            command,
+            bytes,
+            after,
+        }
     }
 
-    /// What the file in the data directory says of the last time that the machine stopped the node; none, if it never did.
+    /// What the file in the data directory says of the last time that the machine stopped the node;
+    /// none, if it never did.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -60,9 +72,15 @@ impl MachineFailure {
         let path = file(data);
         let Ok(text) = fs::read_to_string(&path) else {
             let there = fs::exists(&path).map_err(io_error("look for", &path))?;
-            return if there { Err(damaged(path, "it is no text".into())) } else { Ok(None) };
+            return if there {
+                Err(damaged(path, "it is no text".into()))
+            } else {
+                Ok(None)
+            };
         };
-        serde_json::from_str(&text).map(Some).map_err(|error| damaged(path, error.to_string()))
+        serde_json::from_str(&text)
+            .map(Some)
+            .map_err(|error| damaged(path, error.to_string()))
     }
 
     /// Writes the file, for people and for `ionian log show`. Nothing depends on it.
@@ -75,7 +93,11 @@ impl MachineFailure {
 }
 
 fn damaged(path: PathBuf, text: String) -> LogError {
-    LogError::Corrupt { path, offset: 0, text }
+    LogError::Corrupt {
+        path,
+        offset: 0,
+        text,
+    }
 }
 
 fn file(data: &Path) -> PathBuf {
@@ -92,7 +114,13 @@ fn hexadecimal(bytes: &[u8]) -> String {
 
 impl fmt::Display for MachineFailure {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let MachineFailure { doing, message, command, bytes, after } = self;
+        let MachineFailure {
+            doing,
+            message,
+            command,
+            bytes,
+            after,
+        } = self;
         write!(formatter, "the state machine panicked {doing}")?;
         match (command, after) {
             (Some(command), _) => write!(
@@ -123,7 +151,14 @@ pub(crate) struct MachineGuard {
 impl MachineGuard {
     pub(crate) fn new(skips: Skips) -> Self {
         let (has_failed, failure, changed, failed_reads, begun) = Default::default();
-        MachineGuard { skips, has_failed, failure, changed, failed_reads, begun }
+        MachineGuard {
+            skips,
+            has_failed,
+            failure,
+            changed,
+            failed_reads,
+            begun,
+        }
     }
 
     pub(crate) fn skips(&self) -> &Skips {
@@ -151,13 +186,19 @@ impl MachineGuard {
     }
 
     fn failure(&self) -> Option<Box<MachineFailure>> {
-        self.failure.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+        self.failure
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+            .clone()
     }
 
     fn fail(&self, call: Call<'_>, panic: &(dyn Any + Send)) {
         let after = self.begun.load(Ordering::Relaxed).checked_sub(1);
         let failure = Box::new(MachineFailure::new(call, message(panic), after));
-        let mut first = self.failure.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut first = self
+            .failure
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
         first.get_or_insert(failure);
         self.has_failed.store(true, Ordering::Release);
         self.changed.notify_waiters();
@@ -168,7 +209,9 @@ impl MachineGuard {
         // Clients can make it happen as often as they like.
         if count.is_power_of_two() {
             let message = message(panic);
-            tracing::error!("the state machine panicked answering a query, {count} times so far: {message:?}");
+            tracing::error!(
+                "the state machine panicked answering a query, {count} times so far: {message:?}"
+            );
         }
     }
 }
@@ -178,7 +221,8 @@ impl Guard for MachineGuard {
         if self.has_failed.load(Ordering::Acquire) {
             match what {
                 Call::Read(_) => return Err(NotDone),
-                // Of a state that may be half of something nothing is to be known. The node is about to stop.
+                // Of a state that may be half of something nothing is to be known. The node is
+                // about to stop.
                 _ => resume_unwind(Box::new("the state machine has panicked before")),
             }
         }
@@ -187,7 +231,9 @@ impl Guard for MachineGuard {
                 tracing::warn!("command {} is left out, as told", CommandName::of(&command));
                 return Err(NotDone);
             }
-            let LogCommand { slot: Slot(slot), .. } = command;
+            let LogCommand {
+                slot: Slot(slot), ..
+            } = command;
             self.begun.store(slot + 1, Ordering::Relaxed);
         }
         catch_unwind(AssertUnwindSafe(call)).map_err(|panic| match what {
@@ -210,7 +256,10 @@ fn message(panic: &(dyn Any + Send)) -> String {
         (None, Some(text)) => text.as_str(),
         (None, None) => "a panic without words",
     };
-    text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).take(MAX_MESSAGE).collect()
+    text.chars()
+        .map(|letter| if letter.is_control() { ' ' } else { letter })
+        .take(MAX_MESSAGE)
+        .collect()
 }
 
 #[cfg(test)]
@@ -222,17 +271,41 @@ mod tests {
     #[test]
     fn after_a_panic_the_machine_is_not_called_again() {
         let guard = MachineGuard::new(Skips::default());
-        let command = LogCommand { slot: Slot(7), session: SessionId(3), number: 2, payload: b"x" };
-        let call = |what: Call<'_>, work: &mut dyn FnMut()| catch_unwind(AssertUnwindSafe(|| guard.call(what, work)));
+        let command = LogCommand {
+            slot: Slot(7),
+            session: SessionId(3),
+            number: 2,
+            payload: b"x",
+        };
+        let call = |what: Call<'_>, work: &mut dyn FnMut()| {
+            catch_unwind(AssertUnwindSafe(|| guard.call(what, work)))
+        };
         let mut calls = 0;
-        assert!(matches!(call(Call::Read(b"q"), &mut || panic!("a query")), Ok(Err(NotDone))));
-        assert!(matches!(call(Call::Apply(command), &mut || calls += 1), Ok(Ok(()))), "a query fails alone");
+        assert!(matches!(
+            call(Call::Read(b"q"), &mut || panic!("a query")),
+            Ok(Err(NotDone))
+        ));
+        assert!(
+            matches!(call(Call::Apply(command), &mut || calls += 1), Ok(Ok(()))),
+            "a query fails alone"
+        );
         assert!(call(Call::Apply(command), &mut || panic!("a command")).is_err());
-        for what in [Call::Apply(command), Call::Snapshot, Call::Restore, Call::Question] {
+        for what in [
+            Call::Apply(command),
+            Call::Snapshot,
+            Call::Restore,
+            Call::Question,
+        ] {
             assert!(call(what, &mut || calls += 1).is_err(), "{what:?}");
         }
-        assert!(matches!(call(Call::Read(b"q"), &mut || calls += 1), Ok(Err(NotDone))));
+        assert!(matches!(
+            call(Call::Read(b"q"), &mut || calls += 1),
+            Ok(Err(NotDone))
+        ));
         assert_eq!(calls, 1, "only before the panic");
-        assert_eq!(guard.failure().map(|failure| failure.message), Some("a command".into()));
+        assert_eq!(
+            guard.failure().map(|failure| failure.message),
+            Some("a command".into())
+        );
     }
 }

@@ -1,8 +1,8 @@
 //! The first words on a connection: who is there, what for, and whether that can be.
 //!
-//! The dialler says [`Hello`]; the other side answers that it accepts, or why not; the dialler accepts in turn,
-//! or says why not. The beginning of all three is the same in every version of the program, so that even nodes
-//! of different versions can tell each other what is wrong.
+//! The dialler says [`Hello`]; the other side answers that it accepts, or why not; the dialler
+//! accepts in turn, or says why not. The beginning of all three is the same in every version of the
+//! program, so that even nodes of different versions can tell each other what is wrong.
 
 use crate::admission::Objection;
 use crate::identity::DirectoryId;
@@ -18,15 +18,15 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Whoever has not finished the handshake by then is dropped. A peer needs a millisecond; this leaves
-/// room for a machine that swaps or a packet that is lost twice.
+/// Whoever has not finished the handshake by then is dropped. A peer needs a millisecond; this
+/// leaves room for a machine that swaps or a packet that is lost twice.
 pub(crate) const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
 
 /// No other protocol begins like this; the first byte is not ASCII, so no text protocol does.
 const MAGIC: [u8; 8] = *b"\x96ionian\n";
 
-/// The longest body of a hello or an answer. Names are short; this only bounds what a stranger makes
-/// us hold.
+/// The longest body of a hello or an answer. Names are short; this only bounds what a stranger
+/// makes us hold.
 const MAX_BODY: usize = 8 << 10;
 
 const FOR_PEER: u8 = 0;
@@ -108,8 +108,17 @@ impl Wire for Text {
 
 /// A stranger's words end up in logs: whatever could break or forge a line is replaced.
 fn printable(bytes: &[u8]) -> String {
-    let harmless = |letter: char| if letter.is_control() { char::REPLACEMENT_CHARACTER } else { letter };
-    String::from_utf8_lossy(bytes).chars().map(harmless).collect()
+    let harmless = |letter: char| {
+        if letter.is_control() {
+            char::REPLACEMENT_CHARACTER
+        } else {
+            letter
+        }
+    };
+    String::from_utf8_lossy(bytes)
+        .chars()
+        .map(harmless)
+        .collect()
 }
 
 impl From<&str> for Text {
@@ -179,8 +188,8 @@ pub(crate) enum Unwelcome {
 }
 
 impl Gatekeeper<'_> {
-    /// Whether the connection can be, and if not why. Who is who is said by the membership, so only nodes that
-    /// know of the same one can find fault with each other's numbers.
+    /// Whether the connection can be, and if not why. Who is who is said by the membership, so only
+    /// nodes that know of the same one can find fault with each other's numbers.
     pub(crate) fn check(&self, caller: &Introduction) -> Result<(), Unwelcome> {
         self.check_cluster(caller).map_err(Unwelcome::Refused)?;
         match caller.epoch.cmp(&self.epoch) {
@@ -191,12 +200,24 @@ impl Gatekeeper<'_> {
     }
 
     fn check_cluster(&self, caller: &Introduction) -> Result<(), String> {
-        let Identity { cluster, founding, protocol } = self.identity;
-        let Introduction { cluster: Text(theirs), protocol: Text(spoken), .. } = caller;
+        let Identity {
+            cluster,
+            founding,
+            protocol,
+        } = self.identity;
+        let Introduction {
+            cluster: Text(theirs),
+            protocol: Text(spoken),
+            ..
+        } = caller;
         if theirs != cluster {
-            Err(format!("this is cluster '{cluster}', you are of cluster '{theirs}'"))
+            Err(format!(
+                "this is cluster '{cluster}', you are of cluster '{theirs}'"
+            ))
         } else if spoken != protocol {
-            Err(format!("this cluster runs protocol '{protocol}', you run '{spoken}'"))
+            Err(format!(
+                "this cluster runs protocol '{protocol}', you run '{spoken}'"
+            ))
         } else if caller.founding != *founding {
             Err(format!(
                 "this node's deployment has the digest {founding:016x}, yours {:016x}: the two nodes were \
@@ -208,12 +229,19 @@ impl Gatekeeper<'_> {
         }
     }
 
-    /// Replicas that leave out different commands would not stay equal, and nodes do not know who hears of whose state.
+    /// Replicas that leave out different commands would not stay equal, and nodes do not know who
+    /// hears of whose state.
     fn check_skips(&self, theirs: &str) -> Result<(), String> {
         if theirs == self.skips {
             return Ok(());
         }
-        let shown = |list: &str| if list.is_empty() { "none".to_owned() } else { list.to_owned() };
+        let shown = |list: &str| {
+            if list.is_empty() {
+                "none".to_owned()
+            } else {
+                list.to_owned()
+            }
+        };
         Err(format!(
             "commands left out by this node: {}; by yours: {}. Replicas that leave out different commands would not \
              stay equal: stop the node that lacks one, and run `ionian log skip COMMAND --data DIR` for it",
@@ -223,20 +251,31 @@ impl Gatekeeper<'_> {
     }
 
     fn check_numbers(&self, caller: &Introduction) -> Result<(), String> {
-        let Introduction { sender, sender_name: Text(called), target, .. } = caller;
+        let Introduction {
+            sender,
+            sender_name: Text(called),
+            target,
+            ..
+        } = caller;
         let (node, name) = (self.node.0, self.name);
         if *target != node {
-            return Err(format!("this is node {node} ('{name}'), you look for node {target}: an address is wrong"));
+            return Err(format!(
+                "this is node {node} ('{name}'), you look for node {target}: an address is wrong"
+            ));
         } else if *sender == node {
-            return Err(format!("you say that you are node {node}, which is this node"));
+            return Err(format!(
+                "you say that you are node {node}, which is this node"
+            ));
         } else if *sender < node {
-            return Err(format!("node {sender} waits for node {node} to dial, and does not dial it"));
+            return Err(format!(
+                "node {sender} waits for node {node} to dial, and does not dial it"
+            ));
         }
         match self.caller_name.as_deref() {
             None => Err(format!("the deployment has no node {sender}")),
-            Some(known) if !known.is_empty() && known != called => {
-                Err(format!("you say that you are node {sender}, '{called}': that is '{known}'"))
-            }
+            Some(known) if !known.is_empty() && known != called => Err(format!(
+                "you say that you are node {sender}, '{called}': that is '{known}'"
+            )),
             Some(_) => Ok(()),
         }
     }
@@ -253,7 +292,9 @@ pub(crate) async fn receive_hello(stream: &mut TcpStream) -> Result<Hello, Hands
         FOR_STATUS => Ok(Hello::Status),
         FOR_MEMBERSHIP => Ok(Hello::Membership),
         _ if version != WIRE_VERSION => {
-            let reason = format!("this node speaks wire version {WIRE_VERSION}, you speak version {version}");
+            let reason = format!(
+                "this node speaks wire version {WIRE_VERSION}, you speak version {version}"
+            );
             decline(stream, &reason).await?;
             Err(HandshakeError::Refused(reason))
         }
@@ -261,12 +302,19 @@ pub(crate) async fn receive_hello(stream: &mut TcpStream) -> Result<Hello, Hands
         FOR_SNAPSHOT => Ok(Hello::Snapshot(decode_all(&body)?)),
         FOR_CHANGE => Ok(Hello::Change),
         FOR_DRAIN => Ok(Hello::Drain(decode_all(&body)?)),
-        tag => Err(WireError::UnknownTag { what: "purpose of a connection", tag }.into()),
+        tag => Err(WireError::UnknownTag {
+            what: "purpose of a connection",
+            tag,
+        }
+        .into()),
     }
 }
 
 /// Says what this side wants.
-pub(crate) async fn send_hello(stream: &mut TcpStream, hello: &Hello) -> Result<(), HandshakeError> {
+pub(crate) async fn send_hello(
+    stream: &mut TcpStream,
+    hello: &Hello,
+) -> Result<(), HandshakeError> {
     let (purpose, body) = match hello {
         Hello::Peer(introduction) => (FOR_PEER, encode_all(introduction)),
         Hello::Status => (FOR_STATUS, Vec::new()),
@@ -283,15 +331,17 @@ pub(crate) async fn accept(stream: &mut TcpStream, body: &[u8]) -> Result<(), Ha
     send_part(stream, WIRE_VERSION, ACCEPTED, body).await
 }
 
-/// Tells the other side why there is no connection. `own` is who says so: the other may know something against
-/// this side too, and then it does not count for much.
+/// Tells the other side why there is no connection. `own` is who says so: the other may know
+/// something against this side too, and then it does not count for much.
 pub(crate) async fn refuse(
     stream: &mut TcpStream,
     objection: &Objection,
     own: &Acceptance,
 ) -> Result<(), HandshakeError> {
     match objection {
-        Objection::Other(reason) => send_part(stream, WIRE_VERSION, REFUSED, reason.as_bytes()).await,
+        Objection::Other(reason) => {
+            send_part(stream, WIRE_VERSION, REFUSED, reason.as_bytes()).await
+        }
         Objection::Estranged(reason) => {
             let mut body = encode_all(own);
             body.extend_from_slice(reason.as_bytes());
@@ -308,8 +358,8 @@ pub(crate) async fn decline(stream: &mut TcpStream, reason: &str) -> Result<(), 
 
 /// Ends a conversation with whoever is refused.
 pub(crate) async fn hang_up(stream: &mut TcpStream) -> Result<(), HandshakeError> {
-    // Until the other has closed its side too: bytes it sent that we never read would otherwise turn
-    // our closing into a reset, which can overtake the reason.
+    // Until the other has closed its side too: bytes it sent that we never read would otherwise
+    // turn our closing into a reset, which can overtake the reason.
     stream.shutdown().await?;
     let mut rest = [0; 512];
     while stream.read(&mut rest).await? > 0 {}
@@ -317,12 +367,24 @@ pub(crate) async fn hang_up(stream: &mut TcpStream) -> Result<(), HandshakeError
 }
 
 /// Tells the caller whose membership is the later one: what it is comes next, from whoever knows.
-pub(crate) async fn tell_epoch(stream: &mut TcpStream, caller_is_outdated: bool) -> Result<(), HandshakeError> {
-    send_part(stream, WIRE_VERSION, if caller_is_outdated { OUTDATED } else { BEHIND }, &[]).await
+pub(crate) async fn tell_epoch(
+    stream: &mut TcpStream,
+    caller_is_outdated: bool,
+) -> Result<(), HandshakeError> {
+    send_part(
+        stream,
+        WIRE_VERSION,
+        if caller_is_outdated { OUTDATED } else { BEHIND },
+        &[],
+    )
+    .await
 }
 
 /// Tells the caller that neither yes nor no can be said.
-pub(crate) async fn leave_undecided(stream: &mut TcpStream, reason: &str) -> Result<(), HandshakeError> {
+pub(crate) async fn leave_undecided(
+    stream: &mut TcpStream,
+    reason: &str,
+) -> Result<(), HandshakeError> {
     send_part(stream, WIRE_VERSION, UNDECIDED, reason.as_bytes()).await
 }
 
@@ -341,12 +403,21 @@ pub(crate) async fn receive_answer(stream: &mut TcpStream) -> Result<Bytes, Hand
         OUTDATED => Err(HandshakeError::Outdated),
         BEHIND => Err(HandshakeError::Behind),
         UNDECIDED => Err(HandshakeError::Undecided(printable(&body))),
-        tag => Err(WireError::UnknownTag { what: "answer to a greeting", tag }.into()),
+        tag => Err(WireError::UnknownTag {
+            what: "answer to a greeting",
+            tag,
+        }
+        .into()),
     }
 }
 
 /// Magic, version, tag, length of the body, body: the part that never changes its form.
-async fn send_part(stream: &mut TcpStream, version: u16, tag: u8, body: &[u8]) -> Result<(), HandshakeError> {
+async fn send_part(
+    stream: &mut TcpStream,
+    version: u16,
+    tag: u8,
+    body: &[u8],
+) -> Result<(), HandshakeError> {
     let body = &body[..body.len().min(MAX_BODY)];
     let mut part = Vec::with_capacity(MAGIC.len() + 5 + body.len());
     part.extend_from_slice(&MAGIC);
@@ -368,7 +439,11 @@ async fn receive_part(stream: &mut TcpStream) -> Result<(u16, u8, Bytes), Handsh
     let tag = stream.read_u8().await?;
     let length = stream.read_u16_le().await? as usize;
     if length > MAX_BODY {
-        return Err(WireError::OutOfRange { what: "greeting's length", value: length as u64 }.into());
+        return Err(WireError::OutOfRange {
+            what: "greeting's length",
+            value: length as u64,
+        }
+        .into());
     }
     let mut body = vec![0; length];
     stream.read_exact(&mut body).await?;
@@ -388,17 +463,39 @@ mod tests {
 
     #[test]
     fn whoever_leaves_out_other_commands_is_refused_and_told_both_lists() {
-        let Err(Unwelcome::Refused(reason)) = check(Introduction { skips: "7/1:2/ab".into(), ..caller(2) }) else {
+        let Err(Unwelcome::Refused(reason)) = check(Introduction {
+            skips: "7/1:2/ab".into(),
+            ..caller(2)
+        }) else {
             panic!("it was not refused")
         };
-        assert!(reason.contains("left out by this node: none; by yours: 7/1:2/ab."), "{reason}");
+        assert!(
+            reason.contains("left out by this node: none; by yours: 7/1:2/ab."),
+            "{reason}"
+        );
     }
 
     #[test]
     fn numbers_count_only_between_nodes_of_the_same_epoch() {
-        assert_eq!(check(Introduction { epoch: Epoch(2), ..caller(0) }), Err(Unwelcome::Outdated));
-        assert_eq!(check(Introduction { epoch: Epoch(4), target: 9, ..caller(2) }), Err(Unwelcome::Ahead));
-        let other = Introduction { sender_name: "y".into(), ..caller(2) };
+        assert_eq!(
+            check(Introduction {
+                epoch: Epoch(2),
+                ..caller(0)
+            }),
+            Err(Unwelcome::Outdated)
+        );
+        assert_eq!(
+            check(Introduction {
+                epoch: Epoch(4),
+                target: 9,
+                ..caller(2)
+            }),
+            Err(Unwelcome::Ahead)
+        );
+        let other = Introduction {
+            sender_name: "y".into(),
+            ..caller(2)
+        };
         let reason = "you say that you are node 2, 'y': that is 'x'";
         assert_eq!(check(other), Err(Unwelcome::Refused(reason.into())));
     }
@@ -418,9 +515,21 @@ mod tests {
     }
 
     fn check(caller: Introduction) -> Result<(), Unwelcome> {
-        let identity = Identity { cluster: "blue".into(), founding: 1, protocol: "toy".into() };
+        let identity = Identity {
+            cluster: "blue".into(),
+            founding: 1,
+            protocol: "toy".into(),
+        };
         let caller_name = (caller.sender < 3).then(|| "x".into());
         let (node, name, epoch) = (NodeId(1), "n1", Epoch(3));
-        Gatekeeper { identity: &identity, node, name, epoch, caller_name, skips: "" }.check(&caller)
+        Gatekeeper {
+            identity: &identity,
+            node,
+            name,
+            epoch,
+            caller_name,
+            skips: "",
+        }
+        .check(&caller)
     }
 }

@@ -26,7 +26,8 @@ pub enum Stop {
 }
 
 impl Hosted {
-    /// Starts it, and returns when its roles are made and it is reachable, with the way to its lanes.
+    /// Starts it, and returns when its roles are made and it is reachable, with the way to its
+    /// lanes.
     ///
     /// # Errors
     /// Says why it does not run.
@@ -46,8 +47,14 @@ impl Hosted {
             };
             run_thread::<P>(settings, config, machine, application, stopped)
         };
-        let thread = std::thread::Builder::new().name(thread).spawn(body).map_err(NodeError::Start)?;
-        let mut hosted = Hosted { stop: Some(stop), thread: Some(thread) };
+        let thread = std::thread::Builder::new()
+            .name(thread)
+            .spawn(body)
+            .map_err(NodeError::Start)?;
+        let mut hosted = Hosted {
+            stop: Some(stop),
+            thread: Some(thread),
+        };
         if starting.recv().is_err() {
             // The thread has ended without getting so far, and says why.
             hosted.wait()?;
@@ -63,7 +70,8 @@ impl Hosted {
         }
     }
 
-    /// Waits until it has ended: told to, or by itself, because its disk fails or it is no member any more.
+    /// Waits until it has ended: told to, or by itself, because its disk fails or it is no member
+    /// any more.
     ///
     /// # Errors
     /// Says why it has ended, if it was not told to.
@@ -101,7 +109,10 @@ fn run_thread<P: Protocol>(
     application: impl FnOnce(LaneHandle) -> Box<dyn Application>,
     stop: oneshot::Receiver<Stop>,
 ) -> Result<(), NodeError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(NodeError::Start)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(NodeError::Start)?;
     let (in_order, stopped) = oneshot::channel::<()>();
     let shutdown = async move {
         let _ = stopped.await;

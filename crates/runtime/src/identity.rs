@@ -1,6 +1,6 @@
-//! The file `identity`: by which number this node's data directory is known to the others, and by which
-//! it knows theirs. A directory that was emptied comes back with another number, and whoever met the first
-//! one notices. ([Why](../../../docs/decisions/0010-identity.md).)
+//! The file `identity`: by which number this node's data directory is known to the others, and by
+//! which it knows theirs. A directory that was emptied comes back with another number, and whoever
+//! met the first one notices. ([Why](../../../docs/decisions/0010-identity.md).)
 //!
 //! It is JSON, for people who want to compare ([`sealed`]).
 
@@ -24,8 +24,8 @@ use std::rc::Rc;
 const FORMAT: u16 = 1;
 const FILE: &str = "identity";
 
-/// How many names are remembered. No cluster replaces so many nodes; this only bounds what a caller who
-/// invents names makes us keep.
+/// How many names are remembered. No cluster replaces so many nodes; this only bounds what a caller
+/// who invents names makes us keep.
 const MAX_PEERS: usize = 4096;
 
 /// The number of a data directory, drawn once from the operating system's random numbers.
@@ -41,11 +41,14 @@ impl DirectoryId {
         Ok(DirectoryId(u128::from_le_bytes(bytes)))
     }
 
-    /// As [`draw`](Self::draw), for a directory that is made from something. No two are the same, be they made from
-    /// the same thing: one that replaces another has forgotten what that one promised.
+    /// As [`draw`](Self::draw), for a directory that is made from something. No two are the same,
+    /// be they made from the same thing: one that replaces another has forgotten what that one
+    /// promised.
     fn draw_from(origin: Origin) -> Result<Self, LogError> {
         let DirectoryId(drawn) = Self::draw()?;
-        Ok(DirectoryId(u128::from(origin.0) << 64 | drawn & u128::from(u64::MAX)))
+        Ok(DirectoryId(
+            u128::from(origin.0) << 64 | drawn & u128::from(u64::MAX),
+        ))
     }
 
     fn is_made_from(self, origin: Origin) -> bool {
@@ -60,7 +63,9 @@ pub(crate) struct Origin(u64);
 impl Origin {
     /// Of a snapshot, given in pieces, and what else there is to tell it by.
     pub(crate) fn of(about: &str, pieces: &[Bytes]) -> Self {
-        let hash = pieces.iter().fold(fnv(0, about.as_bytes()), |hash, piece| fnv(hash, piece));
+        let hash = pieces
+            .iter()
+            .fold(fnv(0, about.as_bytes()), |hash, piece| fnv(hash, piece));
         Origin((hash >> 64) as u64)
     }
 }
@@ -68,7 +73,9 @@ impl Origin {
 /// Adds bytes to a hash by which different things are told apart (FNV-1a). It resists no malice.
 pub(crate) fn fnv(hash: u128, bytes: &[u8]) -> u128 {
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
-    bytes.iter().fold(hash, |hash, byte| (hash ^ u128::from(*byte)).wrapping_mul(PRIME))
+    bytes.iter().fold(hash, |hash, byte| {
+        (hash ^ u128::from(*byte)).wrapping_mul(PRIME)
+    })
 }
 
 impl fmt::Display for DirectoryId {
@@ -102,7 +109,9 @@ impl Serialize for DirectoryId {
 impl<'de> Deserialize<'de> for DirectoryId {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        u128::from_str_radix(&text, 16).map(DirectoryId).map_err(D::Error::custom)
+        u128::from_str_radix(&text, 16)
+            .map(DirectoryId)
+            .map_err(D::Error::custom)
     }
 }
 
@@ -126,7 +135,8 @@ struct MadeFrom {
     with: Vec<String>,
 }
 
-/// Whether the node with this data directory has ever taken part in its cluster. False when that cannot be read.
+/// Whether the node with this data directory has ever taken part in its cluster. False when that
+/// cannot be read.
 pub fn has_taken_part(data: &Path) -> bool {
     sealed::read::<Content>(&data.join(FILE)).is_ok_and(|content| content.took_part)
 }
@@ -153,23 +163,42 @@ impl Register {
             }
             // An earlier process may have failed to sync its name.
             directory.sync()?;
-            return Ok(Register { directory, path, content, is_ahead: false });
+            return Ok(Register {
+                directory,
+                path,
+                content,
+                is_ahead: false,
+            });
         }
-        for proof in [disk_log::LOG, disk_log::SNAPSHOTS, memory_log::VITAL].map(|name| directory.path().join(name)) {
+        for proof in [disk_log::LOG, disk_log::SNAPSHOTS, memory_log::VITAL]
+            .map(|name| directory.path().join(name))
+        {
             if fs::exists(&proof).map_err(io_error("look for", &proof))? {
                 return Err(LogError::Lost { lost: path, proof });
             }
         }
         let (stamp, peers) = (stamp.clone(), BTreeMap::new());
         let (directory_id, took_part, made_from) = (DirectoryId::draw()?, false, None);
-        let content = Content { format: FORMAT, stamp, directory: directory_id, took_part, peers, made_from };
-        let mut register = Register { directory, path, content, is_ahead: true };
+        let content = Content {
+            format: FORMAT,
+            stamp,
+            directory: directory_id,
+            took_part,
+            peers,
+            made_from,
+        };
+        let mut register = Register {
+            directory,
+            path,
+            content,
+            is_ahead: true,
+        };
         register.save()?;
         Ok(register)
     }
 
-    /// Makes the file of a node that never ran and whose directory is made from something. Of those called `with` it
-    /// meets only directories that are made from the same.
+    /// Makes the file of a node that never ran and whose directory is made from something. Of those
+    /// called `with` it meets only directories that are made from the same.
     pub(crate) fn found(
         directory: Rc<DataDirectory>,
         stamp: &Stamp,
@@ -177,11 +206,30 @@ impl Register {
         with: &[String],
     ) -> Result<(), LogError> {
         let path = directory.path().join(FILE);
-        let (own, peers, made_from) =
-            (DirectoryId::draw_from(origin)?, BTreeMap::new(), Some(MadeFrom { origin, with: with.to_vec() }));
+        let (own, peers, made_from) = (
+            DirectoryId::draw_from(origin)?,
+            BTreeMap::new(),
+            Some(MadeFrom {
+                origin,
+                with: with.to_vec(),
+            }),
+        );
         let stamp = stamp.clone();
-        let content = Content { format: FORMAT, stamp, directory: own, took_part: false, peers, made_from };
-        Register { directory, path, content, is_ahead: true }.save()
+        let content = Content {
+            format: FORMAT,
+            stamp,
+            directory: own,
+            took_part: false,
+            peers,
+            made_from,
+        };
+        Register {
+            directory,
+            path,
+            content,
+            is_ahead: true,
+        }
+        .save()
     }
 
     /// The file.
@@ -205,8 +253,14 @@ impl Register {
 
     /// Whether this directory and that of the peer should be made from the same thing, and are not.
     pub(crate) fn is_of_another_origin(&self, peer: &str, directory: Option<DirectoryId>) -> bool {
-        let made_from = self.content.made_from.as_ref().filter(|made| made.with.iter().any(|name| name == peer));
-        made_from.is_some_and(|made| !directory.is_some_and(|directory| directory.is_made_from(made.origin)))
+        let made_from = self
+            .content
+            .made_from
+            .as_ref()
+            .filter(|made| made.with.iter().any(|name| name == peer));
+        made_from.is_some_and(|made| {
+            !directory.is_some_and(|directory| directory.is_made_from(made.origin))
+        })
     }
 
     /// Notes that the roles are about to be started; on return it is on disk.
@@ -243,7 +297,8 @@ impl Register {
         }
     }
 
-    /// Puts everything on disk that is not there yet. The file is the old one or the new one, whatever happens.
+    /// Puts everything on disk that is not there yet. The file is the old one or the new one,
+    /// whatever happens.
     pub(crate) fn save(&mut self) -> Result<(), LogError> {
         if !self.is_ahead {
             return Ok(());
@@ -258,8 +313,14 @@ impl Register {
 fn read(path: &Path) -> Result<Content, LogError> {
     let content: Content = sealed::read(path)?;
     if content.format != FORMAT {
-        let text = format!("it has format {}, this program knows format {FORMAT}", content.format);
-        return Err(LogError::Foreign { path: path.to_owned(), text });
+        let text = format!(
+            "it has format {}, this program knows format {FORMAT}",
+            content.format
+        );
+        return Err(LogError::Foreign {
+            path: path.to_owned(),
+            text,
+        });
     }
     Ok(content)
 }

@@ -1,4 +1,5 @@
-//! Waiting to be a member: a node that is added to a running cluster knows nothing but where to ask.
+//! Waiting to be a member: a node that is added to a running cluster knows nothing but where to
+//! ask.
 
 use crate::membership::query_membership;
 use crate::settings::resolve;
@@ -12,8 +13,8 @@ const ASK_EVERY: Duration = Duration::from_millis(250);
 /// How long a node may take to answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 
-/// Asks the node at `contact` (`host:port`), and those that it names, until the node `name` is a member of their cluster. It
-/// goes on for as long as that takes, and logs what it waits for.
+/// Asks the node at `contact` (`host:port`), and those that it names, until the node `name` is a
+/// member of their cluster. It goes on for as long as that takes, and logs what it waits for.
 pub async fn wait_for_membership(name: &str, contact: &str) -> Configuration {
     let mut contacts = vec![contact.to_owned()];
     let mut told = String::new();
@@ -29,8 +30,10 @@ pub async fn wait_for_membership(name: &str, contact: &str) -> Configuration {
                         "waits to be a member of cluster {cluster}, which is in epoch {epoch} now: `ionian member add {name}` \
                          or `ionian member replace` makes it one"
                     );
-                    contacts =
-                        [contact].into_iter().chain(known.nodes().values().map(|node| node.address.clone())).collect();
+                    contacts = [contact]
+                        .into_iter()
+                        .chain(known.nodes().values().map(|node| node.address.clone()))
+                        .collect();
                     break;
                 }
             }
@@ -45,6 +48,9 @@ pub async fn wait_for_membership(name: &str, contact: &str) -> Configuration {
 }
 
 async fn ask(contact: &str) -> Result<Configuration, String> {
-    let address = resolve(contact).map_err(|error| format!("{contact:?} cannot be resolved: {error}"))?;
-    query_membership(address, ANSWER_LIMIT).await.map_err(|error: StatusError| error.to_string())
+    let address =
+        resolve(contact).map_err(|error| format!("{contact:?} cannot be resolved: {error}"))?;
+    query_membership(address, ANSWER_LIMIT)
+        .await
+        .map_err(|error: StatusError| error.to_string())
 }

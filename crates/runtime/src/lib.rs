@@ -2,8 +2,8 @@
 //!
 //! A node is one event loop on one thread ([`run_node`]). The loop takes in everything that has
 //! arrived, runs the roles until nothing is queued, makes their records durable, lets the
-//! [`Application`] finish its burst, and then writes once to every connection that something was said
-//! to. Each file has one job, in the order in which data flows:
+//! [`Application`] finish its burst, and then writes once to every connection that something was
+//! said to. Each file has one job, in the order in which data flows:
 //!
 //! | file | job |
 //! |---|---|
@@ -33,8 +33,8 @@
 //! | `hosted`, `client` | a node on a thread of its own, and calls to it from other threads |
 //! | `cluster` | a whole cluster inside one process |
 //!
-//! Everything is written for several loops in one node though there is one now: a loop owns its node
-//! state, peers, counters and timers, and shares nothing with another thread.
+//! Everything is written for several loops in one node though there is one now: a loop owns its
+//! node state, peers, counters and timers, and shares nothing with another thread.
 #![forbid(unsafe_code)]
 
 extern crate alloc;

@@ -1,6 +1,6 @@
-//! Where roles' records go, whatever the durability: `append` while roles run, `flush` when the burst
-//! is over, `durable` for the fence. The two kinds of log are in files of their own, `memory_log` and
-//! `disk_log`.
+//! Where roles' records go, whatever the durability: `append` while roles run, `flush` when the
+//! burst is over, `durable` for the fence. The two kinds of log are in files of their own,
+//! `memory_log` and `disk_log`.
 
 use crate::disk_log::DiskLog;
 use crate::memory_log::MemoryLog;
@@ -117,7 +117,11 @@ impl From<WalError> for LogError {
 /// For `map_err`: says what was tried on what.
 pub(crate) fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> LogError {
     let path = path.to_owned();
-    move |source| LogError::Io { action, path, source }
+    move |source| LogError::Io {
+        action,
+        path,
+        source,
+    }
 }
 
 /// The log of a node.
@@ -143,8 +147,8 @@ impl Log {
         }
     }
 
-    /// Makes everything that was appended durable, in one sync, or begins to: the loop is then woken
-    /// when it is done. Returns whether [`durable`](Self::durable) has moved.
+    /// Makes everything that was appended durable, in one sync, or begins to: the loop is then
+    /// woken when it is done. Returns whether [`durable`](Self::durable) has moved.
     pub(crate) fn flush(&mut self) -> Result<bool, LogError> {
         match self {
             Log::Memory(log) => log.sync().map(|()| true),
@@ -152,7 +156,8 @@ impl Log {
         }
     }
 
-    /// Takes note of what other threads have done. Returns whether [`durable`](Self::durable) has moved.
+    /// Takes note of what other threads have done. Returns whether [`durable`](Self::durable) has
+    /// moved.
     pub(crate) fn poll(&mut self) -> Result<bool, LogError> {
         match self {
             Log::Memory(_) => Ok(false),
@@ -170,7 +175,9 @@ impl Log {
     /// Begins to store a snapshot.
     pub(crate) fn store_snapshot(&mut self, from: Address, stamp: u64, frozen: Box<dyn Frozen>) {
         match self {
-            Log::Memory(_) => unreachable!("{from:?} stores a snapshot on a node that keeps no records"),
+            Log::Memory(_) => {
+                unreachable!("{from:?} stores a snapshot on a node that keeps no records")
+            }
             Log::Disk(log) => log.store_snapshot(from, stamp, frozen),
         }
     }
@@ -191,7 +198,8 @@ impl Log {
         }
     }
 
-    /// The checkpoint was appended: when that is durable, nothing before `needed` is needed any more.
+    /// The checkpoint was appended: when that is durable, nothing before `needed` is needed any
+    /// more.
     pub(crate) fn checkpoint_appended(&mut self, needed: Lsn) {
         match self {
             Log::Memory(_) => {}

@@ -1,5 +1,5 @@
-//! What a node knows of the membership, kept in its data directory, and talk about it between nodes and with
-//! operators: news, questions, changes.
+//! What a node knows of the membership, kept in its data directory, and talk about it between nodes
+//! and with operators: news, questions, changes.
 
 use crate::handshake::{self, HANDSHAKE_LIMIT, HandshakeError, Hello};
 use crate::log::{LogError, io_error};
@@ -18,7 +18,8 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// The most bytes of anything that is said of a membership: two texts, quoted, and a little around them.
+/// The most bytes of anything that is said of a membership: two texts, quoted, and a little around
+/// them.
 pub(crate) const MAX_NEWS: usize = 4 * MAX_TEXT;
 
 /// Where a node keeps the membership.
@@ -34,13 +35,17 @@ pub fn stored(data: &Path) -> Result<Option<Configuration>, LogError> {
     let path = file(data);
     match fs::read_to_string(&path) {
         // Where the directory should be there may be something else: whoever opens it says so.
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            Ok(None)
+        }
         Err(error) => Err(io_error("read", &path)(error)),
-        Ok(text) => Configuration::parse(&text).map(Some).map_err(|error| LogError::Corrupt {
-            offset: 0,
-            text: error.to_string(),
-            path,
-        }),
+        Ok(text) => Configuration::parse(&text)
+            .map(Some)
+            .map_err(|error| LogError::Corrupt {
+                offset: 0,
+                text: error.to_string(),
+                path,
+            }),
     }
 }
 
@@ -62,7 +67,9 @@ pub(crate) fn store(data: &Path, configuration: &Configuration) -> Result<(), Lo
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ChangeError {
     /// One change at a time.
-    #[error("another change is under way, in epoch {epoch}: it must be finished or abandoned first")]
+    #[error(
+        "another change is under way, in epoch {epoch}: it must be finished or abandoned first"
+    )]
     UnderWay {
         /// The epoch of that change.
         epoch: u32,
@@ -76,7 +83,8 @@ pub enum ChangeError {
     /// The protocol cannot get from one to the other.
     #[error("{0}")]
     Layout(#[from] LayoutError),
-    /// It was planned for an epoch of which this node has not heard: another node has, and so will this one.
+    /// It was planned for an epoch of which this node has not heard: another node has, and so will
+    /// this one.
     #[error("this node has not heard of epoch {0} yet")]
     Ahead(u32),
     /// It was planned by somebody who knew something else.
@@ -97,28 +105,44 @@ pub fn check_protocol<P: Protocol>(configuration: &Configuration) -> Result<(), 
 ///
 /// # Errors
 /// Says why it cannot be done.
-pub fn begin<P: Protocol>(configuration: &Configuration, to: &Deployment) -> Result<Change, ChangeError> {
+pub fn begin<P: Protocol>(
+    configuration: &Configuration,
+    to: &Deployment,
+) -> Result<Change, ChangeError> {
     let base = configuration.epoch();
     if configuration.next.is_some() {
         return Err(ChangeError::UnderWay { epoch: base.0 });
     }
     let joint = is_joint::<P>(&configuration.deployment, to)?;
     let (from, to) = (configuration.text()?, Bytes::from(to.numbered()?.to_toml()));
-    Ok(Change::Begin { base, from, to, joint })
+    Ok(Change::Begin {
+        base,
+        from,
+        to,
+        joint,
+    })
 }
 
 /// The command that changes the options of a cluster to those of `to`.
 ///
 /// # Errors
 /// Says why it cannot be done.
-pub fn tune<P: Protocol>(configuration: &Configuration, to: &Deployment) -> Result<Change, ChangeError> {
+pub fn tune<P: Protocol>(
+    configuration: &Configuration,
+    to: &Deployment,
+) -> Result<Change, ChangeError> {
     let base = configuration.epoch();
     if configuration.next.is_some() {
         return Err(ChangeError::UnderWay { epoch: base.0 });
     }
     let expiry_ms = tuning::<P>(&configuration.deployment, to)?;
     let (from, to) = (configuration.text()?, Bytes::from(to.numbered()?.to_toml()));
-    Ok(Change::Tune { base, from, to, expiry_ms })
+    Ok(Change::Tune {
+        base,
+        from,
+        to,
+        expiry_ms,
+    })
 }
 
 /// Checks a change of options, and says how long sessions live by the one and the other.
@@ -142,25 +166,34 @@ fn is_joint<P: Protocol>(from: &Deployment, to: &Deployment) -> Result<bool, Cha
 /// When none is.
 pub fn abandon(configuration: &Configuration) -> Result<Change, ChangeError> {
     match configuration.next {
-        Some(_) => Ok(Change::Abandon { epoch: configuration.epoch() }),
+        Some(_) => Ok(Change::Abandon {
+            epoch: configuration.epoch(),
+        }),
         None => Err(ChangeError::None),
     }
 }
 
-/// Checks a change that somebody has sent: nothing goes into the log that its readers could not follow.
-pub(crate) fn check<P: Protocol>(configuration: &Configuration, change: &Change) -> Result<(), ChangeError> {
+/// Checks a change that somebody has sent: nothing goes into the log that its readers could not
+/// follow.
+pub(crate) fn check<P: Protocol>(
+    configuration: &Configuration,
+    change: &Change,
+) -> Result<(), ChangeError> {
     let stale = |text: &str| Err(ChangeError::Stale(text.to_owned()));
     match change {
         // The log decides what becomes of it; that it was carried out before is found there too.
         Change::Abandon { .. } => Ok(()),
         Change::Finish { .. } => stale("a change is finished by the leader, not by request"),
-        Change::Begin { base, .. } | Change::Tune { base, .. } if *base < configuration.epoch() => Ok(()),
+        Change::Begin { base, .. } | Change::Tune { base, .. } if *base < configuration.epoch() => {
+            Ok(())
+        }
         Change::Begin { base, .. } | Change::Tune { base, .. } if *base > configuration.epoch() => {
             Err(ChangeError::Ahead(base.0))
         }
         Change::Begin { from, to, .. } | Change::Tune { from, to, .. } => {
             let read = |bytes: &Bytes| {
-                let text = str::from_utf8(bytes).map_err(|error| ChangeError::Stale(error.to_string()))?;
+                let text =
+                    str::from_utf8(bytes).map_err(|error| ChangeError::Stale(error.to_string()))?;
                 Ok::<_, ChangeError>(Deployment::parse(text)?)
             };
             // Founding files may differ in what concerns one node alone.
@@ -169,7 +202,9 @@ pub(crate) fn check<P: Protocol>(configuration: &Configuration, change: &Change)
                 false => *from == configuration.membership.text,
             };
             if !known {
-                return stale("the change leads away from another deployment than the one in force");
+                return stale(
+                    "the change leads away from another deployment than the one in force",
+                );
             }
             let (from, to) = (read(from)?, read(to)?);
             let as_planned = match change {
@@ -192,13 +227,16 @@ pub(crate) async fn send_bytes(stream: &mut TcpStream, bytes: &[u8]) -> Result<(
     Ok(stream.flush().await?)
 }
 
-/// Takes in what [`send_bytes`] said. Memory grows with what has arrived, not with what was announced.
+/// Takes in what [`send_bytes`] said. Memory grows with what has arrived, not with what was
+/// announced.
 pub(crate) async fn receive_bytes(stream: &mut TcpStream) -> Result<Bytes, HandshakeError> {
     let length = stream.read_u32_le().await? as usize;
     if length > MAX_NEWS {
-        return Err(
-            WireError::OutOfRange { what: "length of what is said of the membership", value: length as u64 }.into()
-        );
+        return Err(WireError::OutOfRange {
+            what: "length of what is said of the membership",
+            value: length as u64,
+        }
+        .into());
     }
     let mut bytes = Vec::new();
     stream.take(length as u64).read_to_end(&mut bytes).await?;
@@ -208,11 +246,16 @@ pub(crate) async fn receive_bytes(stream: &mut TcpStream) -> Result<Bytes, Hands
     }
 }
 
-pub(crate) async fn send_membership(stream: &mut TcpStream, membership: &Membership) -> Result<(), HandshakeError> {
+pub(crate) async fn send_membership(
+    stream: &mut TcpStream,
+    membership: &Membership,
+) -> Result<(), HandshakeError> {
     send_bytes(stream, &encode_all(membership)).await
 }
 
-pub(crate) async fn receive_membership(stream: &mut TcpStream) -> Result<Membership, HandshakeError> {
+pub(crate) async fn receive_membership(
+    stream: &mut TcpStream,
+) -> Result<Membership, HandshakeError> {
     Ok(decode_all(&receive_bytes(stream).await?)?)
 }
 
@@ -220,7 +263,10 @@ pub(crate) async fn receive_membership(stream: &mut TcpStream) -> Result<Members
 ///
 /// # Errors
 /// When nobody listens, nobody answers within `limit`, or the answer is no membership.
-pub async fn query_membership(address: SocketAddr, limit: Duration) -> Result<Configuration, StatusError> {
+pub async fn query_membership(
+    address: SocketAddr,
+    limit: Duration,
+) -> Result<Configuration, StatusError> {
     let ask = async {
         let mut stream = TcpStream::connect(address).await?;
         handshake::send_hello(&mut stream, &Hello::Membership).await?;
@@ -230,7 +276,8 @@ pub async fn query_membership(address: SocketAddr, limit: Duration) -> Result<Co
     let document = within(address, limit, ask).await?;
     let no_node = |text: String| StatusError::NoNode { address, text };
     let text = str::from_utf8(&document).map_err(|error| no_node(error.to_string()))?;
-    Configuration::parse(text).map_err(|error| no_node(format!("an answer that is no membership: {error}")))
+    Configuration::parse(text)
+        .map_err(|error| no_node(format!("an answer that is no membership: {error}")))
 }
 
 /// What became of a request for a change.
@@ -240,7 +287,8 @@ pub enum Response {
     Decided(Verdict),
     /// The node has checked it and refuses it.
     Refused(String),
-    /// The node could not ask the log, or got no answer in time; another may, and asking again is harmless.
+    /// The node could not ask the log, or got no answer in time; another may, and asking again is
+    /// harmless.
     Undecided(String),
 }
 
@@ -257,7 +305,11 @@ impl std::fmt::Display for Response {
 ///
 /// # Errors
 /// When nobody listens, or nobody answers within `limit`.
-pub async fn request_change(address: SocketAddr, change: &Change, limit: Duration) -> Result<Response, StatusError> {
+pub async fn request_change(
+    address: SocketAddr,
+    change: &Change,
+    limit: Duration,
+) -> Result<Response, StatusError> {
     let ask = async {
         let mut stream = TcpStream::connect(address).await?;
         handshake::send_hello(&mut stream, &Hello::Change).await?;
@@ -277,19 +329,30 @@ async fn within<T>(
     limit: Duration,
     talk: impl Future<Output = Result<T, HandshakeError>>,
 ) -> Result<T, StatusError> {
-    let talked = tokio::time::timeout(limit, talk).await.map_err(|_| StatusError::TimedOut { address, limit })?;
+    let talked = tokio::time::timeout(limit, talk)
+        .await
+        .map_err(|_| StatusError::TimedOut { address, limit })?;
     talked.map_err(|error| match error {
         HandshakeError::Io(source) => StatusError::Io { address, source },
-        other => StatusError::NoNode { address, text: other.to_string() },
+        other => StatusError::NoNode {
+            address,
+            text: other.to_string(),
+        },
     })
 }
 
 /// Answers a question for the membership.
-pub(crate) async fn send_document(stream: &mut TcpStream, name: &str, document: &str) -> Result<(), HandshakeError> {
+pub(crate) async fn send_document(
+    stream: &mut TcpStream,
+    name: &str,
+    document: &str,
+) -> Result<(), HandshakeError> {
     let answer = async {
         handshake::accept(stream, name.as_bytes()).await?;
         send_bytes(stream, document.as_bytes()).await?;
         Ok(stream.shutdown().await?)
     };
-    tokio::time::timeout(HANDSHAKE_LIMIT, answer).await.map_err(|_| HandshakeError::TimedOut)?
+    tokio::time::timeout(HANDSHAKE_LIMIT, answer)
+        .await
+        .map_err(|_| HandshakeError::TimedOut)?
 }

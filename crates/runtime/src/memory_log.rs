@@ -12,7 +12,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-/// The directory of the log of vital records, and with it the mark of a node with durability "memory".
+/// The directory of the log of vital records, and with it the mark of a node with durability
+/// "memory".
 pub(crate) const VITAL: &str = "vital";
 
 /// Keeps nothing but vital records, and those only in a data directory. Ordinary records count as
@@ -37,18 +38,24 @@ pub(crate) struct Recovered {
 }
 
 impl MemoryLog {
-    /// Opens the log in the directory, or without one a log that forgets everything. `identity` is the file that
-    /// says whether the node has taken part, if it has: then there must be a log.
+    /// Opens the log in the directory, or without one a log that forgets everything. `identity` is
+    /// the file that says whether the node has taken part, if it has: then there must be a log.
     pub(crate) fn open(
         directory: Option<Rc<DataDirectory>>,
         stamp: &Stamp,
         identity: Option<PathBuf>,
     ) -> Result<(Self, Recovered), LogError> {
-        let Some(directory) = directory else { return Ok(Default::default()) };
+        let Some(directory) = directory else {
+            return Ok(Default::default());
+        };
         let (path, existed) = (directory.path(), identity.is_some());
         let (other, vital) = (path.join(disk_log::LOG), path.join(VITAL));
         if fs::exists(&other).map_err(io_error("look for", &other))? {
-            return Err(LogError::OtherDurability { path: path.to_owned(), used: "disk", wanted: "memory" });
+            return Err(LogError::OtherDurability {
+                path: path.to_owned(),
+                used: "disk",
+                wanted: "memory",
+            });
         }
         let (vital, records) = VitalLog::open(&directory, &vital, stamp, identity)?;
         let position = records.len() as u64;

@@ -137,12 +137,19 @@ pub enum NodeError {
 }
 
 fn written_down(file: Option<&Path>) -> String {
-    file.map_or_else(String::new, |file| format!(". See {}, and docs/operations.md for the way out", file.display()))
+    file.map_or_else(String::new, |file| {
+        format!(
+            ". See {}, and docs/operations.md for the way out",
+            file.display()
+        )
+    })
 }
 
-/// Runs one node until `shutdown` completes. Then it drains: it hands leadership over, takes no new clients in and answers those
-/// that wait, for at most [`Options::drain`](ionian_kernel::layout::Options::drain); everything that waits is written out, and
-/// the node stops. Must be called within a [`LocalSet`], whose thread becomes the node's event loop.
+/// Runs one node until `shutdown` completes. Then it drains: it hands leadership over, takes no new
+/// clients in and answers those that wait, for at most
+/// [`Options::drain`](ionian_kernel::layout::Options::drain); everything that waits is written out,
+/// and the node stops. Must be called within a [`LocalSet`], whose thread becomes the node's event
+/// loop.
 ///
 /// `application` is called on the loop before any role is started, and may start tasks of its own
 /// with [`tokio::task::spawn_local`].
@@ -162,18 +169,39 @@ pub async fn run_node<P: Protocol>(
         protocol: settings.identity.protocol.clone(),
         node: settings.name.clone(),
     };
-    let skips = settings.data.as_deref().map(Skips::stored).transpose()?.unwrap_or_default();
+    let skips = settings
+        .data
+        .as_deref()
+        .map(Skips::stored)
+        .transpose()?
+        .unwrap_or_default();
     let guard = Arc::new(MachineGuard::new(skips));
     let log_wake = Arc::new(Notify::new());
-    let directory = settings.data.as_deref().map(DataDirectory::open).transpose()?.map(Rc::new);
-    let register = directory.clone().map(|directory| Register::open(directory, &stamp)).transpose()?;
-    let proof = register.as_ref().filter(|register| register.has_log()).map(Register::path);
+    let directory = settings
+        .data
+        .as_deref()
+        .map(DataDirectory::open)
+        .transpose()?
+        .map(Rc::new);
+    let register = directory
+        .clone()
+        .map(|directory| Register::open(directory, &stamp))
+        .transpose()?;
+    let proof = register
+        .as_ref()
+        .filter(|register| register.has_log())
+        .map(Register::path);
     let (log, past) = open_log::<P>(&settings, directory, &stamp, proof, &log_wake)?;
     let amnesiac = past.is_lost();
     let seed = entropy();
     let keeps_records = settings.durability == Durability::Disk;
-    let nursery =
-        Nursery { node: settings.node, seed, keeps_records, machine: Box::new(machine), guard: guard.clone() };
+    let nursery = Nursery {
+        node: settings.node,
+        seed,
+        keeps_records,
+        machine: Box::new(machine),
+        guard: guard.clone(),
+    };
     let built = guard.catch(|| build::<P>(&settings, &config, &nursery, past));
     let node = built.map_err(|failure| machine_failed(failure, settings.data.as_deref()))??;
     keep_membership(&settings)?;
@@ -181,21 +209,50 @@ pub async fn run_node<P: Protocol>(
     let admission = Rc::new(Admission::new(register, settings.peers.len() - 1)?);
     admission.say_what_it_waits_for();
 
-    let lanes = settings.layout.near::<ClientId>(0, settings.node).iter().collect();
+    let lanes = settings
+        .layout
+        .near::<ClientId>(0, settings.node)
+        .iter()
+        .collect();
     let submissions = Submissions::new(lanes);
     let tasks = Rc::new(Tasks::default());
-    let ending = Ending { tasks: tasks.clone(), submissions: submissions.clone() };
-    let peers = Peers::new(settings.node, settings.layout.epoch, &settings.peers, tasks.clone());
+    let ending = Ending {
+        tasks: tasks.clone(),
+        submissions: submissions.clone(),
+    };
+    let peers = Peers::new(
+        settings.node,
+        settings.layout.epoch,
+        &settings.peers,
+        tasks.clone(),
+    );
     let peers = Rc::new(peers);
     if let Some(configuration) = &settings.configuration {
         peers.set_distances(&configuration.distances(settings.node));
     }
     let application = application(LaneHandle::new(submissions.clone()));
     let outside = Outside::new(&settings.layout, peers.clone(), log, application);
-    let (patience, drain) = (settings.layout.options.lane.patience, settings.layout.options.drain);
+    let (patience, drain) = (
+        settings.layout.options.lane.patience,
+        settings.layout.options.drain,
+    );
     let backups = Backups::new(settings.layout.options.snapshot_bytes_per_second);
-    let NodeSettings { identity, node: id, name, configuration, data, clock_ahead_ms, .. } = settings;
-    let following = Following::new(configuration, &name, data.clone(), nursery, admission.clone());
+    let NodeSettings {
+        identity,
+        node: id,
+        name,
+        configuration,
+        data,
+        clock_ahead_ms,
+        ..
+    } = settings;
+    let following = Following::new(
+        configuration,
+        &name,
+        data.clone(),
+        nursery,
+        admission.clone(),
+    );
     let about = About {
         identity: identity.clone(),
         node: id,
@@ -206,7 +263,14 @@ pub async fn run_node<P: Protocol>(
         drain,
         clock_ahead_ms,
     };
-    let event_loop = Rc::new(EventLoop::new(node, outside, following, submissions, log_wake, about));
+    let event_loop = Rc::new(EventLoop::new(
+        node,
+        outside,
+        following,
+        submissions,
+        log_wake,
+        about,
+    ));
     let host = event_loop.clone();
     let (known, own_tasks) = (admission.clone(), tasks.clone());
     let transport = Transport {
@@ -256,13 +320,16 @@ fn machine_failed(failure: Box<MachineFailure>, data: Option<&Path>) -> NodeErro
     if let Some(data) = data {
         match failure.store(data) {
             Ok(path) => file = Some(path),
-            Err(error) => tracing::error!("what the state machine failed on is not written down: {error}"),
+            Err(error) => {
+                tracing::error!("what the state machine failed on is not written down: {error}")
+            }
         }
     }
     NodeError::Machine { failure, file }
 }
 
-/// A node that is started again knows what it knew, whatever has become of the file that it was started with.
+/// A node that is started again knows what it knew, whatever has become of the file that it was
+/// started with.
 fn keep_membership(settings: &NodeSettings) -> Result<(), LogError> {
     match (&settings.data, &settings.configuration) {
         (Some(data), Some(known)) => membership::store(data, known),
@@ -270,13 +337,16 @@ fn keep_membership(settings: &NodeSettings) -> Result<(), LogError> {
     }
 }
 
-/// Runs the loop as a task of its own: the system's event queue then puts it behind the readers that
-/// became ready in the same moment, where the future that a `LocalSet` is entered with comes first.
+/// Runs the loop as a task of its own: the system's event queue then puts it behind the readers
+/// that became ready in the same moment, where the future that a `LocalSet` is entered with comes
+/// first.
 async fn run_as_task<P: Protocol>(
     event_loop: Rc<EventLoop<P>>,
     shutdown: impl Future<Output = ()> + 'static,
 ) -> Result<End, NodeError> {
-    let mut task = AbortOnDrop(tokio::task::spawn_local(async move { event_loop.run(shutdown).await }));
+    let mut task = AbortOnDrop(tokio::task::spawn_local(async move {
+        event_loop.run(shutdown).await
+    }));
     match (&mut task.0).await {
         Ok(result) => result,
         // A role's assertion failed: this process must not go on without it.
@@ -319,20 +389,46 @@ pub fn run_node_blocking<P: Protocol>(
     application: impl FnOnce(LaneHandle) -> Box<dyn Application>,
     shutdown: impl Future<Output = ()> + 'static,
 ) -> Result<(), NodeError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(NodeError::Start)?;
-    LocalSet::new().block_on(&runtime, run_node::<P>(settings, config, machine, application, shutdown))
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(NodeError::Start)?;
+    LocalSet::new().block_on(
+        &runtime,
+        run_node::<P>(settings, config, machine, application, shutdown),
+    )
 }
 
 fn check<P: Protocol>(settings: &NodeSettings) -> Result<(), NodeError> {
-    let NodeSettings { layout, peers, node, durability, data, .. } = settings;
+    let NodeSettings {
+        layout,
+        peers,
+        node,
+        durability,
+        data,
+        ..
+    } = settings;
     if *durability == Durability::Disk && data.is_none() {
-        return Err(NodeError::Settings("durability \"disk\" needs a data directory".into()));
+        return Err(NodeError::Settings(
+            "durability \"disk\" needs a data directory".into(),
+        ));
     }
-    if let Some(missing) = layout.nodes().iter().chain([node]).find(|node| !peers.contains_key(node)) {
-        return Err(NodeError::Settings(format!("no address is given for node {}", layout.name(*missing))));
+    if let Some(missing) = layout
+        .nodes()
+        .iter()
+        .chain([node])
+        .find(|node| !peers.contains_key(node))
+    {
+        return Err(NodeError::Settings(format!(
+            "no address is given for node {}",
+            layout.name(*missing)
+        )));
     }
     if layout.instances.len() > P::KINDS.len() {
-        let text = format!("the layout has more kinds of roles than the protocol '{}' has", P::NAME);
+        let text = format!(
+            "the layout has more kinds of roles than the protocol '{}' has",
+            P::NAME
+        );
         return Err(NodeError::Settings(text));
     }
     Ok(())
@@ -361,7 +457,8 @@ fn open_log<P: Protocol>(
 ) -> Result<(Log, Past), LogError> {
     match (settings.durability, directory) {
         (Durability::Disk, Some(directory)) => {
-            let (log, past) = DiskLog::open(directory, stamp, identity, P::KINDS, settings.disk, wake)?;
+            let (log, past) =
+                DiskLog::open(directory, stamp, identity, P::KINDS, settings.disk, wake)?;
             Ok((Log::Disk(Box::new(log)), Past::Disk(Box::new(past))))
         }
         (_, directory) => {
@@ -371,9 +468,9 @@ fn open_log<P: Protocol>(
     }
 }
 
-/// Random numbers of the operating system, by which the standard library's hasher is keyed. No two lives of
-/// a node may draw the same: a client lane would take up the session of its earlier life, and be told that
-/// its new commands are executed already.
+/// Random numbers of the operating system, by which the standard library's hasher is keyed. No two
+/// lives of a node may draw the same: a client lane would take up the session of its earlier life,
+/// and be told that its new commands are executed already.
 fn entropy() -> u64 {
     RandomState::new().build_hasher().finish()
 }
@@ -412,10 +509,16 @@ fn build<P: Protocol>(
                 false => snapshots.check_owners(&hosted)?,
             }
             for address in hosted {
-                let Some((stamp, snapshot)) = snapshots.load(address)? else { continue };
+                let Some((stamp, snapshot)) = snapshots.load(address)? else {
+                    continue;
+                };
                 let restored = node.restore(address, stamp, &snapshot);
                 let (role, index) = (role_name::<P>(address), address.index);
-                restored.map_err(|source| NodeError::Snapshot { role, index, source })?;
+                restored.map_err(|source| NodeError::Snapshot {
+                    role,
+                    index,
+                    source,
+                })?;
             }
             for entry in records {
                 let entry = entry.map_err(LogError::from)?;
@@ -433,23 +536,41 @@ fn build<P: Protocol>(
     Ok(node)
 }
 
-fn recover<P: Protocol>(node: &mut Node<P>, from: Address, lsn: Lsn, record: &Bytes) -> Result<(), NodeError> {
+fn recover<P: Protocol>(
+    node: &mut Node<P>,
+    from: Address,
+    lsn: Lsn,
+    record: &Bytes,
+) -> Result<(), NodeError> {
     let mut reader = Reader::new(record);
-    let read = node.recover(from, lsn, &mut reader).and_then(|()| reader.finish());
-    read.map_err(|source| NodeError::Record { role: role_name::<P>(from), index: from.index, source })
+    let read = node
+        .recover(from, lsn, &mut reader)
+        .and_then(|()| reader.finish());
+    read.map_err(|source| NodeError::Record {
+        role: role_name::<P>(from),
+        index: from.index,
+        source,
+    })
 }
 
 fn role_name<P: Protocol>(address: Address) -> String {
-    P::KINDS.get(address.kind as usize).map_or("an unknown role", |name| name).to_owned()
+    P::KINDS
+        .get(address.kind as usize)
+        .map_or("an unknown role", |name| name)
+        .to_owned()
 }
 
-/// Different instances draw different numbers, and so do those that have the same number one after the other.
+/// Different instances draw different numbers, and so do those that have the same number one after
+/// the other.
 pub(crate) fn seed_of(seed: u64, epoch: Epoch, address: Address) -> u64 {
     let who = u64::from(address.kind) << 8 | u64::from(address.index);
     Random::new(seed ^ who << 48 ^ u64::from(epoch.0)).any()
 }
 
-fn listen(bound: Option<std::net::TcpListener>, address: SocketAddr) -> Result<TcpListener, NodeError> {
+fn listen(
+    bound: Option<std::net::TcpListener>,
+    address: SocketAddr,
+) -> Result<TcpListener, NodeError> {
     let listen = || {
         // Like tokio's own, this lets a restarted node take its port back at once.
         let listener = match bound {

@@ -1,5 +1,5 @@
-//! The data directory of a node with durability "disk" that does not run: what can be read from it, and how
-//! one is made whose state begins with a snapshot.
+//! The data directory of a node with durability "disk" that does not run: what can be read from it,
+//! and how one is made whose state begins with a snapshot.
 
 use crate::directory::DataDirectory;
 use crate::disk_log::{self, LOG, SNAPSHOTS};
@@ -18,8 +18,8 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-/// A stopped node's directory. Nothing in it is changed; it is locked as long as this lives, so that the node
-/// is not started meanwhile.
+/// A stopped node's directory. Nothing in it is changed; it is locked as long as this lives, so
+/// that the node is not started meanwhile.
 pub struct StoppedNode {
     path: PathBuf,
     bytes: Vec<u8>,
@@ -47,16 +47,30 @@ impl StoppedNode {
     pub fn open(path: &Path) -> Result<Self, LogError> {
         let lock = DataDirectory::look(path)?;
         let log = path.join(LOG);
-        let none = |text: String| LogError::NoNode { path: path.to_owned(), text };
+        let none = |text: String| LogError::NoNode {
+            path: path.to_owned(),
+            text,
+        };
         if !fs::exists(&log).map_err(io_error("look for", &log))? {
-            return Err(none("there is no log in it. It should be one node's, such as DIR/nodes/NAME".into()));
+            return Err(none(
+                "there is no log in it. It should be one node's, such as DIR/nodes/NAME".into(),
+            ));
         }
         let records = read_log(&log)?.ok_or_else(|| none("its log is empty".into()))?;
         let bytes = records.stamp().to_vec();
-        let unknown =
-            || none(format!("its log is stamped '{}', which this program does not know", bytes.escape_ascii()));
+        let unknown = || {
+            none(format!(
+                "its log is stamped '{}', which this program does not know",
+                bytes.escape_ascii()
+            ))
+        };
         let stamp = stamp::decode(&bytes).ok_or_else(unknown)?;
-        Ok(StoppedNode { path: path.to_owned(), bytes, stamp, _lock: lock })
+        Ok(StoppedNode {
+            path: path.to_owned(),
+            bytes,
+            stamp,
+            _lock: lock,
+        })
     }
 
     /// The name of its cluster.
@@ -79,29 +93,45 @@ impl StoppedNode {
     /// # Errors
     /// When there are snapshots of an instance and none is sound.
     pub fn snapshots(&self, role: &str) -> Result<Vec<StoredSnapshot>, LogError> {
-        let is_of = |name: &str| name.strip_prefix(role).is_some_and(|rest| rest.starts_with('-'));
+        let is_of = |name: &str| {
+            name.strip_prefix(role)
+                .is_some_and(|rest| rest.starts_with('-'))
+        };
         let mut found = Vec::new();
         for name in self.snapshot_names()?.iter().filter(|name| is_of(name)) {
-            let Some(loaded) = self.snapshot(name)? else { continue };
+            let Some(loaded) = self.snapshot(name)? else {
+                continue;
+            };
             let (path, rejected) = (loaded.reader.path().to_owned(), loaded.rejected);
             let (stamp, snapshot) = snapshots::read_whole(loaded.reader)?;
-            found.push(StoredSnapshot { path, stamp, snapshot, rejected });
+            found.push(StoredSnapshot {
+                path,
+                stamp,
+                snapshot,
+                rejected,
+            });
         }
         Ok(found)
     }
 
-    /// The largest stamp of its roles' snapshots: what is below has been executed. None, if none was ever stored.
+    /// The largest stamp of its roles' snapshots: what is below has been executed. None, if none
+    /// was ever stored.
     fn executed(&self) -> Result<Option<u64>, LogError> {
         let mut executed = None;
         for name in self.snapshot_names()? {
-            let Some(mut loaded) = self.snapshot(&name)? else { continue };
+            let Some(mut loaded) = self.snapshot(&name)? else {
+                continue;
+            };
             executed = executed.max(Some(snapshots::read_stamp(&mut loaded.reader)?));
         }
         Ok(executed)
     }
 
     fn snapshot(&self, name: &str) -> Result<Option<Loaded<ReadOnly>>, LogError> {
-        Ok(Snapshots::new_in(ReadOnly, &self.path.join(SNAPSHOTS), name, &self.bytes).load_latest()?)
+        Ok(
+            Snapshots::new_in(ReadOnly, &self.path.join(SNAPSHOTS), name, &self.bytes)
+                .load_latest()?,
+        )
     }
 
     /// The names of the role instances that have snapshots.
@@ -115,7 +145,9 @@ impl StoppedNode {
         let names: std::io::Result<Vec<String>> = names.collect();
         let mut names = names.map_err(io_error("list the directory", &path))?;
         // A crash may have left the previous one alone.
-        names.iter_mut().for_each(|name| name.truncate(name.find('.').unwrap_or(name.len())));
+        names
+            .iter_mut()
+            .for_each(|name| name.truncate(name.find('.').unwrap_or(name.len())));
         names.sort_unstable();
         names.dedup();
         Ok(names)
@@ -127,7 +159,10 @@ impl StoppedNode {
     /// When the log is damaged.
     pub fn records(&self) -> Result<Records, LogError> {
         let log = read_log(&self.path.join(LOG))?;
-        let gone = || LogError::NoNode { path: self.path.clone(), text: "its log is empty".into() };
+        let gone = || LogError::NoNode {
+            path: self.path.clone(),
+            text: "its log is empty".into(),
+        };
         Ok(Records(log.ok_or_else(gone)?))
     }
 }
@@ -140,7 +175,11 @@ impl Iterator for Records {
 
     fn next(&mut self) -> Option<Self::Item> {
         let entry = self.0.next()?;
-        Some(entry.map(|entry| (disk_log::author(&entry), entry.record.into())).map_err(LogError::from))
+        Some(
+            entry
+                .map(|entry| (disk_log::author(&entry), entry.record.into()))
+                .map_err(LogError::from),
+        )
     }
 }
 
@@ -172,7 +211,8 @@ pub enum SkipError {
     },
 }
 
-/// The list of commands that a stopped node leaves out, to be changed. The directory is locked as long as this lives.
+/// The list of commands that a stopped node leaves out, to be changed. The directory is locked as
+/// long as this lives.
 pub struct SkipList {
     path: PathBuf,
     skips: Skips,
@@ -182,19 +222,32 @@ pub struct SkipList {
 }
 
 impl SkipList {
-    /// The list in the directory `path`, with the command in it (`leave_out`) or not. Nothing is written yet.
+    /// The list in the directory `path`, with the command in it (`leave_out`) or not. Nothing is
+    /// written yet.
     ///
-    /// A node that has executed the command takes no change. One whose directory holds nothing yet takes any.
+    /// A node that has executed the command takes no change. One whose directory holds nothing yet
+    /// takes any.
     ///
     /// # Errors
     /// [`SkipError`]; also when the node runs.
     pub fn changed(path: &Path, command: CommandName, leave_out: bool) -> Result<Self, SkipError> {
-        let has = |name: &str| fs::exists(path.join(name)).map_err(io_error("look for", &path.join(name)));
-        let none = |text: &str| LogError::NoNode { path: path.to_owned(), text: text.into() };
-        let node = match (fs::metadata(path).is_ok_and(|found| found.is_dir()), has(LOG)?, has(VITAL)?) {
+        let has = |name: &str| {
+            fs::exists(path.join(name)).map_err(io_error("look for", &path.join(name)))
+        };
+        let none = |text: &str| LogError::NoNode {
+            path: path.to_owned(),
+            text: text.into(),
+        };
+        let node = match (
+            fs::metadata(path).is_ok_and(|found| found.is_dir()),
+            has(LOG)?,
+            has(VITAL)?,
+        ) {
             (false, ..) => return Err(none("there is no such directory").into()),
             (true, true, _) => Ok(StoppedNode::open(path)?),
-            (true, false, true) => return Err(none("it is of one with durability \"memory\"").into()),
+            (true, false, true) => {
+                return Err(none("it is of one with durability \"memory\"").into());
+            }
             (true, false, false) => Err(DataDirectory::open(path)?),
         };
         let executed = node.as_ref().map_or(Ok(None), StoppedNode::executed)?;
@@ -202,9 +255,18 @@ impl SkipList {
         let changed = skips.change(command, leave_out);
         let (path, slot) = (path.to_owned(), command.slot.0);
         match executed {
-            Some(executed) if changed && executed > slot => Err(SkipError::Executed { path, slot, executed }),
+            Some(executed) if changed && executed > slot => Err(SkipError::Executed {
+                path,
+                slot,
+                executed,
+            }),
             _ if skips.commands().count() > MAX_SKIPS => Err(SkipError::Full { path }),
-            _ => Ok(SkipList { path, skips, changed, _node: node }),
+            _ => Ok(SkipList {
+                path,
+                skips,
+                changed,
+                _node: node,
+            }),
         }
     }
 
@@ -232,8 +294,9 @@ pub struct NewNode<'a> {
     pub kinds: &'static [&'static str],
     /// Its name.
     pub name: &'a str,
-    /// The names of the other nodes. They must be made from the same snapshot: a directory that is not is known by
-    /// that, and refused. So is a second one that is made for a node whose first was used.
+    /// The names of the other nodes. They must be made from the same snapshot: a directory that is
+    /// not is known by that, and refused. So is a second one that is made for a node whose first
+    /// was used.
     pub peers: Vec<String>,
     /// The role instances that find a snapshot.
     pub snapshots: Vec<Address>,
@@ -246,15 +309,18 @@ pub struct NewNode<'a> {
 }
 
 impl NewNode<'_> {
-    /// Makes the directory `path`, which must not exist or be empty. It is whole or not there, even after a
-    /// crash.
+    /// Makes the directory `path`, which must not exist or be empty. It is whole or not there, even
+    /// after a crash.
     ///
     /// # Errors
     /// When there is something already, or the disk fails.
     pub fn make(&self, path: &Path) -> Result<(), LogError> {
         refuse_used(path)?;
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-            return Err(LogError::NoNode { path: path.to_owned(), text: "it must be below another directory".into() });
+            return Err(LogError::NoNode {
+                path: path.to_owned(),
+                text: "it must be below another directory".into(),
+            });
         };
         // No node is called so: names have no dots.
         let draft = parent.join(format!("{}.unfinished", name.to_string_lossy()));
@@ -265,7 +331,12 @@ impl NewNode<'_> {
         self.write(&draft)?;
         let stamp = self.stamp_of_node();
         let about = format!("cluster '{}', slot {}", self.cluster, self.stamp);
-        Register::found(directory.clone(), &stamp, Origin::of(&about, self.snapshot), &self.peers)?;
+        Register::found(
+            directory.clone(),
+            &stamp,
+            Origin::of(&about, self.snapshot),
+            &self.peers,
+        )?;
         directory.sync()?;
         // An empty directory gives way.
         fs::rename(&draft, path).map_err(io_error("rename", &draft))?;
@@ -274,11 +345,22 @@ impl NewNode<'_> {
     }
 
     fn stamp_of_node(&self) -> Stamp {
-        Stamp { cluster: self.cluster.into(), protocol: self.protocol.into(), node: self.name.into() }
+        Stamp {
+            cluster: self.cluster.into(),
+            protocol: self.protocol.into(),
+            node: self.name.into(),
+        }
     }
 
     fn write(&self, draft: &Path) -> Result<(), LogError> {
-        let NewNode { kinds, snapshots, stamp, snapshot, records, .. } = self;
+        let NewNode {
+            kinds,
+            snapshots,
+            stamp,
+            snapshot,
+            records,
+            ..
+        } = self;
         let owner = stamp::encode(&self.stamp_of_node());
         let (log, stored) = (draft.join(LOG), draft.join(SNAPSHOTS));
         for directory in [&log, &stored] {
@@ -311,7 +393,9 @@ pub fn refuse_used(path: &Path) -> Result<(), LogError> {
         Err(error) => return Err(io_error("list the directory", path)(error)),
     };
     match used {
-        true => Err(LogError::Used { path: path.to_owned() }),
+        true => Err(LogError::Used {
+            path: path.to_owned(),
+        }),
         false => Ok(()),
     }
 }

@@ -1,12 +1,14 @@
-//! The bytes that wait to be written to one peer, in two classes: large messages wait for all others, and are written in
-//! pieces, between which others are. So heartbeats and votes never wait behind values that take seconds.
+//! The bytes that wait to be written to one peer, in two classes: large messages wait for all
+//! others, and are written in pieces, between which others are. So heartbeats and votes never wait
+//! behind values that take seconds.
 
 use crate::frame::{HEADER_BYTES, PIECE_HEADER_BYTES, frame_span, piece_header};
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
-/// A message of at least so many bytes is large. Batches of small commands are not: many of them go in one write.
+/// A message of at least so many bytes is large. Batches of small commands are not: many of them go
+/// in one write.
 pub(crate) const LARGE_FROM: usize = 32 << 10;
 
 /// The largest piece of a large message: at 100 Mbit/s it holds the link for 5 ms.
@@ -50,15 +52,22 @@ impl Next<'_> {
 }
 
 impl Outgoing {
-    /// What to write next, when so many short and so many large bytes may be written; none if nothing may.
+    /// What to write next, when so many short and so many large bytes may be written; none if
+    /// nothing may.
     pub(crate) fn next(&self, ready: [usize; 2]) -> Option<Next<'_>> {
-        let short = (!self.short.is_empty() && ready[0] > 0).then(|| Next::Short(self.short.unwritten()));
+        let short =
+            (!self.short.is_empty() && ready[0] > 0).then(|| Next::Short(self.short.unwritten()));
         let large = || self.large.next().filter(|_| ready[1] > 0);
         if self.large.is_begun() {
             return large();
         }
-        // Where a frame is half written because the rest may not be yet, nothing else can come in between.
-        if short.is_some() || !self.short.is_between_frames() { short } else { large() }
+        // Where a frame is half written because the rest may not be yet, nothing else can come in
+        // between.
+        if short.is_some() || !self.short.is_between_frames() {
+            short
+        } else {
+            large()
+        }
     }
 
     /// How many bytes wait.
@@ -76,12 +85,14 @@ impl Outgoing {
     }
 }
 
-/// Large messages one after the other, of which the first is partly written. They are shared with other peers.
+/// Large messages one after the other, of which the first is partly written. They are shared with
+/// other peers.
 #[derive(Debug, Default)]
 pub(crate) struct Large {
     /// The instances that are meant, and the message.
     waiting: VecDeque<(u64, Bytes)>,
-    /// Where in the first of them the present piece begins, and how much of it is written with its header.
+    /// Where in the first of them the present piece begins, and how much of it is written with its
+    /// header.
     at: usize,
     written: usize,
     /// How many bytes wait, headers included.
@@ -89,9 +100,12 @@ pub(crate) struct Large {
 }
 
 impl Large {
-    /// Whether the very same message to the same instances waits already: a second copy would tell them nothing.
+    /// Whether the very same message to the same instances waits already: a second copy would tell
+    /// them nothing.
     pub(crate) fn has(&self, members: u64, message: &Bytes) -> bool {
-        self.waiting.iter().any(|waiting| waiting.0 == members && waiting.1 == *message)
+        self.waiting
+            .iter()
+            .any(|waiting| waiting.0 == members && waiting.1 == *message)
     }
 
     pub(crate) fn push(&mut self, members: u64, message: Bytes) {
@@ -123,7 +137,11 @@ impl Large {
             true => piece_header(members, piece, rest),
             false => [0; PIECE_HEADER_BYTES],
         };
-        Some(Next::Large(header, of_header, &piece[self.written - of_header..]))
+        Some(Next::Large(
+            header,
+            of_header,
+            &piece[self.written - of_header..],
+        ))
     }
 
     /// The next `count` bytes were written, all of one piece.
@@ -148,8 +166,8 @@ impl Large {
 }
 
 /// Frames one after the other, of which a first part has been written. The buffer always begins at
-/// the beginning of a frame, so that after a broken connection the frames that did not get out whole
-/// can be counted.
+/// the beginning of a frame, so that after a broken connection the frames that did not get out
+/// whole can be counted.
 #[derive(Debug, Default)]
 pub(crate) struct Frames {
     buffer: Vec<u8>,
@@ -162,7 +180,8 @@ impl Frames {
         if self.buffer.len() - start < HEADER_BYTES + LARGE_FROM {
             return None;
         }
-        // What is shorter is copied: the message, or the frames before it, which are then kept as long as the message.
+        // What is shorter is copied: the message, or the frames before it, which are then kept as
+        // long as the message.
         let (message, at) = if start < self.buffer.len() / 2 {
             let before = self.buffer[..start].to_vec();
             (core::mem::replace(&mut self.buffer, before), start)
@@ -185,7 +204,10 @@ impl Frames {
 
     /// Puts a frame before all others, of which nothing was written yet.
     pub(crate) fn put_first(&mut self, frame: &[u8]) {
-        assert!(self.written == 0, "a connection begins in the middle of a frame");
+        assert!(
+            self.written == 0,
+            "a connection begins in the middle of a frame"
+        );
         self.buffer.splice(..0, frame.iter().copied());
     }
 
@@ -206,7 +228,10 @@ impl Frames {
     /// The first `count` unwritten bytes were written.
     pub(crate) fn advance(&mut self, count: usize) {
         self.written += count;
-        assert!(self.written <= self.buffer.len(), "more was written than there was");
+        assert!(
+            self.written <= self.buffer.len(),
+            "more was written than there was"
+        );
         if self.written == self.buffer.len() {
             self.written = 0;
             self.buffer.clear();
@@ -257,7 +282,14 @@ mod tests {
     #[test]
     fn a_frame_that_was_cut_counts_as_lost_and_a_whole_one_does_not() {
         let span = filled(1, 5).len();
-        for (written, lost) in [(0, 3), (1, 3), (span - 1, 3), (span, 2), (2 * span, 1), (3 * span - 1, 1)] {
+        for (written, lost) in [
+            (0, 3),
+            (1, 3),
+            (span - 1, 3),
+            (span, 2),
+            (2 * span, 1),
+            (3 * span - 1, 1),
+        ] {
             let mut outgoing = filled(3, 5);
             outgoing.advance(written);
             assert_eq!(outgoing.clear(), lost, "after {written} bytes");
@@ -266,13 +298,21 @@ mod tests {
     }
 
     /// Writes at most `count` bytes at a time, and calls `meanwhile` after each write.
-    fn write_all(outgoing: &mut Outgoing, count: usize, mut meanwhile: impl FnMut(&mut Outgoing, usize)) -> Vec<u8> {
+    fn write_all(
+        outgoing: &mut Outgoing,
+        count: usize,
+        mut meanwhile: impl FnMut(&mut Outgoing, usize),
+    ) -> Vec<u8> {
         let mut stream = Vec::new();
         for turn in 0.. {
-            let Some(next) = outgoing.next([usize::MAX; 2]) else { break };
+            let Some(next) = outgoing.next([usize::MAX; 2]) else {
+                break;
+            };
             let is_short = matches!(next, Next::Short(_));
             let written = next.write(count, |slices| {
-                slices.iter().for_each(|slice| stream.extend_from_slice(slice));
+                slices
+                    .iter()
+                    .for_each(|slice| stream.extend_from_slice(slice));
                 Ok::<_, ()>(slices.iter().map(|slice| slice.len()).sum())
             });
             if is_short {
@@ -306,22 +346,40 @@ mod tests {
             outgoing.large.push(8, vec![8; LARGE_FROM].into());
             let stream = write_all(&mut outgoing, count, |outgoing, turn| {
                 if turn < 2 {
-                    encode_frame(outgoing.short.tail(), turn as u64, &Bytes::from(vec![1; 500])).unwrap();
+                    encode_frame(
+                        outgoing.short.tail(),
+                        turn as u64,
+                        &Bytes::from(vec![1; 500]),
+                    )
+                    .unwrap();
                 }
             });
             let small = 504;
-            assert_eq!(read_all(&stream), [(0, small), (1, small), (7, 300_000), (8, LARGE_FROM)], "{count} at a time");
+            assert_eq!(
+                read_all(&stream),
+                [(0, small), (1, small), (7, 300_000), (8, LARGE_FROM)],
+                "{count} at a time"
+            );
         }
     }
 
     #[test]
     fn what_may_not_be_written_yet_is_not_and_a_frame_that_is_begun_is_finished_first() {
-        let mut outgoing = Outgoing { short: filled(1, 50), ..Outgoing::default() };
+        let mut outgoing = Outgoing {
+            short: filled(1, 50),
+            ..Outgoing::default()
+        };
         outgoing.large.push(7, vec![7; LARGE_FROM].into());
-        assert!(matches!(outgoing.next([0, 1]), Some(Next::Large(..))), "the short frame may not go yet");
+        assert!(
+            matches!(outgoing.next([0, 1]), Some(Next::Large(..))),
+            "the short frame may not go yet"
+        );
         assert!(outgoing.next([0, 0]).is_none());
         outgoing.short.advance(10);
-        assert!(outgoing.next([0, 1]).is_none(), "nothing fits into the middle of a frame");
+        assert!(
+            outgoing.next([0, 1]).is_none(),
+            "nothing fits into the middle of a frame"
+        );
         assert!(matches!(outgoing.next([1, 1]), Some(Next::Short(_))));
     }
 
@@ -336,7 +394,12 @@ mod tests {
             let taken = outgoing.take_large(before.len()).unwrap();
             assert_eq!(taken.as_ptr() != lay, moves, "behind {frames} frames");
             assert!(taken[4..] == message && outgoing.unwritten() == before);
-            assert!(outgoing.take_large(before.len().saturating_sub(25)).is_none(), "a short one");
+            assert!(
+                outgoing
+                    .take_large(before.len().saturating_sub(25))
+                    .is_none(),
+                "a short one"
+            );
         }
     }
 
@@ -346,7 +409,9 @@ mod tests {
         let message = Bytes::from(vec![7; 100_000]);
         large.push(1, message.clone());
         assert!(
-            large.has(1, &message.to_vec().into()) && !large.has(2, &message) && !large.has(1, &message.slice(1..))
+            large.has(1, &message.to_vec().into())
+                && !large.has(2, &message)
+                && !large.has(1, &message.slice(1..))
         );
         large.advance(1);
         assert!(large.has(1, &message), "it is still on its way");

@@ -1,7 +1,9 @@
-//! When what waits for a peer at another site may be written: for tests and demonstrations of what distance does.
+//! When what waits for a peer at another site may be written: for tests and demonstrations of what
+//! distance does.
 //!
-//! Every byte leaves its delay after it was said, and no sooner than the bandwidth lets it. What is said at once is one
-//! piece, or several where bandwidth is scarce, so that a large message does not arrive in one go.
+//! Every byte leaves its delay after it was said, and no sooner than the bandwidth lets it. What is
+//! said at once is one piece, or several where bandwidth is scarce, so that a large message does
+//! not arrive in one go.
 
 use ionian_deployment::Distance;
 use std::collections::VecDeque;
@@ -27,23 +29,36 @@ pub(crate) struct Pace {
 
 impl Pace {
     pub(crate) fn new(distance: Distance) -> Self {
-        Pace { distance, pieces: VecDeque::new(), waiting: 0, ready: 0, free_at: None }
+        Pace {
+            distance,
+            pieces: VecDeque::new(),
+            waiting: 0,
+            ready: 0,
+            free_at: None,
+        }
     }
 
     pub(crate) fn distance(&self) -> Distance {
         self.distance
     }
 
-    /// So many bytes are unwritten now: those that are new begin their way, and those that are through are ready. Returns
-    /// how long the new ones take the line.
+    /// So many bytes are unwritten now: those that are new begin their way, and those that are
+    /// through are ready. Returns how long the new ones take the line.
     pub(crate) fn observe(&mut self, now: Instant, unwritten: usize) -> Duration {
         let mut busy = Duration::ZERO;
         let mut new = unwritten.saturating_sub(self.waiting + self.ready);
         while new > 0 {
-            let size = if self.distance.bytes_per_second.is_some() { new.min(PIECE) } else { new };
-            let takes = self.distance.bytes_per_second.map_or(Duration::ZERO, |rate| {
-                Duration::from_nanos((size as u64).saturating_mul(1_000_000_000) / rate.max(1))
-            });
+            let size = if self.distance.bytes_per_second.is_some() {
+                new.min(PIECE)
+            } else {
+                new
+            };
+            let takes = self
+                .distance
+                .bytes_per_second
+                .map_or(Duration::ZERO, |rate| {
+                    Duration::from_nanos((size as u64).saturating_mul(1_000_000_000) / rate.max(1))
+                });
             let through = self.free_at.map_or(now, |free_at| free_at.max(now)) + takes;
             self.free_at = Some(through);
             self.pieces.push_back((through + self.distance.delay, size));
@@ -98,7 +113,10 @@ mod tests {
     #[test]
     fn each_byte_waits_for_the_delay_from_when_it_was_said() {
         let start = Instant::now();
-        let mut pace = Pace::new(Distance { delay: ms(50), bytes_per_second: None });
+        let mut pace = Pace::new(Distance {
+            delay: ms(50),
+            bytes_per_second: None,
+        });
         pace.observe(start, 100_000);
         pace.observe(start + ms(10), 100_030);
         assert_eq!((pace.ready(), pace.next()), (0, Some(start + ms(50))));
@@ -113,7 +131,10 @@ mod tests {
     fn bytes_go_through_one_after_the_other() {
         let start = Instant::now();
         let rate = PIECE as u64 * 100;
-        let mut pace = Pace::new(Distance { delay: ms(50), bytes_per_second: Some(rate) });
+        let mut pace = Pace::new(Distance {
+            delay: ms(50),
+            bytes_per_second: Some(rate),
+        });
         pace.observe(start, 3 * PIECE);
         let ready_after = |pace: &mut Pace, after: u64| {
             pace.observe(start + ms(after), 3 * PIECE);
@@ -123,13 +144,20 @@ mod tests {
         assert_eq!(pieces, [0, 1, 1, 2, 2, 3], "10 ms each");
         pace.wrote(3 * PIECE);
         pace.observe(start + ms(100), PIECE);
-        assert_eq!(pace.next(), Some(start + ms(160)), "the line was free in between");
+        assert_eq!(
+            pace.next(),
+            Some(start + ms(160)),
+            "the line was free in between"
+        );
     }
 
     #[test]
     fn what_was_dropped_is_forgotten() {
         let start = Instant::now();
-        let mut pace = Pace::new(Distance { delay: ms(5), bytes_per_second: Some(1) });
+        let mut pace = Pace::new(Distance {
+            delay: ms(5),
+            bytes_per_second: Some(1),
+        });
         pace.observe(start, 1000);
         pace.clear();
         pace.observe(start + ms(5), 0);

@@ -20,13 +20,13 @@ use std::rc::Rc;
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::Notify;
 
-/// How many bytes may wait for a connected peer, in short messages and in large ones. Beyond it messages to that peer are
-/// dropped and counted: every protocol bears loss, and no node bears a queue without end. The size lets one of
-/// the largest frames pass.
+/// How many bytes may wait for a connected peer, in short messages and in large ones. Beyond it
+/// messages to that peer are dropped and counted: every protocol bears loss, and no node bears a
+/// queue without end. The size lets one of the largest frames pass.
 pub(crate) const BACKLOG_LIMIT: usize = 64 << 20;
 
-/// While large messages of so many bytes wait for a peer, no other begins to: roles have less under way, and what would wait
-/// longer than these take is soon asked for again or of no use any more.
+/// While large messages of so many bytes wait for a peer, no other begins to: roles have less under
+/// way, and what would wait longer than these take is soon asked for again or of no use any more.
 const LARGE_LIMIT: usize = 24 << 20;
 
 /// How many bytes are held for a peer that is not connected: what roles say first at a start, while
@@ -77,7 +77,8 @@ struct Counters {
     connections: u64,
 }
 
-/// A peer as everybody who deals with it holds it. When the membership changes, another may get its number.
+/// A peer as everybody who deals with it holds it. When the membership changes, another may get its
+/// number.
 pub(crate) type Shared = Rc<RefCell<Peer>>;
 
 pub(crate) struct Peer {
@@ -150,10 +151,17 @@ impl Peer {
     /// Writes as much as the connection takes now.
     fn write(&mut self, link: &Link) -> Written {
         loop {
-            let ready = self.pace.as_ref().map_or([usize::MAX; 2], |pace| [pace[0].ready(), pace[1].ready()]);
-            let Some(next) = self.outgoing.next(ready) else { return Written::Everything };
+            let ready = self
+                .pace
+                .as_ref()
+                .map_or([usize::MAX; 2], |pace| [pace[0].ready(), pace[1].ready()]);
+            let Some(next) = self.outgoing.next(ready) else {
+                return Written::Everything;
+            };
             let class = usize::from(matches!(next, Next::Large(..)));
-            match next.write(ready[class], |slices| link.stream.try_write_vectored(slices)) {
+            match next.write(ready[class], |slices| {
+                link.stream.try_write_vectored(slices)
+            }) {
                 Ok(count) => {
                     match class {
                         0 => self.outgoing.short.advance(count),
@@ -219,17 +227,37 @@ pub(crate) struct Peers {
 }
 
 impl Peers {
-    pub(crate) fn new(own: NodeId, epoch: Epoch, addresses: &BTreeMap<NodeId, String>, tasks: Rc<Tasks>) -> Self {
+    pub(crate) fn new(
+        own: NodeId,
+        epoch: Epoch,
+        addresses: &BTreeMap<NodeId, String>,
+        tasks: Rc<Tasks>,
+    ) -> Self {
         let (peers, news, dirty) = Default::default();
         let (stopping, ended, changed) = (Cell::new(false), Notify::new(), Notify::new());
-        let peers = Peers { own, peers, epoch: Cell::new(epoch), news, dirty, tasks, stopping, ended, changed };
+        let peers = Peers {
+            own,
+            peers,
+            epoch: Cell::new(epoch),
+            news,
+            dirty,
+            tasks,
+            stopping,
+            ended,
+            changed,
+        };
         peers.set(addresses);
         peers
     }
 
-    /// The membership has changed: who is known already is told by `news`, a frame, before anything else is
-    /// said; who has left is told as well, and nothing more.
-    pub(crate) fn change(self: &Rc<Self>, epoch: Epoch, addresses: &BTreeMap<NodeId, String>, news: Vec<u8>) {
+    /// The membership has changed: who is known already is told by `news`, a frame, before anything
+    /// else is said; who has left is told as well, and nothing more.
+    pub(crate) fn change(
+        self: &Rc<Self>,
+        epoch: Epoch,
+        addresses: &BTreeMap<NodeId, String>,
+        news: Vec<u8>,
+    ) {
         self.epoch.set(epoch);
         for shared in self.all() {
             let mut peer = shared.borrow_mut();
@@ -256,9 +284,14 @@ impl Peers {
         let mut peers = self.peers.borrow_mut();
         let stays = |peer: &Shared| {
             let peer = peer.borrow();
-            addresses.get(&peer.node).is_some_and(|address| *address == peer.address)
+            addresses
+                .get(&peer.node)
+                .is_some_and(|address| *address == peer.address)
         };
-        let gone = peers.iter_mut().filter_map(|place| place.take_if(|peer| !stays(peer))).collect();
+        let gone = peers
+            .iter_mut()
+            .filter_map(|place| place.take_if(|peer| !stays(peer)))
+            .collect();
         for (node, address) in addresses.iter().filter(|(node, _)| **node != self.own) {
             let place = usize::from(node.0);
             let length = peers.len().max(place + 1);
@@ -274,7 +307,8 @@ impl Peers {
             let mut peer = shared.borrow_mut();
             let distance = distances.get(&peer.node).copied();
             if peer.pace.as_ref().map(|pace| pace[0].distance()) != distance {
-                peer.pace = distance.map(|distance| Box::new([Pace::new(distance), Pace::new(distance)]));
+                peer.pace =
+                    distance.map(|distance| Box::new([Pace::new(distance), Pace::new(distance)]));
             }
         }
     }
@@ -296,12 +330,15 @@ impl Peers {
     /// Whether this is still one of the cluster.
     pub(crate) fn has(&self, peer: &Shared) -> bool {
         let node = peer.borrow().node;
-        self.peer(node).is_some_and(|known| Rc::ptr_eq(&known, peer))
+        self.peer(node)
+            .is_some_and(|known| Rc::ptr_eq(&known, peer))
     }
 
     /// Queues a message for one node, encoded straight into that node's buffer.
     pub(crate) fn send(&self, node: NodeId, members: u64, message: &impl Wire, now: Instant) {
-        let Some(shared) = self.peer(node) else { return };
+        let Some(shared) = self.peer(node) else {
+            return;
+        };
         let mut peer = shared.borrow_mut();
         let peer = &mut *peer;
         let limit = peer.limit(now);
@@ -325,13 +362,22 @@ impl Peers {
 
     /// Queues a large message for one node.
     pub(crate) fn send_large(&self, node: NodeId, members: u64, message: Bytes, now: Instant) {
-        let Some(shared) = self.peer(node) else { return };
+        let Some(shared) = self.peer(node) else {
+            return;
+        };
         let mut peer = shared.borrow_mut();
         let limit = peer.limit(now);
         self.queue_large(&shared, &mut peer, members, message, limit);
     }
 
-    fn queue_large(&self, shared: &Shared, peer: &mut Peer, members: u64, message: Bytes, limit: usize) {
+    fn queue_large(
+        &self,
+        shared: &Shared,
+        peer: &mut Peer,
+        members: u64,
+        message: Bytes,
+        limit: usize,
+    ) {
         debug_assert!(message.len() >= LARGE_FROM, "a short message in pieces");
         let large = &mut peer.outgoing.large;
         if large.has(members, &message) {
@@ -347,7 +393,9 @@ impl Peers {
 
     /// Queues an encoded short frame for one node.
     pub(crate) fn send_copy(&self, node: NodeId, members: u64, frame: &[u8], now: Instant) {
-        let Some(shared) = self.peer(node) else { return };
+        let Some(shared) = self.peer(node) else {
+            return;
+        };
         let mut peer = shared.borrow_mut();
         let peer = &mut *peer;
         // The limit first: asking for it lets go of what is too old.
@@ -384,7 +432,9 @@ impl Peers {
 
     fn flush_peer(self: &Rc<Self>, shared: &Shared) {
         let mut peer = shared.borrow_mut();
-        let Some(link) = peer.link.clone() else { return };
+        let Some(link) = peer.link.clone() else {
+            return;
+        };
         observe(&mut peer);
         if peer.draining {
             return;
@@ -410,13 +460,20 @@ impl Peers {
         agreed: Epoch,
         stream: OwnedWriteHalf,
     ) -> Rc<Link> {
-        let link = Rc::new(Link { stream, reason: RefCell::default() });
+        let link = Rc::new(Link {
+            stream,
+            reason: RefCell::default(),
+        });
         let mut peer = shared.borrow_mut();
         if let Some(old) = peer.link.replace(link.clone()) {
             peer.drop_waiting();
             old.close("the peer has made a new connection".into());
         }
-        tracing::info!("node {} ('{name}', {}) is connected", peer.node.0, peer.address);
+        tracing::info!(
+            "node {} ('{name}', {}) is connected",
+            peer.node.0,
+            peer.address
+        );
         (peer.draining, peer.refusal, peer.name) = (false, None, Some(name));
         peer.counters.connections += 1;
         if agreed < self.epoch() {
@@ -431,7 +488,11 @@ impl Peers {
     /// A connection has ended.
     pub(crate) fn disconnected(&self, peer: &Shared, link: &Rc<Link>) {
         let mut peer = peer.borrow_mut();
-        if peer.link.as_ref().is_some_and(|current| Rc::ptr_eq(current, link)) {
+        if peer
+            .link
+            .as_ref()
+            .is_some_and(|current| Rc::ptr_eq(current, link))
+        {
             peer.link = None;
             peer.draining = false;
             // What is left may be half a frame, and belongs to a conversation that is over.
@@ -463,7 +524,10 @@ impl Peers {
 
     /// What there is to say of every peer.
     pub(crate) fn status(&self) -> Vec<PeerStatus> {
-        self.all().iter().map(|peer| peer_status(&peer.borrow())).collect()
+        self.all()
+            .iter()
+            .map(|peer| peer_status(&peer.borrow()))
+            .collect()
     }
 }
 
@@ -479,17 +543,26 @@ fn observe(peer: &mut Peer) {
     }
 }
 
-/// Writes as the connection takes it, to a peer at another site when it is time, until nothing is left or the connection
-/// ends.
+/// Writes as the connection takes it, to a peer at another site when it is time, until nothing is
+/// left or the connection ends.
 async fn drain(peer: Shared, link: Rc<Link>) {
     loop {
         let next = {
             let mut peer = peer.borrow_mut();
-            if !peer.link.as_ref().is_some_and(|current| Rc::ptr_eq(current, &link)) {
+            if !peer
+                .link
+                .as_ref()
+                .is_some_and(|current| Rc::ptr_eq(current, &link))
+            {
                 return;
             }
             observe(&mut peer);
-            match (peer.write(&link), peer.pace.as_ref().and_then(|pace| pace.iter().filter_map(Pace::next).min())) {
+            match (
+                peer.write(&link),
+                peer.pace
+                    .as_ref()
+                    .and_then(|pace| pace.iter().filter_map(Pace::next).min()),
+            ) {
                 (Written::Failed(error), _) => return link.close(format!("cannot write: {error}")),
                 (Written::Blocked, _) => None,
                 (Written::Everything, Some(next)) => Some(next),
@@ -510,7 +583,9 @@ async fn drain(peer: Shared, link: Rc<Link>) {
 
 async fn write_out(peer: &Shared) {
     loop {
-        let Some(link) = peer.borrow().link.clone() else { return };
+        let Some(link) = peer.borrow().link.clone() else {
+            return;
+        };
         let written = {
             let mut peer = peer.borrow_mut();
             peer.come_near();
@@ -532,7 +607,16 @@ async fn write_out(peer: &Shared) {
 }
 
 fn peer_status(peer: &Peer) -> PeerStatus {
-    let Counters { bytes_in, bytes_out, frames_in, frames_out, writes, dropped, repeated, connections } = peer.counters;
+    let Counters {
+        bytes_in,
+        bytes_out,
+        frames_in,
+        frames_out,
+        writes,
+        dropped,
+        repeated,
+        connections,
+    } = peer.counters;
     let state = match (&peer.link, &peer.refusal) {
         (Some(_), _) => PeerState::Connected,
         (None, Some(_)) => PeerState::Refused,
@@ -565,30 +649,48 @@ mod tests {
         let peer = peers.peer(NodeId(1)).unwrap();
         let peer = peer.borrow();
         let frame = 12 + 4 + 1;
-        (Outgoing::len(&peer.outgoing) as u64 / frame, peer.counters.dropped)
+        (
+            Outgoing::len(&peer.outgoing) as u64 / frame,
+            peer.counters.dropped,
+        )
     }
 
     /// The peers of node 0: one, node 1.
     fn peers() -> Rc<Peers> {
         let addresses = [0, 1].map(|node| (NodeId(node), format!("127.0.0.1:{}", node + 1)));
-        Rc::new(Peers::new(NodeId(0), Epoch(0), &addresses.into(), Rc::default()))
+        Rc::new(Peers::new(
+            NodeId(0),
+            Epoch(0),
+            &addresses.into(),
+            Rc::default(),
+        ))
     }
 
     #[tokio::test]
     async fn of_large_messages_a_bounded_number_of_bytes_waits_and_none_twice() {
         let peers = peers();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let stream = tokio::net::TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let stream = tokio::net::TcpStream::connect(listener.local_addr().unwrap())
+            .await
+            .unwrap();
         let shared = peers.peer(NodeId(1)).unwrap();
         peers.connected(&shared, "n1".into(), Epoch(0), stream.into_split().1);
         let send = |byte: u8, bytes: usize| {
             peers.send_large(NodeId(1), 1, vec![byte; bytes].into(), Instant::ZERO);
             let peer = shared.borrow();
-            (peer.outgoing.large.len() >> 20, peer.counters.dropped, peer.counters.repeated)
+            (
+                peer.outgoing.large.len() >> 20,
+                peer.counters.dropped,
+                peer.counters.repeated,
+            )
         };
         assert_eq!(send(0, 20 << 20), (20, 0, 0));
         assert_eq!(send(0, 20 << 20), (20, 0, 1), "it waits already");
-        assert_eq!(send(1, 30 << 20), (50, 0, 1), "a larger one is not kept out by a smaller");
+        assert_eq!(
+            send(1, 30 << 20),
+            (50, 0, 1),
+            "a larger one is not kept out by a smaller"
+        );
         assert_eq!(send(2, LARGE_FROM), (50, 1, 1), "too many wait");
         assert_eq!(send(0, 20 << 20), (50, 1, 2));
     }
@@ -601,7 +703,12 @@ mod tests {
         peers.send(NodeId(1), 1, &message, start);
         peers.send(NodeId(1), 1, &message, start + HELD_FOR);
         assert_eq!(held(&peers), (2, 0));
-        peers.send(NodeId(1), 1, &message, start + HELD_FOR + Duration::from_micros(1));
+        peers.send(
+            NodeId(1),
+            1,
+            &message,
+            start + HELD_FOR + Duration::from_micros(1),
+        );
         assert_eq!(held(&peers), (1, 2));
         // It is held for a full time of its own.
         peers.send(NodeId(1), 1, &message, start + HELD_FOR * 2);

@@ -1,4 +1,5 @@
-//! Small files of a data directory that are replaced whole: JSON, for people to read, and a line with its checksum.
+//! Small files of a data directory that are replaced whole: JSON, for people to read, and a line
+//! with its checksum.
 
 use crate::log::{LogError, io_error};
 use serde::Serialize;
@@ -10,8 +11,8 @@ use std::path::Path;
 /// What stands before the checksum.
 const SUM: &str = "\ncrc32c ";
 
-/// Replaces the file, which is the old one or the new one, whatever happens. It is there for good when its directory is
-/// synced too.
+/// Replaces the file, which is the old one or the new one, whatever happens. It is there for good
+/// when its directory is synced too.
 pub(crate) fn write(path: &Path, content: &impl Serialize) -> Result<(), LogError> {
     let mut text = serde_json::to_string_pretty(content).expect("numbers and strings");
     text += &format!("{SUM}{:08x}\n", crc32c::crc32c(text.as_bytes()));
@@ -27,9 +28,15 @@ pub(crate) fn write(path: &Path, content: &impl Serialize) -> Result<(), LogErro
 
 /// Reads it.
 pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> Result<T, LogError> {
-    let damaged = |text: String| LogError::Corrupt { path: path.to_owned(), offset: 0, text };
+    let damaged = |text: String| LogError::Corrupt {
+        path: path.to_owned(),
+        offset: 0,
+        text,
+    };
     let text = fs::read_to_string(path).map_err(io_error("read", path))?;
-    let (body, sum) = text.rsplit_once(SUM).ok_or_else(|| damaged("it does not end with its checksum".into()))?;
+    let (body, sum) = text
+        .rsplit_once(SUM)
+        .ok_or_else(|| damaged("it does not end with its checksum".into()))?;
     if sum.trim_end() != format!("{:08x}", crc32c::crc32c(body.as_bytes())) {
         return Err(damaged("its checksum is wrong".into()));
     }

@@ -41,7 +41,10 @@ pub struct DiskOptions {
 
 impl Default for DiskOptions {
     fn default() -> Self {
-        DiskOptions { checkpoint_bytes: 64 << 20, segment_bytes: 16 << 20 }
+        DiskOptions {
+            checkpoint_bytes: 64 << 20,
+            segment_bytes: 16 << 20,
+        }
     }
 }
 
@@ -63,7 +66,8 @@ pub struct NodeSettings {
     pub peers: BTreeMap<NodeId, String>,
     /// Which role instance lives where.
     pub layout: Layout,
-    /// What `peers` and `layout` were made from. Without it the membership of the cluster cannot change.
+    /// What `peers` and `layout` were made from. Without it the membership of the cluster cannot
+    /// change.
     pub configuration: Option<Configuration>,
     /// What survives the end of the process.
     pub durability: Durability,
@@ -72,29 +76,44 @@ pub struct NodeSettings {
     /// Where that is kept. Without it nothing is, and a node that is started again does not know
     /// that it lived before. [`Durability::Disk`] needs it.
     pub data: Option<PathBuf>,
-    /// By how many milliseconds the node misreads the wall clock when it starts: zero, but in tests of what a wrong clock
-    /// does to a cluster.
+    /// By how many milliseconds the node misreads the wall clock when it starts: zero, but in tests
+    /// of what a wrong clock does to a cluster.
     pub clock_ahead_ms: i64,
 }
 
 impl NodeSettings {
-    /// The settings of the node `name`: those of the membership that its data directory holds, if that is later
-    /// than what is `given`. Options that concern one node alone are those that are given in any case.
+    /// The settings of the node `name`: those of the membership that its data directory holds, if
+    /// that is later than what is `given`. Options that concern one node alone are those that are
+    /// given in any case.
     ///
     /// # Errors
     /// When there is no such node, or what is stored cannot be read.
-    pub fn new<P: Protocol>(given: Configuration, name: &str, data: Option<&Path>) -> Result<Self, NodeError> {
+    pub fn new<P: Protocol>(
+        given: Configuration,
+        name: &str,
+        data: Option<&Path>,
+    ) -> Result<Self, NodeError> {
         let configuration = newest(given, data)?;
         let Some((node, member)) = configuration.member(name) else {
-            // The founding deployment lacks a node because of a slip of the pen, a later one because it was removed.
-            configuration.target().place(name).map_err(|error| match configuration.epoch().0 {
-                0 => NodeError::Deployment(error),
-                epoch => NodeError::Removed { name: name.to_owned(), epoch },
-            })?;
+            // The founding deployment lacks a node because of a slip of the pen, a later one
+            // because it was removed.
+            configuration
+                .target()
+                .place(name)
+                .map_err(|error| match configuration.epoch().0 {
+                    0 => NodeError::Deployment(error),
+                    epoch => NodeError::Removed {
+                        name: name.to_owned(),
+                        epoch,
+                    },
+                })?;
             unreachable!("a node of the deployment is a member");
         };
         let address = member.listens_at();
-        let address = resolve(address).map_err(|source| NodeError::Address { address: address.to_owned(), source })?;
+        let address = resolve(address).map_err(|source| NodeError::Address {
+            address: address.to_owned(),
+            source,
+        })?;
         let deployment = &configuration.deployment;
         Ok(NodeSettings {
             identity: Identity {
@@ -107,7 +126,9 @@ impl NodeSettings {
             address,
             listener: None,
             peers: addresses(&configuration),
-            layout: configuration.layout(P::KINDS).map_err(NodeError::Deployment)?,
+            layout: configuration
+                .layout(P::KINDS)
+                .map_err(NodeError::Deployment)?,
             durability: match deployment.durability {
                 ionian_deployment::Durability::Memory => Durability::Memory,
                 ionian_deployment::Durability::Disk => Durability::Disk,
@@ -125,7 +146,9 @@ fn newest(given: Configuration, data: Option<&Path>) -> Result<Configuration, No
     let stored = data.map(membership::stored).transpose()?.flatten();
     // A directory of another cluster, or of another durability, is refused in words of its own.
     let is_same = |stored: &Configuration| stored.deployment.is_same_cluster(&given.deployment);
-    let Some(mut stored) = stored.filter(is_same) else { return Ok(given) };
+    let Some(mut stored) = stored.filter(is_same) else {
+        return Ok(given);
+    };
     let (epoch, is_founding) = (stored.epoch(), stored.founding == given.founding);
     let is_unchanged = epoch == Epoch::default() && is_founding;
     if epoch < given.epoch() || is_unchanged {
@@ -137,10 +160,16 @@ fn newest(given: Configuration, data: Option<&Path>) -> Result<Configuration, No
              node knows of the membership counts; `ionian member apply FILE` changes a running cluster"
         );
     }
-    tracing::info!("starts with the membership of epoch {}, as this node knew it when it stopped", epoch.0);
+    tracing::info!(
+        "starts with the membership of epoch {}, as this node knew it when it stopped",
+        epoch.0
+    );
     stored.deployment.take_local(&given.deployment);
     for key in stored.deployment.options.tuned() {
-        let (counts, own) = (stored.deployment.options.stated(key), given.deployment.options.stated(key));
+        let (counts, own) = (
+            stored.deployment.options.stated(key),
+            given.deployment.options.stated(key),
+        );
         if let (Some(counts), Some(own)) = (counts, own.filter(|own| Some(*own) != counts)) {
             tracing::info!(
                 "options.{key} = {counts}, as `ionian options` has set it for all nodes, and not {own} as given here"
@@ -152,15 +181,25 @@ fn newest(given: Configuration, data: Option<&Path>) -> Result<Configuration, No
 
 /// Where the members are found.
 pub(crate) fn addresses(configuration: &Configuration) -> BTreeMap<NodeId, String> {
-    configuration.nodes().into_iter().map(|(id, node)| (id, node.address.clone())).collect()
+    configuration
+        .nodes()
+        .into_iter()
+        .map(|(id, node)| (id, node.address.clone()))
+        .collect()
 }
 
-/// The socket address of `host:port`. IPv4 first where a name has both: nodes listen on one address.
+/// The socket address of `host:port`. IPv4 first where a name has both: nodes listen on one
+/// address.
 ///
 /// # Errors
 /// When there is none.
 pub fn resolve(text: &str) -> std::io::Result<SocketAddr> {
     let found: Vec<SocketAddr> = text.to_socket_addrs()?.collect();
-    let first = found.iter().find(|address| address.is_ipv4()).or(found.first());
-    first.copied().ok_or_else(|| std::io::Error::new(std::io::ErrorKind::NotFound, "the name has no address"))
+    let first = found
+        .iter()
+        .find(|address| address.is_ipv4())
+        .or(found.first());
+    first
+        .copied()
+        .ok_or_else(|| std::io::Error::new(std::io::ErrorKind::NotFound, "the name has no address"))
 }

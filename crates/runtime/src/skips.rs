@@ -1,4 +1,5 @@
-//! The commands of the log that are left out, because the machine fails on them: the file `skips` of a data directory.
+//! The commands of the log that are left out, because the machine fails on them: the file `skips`
+//! of a data directory.
 //!
 //! Every node of a cluster has the same list, or they refuse each other in the handshake.
 //! ([Why](../../../docs/decisions/0030-poison.md).)
@@ -31,21 +32,37 @@ pub struct CommandName {
     pub session: SessionId,
     /// Its number there.
     pub number: u64,
-    /// The digest of its bytes: against slips of the pen, not against malice. A session has one command of a number.
+    /// The digest of its bytes: against slips of the pen, not against malice. A session has one
+    /// command of a number.
     pub digest: u64,
 }
 
 impl CommandName {
     /// That of a command.
     pub fn of(command: &LogCommand<'_>) -> Self {
-        let LogCommand { slot, session, number, payload } = *command;
-        CommandName { slot, session, number, digest: (fnv(0, payload) >> 64) as u64 }
+        let LogCommand {
+            slot,
+            session,
+            number,
+            payload,
+        } = *command;
+        CommandName {
+            slot,
+            session,
+            number,
+            digest: (fnv(0, payload) >> 64) as u64,
+        }
     }
 }
 
 impl fmt::Display for CommandName {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let CommandName { slot, session, number, digest } = self;
+        let CommandName {
+            slot,
+            session,
+            number,
+            digest,
+        } = self;
         write!(formatter, "{}/{}:{number}/{digest:016x}", slot.0, session.0)
     }
 }
@@ -86,7 +103,9 @@ impl Serialize for CommandName {
 
 impl<'de> Deserialize<'de> for CommandName {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+        String::deserialize(deserializer)?
+            .parse()
+            .map_err(D::Error::custom)
     }
 }
 
@@ -105,7 +124,11 @@ impl Skips {
         let path = file(data);
         // What is wrong with a directory that is none is said when it is opened.
         let there = data.is_dir() && fs::exists(&path).map_err(io_error("look for", &path))?;
-        if there { sealed::read(&path) } else { Ok(Skips::default()) }
+        if there {
+            sealed::read(&path)
+        } else {
+            Ok(Skips::default())
+        }
     }
 
     /// Writes the list. To be called with the directory locked, which is to be synced next.
@@ -117,9 +140,13 @@ impl Skips {
     pub(crate) fn has(&self, command: &LogCommand<'_>) -> bool {
         // Almost always there are none, and then nothing is hashed.
         let candidate = |name: &&CommandName| {
-            (name.slot, name.session, name.number) == (command.slot, command.session, command.number)
+            (name.slot, name.session, name.number)
+                == (command.slot, command.session, command.number)
         };
-        self.commands.iter().find(candidate).is_some_and(|name| *name == CommandName::of(command))
+        self.commands
+            .iter()
+            .find(candidate)
+            .is_some_and(|name| *name == CommandName::of(command))
     }
 
     /// The commands.
@@ -129,7 +156,11 @@ impl Skips {
 
     /// Adds or takes away a command; false when that changes nothing.
     pub(crate) fn change(&mut self, command: CommandName, leave_out: bool) -> bool {
-        if leave_out { self.commands.insert(command) } else { self.commands.remove(&command) }
+        if leave_out {
+            self.commands.insert(command)
+        } else {
+            self.commands.remove(&command)
+        }
     }
 }
 
@@ -152,7 +183,12 @@ mod tests {
     use super::*;
 
     fn command(payload: &[u8]) -> LogCommand<'_> {
-        LogCommand { slot: Slot(7), session: SessionId(3), number: 2, payload }
+        LogCommand {
+            slot: Slot(7),
+            session: SessionId(3),
+            number: 2,
+            payload,
+        }
     }
 
     #[test]
@@ -160,8 +196,16 @@ mod tests {
         let name = CommandName::of(&command(b"x"));
         assert_eq!(name.to_string().parse(), Ok(name));
         let text = name.to_string();
-        let others =
-            ["", "7", "7/3:2", "7/3:2/", &text[1..], &format!("0{text}"), &format!("{text}0"), &text.to_uppercase()];
+        let others = [
+            "",
+            "7",
+            "7/3:2",
+            "7/3:2/",
+            &text[1..],
+            &format!("0{text}"),
+            &format!("{text}0"),
+            &text.to_uppercase(),
+        ];
         for other in others.iter().filter(|other| **other != text) {
             assert!(other.parse::<CommandName>().is_err(), "{other}");
         }
@@ -173,8 +217,26 @@ mod tests {
         assert!(skips.change(CommandName::of(&command(b"x")), true));
         assert!(skips.has(&command(b"x")));
         assert!(!skips.has(&command(b"y")), "other bytes");
-        assert!(!skips.has(&LogCommand { slot: Slot(8), ..command(b"x") }), "another slot");
-        assert!(!skips.has(&LogCommand { number: 3, ..command(b"x") }), "another number");
-        assert!(!skips.has(&LogCommand { session: SessionId(4), ..command(b"x") }), "another session");
+        assert!(
+            !skips.has(&LogCommand {
+                slot: Slot(8),
+                ..command(b"x")
+            }),
+            "another slot"
+        );
+        assert!(
+            !skips.has(&LogCommand {
+                number: 3,
+                ..command(b"x")
+            }),
+            "another number"
+        );
+        assert!(
+            !skips.has(&LogCommand {
+                session: SessionId(4),
+                ..command(b"x")
+            }),
+            "another session"
+        );
     }
 }

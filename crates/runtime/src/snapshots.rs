@@ -1,5 +1,5 @@
-//! The snapshots of a node's roles: a file for each role instance, named `ROLE-INDEX`, and a thread that
-//! writes them while the loop goes on.
+//! The snapshots of a node's roles: a file for each role instance, named `ROLE-INDEX`, and a thread
+//! that writes them while the loop goes on.
 //!
 //! The first chunk of a file is the role's stamp; the others together are the snapshot.
 
@@ -32,7 +32,11 @@ pub(crate) struct SnapshotStore {
 impl SnapshotStore {
     /// In the existing directory `path`. `stamp` says whose they are.
     pub(crate) fn new(path: &Path, stamp: &[u8], kinds: &'static [&'static str]) -> Self {
-        SnapshotStore { path: path.to_owned(), stamp: stamp.into(), kinds }
+        SnapshotStore {
+            path: path.to_owned(),
+            stamp: stamp.into(),
+            kinds,
+        }
     }
 
     fn name(&self, of: Address) -> String {
@@ -48,7 +52,9 @@ impl SnapshotStore {
         let error = || io_error("list the directory", &self.path);
         let entries = fs::read_dir(&self.path).map_err(error())?;
         let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
-        let mut names = names.collect::<std::io::Result<Vec<String>>>().map_err(error())?;
+        let mut names = names
+            .collect::<std::io::Result<Vec<String>>>()
+            .map_err(error())?;
         names.retain(|name| !name.ends_with(".tmp"));
         Ok(names)
     }
@@ -57,7 +63,11 @@ impl SnapshotStore {
     fn strangers(&self, hosted: &[Address]) -> Result<Vec<String>, LogError> {
         let known: Vec<String> = hosted.iter().map(|address| self.name(*address)).collect();
         let mut names = self.names()?;
-        names.retain(|name| !known.iter().any(|known| name.split('.').next() == Some(known)));
+        names.retain(|name| {
+            !known
+                .iter()
+                .any(|known| name.split('.').next() == Some(known))
+        });
         Ok(names)
     }
 
@@ -81,17 +91,23 @@ impl SnapshotStore {
 
     /// The newest snapshot of a role that is sound, with its stamp.
     pub(crate) fn load(&self, of: Address) -> Result<Option<(u64, Bytes)>, LogError> {
-        let Some(Loaded { reader, rejected }) = self.of(of).load_latest()? else { return Ok(None) };
+        let Some(Loaded { reader, rejected }) = self.of(of).load_latest()? else {
+            return Ok(None);
+        };
         if let Some(rejected) = rejected {
             let path = reader.path().display();
-            tracing::warn!("a snapshot is damaged, so the one before it, {path}, is used: {rejected}");
+            tracing::warn!(
+                "a snapshot is damaged, so the one before it, {path}, is used: {rejected}"
+            );
         }
         read_whole(reader).map(Some)
     }
 }
 
 /// A snapshot with its stamp.
-pub(crate) fn read_whole<S: Storage>(mut chunks: SnapshotReader<S>) -> Result<(u64, Bytes), LogError> {
+pub(crate) fn read_whole<S: Storage>(
+    mut chunks: SnapshotReader<S>,
+) -> Result<(u64, Bytes), LogError> {
     let stamp = read_stamp(&mut chunks)?;
     let mut snapshot = Vec::new();
     for chunk in chunks {
@@ -102,9 +118,14 @@ pub(crate) fn read_whole<S: Storage>(mut chunks: SnapshotReader<S>) -> Result<(u
 
 /// The stamp alone: what comes first.
 pub(crate) fn read_stamp<S: Storage>(chunks: &mut SnapshotReader<S>) -> Result<u64, LogError> {
-    let stamp = chunks.next().transpose()?.and_then(|chunk| chunk.try_into().ok());
-    let no_stamp =
-        || LogError::Foreign { path: chunks.path().to_owned(), text: "it does not begin with a stamp".into() };
+    let stamp = chunks
+        .next()
+        .transpose()?
+        .and_then(|chunk| chunk.try_into().ok());
+    let no_stamp = || LogError::Foreign {
+        path: chunks.path().to_owned(),
+        text: "it does not begin with a stamp".into(),
+    };
     Ok(u64::from_le_bytes(stamp.ok_or_else(no_stamp)?))
 }
 
@@ -133,7 +154,12 @@ impl SnapshotThread {
             let wake = NotifyAtEnd(wake);
             // Moved in, so that it is dropped before the loop is woken for the last time.
             let results = results;
-            for Job { from, stamp, frozen } in todo {
+            for Job {
+                from,
+                stamp,
+                frozen,
+            } in todo
+            {
                 match write(&store.of(from), stamp, frozen, &stopped) {
                     Ok(true) => drop(results.send(Ok((from, stamp)))),
                     Ok(false) => return,
@@ -142,15 +168,29 @@ impl SnapshotThread {
                 wake.0.notify_one();
             }
         };
-        let spawned = std::thread::Builder::new().name("snapshots".into()).spawn(run);
+        let spawned = std::thread::Builder::new()
+            .name("snapshots".into())
+            .spawn(run);
         let handle = spawned.map_err(io_error("start the thread that writes to", &path))?;
-        Ok(SnapshotThread { jobs: Some(jobs), done, stop, handle: Some(handle) })
+        Ok(SnapshotThread {
+            jobs: Some(jobs),
+            done,
+            stop,
+            handle: Some(handle),
+        })
     }
 
     pub(crate) fn store(&mut self, from: Address, stamp: u64, frozen: Box<dyn Frozen>) {
-        let jobs = self.jobs.as_ref().expect("the thread lives as long as this");
+        let jobs = self
+            .jobs
+            .as_ref()
+            .expect("the thread lives as long as this");
         // That the thread has died is said by `poll`.
-        let _ = jobs.send(Job { from, stamp, frozen });
+        let _ = jobs.send(Job {
+            from,
+            stamp,
+            frozen,
+        });
     }
 
     /// A snapshot that was stored.
@@ -158,7 +198,10 @@ impl SnapshotThread {
         match self.done.try_recv() {
             Ok(result) => Ok(Some(result?)),
             Err(TryRecvError::Empty) => Ok(None),
-            Err(TryRecvError::Disconnected) => Err(WalError::ThreadDied { task: "writes snapshots" }.into()),
+            Err(TryRecvError::Disconnected) => Err(WalError::ThreadDied {
+                task: "writes snapshots",
+            }
+            .into()),
         }
     }
 }
@@ -191,7 +234,8 @@ pub(crate) fn begin(snapshots: &Snapshots, stamp: u64) -> Result<SnapshotWriter,
     Ok(writer)
 }
 
-/// Writes one snapshot. False when it was stopped on the way; the snapshot before is then as it was.
+/// Writes one snapshot. False when it was stopped on the way; the snapshot before is then as it
+/// was.
 fn write(
     snapshots: &Snapshots,
     stamp: u64,

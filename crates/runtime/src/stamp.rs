@@ -1,4 +1,5 @@
-//! Whose files they are: written into each, so that those of another node are not taken for this one's.
+//! Whose files they are: written into each, so that those of another node are not taken for this
+//! one's.
 
 use ionian_kernel::wire::WIRE_VERSION;
 use serde::{Deserialize, Serialize};
@@ -14,8 +15,15 @@ pub(crate) struct Stamp {
 
 impl fmt::Display for Stamp {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Stamp { cluster, protocol, node } = self;
-        write!(formatter, "node '{node}' of cluster '{cluster}' under protocol '{protocol}'")
+        let Stamp {
+            cluster,
+            protocol,
+            node,
+        } = self;
+        write!(
+            formatter,
+            "node '{node}' of cluster '{cluster}' under protocol '{protocol}'"
+        )
     }
 }
 
@@ -24,11 +32,23 @@ pub(crate) fn encode(stamp: &Stamp) -> Vec<u8> {
     format!("{stamp}, version {WIRE_VERSION} of records").into()
 }
 
-/// What [`encode`] was given; `None` if the bytes are not of this version. Names have no spaces and no quotes.
+/// What [`encode`] was given; `None` if the bytes are not of this version. Names have no spaces and
+/// no quotes.
 pub(crate) fn decode(bytes: &[u8]) -> Option<Stamp> {
-    let names: Vec<&str> = std::str::from_utf8(bytes).ok()?.split('\'').skip(1).step_by(2).collect();
-    let [node, cluster, protocol] = names[..] else { return None };
-    let stamp = Stamp { cluster: cluster.into(), protocol: protocol.into(), node: node.into() };
+    let names: Vec<&str> = std::str::from_utf8(bytes)
+        .ok()?
+        .split('\'')
+        .skip(1)
+        .step_by(2)
+        .collect();
+    let [node, cluster, protocol] = names[..] else {
+        return None;
+    };
+    let stamp = Stamp {
+        cluster: cluster.into(),
+        protocol: protocol.into(),
+        node: node.into(),
+    };
     (encode(&stamp) == bytes).then_some(stamp)
 }
 
@@ -38,10 +58,25 @@ mod tests {
 
     #[test]
     fn a_stamp_is_read_back() {
-        let stamp = || Stamp { cluster: "of".into(), protocol: "multipaxos".into(), node: "n-0_b".into() };
-        let Stamp { cluster, protocol, node } = decode(&encode(&stamp())).unwrap();
-        assert_eq!([cluster, protocol, node], [stamp().cluster, stamp().protocol, stamp().node]);
-        for other in ["", "node n0", "node n0 of cluster b under protocol c, version 0 of records"] {
+        let stamp = || Stamp {
+            cluster: "of".into(),
+            protocol: "multipaxos".into(),
+            node: "n-0_b".into(),
+        };
+        let Stamp {
+            cluster,
+            protocol,
+            node,
+        } = decode(&encode(&stamp())).unwrap();
+        assert_eq!(
+            [cluster, protocol, node],
+            [stamp().cluster, stamp().protocol, stamp().node]
+        );
+        for other in [
+            "",
+            "node n0",
+            "node n0 of cluster b under protocol c, version 0 of records",
+        ] {
             assert!(decode(other.as_bytes()).is_none(), "{other}");
         }
     }

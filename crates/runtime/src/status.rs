@@ -37,11 +37,13 @@ pub struct NodeStatus {
     pub uptime_us: u64,
     /// Whether an earlier process of this node took part in the cluster and what it knew is lost.
     pub amnesiac: bool,
-    /// By which number the others know its data directory, in hexadecimal; none if it has no directory.
+    /// By which number the others know its data directory, in hexadecimal; none if it has no
+    /// directory.
     pub directory: Option<String>,
     /// How far it is in doing without clients and leadership, if it was told to.
     pub drains: Option<DrainStatus>,
-    /// Whether its roles run. One whose data directory is new waits until a majority of the others has met it.
+    /// Whether its roles run. One whose data directory is new waits until a majority of the others
+    /// has met it.
     pub takes_part: bool,
     /// Processor time of the whole process.
     pub process_cpu_us: u64,
@@ -77,7 +79,11 @@ impl DrainStatus {
 
 impl std::fmt::Display for DrainStatus {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let DrainStatus { clients, unanswered, leads } = self;
+        let DrainStatus {
+            clients,
+            unanswered,
+            leads,
+        } = self;
         write!(
             f,
             "{clients} clients, {unanswered} commands without an answer{}",
@@ -224,7 +230,10 @@ impl StatusError {
         match error {
             HandshakeError::Io(source) => StatusError::Io { address, source },
             HandshakeError::Refused(text) => StatusError::Refused { address, text },
-            other => StatusError::NoNode { address, text: other.to_string() },
+            other => StatusError::NoNode {
+                address,
+                text: other.to_string(),
+            },
         }
     }
 }
@@ -237,22 +246,32 @@ pub async fn query_status(address: SocketAddr, limit: Duration) -> Result<NodeSt
     query(address, &Hello::Status, limit).await
 }
 
-/// Tells the node that listens at `address` to do without clients and leadership (`drains`), or that it may have both again.
-/// It answers at once; its status says how far it is.
+/// Tells the node that listens at `address` to do without clients and leadership (`drains`), or
+/// that it may have both again. It answers at once; its status says how far it is.
 ///
 /// # Errors
 /// As [`query_status`].
-pub async fn request_drain(address: SocketAddr, drains: bool, limit: Duration) -> Result<NodeStatus, StatusError> {
+pub async fn request_drain(
+    address: SocketAddr,
+    drains: bool,
+    limit: Duration,
+) -> Result<NodeStatus, StatusError> {
     query(address, &Hello::Drain(drains), limit).await
 }
 
-async fn query(address: SocketAddr, hello: &Hello, limit: Duration) -> Result<NodeStatus, StatusError> {
+async fn query(
+    address: SocketAddr,
+    hello: &Hello,
+    limit: Duration,
+) -> Result<NodeStatus, StatusError> {
     let document = tokio::time::timeout(limit, query_document(address, hello))
         .await
         .map_err(|_| StatusError::TimedOut { address, limit })?
         .map_err(|error| StatusError::of(address, error))?;
-    serde_json::from_slice(&document)
-        .map_err(|error| StatusError::NoNode { address, text: format!("an answer that is no status: {error}") })
+    serde_json::from_slice(&document).map_err(|error| StatusError::NoNode {
+        address,
+        text: format!("an answer that is no status: {error}"),
+    })
 }
 
 async fn query_document(address: SocketAddr, hello: &Hello) -> Result<Vec<u8>, HandshakeError> {
@@ -265,14 +284,20 @@ async fn query_document(address: SocketAddr, hello: &Hello) -> Result<Vec<u8>, H
 }
 
 /// Answers a query. Time limit: that of the handshake.
-pub(crate) async fn send_status(stream: &mut TcpStream, status: &NodeStatus) -> Result<(), HandshakeError> {
-    let document = serde_json::to_vec(status).expect("a status is made of numbers, strings and lists");
+pub(crate) async fn send_status(
+    stream: &mut TcpStream,
+    status: &NodeStatus,
+) -> Result<(), HandshakeError> {
+    let document =
+        serde_json::to_vec(status).expect("a status is made of numbers, strings and lists");
     let answer = async {
         handshake::accept(stream, status.name.as_bytes()).await?;
         stream.write_all(&document).await?;
         Ok(stream.shutdown().await?)
     };
-    tokio::time::timeout(HANDSHAKE_LIMIT, answer).await.map_err(|_| HandshakeError::TimedOut)?
+    tokio::time::timeout(HANDSHAKE_LIMIT, answer)
+        .await
+        .map_err(|_| HandshakeError::TimedOut)?
 }
 
 /// Processor time of this process and of this thread, in microseconds.
@@ -282,5 +307,8 @@ pub(crate) fn cpu_time_us() -> (u64, u64) {
         let time = clock_gettime(clock).map_or(Duration::ZERO, Duration::from);
         time.as_micros() as u64
     };
-    (read(ClockId::CLOCK_PROCESS_CPUTIME_ID), read(ClockId::CLOCK_THREAD_CPUTIME_ID))
+    (
+        read(ClockId::CLOCK_PROCESS_CPUTIME_ID),
+        read(ClockId::CLOCK_THREAD_CPUTIME_ID),
+    )
 }

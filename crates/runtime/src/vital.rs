@@ -1,6 +1,7 @@
-//! The log of vital records: the few small ones that a node keeps whatever its durability, such as promises. It is a
-//! write-ahead log like the other, in a directory of its own, and so it misses what was cut off from it, and
-//! writes again at the start what an earlier process may have failed to sync.
+//! The log of vital records: the few small ones that a node keeps whatever its durability, such as
+//! promises. It is a write-ahead log like the other, in a directory of its own, and so it misses
+//! what was cut off from it, and writes again at the start what an earlier process may have failed
+//! to sync.
 
 use crate::directory::DataDirectory;
 use crate::disk_log;
@@ -27,8 +28,8 @@ pub(crate) struct VitalRecord {
 pub(crate) struct VitalLog<S: Storage = Disk>(Wal<S>);
 
 impl VitalLog {
-    /// Opens the log in the directory `path`, or makes it where the node is new. `identity` is the file that says that
-    /// it is not, if it is not: then there must be a log.
+    /// Opens the log in the directory `path`, or makes it where the node is new. `identity` is the
+    /// file that says that it is not, if it is not: then there must be a log.
     pub(crate) fn open(
         directory: &DataDirectory,
         path: &Path,
@@ -39,16 +40,27 @@ impl VitalLog {
         if let Some(proof) = identity
             && !disk_log::has_log(path)?
         {
-            return Err(LogError::Lost { lost: path.to_owned(), proof });
+            return Err(LogError::Lost {
+                lost: path.to_owned(),
+                proof,
+            });
         }
         Self::open_in(Disk, path, stamp)
     }
 }
 
 impl<S: Storage> VitalLog<S> {
-    fn open_in(storage: S, path: &Path, stamp: &Stamp) -> Result<(Self, Vec<VitalRecord>), LogError> {
+    fn open_in(
+        storage: S,
+        path: &Path,
+        stamp: &Stamp,
+    ) -> Result<(Self, Vec<VitalRecord>), LogError> {
         // Small and rare: no thread is needed.
-        let options = Options { segment_bytes: SEGMENT, hand_off: HandOff::Never, ..Options::default() };
+        let options = Options {
+            segment_bytes: SEGMENT,
+            hand_off: HandOff::Never,
+            ..Options::default()
+        };
         let (wal, records) = Wal::open_in(storage, path, options, &stamp::encode(stamp))?;
         disk_log::tell_of_cut(&records);
         let records = read(records)?;
@@ -72,7 +84,10 @@ impl<S: Storage> VitalLog<S> {
 }
 
 fn read<S: Storage>(records: Recovery<S>) -> Result<Vec<VitalRecord>, LogError> {
-    let read = |entry: ionian_wal::Entry| VitalRecord { from: disk_log::author(&entry), record: entry.record.into() };
+    let read = |entry: ionian_wal::Entry| VitalRecord {
+        from: disk_log::author(&entry),
+        record: entry.record.into(),
+    };
     records.map(|entry| Ok(read(entry?))).collect()
 }
 
@@ -82,7 +97,11 @@ mod tests {
     use ionian_wal::testing::{Fault, FaultDisk};
 
     fn open(disk: &FaultDisk) -> (VitalLog<FaultDisk>, Vec<u8>) {
-        let stamp = Stamp { cluster: "blue".into(), protocol: "toy".into(), node: "n0".into() };
+        let stamp = Stamp {
+            cluster: "blue".into(),
+            protocol: "toy".into(),
+            node: "n0".into(),
+        };
         let (log, records) = VitalLog::open_in(disk.clone(), Path::new("/vital"), &stamp).unwrap();
         (log, records.iter().map(|found| found.record[0]).collect())
     }
@@ -103,7 +122,12 @@ mod tests {
             assert!(log.is_behind(), "nobody is told of it");
             log.append(WHO, &[3]);
             for _ in 0..2 {
-                assert!(log.sync().unwrap_err().to_string().contains("stopped at an earlier error"));
+                assert!(
+                    log.sync()
+                        .unwrap_err()
+                        .to_string()
+                        .contains("stopped at an earlier error")
+                );
             }
             drop(log);
             // The second record is in the system's cache, which takes it for written.

@@ -40,18 +40,35 @@ pub(crate) struct Outside {
 }
 
 impl Outside {
-    pub(crate) fn new(layout: &Layout, peers: Rc<Peers>, log: Log, application: Box<dyn Application>) -> Self {
+    pub(crate) fn new(
+        layout: &Layout,
+        peers: Rc<Peers>,
+        log: Log,
+        application: Box<dyn Application>,
+    ) -> Self {
         let (places, now, counts, scratch) = Default::default();
         let (announced, operator, unanswered) = Default::default();
-        let mut outside =
-            Outside { places, peers, log, application, now, counts, scratch, announced, operator, unanswered };
+        let mut outside = Outside {
+            places,
+            peers,
+            log,
+            application,
+            now,
+            counts,
+            scratch,
+            announced,
+            operator,
+            unanswered,
+        };
         outside.place(layout);
         outside
     }
 
     /// The layout says what lives where.
     pub(crate) fn place(&mut self, layout: &Layout) {
-        self.places = (0..layout.instances.len()).map(|kind| places(&layout.places(kind as u8))).collect();
+        self.places = (0..layout.instances.len())
+            .map(|kind| places(&layout.places(kind as u8)))
+            .collect();
     }
 }
 
@@ -68,12 +85,22 @@ const OPERATOR: u64 = 1 << 63;
 
 impl Operator {
     /// A request for the membership, and where its answer comes.
-    pub(crate) fn request(&mut self, payload: Bytes) -> (Request, oneshot::Receiver<Result<Bytes, Refusal>>) {
+    pub(crate) fn request(
+        &mut self,
+        payload: Bytes,
+    ) -> (Request, oneshot::Receiver<Result<Bytes, Refusal>>) {
         self.requests += 1;
         let token = OPERATOR | self.requests;
         let (answer, answered) = oneshot::channel();
         self.open.insert(token, answer);
-        (Request { token, operation: Operation::Change, payload }, answered)
+        (
+            Request {
+                token,
+                operation: Operation::Change,
+                payload,
+            },
+            answered,
+        )
     }
 
     /// Nobody gets an answer any more.
@@ -96,9 +123,14 @@ fn places(nodes: &Places) -> Vec<(NodeId, u64)> {
 
 impl<P: Protocol> World<P> for Outside {
     fn send(&mut self, kind: u8, members: u64, message: P::Message) {
-        let places = self.places.get(kind as usize).map_or(&[][..], Vec::as_slice);
+        let places = self
+            .places
+            .get(kind as usize)
+            .map_or(&[][..], Vec::as_slice);
         let mut meant = places.iter().filter(|(_, here)| here & members != 0);
-        let Some(&(first, here)) = meant.next() else { return };
+        let Some(&(first, here)) = meant.next() else {
+            return;
+        };
         let Some(&(second, there)) = meant.next() else {
             self.counts.messages_out += 1;
             return self.peers.send(first, here & members, &message, self.now);
@@ -107,18 +139,22 @@ impl<P: Protocol> World<P> for Outside {
         if let Err(error) = encode_frame(&mut self.scratch, 0, &message) {
             return tracing::error!("a message to several nodes is dropped: {error}");
         }
-        let all = [(first, here), (second, there)].into_iter().chain(meant.copied());
+        let all = [(first, here), (second, there)]
+            .into_iter()
+            .chain(meant.copied());
         if self.scratch.len() >= HEADER_BYTES + LARGE_FROM {
             let message = Bytes::from(std::mem::take(&mut self.scratch)).slice(HEADER_BYTES..);
             for (node, here) in all {
                 self.counts.messages_out += 1;
-                self.peers.send_large(node, here & members, message.clone(), self.now);
+                self.peers
+                    .send_large(node, here & members, message.clone(), self.now);
             }
             return;
         }
         for (node, here) in all {
             self.counts.messages_out += 1;
-            self.peers.send_copy(node, here & members, &self.scratch, self.now);
+            self.peers
+                .send_copy(node, here & members, &self.scratch, self.now);
         }
     }
 
@@ -143,7 +179,11 @@ impl<P: Protocol> World<P> for Outside {
         self.unanswered = self.unanswered.saturating_sub(1);
         if reply.token >= OPERATOR {
             // It fails when the operator has lost interest.
-            let _ = self.operator.open.remove(&reply.token).map(|answer| answer.send(reply.outcome));
+            let _ = self
+                .operator
+                .open
+                .remove(&reply.token)
+                .map(|answer| answer.send(reply.outcome));
             return;
         }
         self.counts.replies += 1;

@@ -47,12 +47,25 @@ fn taped(snapshot: &Bytes) -> Vec<u8> {
 fn three() -> Layout {
     // Starts the watchdog.
     common::bind();
-    let instances = numbered(MultiPaxos::KINDS.iter().map(|_| (0..3).map(NodeId).collect()).collect());
-    Layout { f: 1, instances, ..Layout::default() }
+    let instances = numbered(
+        MultiPaxos::KINDS
+            .iter()
+            .map(|_| (0..3).map(NodeId).collect())
+            .collect(),
+    );
+    Layout {
+        f: 1,
+        instances,
+        ..Layout::default()
+    }
 }
 
 fn wait<T>(work: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap()
+        .block_on(work)
 }
 
 async fn receive(mut snapshot: RemoteSnapshot) -> Result<Bytes, StatusError> {
@@ -66,7 +79,9 @@ async fn receive(mut snapshot: RemoteSnapshot) -> Result<Bytes, StatusError> {
 /// The highest vote watermark of all acceptors.
 fn watermark(cluster: &Cluster<MultiPaxos>) -> u64 {
     let status = (0..3).map(|node| cluster.status(NodeId(node)).unwrap());
-    let roles = status.flat_map(|status| status.roles).filter(|role| role.role == "acceptor");
+    let roles = status
+        .flat_map(|status| status.roles)
+        .filter(|role| role.role == "acceptor");
     roles.map(|role| role.figures["watermark"]).max().unwrap()
 }
 
@@ -102,7 +117,10 @@ fn a_node_that_is_not_so_far_yet_answers_when_it_is() {
         // One slot each, at least.
         (0..20).for_each(|_| drop(cluster.client().write_blocking("b").unwrap()));
         let (stamp, snapshot) = asked.join().unwrap();
-        assert!(stamp >= at && taped(&snapshot).starts_with(b"ab"), "{stamp} instead of {at}");
+        assert!(
+            stamp >= at && taped(&snapshot).starts_with(b"ab"),
+            "{stamp} instead of {at}"
+        );
     });
 }
 
@@ -114,8 +132,14 @@ fn one_at_a_time() {
     cluster.client().write_blocking("x").unwrap();
     wait(async {
         let first = query_snapshot(cluster.address(NodeId(0)), 1).await.unwrap();
-        let second = query_snapshot(cluster.address(NodeId(0)), 1).await.unwrap_err().to_string();
-        assert!(second.ends_with("this node is sending a snapshot already: ask another, or later"), "{second}");
+        let second = query_snapshot(cluster.address(NodeId(0)), 1)
+            .await
+            .unwrap_err()
+            .to_string();
+        assert!(
+            second.ends_with("this node is sending a snapshot already: ask another, or later"),
+            "{second}"
+        );
         query_snapshot(cluster.address(NodeId(1)), 1).await.unwrap();
         drop(first);
     });
@@ -126,5 +150,10 @@ fn a_node_without_state_says_so() {
     let cluster = Cluster::<Toy>::start(layout(&[0], &[1]), no_machine).unwrap();
     let refused = wait(query_snapshot(cluster.address(NodeId(1)), 0)).unwrap_err();
     assert!(matches!(&refused, StatusError::Refused { .. }), "{refused}");
-    assert!(refused.to_string().ends_with("no role that keeps the state lives on this node"), "{refused}");
+    assert!(
+        refused
+            .to_string()
+            .ends_with("no role that keeps the state lives on this node"),
+        "{refused}"
+    );
 }

@@ -14,8 +14,12 @@ use ionian_runtime::{Cluster, NodeStatus};
 use std::time::Duration;
 
 fn figure(status: &NodeStatus, role: &str, index: u8, name: &str) -> u64 {
-    let role = status.roles.iter().find(|found| found.role == role && found.index == index);
-    role.unwrap_or_else(|| panic!("no such role in {status:?}")).figures[name]
+    let role = status
+        .roles
+        .iter()
+        .find(|found| found.role == role && found.index == index);
+    role.unwrap_or_else(|| panic!("no such role in {status:?}"))
+        .figures[name]
 }
 
 #[test]
@@ -23,7 +27,10 @@ fn a_request_goes_to_another_node_and_its_reply_comes_back() {
     // Nothing is sent twice, so this also shows that what is said before the connection stands is
     // not lost.
     let cluster = Cluster::<Toy>::start(layout(&[0], &[1]), no_machine).unwrap();
-    assert_eq!(text(cluster.client().write_blocking("hello").unwrap()), "0:hello;");
+    assert_eq!(
+        text(cluster.client().write_blocking("hello").unwrap()),
+        "0:hello;"
+    );
     let read = cluster.client().read_blocking("there", ReadLevel::Eventual);
     assert_eq!(text(read.unwrap()), "0:there;");
 }
@@ -33,7 +40,10 @@ fn the_first_words_reach_peers_on_both_sides_of_the_dialling() {
     for _ in 0..10 {
         // Node 1 dials node 0 and waits to be dialled by node 2.
         let cluster = Cluster::<Toy>::start(layout(&[1], &[0, 2]), no_machine).unwrap();
-        assert_eq!(text(cluster.client().write_blocking("x").unwrap()), "0:x;1:x;");
+        assert_eq!(
+            text(cluster.client().write_blocking("x").unwrap()),
+            "0:x;1:x;"
+        );
     }
 }
 
@@ -42,11 +52,27 @@ fn one_message_reaches_several_instances_here_and_elsewhere() {
     // Of echo's instances 0, 3 and 4 live with the lane, 1 and 5 on node 1, 2 on node 2.
     let cluster = Cluster::<Toy>::start(layout(&[0], &[0, 1, 2, 0, 0, 1]), no_machine).unwrap();
     let client = cluster.client();
-    assert_eq!(text(client.write_blocking("a").unwrap()), "0:a;1:a;2:a;3:a;4:a;5:a;");
+    assert_eq!(
+        text(client.write_blocking("a").unwrap()),
+        "0:a;1:a;2:a;3:a;4:a;5:a;"
+    );
     assert_eq!(text(client.write_blocking("@5").unwrap()), "5:@5;");
-    let statuses: Vec<_> = (0..3).map(|node| cluster.status(NodeId(node)).unwrap()).collect();
-    for (index, node, asked) in [(0, 0, 1), (1, 1, 1), (2, 2, 1), (3, 0, 1), (4, 0, 1), (5, 1, 2)] {
-        assert_eq!(figure(&statuses[node], "echo", index, "asked"), asked, "instance {index}");
+    let statuses: Vec<_> = (0..3)
+        .map(|node| cluster.status(NodeId(node)).unwrap())
+        .collect();
+    for (index, node, asked) in [
+        (0, 0, 1),
+        (1, 1, 1),
+        (2, 2, 1),
+        (3, 0, 1),
+        (4, 0, 1),
+        (5, 1, 2),
+    ] {
+        assert_eq!(
+            figure(&statuses[node], "echo", index, "asked"),
+            asked,
+            "instance {index}"
+        );
     }
     // To node 1 went one frame for two instances, and then one more.
     assert_eq!(statuses[1].peers[0].frames_in, 2);
@@ -78,7 +104,9 @@ fn each_lane_is_served_by_its_own_node_and_many_calls_may_be_open() {
 fn calls_from_one_task_overlap_and_coalesce() {
     let cluster = Cluster::<Toy>::start(layout(&[0], &[1]), no_machine).unwrap();
     let client = cluster.client();
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
     client.write_blocking("warm").unwrap();
     runtime.block_on(async {
         let mut calls = tokio::task::JoinSet::new();
@@ -96,7 +124,11 @@ fn calls_from_one_task_overlap_and_coalesce() {
     });
     let peer = cluster.status(NodeId(0)).unwrap().peers[0].clone();
     assert_eq!(peer.frames_out, 10_001);
-    assert!(peer.writes < 2_500, "{} writes for 10000 messages", peer.writes);
+    assert!(
+        peer.writes < 2_500,
+        "{} writes for 10000 messages",
+        peer.writes
+    );
 }
 
 #[test]
@@ -107,11 +139,16 @@ fn large_messages_pass_and_too_large_ones_are_dropped_without_harm() {
     for size in [40_000, 70_000, 1 << 20, 20 << 20] {
         let payload = vec![b'z'; size];
         let reply = client.write_blocking(payload.clone()).unwrap();
-        assert!(reply[..2] == *b"0:" && reply[2..reply.len() - 1] == payload, "{size} bytes");
+        assert!(
+            reply[..2] == *b"0:" && reply[2..reply.len() - 1] == payload,
+            "{size} bytes"
+        );
     }
     let lost = client.clone();
     std::thread::spawn(move || lost.write_blocking(vec![b'z'; 65 << 20]));
-    eventually("the message is dropped", || cluster.status(NodeId(0)).unwrap().peers[0].dropped == 1);
+    eventually("the message is dropped", || {
+        cluster.status(NodeId(0)).unwrap().peers[0].dropped == 1
+    });
     assert_eq!(text(client.write_blocking("still").unwrap()), "0:still;");
     assert_eq!(cluster.status(NodeId(0)).unwrap().peers[0].connections, 1);
 }
@@ -122,11 +159,19 @@ fn a_dead_nodes_lane_is_unavailable_and_open_calls_end() {
     let here = cluster.client_on(ClientId(0));
     assert_eq!(text(here.write_blocking("x").unwrap()), "0:x;");
     cluster.kill(NodeId(1)).unwrap();
-    assert_eq!(cluster.client_on(ClientId(1)).write_blocking("x"), Err(Refusal::Unavailable));
-    assert!(matches!(cluster.restart(NodeId(1)), Err(ClusterError::NoData(NodeId(1)))));
+    assert_eq!(
+        cluster.client_on(ClientId(1)).write_blocking("x"),
+        Err(Refusal::Unavailable)
+    );
+    assert!(matches!(
+        cluster.restart(NodeId(1)),
+        Err(ClusterError::NoData(NodeId(1)))
+    ));
     // Nobody is left to answer this one.
     let waiting = std::thread::spawn(move || here.write_blocking("y"));
-    eventually("the call is open", || figure(&cluster.status(NodeId(0)).unwrap(), "client", 0, "open") == 1);
+    eventually("the call is open", || {
+        figure(&cluster.status(NodeId(0)).unwrap(), "client", 0, "open") == 1
+    });
     cluster.stop(NodeId(0)).unwrap();
     assert_eq!(waiting.join().unwrap(), Err(Refusal::Unknown));
 }
@@ -138,12 +183,26 @@ fn a_restarted_node_is_connected_again_whoever_dials() {
         let mut layout = layout(&[0, 1], &[0, 1]);
         // So late that a slow disk is no reason to ask twice.
         layout.options.resend_after = Duration::from_secs(2);
-        let options = ClusterOptions { data: Some(data.0.clone()), ..ClusterOptions::in_memory() };
+        let options = ClusterOptions {
+            data: Some(data.0.clone()),
+            ..ClusterOptions::in_memory()
+        };
         let mut cluster = Cluster::<Toy>::start_with(layout, no_machine, options).unwrap();
         let other = cluster.client_on(ClientId(1 - down));
         assert_eq!(text(other.write_blocking("keep").unwrap()), "0:1;1:1;");
-        assert_eq!(figure(&cluster.status(NodeId(down.into())).unwrap(), "echo", down, "amnesiac"), 0);
-        assert!(matches!(cluster.restart(NodeId(down.into())), Err(ClusterError::Running(_))));
+        assert_eq!(
+            figure(
+                &cluster.status(NodeId(down.into())).unwrap(),
+                "echo",
+                down,
+                "amnesiac"
+            ),
+            0
+        );
+        assert!(matches!(
+            cluster.restart(NodeId(down.into())),
+            Err(ClusterError::Running(_))
+        ));
 
         cluster.kill(NodeId(down.into())).unwrap();
         let state = || cluster.status(NodeId((1 - down).into())).unwrap().peers[0].state;
@@ -156,8 +215,19 @@ fn a_restarted_node_is_connected_again_whoever_dials() {
         assert!(status.amnesiac);
         assert_eq!(figure(&status, "echo", down, "durable"), 2);
         assert_eq!(status.event_loop.syncs, 1);
-        assert_eq!(cluster.status(NodeId((1 - down).into())).unwrap().peers[0].connections, 2);
-        assert_eq!(text(cluster.client_on(ClientId(down)).write_blocking("x").unwrap()), "0:x;1:x;");
+        assert_eq!(
+            cluster.status(NodeId((1 - down).into())).unwrap().peers[0].connections,
+            2
+        );
+        assert_eq!(
+            text(
+                cluster
+                    .client_on(ClientId(down))
+                    .write_blocking("x")
+                    .unwrap()
+            ),
+            "0:x;1:x;"
+        );
     }
 }
 
@@ -175,7 +245,11 @@ fn an_idle_cluster_does_not_run() {
             drop(std::net::TcpStream::connect(cluster.address(NodeId(node))).unwrap());
         }
     }
-    assert_eq!([pumps(0), pumps(1)], before, "a node ran though nothing had happened");
+    assert_eq!(
+        [pumps(0), pumps(1)],
+        before,
+        "a node ran though nothing had happened"
+    );
     // One lone request: node 0 takes it in and later the answer, node 1 takes in the question.
     client.write_blocking("a").unwrap();
     assert_eq!([pumps(0), pumps(1)], [before[0] + 2, before[1] + 1]);
@@ -183,7 +257,12 @@ fn an_idle_cluster_does_not_run() {
 
 #[test]
 fn a_wrong_layout_is_refused_in_the_protocols_words() {
-    let refused = |layout| Cluster::<Toy>::start(layout, no_machine).err().unwrap().to_string();
+    let refused = |layout| {
+        Cluster::<Toy>::start(layout, no_machine)
+            .err()
+            .unwrap()
+            .to_string()
+    };
     let mut wrong = layout(&[0], &[0]);
     wrong.instances.pop();
     assert_eq!(refused(wrong), "a toy has 2 kinds of roles, not 1");

@@ -1,12 +1,14 @@
-//! What a node does with callers, welcome and unwelcome. The bytes of the greeting are written out by
-//! hand here: a change of the format that other versions could not read would show.
+//! What a node does with callers, welcome and unwelcome. The bytes of the greeting are written out
+//! by hand here: a change of the format that other versions could not read would show.
 
 extern crate alloc;
 
 mod common;
 
 use bytes::Bytes;
-use common::{Running, bind, echo, eventually, identity, layout, settings, start, start_with, status};
+use common::{
+    Running, bind, echo, eventually, identity, layout, settings, start, start_with, status,
+};
 use ionian_kernel::client::{Operation, Request};
 use ionian_kernel::id::ClientId;
 use ionian_kernel::wire::{WIRE_VERSION, Wire, encode_all};
@@ -31,15 +33,27 @@ struct Greeting {
 
 impl Default for Greeting {
     fn default() -> Self {
-        Greeting { magic: *MAGIC, version: WIRE_VERSION, purpose: 0, identity: identity(), sender: 1, target: 0 }
+        Greeting {
+            magic: *MAGIC,
+            version: WIRE_VERSION,
+            purpose: 0,
+            identity: identity(),
+            sender: 1,
+            target: 0,
+        }
     }
 }
 
 impl Greeting {
     fn bytes(&self) -> Vec<u8> {
-        let Identity { cluster, founding, protocol } = &self.identity;
+        let Identity {
+            cluster,
+            founding,
+            protocol,
+        } = &self.identity;
         let mut body = Vec::new();
-        let text = |text: &str, body: &mut Vec<u8>| Bytes::copy_from_slice(text.as_bytes()).encode(body);
+        let text =
+            |text: &str, body: &mut Vec<u8>| Bytes::copy_from_slice(text.as_bytes()).encode(body);
         text(cluster, &mut body);
         text(protocol, &mut body);
         founding.encode(&mut body);
@@ -82,7 +96,9 @@ fn greet(address: SocketAddr, greeting: &[u8]) -> (TcpStream, u8, String) {
     let (mut stream, verdict, text) = ask(address, greeting);
     if verdict == 0 {
         assert_eq!(text, "\u{2}\0\0\0n0\0", "its name, and no data directory");
-        stream.write_all(&[MAGIC.as_slice(), &WIRE_VERSION.to_le_bytes(), &[0, 0, 0]].concat()).unwrap();
+        stream
+            .write_all(&[MAGIC.as_slice(), &WIRE_VERSION.to_le_bytes(), &[0, 0, 0]].concat())
+            .unwrap();
     }
     (stream, verdict, text)
 }
@@ -92,19 +108,30 @@ fn assert_closed(mut stream: TcpStream) {
     let mut rest = Vec::new();
     match stream.read_to_end(&mut rest) {
         Ok(_) => assert!(rest.is_empty(), "{rest:?}"),
-        Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "it was left open"),
+        Err(error) => assert_eq!(
+            error.kind(),
+            std::io::ErrorKind::ConnectionReset,
+            "it was left open"
+        ),
     }
 }
 
 /// Node 0 of two, with an echo instance on it and one on node 1; node 1 is played by the test.
 fn node_0() -> NodeSettings {
     let listener = bind();
-    let peers = [listener.local_addr().unwrap(), "127.0.0.1:1".parse().unwrap()];
+    let peers = [
+        listener.local_addr().unwrap(),
+        "127.0.0.1:1".parse().unwrap(),
+    ];
     settings(0, listener, &peers, &layout(&[0], &[0, 1]))
 }
 
 fn question() -> echo::In {
-    echo::In::Ask { client: ClientId(0), token: 9, payload: Bytes::from_static(b"hi") }
+    echo::In::Ask {
+        client: ClientId(0),
+        token: 9,
+        payload: Bytes::from_static(b"hi"),
+    }
 }
 
 fn frame(message: &impl Wire) -> Vec<u8> {
@@ -115,12 +142,22 @@ fn frame(message: &impl Wire) -> Vec<u8> {
 
 /// That the node still serves peers.
 fn assert_unharmed(node: &Running) {
-    let asked = |node: &Running| node.status().roles.iter().map(|role| role.figures.get("asked").copied()).max();
+    let asked = |node: &Running| {
+        node.status()
+            .roles
+            .iter()
+            .map(|role| role.figures.get("asked").copied())
+            .max()
+    };
     let before = asked(node).flatten().unwrap();
     let (mut stream, verdict, _) = greet(node.address, &Greeting::default().bytes());
     assert_eq!(verdict, 0);
-    stream.write_all(&frame(&common::Message::Echo(question()))).unwrap();
-    eventually("the question arrives", || asked(node).flatten() == Some(before + 1));
+    stream
+        .write_all(&frame(&common::Message::Echo(question())))
+        .unwrap();
+    eventually("the question arrives", || {
+        asked(node).flatten() == Some(before + 1)
+    });
 }
 
 #[test]
@@ -134,17 +171,32 @@ fn every_refusal_says_why() {
     let speaks = format!("this node speaks wire version {WIRE_VERSION}, you speak version 99");
     let cases: [(Vec<u8>, &str); 8] = [
         (other(|it| it.version = 99), &speaks),
-        (other(|it| it.identity.cluster = "red".into()), "this is cluster 'blue', you are of cluster 'red'"),
-        (other(|it| it.identity.protocol = "tot".into()), "this cluster runs protocol 'toy', you run 'tot'"),
+        (
+            other(|it| it.identity.cluster = "red".into()),
+            "this is cluster 'blue', you are of cluster 'red'",
+        ),
+        (
+            other(|it| it.identity.protocol = "tot".into()),
+            "this cluster runs protocol 'toy', you run 'tot'",
+        ),
         (
             other(|it| it.identity.founding = 0xd2),
             "this node's deployment has the digest 00000000000000d1, yours 00000000000000d2: the two nodes were \
              started from different deployment files",
         ),
-        (other(|it| it.target = 1), "this is node 0 ('n0'), you look for node 1: an address is wrong"),
+        (
+            other(|it| it.target = 1),
+            "this is node 0 ('n0'), you look for node 1: an address is wrong",
+        ),
         (other(|it| it.sender = 2), "the deployment has no node 2"),
-        (other(|it| it.sender = 0), "you say that you are node 0, which is this node"),
-        (other(|it| it.sender = 65535), "the deployment has no node 65535"),
+        (
+            other(|it| it.sender = 0),
+            "you say that you are node 0, which is this node",
+        ),
+        (
+            other(|it| it.sender = 65535),
+            "the deployment has no node 65535",
+        ),
     ];
     for (greeting, reason) in cases {
         let (stream, verdict, text) = greet(node.address, &greeting);
@@ -165,7 +217,9 @@ fn a_refused_node_says_so_once_and_connects_when_it_is_put_right() {
     let reason = "this is cluster 'red', you are of cluster 'blue'";
     let wrong = start(wrong);
     let right = start(settings(1, b, &peers, &layout));
-    eventually("the refusal shows", || right.status().peers[0].state == PeerState::Refused);
+    eventually("the refusal shows", || {
+        right.status().peers[0].state == PeerState::Refused
+    });
     assert_eq!(right.status().peers[0].refusal.as_deref(), Some(reason));
     // Refused twice, said once.
     eventually("it tries again", || wrong.logged(&["WARN", reason]) >= 2);
@@ -174,7 +228,9 @@ fn a_refused_node_says_so_once_and_connects_when_it_is_put_right() {
     wrong.stop().unwrap();
     let again = std::net::TcpListener::bind(peers[0]).unwrap();
     let _node = start(settings(0, again, &peers, &layout));
-    eventually("it is accepted", || right.status().peers[0].state == PeerState::Connected);
+    eventually("it is accepted", || {
+        right.status().peers[0].state == PeerState::Connected
+    });
     assert_eq!(right.status().peers[0].refusal, None);
 }
 
@@ -185,7 +241,10 @@ fn a_strangers_words_cannot_forge_a_line_of_the_log() {
     greeting.identity.cluster = "x\nERROR all is lost\x1b[2J".into();
     let (_, verdict, text) = greet(node.address, &greeting.bytes());
     assert_eq!((verdict, text.lines().count()), (1, 1));
-    assert!(text.ends_with("of cluster 'x\u{fffd}ERROR all is lost\u{fffd}[2J'"), "{text}");
+    assert!(
+        text.ends_with("of cluster 'x\u{fffd}ERROR all is lost\u{fffd}[2J'"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -196,11 +255,22 @@ fn strangers_are_dropped_and_do_no_harm() {
         b"GET / HTTP/1.1\r\n\r\n".to_vec(),
         vec![0; 5000],
         vec![0xff; 5000],
-        // Another purpose; a body longer than allowed; a body that is cut; one with something behind.
-        Greeting { purpose: 7, ..Greeting::default() }.bytes(),
+        // Another purpose; a body longer than allowed; a body that is cut; one with something
+        // behind.
+        Greeting {
+            purpose: 7,
+            ..Greeting::default()
+        }
+        .bytes(),
         [&greeting[..11], &[0xff, 0xff]].concat(),
         [&greeting[..11], &[4, 0], &[9, 9, 9, 9]].concat(),
-        [&greeting[..11], &[greeting[11] + 1, greeting[12]], &greeting[13..], b"x"].concat(),
+        [
+            &greeting[..11],
+            &[greeting[11] + 1, greeting[12]],
+            &greeting[13..],
+            b"x",
+        ]
+        .concat(),
     ] {
         let mut stream = connect(node.address);
         stream.write_all(&garbage).unwrap();
@@ -213,8 +283,16 @@ fn strangers_are_dropped_and_do_no_harm() {
         assert_closed(stream);
     }
     assert_unharmed(&node);
-    assert_eq!(node.logged(&["ERROR"]), 0, "strangers are no error of this cluster");
-    assert_eq!(node.logged(&["WARN", "was no peer's"]), 7 + greeting.len() - 1, "one said nothing at all");
+    assert_eq!(
+        node.logged(&["ERROR"]),
+        0,
+        "strangers are no error of this cluster"
+    );
+    assert_eq!(
+        node.logged(&["WARN", "was no peer's"]),
+        7 + greeting.len() - 1,
+        "one said nothing at all"
+    );
 }
 
 #[test]
@@ -223,14 +301,26 @@ fn whoever_says_nothing_is_dropped_in_time_and_keeps_nobody_out() {
     let began = std::time::Instant::now();
     let mut silent: Vec<_> = (0..64).map(|_| connect(node.address)).collect();
     // Half a greeting is no better.
-    silent[1].write_all(&Greeting::default().bytes()[..20]).unwrap();
-    assert_eq!(node.status().name, "n0", "the status of a node must be had while strangers wait");
+    silent[1]
+        .write_all(&Greeting::default().bytes()[..20])
+        .unwrap();
+    assert_eq!(
+        node.status().name,
+        "n0",
+        "the status of a node must be had while strangers wait"
+    );
     // That query was one caller too many, and so the first had to go, at once.
     assert_closed(silent.remove(0));
-    assert!(began.elapsed() < Duration::from_secs(4), "it had to go for another reason");
+    assert!(
+        began.elapsed() < Duration::from_secs(4),
+        "it had to go for another reason"
+    );
     assert_unharmed(&node);
     assert_closed(silent.pop().unwrap());
-    assert!(began.elapsed() > Duration::from_secs(4), "it was given no time to speak");
+    assert!(
+        began.elapsed() > Duration::from_secs(4),
+        "it was given no time to speak"
+    );
     assert_closed(silent.remove(0));
 }
 
@@ -250,14 +340,19 @@ fn a_peer_that_sends_nonsense_is_cut_off_and_the_reason_is_logged() {
         (framed(&[77]), "77 is no known Message"),
         (framed(&[1, 0, 0]), "the bytes end before the message does"),
         (framed(&trailing), "1 bytes are left over"),
-        (framed(&[1, 0, 200]), "200 is out of range for a role instance"),
+        (
+            framed(&[1, 0, 200]),
+            "200 is out of range for a role instance",
+        ),
     ];
     for (nonsense, reason) in cases {
         let (mut stream, verdict, _) = greet(node.address, &Greeting::default().bytes());
         assert_eq!(verdict, 0);
         stream.write_all(&nonsense).unwrap();
         assert_closed(stream);
-        eventually("it is logged", || node.logged(&["ERROR", "node 1", reason]) == 1);
+        eventually("it is logged", || {
+            node.logged(&["ERROR", "node 1", reason]) == 1
+        });
     }
     assert_unharmed(&node);
 }
@@ -272,16 +367,31 @@ fn a_frame_that_never_ends_holds_no_memory_and_a_message_for_nobody_does_nothing
         encode_frame(&mut message, members, &common::Message::Echo(question())).unwrap();
         stream.write_all(&message).unwrap();
     }
-    eventually("they have arrived", || node.status().peers[0].frames_in == 3);
-    assert!(node.status().roles.iter().all(|role| role.figures.get("asked").is_none_or(|asked| *asked == 0)));
+    eventually("they have arrived", || {
+        node.status().peers[0].frames_in == 3
+    });
+    assert!(
+        node.status()
+            .roles
+            .iter()
+            .all(|role| role.figures.get("asked").is_none_or(|asked| *asked == 0))
+    );
     let pumps = node.status().event_loop.pumps;
-    stream.write_all(&(MAX_FRAME_BYTES as u32).to_le_bytes()).unwrap();
+    stream
+        .write_all(&(MAX_FRAME_BYTES as u32).to_le_bytes())
+        .unwrap();
     stream.write_all(&[0; 100]).unwrap();
     eventually("it has arrived", || node.status().peers[0].bytes_in > 100);
-    assert_eq!(node.status().event_loop.pumps, pumps, "there is nothing to run for yet");
+    assert_eq!(
+        node.status().event_loop.pumps,
+        pumps,
+        "there is nothing to run for yet"
+    );
     assert_eq!(node.status().peers[0].state, PeerState::Connected);
     drop(stream);
-    eventually("its end is noticed", || node.status().peers[0].state == PeerState::Disconnected);
+    eventually("its end is noticed", || {
+        node.status().peers[0].state == PeerState::Disconnected
+    });
     assert_unharmed(&node);
 }
 
@@ -290,7 +400,14 @@ fn asking(count: u64, size: usize) -> Running {
     start_with(node_0(), move |handle| {
         for token in 0..count {
             let payload = Bytes::from([b"@1".as_slice(), &vec![b'.'; size - 2]].concat());
-            handle.submit(ClientId(0), Request { token, operation: Operation::Write, payload });
+            handle.submit(
+                ClientId(0),
+                Request {
+                    token,
+                    operation: Operation::Write,
+                    payload,
+                },
+            );
         }
         Box::new(())
     })
@@ -318,7 +435,11 @@ fn a_peer_that_is_not_there_yet_is_told_the_first_messages_and_no_more() {
     let node = asking(100, 10_000);
     eventually("they were asked", || node.status().peers[0].dropped > 0);
     let peer = node.status().peers[0].clone();
-    assert_eq!((peer.frames_out, peer.dropped), (26, 74), "256 KiB are held");
+    assert_eq!(
+        (peer.frames_out, peer.dropped),
+        (26, 74),
+        "256 KiB are held"
+    );
     let (mut stream, ..) = greet(node.address, &Greeting::default().bytes());
     assert_eq!(read_frames(&mut stream, 26).pending(), 0);
 }
@@ -336,10 +457,17 @@ fn a_peer_that_does_not_read_costs_a_bounded_backlog_and_gets_whole_frames() {
         Box::new(())
     });
     let (mut stream, ..) = greet(node.address, &Greeting::default().bytes());
-    eventually("it is connected", || node.status().peers[0].state == PeerState::Connected);
+    eventually("it is connected", || {
+        node.status().peers[0].state == PeerState::Connected
+    });
     let payload = Bytes::from([b"@1".as_slice(), &vec![b'.'; 1 << 20]].concat());
     for token in 0..100 {
-        send.send(Request { token, operation: Operation::Write, payload: payload.clone() }).unwrap();
+        send.send(Request {
+            token,
+            operation: Operation::Write,
+            payload: payload.clone(),
+        })
+        .unwrap();
     }
     eventually("all were asked", || {
         let peer = &node.status().peers[0];
@@ -347,9 +475,14 @@ fn a_peer_that_does_not_read_costs_a_bounded_backlog_and_gets_whole_frames() {
     });
     let peer = node.status().peers[0].clone();
     assert!((24..60).contains(&peer.frames_out), "{peer:?}");
-    assert!(peer.backlog_bytes <= 26 << 20 && peer.backlog_bytes > 20 << 20, "{peer:?}");
+    assert!(
+        peer.backlog_bytes <= 26 << 20 && peer.backlog_bytes > 20 << 20,
+        "{peer:?}"
+    );
     assert_eq!(read_frames(&mut stream, peer.frames_out).pending(), 0);
-    eventually("all is written", || node.status().peers[0].backlog_bytes == 0);
+    eventually("all is written", || {
+        node.status().peers[0].backlog_bytes == 0
+    });
     assert_eq!(node.status().peers[0].state, PeerState::Connected);
 }
 
@@ -367,9 +500,16 @@ fn a_node_that_stops_writes_out_what_it_said() {
     let (mut stream, ..) = greet(node.address, &Greeting::default().bytes());
     let payload = Bytes::from([b"@1".as_slice(), &vec![b'.'; 8 << 20]].concat());
     for token in 0..3 {
-        send.send(Request { token, operation: Operation::Write, payload: payload.clone() }).unwrap();
+        send.send(Request {
+            token,
+            operation: Operation::Write,
+            payload: payload.clone(),
+        })
+        .unwrap();
     }
-    eventually("it cannot write all", || node.status().peers[0].frames_out == 3);
+    eventually("it cannot write all", || {
+        node.status().peers[0].frames_out == 3
+    });
     let reader = std::thread::spawn(move || {
         assert_eq!(read_frames(&mut stream, 3).pending(), 0);
         assert_closed(stream);
@@ -383,8 +523,11 @@ struct Restless(ionian_runtime::LaneHandle);
 
 impl ionian_runtime::Application for Restless {
     fn on_reply(&mut self, lane: ClientId, reply: ionian_kernel::client::Reply) {
-        let request =
-            Request { token: reply.token + 1, operation: Operation::Write, payload: Bytes::from_static(b"@0") };
+        let request = Request {
+            token: reply.token + 1,
+            operation: Operation::Write,
+            payload: Bytes::from_static(b"@0"),
+        };
         self.0.submit(lane, request);
     }
 }
@@ -393,14 +536,21 @@ impl ionian_runtime::Application for Restless {
 fn an_application_that_never_rests_keeps_nobody_out() {
     let node = start_with(node_0(), |handle| {
         let mut application = Restless(handle);
-        let reply = ionian_kernel::client::Reply { token: 0, outcome: Ok(Bytes::new()) };
+        let reply = ionian_kernel::client::Reply {
+            token: 0,
+            outcome: Ok(Bytes::new()),
+        };
         ionian_runtime::Application::on_reply(&mut application, ClientId(0), reply);
         Box::new(application)
     });
     eventually("it is busy", || node.status().event_loop.replies > 1000);
     let (mut stream, ..) = greet(node.address, &Greeting::default().bytes());
-    stream.write_all(&frame(&common::Message::Echo(question()))).unwrap();
-    eventually("the question arrives", || node.status().peers[0].frames_in == 1);
+    stream
+        .write_all(&frame(&common::Message::Echo(question())))
+        .unwrap();
+    eventually("the question arrives", || {
+        node.status().peers[0].frames_in == 1
+    });
     node.stop().unwrap();
 }
 
@@ -417,13 +567,23 @@ fn a_request_to_a_lane_that_lives_elsewhere_is_refused() {
         assert_eq!(handle.lanes(), [ClientId(0)]);
         for lane in [1, 63, 64, 255] {
             let token = u64::from(lane);
-            handle.submit(ClientId(lane), Request { token, operation: Operation::Write, payload: Bytes::new() });
+            handle.submit(
+                ClientId(lane),
+                Request {
+                    token,
+                    operation: Operation::Write,
+                    payload: Bytes::new(),
+                },
+            );
         }
         Box::new(Lost(send))
     });
     for token in [1, 63, 64, 255] {
         let reply = replies.recv_timeout(common::DEADLINE).unwrap();
-        assert_eq!((reply.token, reply.outcome), (token, Err(ionian_kernel::client::Refusal::Unavailable)));
+        assert_eq!(
+            (reply.token, reply.outcome),
+            (token, Err(ionian_kernel::client::Refusal::Unavailable))
+        );
     }
 }
 
@@ -431,11 +591,17 @@ fn a_request_to_a_lane_that_lives_elsewhere_is_refused() {
 fn a_new_connection_of_a_peer_takes_the_place_of_the_old() {
     let node = start(node_0());
     let (first, ..) = greet(node.address, &Greeting::default().bytes());
-    eventually("the first stands", || node.status().peers[0].connections == 1);
+    eventually("the first stands", || {
+        node.status().peers[0].connections == 1
+    });
     let (mut second, ..) = greet(node.address, &Greeting::default().bytes());
     assert_closed(first);
-    eventually("the second stands", || node.status().peers[0].connections == 2);
-    second.write_all(&frame(&common::Message::Echo(question()))).unwrap();
+    eventually("the second stands", || {
+        node.status().peers[0].connections == 2
+    });
+    second
+        .write_all(&frame(&common::Message::Echo(question())))
+        .unwrap();
     // The answer goes to the lane on the same node, and nothing comes back here; but it was read.
     eventually("it is served", || node.status().peers[0].frames_in == 1);
     assert_eq!(node.status().peers[0].state, PeerState::Connected);
@@ -457,18 +623,37 @@ fn the_status_is_one_json_document_with_everything_in_it() {
     assert_eq!(value["roles"][0]["role"], "client");
     assert_eq!(value["roles"][1]["figures"]["asked"], 0);
     assert_eq!(value["peers"][0]["state"], "disconnected");
-    assert!(value["process_cpu_us"].as_u64().unwrap() > 0 && value["loop_cpu_us"].as_u64().unwrap() > 0);
-    assert_eq!(serde_json::from_value::<ionian_runtime::NodeStatus>(value).unwrap().wire_version, WIRE_VERSION);
+    assert!(
+        value["process_cpu_us"].as_u64().unwrap() > 0 && value["loop_cpu_us"].as_u64().unwrap() > 0
+    );
+    assert_eq!(
+        serde_json::from_value::<ionian_runtime::NodeStatus>(value)
+            .unwrap()
+            .wire_version,
+        WIRE_VERSION
+    );
 
     let address = node.address;
     node.stop().unwrap();
     let text = status(address).unwrap_err().to_string();
-    assert!(text.starts_with(&address.to_string()) && text.contains("refused"), "{text}");
+    assert!(
+        text.starts_with(&address.to_string()) && text.contains("refused"),
+        "{text}"
+    );
     let stranger = bind();
     let address = stranger.local_addr().unwrap();
-    let thread =
-        std::thread::spawn(move || stranger.accept().unwrap().0.write_all(b"HTTP/1.1 400 Bad Request").unwrap());
+    let thread = std::thread::spawn(move || {
+        stranger
+            .accept()
+            .unwrap()
+            .0
+            .write_all(b"HTTP/1.1 400 Bad Request")
+            .unwrap()
+    });
     let text = status(address).unwrap_err().to_string();
     thread.join().unwrap();
-    assert!(text.contains("does not speak Ionian's protocol") || text.contains("reset"), "{text}");
+    assert!(
+        text.contains("does not speak Ionian's protocol") || text.contains("reset"),
+        "{text}"
+    );
 }

@@ -29,7 +29,9 @@ fn live(settings: NodeSettings, more: u64) -> Result<NodeStatus, NodeError> {
     if common::status(node.address).is_err() {
         return Err(node.join().unwrap_err());
     }
-    common::eventually("the records are kept", || node.status().roles[1].figures["asked"] == more);
+    common::eventually("the records are kept", || {
+        node.status().roles[1].figures["asked"] == more
+    });
     let status = node.status();
     node.stop()?;
     Ok(status)
@@ -46,7 +48,11 @@ impl ionian_runtime::Application for Keeper {
 
     fn on_burst_end(&mut self) {
         if self.more > 0 {
-            let request = Request { token: self.more, operation: Operation::Write, payload: Bytes::from_static(b"k") };
+            let request = Request {
+                token: self.more,
+                operation: Operation::Write,
+                payload: Bytes::from_static(b"k"),
+            };
             self.more -= 1;
             self.handle.submit(ClientId(0), request);
         }
@@ -87,7 +93,10 @@ fn without_a_directory_nothing_survives() {
     let mut settings = node(&data.0);
     settings.data = None;
     let status = live(settings, 2).unwrap();
-    assert_eq!((status.amnesiac, kept(&status), status.event_loop.syncs), (false, 2, 0));
+    assert_eq!(
+        (status.amnesiac, kept(&status), status.event_loop.syncs),
+        (false, 2, 0)
+    );
     assert!(std::fs::read_dir(&data.0).unwrap().next().is_none());
 }
 
@@ -109,9 +118,19 @@ fn a_torn_tail_is_cut_off_and_one_that_was_on_disk_is_missed() {
     let three = std::fs::read(&extent).unwrap();
     lose_last(&data);
     let error = live(node(&data.0), 0).unwrap_err().to_string();
-    assert!(error.contains("vital/0000000000000001.wal ends with record 2 at byte"), "{error}");
-    assert!(error.contains("record 3 was on disk. A crash cannot have done this"), "{error}");
-    assert_eq!(std::fs::read(&extent).unwrap(), three, "the evidence was changed");
+    assert!(
+        error.contains("vital/0000000000000001.wal ends with record 2 at byte"),
+        "{error}"
+    );
+    assert!(
+        error.contains("record 3 was on disk. A crash cannot have done this"),
+        "{error}"
+    );
+    assert_eq!(
+        std::fs::read(&extent).unwrap(),
+        three,
+        "the evidence was changed"
+    );
     // The machine failed while the third was written.
     std::fs::write(&extent, two).unwrap();
     assert_eq!(kept(&live(node(&data.0), 0).unwrap()), 2);
@@ -132,8 +151,15 @@ fn a_damaged_middle_stops_the_node_at_whatever_byte() {
         let error = live(node(&data.0), 0).unwrap_err().to_string();
         assert!(error.contains("vital"), "{error}");
         let refused = ["is damaged at byte", "does not begin as a log segment"];
-        assert!(refused.iter().any(|text| error.contains(text)), "byte {at}: {error}");
-        assert_eq!(std::fs::read(vital(&data)).unwrap(), bad, "the evidence was changed");
+        assert!(
+            refused.iter().any(|text| error.contains(text)),
+            "byte {at}: {error}"
+        );
+        assert_eq!(
+            std::fs::read(vital(&data)).unwrap(),
+            bad,
+            "the evidence was changed"
+        );
     }
     std::fs::write(vital(&data), good).unwrap();
     assert_eq!(kept(&live(node(&data.0), 0).unwrap()), 3);
@@ -150,16 +176,35 @@ fn a_directory_of_another_node_or_cluster_is_refused() {
     };
     let owner = "it belongs to node 'n0' of cluster 'blue' under protocol 'toy'";
     for (error, own) in [
-        (refused(|it| it.name = "n7".into()), "this is node 'n7' of cluster 'blue' under protocol 'toy'"),
-        (refused(|it| it.identity.cluster = "red".into()), "this is node 'n0' of cluster 'red' under protocol 'toy'"),
-        (refused(|it| it.identity.protocol = "tot".into()), "this is node 'n0' of cluster 'blue' under protocol 'tot'"),
+        (
+            refused(|it| it.name = "n7".into()),
+            "this is node 'n7' of cluster 'blue' under protocol 'toy'",
+        ),
+        (
+            refused(|it| it.identity.cluster = "red".into()),
+            "this is node 'n0' of cluster 'red' under protocol 'toy'",
+        ),
+        (
+            refused(|it| it.identity.protocol = "tot".into()),
+            "this is node 'n0' of cluster 'blue' under protocol 'tot'",
+        ),
     ] {
         assert!(error.contains(owner) && error.ends_with(own), "{error}");
     }
     std::fs::write(vital(&data), "").unwrap();
-    assert!(live(node(&data.0), 0).unwrap_err().to_string().contains("the header of the segment is cut off"));
+    assert!(
+        live(node(&data.0), 0)
+            .unwrap_err()
+            .to_string()
+            .contains("the header of the segment is cut off")
+    );
     std::fs::remove_dir_all(data.0.join("vital")).unwrap();
-    assert!(live(node(&data.0), 0).unwrap_err().to_string().contains("vital is not there, though"));
+    assert!(
+        live(node(&data.0), 0)
+            .unwrap_err()
+            .to_string()
+            .contains("vital is not there, though")
+    );
 }
 
 #[test]
@@ -169,13 +214,18 @@ fn a_record_of_a_role_that_moved_away_is_an_error() {
     let mut settings = node(&data.0);
     settings.layout = layout(&[0], &[]);
     let error = common::start(settings).join().unwrap_err().to_string();
-    assert!(error.contains("a record of echo 0 in the data directory cannot be read"), "{error}");
+    assert!(
+        error.contains("a record of echo 0 in the data directory cannot be read"),
+        "{error}"
+    );
 }
 
 /// Not a test of its own: the second process of the test below.
 #[test]
 fn helper_that_holds_a_directory() {
-    let Ok(path) = std::env::var("IONIAN_TEST_HOLD") else { return };
+    let Ok(path) = std::env::var("IONIAN_TEST_HOLD") else {
+        return;
+    };
     let node = common::start(node(Path::new(&path)));
     node.status();
     println!("\nholding");
@@ -194,12 +244,24 @@ fn a_directory_serves_one_process_at_a_time() {
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    assert!(lines.any(|line| line.unwrap() == "holding"), "the other process did not start");
+    assert!(
+        lines.any(|line| line.unwrap() == "holding"),
+        "the other process did not start"
+    );
     let error = live(node(&data.0), 0).unwrap_err().to_string();
-    assert_eq!(error, format!("the data directory {} is in use by another process", data.0.display()));
+    assert_eq!(
+        error,
+        format!(
+            "the data directory {} is in use by another process",
+            data.0.display()
+        )
+    );
     child.stdin.take().unwrap().write_all(b"go\n").unwrap();
     assert!(child.wait().unwrap().success());
-    assert!(live(node(&data.0), 0).unwrap().amnesiac, "the lock went with the process");
+    assert!(
+        live(node(&data.0), 0).unwrap().amnesiac,
+        "the lock went with the process"
+    );
 }
 
 #[test]
@@ -219,5 +281,11 @@ fn what_cannot_be_is_said_clearly() {
     settings.address = occupied.local_addr().unwrap();
     settings.listener = None;
     let taken = common::start(settings).join().unwrap_err().to_string();
-    assert!(taken.starts_with(&format!("cannot listen on {}", occupied.local_addr().unwrap())), "{taken}");
+    assert!(
+        taken.starts_with(&format!(
+            "cannot listen on {}",
+            occupied.local_addr().unwrap()
+        )),
+        "{taken}"
+    );
 }

@@ -1,4 +1,5 @@
-//! Durability "disk": what was acknowledged is found again after all nodes have ended, exactly once.
+//! Durability "disk": what was acknowledged is found again after all nodes have ended, exactly
+//! once.
 
 extern crate alloc;
 
@@ -54,17 +55,29 @@ impl StateMachine for Counter {
 fn decode(counts: &[u8]) -> BTreeMap<u64, u64> {
     let (words, rest) = counts.as_chunks::<8>();
     assert!(rest.is_empty());
-    words.chunks_exact(2).map(|pair| (u64::from_le_bytes(pair[0]), u64::from_le_bytes(pair[1]))).collect()
+    words
+        .chunks_exact(2)
+        .map(|pair| (u64::from_le_bytes(pair[0]), u64::from_le_bytes(pair[1])))
+        .collect()
 }
 
 fn options(data: &Directory, disk: DiskOptions) -> ClusterOptions {
-    ClusterOptions { disk, ..ClusterOptions::on_disk(&data.0) }
+    ClusterOptions {
+        disk,
+        ..ClusterOptions::on_disk(&data.0)
+    }
 }
 
 /// Files so small that a test fills many.
-const SMALL: DiskOptions = DiskOptions { checkpoint_bytes: 128 << 10, segment_bytes: 64 << 10 };
+const SMALL: DiskOptions = DiskOptions {
+    checkpoint_bytes: 128 << 10,
+    segment_bytes: 64 << 10,
+};
 
-fn start<P: Protocol>(layout: &Layout, options: ClusterOptions) -> Result<Cluster<P>, ClusterError> {
+fn start<P: Protocol>(
+    layout: &Layout,
+    options: ClusterOptions,
+) -> Result<Cluster<P>, ClusterError> {
     Cluster::start_with(layout.clone(), || Box::new(Counter::default()), options)
 }
 
@@ -72,8 +85,15 @@ fn start<P: Protocol>(layout: &Layout, options: ClusterOptions) -> Result<Cluste
 fn three() -> Layout {
     // Starts the watchdog.
     common::bind();
-    let instances = MultiPaxos::KINDS.iter().map(|_| (0..3).map(NodeId).collect()).collect();
-    Layout { f: 1, instances: numbered(instances), ..Layout::default() }
+    let instances = MultiPaxos::KINDS
+        .iter()
+        .map(|_| (0..3).map(NodeId).collect())
+        .collect();
+    Layout {
+        f: 1,
+        instances: numbered(instances),
+        ..Layout::default()
+    }
 }
 
 /// As [`three`], with a snapshot after so many slots.
@@ -90,10 +110,13 @@ fn command(name: u64, bytes: usize) -> Bytes {
 }
 
 fn counts(client: &Client) -> BTreeMap<u64, u64> {
-    decode(&at_last(|| client.read_blocking(Bytes::new(), ReadLevel::Linearizable)))
+    decode(&at_last(|| {
+        client.read_blocking(Bytes::new(), ReadLevel::Linearizable)
+    }))
 }
 
-/// Names commands. One that was refused is never tried again under its name: perhaps it was executed.
+/// Names commands. One that was refused is never tried again under its name: perhaps it was
+/// executed.
 #[derive(Default)]
 struct Load {
     next: AtomicU64,
@@ -105,7 +128,11 @@ impl Load {
         at_last(|| {
             let name = self.next.fetch_add(1, Ordering::Relaxed);
             let reply = client.write_blocking(command(name, bytes))?;
-            assert_eq!(reply[..], 1u64.to_le_bytes(), "command {name} was executed before");
+            assert_eq!(
+                reply[..],
+                1u64.to_le_bytes(),
+                "command {name} was executed before"
+            );
             Ok(name)
         })
     }
@@ -139,7 +166,9 @@ fn wal(data: &Directory, node: u16) -> PathBuf {
 
 /// The bytes of all files below.
 fn usage(path: &Path) -> u64 {
-    let Ok(entries) = std::fs::read_dir(path) else { return 0 };
+    let Ok(entries) = std::fs::read_dir(path) else {
+        return 0;
+    };
     let size = |path: PathBuf| match path.is_dir() {
         true => usage(&path),
         // It may have gone meanwhile.
@@ -158,10 +187,17 @@ fn write_in_parallel(
 ) -> Vec<u64> {
     let writer = |lane| {
         let (client, load) = (cluster.client_on(ClientId(lane % lanes)), load.clone());
-        std::thread::spawn(move || (0..each).map(|_| load.write(&client, bytes)).collect::<Vec<_>>())
+        std::thread::spawn(move || {
+            (0..each)
+                .map(|_| load.write(&client, bytes))
+                .collect::<Vec<_>>()
+        })
     };
     let threads: Vec<_> = (0..12).map(writer).collect();
-    threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    threads
+        .into_iter()
+        .flat_map(|thread| thread.join().unwrap())
+        .collect()
 }
 
 #[test]
@@ -169,14 +205,19 @@ fn a_whole_cluster_that_ended_goes_on_where_it_was() {
     let (data, load) = (Directory::new(), Arc::new(Load::default()));
     let mut acknowledged = Vec::new();
     for life in 0..3 {
-        let mut cluster = start::<MultiPaxos>(&three(), options(&data, DiskOptions::default())).unwrap();
+        let mut cluster =
+            start::<MultiPaxos>(&three(), options(&data, DiskOptions::default())).unwrap();
         assert_exactly_once(&cluster.client_on(ClientId(life)), &acknowledged);
         acknowledged.extend(write_in_parallel(&cluster, 3, &load, 10, 10));
         assert_exactly_once(&cluster.client(), &acknowledged);
         let status = cluster.status(NodeId(0)).unwrap();
         assert!(!status.amnesiac, "on disk nothing is forgotten");
         assert_eq!(status.log.durability, "disk");
-        assert!(status.log.syncs > 0 && status.log.position > 0, "{:?}", status.log);
+        assert!(
+            status.log.syncs > 0 && status.log.position > 0,
+            "{:?}",
+            status.log
+        );
         if life == 1 {
             // As a crash would; in the other lives they stop in order, all at once.
             (0..3).for_each(|node| cluster.kill(NodeId(node)).unwrap());
@@ -187,10 +228,14 @@ fn a_whole_cluster_that_ended_goes_on_where_it_was() {
 #[test]
 fn a_server_without_replicas_keeps_its_word_too() {
     let (data, load) = (Directory::new(), Load::default());
-    let layout = Layout { instances: numbered(vec![vec![NodeId(0)]; Unreplicated::KINDS.len()]), ..Layout::default() };
+    let layout = Layout {
+        instances: numbered(vec![vec![NodeId(0)]; Unreplicated::KINDS.len()]),
+        ..Layout::default()
+    };
     let mut acknowledged = Vec::new();
     for _ in 0..3 {
-        let cluster = start::<Unreplicated>(&layout, options(&data, DiskOptions::default())).unwrap();
+        let cluster =
+            start::<Unreplicated>(&layout, options(&data, DiskOptions::default())).unwrap();
         assert_exactly_once(&cluster.client(), &acknowledged);
         acknowledged.extend((0..20).map(|_| load.write(&cluster.client(), 10)));
     }
@@ -217,7 +262,10 @@ fn a_node_that_is_killed_again_and_again_comes_back_each_time() {
     let client = cluster.client_on(ClientId(1));
     at_last(|| client.write_blocking(command(u64::MAX, 0)));
     load.stop.store(true, Ordering::Relaxed);
-    let acknowledged: Vec<u64> = writers.into_iter().flat_map(|writer| writer.join().unwrap()).collect();
+    let acknowledged: Vec<u64> = writers
+        .into_iter()
+        .flat_map(|writer| writer.join().unwrap())
+        .collect();
     assert!(acknowledged.len() > 100, "{} writes", acknowledged.len());
     assert_exactly_once(&client, &acknowledged);
     drop(cluster);
@@ -237,7 +285,8 @@ fn the_disk_does_not_fill_up_and_still_has_all() {
         for _ in 0..20 {
             acknowledged.extend(write_in_parallel(&cluster, 3, &load, 25, 4000));
             most = most.max((0..3).map(|node| usage(&wal(&data, node))).max().unwrap());
-            // What replicas have kept is told ten times a second: the log grows by what comes in between.
+            // What replicas have kept is told ten times a second: the log grows by what comes in
+            // between.
             std::thread::sleep(Duration::from_millis(50));
         }
         // One acceptor at least was sent all 24 MB.
@@ -278,8 +327,14 @@ fn a_damaged_snapshot_is_replaced_by_the_one_before() {
         let file = newest.with_extension(name);
         std::fs::write(file, "IONSNAPS, or what is left of one").unwrap();
     }
-    let refused = start::<MultiPaxos>(&layout, options(&data, SMALL)).err().unwrap().to_string();
-    assert!(refused.contains("replica-1") && refused.contains("is damaged at byte"), "{refused}");
+    let refused = start::<MultiPaxos>(&layout, options(&data, SMALL))
+        .err()
+        .unwrap()
+        .to_string();
+    assert!(
+        refused.contains("replica-1") && refused.contains("is damaged at byte"),
+        "{refused}"
+    );
 }
 
 fn usage_of(file: &Path) -> u64 {
@@ -300,19 +355,39 @@ fn a_damaged_middle_of_the_log_stops_the_node() {
         load.write(&cluster.client(), 500);
     }
     // One that has many records: damage to the last group of all would look like a crash.
-    let node = (0..3).max_by_key(|node| cluster.status(NodeId(*node)).unwrap().log.position).unwrap();
+    let node = (0..3)
+        .max_by_key(|node| cluster.status(NodeId(*node)).unwrap().log.position)
+        .unwrap();
     drop(cluster);
-    let mut segments: Vec<_> =
-        std::fs::read_dir(wal(&data, node)).unwrap().map(|entry| entry.unwrap().path()).collect();
-    segments.retain(|path| !path.file_name().unwrap().to_str().unwrap().starts_with("spare"));
+    let mut segments: Vec<_> = std::fs::read_dir(wal(&data, node))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    segments.retain(|path| {
+        !path
+            .file_name()
+            .unwrap()
+            .to_str()
+            .unwrap()
+            .starts_with("spare")
+    });
     segments.sort();
     // The first record begins at byte 4096.
     damage(&segments[0], 4100);
     let before = std::fs::read(&segments[0]).unwrap();
-    let refused = start::<MultiPaxos>(&three(), options(&data, DiskOptions::default())).err().unwrap().to_string();
+    let refused = start::<MultiPaxos>(&three(), options(&data, DiskOptions::default()))
+        .err()
+        .unwrap()
+        .to_string();
     let file = segments[0].display().to_string();
-    assert!(refused.starts_with(&format!("node {node}: {file} is damaged at byte 4096")), "{refused}");
-    assert!(before == std::fs::read(&segments[0]).unwrap(), "the evidence was changed");
+    assert!(
+        refused.starts_with(&format!("node {node}: {file} is damaged at byte 4096")),
+        "{refused}"
+    );
+    assert!(
+        before == std::fs::read(&segments[0]).unwrap(),
+        "the evidence was changed"
+    );
 }
 
 #[test]
@@ -325,14 +400,18 @@ fn a_disk_that_fails_stops_the_node_and_the_others_go_on() {
     acknowledged.extend(write_in_parallel(&cluster, 2, &load, 20, 4000));
     eventually("the node ends", || cluster.status(NodeId(2)).is_err());
     let error = cluster.stop(NodeId(2)).unwrap_err().to_string();
-    assert!(error.contains("cannot ") && error.contains("n2/wal"), "{error}");
+    assert!(
+        error.contains("cannot ") && error.contains("n2/wal"),
+        "{error}"
+    );
     acknowledged.push(load.write(&cluster.client_on(ClientId(0)), 10));
     assert_exactly_once(&cluster.client_on(ClientId(1)), &acknowledged);
     // Without its log it must not pass for a new node.
     let _ = std::fs::remove_dir_all(wal(&data, 2));
     let refused = cluster.restart(NodeId(2)).unwrap_err().to_string();
     assert!(
-        refused.contains("n2/wal is not there, though") && refused.contains("n2/identity says that it was"),
+        refused.contains("n2/wal is not there, though")
+            && refused.contains("n2/identity says that it was"),
         "{refused}"
     );
 }
@@ -348,20 +427,41 @@ fn a_snapshot_that_cannot_be_written_stops_the_node() {
         cluster.status(NodeId(2)).is_err()
     });
     let error = cluster.stop(NodeId(2)).unwrap_err().to_string();
-    assert!(error.contains("cannot ") && error.contains("n2/snapshots"), "{error}");
+    assert!(
+        error.contains("cannot ") && error.contains("n2/snapshots"),
+        "{error}"
+    );
     load.write(&cluster.client_on(ClientId(1)), 10);
 }
 
 #[test]
 fn a_directory_is_used_with_one_durability_only() {
     let data = Directory::new();
-    let with = |durability| ClusterOptions { durability, ..options(&data, SMALL) };
+    let with = |durability| ClusterOptions {
+        durability,
+        ..options(&data, SMALL)
+    };
     drop(start::<MultiPaxos>(&three(), with(Durability::Memory)).unwrap());
-    let refused = start::<MultiPaxos>(&three(), with(Durability::Disk)).err().unwrap().to_string();
-    assert!(refused.contains("was used with durability \"memory\" and cannot be used with"), "{refused}");
+    let refused = start::<MultiPaxos>(&three(), with(Durability::Disk))
+        .err()
+        .unwrap()
+        .to_string();
+    assert!(
+        refused.contains("was used with durability \"memory\" and cannot be used with"),
+        "{refused}"
+    );
     let data = Directory::new();
-    let with = |durability| ClusterOptions { durability, ..options(&data, SMALL) };
+    let with = |durability| ClusterOptions {
+        durability,
+        ..options(&data, SMALL)
+    };
     drop(start::<MultiPaxos>(&three(), with(Durability::Disk)).unwrap());
-    let refused = start::<MultiPaxos>(&three(), with(Durability::Memory)).err().unwrap().to_string();
-    assert!(refused.contains("was used with durability \"disk\" and cannot be used with"), "{refused}");
+    let refused = start::<MultiPaxos>(&three(), with(Durability::Memory))
+        .err()
+        .unwrap()
+        .to_string();
+    assert!(
+        refused.contains("was used with durability \"disk\" and cannot be used with"),
+        "{refused}"
+    );
 }

@@ -24,18 +24,30 @@ impl Application for Replies {
     }
 }
 
-/// What every node of a deployment knows whose nodes are each at a site of its own. The roles are those of the toy.
+/// What every node of a deployment knows whose nodes are each at a site of its own. The roles are
+/// those of the toy.
 fn apart(mbps: Option<u64>) -> Configuration {
-    let deployment = Deployment::preset("colocated", &PresetOptions::default()).unwrap().apart(0);
-    let network = Network { delay_ms: DELAY.as_millis() as u64, mbps, links: Vec::new() };
-    Configuration::founded(Deployment { network: Some(network), ..deployment })
+    let deployment = Deployment::preset("colocated", &PresetOptions::default())
+        .unwrap()
+        .apart(0);
+    let network = Network {
+        delay_ms: DELAY.as_millis() as u64,
+        mbps,
+        links: Vec::new(),
+    };
+    Configuration::founded(Deployment {
+        network: Some(network),
+        ..deployment
+    })
 }
 
-/// Asks an echo on another node for all of these at once: the tokens in the order of the answers, and how long the
-/// first and the last took.
+/// Asks an echo on another node for all of these at once: the tokens in the order of the answers,
+/// and how long the first and the last took.
 fn ask(configuration: Configuration, payloads: Vec<Bytes>) -> (Vec<u64>, Duration, Duration) {
     let (layout, listeners) = (layout(&[0], &[1]), [bind(), bind()]);
-    let addresses = listeners.each_ref().map(|listener| listener.local_addr().unwrap());
+    let addresses = listeners
+        .each_ref()
+        .map(|listener| listener.local_addr().unwrap());
     let [here, there] = listeners;
     let of = |node, listener| NodeSettings {
         configuration: Some(configuration.clone()),
@@ -46,22 +58,41 @@ fn ask(configuration: Configuration, payloads: Vec<Bytes>) -> (Vec<u64>, Duratio
     let began = Instant::now();
     let asking = start_with(of(0, here), move |handle: LaneHandle| {
         for (token, payload) in (0..).zip(payloads) {
-            handle.submit(ClientId(0), Request { token, operation: Operation::Write, payload });
+            handle.submit(
+                ClientId(0),
+                Request {
+                    token,
+                    operation: Operation::Write,
+                    payload,
+                },
+            );
         }
         Box::new(Replies(answer))
     });
     let answering = start(of(1, there));
-    let answers: Vec<_> =
-        (0..count).map(|_| (answers.recv_timeout(DEADLINE).unwrap().token, began.elapsed())).collect();
+    let answers: Vec<_> = (0..count)
+        .map(|_| {
+            (
+                answers.recv_timeout(DEADLINE).unwrap().token,
+                began.elapsed(),
+            )
+        })
+        .collect();
     assert_eq!(asking.status().peers[0].dropped, 0);
     asking.stop().unwrap();
     answering.stop().unwrap();
-    (answers.iter().map(|(token, _)| *token).collect(), answers[0].1, answers[count - 1].1)
+    (
+        answers.iter().map(|(token, _)| *token).collect(),
+        answers[0].1,
+        answers[count - 1].1,
+    )
 }
 
 #[test]
 fn what_goes_to_another_site_and_back_takes_twice_the_delay_and_keeps_its_order() {
-    let payloads: Vec<Bytes> = (0..200).map(|index| vec![b'x'; 1 + index * 7 % 300].into()).collect();
+    let payloads: Vec<Bytes> = (0..200)
+        .map(|index| vec![b'x'; 1 + index * 7 % 300].into())
+        .collect();
     let (tokens, first, _) = ask(apart(None), payloads);
     assert!(tokens.iter().copied().eq(0..200), "{tokens:?}");
     assert!(first >= 2 * DELAY, "{first:?}");

@@ -4,7 +4,9 @@
 mod support;
 
 use ionian_kernel::wire::Reader;
-use ionian_runtime::frame::{Encoded, FrameError, FrameReader, HEADER_BYTES, MAX_FRAME_BYTES, encode_frame};
+use ionian_runtime::frame::{
+    Encoded, FrameError, FrameReader, HEADER_BYTES, MAX_FRAME_BYTES, encode_frame,
+};
 use proptest::prelude::*;
 use support::Raw;
 
@@ -22,7 +24,11 @@ fn read(stream: &[u8], pieces: &[usize]) -> Result<(Vec<Taken>, FrameReader), Fr
             frames.push((frame.members, frame.message.as_slice().to_vec()));
         }
         let held = reader.capacity();
-        assert!(held <= 4 * reader.pending() + (256 << 10), "{held} bytes for {} received", reader.pending());
+        assert!(
+            held <= 4 * reader.pending() + (256 << 10),
+            "{held} bytes for {} received",
+            reader.pending()
+        );
         if at == stream.len() {
             return Ok((frames, reader));
         }
@@ -33,7 +39,8 @@ fn read(stream: &[u8], pieces: &[usize]) -> Result<(Vec<Taken>, FrameReader), Fr
 fn messages() -> impl Strategy<Value = Vec<(u64, Vec<u8>)>> {
     // Around the size from which a frame keeps its memory as well.
     let size = prop_oneof![8 => 1..200usize, 2 => 32_700..32_800usize, 1 => 60_000..200_000usize];
-    let message = (any::<u64>(), size, any::<u8>()).prop_map(|(members, size, fill)| (members, vec![fill; size]));
+    let message = (any::<u64>(), size, any::<u8>())
+        .prop_map(|(members, size, fill)| (members, vec![fill; size]));
     prop::collection::vec(message, 0..12)
 }
 
@@ -97,7 +104,9 @@ proptest! {
 fn lengths_out_of_range_are_errors_at_once() {
     let announce = |length: usize| {
         let mut reader = FrameReader::default();
-        reader.space().extend_from_slice(&(length as u32).to_le_bytes());
+        reader
+            .space()
+            .extend_from_slice(&(length as u32).to_le_bytes());
         let frame = reader.next_frame().map(|frame| frame.is_some());
         reader.space();
         (frame, reader.capacity())
@@ -110,7 +119,10 @@ fn lengths_out_of_range_are_errors_at_once() {
     }
     let (frame, capacity) = announce(MAX_FRAME_BYTES);
     assert_eq!(frame, Ok(false));
-    assert!(capacity <= 128 << 10, "{capacity} bytes for an announcement");
+    assert!(
+        capacity <= 128 << 10,
+        "{capacity} bytes for an announcement"
+    );
 }
 
 #[test]
@@ -118,7 +130,10 @@ fn a_frame_beyond_the_limit_is_not_written() {
     let mut out = vec![7];
     let limit = MAX_FRAME_BYTES + 4 - HEADER_BYTES;
     let length = MAX_FRAME_BYTES + 1;
-    assert_eq!(encode_frame(&mut out, 1, &Raw(vec![0; limit + 1])), Err(FrameError::TooLarge { length }));
+    assert_eq!(
+        encode_frame(&mut out, 1, &Raw(vec![0; limit + 1])),
+        Err(FrameError::TooLarge { length })
+    );
     assert_eq!(out, [7]);
     encode_frame(&mut out, 1, &Raw(vec![0; limit])).unwrap();
     assert_eq!(out.len(), 1 + 4 + MAX_FRAME_BYTES);
@@ -131,7 +146,9 @@ fn a_small_message_does_not_keep_the_read_buffer_and_a_large_one_is_not_copied()
     let mut reader = FrameReader::default();
     reader.space().extend_from_slice(&small);
     let buffer = reader.space().as_ptr();
-    let Encoded::Small { bytes, arena } = reader.next_frame().unwrap().unwrap().message else { panic!("it is small") };
+    let Encoded::Small { bytes, arena } = reader.next_frame().unwrap().unwrap().message else {
+        panic!("it is small")
+    };
     assert_eq!(bytes.as_ptr(), buffer.wrapping_add(HEADER_BYTES));
     let part = Reader::copying(bytes, arena).slice(60).unwrap();
     assert!(!(buffer..buffer.wrapping_add(small.len())).contains(&part.as_ptr()));
@@ -141,7 +158,12 @@ fn a_small_message_does_not_keep_the_read_buffer_and_a_large_one_is_not_copied()
     let mut reader = FrameReader::default();
     reader.space().extend_from_slice(&large);
     let buffer = reader.space().as_ptr();
-    let Encoded::Large(message) = reader.next_frame().unwrap().unwrap().message else { panic!("it is large") };
+    let Encoded::Large(message) = reader.next_frame().unwrap().unwrap().message else {
+        panic!("it is large")
+    };
     assert_eq!(message.as_ptr(), buffer.wrapping_add(HEADER_BYTES));
-    assert!(message.is_unique(), "the reader holds on to the memory of a frame it gave out");
+    assert!(
+        message.is_unique(),
+        "the reader holds on to the memory of a frame it gave out"
+    );
 }

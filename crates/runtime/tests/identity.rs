@@ -5,7 +5,9 @@ extern crate alloc;
 mod common;
 
 use bytes::Bytes;
-use common::{Directory, Running, Toy, bind, eventually, layout, no_machine, settings, start, start_with};
+use common::{
+    Directory, Running, Toy, bind, eventually, layout, no_machine, settings, start, start_with,
+};
 use ionian_kernel::client::{Operation, Refusal, Reply, Request};
 use ionian_kernel::id::ClientId;
 use ionian_kernel::layout::{Layout, NodeId};
@@ -21,7 +23,10 @@ fn three() -> Layout {
 }
 
 fn options(data: &Directory, durability: Durability) -> ClusterOptions {
-    ClusterOptions { durability, ..ClusterOptions::on_disk(&data.0) }
+    ClusterOptions {
+        durability,
+        ..ClusterOptions::on_disk(&data.0)
+    }
 }
 
 fn cluster(data: &Directory, durability: Durability) -> Cluster<Toy> {
@@ -33,7 +38,11 @@ fn wait_until_whole(cluster: &Cluster<Toy>) {
     eventually("all are connected", || {
         (0..3).all(|node| {
             let status = cluster.status(NodeId(node)).unwrap();
-            status.takes_part && status.peers.iter().all(|peer| peer.state == PeerState::Connected)
+            status.takes_part
+                && status
+                    .peers
+                    .iter()
+                    .all(|peer| peer.state == PeerState::Connected)
         })
     });
 }
@@ -60,8 +69,14 @@ fn assert_refused(cluster: &mut Cluster<Toy>, node: u16) {
 fn assert_unharmed(cluster: &Cluster<Toy>, gone: u16) {
     for node in (0..3).filter(|node| *node != gone) {
         let status = cluster.status(NodeId(node)).unwrap();
-        let connected = status.peers.iter().filter(|peer| peer.state == PeerState::Connected);
-        assert_eq!(connected.map(|peer| peer.node).collect::<Vec<_>>(), [3 - gone - node]);
+        let connected = status
+            .peers
+            .iter()
+            .filter(|peer| peer.state == PeerState::Connected);
+        assert_eq!(
+            connected.map(|peer| peer.node).collect::<Vec<_>>(),
+            [3 - gone - node]
+        );
         let client = cluster.client_on(ClientId(node as u8));
         let one = format!("@{}", 3 - gone - node);
         assert!(client.write_blocking(one).is_ok());
@@ -109,7 +124,8 @@ fn a_directory_of_another_cluster_is_refused_and_does_not_drive_out_the_others()
         fs::rename(&own, &aside).unwrap();
         copy(&node_directory(&foreign, exchanged), &own);
         cluster.restart(NodeId(exchanged)).unwrap();
-        // It knows better than the others, and they know better than it: it stops because they are more.
+        // It knows better than the others, and they know better than it: it stops because they are
+        // more.
         assert_refused(&mut cluster, exchanged);
         assert_unharmed(&cluster, exchanged);
         // With its own directory it is welcome.
@@ -130,13 +146,19 @@ fn directories_that_changed_places_are_refused_at_once() {
     fs::rename(&aside, &two).unwrap();
     let refused = Cluster::<Toy>::start_with(three(), no_machine, options(&data, Durability::Disk));
     let error = refused.err().unwrap().to_string();
-    assert!(error.contains("n1/identity is not a file of this node: it belongs to node 'n2'"), "{error}");
+    assert!(
+        error.contains("n1/identity is not a file of this node: it belongs to node 'n2'"),
+        "{error}"
+    );
 }
 
 fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
-        let (source, target) = (entry.as_ref().unwrap().path(), to.join(entry.unwrap().file_name()));
+        let (source, target) = (
+            entry.as_ref().unwrap().path(),
+            to.join(entry.unwrap().file_name()),
+        );
         match source.is_dir() {
             true => copy(&source, &target),
             false => assert!(fs::copy(source, target).is_ok()),
@@ -154,13 +176,22 @@ struct Places {
 impl Places {
     fn new() -> Self {
         let listeners: Vec<_> = (0..3).map(|_| bind()).collect();
-        let peers = listeners.iter().map(|listener| listener.local_addr().unwrap()).collect();
-        Places { data: Directory::new(), listeners: listeners.into_iter().map(Some).collect(), peers }
+        let peers = listeners
+            .iter()
+            .map(|listener| listener.local_addr().unwrap())
+            .collect();
+        Places {
+            data: Directory::new(),
+            listeners: listeners.into_iter().map(Some).collect(),
+            peers,
+        }
     }
 
     fn settings(&mut self, node: u16) -> NodeSettings {
         let address = self.peers[node as usize];
-        let listener = self.listeners[node as usize].take().unwrap_or_else(|| TcpListener::bind(address).unwrap());
+        let listener = self.listeners[node as usize]
+            .take()
+            .unwrap_or_else(|| TcpListener::bind(address).unwrap());
         let mut settings = settings(node, listener, &self.peers, &three());
         settings.durability = Durability::Disk;
         settings.data = Some(node_directory(&self.data, node));
@@ -187,22 +218,38 @@ fn a_new_node_waits_for_a_majority_of_the_others() {
     impatient.layout.options.lane.patience = ionian_kernel::time::Duration::from_millis(50);
     let zero = start_with(impatient, move |handle| {
         let payload = Bytes::from_static(b"@0");
-        handle.submit(ClientId(0), Request { token: 7, operation: Operation::Write, payload });
+        handle.submit(
+            ClientId(0),
+            Request {
+                token: 7,
+                operation: Operation::Write,
+                payload,
+            },
+        );
         Box::new(Eager(send))
     });
     let reply = replies.recv_timeout(common::DEADLINE).unwrap();
     assert_eq!((reply.token, reply.outcome), (7, Err(Refusal::Unavailable)));
     let one = places.start(1);
-    let connected = |node: &Running, peer: usize| node.status().peers[peer].state == PeerState::Connected;
-    eventually("they are connected", || connected(&zero, 0) && connected(&one, 0));
+    let connected =
+        |node: &Running, peer: usize| node.status().peers[peer].state == PeerState::Connected;
+    eventually("they are connected", || {
+        connected(&zero, 0) && connected(&one, 0)
+    });
     assert!(!zero.status().takes_part && !one.status().takes_part);
     // One that has not taken part is as new when it is started again.
     one.stop().unwrap();
     let one = places.start(1);
-    eventually("they are connected again", || connected(&zero, 0) && connected(&one, 0));
+    eventually("they are connected again", || {
+        connected(&zero, 0) && connected(&one, 0)
+    });
     assert!(!one.status().takes_part);
     let two = places.start(2);
-    eventually("all take part", || [&zero, &one, &two].iter().all(|node| node.status().takes_part));
+    eventually("all take part", || {
+        [&zero, &one, &two]
+            .iter()
+            .all(|node| node.status().takes_part)
+    });
     // From then on nobody waits for anybody.
     for node in [zero, one, two] {
         node.stop().unwrap();
@@ -214,7 +261,9 @@ fn a_new_node_waits_for_a_majority_of_the_others() {
 fn an_emptied_node_does_not_take_part_while_those_who_know_are_away() {
     let mut places = Places::new();
     let nodes = [0, 1, 2].map(|node| places.start(node));
-    eventually("all take part", || nodes.iter().all(|node| node.status().takes_part));
+    eventually("all take part", || {
+        nodes.iter().all(|node| node.status().takes_part)
+    });
     let [zero, one, two] = nodes;
     for node in [zero, one, two] {
         node.stop().unwrap();
@@ -224,12 +273,19 @@ fn an_emptied_node_does_not_take_part_while_those_who_know_are_away() {
         fs::remove_dir_all(node_directory(&places.data, emptied)).unwrap();
     }
     let (one, two) = (places.start(1), places.start(2));
-    eventually("they have met", || [&one, &two].iter().all(|it| it.status().peers[1].state == PeerState::Connected));
+    eventually("they have met", || {
+        [&one, &two]
+            .iter()
+            .all(|it| it.status().peers[1].state == PeerState::Connected)
+    });
     assert!(!one.status().takes_part && !two.status().takes_part);
     let zero = places.start(0);
     for node in [one, two] {
         let error = node.join().unwrap_err().to_string();
-        assert!(error.starts_with("node 0 refuses this node: node 'n"), "{error}");
+        assert!(
+            error.starts_with("node 0 refuses this node: node 'n"),
+            "{error}"
+        );
     }
     zero.stop().unwrap();
 }
@@ -238,7 +294,9 @@ fn an_emptied_node_does_not_take_part_while_those_who_know_are_away() {
 fn the_file_is_refused_when_it_is_damaged_or_gone() {
     let mut places = Places::new();
     let nodes = [0, 1, 2].map(|node| places.start(node));
-    eventually("all take part", || nodes.iter().all(|node| node.status().takes_part));
+    eventually("all take part", || {
+        nodes.iter().all(|node| node.status().takes_part)
+    });
     drop(nodes);
     let file = node_directory(&places.data, 1).join("identity");
     let good = fs::read(&file).unwrap();
@@ -247,12 +305,18 @@ fn the_file_is_refused_when_it_is_damaged_or_gone() {
         bad[at] ^= 0x01;
         fs::write(&file, &bad).unwrap();
         let error = places.start(1).join().unwrap_err().to_string();
-        assert!(error.contains("identity") && error.contains("damaged at byte 0"), "byte {at}: {error}");
+        assert!(
+            error.contains("identity") && error.contains("damaged at byte 0"),
+            "byte {at}: {error}"
+        );
         assert!(fs::read(&file).unwrap() == bad, "the evidence was changed");
     }
     fs::remove_file(&file).unwrap();
     let error = places.start(1).join().unwrap_err().to_string();
-    assert!(error.contains("n1/identity is not there, though") && error.contains("n1/wal says"), "{error}");
+    assert!(
+        error.contains("n1/identity is not there, though") && error.contains("n1/wal says"),
+        "{error}"
+    );
     fs::write(&file, good).unwrap();
     assert!(places.start(1).status().takes_part);
 }

@@ -1,4 +1,5 @@
-//! Changes of the membership of a cluster whose nodes are threads: who follows, who is told, who comes back.
+//! Changes of the membership of a cluster whose nodes are threads: who follows, who is told, who
+//! comes back.
 
 mod membership_nodes;
 
@@ -8,11 +9,15 @@ use ionian_runtime::membership::Response;
 use ionian_runtime::{Durability, NodeError};
 use membership_nodes::{Directory, Nodes, eventually};
 
-/// A node dies and is replaced while clients write. It comes back and finds that it is not wanted any more.
+/// A node dies and is replaced while clients write. It comes back and finds that it is not wanted
+/// any more.
 fn replace_under_load(durability: Durability, dead: &str) {
     let directory = Directory::new();
     let mut nodes = Nodes::start(&directory, durability);
-    let others: Vec<&str> = ["n0", "n1", "n2"].into_iter().filter(|name| *name != dead).collect();
+    let others: Vec<&str> = ["n0", "n1", "n2"]
+        .into_iter()
+        .filter(|name| *name != dead)
+        .collect();
     let writer = nodes.writer(others[0]);
     writer.go_on(20);
     nodes.kill(dead);
@@ -23,7 +28,10 @@ fn replace_under_load(durability: Durability, dead: &str) {
     nodes.wait_for_epoch(2, &[others[0], others[1], "n3"]);
     writer.go_on(20);
     let last = writer.finish();
-    assert!(last.contains(&nodes.read("n3")), "the new node's own lane sees everything");
+    assert!(
+        last.contains(&nodes.read("n3")),
+        "the new node's own lane sees everything"
+    );
 
     // It knows of the founding deployment only.
     nodes.start_again(dead);
@@ -81,8 +89,16 @@ fn acceptors_become_a_grid_and_replicas_come_and_go_under_load() {
     let writer = nodes.writer("n0");
     writer.go_on(20);
     let fourth = nodes.new_node("n3", &["acceptor"]);
-    let grid = QuorumSpec::Grid { rows: 2, columns: 2 };
-    nodes.change("n1", |from| Ok(Deployment { quorums: grid, ..from.with_node(fourth.clone())? }));
+    let grid = QuorumSpec::Grid {
+        rows: 2,
+        columns: 2,
+    };
+    nodes.change("n1", |from| {
+        Ok(Deployment {
+            quorums: grid,
+            ..from.with_node(fourth.clone())?
+        })
+    });
     nodes.join("n3", "n2");
     nodes.wait_for_epoch(2, &["n0", "n1", "n2", "n3"]);
     writer.go_on(20);
@@ -104,7 +120,10 @@ fn acceptors_become_a_grid_and_replicas_come_and_go_under_load() {
     let known = nodes.known("n3");
     let change = nodes.begin(&known, &known.deployment.without_node("n4").unwrap());
     let response = nodes.request_once("n3", &change);
-    assert!(matches!(&response, Response::Undecided(why) if why.contains("no client lane")), "{response:?}");
+    assert!(
+        matches!(&response, Response::Undecided(why) if why.contains("no client lane")),
+        "{response:?}"
+    );
     nodes.change("n1", |from| from.without_node("n4"));
     nodes.ends_by_itself("n4");
     nodes.wait_for_epoch(6, &["n0", "n1", "n2", "n3"]);
@@ -116,7 +135,15 @@ fn acceptors_become_a_grid_and_replicas_come_and_go_under_load() {
     });
     assert_eq!(epoch, 7);
     nodes.wait_for_epoch(7, &["n0", "n1", "n2", "n3"]);
-    assert_eq!(nodes.roles("n3"), ["acceptor 3", "replica 3", "proxy_leader 3", "proxy_leader 4"]);
+    assert_eq!(
+        nodes.roles("n3"),
+        [
+            "acceptor 3",
+            "replica 3",
+            "proxy_leader 3",
+            "proxy_leader 4"
+        ]
+    );
     writer.go_on(20);
     let last = writer.finish();
     for name in ["n0", "n1", "n2", "n3"] {
@@ -138,12 +165,20 @@ fn a_change_whose_node_never_comes_is_abandoned() {
     nodes.wait_for_epoch(1, &["n0", "n1", "n2"]);
     nodes.write("n1", "while it waits");
     let second = nodes.new_node("n4", &["acceptor"]);
-    let refused = nodes.try_change("n1", |from| from.with_node(second.clone())).unwrap_err();
-    assert_eq!(refused, "another change is under way, in epoch 1: it must be finished or abandoned first");
+    let refused = nodes
+        .try_change("n1", |from| from.with_node(second.clone()))
+        .unwrap_err();
+    assert_eq!(
+        refused,
+        "another change is under way, in epoch 1: it must be finished or abandoned first"
+    );
     assert!(nodes.known("n1").next.is_some());
     nodes.abandon("n1");
     nodes.wait_for_epoch(2, &["n0", "n1", "n2"]);
-    assert_eq!(nodes.known("n0").deployment, nodes.founding.numbered().unwrap());
+    assert_eq!(
+        nodes.known("n0").deployment,
+        nodes.founding.numbered().unwrap()
+    );
     assert_eq!(nodes.read("n2"), "while it waits");
 }
 
@@ -164,29 +199,55 @@ fn what_cannot_be_done_is_refused_by_the_node_too() {
         }
     };
     use ionian_kernel::membership::Change::{Begin, Finish};
-    let set = |edit: fn(&mut ionian_kernel::id::Epoch, &mut bytes::Bytes, &mut bytes::Bytes, &mut bool)| {
+    let set = |edit: fn(
+        &mut ionian_kernel::id::Epoch,
+        &mut bytes::Bytes,
+        &mut bytes::Bytes,
+        &mut bool,
+    )| {
         move |change: &mut ionian_kernel::membership::Change| {
-            if let Begin { base, from, to, joint } = change {
+            if let Begin {
+                base,
+                from,
+                to,
+                joint,
+            } = change
+            {
                 edit(base, from, to, joint);
             }
         }
     };
-    assert!(refused(&set(|_, _, _, joint| *joint = false)).contains("a way that the protocol does not allow"));
+    assert!(
+        refused(&set(|_, _, _, joint| *joint = false))
+            .contains("a way that the protocol does not allow")
+    );
     assert!(refused(&set(|_, _, to, _| *to = "f = 1".into())).contains("cluster is missing"));
     assert!(refused(&set(|_, from, _, _| *from = "?".into())).contains("not TOML"));
-    assert!(refused(&set(|_, from, to, _| *from = to.clone())).contains("another deployment than the one in force"));
     assert!(
-        refused(&|change| *change = Finish { epoch: Default::default(), frontier: Default::default() })
-            .contains("finished by the leader")
+        refused(&set(|_, from, to, _| *from = to.clone()))
+            .contains("another deployment than the one in force")
+    );
+    assert!(
+        refused(&|change| *change = Finish {
+            epoch: Default::default(),
+            frontier: Default::default()
+        })
+        .contains("finished by the leader")
     );
     // Another node may know more, and this one later.
     let mut ahead = honest.clone();
     set(|base, _, _, _| base.0 = 9)(&mut ahead);
     let response = nodes.request_once("n0", &ahead);
-    assert!(matches!(&response, Response::Undecided(why) if why.contains("has not heard of epoch 9")), "{response:?}");
+    assert!(
+        matches!(&response, Response::Undecided(why) if why.contains("has not heard of epoch 9")),
+        "{response:?}"
+    );
     let below = known.deployment.without_node("n2").unwrap();
     let refused = nodes.try_change("n0", |_| Ok(below.clone())).unwrap_err();
-    assert!(refused.contains("there must be at least 2f+1 = 3"), "{refused}");
+    assert!(
+        refused.contains("there must be at least 2f+1 = 3"),
+        "{refused}"
+    );
     // None of it has done anything.
     assert_eq!(nodes.known("n1").epoch().0, 0);
     nodes.write("n1", "well");

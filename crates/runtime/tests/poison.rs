@@ -1,4 +1,5 @@
-//! A command on which the state machine panics: every replica stops and says on what, and the command can be left out.
+//! A command on which the state machine panics: every replica stops and says on what, and the
+//! command can be left out.
 
 extern crate alloc;
 
@@ -50,8 +51,8 @@ impl StateMachine for Fragile {
     }
 }
 
-/// Replicas and acceptors on nodes 0 to 2, everything else on 3 and 4: whichever replica fails first, the others hear of
-/// the command too.
+/// Replicas and acceptors on nodes 0 to 2, everything else on 3 and 4: whichever replica fails
+/// first, the others hear of the command too.
 fn apart() -> Layout {
     common::bind();
     let place = |role: u8| match role {
@@ -59,18 +60,33 @@ fn apart() -> Layout {
         _ => (3..5).map(NodeId).collect(),
     };
     let instances = (0..MultiPaxos::KINDS.len() as u8).map(place).collect();
-    Layout { f: 1, instances: numbered(instances), ..Layout::default() }
+    Layout {
+        f: 1,
+        instances: numbered(instances),
+        ..Layout::default()
+    }
 }
 
 /// One instance of every role on each of three nodes.
 fn three() -> Layout {
     common::bind();
-    let instances = MultiPaxos::KINDS.iter().map(|_| (0..3).map(NodeId).collect()).collect();
-    Layout { f: 1, instances: numbered(instances), ..Layout::default() }
+    let instances = MultiPaxos::KINDS
+        .iter()
+        .map(|_| (0..3).map(NodeId).collect())
+        .collect();
+    Layout {
+        f: 1,
+        instances: numbered(instances),
+        ..Layout::default()
+    }
 }
 
 fn start<P: Protocol>(layout: &Layout, data: &Directory) -> Result<Cluster<P>, ClusterError> {
-    Cluster::start_with(layout.clone(), || Box::new(Fragile::default()), ClusterOptions::on_disk(&data.0))
+    Cluster::start_with(
+        layout.clone(),
+        || Box::new(Fragile::default()),
+        ClusterOptions::on_disk(&data.0),
+    )
 }
 
 fn directory(data: &Directory, node: u16) -> PathBuf {
@@ -80,7 +96,9 @@ fn directory(data: &Directory, node: u16) -> PathBuf {
 /// Waits until the node has ended by itself, and says why.
 fn last_words<P: Protocol>(cluster: &mut Cluster<P>, node: u16) -> (MachineFailure, String) {
     eventually("the node ends", || cluster.status(NodeId(node)).is_err());
-    let error = cluster.stop(NodeId(node)).expect_err("a node whose machine panicked");
+    let error = cluster
+        .stop(NodeId(node))
+        .expect_err("a node whose machine panicked");
     let words = error.to_string();
     match error {
         NodeError::Machine { failure, file } => {
@@ -94,20 +112,33 @@ fn last_words<P: Protocol>(cluster: &mut Cluster<P>, node: u16) -> (MachineFailu
 /// The file that the last words name.
 fn directory_of(words: &str) -> PathBuf {
     let (_, rest) = words.split_once("See ").unwrap();
-    rest.split_once(", and docs/operations.md").unwrap().0.into()
+    rest.split_once(", and docs/operations.md")
+        .unwrap()
+        .0
+        .into()
 }
 
 fn leave_out(data: &Directory, nodes: impl IntoIterator<Item = u16>, command: CommandName) {
     for node in nodes {
-        assert!(SkipList::changed(&directory(data, node), command, true).unwrap().write().unwrap());
+        assert!(
+            SkipList::changed(&directory(data, node), command, true)
+                .unwrap()
+                .write()
+                .unwrap()
+        );
     }
 }
 
 /// The state of a node's replica as soon as it has executed everything below `at`, in bytes.
 fn state(cluster: &Cluster<MultiPaxos>, node: u16, at: u64) -> Bytes {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     runtime.block_on(async {
-        let mut snapshot = query_snapshot(cluster.address(NodeId(node)), at).await.unwrap();
+        let mut snapshot = query_snapshot(cluster.address(NodeId(node)), at)
+            .await
+            .unwrap();
         assert_eq!(snapshot.stamp(), at);
         let mut whole = Vec::new();
         while let Some(piece) = snapshot.next().await.unwrap() {
@@ -119,7 +150,12 @@ fn state(cluster: &Cluster<MultiPaxos>, node: u16, at: u64) -> Bytes {
 
 fn executed(cluster: &Cluster<MultiPaxos>, node: u16) -> u64 {
     let status = cluster.status(NodeId(node)).unwrap();
-    status.roles.iter().find(|role| role.role == "replica").unwrap().figures["executed"]
+    status
+        .roles
+        .iter()
+        .find(|role| role.role == "replica")
+        .unwrap()
+        .figures["executed"]
 }
 
 #[test]
@@ -133,15 +169,32 @@ fn every_replica_stops_on_it_and_goes_on_when_all_leave_it_out() {
     for node in 0..3 {
         let (failure, words) = last_words(&mut cluster, node);
         let command = failure.command.expect("it was a command");
-        let start = format!("the state machine panicked executing a command, in slot {}: {command}, ", command.slot.0);
+        let start = format!(
+            "the state machine panicked executing a command, in slot {}: {command}, ",
+            command.slot.0
+        );
         assert!(words.starts_with(&start), "{words}");
-        assert!(words.contains(&format!("digest {:016x}, 4 bytes: ", command.digest)), "{words}");
-        assert!(words.contains("it went boom") && words.lines().count() == 1, "{words}");
+        assert!(
+            words.contains(&format!("digest {:016x}, 4 bytes: ", command.digest)),
+            "{words}"
+        );
+        assert!(
+            words.contains("it went boom") && words.lines().count() == 1,
+            "{words}"
+        );
         assert_eq!(failure.bytes, "626f6f6d");
-        assert_eq!(MachineFailure::stored(&directory(&data, node)).unwrap().unwrap(), failure);
+        assert_eq!(
+            MachineFailure::stored(&directory(&data, node))
+                .unwrap()
+                .unwrap(),
+            failure
+        );
         failures.push(command);
     }
-    assert!(failures.iter().all(|command| *command == failures[0]), "{failures:?}");
+    assert!(
+        failures.iter().all(|command| *command == failures[0]),
+        "{failures:?}"
+    );
     // Nobody was told that it is done.
     assert_eq!(told.join().unwrap(), Err(Refusal::Unknown));
 
@@ -155,14 +208,22 @@ fn every_replica_stops_on_it_and_goes_on_when_all_leave_it_out() {
         ended = (0..3).find(|node| cluster.status(NodeId(*node)).is_err());
         ended.is_some()
     });
-    assert_eq!(last_words(&mut cluster, ended.unwrap()).0.command, Some(failures[0]));
+    assert_eq!(
+        last_words(&mut cluster, ended.unwrap()).0.command,
+        Some(failures[0])
+    );
     drop(cluster);
 
     leave_out(&data, 0..5, failures[0]);
     let cluster = start::<MultiPaxos>(&layout, &data).unwrap();
     // Of what was half done nothing is left.
-    assert_eq!(at_last(|| cluster.client().write_blocking("two.")), "one.two.");
-    let at = executed(&cluster, 0).max(executed(&cluster, 1)).max(executed(&cluster, 2));
+    assert_eq!(
+        at_last(|| cluster.client().write_blocking("two.")),
+        "one.two."
+    );
+    let at = executed(&cluster, 0)
+        .max(executed(&cluster, 1))
+        .max(executed(&cluster, 2));
     let states: Vec<Bytes> = (0..3).map(|node| state(&cluster, node, at)).collect();
     assert!(states.iter().all(|state| *state == states[0]), "{states:?}");
 }
@@ -177,39 +238,69 @@ fn nodes_that_leave_out_different_commands_refuse_each_other() {
     leave_out(&data, 0..2, name.parse().unwrap());
     let cluster = start::<MultiPaxos>(&layout, &data).unwrap();
     // The two serve.
-    eventually("two of three serve", || cluster.client().write_blocking("two.").is_ok());
+    eventually("two of three serve", || {
+        cluster.client().write_blocking("two.").is_ok()
+    });
     let mut refusal = None;
     eventually("the third is refused", || {
         let peers = cluster.status(NodeId(2)).unwrap().peers;
-        assert!(peers.iter().all(|peer| peer.state != ionian_runtime::status::PeerState::Connected), "{peers:?}");
+        assert!(
+            peers
+                .iter()
+                .all(|peer| peer.state != ionian_runtime::status::PeerState::Connected),
+            "{peers:?}"
+        );
         refusal = peers.iter().find_map(|peer| peer.refusal.clone());
         refusal.is_some()
     });
     let refusal = refusal.unwrap();
-    assert!(refusal.contains(&format!("commands left out by this node: {name}; by yours: none.")), "{refusal}");
-    assert!(refusal.contains("`ionian log skip COMMAND --data DIR`"), "{refusal}");
+    assert!(
+        refusal.contains(&format!(
+            "commands left out by this node: {name}; by yours: none."
+        )),
+        "{refusal}"
+    );
+    assert!(
+        refusal.contains("`ionian log skip COMMAND --data DIR`"),
+        "{refusal}"
+    );
     drop(cluster);
     leave_out(&data, [2], name.parse().unwrap());
     let cluster = start::<MultiPaxos>(&layout, &data).unwrap();
     eventually("the third takes part", || {
         let peers = cluster.status(NodeId(2)).unwrap().peers;
-        peers.iter().all(|peer| peer.state == ionian_runtime::status::PeerState::Connected)
+        peers
+            .iter()
+            .all(|peer| peer.state == ionian_runtime::status::PeerState::Connected)
     });
 }
 
 #[test]
 fn a_query_on_which_the_machine_panics_fails_alone() {
     let layout = three();
-    let mut cluster = Cluster::<MultiPaxos>::start(layout, || Box::new(Fragile::default())).unwrap();
+    let mut cluster =
+        Cluster::<MultiPaxos>::start(layout, || Box::new(Fragile::default())).unwrap();
     at_last(|| cluster.client().write_blocking("one."));
     for _ in 0..3 {
-        let answer = cluster.client().read_blocking("boom", ReadLevel::Linearizable);
+        let answer = cluster
+            .client()
+            .read_blocking("boom", ReadLevel::Linearizable);
         assert_eq!(answer, Err(Refusal::Failed));
     }
-    assert_eq!(cluster.client().read_blocking("", ReadLevel::Linearizable).unwrap(), "one.");
+    assert_eq!(
+        cluster
+            .client()
+            .read_blocking("", ReadLevel::Linearizable)
+            .unwrap(),
+        "one."
+    );
     let counted = |node| {
         let status = cluster.status(NodeId(node)).unwrap();
-        status.roles.iter().filter_map(|role| role.figures.get("failed_reads").copied()).sum::<u64>()
+        status
+            .roles
+            .iter()
+            .filter_map(|role| role.figures.get("failed_reads").copied())
+            .sum::<u64>()
     };
     assert_eq!((0..3).map(counted).sum::<u64>(), 3);
     for node in 0..3 {
@@ -231,7 +322,9 @@ fn a_state_of_which_no_snapshot_can_be_taken_stops_the_node() {
         words.is_some()
     });
     let words = words.unwrap();
-    assert!(words.starts_with("the state machine panicked writing a snapshot of its state, after a command in slot "));
+    assert!(words.starts_with(
+        "the state machine panicked writing a snapshot of its state, after a command in slot "
+    ));
     assert!(words.contains("it cannot be drawn"), "{words}");
 }
 
@@ -239,15 +332,27 @@ fn a_state_of_which_no_snapshot_can_be_taken_stops_the_node() {
 fn a_server_whose_machine_panics_forgets_the_command() {
     let data = Directory::new();
     common::bind();
-    let instances = Unreplicated::KINDS.iter().map(|_| vec![NodeId(0)]).collect();
-    let layout = Layout { instances: numbered(instances), ..Layout::default() };
+    let instances = Unreplicated::KINDS
+        .iter()
+        .map(|_| vec![NodeId(0)])
+        .collect();
+    let layout = Layout {
+        instances: numbered(instances),
+        ..Layout::default()
+    };
     let mut cluster = start::<Unreplicated>(&layout, &data).unwrap();
     at_last(|| cluster.client().write_blocking("one."));
-    assert_eq!(cluster.client().write_blocking("boom"), Err(Refusal::Unknown));
+    assert_eq!(
+        cluster.client().write_blocking("boom"),
+        Err(Refusal::Unknown)
+    );
     assert!(last_words(&mut cluster, 0).1.contains("it went boom"));
     cluster.restart(NodeId(0)).unwrap();
     // Nothing of it was on disk.
-    assert_eq!(at_last(|| cluster.client().write_blocking("two.")), "one.two.");
+    assert_eq!(
+        at_last(|| cluster.client().write_blocking("two.")),
+        "one.two."
+    );
 }
 
 #[test]
@@ -258,21 +363,55 @@ fn a_node_that_has_executed_a_command_does_not_leave_it_out_later() {
     (0..5).for_each(|_| drop(at_last(|| cluster.client().write_blocking("x"))));
     eventually("a snapshot is stored", || {
         let status = cluster.status(NodeId(0)).unwrap();
-        status.roles.iter().any(|role| role.figures.get("kept").is_some_and(|kept| *kept > 2))
+        status
+            .roles
+            .iter()
+            .any(|role| role.figures.get("kept").is_some_and(|kept| *kept > 2))
     });
     let path = directory(&data, 0);
     let early: CommandName = "1/1:0/00000000000000ab".parse().unwrap();
-    let running = SkipList::changed(&path, early, true).err().unwrap().to_string();
-    assert!(running.ends_with("is in use by another process"), "{running}");
+    let running = SkipList::changed(&path, early, true)
+        .err()
+        .unwrap()
+        .to_string();
+    assert!(
+        running.ends_with("is in use by another process"),
+        "{running}"
+    );
     drop(cluster);
     let refused = SkipList::changed(&path, early, true).err().unwrap();
-    assert!(matches!(refused, SkipError::Executed { slot: 1, .. }), "{refused}");
-    let late = CommandName { slot: ionian_kernel::id::Slot(1 << 40), ..early };
-    assert!(SkipList::changed(&path, late, true).unwrap().write().unwrap());
-    assert!(!SkipList::changed(&path, late, true).unwrap().write().unwrap(), "it is there already");
+    assert!(
+        matches!(refused, SkipError::Executed { slot: 1, .. }),
+        "{refused}"
+    );
+    let late = CommandName {
+        slot: ionian_kernel::id::Slot(1 << 40),
+        ..early
+    };
+    assert!(
+        SkipList::changed(&path, late, true)
+            .unwrap()
+            .write()
+            .unwrap()
+    );
+    assert!(
+        !SkipList::changed(&path, late, true)
+            .unwrap()
+            .write()
+            .unwrap(),
+        "it is there already"
+    );
     assert_eq!(Skips::stored(&path).unwrap().to_string(), late.to_string());
-    assert!(SkipList::changed(&path, late, false).unwrap().write().unwrap());
+    assert!(
+        SkipList::changed(&path, late, false)
+            .unwrap()
+            .write()
+            .unwrap()
+    );
     assert_eq!(Skips::stored(&path).unwrap(), Skips::default());
-    let nowhere = SkipList::changed(&data.0.join("nowhere"), late, true).err().unwrap().to_string();
+    let nowhere = SkipList::changed(&data.0.join("nowhere"), late, true)
+        .err()
+        .unwrap()
+        .to_string();
     assert!(nowhere.ends_with("there is no such directory"), "{nowhere}");
 }

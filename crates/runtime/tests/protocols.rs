@@ -22,7 +22,9 @@ fn machine() -> Box<dyn StateMachine> {
 }
 
 fn write(client: &Client, value: &str) -> Result<(), Refusal> {
-    client.write_blocking(register::write(value.as_bytes())).map(|_| ())
+    client
+        .write_blocking(register::write(value.as_bytes()))
+        .map(|_| ())
 }
 
 fn read(client: &Client) -> Result<String, Refusal> {
@@ -33,21 +35,33 @@ fn read(client: &Client) -> Result<String, Refusal> {
 /// Whether no role of a node, its acceptor for one, has lost what it is to remember.
 fn remembers<P: Protocol>(cluster: &Cluster<P>, node: NodeId) -> bool {
     let roles = cluster.status(node).unwrap().roles;
-    roles.iter().all(|role| role.figures.get("amnesiac").is_none_or(|amnesiac| *amnesiac == 0))
+    roles.iter().all(|role| {
+        role.figures
+            .get("amnesiac")
+            .is_none_or(|amnesiac| *amnesiac == 0)
+    })
 }
 
 /// One instance of every role on each of the nodes.
 fn everything_on<P: Protocol>(nodes: u16) -> Vec<Vec<NodeId>> {
-    P::KINDS.iter().map(|_| (0..nodes).map(NodeId).collect()).collect()
+    P::KINDS
+        .iter()
+        .map(|_| (0..nodes).map(NodeId).collect())
+        .collect()
 }
 
 #[test]
 fn an_unreplicated_server_serves_lanes_elsewhere() {
     let mut instances = everything_on::<Unreplicated>(2);
     instances[2].pop();
-    let cluster =
-        Cluster::<Unreplicated>::start(Layout { instances: numbered(instances), ..Layout::default() }, machine)
-            .unwrap();
+    let cluster = Cluster::<Unreplicated>::start(
+        Layout {
+            instances: numbered(instances),
+            ..Layout::default()
+        },
+        machine,
+    )
+    .unwrap();
     write(&cluster.client_on(ClientId(1)), "here").unwrap();
     assert_eq!(read(&cluster.client_on(ClientId(0))).unwrap(), "here");
 }
@@ -64,15 +78,24 @@ fn spaxos_elects_a_leader_and_survives_the_loss_and_return_of_each_node() {
 
 fn survives_the_loss_and_return_of_each_node<P: Protocol>() {
     let data = Directory::new();
-    let layout = Layout { f: 1, instances: numbered(everything_on::<P>(3)), ..Layout::default() };
-    let options = ClusterOptions { data: Some(data.0.clone()), ..ClusterOptions::in_memory() };
+    let layout = Layout {
+        f: 1,
+        instances: numbered(everything_on::<P>(3)),
+        ..Layout::default()
+    };
+    let options = ClusterOptions {
+        data: Some(data.0.clone()),
+        ..ClusterOptions::in_memory()
+    };
     let mut cluster = Cluster::<P>::start_with(layout, machine, options).unwrap();
     let began = Instant::now();
     at_last(|| write(&cluster.client_on(ClientId(0)), "first"));
     let election = began.elapsed();
     for down in 0..3 {
-        let others: Vec<_> =
-            (0..3).filter(|lane| *lane != down).map(|lane| cluster.client_on(ClientId(lane))).collect();
+        let others: Vec<_> = (0..3)
+            .filter(|lane| *lane != down)
+            .map(|lane| cluster.client_on(ClientId(lane)))
+            .collect();
         cluster.kill(NodeId(u16::from(down))).unwrap();
         let value = format!("without {down}");
         at_last(|| write(&others[0], &value));
@@ -83,7 +106,8 @@ fn survives_the_loss_and_return_of_each_node<P: Protocol>() {
         let value = format!("with {down}");
         at_last(|| write(&back, &value));
         assert_eq!(at_last(|| read(&others[0])), value);
-        // Nothing but promises is on disk: until its acceptor is let in again, the node counts as lost.
+        // Nothing but promises is on disk: until its acceptor is let in again, the node counts as
+        // lost.
         at_last(|| match remembers(&cluster, NodeId(u16::from(down))) {
             true => Ok(()),
             false => Err(Refusal::Unavailable),

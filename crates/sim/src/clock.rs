@@ -34,12 +34,14 @@ impl Clock {
     }
 }
 
-/// How far the log's time may be ahead of the clock that it is held against: half a second by intent, and what two clocks that
-/// drift apart make of a measurement that is some tens of seconds old.
+/// How far the log's time may be ahead of the clock that it is held against: half a second by
+/// intent, and what two clocks that drift apart make of a measurement that is some tens of seconds
+/// old.
 const LEEWAY_MS: u64 = 3000;
 
-/// Checks the time that the log has got to. It may be ahead of a right clock by that much and no further, whichever f of
-/// the nodes have wrong ones (decision 23): of any f+1 clocks one is right, so it is held against the (f+1)st highest.
+/// Checks the time that the log has got to. It may be ahead of a right clock by that much and no
+/// further, whichever f of the nodes have wrong ones (decision 23): of any f+1 clocks one is right,
+/// so it is held against the (f+1)st highest.
 pub(crate) fn check_time(
     time: Timestamp,
     now: Micros,
@@ -48,7 +50,9 @@ pub(crate) fn check_time(
 ) -> Result<(), String> {
     let mut shown: Vec<Timestamp> = clocks.map(|clock| clock.read(now).timestamp()).collect();
     shown.sort_unstable_by(|a, b| b.cmp(a));
-    let Some(right) = shown.get(f.min(shown.len().saturating_sub(1))) else { return Ok(()) };
+    let Some(right) = shown.get(f.min(shown.len().saturating_sub(1))) else {
+        return Ok(());
+    };
     match time.0 > right.0 + LEEWAY_MS {
         true => Err(format!(
             "the log's time is {}, and only {f} nodes have a clock that shows more than {}",
@@ -64,7 +68,13 @@ mod tests {
 
     #[test]
     fn a_timer_is_due_when_its_clock_says_so_and_not_before() {
-        for (ahead, drift_ppm) in [(0, 0), (7_000_000, 900), (5, -900), (0, 40_000), (0, -40_000)] {
+        for (ahead, drift_ppm) in [
+            (0, 0),
+            (7_000_000, 900),
+            (5, -900),
+            (0, 40_000),
+            (0, -40_000),
+        ] {
             let clock = Clock { ahead, drift_ppm };
             for now in [0, 1, 17, 999_999, 1_000_000, 77_777_777] {
                 let local = clock.read(now);

@@ -1,14 +1,14 @@
-//! A simulated disk: the real write-ahead log and the real snapshot files, on a storage in memory whose
-//! syncs take simulated time and whose crashes keep what a disk may. In a memory-only deployment the
-//! node hands over vital records alone, and this same log holds just those.
+//! A simulated disk: the real write-ahead log and the real snapshot files, on a storage in memory
+//! whose syncs take simulated time and whose crashes keep what a disk may. In a memory-only
+//! deployment the node hands over vital records alone, and this same log holds just those.
 //!
-//! The log does all of a sync when it begins, on the spot; the storage holds back what was asked of it
-//! until the simulation says that time has passed. A crash before that undoes the operations from a random
-//! one on, so it can come between any two of them: in the middle of a group, of a segment's making, of a
-//! truncation or a snapshot, or of recovery itself.
+//! The log does all of a sync when it begins, on the spot; the storage holds back what was asked of
+//! it until the simulation says that time has passed. A crash before that undoes the operations
+//! from a random one on, so it can come between any two of them: in the middle of a group, of a
+//! segment's making, of a truncation or a snapshot, or of recovery itself.
 //!
-//! The storage fails when it is told to, and only then. The node stops at the first error, as in life, and what was
-//! durable must be there when it starts again.
+//! The storage fails when it is told to, and only then. The node stops at the first error, as in
+//! life, and what was durable must be there when it starts again.
 
 use crate::trace::{hash_bytes, mix};
 use bytes::Bytes;
@@ -163,7 +163,11 @@ impl Disk {
 
     /// The position up to which the node may rely on the disk.
     pub(crate) fn durable(&self) -> Lsn {
-        Lsn(if self.defect == Defect::Lies { self.end() } else { self.promised.durable })
+        Lsn(if self.defect == Defect::Lies {
+            self.end()
+        } else {
+            self.promised.durable
+        })
     }
 
     /// Whether a sync would have something to do.
@@ -200,23 +204,35 @@ impl Disk {
     /// Takes note of what came of an operation; whether the node may go on.
     fn is_done<T>(&mut self, result: Result<T, WalError>) -> bool {
         let Err(error) = result else { return true };
-        assert!(self.fails && (is_of_storage(&error) || self.defect == Defect::IgnoresErrors), "{error}");
+        assert!(
+            self.fails && (is_of_storage(&error) || self.defect == Defect::IgnoresErrors),
+            "{error}"
+        );
         if self.defect != Defect::IgnoresErrors {
             self.error.get_or_insert(error.to_string());
         }
         self.error.is_none()
     }
 
-    /// Starts a sync of all there is; false when one is under way or there is nothing to do, and when the storage fails.
+    /// Starts a sync of all there is; false when one is under way or there is nothing to do, and
+    /// when the storage fails.
     pub(crate) fn begin_sync(&mut self) -> bool {
         if self.syncing.is_some() || self.error.is_some() || !self.has_unsynced() {
             return false;
         }
-        // In life a thread of its own writes snapshots, which may be quicker or slower than the log.
+        // In life a thread of its own writes snapshots, which may be quicker or slower than the
+        // log.
         let snapshots_first = self.storage.random(2) == 0;
         let begun = std::mem::take(&mut self.begun);
-        let stored = begun.iter().map(|(from, stamp, _)| (*from, *stamp)).collect();
-        let mut written = if snapshots_first { self.write_snapshots(&begun) } else { Ok(()) };
+        let stored = begun
+            .iter()
+            .map(|(from, stamp, _)| (*from, *stamp))
+            .collect();
+        let mut written = if snapshots_first {
+            self.write_snapshots(&begun)
+        } else {
+            Ok(())
+        };
         written = written.and_then(|()| self.log().flush().map(drop));
         if !snapshots_first {
             written = written.and_then(|()| self.write_snapshots(&begun));
@@ -224,7 +240,11 @@ impl Disk {
         if !self.is_done(written) {
             return false;
         }
-        self.syncing = Some(Sync { reached: self.end(), mark: self.storage.mark(), stored });
+        self.syncing = Some(Sync {
+            reached: self.end(),
+            mark: self.storage.mark(),
+            stored,
+        });
         true
     }
 
@@ -232,7 +252,9 @@ impl Disk {
         for (from, stamp, snapshot) in begun {
             let mut writer = self.snapshots_of(*from).begin()?;
             writer.push(&stamp.to_le_bytes())?;
-            snapshot.chunks(CHUNK).try_for_each(|chunk| writer.push(chunk))?;
+            snapshot
+                .chunks(CHUNK)
+                .try_for_each(|chunk| writer.push(chunk))?;
             writer.finish()?;
         }
         Ok(())
@@ -245,7 +267,14 @@ impl Disk {
 
     /// The sync is done. Returns the snapshots that are there now.
     pub(crate) fn complete_sync(&mut self) -> Vec<(Address, u64)> {
-        let Some(Sync { reached, mark, stored }) = self.syncing.take() else { return Vec::new() };
+        let Some(Sync {
+            reached,
+            mark,
+            stored,
+        }) = self.syncing.take()
+        else {
+            return Vec::new();
+        };
         self.promised.durable = reached;
         self.promised.snapshots.extend(stored.iter().copied());
         self.let_go(mark);
@@ -279,8 +308,8 @@ impl Disk {
         }
     }
 
-    /// As [`crash`](Disk::crash), of all the ends the worst: nothing that was not durable is kept. Says how
-    /// many records are gone.
+    /// As [`crash`](Disk::crash), of all the ends the worst: nothing that was not durable is kept.
+    /// Says how many records are gone.
     pub(crate) fn crash_hard(&mut self) -> u64 {
         let lost = self.end() - self.promised.durable;
         self.die();
@@ -288,8 +317,8 @@ impl Disk {
         lost
     }
 
-    /// The node stops at an error. Everything that it asked for before was done; what a failed sync has forgotten the system
-    /// may go on showing for a while.
+    /// The node stops at an error. Everything that it asked for before was done; what a failed sync
+    /// has forgotten the system may go on showing for a while.
     pub(crate) fn stop(&mut self) {
         self.die();
         self.storage.let_go(self.storage.mark());
@@ -316,27 +345,43 @@ impl Disk {
             false => Unopened::Past(error.to_string()),
         };
         while self.storage.random(CRASH_IN_RECOVERY) == 0 {
-            self.read(addresses).map_err(|error| explain(self.fails, error))?;
+            self.read(addresses)
+                .map_err(|error| explain(self.fails, error))?;
             self.crash();
         }
-        let mut past = self.read(addresses).map_err(|error| explain(self.fails, error))?;
+        let mut past = self
+            .read(addresses)
+            .map_err(|error| explain(self.fails, error))?;
         if !matches!(self.defect, Defect::Forgets | Defect::IgnoresErrors) {
             self.promised.check(&past)?;
         }
         self.fails = self.is_failing();
         self.let_go(self.storage.mark());
-        // The log drops whole segments. What a role does not need it must not miss, wherever those end.
+        // The log drops whole segments. What a role does not need it must not miss, wherever those
+        // end.
         if self.storage.random(2) == 0 {
-            past.records.retain(|(_, lsn, _)| lsn.0 >= self.promised.low);
+            past.records
+                .retain(|(_, lsn, _)| lsn.0 >= self.promised.low);
         }
         self.promised.take_up(&past, self.end());
         Ok(past)
     }
 
     fn read(&mut self, addresses: &[Address]) -> Result<Past, WalError> {
-        let options = Options { segment_bytes: self.segment_bytes, hand_off: HandOff::Never, ..Options::default() };
-        let (wal, recovery) = Wal::open_in(self.storage.clone(), Path::new("/wal"), options, STAMP)?;
-        let end = self.promised.records.keys().next_back().copied().unwrap_or(0);
+        let options = Options {
+            segment_bytes: self.segment_bytes,
+            hand_off: HandOff::Never,
+            ..Options::default()
+        };
+        let (wal, recovery) =
+            Wal::open_in(self.storage.clone(), Path::new("/wal"), options, STAMP)?;
+        let end = self
+            .promised
+            .records
+            .keys()
+            .next_back()
+            .copied()
+            .unwrap_or(0);
         let loss = Loss {
             records: end.saturating_sub(wal.written()),
             torn: recovery.cut().is_some(),
@@ -345,15 +390,25 @@ impl Disk {
         self.wal = Some(wal);
         let mut snapshots = Vec::new();
         // Also of what lived here once and may come back: nothing removes its files.
-        let known: BTreeSet<Address> = addresses.iter().chain(self.promised.snapshots.keys()).copied().collect();
+        let known: BTreeSet<Address> = addresses
+            .iter()
+            .chain(self.promised.snapshots.keys())
+            .copied()
+            .collect();
         for address in known {
             snapshots.extend(self.read_snapshot(address)?);
         }
-        Ok(Past { snapshots, records: read_records(recovery)?, loss })
+        Ok(Past {
+            snapshots,
+            records: read_records(recovery)?,
+            loss,
+        })
     }
 
     fn read_snapshot(&self, of: Address) -> Result<Option<(Address, u64, Bytes)>, WalError> {
-        let Some(loaded) = self.snapshots_of(of).load_latest()? else { return Ok(None) };
+        let Some(loaded) = self.snapshots_of(of).load_latest()? else {
+            return Ok(None);
+        };
         // A crash damages nothing that was whole.
         loaded.rejected.map_or(Ok(()), Err)?;
         let mut whole: Vec<u8> = loaded.reader.collect::<Result<Vec<_>, _>>()?.concat();
@@ -366,7 +421,14 @@ impl Disk {
 fn read_records(recovery: Recovery<FaultDisk>) -> Result<Vec<(Address, Lsn, Vec<u8>)>, WalError> {
     let records = recovery.map(|entry| {
         let entry = entry?;
-        Ok((Address { kind: entry.kind, index: entry.tag as u8 }, Lsn(entry.lsn), entry.record))
+        Ok((
+            Address {
+                kind: entry.kind,
+                index: entry.tag as u8,
+            },
+            Lsn(entry.lsn),
+            entry.record,
+        ))
     });
     records.collect()
 }
@@ -377,12 +439,18 @@ fn is_of_storage(error: &WalError) -> bool {
 }
 
 fn digest(from: Address, record: &[u8]) -> u64 {
-    mix(u64::from(from.kind) << 8 | u64::from(from.index), hash_bytes(record))
+    mix(
+        u64::from(from.kind) << 8 | u64::from(from.index),
+        hash_bytes(record),
+    )
 }
 
 impl Past {
     fn digests(&self) -> BTreeMap<u64, u64> {
-        self.records.iter().map(|(from, lsn, record)| (lsn.0, digest(*from, record))).collect()
+        self.records
+            .iter()
+            .map(|(from, lsn, record)| (lsn.0, digest(*from, record)))
+            .collect()
     }
 }
 
@@ -390,21 +458,36 @@ impl Promised {
     /// Compares what was found with what must be there.
     fn check(&self, past: &Past) -> Result<(), String> {
         let found = past.digests();
-        if let Some(lsn) = found.keys().find(|lsn| **lsn >= self.low && !self.records.contains_key(lsn)) {
+        if let Some(lsn) = found
+            .keys()
+            .find(|lsn| **lsn >= self.low && !self.records.contains_key(lsn))
+        {
             return Err(format!("record {lsn} is found and was never appended"));
         }
         for (lsn, record) in &self.records {
             match found.get(lsn) {
                 Some(found) if found == record => {}
-                Some(_) => return Err(format!("record {lsn} is found and is not what was appended")),
-                None if *lsn <= self.durable => return Err(format!("record {lsn} was durable and is lost")),
+                Some(_) => {
+                    return Err(format!(
+                        "record {lsn} is found and is not what was appended"
+                    ));
+                }
+                None if *lsn <= self.durable => {
+                    return Err(format!("record {lsn} was durable and is lost"));
+                }
                 None => {}
             }
         }
         for (role, stamp) in &self.snapshots {
-            let found = past.snapshots.iter().find(|(found, ..)| found == role).map(|(_, found, _)| *found);
+            let found = past
+                .snapshots
+                .iter()
+                .find(|(found, ..)| found == role)
+                .map(|(_, found, _)| *found);
             if found < Some(*stamp) {
-                return Err(format!("snapshot {stamp} of {role:?} was stored, and found is {found:?}"));
+                return Err(format!(
+                    "snapshot {stamp} of {role:?} was stored, and found is {found:?}"
+                ));
             }
         }
         Ok(())
@@ -414,7 +497,11 @@ impl Promised {
     fn take_up(&mut self, past: &Past, end: u64) {
         self.durable = end;
         self.records = past.digests().split_off(&self.low);
-        self.snapshots = past.snapshots.iter().map(|(from, stamp, _)| (*from, *stamp)).collect();
+        self.snapshots = past
+            .snapshots
+            .iter()
+            .map(|(from, stamp, _)| (*from, *stamp))
+            .collect();
     }
 }
 
@@ -445,7 +532,10 @@ mod tests {
     }
 
     fn found(past: &Past) -> Vec<u8> {
-        past.records.iter().map(|(_, _, record)| record[0]).collect()
+        past.records
+            .iter()
+            .map(|(_, _, record)| record[0])
+            .collect()
     }
 
     #[test]
@@ -461,8 +551,14 @@ mod tests {
             assert_eq!(disk.durable(), Lsn(4));
             disk.crash();
             let past = disk.open(&[A]).expect("is sound");
-            assert_eq!(found(&past), (0..7 - past.loss.records as u8).collect::<Vec<_>>());
-            assert_eq!((disk.durable(), disk.next()), (Lsn(7 - past.loss.records), Lsn(8 - past.loss.records)));
+            assert_eq!(
+                found(&past),
+                (0..7 - past.loss.records as u8).collect::<Vec<_>>()
+            );
+            assert_eq!(
+                (disk.durable(), disk.next()),
+                (Lsn(7 - past.loss.records), Lsn(8 - past.loss.records))
+            );
             lengths.insert(past.records.len());
         }
         assert_eq!(lengths, [4, 5, 6].into(), "nothing was begun for the last");
@@ -501,7 +597,9 @@ mod tests {
             disk.begin_sync();
             disk.crash();
             let past = disk.open(&[A, B]).expect("is sound");
-            let [(B, stamp @ (7 | 9), snapshot)] = &past.snapshots[..] else { panic!("{:?}", past.snapshots) };
+            let [(B, stamp @ (7 | 9), snapshot)] = &past.snapshots[..] else {
+                panic!("{:?}", past.snapshots)
+            };
             assert_eq!(snapshot, &vec![*stamp as u8; 1200]);
             stamps.insert(*stamp);
         }
@@ -516,7 +614,9 @@ mod tests {
             append(&mut disk, 0..4);
             disk.store_snapshot(B, 7, Bytes::from_static(b"seven"));
             sync(&mut disk);
-            disk.order([Trouble::Sync, Trouble::After(seed % 30), Trouble::Full][seed as usize % 3]);
+            disk.order(
+                [Trouble::Sync, Trouble::After(seed % 30), Trouble::Full][seed as usize % 3],
+            );
             // Enough for several segments.
             for turn in 0..20 {
                 append(&mut disk, 4 + turn..5 + turn);
@@ -546,7 +646,13 @@ mod tests {
             disk.crash_hard();
             disk.storage.fail_power();
             assert_eq!(
-                disk.open(&[A, B]).expect("is sound").records.last().expect("the same").1.0,
+                disk.open(&[A, B])
+                    .expect("is sound")
+                    .records
+                    .last()
+                    .expect("the same")
+                    .1
+                    .0,
                 found,
                 "seed {seed}"
             );
@@ -608,14 +714,25 @@ mod tests {
     fn a_log_that_breaks_its_promises_is_noticed() {
         assert_eq!(refusals(Defect::None), [].into());
         let early = refusals(Defect::Forgets);
-        assert!(early.contains("record 1 was durable and is lost"), "{early:?}");
+        assert!(
+            early.contains("record 1 was durable and is lost"),
+            "{early:?}"
+        );
         let torn = ionian_wal::testing::accepting_torn_records(|| refusals(Defect::None));
-        assert!(torn.contains("record 5 is found and is not what was appended"), "{torn:?}");
+        assert!(
+            torn.contains("record 5 is found and is not what was appended"),
+            "{torn:?}"
+        );
     }
 
     #[test]
     fn a_broken_promise_is_noticed() {
-        let lost = refusal(|disk| disk.storage.edit(Path::new("/wal/0000000000000001.wal"), |all| all[4096..].fill(0)));
+        let lost = refusal(|disk| {
+            disk.storage
+                .edit(Path::new("/wal/0000000000000001.wal"), |all| {
+                    all[4096..].fill(0)
+                })
+        });
         assert_eq!(lost, "record 1 was durable and is lost");
         let changed = refusal(|disk| *disk.promised.records.get_mut(&3).expect("is there") ^= 1);
         assert_eq!(changed, "record 3 is found and is not what was appended");

@@ -1,10 +1,11 @@
-//! The event heap: what will happen, by time and, at one time, in the order in which it was planned.
-//! The order is total, so nothing about a run depends on how a heap breaks ties.
+//! The event heap: what will happen, by time and, at one time, in the order in which it was
+//! planned. The order is total, so nothing about a run depends on how a heap breaks ties.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-/// Simulated time since the start of the run, in microseconds. Every node's own clock is made from it.
+/// Simulated time since the start of the run, in microseconds. Every node's own clock is made from
+/// it.
 pub type Micros = u64;
 
 /// Planned events; times are in microseconds, or in whatever unit the owner of the heap counts.
@@ -22,7 +23,11 @@ struct Item<E> {
 
 impl<E> Heap<E> {
     pub(crate) fn new() -> Self {
-        Heap { items: BinaryHeap::new(), planned: 0, now: 0 }
+        Heap {
+            items: BinaryHeap::new(),
+            planned: 0,
+            now: 0,
+        }
     }
 
     /// The time of the last event taken out.
@@ -32,7 +37,11 @@ impl<E> Heap<E> {
 
     /// Plans `event`; what lies in the past happens now.
     pub(crate) fn plan(&mut self, at: Micros, event: E) {
-        self.items.push(Item { at: at.max(self.now), sequence: self.planned, event });
+        self.items.push(Item {
+            at: at.max(self.now),
+            sequence: self.planned,
+            event,
+        });
         self.planned += 1;
     }
 
@@ -43,7 +52,8 @@ impl<E> Heap<E> {
         Some(item.event)
     }
 
-    /// As [`pop`](Heap::pop), but leaves what happens at `end` or later; when nothing is before it, moves time to it.
+    /// As [`pop`](Heap::pop), but leaves what happens at `end` or later; when nothing is before it,
+    /// moves time to it.
     pub(crate) fn pop_before(&mut self, end: Micros) -> Option<E> {
         if self.items.peek().is_some_and(|item| item.at < end) {
             return self.pop();
@@ -101,7 +111,10 @@ mod tests {
         let mut heap = Heap::new();
         heap.plan(3, 'a');
         heap.plan(7, 'b');
-        assert_eq!((heap.pop_before(7), heap.pop_before(7), heap.now()), (Some('a'), None, 7));
+        assert_eq!(
+            (heap.pop_before(7), heap.pop_before(7), heap.now()),
+            (Some('a'), None, 7)
+        );
         assert_eq!((heap.pop_before(8), heap.now()), (Some('b'), 7));
     }
 }

@@ -65,8 +65,18 @@ pub(crate) struct Outages {
 impl<P: Protocol, M: Model> Simulation<P, M> {
     /// Plans the first fault of each kind.
     pub(crate) fn plan_faults(&mut self) {
-        let often = [Fault::Crash, Fault::Blackout, Fault::Pause, Fault::Part, Fault::SlowLink];
-        for fault in often.into_iter().chain([Fault::Cut, Fault::Meddle, Fault::Strand, Fault::BreakDisk]) {
+        let often = [
+            Fault::Crash,
+            Fault::Blackout,
+            Fault::Pause,
+            Fault::Part,
+            Fault::SlowLink,
+        ];
+        for fault in
+            often
+                .into_iter()
+                .chain([Fault::Cut, Fault::Meddle, Fault::Strand, Fault::BreakDisk])
+        {
             self.plan_next(fault);
         }
     }
@@ -88,7 +98,9 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
 
     /// Plans the next fault of this kind; says how long the one at hand lasts.
     fn plan_next(&mut self, fault: Fault) -> Micros {
-        let Some(Recurring { every, lasts }) = self.recurring(fault) else { return 0 };
+        let Some(Recurring { every, lasts }) = self.recurring(fault) else {
+            return 0;
+        };
         let after = self.random.between(1, 2 * every);
         self.heap.plan(self.now() + after, Event::Fault(fault));
         self.random.between(lasts.0, lasts.1)
@@ -101,7 +113,9 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
 
     pub(crate) fn strike(&mut self, fault: Fault) -> Step {
         match fault {
-            Fault::Restart { node, life } if self.nodes[node].life == life => return self.restart(node),
+            Fault::Restart { node, life } if self.nodes[node].life == life => {
+                return self.restart(node);
+            }
             Fault::Resume { node } => self.resume(node),
             _ if self.is_calm() => {}
             Fault::Crash => {
@@ -131,7 +145,8 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
             }
             Fault::Rejoin { turn } if turn == self.outages.partitions => {
                 self.network.rejoin();
-                self.trace.note(self.heap.now(), 0, "rejoin", turn, String::new);
+                self.trace
+                    .note(self.heap.now(), 0, "rejoin", turn, String::new);
             }
             Fault::SlowLink => {
                 let lasts = self.plan_next(fault);
@@ -143,7 +158,8 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
             }
             Fault::Splice { turn } => {
                 self.network.splice(turn);
-                self.trace.note(self.heap.now(), 0, "splice", turn, String::new);
+                self.trace
+                    .note(self.heap.now(), 0, "splice", turn, String::new);
             }
             Fault::Strand => {
                 let lasts = self.plan_next(fault);
@@ -151,7 +167,8 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
             }
             Fault::Return { turn } => {
                 self.network.splice(turn);
-                self.trace.note(self.heap.now(), 0, "return", turn, String::new);
+                self.trace
+                    .note(self.heap.now(), 0, "return", turn, String::new);
                 self.keep_peers_apart();
             }
             Fault::Meddle => {
@@ -160,7 +177,8 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
             }
             Fault::LetBe { turn } => {
                 self.network.meddling.end(turn);
-                self.trace.note(self.heap.now(), 0, "let-be", turn, String::new);
+                self.trace
+                    .note(self.heap.now(), 0, "let-be", turn, String::new);
             }
             Fault::BreakDisk => {
                 let lasts = self.plan_next(fault);
@@ -176,21 +194,28 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
     /// The nodes that hold instances of these kinds.
     fn nodes_with(&self, wanted: impl Fn(&str) -> bool) -> Vec<usize> {
         let holds = |node: &usize| {
-            let mut instances = self.nodes[*node].host.iter().flat_map(|host| host.instances());
+            let mut instances = self.nodes[*node]
+                .host
+                .iter()
+                .flat_map(|host| host.instances());
             instances.any(|(address, _)| wanted(P::KINDS[address.kind as usize]))
         };
         (0..self.nodes.len()).filter(holds).collect()
     }
 
     fn random_victim(&mut self) -> Option<usize> {
-        let Some(kind) = self.knobs.victims.filter(|_| !self.random.once_in(6)) else { return self.random_node() };
+        let Some(kind) = self.knobs.victims.filter(|_| !self.random.once_in(6)) else {
+            return self.random_node();
+        };
         let victims = self.nodes_with(|name| name == P::KINDS[kind as usize]);
         let turn = self.random.below(victims.len().max(1) as u64) as usize;
         victims.get(turn).copied().or_else(|| self.random_node())
     }
 
     fn random_node(&mut self) -> Option<usize> {
-        let up: Vec<usize> = (0..self.nodes.len()).filter(|node| self.nodes[*node].host.is_some()).collect();
+        let up: Vec<usize> = (0..self.nodes.len())
+            .filter(|node| self.nodes[*node].host.is_some())
+            .collect();
         let turn = self.random.below(up.len().max(1) as u64) as usize;
         up.get(turn).copied()
     }
@@ -202,7 +227,8 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
     /// Whether the scenario allows that `node` crashes now.
     fn may_crash(&self, node: usize, blackout: bool) -> bool {
         // Who was never up holds nothing, and is not missed yet.
-        let is_down = |node: &&SimNode<P>| node.host.is_none() && node.life > 0 || node.disk.is_failing();
+        let is_down =
+            |node: &&SimNode<P>| node.host.is_none() && node.life > 0 || node.disk.is_failing();
         let down = self.nodes.iter().filter(is_down).count();
         if self.nodes[node].host.is_none() || (down >= self.knobs.most_down && !blackout) {
             return false;
@@ -220,13 +246,19 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         lanes_left && (known || self.outages.crashed.len() < self.scenario.layout.f)
     }
 
-    /// Whether fewer than f other nodes are down or have not regained what they lost: any node may lose its memory
-    /// then, however many have before.
+    /// Whether fewer than f other nodes are down or have not regained what they lost: any node may
+    /// lose its memory then, however many have before.
     fn others_are_whole(&self, node: usize) -> bool {
-        let furthest = (0..self.nodes.len()).map(|node| self.furthest(node)).max().unwrap_or(0);
+        let furthest = (0..self.nodes.len())
+            .map(|node| self.furthest(node))
+            .max()
+            .unwrap_or(0);
         let furthest = furthest.max(self.outages.furthest);
         let others = (0..self.nodes.len()).filter(|other| *other != node);
-        others.filter(|other| !self.is_whole(*other, furthest)).count() < self.scenario.layout.f
+        others
+            .filter(|other| !self.is_whole(*other, furthest))
+            .count()
+            < self.scenario.layout.f
     }
 
     /// How far the replicas of a node are.
@@ -237,7 +269,11 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
     }
 
     fn each_replica(&self, node: usize, mut tell: impl FnMut(u64)) {
-        for (_, instance) in self.nodes[node].host.iter().flat_map(|host| host.instances()) {
+        for (_, instance) in self.nodes[node]
+            .host
+            .iter()
+            .flat_map(|host| host.instances())
+        {
             let (mut executed, mut is_replica) = (0, false);
             instance.status(&mut |name, value| match name {
                 "known_log_end" => is_replica = true,
@@ -250,9 +286,12 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         }
     }
 
-    /// Whether a node is up, none of its roles waits to take part again, and its replicas are as far as any ever was.
+    /// Whether a node is up, none of its roles waits to take part again, and its replicas are as
+    /// far as any ever was.
     fn is_whole(&self, node: usize, furthest: u64) -> bool {
-        let Some(host) = &self.nodes[node].host else { return false };
+        let Some(host) = &self.nodes[node].host else {
+            return false;
+        };
         let mut whole = !self.nodes[node].disk.is_failing();
         for (_, instance) in host.instances() {
             instance.status(&mut |name, value| whole &= name != "amnesiac" || value == 0);
@@ -264,7 +303,9 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
     fn crash(&mut self, node: usize, lasts: Micros, blackout: bool) {
         if self.may_crash(node, blackout) {
             self.report.crashes += 1;
-            self.trace.note(self.heap.now(), node, "crash", 0, || format!("back in {lasts} us"));
+            self.trace.note(self.heap.now(), node, "crash", 0, || {
+                format!("back in {lasts} us")
+            });
             self.go_down(node, lasts, Disk::crash);
         }
     }
@@ -274,7 +315,9 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         self.outages.furthest = self.outages.furthest.max(self.furthest(node));
         self.collect_figures(node);
         let id = self.nodes[node].id;
-        self.oracles.iter_mut().for_each(|oracle| oracle.on_crash(id));
+        self.oracles
+            .iter_mut()
+            .for_each(|oracle| oracle.on_crash(id));
         let lanes: Vec<ClientId> = self.nodes[node].lanes().collect();
         for lane in lanes {
             self.workload.lane_down(lane, &mut self.report);
@@ -286,13 +329,21 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         self.report.crashes_in_turn += u64::from(in_turn);
         if !self.stays_down() {
             let life = self.nodes[node].life;
-            self.heap.plan(self.now() + lasts, Event::Fault(Fault::Restart { node, life }));
+            self.heap.plan(
+                self.now() + lasts,
+                Event::Fault(Fault::Restart { node, life }),
+            );
         }
     }
 
     /// The disk of a node fails soon, which the node must survive no better than a crash.
     fn break_disk(&mut self, lasts: Micros) {
-        let Some(node) = self.random_victim().filter(|node| self.may_crash(*node, false)) else { return };
+        let Some(node) = self
+            .random_victim()
+            .filter(|node| self.may_crash(*node, false))
+        else {
+            return;
+        };
         let trouble = match self.random.below(5) {
             0 | 1 => Trouble::Sync,
             2 | 3 => Trouble::After(self.random.below(40)),
@@ -300,17 +351,26 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         };
         self.outages.crashed.insert(node);
         self.nodes[node].disk.order(trouble);
-        self.trace.note(self.heap.now(), node, "break", lasts, || format!("{trouble:?} for {lasts} us"));
-        self.heap.plan(self.now() + lasts, Event::Fault(Fault::RepairDisk { node }));
+        self.trace.note(self.heap.now(), node, "break", lasts, || {
+            format!("{trouble:?} for {lasts} us")
+        });
+        self.heap
+            .plan(self.now() + lasts, Event::Fault(Fault::RepairDisk { node }));
     }
 
     /// Nodes whose disks have failed stop: after an error nobody knows what is on disk.
     pub(crate) fn stop_at_disk_errors(&mut self) {
-        while let Some(node) = self.nodes.iter().position(|node| node.disk.error().is_some()) {
+        while let Some(node) = self
+            .nodes
+            .iter()
+            .position(|node| node.disk.error().is_some())
+        {
             let lasts = self.random.between(1000, 300_000);
             self.report.disk_errors += 1;
             let why = self.nodes[node].disk.error().unwrap_or_default();
-            self.trace.note(self.heap.now(), node, "stop", lasts, || format!("for {lasts} us: {why}"));
+            self.trace.note(self.heap.now(), node, "stop", lasts, || {
+                format!("for {lasts} us: {why}")
+            });
             self.go_down(node, lasts, Disk::stop);
         }
     }
@@ -319,9 +379,14 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
     pub(crate) fn cannot_start(&mut self, node: usize, why: &str) {
         let (lasts, life) = (self.random.between(1000, 300_000), self.nodes[node].life);
         self.report.disk_errors += 1;
-        self.trace.note(self.heap.now(), node, "stop", lasts, || format!("cannot start: {why}"));
+        self.trace.note(self.heap.now(), node, "stop", lasts, || {
+            format!("cannot start: {why}")
+        });
         self.nodes[node].disk.stop();
-        self.heap.plan(self.now() + lasts, Event::Fault(Fault::Restart { node, life }));
+        self.heap.plan(
+            self.now() + lasts,
+            Event::Fault(Fault::Restart { node, life }),
+        );
     }
 
     fn restart(&mut self, node: usize) -> Step {
@@ -336,16 +401,22 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
     }
 
     fn pause(&mut self, lasts: Micros) {
-        let Some(node) = self.random_node().filter(|node| !self.nodes[*node].paused) else { return };
+        let Some(node) = self.random_node().filter(|node| !self.nodes[*node].paused) else {
+            return;
+        };
         self.nodes[node].paused = true;
         self.report.pauses += 1;
-        self.trace.note(self.heap.now(), node, "pause", lasts, || format!("for {lasts} us"));
-        self.heap.plan(self.now() + lasts, Event::Fault(Fault::Resume { node }));
+        self.trace.note(self.heap.now(), node, "pause", lasts, || {
+            format!("for {lasts} us")
+        });
+        self.heap
+            .plan(self.now() + lasts, Event::Fault(Fault::Resume { node }));
     }
 
     fn resume(&mut self, node: usize) {
         if std::mem::take(&mut self.nodes[node].paused) {
-            self.trace.note(self.heap.now(), node, "resume", 0, String::new);
+            self.trace
+                .note(self.heap.now(), node, "resume", 0, String::new);
             self.rouse(node, self.now());
         }
     }
@@ -355,28 +426,38 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         self.outages.partitions += 1;
         self.report.partitions += 1;
         let turn = self.outages.partitions;
-        self.trace.note(self.heap.now(), 0, "part", turn, || shape.clone());
-        self.heap.plan(self.now() + lasts, Event::Fault(Fault::Rejoin { turn }));
+        self.trace
+            .note(self.heap.now(), 0, "part", turn, || shape.clone());
+        self.heap
+            .plan(self.now() + lasts, Event::Fault(Fault::Rejoin { turn }));
     }
 
     fn cut(&mut self, lasts: Micros) {
         let (turn, text) = self.network.cut(&mut self.random);
         self.report.cuts += 1;
-        self.trace.note(self.heap.now(), 0, "cut", turn, || text.clone());
-        self.heap.plan(self.now() + lasts, Event::Fault(Fault::Splice { turn }));
+        self.trace
+            .note(self.heap.now(), 0, "cut", turn, || text.clone());
+        self.heap
+            .plan(self.now() + lasts, Event::Fault(Fault::Splice { turn }));
     }
 
-    /// Parts a leader, with at most f nodes of each role, from the rest: what it goes on to propose gets votes that lose.
+    /// Parts a leader, with at most f nodes of each role, from the rest: what it goes on to propose
+    /// gets votes that lose.
     fn strand(&mut self, lasts: Micros) {
-        let leaders: Vec<usize> = (0..self.nodes.len()).filter(|node| self.leads(*node)).collect();
+        let leaders: Vec<usize> = (0..self.nodes.len())
+            .filter(|node| self.leads(*node))
+            .collect();
         let turn = self.random.below(leaders.len().max(1) as u64) as usize;
-        let Some(leader) = leaders.get(turn).copied().or_else(|| self.random_node()) else { return };
+        let Some(leader) = leaders.get(turn).copied().or_else(|| self.random_node()) else {
+            return;
+        };
         let mut stranded = vec![false; self.nodes.len()];
         stranded[leader] = true;
         for kind in P::KINDS {
             let places = self.nodes_with(|name| name == *kind);
             let most = self.random.below(self.scenario.layout.f as u64 + 1) as usize;
-            let is_few = |stranded: &[bool]| places.iter().filter(|place| stranded[**place]).count() < most;
+            let is_few =
+                |stranded: &[bool]| places.iter().filter(|place| stranded[**place]).count() < most;
             for _ in 0..most {
                 let place = places.get(self.random.below(places.len().max(1) as u64) as usize);
                 if is_few(&stranded) {
@@ -384,15 +465,25 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
                 }
             }
         }
-        let turn = self.network.sever(|from, to| stranded[from] != stranded[to]);
+        let turn = self
+            .network
+            .sever(|from, to| stranded[from] != stranded[to]);
         self.report.cuts += 1;
-        self.trace.note(self.heap.now(), leader, "strand", turn, || format!("{stranded:?}"));
-        self.heap.plan(self.now() + lasts, Event::Fault(Fault::Return { turn }));
+        self.trace
+            .note(self.heap.now(), leader, "strand", turn, || {
+                format!("{stranded:?}")
+            });
+        self.heap
+            .plan(self.now() + lasts, Event::Fault(Fault::Return { turn }));
     }
 
     fn leads(&self, node: usize) -> bool {
         let mut leads = false;
-        for (_, instance) in self.nodes[node].host.iter().flat_map(|host| host.instances()) {
+        for (_, instance) in self.nodes[node]
+            .host
+            .iter()
+            .flat_map(|host| host.instances())
+        {
             instance.status(&mut |name, value| leads |= name == "leading" && value == 1);
         }
         leads
@@ -404,26 +495,44 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         let kind = P::KINDS.get(kind).copied().unwrap_or("replica");
         let peers = self.nodes_with(|name| name == kind);
         let lasts = self.random.between(50_000, 1_500_000);
-        let turn = self.network.sever(|from, to| peers.contains(&from) && peers.contains(&to));
-        self.trace.note(self.heap.now(), 0, "apart", turn, || format!("{kind} {peers:?} for {lasts} us"));
-        self.heap.plan(self.now() + lasts, Event::Fault(Fault::Splice { turn }));
+        let turn = self
+            .network
+            .sever(|from, to| peers.contains(&from) && peers.contains(&to));
+        self.trace.note(self.heap.now(), 0, "apart", turn, || {
+            format!("{kind} {peers:?} for {lasts} us")
+        });
+        self.heap
+            .plan(self.now() + lasts, Event::Fault(Fault::Splice { turn }));
     }
 
     fn meddle(&mut self, lasts: Micros) {
-        let (turn, text) = self.network.meddling.begin(&mut self.random, self.nodes.len());
+        let (turn, text) = self
+            .network
+            .meddling
+            .begin(&mut self.random, self.nodes.len());
         self.report.meddlings += 1;
-        self.trace.note(self.heap.now(), 0, "meddle", turn, || text.clone());
-        self.heap.plan(self.now() + lasts, Event::Fault(Fault::LetBe { turn }));
+        self.trace
+            .note(self.heap.now(), 0, "meddle", turn, || text.clone());
+        self.heap
+            .plan(self.now() + lasts, Event::Fault(Fault::LetBe { turn }));
     }
 
     fn slow_link(&mut self, lasts: Micros) {
         let nodes = self.nodes.len() as u64;
-        let (from, to) = (self.random.below(nodes) as usize, self.random.below(nodes) as usize);
+        let (from, to) = (
+            self.random.below(nodes) as usize,
+            self.random.below(nodes) as usize,
+        );
         let extra = self.random.between(1000, 200_000);
         self.network.slow_down(from, to, extra);
         self.report.slow_links += 1;
-        self.trace.note(self.heap.now(), from, "slow", extra, || format!("to n{to} by {extra} us"));
-        self.heap.plan(self.now() + lasts, Event::Fault(Fault::QuickLink { from, to }));
+        self.trace.note(self.heap.now(), from, "slow", extra, || {
+            format!("to n{to} by {extra} us")
+        });
+        self.heap.plan(
+            self.now() + lasts,
+            Event::Fault(Fault::QuickLink { from, to }),
+        );
     }
 
     /// Ends all faults and asks every lane for a last proof of life.
@@ -451,32 +560,51 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         Ok(())
     }
 
-    /// One node stays deaf, mute or both for good, as one of the f that may fail: the others must do without it, whether they
-    /// hear that it lives or not. Its own clients need not be served.
+    /// One node stays deaf, mute or both for good, as one of the f that may fail: the others must
+    /// do without it, whether they hear that it lives or not. Its own clients need not be served.
     fn leave_one_apart(&mut self) {
-        let leaders: Vec<usize> = (0..self.nodes.len()).filter(|node| self.leads(*node)).collect();
+        let leaders: Vec<usize> = (0..self.nodes.len())
+            .filter(|node| self.leads(*node))
+            .collect();
         let turn = self.random.below(2 * leaders.len().max(1) as u64) as usize;
-        let Some(node) = leaders.get(turn).copied().or_else(|| self.random_node()) else { return };
+        let Some(node) = leaders.get(turn).copied().or_else(|| self.random_node()) else {
+            return;
+        };
         let lanes: Vec<ClientId> = self.nodes[node].lanes().collect();
         let keeps_votes = self.scenario.durability == Durability::Disk;
-        if !(keeps_votes || self.others_are_whole(node)) || !self.workload.has_lane_besides(&lanes) {
+        if !(keeps_votes || self.others_are_whole(node)) || !self.workload.has_lane_besides(&lanes)
+        {
             return;
         }
-        lanes.into_iter().for_each(|lane| self.workload.lane_apart(lane));
-        let (deaf, mute) = [(true, false), (true, false), (false, true), (true, true)][self.random.below(4) as usize];
-        self.network.sever(|from, to| (deaf && to == node) || (mute && from == node));
+        lanes
+            .into_iter()
+            .for_each(|lane| self.workload.lane_apart(lane));
+        let (deaf, mute) = [(true, false), (true, false), (false, true), (true, true)]
+            [self.random.below(4) as usize];
+        self.network
+            .sever(|from, to| (deaf && to == node) || (mute && from == node));
         self.report.left_apart += 1;
-        self.trace.note(self.heap.now(), node, "apart", 0, || format!("for good, deaf: {deaf}, mute: {mute}"));
+        self.trace.note(self.heap.now(), node, "apart", 0, || {
+            format!("for good, deaf: {deaf}, mute: {mute}")
+        });
     }
 
     fn restart_if_down(&mut self, node: usize) -> Step {
-        if self.nodes[node].host.is_none() { self.restart(node) } else { Ok(()) }
+        if self.nodes[node].host.is_none() {
+            self.restart(node)
+        } else {
+            Ok(())
+        }
     }
 
     /// Adds the figures of a node's roles to the report.
     pub(crate) fn collect_figures(&mut self, node: usize) {
         let report = &mut self.report;
-        for (_, instance) in self.nodes[node].host.iter().flat_map(|host| host.instances()) {
+        for (_, instance) in self.nodes[node]
+            .host
+            .iter()
+            .flat_map(|host| host.instances())
+        {
             instance.status(&mut |name, value| report.figure(name, value));
         }
     }

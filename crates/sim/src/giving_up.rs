@@ -1,4 +1,5 @@
-//! Commands that are given up, as after `ionian log skip`: no replica executes them, and their clients are told so.
+//! Commands that are given up, as after `ionian log skip`: no replica executes them, and their
+//! clients are told so.
 
 use crate::scenario::{Canary, Scenario};
 use crate::trace::mix;
@@ -9,13 +10,19 @@ use std::sync::Arc;
 /// One command in so many is given up.
 const ONE_IN: u64 = 12;
 
-/// The guard of the machines of one node. All nodes give up the same commands: which, depends on the slot, the session and the
-/// number alone. A copy of such a command in a later slot is none of them, as it is none for a node that runs.
+/// The guard of the machines of one node. All nodes give up the same commands: which, depends on
+/// the slot, the session and the number alone. A copy of such a command in a later slot is none of
+/// them, as it is none for a node that runs.
 struct GivesUp;
 
 impl Guard for GivesUp {
     fn call(&self, what: Call<'_>, call: &mut dyn FnMut()) -> Result<(), NotDone> {
-        if let Call::Apply(LogCommand { slot, session, number, .. }) = what
+        if let Call::Apply(LogCommand {
+            slot,
+            session,
+            number,
+            ..
+        }) = what
             && mix(mix(slot.0, session.0), number).is_multiple_of(ONE_IN)
         {
             return Err(NotDone);

@@ -53,31 +53,44 @@ pub(crate) struct History<S: Specification> {
 
 impl<S: Specification> History<S> {
     pub(crate) fn new() -> Self {
-        History { entries: Vec::new(), moments: 0 }
+        History {
+            entries: Vec::new(),
+            moments: 0,
+        }
     }
 
     /// The next moment.
     pub(crate) fn moment(&mut self, at: Micros) -> Moment {
         self.moments += 1;
-        Moment { order: self.moments, at }
+        Moment {
+            order: self.moments,
+            at,
+        }
     }
 
     /// For each key the operations that must be linearizable: everything that was or may have been
     /// executed, reads of weaker levels left out. What has no answer and, as `executed` knows, was
-    /// executed by no replica has no effect that anybody may see, and need not be tried at every place. `executed`
-    /// says when it was, by the log's time.
+    /// executed by no replica has no effect that anybody may see, and need not be tried at every
+    /// place. `executed` says when it was, by the log's time.
     pub(crate) fn linearizable_parts(
         &self,
         executed: impl Fn(u64) -> Option<Timestamp>,
     ) -> BTreeMap<u64, Vec<Interval<S>>> {
         let mut parts: BTreeMap<u64, Vec<Interval<S>>> = BTreeMap::new();
         for entry in &self.entries {
-            let Some(mut interval) = entry.interval() else { continue };
+            let Some(mut interval) = entry.interval() else {
+                continue;
+            };
             if interval.result.is_none() {
-                let Some(at) = executed(entry.command) else { continue };
+                let Some(at) = executed(entry.command) else {
+                    continue;
+                };
                 interval.at = at;
             }
-            parts.entry(S::key(&entry.action)).or_default().push(interval);
+            parts
+                .entry(S::key(&entry.action))
+                .or_default()
+                .push(interval);
         }
         parts
     }
@@ -85,7 +98,8 @@ impl<S: Specification> History<S> {
 
 impl<S: Specification> Entry<S> {
     fn interval(&self) -> Option<Interval<S>> {
-        let weak = matches!(self.operation, Operation::Read(level) if level != ReadLevel::Linearizable);
+        let weak =
+            matches!(self.operation, Operation::Read(level) if level != ReadLevel::Linearizable);
         let answer = match &self.fate {
             Fate::Done(answer) => Some(answer.clone()),
             // Without an answer, what changes nothing constrains nothing.
@@ -98,7 +112,9 @@ impl<S: Specification> Entry<S> {
             action: self.action.clone(),
             at: self.at,
             invoked: self.invoked.order,
-            result: answer.zip(self.completed).map(|(answer, completed)| (completed.order, answer)),
+            result: answer
+                .zip(self.completed)
+                .map(|(answer, completed)| (completed.order, answer)),
         })
     }
 }

@@ -1,5 +1,5 @@
-//! What every copy of the replicated machine executed, in one place: each copy is wrapped so that it
-//! reports every command, and must not execute another one where some copy has gone before it.
+//! What every copy of the replicated machine executed, in one place: each copy is wrapped so that
+//! it reports every command, and must not execute another one where some copy has gone before it.
 
 use crate::model::Model;
 use crate::scenario::Canary;
@@ -27,8 +27,8 @@ pub enum Order {
 /// The stream that takes all commands of [`Order::Total`].
 const ALL: u64 = 0;
 
-/// Set in the streams of commands that write nothing, where only the order on each key is promised: they commute with
-/// their like, so each has a stream of its own.
+/// Set in the streams of commands that write nothing, where only the order on each key is promised:
+/// they commute with their like, so each has a stream of its own.
 const LONE: u64 = 1 << 63;
 
 /// One executed command.
@@ -68,8 +68,8 @@ struct MachineCopy {
 /// The record of all copies.
 pub(crate) struct Journal {
     order: Order,
-    /// Whether what one copy has executed stays executed for ever. True of a replicated log; not of a
-    /// single server, which may execute first and write to disk afterwards.
+    /// Whether what one copy has executed stays executed for ever. True of a replicated log; not of
+    /// a single server, which may execute first and write to disk afterwards.
     stable: bool,
     streams: BTreeMap<u64, Vec<Executed>>,
     /// What only copies that are dead had executed, where that may not have been written down.
@@ -93,10 +93,13 @@ pub(crate) struct Fault {
 impl Fault {
     /// The fault in words; `name` knows what a command is called.
     pub(crate) fn explain(&self, name: impl Fn(u64) -> Option<String>) -> String {
-        let call = |command: &u64| name(*command).unwrap_or_else(|| format!("command {command:016x}"));
+        let call =
+            |command: &u64| name(*command).unwrap_or_else(|| format!("command {command:016x}"));
         let command = self.command.as_ref().map_or(String::new(), call);
         let other = self.other.as_ref().map_or(String::new(), call);
-        self.what.replace("{command}", &command).replace("{other}", &other)
+        self.what
+            .replace("{command}", &command)
+            .replace("{other}", &other)
     }
 }
 
@@ -105,7 +108,9 @@ pub(crate) type SharedJournal = Arc<Mutex<Journal>>;
 
 /// Opens a shared journal, also after a copy panicked while it held it.
 pub(crate) fn open(journal: &SharedJournal) -> MutexGuard<'_, Journal> {
-    journal.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    journal
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 impl Journal {
@@ -129,7 +134,10 @@ impl Journal {
 
     /// How many commands were executed by the copy that is ahead.
     pub(crate) fn length(&self) -> u64 {
-        self.streams.values().map(|stream| stream.len() as u64).sum()
+        self.streams
+            .values()
+            .map(|stream| stream.len() as u64)
+            .sum()
     }
 
     /// When some copy executed this command, if one did.
@@ -144,10 +152,16 @@ impl Journal {
 
     /// Living copies of which something waits for time to pass.
     pub(crate) fn waiting_for_time(&self) -> impl Iterator<Item = String> {
-        self.copies.iter().filter(|copy| copy.alive).filter_map(|copy| {
-            let Timestamp(deadline) = copy.deadline?;
-            Some(format!("{} waits for the log's time to reach {deadline}, it is {}", copy.name, self.time.0))
-        })
+        self.copies
+            .iter()
+            .filter(|copy| copy.alive)
+            .filter_map(|copy| {
+                let Timestamp(deadline) = copy.deadline?;
+                Some(format!(
+                    "{} waits for the log's time to reach {deadline}, it is {}",
+                    copy.name, self.time.0
+                ))
+            })
     }
 
     /// The commands of each stream, in order.
@@ -157,41 +171,83 @@ impl Journal {
 
     /// As [`streams`](Journal::streams), without those of commands whose place nobody can tell.
     pub(crate) fn ordered_streams(&self) -> impl Iterator<Item = &[Executed]> {
-        self.streams.iter().filter(|(key, _)| **key & LONE == 0).map(|(_, stream)| &stream[..])
+        self.streams
+            .iter()
+            .filter(|(key, _)| **key & LONE == 0)
+            .map(|(_, stream)| &stream[..])
     }
 
     /// Living copies that have not executed everything yet.
     pub(crate) fn behind(&self) -> impl Iterator<Item = String> {
         let length = self.length();
-        self.copies.iter().filter(|copy| copy.alive).filter_map(move |copy| {
-            let reached: u64 = copy.marks.values().map(|mark| mark.length).sum();
-            (reached < length).then(|| format!("{} has executed {reached} of {length} commands", copy.name))
-        })
+        self.copies
+            .iter()
+            .filter(|copy| copy.alive)
+            .filter_map(move |copy| {
+                let reached: u64 = copy.marks.values().map(|mark| mark.length).sum();
+                (reached < length)
+                    .then(|| format!("{} has executed {reached} of {length} commands", copy.name))
+            })
     }
 
     fn fail(&mut self, fault: Fault) {
         self.fault.get_or_insert(fault);
     }
 
-    fn executed(&mut self, copy: usize, stream: u64, (now, is_timed): (Timestamp, bool), command: u64, reply: &[u8]) {
+    fn executed(
+        &mut self,
+        copy: usize,
+        stream: u64,
+        (now, is_timed): (Timestamp, bool),
+        command: u64,
+        reply: &[u8],
+    ) {
         self.time = self.time.max(now);
-        let mark = self.copies[copy].marks.entry(stream).or_insert(Mark { stream, ..Mark::default() });
+        let mark = self.copies[copy].marks.entry(stream).or_insert(Mark {
+            stream,
+            ..Mark::default()
+        });
         let chain = mix(mark.chain, command);
-        let entry = Executed { command, reply: hash_bytes(reply), now, is_timed, chain, by: copy };
+        let entry = Executed {
+            command,
+            reply: hash_bytes(reply),
+            now,
+            is_timed,
+            chain,
+            by: copy,
+        };
         let at = mark.length as usize;
-        *mark = Mark { stream, length: mark.length + 1, chain };
+        *mark = Mark {
+            stream,
+            length: mark.length + 1,
+            chain,
+        };
         let entries = self.streams.entry(stream).or_default();
         match entries.get(at).copied() {
             None => {
                 entries.push(entry);
                 if self.seen.insert(command, now).is_some() {
-                    let what = format!("{} executed {{command}} a second time, as number {at}", self.copies[copy].name);
-                    self.fail(Fault { twice: true, what, command: Some(command), other: None });
+                    let what = format!(
+                        "{} executed {{command}} a second time, as number {at}",
+                        self.copies[copy].name
+                    );
+                    self.fail(Fault {
+                        twice: true,
+                        what,
+                        command: Some(command),
+                        other: None,
+                    });
                 }
             }
             Some(before) => {
                 let now = if is_timed { now } else { before.now };
-                if before == (Executed { by: before.by, now, ..entry }) {
+                if before
+                    == (Executed {
+                        by: before.by,
+                        now,
+                        ..entry
+                    })
+                {
                     return;
                 }
                 let (one, other) = (&self.copies[copy].name, &self.copies[before.by].name);
@@ -200,8 +256,15 @@ impl Journal {
                     (true, false) => "the same at a different log time",
                     (true, true) => "the same with a different result",
                 };
-                let what = format!("as number {at}, {one} executed {{command}}, where {other} had executed {what}");
-                let fault = Fault { twice: false, what, command: Some(command), other: Some(before.command) };
+                let what = format!(
+                    "as number {at}, {one} executed {{command}}, where {other} had executed {what}"
+                );
+                let fault = Fault {
+                    twice: false,
+                    what,
+                    command: Some(command),
+                    other: Some(before.command),
+                };
                 self.fail(fault);
             }
         }
@@ -210,12 +273,27 @@ impl Journal {
     fn restored(&mut self, copy: usize, marks: Vec<Mark>) {
         for mark in &marks {
             self.unbury(mark);
-            let entries = self.streams.get(&mark.stream).map_or(&[][..], |entries| &entries[..]);
+            let entries = self
+                .streams
+                .get(&mark.stream)
+                .map_or(&[][..], |entries| &entries[..]);
             let at = (mark.length as usize).checked_sub(1);
-            if at.is_some_and(|at| entries.get(at).is_none_or(|entry| entry.chain != mark.chain)) {
+            if at.is_some_and(|at| {
+                entries
+                    .get(at)
+                    .is_none_or(|entry| entry.chain != mark.chain)
+            }) {
                 let name = &self.copies[copy].name;
-                let what = format!("{name} restored a snapshot of {} commands that no copy executed", mark.length);
-                self.fail(Fault { twice: false, what, command: None, other: None });
+                let what = format!(
+                    "{name} restored a snapshot of {} commands that no copy executed",
+                    mark.length
+                );
+                self.fail(Fault {
+                    twice: false,
+                    what,
+                    command: None,
+                    other: None,
+                });
             }
         }
         self.copies[copy].marks = marks.into_iter().map(|mark| (mark.stream, mark)).collect();
@@ -229,7 +307,11 @@ impl Journal {
         // What only dead copies executed may never have been written down: the order is open again.
         for (stream, entries) in &mut self.streams {
             let alive = self.copies.iter().filter(|copy| copy.alive);
-            let kept = alive.filter_map(|copy| copy.marks.get(stream)).map(|mark| mark.length).max().unwrap_or(0);
+            let kept = alive
+                .filter_map(|copy| copy.marks.get(stream))
+                .map(|mark| mark.length)
+                .max()
+                .unwrap_or(0);
             let kept = (kept as usize).min(entries.len());
             if kept < entries.len() {
                 self.buried.insert(*stream, entries.clone());
@@ -242,10 +324,16 @@ impl Journal {
 
     /// A snapshot shows that what only dead copies executed was written down after all.
     fn unbury(&mut self, mark: &Mark) {
-        let Some(buried) = self.buried.get(&mark.stream) else { return };
+        let Some(buried) = self.buried.get(&mark.stream) else {
+            return;
+        };
         let entries = self.streams.entry(mark.stream).or_default();
         let length = mark.length as usize;
-        if entries.len() < length && buried.get(length - 1).is_some_and(|entry| entry.chain == mark.chain) {
+        if entries.len() < length
+            && buried
+                .get(length - 1)
+                .is_some_and(|entry| entry.chain == mark.chain)
+        {
             for entry in &buried[entries.len()..length] {
                 self.seen.insert(entry.command, entry.now);
                 entries.push(*entry);
@@ -265,11 +353,27 @@ pub(crate) struct Recorded {
 
 impl Recorded {
     /// A new, empty copy of the model's machine.
-    pub(crate) fn new(journal: &SharedJournal, name: String, model: &impl Model, canary: Canary) -> Self {
+    pub(crate) fn new(
+        journal: &SharedJournal,
+        name: String,
+        model: &impl Model,
+        canary: Canary,
+    ) -> Self {
         let mut opened = open(journal);
-        opened.copies.push(MachineCopy { name, marks: BTreeMap::new(), deadline: None, alive: true });
+        opened.copies.push(MachineCopy {
+            name,
+            marks: BTreeMap::new(),
+            deadline: None,
+            alive: true,
+        });
         let (copy, order) = (opened.copies.len() - 1, opened.order);
-        Recorded { journal: Arc::clone(journal), copy, order, canary, machine: model.machine() }
+        Recorded {
+            journal: Arc::clone(journal),
+            copy,
+            order,
+            canary,
+            machine: model.machine(),
+        }
     }
 
     /// The copy of an instance of `node` in its `life`.
@@ -279,7 +383,11 @@ impl Recorded {
         model: &impl Model,
         canary: Canary,
     ) -> Box<dyn StateMachine> {
-        let name = format!("{}{} of n{node}, life {life},", P::KINDS[address.kind as usize], address.index);
+        let name = format!(
+            "{}{} of n{node}, life {life},",
+            P::KINDS[address.kind as usize],
+            address.index
+        );
         Box::new(Recorded::new(journal, name, model, canary))
     }
 
@@ -303,19 +411,33 @@ impl StateMachine for Recorded {
         let before = reply.len();
         self.machine.apply(now, command, reply);
         let (stream, is_timed) = self.stream(command);
-        open(&self.journal).executed(self.copy, stream, (now, is_timed), hash_bytes(command), &reply[before..]);
+        open(&self.journal).executed(
+            self.copy,
+            stream,
+            (now, is_timed),
+            hash_bytes(command),
+            &reply[before..],
+        );
         tell_time(now, reply);
     }
 
     fn read(&self, now: Timestamp, query: &[u8], reply: &mut Vec<u8>) -> Result<(), NotARead> {
-        let now = if self.canary == Canary::ReadsAhead { Timestamp(now.0 + READS_AHEAD_MS) } else { now };
+        let now = if self.canary == Canary::ReadsAhead {
+            Timestamp(now.0 + READS_AHEAD_MS)
+        } else {
+            now
+        };
         self.machine.read(now, query, reply)?;
         tell_time(now, reply);
         Ok(())
     }
 
     fn snapshot(&self, out: &mut Vec<u8>) {
-        let marks: Vec<Mark> = open(&self.journal).copies[self.copy].marks.values().copied().collect();
+        let marks: Vec<Mark> = open(&self.journal).copies[self.copy]
+            .marks
+            .values()
+            .copied()
+            .collect();
         marks.encode(out);
         self.machine.snapshot(out);
     }
@@ -348,14 +470,17 @@ impl Drop for Recorded {
     }
 }
 
-/// Adds to a reply the time that the machine was told: what a service with time answers can be checked only by it.
+/// Adds to a reply the time that the machine was told: what a service with time answers can be
+/// checked only by it.
 fn tell_time(now: Timestamp, reply: &mut Vec<u8>) {
     reply.extend_from_slice(&now.0.to_le_bytes());
 }
 
 /// Takes the time off a reply.
 pub(crate) fn told_time(reply: &[u8]) -> Result<(&[u8], Timestamp), String> {
-    let (reply, time) = reply.split_last_chunk().ok_or("the reply is shorter than a time")?;
+    let (reply, time) = reply
+        .split_last_chunk()
+        .ok_or("the reply is shorter than a time")?;
     Ok((reply, Timestamp(u64::from_le_bytes(*time))))
 }
 
@@ -374,7 +499,11 @@ mod tests {
     use ionian_kernel::wire::encode_all;
 
     fn command(id: u64, key: u64) -> Vec<u8> {
-        encode_all(&Command { id, key, deed: Deed::Append { token: id } })
+        encode_all(&Command {
+            id,
+            key,
+            deed: Deed::Append { token: id },
+        })
     }
 
     fn apply(copy: &mut Recorded, id: u64) {
@@ -400,9 +529,16 @@ mod tests {
         apply(&mut one, 2);
         apply(&mut two, 1);
         assert_eq!(fault(&journal), None);
-        assert_eq!(open(&journal).behind().collect::<Vec<_>>(), ["two has executed 1 of 2 commands"]);
+        assert_eq!(
+            open(&journal).behind().collect::<Vec<_>>(),
+            ["two has executed 1 of 2 commands"]
+        );
         apply(&mut two, 3);
-        assert!(fault(&journal).unwrap().contains("as number 1, two executed it, where one had executed it"));
+        assert!(
+            fault(&journal)
+                .unwrap()
+                .contains("as number 1, two executed it, where one had executed it")
+        );
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Checks of what clients were told against the order in which replicas executed: nothing lost, nothing
-//! invented, nothing of what was refused, and the weaker read levels.
+//! Checks of what clients were told against the order in which replicas executed: nothing lost,
+//! nothing invented, nothing of what was refused, and the weaker read levels.
 
 use crate::history::{Entry, Fate, History};
 use crate::journal::{Executed, Order};
@@ -12,34 +12,57 @@ type Found = Result<(), (FailureKind, String)>;
 
 /// Holds the history against the journal: which commands were executed at all.
 pub(crate) fn audit<S: Specification>(history: &History<S>, streams: &[&[Executed]]) -> Found {
-    let asked: BTreeMap<u64, &Entry<S>> = history.entries.iter().map(|entry| (entry.command, entry)).collect();
+    let asked: BTreeMap<u64, &Entry<S>> = history
+        .entries
+        .iter()
+        .map(|entry| (entry.command, entry))
+        .collect();
     let mut executed = BTreeMap::new();
     for command in streams.iter().flat_map(|stream| stream.iter()) {
         let Some(entry) = asked.get(&command.command) else {
-            return Err((FailureKind::ExactlyOnce, "a command was executed that no client sent".into()));
+            return Err((
+                FailureKind::ExactlyOnce,
+                "a command was executed that no client sent".into(),
+            ));
         };
         if entry.operation != Operation::Write {
-            let what = format!("c{}'s {} was sent as a read and executed as a write", entry.lane, entry.action);
+            let what = format!(
+                "c{}'s {} was sent as a read and executed as a write",
+                entry.lane, entry.action
+            );
             return Err((FailureKind::Refused, what));
         }
         if let Fate::Refused(refusal) = &entry.fate
             && *refusal != Refusal::Unknown
         {
-            let what = format!("c{}'s {} was executed although it was refused: {refusal}", entry.lane, entry.action);
+            let what = format!(
+                "c{}'s {} was executed although it was refused: {refusal}",
+                entry.lane, entry.action
+            );
             return Err((FailureKind::Refused, what));
         }
         executed.insert(command.command, command);
     }
     for entry in &history.entries {
-        let acknowledged = matches!(entry.fate, Fate::Done(_)) && entry.operation == Operation::Write;
+        let acknowledged =
+            matches!(entry.fate, Fate::Done(_)) && entry.operation == Operation::Write;
         match executed.get(&entry.command) {
             None if acknowledged => {
-                let what = format!("c{}'s {} was acknowledged and is not in the log", entry.lane, entry.action);
+                let what = format!(
+                    "c{}'s {} was acknowledged and is not in the log",
+                    entry.lane, entry.action
+                );
                 return Err((FailureKind::LostWrite, what));
             }
             Some(command) if acknowledged && command.is_timed && command.now != entry.at => {
-                let what = format!("c{}'s {} was carried out at {:?}, and the log", entry.lane, entry.action, entry.at);
-                return Err((FailureKind::Divergence, format!("{what} has it at {:?}", command.now)));
+                let what = format!(
+                    "c{}'s {} was carried out at {:?}, and the log",
+                    entry.lane, entry.action, entry.at
+                );
+                return Err((
+                    FailureKind::Divergence,
+                    format!("{what} has it at {:?}", command.now),
+                ));
             }
             _ => {}
         }
@@ -58,14 +81,27 @@ struct Log<S: Specification> {
 
 impl<S: Specification> Log<S> {
     fn new(history: &History<S>, streams: &[&[Executed]]) -> Self {
-        let asked: BTreeMap<u64, &Entry<S>> = history.entries.iter().map(|entry| (entry.command, entry)).collect();
-        let mut log = Log { states: BTreeMap::new(), places: BTreeMap::new(), end: 0 };
+        let asked: BTreeMap<u64, &Entry<S>> = history
+            .entries
+            .iter()
+            .map(|entry| (entry.command, entry))
+            .collect();
+        let mut log = Log {
+            states: BTreeMap::new(),
+            places: BTreeMap::new(),
+            end: 0,
+        };
         for stream in streams {
             for (place, command) in (1..).zip(stream.iter()) {
                 log.places.insert(command.command, place);
                 log.end = log.end.max(place);
-                let Some(entry) = asked.get(&command.command) else { continue };
-                let states = log.states.entry(S::key(&entry.action)).or_insert_with(|| vec![(0, S::State::default())]);
+                let Some(entry) = asked.get(&command.command) else {
+                    continue;
+                };
+                let states = log
+                    .states
+                    .entry(S::key(&entry.action))
+                    .or_insert_with(|| vec![(0, S::State::default())]);
                 let mut state = states.last().expect("begins with the first").1.clone();
                 S::apply(&mut state, &entry.action, command.now);
                 states.push((place, state));
@@ -75,13 +111,24 @@ impl<S: Specification> Log<S> {
     }
 
     /// The least number of commands, from `low` up to `high`, after which a read gives `answer`.
-    fn place_of_read(&self, entry: &Entry<S>, answer: &S::Answer, low: u64, high: u64) -> Option<u64> {
+    fn place_of_read(
+        &self,
+        entry: &Entry<S>,
+        answer: &S::Answer,
+        low: u64,
+        high: u64,
+    ) -> Option<u64> {
         let never = [(0, S::State::default())];
-        let states = self.states.get(&S::key(&entry.action)).map_or(&never[..], |states| &states[..]);
+        let states = self
+            .states
+            .get(&S::key(&entry.action))
+            .map_or(&never[..], |states| &states[..]);
         for (index, (begins, state)) in states.iter().enumerate() {
             let ends = states.get(index + 1).map_or(self.end, |(next, _)| next - 1);
             let place = low.max(*begins);
-            if place <= ends.min(high) && S::apply(&mut state.clone(), &entry.action, entry.at) == *answer {
+            if place <= ends.min(high)
+                && S::apply(&mut state.clone(), &entry.action, entry.at) == *answer
+            {
                 return Some(place);
             }
         }
@@ -89,20 +136,35 @@ impl<S: Specification> Log<S> {
     }
 }
 
-/// Checks sequential and eventual reads. Each operation is put at the earliest place in the log that
-/// explains it and is not before any that its lane had completed; if even that fails, nothing helps.
-pub(crate) fn check<S: Specification>(history: &History<S>, streams: &[&[Executed]], order: Order) -> Found {
+/// Checks sequential and eventual reads. Each operation is put at the earliest place in the log
+/// that explains it and is not before any that its lane had completed; if even that fails, nothing
+/// helps.
+pub(crate) fn check<S: Specification>(
+    history: &History<S>,
+    streams: &[&[Executed]],
+    order: Order,
+) -> Found {
     let log: Log<S> = Log::new(history, streams);
-    // By lane and life (and key, where only the order on each key is promised): when an operation was
-    // completed and where it was put.
+    // By lane and life (and key, where only the order on each key is promised): when an operation
+    // was completed and where it was put.
     let mut done: BTreeMap<(u8, u32, u64), Vec<(u64, u64)>> = BTreeMap::new();
     for entry in &history.entries {
-        let (Fate::Done(answer), Some(completed)) = (&entry.fate, entry.completed) else { continue };
-        let key = if order == Order::Total { 0 } else { S::key(&entry.action) };
+        let (Fate::Done(answer), Some(completed)) = (&entry.fate, entry.completed) else {
+            continue;
+        };
+        let key = if order == Order::Total {
+            0
+        } else {
+            S::key(&entry.action)
+        };
         let before = done.entry((entry.lane, entry.life, key)).or_default();
         let earlier = before.iter().filter(|(end, _)| *end < entry.invoked.order);
         let low = earlier.map(|(_, place)| *place).max().unwrap_or(0);
-        let high = if order == Order::Total { entry.executed.min(log.end) } else { log.end };
+        let high = if order == Order::Total {
+            entry.executed.min(log.end)
+        } else {
+            log.end
+        };
         let place = match entry.operation {
             Operation::Write | Operation::Change => match log.places.get(&entry.command) {
                 Some(place) => Some(*place).filter(|place| *place > low),
@@ -112,7 +174,9 @@ pub(crate) fn check<S: Specification>(history: &History<S>, streams: &[&[Execute
             Operation::Read(ReadLevel::Eventual) => log.place_of_read(entry, answer, 0, high),
             Operation::Read(_) => log.place_of_read(entry, answer, low, high),
         };
-        let Some(place) = place else { return Err(explain(entry, answer, low, high)) };
+        let Some(place) = place else {
+            return Err(explain(entry, answer, low, high));
+        };
         if entry.operation != Operation::Read(ReadLevel::Eventual) {
             before.push((completed.order, place));
         }
@@ -120,15 +184,27 @@ pub(crate) fn check<S: Specification>(history: &History<S>, streams: &[&[Execute
     Ok(())
 }
 
-fn explain<S: Specification>(entry: &Entry<S>, answer: &S::Answer, low: u64, high: u64) -> (FailureKind, String) {
-    let who = format!("c{}'s {} at {} us was answered {answer}", entry.lane, entry.action, entry.invoked.at);
+fn explain<S: Specification>(
+    entry: &Entry<S>,
+    answer: &S::Answer,
+    low: u64,
+    high: u64,
+) -> (FailureKind, String) {
+    let who = format!(
+        "c{}'s {} at {} us was answered {answer}",
+        entry.lane, entry.action, entry.invoked.at
+    );
     match entry.operation {
-        Operation::Read(ReadLevel::Eventual) => {
-            (FailureKind::Eventual, format!("{who}, which was right after none of the first {high} commands"))
-        }
+        Operation::Read(ReadLevel::Eventual) => (
+            FailureKind::Eventual,
+            format!("{who}, which was right after none of the first {high} commands"),
+        ),
         _ => {
             let why = "the lane had seen the effect of this many commands";
-            (FailureKind::Sequential, format!("{who}; {why}: {low}, and there is no such place from there to {high}"))
+            (
+                FailureKind::Sequential,
+                format!("{who}; {why}: {low}, and there is no such place from there to {high}"),
+            )
         }
     }
 }
@@ -157,7 +233,12 @@ mod tests {
             let lists = Lists::new(1);
             let journal = Journal::shared(Order::Total, true);
             let copy = Recorded::new(&journal, "copy".into(), &lists, Canary::None);
-            let mut case = Case { lists, history: History::new(), journal, copy };
+            let mut case = Case {
+                lists,
+                history: History::new(),
+                journal,
+                copy,
+            };
             case.ask(0, "set a 1", true, Fate::Done(Answer::Done));
             case.ask(0, "set a 2", true, Fate::Done(Answer::Done));
             case
@@ -166,7 +247,8 @@ mod tests {
         fn ask(&mut self, lane: u8, text: &str, executed: bool, fate: Fate<Answer>) {
             let call = self.lists.parse(text).unwrap();
             if executed {
-                self.copy.apply(Timestamp(0), &call.payload, &mut Vec::new());
+                self.copy
+                    .apply(Timestamp(0), &call.payload, &mut Vec::new());
             }
             let moments: [Moment; 2] = [self.history.moment(0), self.history.moment(0)];
             self.history.entries.push(Entry {
@@ -184,13 +266,19 @@ mod tests {
         }
 
         fn read(&mut self, lane: u8, level: &str, value: u64) {
-            self.ask(lane, &format!("read-{level} a"), false, Fate::Done(Answer::List(Some(vec![value]))));
+            self.ask(
+                lane,
+                &format!("read-{level} a"),
+                false,
+                Fate::Done(Answer::List(Some(vec![value]))),
+            );
         }
 
         fn verdict(&self) -> Option<FailureKind> {
             let journal = journal::open(&self.journal);
             let streams: Vec<_> = journal.streams().collect();
-            let found = audit(&self.history, &streams).and_then(|()| check(&self.history, &streams, Order::Total));
+            let found = audit(&self.history, &streams)
+                .and_then(|()| check(&self.history, &streams, Order::Total));
             found.err().map(|(kind, _)| kind)
         }
     }
@@ -200,9 +288,21 @@ mod tests {
         let unknown = Fate::Refused(Refusal::Unknown);
         let cases = [
             (true, Fate::Done(Answer::Done), None),
-            (false, Fate::Done(Answer::Done), Some(FailureKind::LostWrite)),
-            (true, Fate::Refused(Refusal::Unavailable), Some(FailureKind::Refused)),
-            (true, Fate::Refused(Refusal::Busy), Some(FailureKind::Refused)),
+            (
+                false,
+                Fate::Done(Answer::Done),
+                Some(FailureKind::LostWrite),
+            ),
+            (
+                true,
+                Fate::Refused(Refusal::Unavailable),
+                Some(FailureKind::Refused),
+            ),
+            (
+                true,
+                Fate::Refused(Refusal::Busy),
+                Some(FailureKind::Refused),
+            ),
             (false, Fate::Refused(Refusal::Unavailable), None),
             (true, unknown.clone(), None),
             (false, unknown, None),
@@ -233,7 +333,9 @@ mod tests {
             (1, &[7], Some(FailureKind::Sequential)),
         ] {
             let mut case = Case::new();
-            values.iter().for_each(|value| case.read(lane, "sequential", *value));
+            values
+                .iter()
+                .for_each(|value| case.read(lane, "sequential", *value));
             assert_eq!(case.verdict(), expected, "{lane} {values:?}");
         }
     }
@@ -242,7 +344,9 @@ mod tests {
     fn eventual_reads_may_go_back_but_not_astray_or_ahead() {
         for (values, expected) in [(&[2, 1][..], None), (&[7], Some(FailureKind::Eventual))] {
             let mut case = Case::new();
-            values.iter().for_each(|value| case.read(0, "eventual", *value));
+            values
+                .iter()
+                .for_each(|value| case.read(0, "eventual", *value));
             assert_eq!(case.verdict(), expected, "{values:?}");
         }
         // Nobody had executed this when it was read.

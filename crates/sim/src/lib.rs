@@ -1,16 +1,18 @@
-//! The deterministic simulator: the same roles that run in production, on an event heap with a seeded
-//! network, seeded disks and seeded clients.
+//! The deterministic simulator: the same roles that run in production, on an event heap with a
+//! seeded network, seeded disks and seeded clients.
 //!
-//! [`run_seed`] runs one seed of a [`Scenario`]: while there are faults, clients work on few keys; then
-//! the faults stop, and the cluster must finish everything and come to rest: each lane is answered, each replica reaches the
-//! end of the log, each node takes part again, and leaders lead what is theirs. What is checked: the roles' invariants and
-//! every [`Oracle`] after each event; that all copies of the machine execute the same, each command
-//! once; that answers are linearizable, or what the weaker read levels promise; that refused commands
-//! have no effect and acknowledged ones are never lost. The same seed gives the same trace.
+//! [`run_seed`] runs one seed of a [`Scenario`]: while there are faults, clients work on few keys;
+//! then the faults stop, and the cluster must finish everything and come to rest: each lane is
+//! answered, each replica reaches the end of the log, each node takes part again, and leaders lead
+//! what is theirs. What is checked: the roles' invariants and every [`Oracle`] after each event;
+//! that all copies of the machine execute the same, each command once; that answers are
+//! linearizable, or what the weaker read levels promise; that refused commands have no effect and
+//! acknowledged ones are never lost. The same seed gives the same trace.
 //!
 //! A [play] is the opposite of a seed: a text that says step by step what happens.
 //!
-//! [performance] is another driver: no faults, but each node has a processor of its own that takes its time.
+//! [performance] is another driver: no faults, but each node has a processor of its own that takes
+//! its time.
 #![forbid(unsafe_code)]
 
 extern crate alloc;

@@ -1,5 +1,5 @@
-//! The linearizability checker: Wing and Gong's search with Lowe's memory of what was tried, for one
-//! key at a time (linearizability is local, so keys can be checked alone).
+//! The linearizability checker: Wing and Gong's search with Lowe's memory of what was tried, for
+//! one key at a time (linearizability is local, so keys can be checked alone).
 
 use crate::model::Specification;
 use ionian_kernel::time::Timestamp;
@@ -16,16 +16,28 @@ pub struct Interval<S: Specification> {
     pub at: Timestamp,
     /// When, in an order of all moments.
     pub invoked: u64,
-    /// When the answer came and what it was; without one, the operation may take effect at any later
-    /// time or never.
+    /// When the answer came and what it was; without one, the operation may take effect at any
+    /// later time or never.
     pub result: Option<(u64, S::Answer)>,
 }
 
 // By hand: the derived one would ask it of the specification as well.
 impl<S: Specification> Clone for Interval<S> {
     fn clone(&self) -> Self {
-        let Interval { client, action, at, invoked, result } = self;
-        Interval { client: client.clone(), action: action.clone(), at: *at, invoked: *invoked, result: result.clone() }
+        let Interval {
+            client,
+            action,
+            at,
+            invoked,
+            result,
+        } = self;
+        Interval {
+            client: client.clone(),
+            action: action.clone(),
+            at: *at,
+            invoked: *invoked,
+            result: result.clone(),
+        }
     }
 }
 
@@ -51,7 +63,10 @@ pub fn check<S: Specification>(intervals: &[Interval<S>], limit: u64) -> Verdict
 
 /// The history up to and with moment `end`.
 fn cut<S: Specification>(intervals: &[Interval<S>], end: u64) -> Vec<Interval<S>> {
-    let begun = intervals.iter().filter(|interval| interval.invoked <= end).cloned();
+    let begun = intervals
+        .iter()
+        .filter(|interval| interval.invoked <= end)
+        .cloned();
     begun
         .map(|mut interval| {
             interval.result = interval.result.filter(|(completed, _)| *completed <= end);
@@ -62,7 +77,10 @@ fn cut<S: Specification>(intervals: &[Interval<S>], end: u64) -> Vec<Interval<S>
 
 /// Prefixes of a linearizable history are linearizable, so the first bad one is found by halving.
 fn shortest_prefix<S: Specification>(intervals: &[Interval<S>], limit: u64) -> Vec<Interval<S>> {
-    let mut ends: Vec<u64> = intervals.iter().filter_map(|interval| Some(interval.result.as_ref()?.0)).collect();
+    let mut ends: Vec<u64> = intervals
+        .iter()
+        .filter_map(|interval| Some(interval.result.as_ref()?.0))
+        .collect();
     ends.sort_unstable();
     let good = ends.partition_point(|end| search(&cut(intervals, *end), limit) != Some(false));
     match ends.get(good) {
@@ -81,7 +99,12 @@ fn table<S: Specification>(intervals: &[Interval<S>]) -> String {
             None => ("...".into(), "?".into()),
         };
         let span = format!("{}-{end}", interval.invoked);
-        let _ = writeln!(table, "  {:<4} {span:>13}  {:<22} -> {answer}", interval.client, interval.action.to_string());
+        let _ = writeln!(
+            table,
+            "  {:<4} {span:>13}  {:<22} -> {answer}",
+            interval.client,
+            interval.action.to_string()
+        );
     }
     table
 }
@@ -100,9 +123,14 @@ impl Moments {
     const HEAD: usize = 0;
 
     fn new<S: Specification>(intervals: &[Interval<S>]) -> Self {
-        let begins = intervals.iter().enumerate().map(|(operation, interval)| (interval.invoked, operation, true));
+        let begins = intervals
+            .iter()
+            .enumerate()
+            .map(|(operation, interval)| (interval.invoked, operation, true));
         let ends = intervals.iter().enumerate();
-        let ends = ends.filter_map(|(operation, interval)| Some((interval.result.as_ref()?.0, operation, false)));
+        let ends = ends.filter_map(|(operation, interval)| {
+            Some((interval.result.as_ref()?.0, operation, false))
+        });
         let mut sorted: Vec<(u64, usize, bool)> = begins.chain(ends).collect();
         // At equal moments what begins comes before what ends: they overlap.
         sorted.sort_by_key(|(at, operation, begins)| (*at, !begins, *operation));
@@ -111,7 +139,11 @@ impl Moments {
             next: (1..=size).map(|next| next % size).collect(),
             previous: (0..size).map(|at| (at + size - 1) % size).collect(),
             what: std::iter::once(None)
-                .chain(sorted.iter().map(|(_, operation, begins)| Some((*operation, *begins))))
+                .chain(
+                    sorted
+                        .iter()
+                        .map(|(_, operation, begins)| Some((*operation, *begins))),
+                )
                 .collect(),
             begins: vec![0; intervals.len()],
             ends: vec![None; intervals.len()],
@@ -155,7 +187,10 @@ impl Moments {
 /// Whether there is a linearization; `None` when that was not found out within `limit` steps.
 fn search<S: Specification>(intervals: &[Interval<S>], limit: u64) -> Option<bool> {
     let mut moments = Moments::new(intervals);
-    let mut unexplained = intervals.iter().filter(|interval| interval.result.is_some()).count();
+    let mut unexplained = intervals
+        .iter()
+        .filter(|interval| interval.result.is_some())
+        .count();
     let mut placed = vec![0u64; intervals.len().div_ceil(64)];
     let mut state = S::State::default();
     let mut tried: HashSet<(Vec<u64>, S::State)> = HashSet::new();
@@ -165,11 +200,19 @@ fn search<S: Specification>(intervals: &[Interval<S>], limit: u64) -> Option<boo
         if unexplained == 0 {
             return Some(true);
         }
-        let (operation, begins) = moments.what[at].expect("the end of an unexplained operation comes before the head");
+        let (operation, begins) =
+            moments.what[at].expect("the end of an unexplained operation comes before the head");
         if begins {
             let mut after = state.clone();
-            let answer = S::apply(&mut after, &intervals[operation].action, intervals[operation].at);
-            let fits = intervals[operation].result.as_ref().is_none_or(|(_, told)| *told == answer);
+            let answer = S::apply(
+                &mut after,
+                &intervals[operation].action,
+                intervals[operation].at,
+            );
+            let fits = intervals[operation]
+                .result
+                .as_ref()
+                .is_none_or(|(_, told)| *told == answer);
             placed[operation / 64] ^= 1 << (operation % 64);
             if fits && tried.insert((placed.clone(), after.clone())) {
                 unexplained -= usize::from(intervals[operation].result.is_some());
@@ -182,7 +225,9 @@ fn search<S: Specification>(intervals: &[Interval<S>], limit: u64) -> Option<boo
             }
         } else {
             // It ended here and was not placed: one of those placed before was wrong.
-            let Some((operation, before)) = stack.pop() else { return Some(false) };
+            let Some((operation, before)) = stack.pop() else {
+                return Some(false);
+            };
             state = before;
             placed[operation / 64] ^= 1 << (operation % 64);
             unexplained += usize::from(intervals[operation].result.is_some());

@@ -1,4 +1,5 @@
-//! The service that simulations replicate: a few keys, each holding a list of numbers, some of them for a time only.
+//! The service that simulations replicate: a few keys, each holding a list of numbers, some of them
+//! for a time only.
 
 use crate::model::{Call, Model, Specification, Want};
 use bytes::Bytes;
@@ -100,7 +101,10 @@ wire_struct! { Held { list, until } }
 
 impl Held {
     fn new(value: u64, until: Option<Timestamp>) -> Option<Held> {
-        Some(Held { list: vec![value], until })
+        Some(Held {
+            list: vec![value],
+            until,
+        })
     }
 
     fn is_gone(&self, now: Timestamp) -> bool {
@@ -108,7 +112,8 @@ impl Held {
     }
 }
 
-/// The replicated machine: what each key holds. What is gone stays in it until its key is written again.
+/// The replicated machine: what each key holds. What is gone stays in it until its key is written
+/// again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SimMachine {
     held: BTreeMap<u64, Held>,
@@ -137,7 +142,11 @@ impl StateMachine for SimMachine {
 
     fn read(&self, now: Timestamp, query: &[u8], reply: &mut Vec<u8>) -> Result<(), NotARead> {
         let answer = match parse(query) {
-            Some(Command { key, deed: Deed::Get, .. }) => carry_out(&mut self.held.get(&key).cloned(), &Deed::Get, now),
+            Some(Command {
+                key,
+                deed: Deed::Get,
+                ..
+            }) => carry_out(&mut self.held.get(&key).cloned(), &Deed::Get, now),
             Some(_) => return Err(NotARead),
             None => Answer::Malformed,
         };
@@ -146,20 +155,28 @@ impl StateMachine for SimMachine {
     }
 
     fn snapshot(&self, out: &mut Vec<u8>) {
-        let held: Vec<(u64, Held)> = self.held.iter().map(|(key, held)| (*key, held.clone())).collect();
+        let held: Vec<(u64, Held)> = self
+            .held
+            .iter()
+            .map(|(key, held)| (*key, held.clone()))
+            .collect();
         out.extend(encode_all(&held));
     }
 
     fn restore(&mut self, snapshot: &[u8]) -> Result<(), RestoreError> {
-        let held: Vec<(u64, Held)> =
-            decode_all(&Bytes::copy_from_slice(snapshot)).map_err(|error| RestoreError(error.to_string()))?;
+        let held: Vec<(u64, Held)> = decode_all(&Bytes::copy_from_slice(snapshot))
+            .map_err(|error| RestoreError(error.to_string()))?;
         self.held = held.into_iter().collect();
         Ok(())
     }
 
     fn footprint(&self, command: &[u8], footprint: &mut Footprint) {
         match parse(command) {
-            Some(Command { key, deed: Deed::Get, .. }) => footprint.reads.push(key),
+            Some(Command {
+                key,
+                deed: Deed::Get,
+                ..
+            }) => footprint.reads.push(key),
             Some(Command { key, deed, .. }) => {
                 footprint.timed = matches!(deed, Deed::SetFor { .. });
                 footprint.writes.push(key);
@@ -169,7 +186,11 @@ impl StateMachine for SimMachine {
     }
 
     fn next_deadline(&self, now: Timestamp) -> Option<Timestamp> {
-        self.held.values().filter_map(|held| held.until).filter(|until| *until > now).min()
+        self.held
+            .values()
+            .filter_map(|held| held.until)
+            .filter(|until| *until > now)
+            .min()
     }
 }
 
@@ -191,7 +212,9 @@ fn carry_out(held: &mut Option<Held>, deed: &Deed, now: Timestamp) -> Answer {
             Answer::Length(list.len() as u64)
         }
         Deed::Cas { old, new } => {
-            let hit = held.as_ref().is_some_and(|held| held.list.last() == Some(old));
+            let hit = held
+                .as_ref()
+                .is_some_and(|held| held.list.last() == Some(old));
             if hit {
                 *held = Held::new(*new, None);
             }
@@ -214,13 +237,20 @@ pub struct Lists {
     timed: bool,
 }
 
-/// For how long lists are there, in milliseconds: some are gone before anybody sees them, some outlive a leader.
+/// For how long lists are there, in milliseconds: some are gone before anybody sees them, some
+/// outlive a leader.
 const TERMS_MS: [u64; 4] = [1, 30, 200, 900];
 
 impl Lists {
     /// Clients that use this many keys.
     pub fn new(keys: u64) -> Self {
-        Lists { keys: keys.max(1), next_id: 1, last: BTreeMap::new(), large: None, timed: false }
+        Lists {
+            keys: keys.max(1),
+            next_id: 1,
+            last: BTreeMap::new(),
+            large: None,
+            timed: false,
+        }
     }
 
     /// The same clients; some of their requests carry up to so many bytes, if that is said.
@@ -229,7 +259,8 @@ impl Lists {
         Lists { large, ..self }
     }
 
-    /// The same clients; some of the lists that they write are there for a time only, if that is said.
+    /// The same clients; some of the lists that they write are there for a time only, if that is
+    /// said.
     #[must_use]
     pub fn with_time(self, timed: bool) -> Self {
         Lists { timed, ..self }
@@ -247,16 +278,30 @@ impl Lists {
         {
             self.last.insert(key, value);
         }
-        let action = Command { id: self.next_id, key, deed };
+        let action = Command {
+            id: self.next_id,
+            key,
+            deed,
+        };
         self.next_id += 1;
         let mut payload = encode_all(&action);
         payload.resize(payload.len() + rubbish, 0xee);
-        Call { operation, payload: Bytes::from(payload), action }
+        Call {
+            operation,
+            payload: Bytes::from(payload),
+            action,
+        }
     }
 
     fn write(&mut self, random: &mut Random) -> Call<Command> {
         if let Some(most) = self.large.filter(|_| random.once_in(5)) {
-            return self.call(Operation::Write, 0, Deed::Rubbish { bytes: random.below(most.into()) as u32 });
+            return self.call(
+                Operation::Write,
+                0,
+                Deed::Rubbish {
+                    bytes: random.below(most.into()) as u32,
+                },
+            );
         }
         let (key, fresh) = (random.below(self.keys), self.next_id);
         if self.timed && random.once_in(4) {
@@ -266,10 +311,15 @@ impl Lists {
         let deed = match random.below(40) {
             0..10 => Deed::Set { value: fresh },
             10..28 => Deed::Append { token: fresh },
-            28..34 => Deed::Cas { old: self.last.get(&key).copied().unwrap_or(0), new: fresh },
+            28..34 => Deed::Cas {
+                old: self.last.get(&key).copied().unwrap_or(0),
+                new: fresh,
+            },
             34..36 => Deed::Delete,
             36..39 => Deed::Get,
-            _ => Deed::Rubbish { bytes: random.below(600) as u32 },
+            _ => Deed::Rubbish {
+                bytes: random.below(600) as u32,
+            },
         };
         self.call(Operation::Write, key, deed)
     }
@@ -318,7 +368,10 @@ impl Model for Lists {
 
     fn parse(&mut self, text: &str) -> Result<Call<Command>, String> {
         let words: Vec<&str> = text.split_whitespace().collect();
-        let number = |word: &str| word.parse::<u64>().map_err(|_| format!("{word:?} is no number"));
+        let number = |word: &str| {
+            word.parse::<u64>()
+                .map_err(|_| format!("{word:?} is no number"))
+        };
         let milliseconds = |word: &str| match word.strip_suffix("ms") {
             Some(ms) => number(ms),
             None => Err(format!("{word:?} is no time such as 20ms")),
@@ -328,12 +381,32 @@ impl Model for Lists {
             ["read", _] => (Operation::Read(ReadLevel::Linearizable), Deed::Get),
             ["read-sequential", _] => (Operation::Read(ReadLevel::Sequential), Deed::Get),
             ["read-eventual", _] => (Operation::Read(ReadLevel::Eventual), Deed::Get),
-            ["set", _, value, "for", ms] => {
-                (Operation::Write, Deed::SetFor { value: number(value)?, ms: milliseconds(ms)? })
-            }
-            ["set", _, value] => (Operation::Write, Deed::Set { value: number(value)? }),
-            ["append", _, token] => (Operation::Write, Deed::Append { token: number(token)? }),
-            ["cas", _, old, new] => (Operation::Write, Deed::Cas { old: number(old)?, new: number(new)? }),
+            ["set", _, value, "for", ms] => (
+                Operation::Write,
+                Deed::SetFor {
+                    value: number(value)?,
+                    ms: milliseconds(ms)?,
+                },
+            ),
+            ["set", _, value] => (
+                Operation::Write,
+                Deed::Set {
+                    value: number(value)?,
+                },
+            ),
+            ["append", _, token] => (
+                Operation::Write,
+                Deed::Append {
+                    token: number(token)?,
+                },
+            ),
+            ["cas", _, old, new] => (
+                Operation::Write,
+                Deed::Cas {
+                    old: number(old)?,
+                    new: number(new)?,
+                },
+            ),
             ["delete", _] => (Operation::Write, Deed::Delete),
             _ => {
                 return Err(format!(
@@ -344,7 +417,12 @@ impl Model for Lists {
         };
         let key = match words[1].as_bytes() {
             [letter @ b'a'..=b'z'] => u64::from(letter - b'a'),
-            _ => return Err(format!("{:?} is no key: keys are the letters a to z", words[1])),
+            _ => {
+                return Err(format!(
+                    "{:?} is no key: keys are the letters a to z",
+                    words[1]
+                ));
+            }
         };
         Ok(self.call(operation, key, deed))
     }
@@ -403,8 +481,12 @@ mod tests {
         let call = lists.parse(text).unwrap();
         let mut reply = Vec::new();
         match call.operation {
-            Operation::Write | Operation::Change => machine.apply(Timestamp(ms), &call.payload, &mut reply),
-            Operation::Read(_) => machine.read(Timestamp(ms), &call.payload, &mut reply).unwrap(),
+            Operation::Write | Operation::Change => {
+                machine.apply(Timestamp(ms), &call.payload, &mut reply)
+            }
+            Operation::Read(_) => machine
+                .read(Timestamp(ms), &call.payload, &mut reply)
+                .unwrap(),
         }
         lists.interpret(&call.action, &reply).unwrap().to_string()
     }
@@ -446,8 +528,16 @@ mod tests {
             (999, "get x", "[4]", None),
         ];
         for (ms, command, answer, deadline) in script {
-            assert_eq!(ask_at(ms, &mut machine, &mut lists, command), answer, "{command} at {ms}");
-            assert_eq!(machine.next_deadline(Timestamp(ms)), deadline.map(Timestamp), "after {command}");
+            assert_eq!(
+                ask_at(ms, &mut machine, &mut lists, command),
+                answer,
+                "{command} at {ms}"
+            );
+            assert_eq!(
+                machine.next_deadline(Timestamp(ms)),
+                deadline.map(Timestamp),
+                "after {command}"
+            );
         }
     }
 
@@ -455,9 +545,17 @@ mod tests {
     fn writes_are_no_reads_and_bad_lines_are_explained() {
         let mut lists = Lists::new(1);
         let call = lists.parse("set x 1").unwrap();
-        assert_eq!(SimMachine::default().read(Timestamp(0), &call.payload, &mut Vec::new()), Err(NotARead));
+        assert_eq!(
+            SimMachine::default().read(Timestamp(0), &call.payload, &mut Vec::new()),
+            Err(NotARead)
+        );
         assert!(lists.parse("set x").unwrap_err().contains("known are"));
-        assert!(lists.parse("set xx 1").unwrap_err().contains("letters a to z"));
+        assert!(
+            lists
+                .parse("set xx 1")
+                .unwrap_err()
+                .contains("letters a to z")
+        );
         assert!(lists.parse("set x y").unwrap_err().contains("no number"));
     }
 

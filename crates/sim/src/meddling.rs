@@ -1,5 +1,5 @@
-//! Meddling: for a while messages of a few kinds are lost or held back, everywhere or on some links. What
-//! it takes one kind of message to be missing for, losing all alike hides.
+//! Meddling: for a while messages of a few kinds are lost or held back, everywhere or on some
+//! links. What it takes one kind of message to be missing for, losing all alike hides.
 
 use crate::event::Micros;
 use crate::trace::hash_bytes;
@@ -55,14 +55,23 @@ impl Kinds {
 
 impl Meddling {
     /// Decides over a message of kind `name`.
-    pub(crate) fn judge(&mut self, random: &mut Random, from: usize, to: usize, name: &'static str) -> Meddled {
+    pub(crate) fn judge(
+        &mut self,
+        random: &mut Random,
+        from: usize,
+        to: usize,
+        name: &'static str,
+    ) -> Meddled {
         if !self.seen.contains(&name) {
             self.seen.push(name);
         }
         for rule in &self.rules {
-            let link = rule.from.is_none_or(|one| one == from) && rule.to.is_none_or(|one| one == to);
+            let link =
+                rule.from.is_none_or(|one| one == from) && rule.to.is_none_or(|one| one == to);
             if link && rule.kinds.have(name) && random.chance(rule.chance) {
-                return rule.held.map_or(Meddled::Lost, |most| Meddled::Held(random.below(most.max(1))));
+                return rule.held.map_or(Meddled::Lost, |most| {
+                    Meddled::Held(random.below(most.max(1)))
+                });
             }
         }
         Meddled::Not
@@ -70,7 +79,8 @@ impl Meddling {
 
     /// Begins to meddle; says with what, and the turn by which it ends.
     pub(crate) fn begin(&mut self, random: &mut Random, nodes: usize) -> (u64, String) {
-        let pick = |random: &mut Random, from: &[f64]| from[random.below(from.len() as u64) as usize];
+        let pick =
+            |random: &mut Random, from: &[f64]| from[random.below(from.len() as u64) as usize];
         let one = |random: &mut Random| Some(random.below(nodes.max(1) as u64) as usize);
         let (from, to) = match random.below(4) {
             0 => (None, None),
@@ -82,14 +92,29 @@ impl Meddling {
             Kinds::Hashed(random.below(CLASSES))
         } else {
             let count = random.between(1, 3);
-            Kinds::These((0..count).map(|_| self.seen[random.below(self.seen.len() as u64) as usize]).collect())
+            Kinds::These(
+                (0..count)
+                    .map(|_| self.seen[random.below(self.seen.len() as u64) as usize])
+                    .collect(),
+            )
         };
         let (lost, held) = (pick(random, &[0.5, 0.9, 1.0]), pick(random, &[0.3, 1.0]));
         let most = [100_000, 1_200_000][random.below(2) as usize];
         let holds = random.once_in(3);
-        let (chance, held) = if holds { (held, Some(most)) } else { (lost, None) };
+        let (chance, held) = if holds {
+            (held, Some(most))
+        } else {
+            (lost, None)
+        };
         self.turns += 1;
-        let rule = Rule { turn: self.turns, kinds, from, to, chance, held };
+        let rule = Rule {
+            turn: self.turns,
+            kinds,
+            from,
+            to,
+            chance,
+            held,
+        };
         let text = rule.to_string();
         self.rules.push(rule);
         (self.turns, text)
@@ -108,7 +133,11 @@ impl std::fmt::Display for Rule {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.held {
             None => write!(f, "loses {:.0} % of ", self.chance * 100.0)?,
-            Some(most) => write!(f, "holds {:.0} % back for up to {most} us of ", self.chance * 100.0)?,
+            Some(most) => write!(
+                f,
+                "holds {:.0} % back for up to {most} us of ",
+                self.chance * 100.0
+            )?,
         }
         match &self.kinds {
             Kinds::These(kinds) => write!(f, "{kinds:?}")?,

@@ -1,9 +1,9 @@
 //! Changes of the membership in a run: what an operator asks for, and how nodes learn of it.
 //!
-//! The text of a configuration is two bytes: its place among the scenario's layouts, and that of its options among those
-//! that the operator chooses from. As in life, every message
-//! brings the news that its sender has, whoever sends stale ones is told, and a node writes down what it
-//! has learned before it acts on it.
+//! The text of a configuration is two bytes: its place among the scenario's layouts, and that of
+//! its options among those that the operator chooses from. As in life, every message brings the
+//! news that its sender has, whoever sends stale ones is told, and a node writes down what it has
+//! learned before it acts on it.
 
 use crate::event::Micros;
 use crate::journal::Recorded;
@@ -56,9 +56,18 @@ impl<P: Protocol> Configurations<P> {
             })
             .collect();
         let founded = scenario.layout.options.clone();
-        let others = if scenario.tunes { tunings(&founded).to_vec() } else { Vec::new() };
+        let others = if scenario.tunes {
+            tunings(&founded).to_vec()
+        } else {
+            Vec::new()
+        };
         let tunings = core::iter::once(founded).chain(others).collect();
-        let mut configurations = Configurations { layouts, tunings, known: BTreeMap::new(), requests: 0 };
+        let mut configurations = Configurations {
+            layouts,
+            tunings,
+            known: BTreeMap::new(),
+            requests: 0,
+        };
         configurations.of(&Membership::default())?;
         Ok(configurations)
     }
@@ -66,43 +75,72 @@ impl<P: Protocol> Configurations<P> {
     fn layout(&self, text: &Bytes) -> Layout {
         let [layout, tuning] = places(text);
         let options = self.tunings[usize::from(tuning)].clone();
-        Layout { options, ..self.layouts[usize::from(layout)].clone() }
+        Layout {
+            options,
+            ..self.layouts[usize::from(layout)].clone()
+        }
     }
 
     /// How many of each kind of instance there can be.
     pub(crate) fn lanes(&self) -> usize {
-        let lanes = self.layouts.iter().flat_map(|layout| layout.instances[0].iter().last());
-        lanes.map(|(index, _)| usize::from(index) + 1).max().unwrap_or(0)
+        let lanes = self
+            .layouts
+            .iter()
+            .flat_map(|layout| layout.instances[0].iter().last());
+        lanes
+            .map(|(index, _)| usize::from(index) + 1)
+            .max()
+            .unwrap_or(0)
     }
 
     /// The configuration that a membership means.
     pub(crate) fn of(&mut self, membership: &Membership) -> Result<Rc<Configuration<P>>, String> {
         if let Some((known, configuration)) = self.known.get(&membership.epoch) {
             if known != membership {
-                return Err(format!("two memberships in one epoch: {known:?} and {membership:?}"));
+                return Err(format!(
+                    "two memberships in one epoch: {known:?} and {membership:?}"
+                ));
             }
             return Ok(configuration.clone());
         }
-        let Membership { epoch, since, frontier, text, next, expiry } = membership;
+        let Membership {
+            epoch,
+            since,
+            frontier,
+            text,
+            next,
+            expiry,
+        } = membership;
         let next = next.as_ref().map(|next| Box::new(self.layout(next)));
         let founding_expiry = expiry.map(|expiry| Duration::from_millis(expiry.founded_ms));
         let (epoch, since, frontier) = (*epoch, *since, *frontier);
-        let layout = Layout { epoch, since, frontier, next, founding_expiry, ..self.layout(text) };
+        let layout = Layout {
+            epoch,
+            since,
+            frontier,
+            next,
+            founding_expiry,
+            ..self.layout(text)
+        };
         let config = P::configure(layout.clone()).map_err(|error| error.to_string())?;
         let configuration = Rc::new(Configuration { layout, config });
-        self.known.insert(epoch, (membership.clone(), configuration.clone()));
+        self.known
+            .insert(epoch, (membership.clone(), configuration.clone()));
         Ok(configuration)
     }
 
-    /// What the operator asks for: now and then to abandon, else to change into one of the other layouts.
+    /// What the operator asks for: now and then to abandon, else to change into one of the other
+    /// layouts.
     fn request(&mut self, membership: &Membership, turn: u64) -> Option<Request> {
         let change = if membership.is_changing() {
-            Change::Abandon { epoch: membership.epoch }
+            Change::Abandon {
+                epoch: membership.epoch,
+            }
         } else if self.layouts.len() == 1 || self.tunings.len() > 1 && turn.is_multiple_of(2) {
             let [here, before] = places(&membership.text);
             let after = (turn / 2 % self.tunings.len() as u64) as u8;
-            let expiry_ms =
-                [before, after].map(|place| self.tunings[usize::from(place)].session_expiry.as_millis() as u64);
+            let expiry_ms = [before, after]
+                .map(|place| self.tunings[usize::from(place)].session_expiry.as_millis() as u64);
             Change::Tune {
                 base: membership.epoch,
                 from: Bytes::copy_from_slice(&[here, before]),
@@ -112,7 +150,10 @@ impl<P: Protocol> Configurations<P> {
         } else {
             let [here, tuning] = places(&membership.text);
             let to = (turn / 2 % self.layouts.len() as u64) as u8;
-            let (from, next) = (&self.layouts[usize::from(here)], &self.layouts[usize::from(to)]);
+            let (from, next) = (
+                &self.layouts[usize::from(here)],
+                &self.layouts[usize::from(to)],
+            );
             let joint = P::transition(from, next).ok()? == Transition::Joint;
             Change::Begin {
                 base: membership.epoch,
@@ -123,7 +164,11 @@ impl<P: Protocol> Configurations<P> {
         };
         self.requests += 1;
         let payload = Bytes::from(encode_all(&change));
-        Some(Request { token: OPERATOR + self.requests, operation: Operation::Change, payload })
+        Some(Request {
+            token: OPERATOR + self.requests,
+            operation: Operation::Change,
+            payload,
+        })
     }
 }
 
@@ -132,8 +177,8 @@ fn places(text: &Bytes) -> [u8; 2] {
     core::array::from_fn(|place| text.get(place).copied().unwrap_or(0))
 }
 
-/// What the operator tries: slower and smaller, and quicker and larger. Whether commands overtake is left alone, because
-/// the order in which replicas execute is checked by it.
+/// What the operator tries: slower and smaller, and quicker and larger. Whether commands overtake
+/// is left alone, because the order in which replicas execute is checked by it.
 fn tunings(founded: &Options) -> [Options; 2] {
     let less = |count: usize| (count / 4).max(1);
     let slow = Options {
@@ -177,19 +222,28 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
             return Ok(());
         }
         self.plan_change();
-        let able = |node: &usize| self.nodes[*node].runs() && self.nodes[*node].lanes().next().is_some();
+        let able =
+            |node: &usize| self.nodes[*node].runs() && self.nodes[*node].lanes().next().is_some();
         let able: Vec<usize> = (0..self.nodes.len()).filter(able).collect();
         let (turn, abandons) = (self.random.any(), self.random.once_in(3));
         let place = self.random.below(able.len().max(1) as u64) as usize;
-        let Some(node) = able.get(place).copied() else { return Ok(()) };
+        let Some(node) = able.get(place).copied() else {
+            return Ok(());
+        };
         let membership = self.nodes[node].membership.clone();
         let lane = self.nodes[node].lanes().next().expect("a node with lanes");
         if (abandons || !membership.is_changing())
             && let Some(request) = self.configurations.request(&membership, turn)
         {
             let now = self.now();
-            self.trace.note(now, node, "operate", turn, || format!("{:?}", request.payload));
-            self.nodes[node].host.as_mut().expect("it runs").submit(lane, request);
+            self.trace.note(now, node, "operate", turn, || {
+                format!("{:?}", request.payload)
+            });
+            self.nodes[node]
+                .host
+                .as_mut()
+                .expect("it runs")
+                .submit(lane, request);
             self.report.changes_asked += 1;
             self.rouse(node, now);
         }
@@ -204,9 +258,14 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         let found = self.configurations.of(membership);
         let configuration = found.map_err(|what| self.fail(FailureKind::Divergence, what))?;
         let now = self.now();
-        self.trace.note(now, node, "adopt", u64::from(membership.epoch.0), || format!("{membership:?}"));
+        self.trace
+            .note(now, node, "adopt", u64::from(membership.epoch.0), || {
+                format!("{membership:?}")
+            });
         self.report.epochs = self.report.epochs.max(u64::from(membership.epoch.0));
-        self.oracles.iter_mut().for_each(|oracle| oracle.on_reconfigure(&configuration.config));
+        self.oracles
+            .iter_mut()
+            .for_each(|oracle| oracle.on_reconfigure(&configuration.config));
         let before: Vec<ClientId> = self.nodes[node].lanes().collect();
         self.nodes[node].membership = membership.clone();
         self.nodes[node].configuration = configuration;
@@ -229,7 +288,8 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
 
     fn reconfigure(&mut self, node: usize) {
         let (journal, model, canary) = (&self.journal, &self.workload.model, self.scenario.canary);
-        let machine = |address, life| Recorded::of::<P>((node, address, life), journal, model, canary);
+        let machine =
+            |address, life| Recorded::of::<P>((node, address, life), journal, model, canary);
         let boot = Boot::new(&self.scenario, mix(self.seed, 2), &machine);
         let now = self.heap.now();
         self.nodes[node].reconfigure(now, &boot, &mut self.effects);
@@ -239,7 +299,15 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
     pub(crate) fn tell(&mut self, from: usize, to: usize) {
         let news = self.nodes[from].membership.clone();
         let digest = mix(u64::from(news.epoch.0), 77);
-        self.post(Parcel { from, to, members: 0, bytes: Bytes::new(), name: "membership", digest, news });
+        self.post(Parcel {
+            from,
+            to,
+            members: 0,
+            bytes: Bytes::new(),
+            name: "membership",
+            digest,
+            news,
+        });
     }
 
     /// The news that came with a message, and those that its sender does not have.

@@ -1,5 +1,5 @@
-//! What the simulated clients do and what answers are right: the border between the simulator and the
-//! service that a run replicates.
+//! What the simulated clients do and what answers are right: the border between the simulator and
+//! the service that a run replicates.
 
 use bytes::Bytes;
 use ionian_kernel::client::{Operation, ReadLevel};

@@ -1,4 +1,5 @@
-//! The simulated network between nodes: delays, losses, duplicates, partitions, cuts, slow and narrow links.
+//! The simulated network between nodes: delays, losses, duplicates, partitions, cuts, slow and
+//! narrow links.
 
 use crate::event::Micros;
 use crate::meddling::{Meddled, Meddling};
@@ -55,7 +56,8 @@ impl Network {
         from * self.nodes + to
     }
 
-    /// A node's process has begun: nothing waits on its new connections for what was sent on those of before.
+    /// A node's process has begun: nothing waits on its new connections for what was sent on those
+    /// of before.
     pub(crate) fn connect(&mut self, node: usize, now: Micros) {
         for other in 0..self.nodes {
             for link in [self.link(node, other), self.link(other, node)] {
@@ -80,7 +82,11 @@ impl Network {
         if self.severed[link] > 0 {
             return Passage::Lost("cut");
         }
-        let meddled = if self.knobs.meddles { self.meddling.judge(random, from, to, name) } else { Meddled::Not };
+        let meddled = if self.knobs.meddles {
+            self.meddling.judge(random, from, to, name)
+        } else {
+            Meddled::Not
+        };
         if meddled == Meddled::Lost {
             return Passage::Lost("meddling");
         }
@@ -137,7 +143,9 @@ impl Network {
             .flatten();
         let single = bridge.is_none() && random.once_in(3);
         if single {
-            half.iter_mut().enumerate().for_each(|(node, half)| *half = node == one);
+            half.iter_mut()
+                .enumerate()
+                .for_each(|(node, half)| *half = node == one);
         }
         let one_way = random.once_in(3);
         for from in 0..self.nodes {
@@ -158,7 +166,8 @@ impl Network {
         self.blocked.fill(false);
     }
 
-    /// Cuts some links, for as long as the turn that is returned lasts; other cuts and partitions go on. Says which.
+    /// Cuts some links, for as long as the turn that is returned lasts; other cuts and partitions
+    /// go on. Says which.
     pub(crate) fn cut(&mut self, random: &mut Random) -> (u64, String) {
         let nodes = self.nodes as u64;
         let (one, other) = (random.below(nodes) as usize, random.below(nodes) as usize);
@@ -187,8 +196,10 @@ impl Network {
     /// Cuts these links, given from and to, until the turn that is returned ends.
     pub(crate) fn sever(&mut self, is_cut: impl Fn(usize, usize) -> bool) -> u64 {
         let pairs = (0..self.nodes).flat_map(|from| (0..self.nodes).map(move |to| (from, to)));
-        let links: Vec<usize> =
-            pairs.filter(|(from, to)| from != to && is_cut(*from, *to)).map(|(from, to)| self.link(from, to)).collect();
+        let links: Vec<usize> = pairs
+            .filter(|(from, to)| from != to && is_cut(*from, *to))
+            .map(|(from, to)| self.link(from, to))
+            .collect();
         links.iter().for_each(|link| self.severed[*link] += 1);
         self.cut_turns += 1;
         self.cuts.insert(self.cut_turns, links);
@@ -224,13 +235,17 @@ mod tests {
     use super::*;
 
     fn knobs() -> NetworkKnobs {
-        NetworkKnobs { delay: (10, 1000), ..NetworkKnobs::default() }
+        NetworkKnobs {
+            delay: (10, 1000),
+            ..NetworkKnobs::default()
+        }
     }
 
     #[test]
     fn partitions_of_every_shape_part_somebody_and_end() {
         let mut random = Random::new(5);
-        let (mut shapes, mut network) = (std::collections::BTreeSet::new(), Network::new(5, knobs()));
+        let (mut shapes, mut network) =
+            (std::collections::BTreeSet::new(), Network::new(5, knobs()));
         for _ in 0..300 {
             let shape = network.partition(&mut random);
             shapes.insert((shape.contains("bridge"), shape.contains("-/->")));
@@ -240,7 +255,10 @@ mod tests {
         }
         assert_eq!(shapes.len(), 4);
         network.heal();
-        assert!(matches!(network.pass(&mut random, 0, (0, 1), "a", 1), Passage::Arrives { .. }));
+        assert!(matches!(
+            network.pass(&mut random, 0, (0, 1), "a", 1),
+            Passage::Arrives { .. }
+        ));
     }
 
     #[test]
@@ -254,25 +272,47 @@ mod tests {
             network.splice(turn);
             assert!(network.severed.iter().all(|cuts| *cuts == 0));
         }
-        assert!(shapes.iter().any(|(severed, _)| *severed == 6) && shapes.len() > 10, "{shapes:?}");
+        assert!(
+            shapes.iter().any(|(severed, _)| *severed == 6) && shapes.len() > 10,
+            "{shapes:?}"
+        );
         let (first, _) = network.cut(&mut random);
         network.cut(&mut random);
         network.heal();
         network.splice(first);
-        assert!(matches!(network.pass(&mut random, 0, (0, 1), "a", 1), Passage::Arrives { .. }));
+        assert!(matches!(
+            network.pass(&mut random, 0, (0, 1), "a", 1),
+            Passage::Arrives { .. }
+        ));
     }
 
     #[test]
     fn bytes_take_time_on_a_narrow_link_and_wait_for_those_before_them() {
-        let mut network = Network::new(2, NetworkKnobs { bytes_a_ms: Some(10), delay: (7, 7), ..knobs() });
+        let mut network = Network::new(
+            2,
+            NetworkKnobs {
+                bytes_a_ms: Some(10),
+                delay: (7, 7),
+                ..knobs()
+            },
+        );
         let mut random = Random::new(1);
         let mut arrival = |to, bytes| match network.pass(&mut random, 0, (0, to), "a", bytes) {
             Passage::Arrives { at, .. } => at,
             other => panic!("{other:?}"),
         };
-        assert_eq!([arrival(1, 100), arrival(1, 10), arrival(0, 20)], [10_007, 11_007, 2_007]);
+        assert_eq!(
+            [arrival(1, 100), arrival(1, 10), arrival(0, 20)],
+            [10_007, 11_007, 2_007]
+        );
         network.connect(1, 0);
-        assert_eq!(network.pass(&mut random, 0, (0, 1), "a", 10), Passage::Arrives { at: 1_007, again: None });
+        assert_eq!(
+            network.pass(&mut random, 0, (0, 1), "a", 10),
+            Passage::Arrives {
+                at: 1_007,
+                again: None
+            }
+        );
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! A simulated node: the kernel's node with a disk, a clock and a queue of arrived messages around it.
+//! A simulated node: the kernel's node with a disk, a clock and a queue of arrived messages around
+//! it.
 
 use crate::clock::Clock;
 use crate::disk::{Disk, Loss, Past, Unopened};
@@ -42,8 +43,8 @@ pub(crate) struct SimNode<P: Protocol> {
     told: Lsn,
     /// Snapshots that are on disk since the roles were last called.
     stored: Vec<(Address, u64)>,
-    /// A checkpoint under way: when everything up to the first position is on disk, everything before the
-    /// second is forgotten.
+    /// A checkpoint under way: when everything up to the first position is on disk, everything
+    /// before the second is forgotten.
     checkpoint: Option<(Lsn, Lsn)>,
 }
 
@@ -160,7 +161,12 @@ impl<'a> Boot<'a> {
 }
 
 impl<P: Protocol> SimNode<P> {
-    pub(crate) fn new(id: NodeId, configuration: Rc<Configuration<P>>, disk: Disk, clock: Clock) -> Self {
+    pub(crate) fn new(
+        id: NodeId,
+        configuration: Rc<Configuration<P>>,
+        disk: Disk,
+        clock: Clock,
+    ) -> Self {
         SimNode {
             id,
             membership: Membership::default(),
@@ -186,11 +192,14 @@ impl<P: Protocol> SimNode<P> {
 
     /// The client lanes that live here.
     pub(crate) fn lanes(&self) -> impl Iterator<Item = ClientId> {
-        self.configuration.layout.near::<ClientId>(0, self.id).iter()
+        self.configuration
+            .layout
+            .near::<ClientId>(0, self.id)
+            .iter()
     }
 
-    /// Starts the node's process: builds its roles, gives them back their records, and starts them. Returns
-    /// what is lost. When the storage fails there is no process.
+    /// Starts the node's process: builds its roles, gives them back their records, and starts them.
+    /// Returns what is lost. When the storage fails there is no process.
     pub(crate) fn boot(
         &mut self,
         now: Micros,
@@ -200,11 +209,22 @@ impl<P: Protocol> SimNode<P> {
         let mut host = Node::new(&self.configuration.config, boot.keeps_records);
         self.host_missing(&mut host, boot, self.life > 0);
         let hosted = self.configuration.layout.on_node(self.id);
-        let Past { snapshots, records, loss } = self.disk.open(&hosted)?;
-        for (from, stamp, snapshot) in snapshots.into_iter().filter(|(from, ..)| hosted.contains(from)) {
-            host.restore(from, stamp, &snapshot).map_err(|error| format!("{from:?}: {error}"))?;
+        let Past {
+            snapshots,
+            records,
+            loss,
+        } = self.disk.open(&hosted)?;
+        for (from, stamp, snapshot) in snapshots
+            .into_iter()
+            .filter(|(from, ..)| hosted.contains(from))
+        {
+            host.restore(from, stamp, &snapshot)
+                .map_err(|error| format!("{from:?}: {error}"))?;
         }
-        for (from, lsn, record) in records.into_iter().filter(|(from, ..)| hosted.contains(from)) {
+        for (from, lsn, record) in records
+            .into_iter()
+            .filter(|(from, ..)| hosted.contains(from))
+        {
             let record = Bytes::from(record);
             let mut reader = Reader::new(&record);
             host.recover(from, lsn, &mut reader)
@@ -212,7 +232,13 @@ impl<P: Protocol> SimNode<P> {
                 .map_err(|error| format!("record {} of {from:?}, {record:02x?}: {error}", lsn.0))?;
         }
         self.told = self.disk.durable();
-        host.start(self.clock.read(now), &mut Port { disk: &mut self.disk, effects });
+        host.start(
+            self.clock.read(now),
+            &mut Port {
+                disk: &mut self.disk,
+                effects,
+            },
+        );
         self.burst_open = true;
         self.host = Some(host);
         Ok(loss)
@@ -225,7 +251,9 @@ impl<P: Protocol> SimNode<P> {
         missing.retain(|address| !host.hosts(*address));
         let guard = giving_up::guard(boot.scenario, self.id);
         for address in missing {
-            let who = u64::from(address.kind) << 32 | u64::from(address.index) << 24 | u64::from(self.life);
+            let who = u64::from(address.kind) << 32
+                | u64::from(address.index) << 24
+                | u64::from(self.life);
             let birth = Birth {
                 address,
                 node: self.id,
@@ -240,14 +268,34 @@ impl<P: Protocol> SimNode<P> {
     }
 
     /// The node has learned of another configuration.
-    pub(crate) fn reconfigure(&mut self, now: Micros, boot: &Boot<'_>, effects: &mut Effects<P::Message>) {
+    pub(crate) fn reconfigure(
+        &mut self,
+        now: Micros,
+        boot: &Boot<'_>,
+        effects: &mut Effects<P::Message>,
+    ) {
         let local = self.clock.read(now);
-        let Some(mut host) = self.host.take() else { return };
+        let Some(mut host) = self.host.take() else {
+            return;
+        };
         let configuration = self.configuration.clone();
-        let mut port = Port { disk: &mut self.disk, effects };
-        host.reconfigure(local, (&configuration.layout, &configuration.config, self.id), &mut port);
+        let mut port = Port {
+            disk: &mut self.disk,
+            effects,
+        };
+        host.reconfigure(
+            local,
+            (&configuration.layout, &configuration.config, self.id),
+            &mut port,
+        );
         self.host_missing(&mut host, boot, false);
-        host.start(local, &mut Port { disk: &mut self.disk, effects });
+        host.start(
+            local,
+            &mut Port {
+                disk: &mut self.disk,
+                effects,
+            },
+        );
         self.burst_open = true;
         self.host = Some(host);
     }
@@ -278,8 +326,13 @@ impl<P: Protocol> SimNode<P> {
         watch: &mut dyn FnMut(Address, &P::Instance),
     ) -> Result<(), String> {
         let local = self.clock.read(now);
-        let Some(host) = &mut self.host else { return Ok(()) };
-        let mut port = Port { disk: &mut self.disk, effects };
+        let Some(host) = &mut self.host else {
+            return Ok(());
+        };
+        let mut port = Port {
+            disk: &mut self.disk,
+            effects,
+        };
         let durable = port.disk.durable();
         if durable > self.told {
             self.told = durable;
@@ -301,12 +354,17 @@ impl<P: Protocol> SimNode<P> {
             _ => {}
         }
         for _ in 0..burst.deliver {
-            let Some((members, bytes)) = self.arrived.pop_front() else { break };
-            let message = decode_all(&bytes).map_err(|error| format!("{bytes:02x?} does not decode: {error}"))?;
+            let Some((members, bytes)) = self.arrived.pop_front() else {
+                break;
+            };
+            let message = decode_all(&bytes)
+                .map_err(|error| format!("{bytes:02x?} does not decode: {error}"))?;
             host.deliver(members, message);
         }
         for _ in 0..burst.run {
-            let Some((taker, _)) = host.front() else { break };
+            let Some((taker, _)) = host.front() else {
+                break;
+            };
             host.run(local, 1, &mut port);
             watch(taker, host.instance(taker).expect("it was just called"));
         }
@@ -319,14 +377,17 @@ impl<P: Protocol> SimNode<P> {
         }
         match host.ignored() {
             0 => Ok(()),
-            // The argument for ignoring them (`Node::run`) is that it keeps nobody waiting, for there are none.
+            // The argument for ignoring them (`Node::run`) is that it keeps nobody waiting, for
+            // there are none.
             _ => Err("a message names an epoch of which its sender has not told this node".into()),
         }
     }
 
     /// Whether there is something to do at once.
     pub(crate) fn busy(&self) -> bool {
-        self.burst_open || !self.arrived.is_empty() || self.host.as_ref().is_some_and(|host| host.queued() > 0)
+        self.burst_open
+            || !self.arrived.is_empty()
+            || self.host.as_ref().is_some_and(|host| host.queued() > 0)
     }
 
     /// When the roles next want to be called.

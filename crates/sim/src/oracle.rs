@@ -14,8 +14,8 @@ pub trait Oracle<P: Protocol> {
     /// Says what is wrong; the run fails.
     fn after_event(&mut self, view: &View<'_, P>) -> Result<(), String>;
 
-    /// Called after each message that a role takes in. Within an event a role can take in several, and the next
-    /// one may undo what this one did.
+    /// Called after each message that a role takes in. Within an event a role can take in several,
+    /// and the next one may undo what this one did.
     ///
     /// # Errors
     /// Says what is wrong; the run fails.
@@ -24,7 +24,8 @@ pub trait Oracle<P: Protocol> {
         Ok(())
     }
 
-    /// A message leaves a node (what its fence waited for is on disk). Hops inside a node are not told.
+    /// A message leaves a node (what its fence waited for is on disk). Hops inside a node are not
+    /// told.
     fn on_send(&mut self, from: NodeId, message: &P::Message) {
         let _ = (from, message);
     }
@@ -39,8 +40,8 @@ pub trait Oracle<P: Protocol> {
         let _ = config;
     }
 
-    /// What the healed cluster is still to come to when there is no work left, if anything. Asked again and again: the run
-    /// goes on until it says nothing, and fails when that takes too long.
+    /// What the healed cluster is still to come to when there is no work left, if anything. Asked
+    /// again and again: the run goes on until it says nothing, and fails when that takes too long.
     fn awaited(&self, view: &View<'_, P>) -> Option<String> {
         let _ = view;
         None
@@ -65,7 +66,10 @@ pub(crate) struct OwnInvariants<P: Protocol> {
 
 impl<P: Protocol> OwnInvariants<P> {
     pub(crate) fn new(config: &P::Config) -> Self {
-        OwnInvariants { invariants: P::Invariants::new(config), addresses: BTreeSet::new() }
+        OwnInvariants {
+            invariants: P::Invariants::new(config),
+            addresses: BTreeSet::new(),
+        }
     }
 
     /// What these instances held in memory is gone.
@@ -84,11 +88,15 @@ impl<P: Protocol> OwnInvariants<P> {
 impl<P: Protocol> Oracle<P> for OwnInvariants<P> {
     fn after_event(&mut self, view: &View<'_, P>) -> Result<(), String> {
         let here = view.changed();
-        let hosted: BTreeSet<_> = view.on_node(here).map(|(address, _)| (here, address)).collect();
+        let hosted: BTreeSet<_> = view
+            .on_node(here)
+            .map(|(address, _)| (here, address))
+            .collect();
         // What does not live there any more may come back one day, and know nothing.
         self.forget(|known| known.0 == here && !hosted.contains(known));
         self.addresses.extend(hosted);
-        view.on_node(here).try_for_each(|(address, instance)| self.invariants.check(address, instance))
+        view.on_node(here)
+            .try_for_each(|(address, instance)| self.invariants.check(address, instance))
     }
 
     fn after_message(&mut self, address: Address, instance: &P::Instance) -> Result<(), String> {
@@ -104,7 +112,8 @@ impl<P: Protocol> Oracle<P> for OwnInvariants<P> {
     }
 
     fn awaited(&self, view: &View<'_, P>) -> Option<String> {
-        self.invariants.awaited(&view.instances().collect::<Vec<_>>())
+        self.invariants
+            .awaited(&view.instances().collect::<Vec<_>>())
     }
 }
 
@@ -121,12 +130,20 @@ impl<'a, P: Protocol> View<'a, P> {
     }
 
     /// The instances of one node; none while it is down.
-    pub fn on_node(&self, node: NodeId) -> impl Iterator<Item = (Address, &'a P::Instance)> + use<'a, P> {
-        self.nodes[node.0 as usize].host.iter().flat_map(|host| host.instances())
+    pub fn on_node(
+        &self,
+        node: NodeId,
+    ) -> impl Iterator<Item = (Address, &'a P::Instance)> + use<'a, P> {
+        self.nodes[node.0 as usize]
+            .host
+            .iter()
+            .flat_map(|host| host.instances())
     }
 
     /// The instances of all nodes.
     pub fn instances(&self) -> impl Iterator<Item = (Address, &'a P::Instance)> + use<'a, P> {
-        self.nodes.iter().flat_map(|node| node.host.iter().flat_map(|host| host.instances()))
+        self.nodes
+            .iter()
+            .flat_map(|node| node.host.iter().flat_map(|host| host.instances()))
     }
 }

@@ -1,6 +1,6 @@
-//! Plays: texts that script one exact scenario. Nothing happens in a play unless its text says so: a
-//! message stays under way until it is delivered or dropped, a disk never syncs and time stands still.
-//! A node that is given something works until it has nothing left to do.
+//! Plays: texts that script one exact scenario. Nothing happens in a play unless its text says so:
+//! a message stays under way until it is delivered or dropped, a disk never syncs and time stands
+//! still. A node that is given something works until it has nothing left to do.
 //!
 //! ```text
 //! # Comments and empty lines are for people.
@@ -25,7 +25,8 @@
 //! > n0 synced 1                     begin so are compared with all it did, and may be left out
 //! ```
 //!
-//! Requests are written as the model reads them; for the simulator's own see [`Lists`](crate::machine::Lists).
+//! Requests are written as the model reads them; for the simulator's own see
+//! [`Lists`](crate::machine::Lists).
 
 use crate::clock::Clock;
 use crate::disk::{Defect, Disk, Unopened};
@@ -133,14 +134,31 @@ impl Play {
             if let Some(expected) = trimmed.strip_prefix('>') {
                 match lines.last_mut().filter(|line| line.command.is_some()) {
                     Some(line) => line.expected.push(expected.trim().to_owned()),
-                    None => return Err(PlayError { line: number, message: "there is no command above".into() }),
+                    None => {
+                        return Err(PlayError {
+                            line: number,
+                            message: "there is no command above".into(),
+                        });
+                    }
                 }
                 continue;
             }
             let quiet = trimmed.is_empty() || trimmed.starts_with('#');
-            let command = if quiet { Ok(None) } else { parse_command(trimmed).map(Some) };
-            let command = command.map_err(|message| PlayError { line: number, message })?;
-            lines.push(Line { number, text: text.trim_end().to_owned(), command, expected: Vec::new() });
+            let command = if quiet {
+                Ok(None)
+            } else {
+                parse_command(trimmed).map(Some)
+            };
+            let command = command.map_err(|message| PlayError {
+                line: number,
+                message,
+            })?;
+            lines.push(Line {
+                number,
+                text: text.trim_end().to_owned(),
+                command,
+                expected: Vec::new(),
+            });
         }
         Ok(Play { lines })
     }
@@ -149,7 +167,11 @@ impl Play {
     ///
     /// # Errors
     /// Says at which line something else came about.
-    pub fn run<P: Protocol>(&self, scenario: &Scenario, model: impl Model) -> Result<(), PlayError> {
+    pub fn run<P: Protocol>(
+        &self,
+        scenario: &Scenario,
+        model: impl Model,
+    ) -> Result<(), PlayError> {
         self.perform::<P>(scenario, model, true).map(|_| ())
     }
 
@@ -157,26 +179,51 @@ impl Play {
     ///
     /// # Errors
     /// As [`run`](Play::run), but for the traces.
-    pub fn record<P: Protocol>(&self, scenario: &Scenario, model: impl Model) -> Result<String, PlayError> {
+    pub fn record<P: Protocol>(
+        &self,
+        scenario: &Scenario,
+        model: impl Model,
+    ) -> Result<String, PlayError> {
         self.perform::<P>(scenario, model, false)
     }
 
-    fn perform<P: Protocol>(&self, scenario: &Scenario, model: impl Model, compare: bool) -> Result<String, PlayError> {
+    fn perform<P: Protocol>(
+        &self,
+        scenario: &Scenario,
+        model: impl Model,
+        compare: bool,
+    ) -> Result<String, PlayError> {
         let mut text = String::new();
         let mut stage = catching(|| Stage::<P, _>::new(scenario, model))
             .and_then(|stage| stage)
             .map_err(|message| PlayError { line: 0, message })?;
         for line in &self.lines {
             text += &format!("{}\n", line.text);
-            let Some(command) = &line.command else { continue };
-            let done = catching(|| stage.perform(command)).and_then(|done| done).and_then(|()| stage.check());
-            done.map_err(|message| PlayError { line: line.number, message })?;
+            let Some(command) = &line.command else {
+                continue;
+            };
+            let done = catching(|| stage.perform(command))
+                .and_then(|done| done)
+                .and_then(|()| stage.check());
+            done.map_err(|message| PlayError {
+                line: line.number,
+                message,
+            })?;
             let happened = std::mem::take(&mut stage.trace);
             if compare && !line.expected.is_empty() && happened != line.expected {
-                let message = format!("expected\n  {}\nbut\n  {}", line.expected.join("\n  "), happened.join("\n  "));
-                return Err(PlayError { line: line.number, message });
+                let message = format!(
+                    "expected\n  {}\nbut\n  {}",
+                    line.expected.join("\n  "),
+                    happened.join("\n  ")
+                );
+                return Err(PlayError {
+                    line: line.number,
+                    message,
+                });
             }
-            happened.iter().for_each(|happened| text += &format!("> {happened}\n"));
+            happened
+                .iter()
+                .for_each(|happened| text += &format!("> {happened}\n"));
         }
         Ok(text)
     }
@@ -194,13 +241,21 @@ fn parse_command(text: &str) -> Result<Command, String> {
         ["sync", node] => Command::Sync(parse_node(node)?),
         ["wait", time] => Command::Wait(parse_time(time)?),
         ["timer", node] => Command::Timer(parse_node(node)?),
-        ["crash", node] => Command::Crash { node: parse_node(node)?, keeping: false },
-        ["crash", node, "keeping", "all"] => Command::Crash { node: parse_node(node)?, keeping: true },
+        ["crash", node] => Command::Crash {
+            node: parse_node(node)?,
+            keeping: false,
+        },
+        ["crash", node, "keeping", "all"] => Command::Crash {
+            node: parse_node(node)?,
+            keeping: true,
+        },
         ["restart", node] => Command::Restart(parse_node(node)?),
         ["run", "until", "quiet"] => Command::UntilQuiet,
         ["run", "for", time] => Command::RunFor(parse_time(time)?),
         ["expect", "no", "reply", lane] => Command::ExpectNoReply(parse_lane(lane)?),
-        ["expect", "reply", lane, _, ..] => Command::ExpectReply(parse_lane(lane)?, words[3..].join(" ")),
+        ["expect", "reply", lane, _, ..] => {
+            Command::ExpectReply(parse_lane(lane)?, words[3..].join(" "))
+        }
         _ => {
             return Err(format!(
                 "{text:?} is no command; known are submit, deliver, drop, repeat, cut, heal, sync, wait, timer, crash, \
@@ -215,7 +270,11 @@ fn parse_move(how: How, words: &[&str]) -> Result<Command, String> {
         ["all", rest @ ..] => (true, rest),
         rest => (false, rest),
     };
-    let which = if all && rest.is_empty() { parse_which(&["*"])? } else { parse_which(rest)? };
+    let which = if all && rest.is_empty() {
+        parse_which(&["*"])?
+    } else {
+        parse_which(rest)?
+    };
     Ok(Command::Move { how, all, which })
 }
 
@@ -225,28 +284,47 @@ fn parse_which(words: &[&str]) -> Result<Which, String> {
         [name, link] => (*name, Some(parse_link(link)?)),
         _ => return Err("expected a message's name and, if need be, a link such as n0->n1".into()),
     };
-    Ok(Which { name: name.to_owned(), link })
+    Ok(Which {
+        name: name.to_owned(),
+        link,
+    })
 }
 
 fn parse_link(text: &str) -> Result<Link, String> {
-    let (from, to) = text.split_once("->").ok_or_else(|| format!("{text:?} is no link such as n0->n1"))?;
-    let end = |node| if node == "*" { Ok(None) } else { parse_node(node).map(Some) };
+    let (from, to) = text
+        .split_once("->")
+        .ok_or_else(|| format!("{text:?} is no link such as n0->n1"))?;
+    let end = |node| {
+        if node == "*" {
+            Ok(None)
+        } else {
+            parse_node(node).map(Some)
+        }
+    };
     Ok((end(from)?, end(to)?))
 }
 
 fn parse_node(text: &str) -> Result<usize, String> {
-    let number = text.strip_prefix('n').and_then(|number| number.parse().ok());
+    let number = text
+        .strip_prefix('n')
+        .and_then(|number| number.parse().ok());
     number.ok_or_else(|| format!("{text:?} is no node such as n0"))
 }
 
 fn parse_lane(text: &str) -> Result<ClientId, String> {
-    let number = text.strip_prefix('c').and_then(|number| number.parse().ok());
-    number.map(ClientId).ok_or_else(|| format!("{text:?} is no client lane such as c0"))
+    let number = text
+        .strip_prefix('c')
+        .and_then(|number| number.parse().ok());
+    number
+        .map(ClientId)
+        .ok_or_else(|| format!("{text:?} is no client lane such as c0"))
 }
 
 fn parse_time(text: &str) -> Result<Micros, String> {
     let units = [("ms", 1000), ("us", 1), ("s", 1_000_000)];
-    let found = units.iter().find_map(|(unit, us)| Some(text.strip_suffix(unit)?.parse::<Micros>().ok()? * us));
+    let found = units
+        .iter()
+        .find_map(|(unit, us)| Some(text.strip_suffix(unit)?.parse::<Micros>().ok()? * us));
     found.ok_or_else(|| format!("{text:?} is no time such as 20ms"))
 }
 
@@ -286,7 +364,15 @@ impl<P: Protocol, M: Model> Stage<P, M> {
         let nodes = (0..scenario.nodes()).map(|index| {
             let id = NodeId(index as u16);
             let disk = Disk::new(index as u64, SEGMENT_BYTES, Defect::None);
-            SimNode::new(id, configuration.clone(), disk, Clock { ahead: 0, drift_ppm: 0 })
+            SimNode::new(
+                id,
+                configuration.clone(),
+                disk,
+                Clock {
+                    ahead: 0,
+                    drift_ppm: 0,
+                },
+            )
         });
         let mut stage = Stage {
             model,
@@ -311,7 +397,8 @@ impl<P: Protocol, M: Model> Stage<P, M> {
 
     fn boot(&mut self, node: usize) -> Result<(), String> {
         let (journal, model, canary) = (&self.journal, &self.model, self.scenario.canary);
-        let machine = |address, life| Recorded::of::<P>((node, address, life), journal, model, canary);
+        let machine =
+            |address, life| Recorded::of::<P>((node, address, life), journal, model, canary);
         let boot = Boot::new(&self.scenario, node as u64, &machine);
         if let Err(Unopened::Past(what) | Unopened::Storage(what)) =
             self.nodes[node].boot(self.now, &boot, &mut self.effects)
@@ -343,11 +430,13 @@ impl<P: Protocol, M: Model> Stage<P, M> {
             Command::Restart(node) => self.restart(self.known(*node)?),
             Command::UntilQuiet => self.run_until_quiet(),
             Command::RunFor(time) => self.run_for(*time),
-            Command::ExpectReply(lane, text) => match self.heard.entry(*lane).or_default().pop_front() {
-                Some(heard) if heard == *text => Ok(()),
-                Some(heard) => Err(format!("c{} was told {heard:?} and not {text:?}", lane.0)),
-                None => Err(format!("c{} was told nothing", lane.0)),
-            },
+            Command::ExpectReply(lane, text) => {
+                match self.heard.entry(*lane).or_default().pop_front() {
+                    Some(heard) if heard == *text => Ok(()),
+                    Some(heard) => Err(format!("c{} was told {heard:?} and not {text:?}", lane.0)),
+                    None => Err(format!("c{} was told nothing", lane.0)),
+                }
+            }
             Command::ExpectNoReply(lane) => match self.heard.entry(*lane).or_default().front() {
                 Some(heard) => Err(format!("c{} was told {heard:?}", lane.0)),
                 None => Ok(()),
@@ -365,7 +454,9 @@ impl<P: Protocol, M: Model> Stage<P, M> {
 
     fn known(&self, node: usize) -> Result<usize, String> {
         let count = self.nodes.len();
-        (node < count).then_some(node).ok_or_else(|| format!("there is no n{node}: there are {count} nodes"))
+        (node < count)
+            .then_some(node)
+            .ok_or_else(|| format!("there is no n{node}: there are {count} nodes"))
     }
 
     fn note(&mut self, line: String) {
@@ -374,14 +465,25 @@ impl<P: Protocol, M: Model> Stage<P, M> {
 
     fn submit(&mut self, lane: ClientId, text: &str) -> Result<(), String> {
         let place = self.scenario.layout.places(0).node_of(lane.0);
-        let node = place.ok_or_else(|| format!("there is no lane c{}", lane.0))?.0 as usize;
+        let node = place
+            .ok_or_else(|| format!("there is no lane c{}", lane.0))?
+            .0 as usize;
         let call = self.model.parse(text)?;
         let token = self.asked.len() as u64 + 1;
         self.note(format!("c{} asks {}", lane.0, call.action));
         self.asked.insert(token, call.action);
-        let host =
-            self.nodes[node].host.as_mut().ok_or_else(|| format!("n{node}, where c{} lives, is down", lane.0))?;
-        host.submit(lane, Request { token, operation: call.operation, payload: call.payload });
+        let host = self.nodes[node]
+            .host
+            .as_mut()
+            .ok_or_else(|| format!("n{node}, where c{} lives, is down", lane.0))?;
+        host.submit(
+            lane,
+            Request {
+                token,
+                operation: call.operation,
+                payload: call.payload,
+            },
+        );
         self.settle(node)
     }
 
@@ -398,10 +500,15 @@ impl<P: Protocol, M: Model> Stage<P, M> {
             }
         }
         if chosen.is_empty() {
-            let under_way =
-                self.under_way.iter().map(|parcel| format!("{} n{}->n{}", parcel.name, parcel.from, parcel.to));
+            let under_way = self
+                .under_way
+                .iter()
+                .map(|parcel| format!("{} n{}->n{}", parcel.name, parcel.from, parcel.to));
             let under_way: Vec<String> = under_way.collect();
-            return Err(format!("no such message is under way; there are: {}", under_way.join(", ")));
+            return Err(format!(
+                "no such message is under way; there are: {}",
+                under_way.join(", ")
+            ));
         }
         for parcel in chosen {
             if how == How::Repeat {
@@ -417,11 +524,20 @@ impl<P: Protocol, M: Model> Stage<P, M> {
     }
 
     fn lose(&mut self, parcel: &Parcel) {
-        self.note(format!("lost: {} n{}->n{}", parcel.name, parcel.from, parcel.to));
+        self.note(format!(
+            "lost: {} n{}->n{}",
+            parcel.name, parcel.from, parcel.to
+        ));
     }
 
     fn deliver(&mut self, parcel: Parcel) -> Result<(), String> {
-        let Parcel { name, from, to, members, bytes } = parcel;
+        let Parcel {
+            name,
+            from,
+            to,
+            members,
+            bytes,
+        } = parcel;
         if self.nodes[to].host.is_none() {
             self.note(format!("n{to} is down: {name} from n{from} is lost"));
             return Ok(());
@@ -441,7 +557,9 @@ impl<P: Protocol, M: Model> Stage<P, M> {
     }
 
     fn timer(&mut self, node: usize) -> Result<(), String> {
-        let timer = self.nodes[node].next_timer().ok_or_else(|| format!("n{node} waits for no timer"))?;
+        let timer = self.nodes[node]
+            .next_timer()
+            .ok_or_else(|| format!("n{node} waits for no timer"))?;
         self.now = self.now.max(timer);
         self.note(format!("n{node} timer"));
         self.settle(node)
@@ -489,7 +607,9 @@ impl<P: Protocol, M: Model> Stage<P, M> {
         for _ in 0..MOST_STEPS {
             self.run_until_quiet()?;
             let timers = self.nodes.iter().enumerate();
-            let next = timers.filter_map(|(node, state)| Some((state.next_timer()?, node))).min();
+            let next = timers
+                .filter_map(|(node, state)| Some((state.next_timer()?, node)))
+                .min();
             match next {
                 Some((at, node)) if at <= end => self.timer(node)?,
                 _ => {
@@ -503,7 +623,12 @@ impl<P: Protocol, M: Model> Stage<P, M> {
 
     /// Lets a node work until it has nothing left to do.
     fn settle(&mut self, node: usize) -> Result<(), String> {
-        let all = Burst { deliver: usize::MAX, run: usize::MAX, ends: true, checkpoint: false };
+        let all = Burst {
+            deliver: usize::MAX,
+            run: usize::MAX,
+            ends: true,
+            checkpoint: false,
+        };
         for _ in 0..MOST_STEPS {
             let (watch, mut seen) = (&mut self.watch, Ok(()));
             self.nodes[node].step(self.now, &all, &mut self.effects, &mut |taker, instance| {
@@ -511,7 +636,10 @@ impl<P: Protocol, M: Model> Stage<P, M> {
                 seen = core::mem::replace(&mut seen, Ok(())).and(found);
             })?;
             seen?;
-            self.watch.after_event(&View { nodes: &self.nodes, changed: node })?;
+            self.watch.after_event(&View {
+                nodes: &self.nodes,
+                changed: node,
+            })?;
             self.carry_out(node);
             if let Some(host) = &self.nodes[node].host {
                 host.invariants();
@@ -538,7 +666,13 @@ impl<P: Protocol, M: Model> Stage<P, M> {
                     .fold(0, |set, (index, _)| set | 1u64 << index);
                 if members & there != 0 {
                     self.trace.push(format!("n{node} sends {name} to n{to}"));
-                    let parcel = Parcel { name, from: node, to, members: members & there, bytes: bytes.clone() };
+                    let parcel = Parcel {
+                        name,
+                        from: node,
+                        to,
+                        members: members & there,
+                        bytes: bytes.clone(),
+                    };
                     match self.cut.iter().any(|which| which.has(&parcel)) {
                         true => self.lose(&parcel),
                         false => self.under_way.push_back(parcel),
@@ -551,7 +685,9 @@ impl<P: Protocol, M: Model> Stage<P, M> {
                 (None, _) => "an answer to nothing asked".into(),
                 (_, Err(refusal)) => format!("{refusal:?}"),
                 (Some(action), Ok(bytes)) => {
-                    match told_time(&bytes).and_then(|(reply, _)| self.model.interpret(action, reply)) {
+                    match told_time(&bytes)
+                        .and_then(|(reply, _)| self.model.interpret(action, reply))
+                    {
                         Ok(answer) => answer.to_string(),
                         Err(what) => what,
                     }

@@ -52,7 +52,13 @@ pub struct Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} at {:.3} s: {}", self.kind, self.at as f64 / 1e6, self.message)
+        write!(
+            f,
+            "{:?} at {:.3} s: {}",
+            self.kind,
+            self.at as f64 / 1e6,
+            self.message
+        )
     }
 }
 
@@ -66,8 +72,8 @@ macro_rules! counters {
             $($(#[$doc])* pub $name: u64,)*
             /// The roles' own figures by name: added up over instances and runs, and the largest.
             pub figures: BTreeMap<&'static str, (u64, u64)>,
-            /// The rare [branches](ionian_kernel::protocol::Protocol::branches) of the protocol, with the number of runs
-            /// in which each was taken.
+            /// The rare [branches](ionian_kernel::protocol::Protocol::branches) of the protocol,
+            /// with the number of runs in which each was taken.
             pub branches: BTreeMap<&'static str, u64>,
         }
 
@@ -178,7 +184,10 @@ impl Report {
 
     /// The rare branches that no run has taken.
     pub fn unreached(&self) -> impl Iterator<Item = &'static str> {
-        self.branches.iter().filter(|(_, runs)| **runs == 0).map(|(branch, _)| *branch)
+        self.branches
+            .iter()
+            .filter(|(_, runs)| **runs == 0)
+            .map(|(branch, _)| *branch)
     }
 
     /// Notes a figure of one role instance.
@@ -197,14 +206,22 @@ impl fmt::Display for Report {
             writeln!(f)?;
         }
         if !self.figures.is_empty() {
-            writeln!(f, "  {:<36}{:>14}{:>14}", "figures of the roles", "sum", "largest")?;
+            writeln!(
+                f,
+                "  {:<36}{:>14}{:>14}",
+                "figures of the roles", "sum", "largest"
+            )?;
         }
         for (name, (sum, largest)) in &self.figures {
             writeln!(f, "  {name:<36}{sum:>14}{largest:>14}")?;
         }
         let reached = self.branches.values().filter(|runs| **runs > 0).count();
         if !self.branches.is_empty() {
-            writeln!(f, "  {reached} of {} rare branches were reached; not reached:", self.branches.len())?;
+            writeln!(
+                f,
+                "  {reached} of {} rare branches were reached; not reached:",
+                self.branches.len()
+            )?;
         }
         for branch in self.unreached() {
             writeln!(f, "    {branch}")?;
@@ -219,20 +236,33 @@ mod tests {
 
     #[test]
     fn reports_add_up_and_can_be_read() {
-        let mut one = Report { runs: 1, crashes: 2, ..Report::default() };
+        let mut one = Report {
+            runs: 1,
+            crashes: 2,
+            ..Report::default()
+        };
         one.figure("leader changes", 3);
         one.figure("leader changes", 1);
         let mut both = one.clone();
         both.merge(&one);
-        assert_eq!((both.runs, both.crashes, both.figures["leader changes"]), (2, 4, (8, 3)));
+        assert_eq!(
+            (both.runs, both.crashes, both.figures["leader changes"]),
+            (2, 4, (8, 3))
+        );
         both.branches = BTreeMap::from([("a", 0), ("b", 1)]);
         let mut third = Report::default();
         third.branches.insert("a", 0);
         third.reach("b");
         both.merge(&third);
-        assert_eq!((both.branches["b"], both.unreached().collect::<Vec<_>>()), (2, vec!["a"]));
+        assert_eq!(
+            (both.branches["b"], both.unreached().collect::<Vec<_>>()),
+            (2, vec!["a"])
+        );
         let text = both.to_string();
         assert!(text.contains("1 of 2 rare branches"), "{text}");
-        assert!(text.contains("acknowledged under faults") && text.contains("leader changes"), "{text}");
+        assert!(
+            text.contains("acknowledged under faults") && text.contains("leader changes"),
+            "{text}"
+        );
     }
 }

@@ -42,7 +42,10 @@ pub struct Watch<P: Protocol> {
 
 impl<P: Protocol> Default for Watch<P> {
     fn default() -> Self {
-        Watch { oracles: Vec::new(), trace: None }
+        Watch {
+            oracles: Vec::new(),
+            trace: None,
+        }
     }
 }
 
@@ -55,21 +58,49 @@ pub fn run_seed<P: Protocol>(scenario: &Scenario, seed: u64) -> Outcome {
 pub fn run_seed_watched<P: Protocol>(scenario: &Scenario, seed: u64, watch: Watch<P>) -> Outcome {
     // What clients ask is the swarm's to choose: drawn here once more, for the model comes first.
     let knobs = Knobs::draw(seed, scenario);
-    run_seed_with(scenario, seed, Lists::new(knobs.keys).with_large(knobs.large).with_time(knobs.timed), watch)
+    run_seed_with(
+        scenario,
+        seed,
+        Lists::new(knobs.keys)
+            .with_large(knobs.large)
+            .with_time(knobs.timed),
+        watch,
+    )
 }
 
 /// Runs one seed with any model.
-pub fn run_seed_with<P: Protocol, M: Model>(scenario: &Scenario, seed: u64, model: M, watch: Watch<P>) -> Outcome {
+pub fn run_seed_with<P: Protocol, M: Model>(
+    scenario: &Scenario,
+    seed: u64,
+    model: M,
+    watch: Watch<P>,
+) -> Outcome {
     let knobs = Knobs::draw(seed, scenario).summary(scenario);
     let failed = |failure| {
-        let report = Report { runs: 1, failed_runs: 1, ..Report::default() };
-        Outcome { seed, knobs: knobs.clone(), result: Err(failure), report, trace_hash: 0 }
+        let report = Report {
+            runs: 1,
+            failed_runs: 1,
+            ..Report::default()
+        };
+        Outcome {
+            seed,
+            knobs: knobs.clone(),
+            result: Err(failure),
+            report,
+            trace_hash: 0,
+        }
     };
     let created = catching(|| Simulation::new(scenario, seed, model, watch.oracles, watch.trace));
     let mut simulation = match created {
         Ok(Ok(simulation)) => simulation,
         Ok(Err(failure)) => return failed(failure),
-        Err(message) => return failed(Failure { kind: FailureKind::Panic, message, at: 0 }),
+        Err(message) => {
+            return failed(Failure {
+                kind: FailureKind::Panic,
+                message,
+                at: 0,
+            });
+        }
     };
     let driven = catching(|| simulation.drive());
     let panicked = |message| Err(simulation.fail(FailureKind::Panic, message));
@@ -82,19 +113,33 @@ pub fn run_seed_with<P: Protocol, M: Model>(scenario: &Scenario, seed: u64, mode
     simulation.trace.finish();
     simulation.report.simulated_us = simulation.now();
     simulation.report.failed_runs = u64::from(result.is_err());
-    Outcome { seed, knobs, result, trace_hash: simulation.trace.hash(), report: simulation.report.clone() }
+    Outcome {
+        seed,
+        knobs,
+        result,
+        trace_hash: simulation.trace.hash(),
+        report: simulation.report.clone(),
+    }
 }
 
-/// Judges the run as a whole. A cluster that got stuck is judged as well: what it answered before may
-/// be wrong, which is worse.
+/// Judges the run as a whole. A cluster that got stuck is judged as well: what it answered before
+/// may be wrong, which is worse.
 fn conclude<P: Protocol, M: Model>(simulation: &mut Simulation<P, M>, driven: Step) -> Step {
     match &driven {
         Err(failure) if failure.kind != FailureKind::Liveness => return driven,
         _ => {}
     }
-    let Simulation { workload, journal, scenario, .. } = &*simulation;
+    let Simulation {
+        workload,
+        journal,
+        scenario,
+        ..
+    } = &*simulation;
     let journal = journal::open(journal);
-    let (streams, ordered): (Vec<_>, Vec<_>) = (journal.streams().collect(), journal.ordered_streams().collect());
+    let (streams, ordered): (Vec<_>, Vec<_>) = (
+        journal.streams().collect(),
+        journal.ordered_streams().collect(),
+    );
     let mut unchecked = 0;
     let found = levels::audit(&workload.history, &streams)
         .and_then(|()| linearizable(workload, &journal, scenario.check_limit, &mut unchecked))
@@ -105,7 +150,10 @@ fn conclude<P: Protocol, M: Model>(simulation: &mut Simulation<P, M>, driven: St
     found.map_err(|(kind, what)| simulation.fail(kind, what))?;
     driven?;
     if idle {
-        return Err(simulation.fail(FailureKind::Idle, "nothing was acknowledged in the whole run".into()));
+        return Err(simulation.fail(
+            FailureKind::Idle,
+            "nothing was acknowledged in the whole run".into(),
+        ));
     }
     Ok(())
 }
@@ -116,7 +164,11 @@ fn linearizable<M: Model>(
     limit: u64,
     unchecked: &mut u64,
 ) -> Result<(), (FailureKind, String)> {
-    for intervals in workload.history.linearizable_parts(|command| journal.executed_at(command)).values() {
+    for intervals in workload
+        .history
+        .linearizable_parts(|command| journal.executed_at(command))
+        .values()
+    {
         match linearizability::check(intervals, limit) {
             Verdict::Linearizable => {}
             Verdict::Violation(table) => return Err((FailureKind::Linearizability, table)),
@@ -135,8 +187,8 @@ pub struct Summary {
     pub failures: Vec<Outcome>,
 }
 
-/// Runs every seed; with `stop_at_first`, only until one fails. `watch` makes what watches each run,
-/// `progress` is told of each outcome.
+/// Runs every seed; with `stop_at_first`, only until one fails. `watch` makes what watches each
+/// run, `progress` is told of each outcome.
 pub fn run_seeds<P: Protocol>(
     scenario: &Scenario,
     seeds: impl IntoIterator<Item = u64>,
@@ -172,7 +224,9 @@ pub(crate) fn catching<T>(work: impl FnOnce() -> T) -> Result<T, String> {
         let usual = take_hook();
         set_hook(Box::new(move |info| {
             if CATCHING.get() {
-                let place = info.location().map(|place| format!(" ({}:{})", place.file(), place.line()));
+                let place = info
+                    .location()
+                    .map(|place| format!(" ({}:{})", place.file(), place.line()));
                 PANICKED_AT.set(place.unwrap_or_default());
             } else {
                 usual(info);
@@ -183,8 +237,14 @@ pub(crate) fn catching<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     let done = catch_unwind(AssertUnwindSafe(work));
     CATCHING.set(false);
     done.map_err(|payload| {
-        let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let text = payload
+            .downcast_ref::<&str>()
+            .map(|text| (*text).to_owned());
         let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
-        format!("{}{}", text.unwrap_or_else(|| "a panic without words".into()), PANICKED_AT.take())
+        format!(
+            "{}{}",
+            text.unwrap_or_else(|| "a panic without words".into()),
+            PANICKED_AT.take()
+        )
     })
 }

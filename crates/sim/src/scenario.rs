@@ -12,8 +12,8 @@ pub struct Scenario {
     pub name: String,
     /// The deployment.
     pub layout: Layout,
-    /// Other deployments of the same nodes and more: an operator changes the cluster from one of them, and the
-    /// first, into another while it runs.
+    /// Other deployments of the same nodes and more: an operator changes the cluster from one of
+    /// them, and the first, into another while it runs.
     pub changes: Vec<Layout>,
     /// Whether the operator changes options too while the cluster runs.
     pub tunes: bool,
@@ -31,7 +31,8 @@ pub struct Scenario {
     pub faults: Faults,
     /// A defect built in on purpose, to see that it is caught.
     pub canary: Canary,
-    /// Whether all replicas give up some commands, as if an operator had told each of their nodes to leave them out.
+    /// Whether all replicas give up some commands, as if an operator had told each of their nodes
+    /// to leave them out.
     pub gives_up: bool,
     /// In which order replicas execute.
     pub order: Order,
@@ -40,7 +41,8 @@ pub struct Scenario {
     pub stable_log: bool,
     /// Whether in the end every living copy of the machine must have executed everything.
     pub all_catch_up: bool,
-    /// Whether seeds vary the layout's options (small windows and batches, odd timeouts) and how much clients ask.
+    /// Whether seeds vary the layout's options (small windows and batches, odd timeouts) and how
+    /// much clients ask.
     pub vary_options: bool,
     /// How much simulated time the healed cluster has to finish all work.
     pub liveness_bound: Duration,
@@ -59,7 +61,11 @@ impl Scenario {
             changes: Vec::new(),
             tunes: false,
             durability: Durability::Disk,
-            read_levels: vec![ReadLevel::Linearizable, ReadLevel::Sequential, ReadLevel::Eventual],
+            read_levels: vec![
+                ReadLevel::Linearizable,
+                ReadLevel::Sequential,
+                ReadLevel::Eventual,
+            ],
             operations: 60,
             keys: 3,
             threads_per_lane: 4,
@@ -94,9 +100,9 @@ pub enum Durability {
     Disk,
     /// Vital records only.
     Memory {
-        /// Whether crashed nodes come back, without their memory, or stay down. In some seeds in which they come
-        /// back they crash one after another, each when the others are whole; otherwise no more than `f` different
-        /// nodes crash in a run.
+        /// Whether crashed nodes come back, without their memory, or stay down. In some seeds in
+        /// which they come back they crash one after another, each when the others are whole;
+        /// otherwise no more than `f` different nodes crash in a run.
         returns: bool,
     },
 }

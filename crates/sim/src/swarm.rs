@@ -1,6 +1,6 @@
-//! The knobs of a run, all drawn from its seed. Each seed switches a random subset of the fault kinds
-//! on, at random rates: bugs that need one kind without another are found that way, which a mix of
-//! everything at once would hide. Some seeds are calm.
+//! The knobs of a run, all drawn from its seed. Each seed switches a random subset of the fault
+//! kinds on, at random rates: bugs that need one kind without another are found that way, which a
+//! mix of everything at once would hide. Some seeds are calm.
 
 use crate::event::Micros;
 use crate::membership::CHANGE_EVERY;
@@ -85,12 +85,13 @@ pub(crate) struct Knobs {
     pub(crate) victims: Option<u8>,
     /// Messages of some kinds are lost or held back.
     pub(crate) meddle: Option<Recurring>,
-    /// Where memory is lost, any number of nodes lose it one after another, each when the others are whole; otherwise no
-    /// more than f different ones.
+    /// Where memory is lost, any number of nodes lose it one after another, each when the others
+    /// are whole; otherwise no more than f different ones.
     pub(crate) in_turn: bool,
     /// Nodes that start late, and when; not before the faults are over when that is later.
     pub(crate) late: BTreeMap<usize, Micros>,
-    /// Whether one node does not reach the others, or they do not reach it, when all else is healed.
+    /// Whether one node does not reach the others, or they do not reach it, when all else is
+    /// healed.
     pub(crate) apart: bool,
     /// How often an operator asks for a change of the membership.
     pub(crate) change_every: Option<Micros>,
@@ -116,7 +117,8 @@ pub(crate) struct Knobs {
     /// Whether some of what clients write is there for a time only.
     pub(crate) timed: bool,
     pub(crate) options: Options,
-    /// The size of the log's segments: so small that they are made, dropped and used again all the time.
+    /// The size of the log's segments: so small that they are made, dropped and used again all the
+    /// time.
     pub(crate) segment_bytes: u64,
 }
 
@@ -141,16 +143,31 @@ impl Swarm {
         if self.on(allowed) { rate } else { 0.0 }
     }
 
-    fn recurring(&mut self, allowed: bool, every: &[Micros], lasts: &[Micros]) -> Option<Recurring> {
+    fn recurring(
+        &mut self,
+        allowed: bool,
+        every: &[Micros],
+        lasts: &[Micros],
+    ) -> Option<Recurring> {
         let (every, lasts) = (pick(&mut self.random, every), pick(&mut self.random, lasts));
-        self.on(allowed).then_some(Recurring { every, lasts: (lasts / 20, lasts) })
+        self.on(allowed).then_some(Recurring {
+            every,
+            lasts: (lasts / 20, lasts),
+        })
     }
 
     fn network(&mut self, scenario: &Scenario) -> NetworkKnobs {
         let faults = scenario.faults;
         let delays = [(20, 200), (50, 2 * MS), (300, 15 * MS), (4 * MS, 50 * MS)];
-        let delay = if self.on(faults.delay) { pick(&mut self.random, &delays) } else { (50, 400) };
-        let hated = (self.random.below(8), self.chance(faults.drop, &[0.2, 0.5, 0.9]));
+        let delay = if self.on(faults.delay) {
+            pick(&mut self.random, &delays)
+        } else {
+            (50, 400)
+        };
+        let hated = (
+            self.random.below(8),
+            self.chance(faults.drop, &[0.2, 0.5, 0.9]),
+        );
         NetworkKnobs {
             delay,
             ordered: !faults.delay || self.random.once_in(3),
@@ -182,24 +199,54 @@ impl Knobs {
         };
         let slow_disk = swarm.on(faults.slow_disk);
         let slow_syncs = [(MS, 10 * MS), (5 * MS, 60 * MS)];
-        let sync = if slow_disk { pick(&mut swarm.random, &slow_syncs) } else { (100, 3 * MS) };
-        let stall = (pick(&mut swarm.random, &[10, 50]), pick(&mut swarm.random, &[50 * MS, 600 * MS]));
-        let levels =
-            if scenario.read_levels.is_empty() { &[ReadLevel::Linearizable] } else { &scenario.read_levels[..] };
+        let sync = if slow_disk {
+            pick(&mut swarm.random, &slow_syncs)
+        } else {
+            (100, 3 * MS)
+        };
+        let stall = (
+            pick(&mut swarm.random, &[10, 50]),
+            pick(&mut swarm.random, &[50 * MS, 600 * MS]),
+        );
+        let levels = if scenario.read_levels.is_empty() {
+            &[ReadLevel::Linearizable]
+        } else {
+            &scenario.read_levels[..]
+        };
         let one_level = pick(&mut swarm.random, levels);
-        let read_levels = if swarm.random.once_in(2) { levels.to_vec() } else { vec![one_level] };
+        let read_levels = if swarm.random.once_in(2) {
+            levels.to_vec()
+        } else {
+            vec![one_level]
+        };
         let mut knobs = Knobs {
             calm,
             duration: pick(&mut swarm.random, &[300, 800, 2000, 4000]) * MS,
             network,
             sync,
             stall: swarm.on(faults.slow_disk).then_some(stall),
-            crash: swarm.recurring(faults.crash, &[80 * MS, 300 * MS, 1200 * MS], &[20 * MS, 300 * MS, 2000 * MS]),
+            crash: swarm.recurring(
+                faults.crash,
+                &[80 * MS, 300 * MS, 1200 * MS],
+                &[20 * MS, 300 * MS, 2000 * MS],
+            ),
             crash_in_sync: swarm.chance(faults.crash, &[0.005, 0.02, 0.1]),
-            blackout: swarm.recurring(faults.crash && disk, &[500 * MS, 2000 * MS], &[10 * MS, 300 * MS]),
+            blackout: swarm.recurring(
+                faults.crash && disk,
+                &[500 * MS, 2000 * MS],
+                &[10 * MS, 300 * MS],
+            ),
             most_down,
-            pause: swarm.recurring(faults.pause, &[80 * MS, 400 * MS], &[30 * MS, 500 * MS, 3000 * MS]),
-            partition: swarm.recurring(faults.partition, &[150 * MS, 600 * MS], &[60 * MS, 500 * MS, 2000 * MS]),
+            pause: swarm.recurring(
+                faults.pause,
+                &[80 * MS, 400 * MS],
+                &[30 * MS, 500 * MS, 3000 * MS],
+            ),
+            partition: swarm.recurring(
+                faults.partition,
+                &[150 * MS, 600 * MS],
+                &[60 * MS, 500 * MS, 2000 * MS],
+            ),
             slow_link: swarm.recurring(faults.delay, &[100 * MS, 500 * MS], &[100 * MS, 1000 * MS]),
             clock_ahead: if swarm.on(faults.clock) { 5000 * MS } else { 0 },
             clock_drift_ppm: if swarm.on(faults.clock) { 20_000 } else { 0 },
@@ -231,29 +278,54 @@ impl Knobs {
         if swarm.random.once_in(8) {
             return knobs;
         }
-        knobs.draw_more(&mut Swarm { random: Random::new(seed ^ 0x0e5c_a1a7), calm }, scenario);
+        knobs.draw_more(
+            &mut Swarm {
+                random: Random::new(seed ^ 0x0e5c_a1a7),
+                calm,
+            },
+            scenario,
+        );
         knobs
     }
 
     /// What most seeds add.
     fn draw_more(&mut self, swarm: &mut Swarm, scenario: &Scenario) {
         let faults = scenario.faults;
-        self.cut = swarm.recurring(faults.partition, &[150 * MS, 600 * MS], &[60 * MS, 500 * MS, 2000 * MS]);
+        self.cut = swarm.recurring(
+            faults.partition,
+            &[150 * MS, 600 * MS],
+            &[60 * MS, 500 * MS, 2000 * MS],
+        );
         let loses = faults.drop && faults.delay;
-        self.meddle = swarm.recurring(loses, &[60 * MS, 300 * MS, 1000 * MS], &[200 * MS, 1000 * MS, 4000 * MS]);
+        self.meddle = swarm.recurring(
+            loses,
+            &[60 * MS, 300 * MS, 1000 * MS],
+            &[200 * MS, 1000 * MS, 4000 * MS],
+        );
         self.network.meddles = self.meddle.is_some();
-        self.in_turn = swarm.on(faults.crash) && scenario.durability == (Durability::Memory { returns: true });
-        self.strand = swarm.recurring(faults.partition, &[800 * MS, 2500 * MS], &[900 * MS, 2500 * MS]);
+        self.in_turn =
+            swarm.on(faults.crash) && scenario.durability == (Durability::Memory { returns: true });
+        self.strand = swarm.recurring(
+            faults.partition,
+            &[800 * MS, 2500 * MS],
+            &[900 * MS, 2500 * MS],
+        );
         if self.strand.is_some() && self.duration < 4000 * MS {
             // It takes its time until another leads.
             self.duration = 4000 * MS;
         }
         let kinds = scenario.layout.instances.len() as u64;
-        self.victims = swarm.random.once_in(2).then(|| swarm.random.below(kinds) as u8);
+        self.victims = swarm
+            .random
+            .once_in(2)
+            .then(|| swarm.random.below(kinds) as u8);
         if self.in_turn {
             let (every, lasts) = ([20 * MS, 80 * MS, 300 * MS], [3 * MS, 30 * MS, 300 * MS]);
             let lasts = pick(&mut swarm.random, &lasts);
-            self.crash = Some(Recurring { every: pick(&mut swarm.random, &every), lasts: (lasts / 20, lasts) });
+            self.crash = Some(Recurring {
+                every: pick(&mut swarm.random, &every),
+                lasts: (lasts / 20, lasts),
+            });
         }
         if swarm.random.once_in(4) && swarm.on(faults.crash) {
             self.draw_late(&mut swarm.random, scenario);
@@ -275,7 +347,8 @@ impl Knobs {
         self.large = (swarm.random.once_in(12) && scenario.vary_options).then_some(large);
         let narrow = pick(&mut swarm.random, &[100, 2000, 20_000]);
         let often = if self.large.is_some() { 2 } else { 12 };
-        self.network.bytes_a_ms = (swarm.random.once_in(often) && swarm.on(faults.delay)).then_some(narrow);
+        self.network.bytes_a_ms =
+            (swarm.random.once_in(often) && swarm.on(faults.delay)).then_some(narrow);
         if swarm.random.once_in(10) && swarm.on(faults.clock) {
             self.clock_ahead = 3_600_000 * MS;
         }
@@ -290,12 +363,17 @@ impl Knobs {
         if scenario.vary_options && swarm.random.once_in(16) {
             self.options.revoke_slots = pick(&mut swarm.random, &[2000, 100_000, 1_000_000]);
         }
-        let may_fail = scenario.layout.f > 0 && scenario.durability != (Durability::Memory { returns: false });
-        self.apart = swarm.random.once_in(4) && swarm.on(faults.partition && may_fail && scenario.changes.is_empty());
+        let may_fail =
+            scenario.layout.f > 0 && scenario.durability != (Durability::Memory { returns: false });
+        self.apart = swarm.random.once_in(4)
+            && swarm.on(faults.partition && may_fail && scenario.changes.is_empty());
         // Drawn last, as above.
         self.timed = swarm.random.once_in(2) && scenario.vary_options;
-        let disk_error =
-            swarm.recurring(faults.disk_error, &[100 * MS, 400 * MS, 1500 * MS], &[30 * MS, 300 * MS, 2000 * MS]);
+        let disk_error = swarm.recurring(
+            faults.disk_error,
+            &[100 * MS, 400 * MS, 1500 * MS],
+            &[30 * MS, 300 * MS, 2000 * MS],
+        );
         self.disk_error = disk_error.filter(|_| swarm.random.once_in(2));
     }
 
@@ -304,7 +382,9 @@ impl Knobs {
         let founding = scenario.layout.nodes();
         let mut left = scenario.layout.f;
         for node in 0..scenario.nodes() {
-            let founds = founding.iter().any(|founder| usize::from(founder.0) == node);
+            let founds = founding
+                .iter()
+                .any(|founder| usize::from(founder.0) == node);
             let (is_late, at) = (random.once_in(3), random.below(2 * self.duration));
             if is_late && (!founds || left > 0) {
                 left -= usize::from(founds);
@@ -317,7 +397,10 @@ impl Knobs {
     pub(crate) fn summary(&self, scenario: &Scenario) -> String {
         let mut words = self.switches();
         let (ours, theirs) = (listed(&self.options), listed(&scenario.layout.options));
-        let changed = ours.into_iter().zip(theirs).filter(|(our, their)| our != their);
+        let changed = ours
+            .into_iter()
+            .zip(theirs)
+            .filter(|(our, their)| our != their);
         words.extend(changed.map(|((name, value), _)| format!("{name}={value}")));
         words.join(" ")
     }
@@ -354,7 +437,11 @@ impl Knobs {
             ("clocks", self.clock_ahead > 0 || self.clock_drift_ppm > 0),
             ("wrong-clocks", self.clock_ahead > 60_000 * MS),
         ];
-        switches.iter().filter(|(_, on)| *on).map(|(name, _)| (*name).to_owned()).collect()
+        switches
+            .iter()
+            .filter(|(_, on)| *on)
+            .map(|(name, _)| (*name).to_owned())
+            .collect()
     }
 }
 
@@ -370,7 +457,10 @@ fn listed(options: &Options) -> [(&'static str, String); 22] {
         ("window_bytes", options.window_bytes.to_string()),
         ("retained_slots", options.retained_slots.to_string()),
         ("snapshot_slots", options.snapshot_slots.to_string()),
-        ("snapshot_bytes_per_second", options.snapshot_bytes_per_second.to_string()),
+        (
+            "snapshot_bytes_per_second",
+            options.snapshot_bytes_per_second.to_string(),
+        ),
         ("resend_after", times(options.resend_after)),
         ("thrifty", options.thrifty.to_string()),
         ("out_of_order", options.out_of_order.to_string()),
@@ -380,28 +470,36 @@ fn listed(options: &Options) -> [(&'static str, String); 22] {
         ("stale_bytes", options.stale_bytes.to_string()),
         ("session_expiry", times(options.session_expiry)),
         ("lane.in_flight", options.lane.in_flight.to_string()),
-        ("lane.in_flight_bytes", options.lane.in_flight_bytes.to_string()),
+        (
+            "lane.in_flight_bytes",
+            options.lane.in_flight_bytes.to_string(),
+        ),
         ("lane.payload_bytes", options.lane.payload_bytes.to_string()),
         ("lane.retry_after", times(options.lane.retry_after)),
         ("lane.patience", times(options.lane.patience)),
     ]
 }
 
-/// The layout's options, in some seeds much smaller than anybody would have them: limits that are never
-/// reached are never tested.
+/// The layout's options, in some seeds much smaller than anybody would have them: limits that are
+/// never reached are never tested.
 fn options(random: &mut Random, scenario: &Scenario) -> Options {
     let mut options = scenario.layout.options.clone();
     // Drawn in any case, as above.
-    let small =
-        |random: &mut Random, to: &[usize]| (random.once_in(3) && scenario.vary_options).then(|| pick(random, to));
-    let shrink = |value: &mut usize, to: Option<usize>| *value = to.map_or(*value, |to| to.min(*value));
+    let small = |random: &mut Random, to: &[usize]| {
+        (random.once_in(3) && scenario.vary_options).then(|| pick(random, to))
+    };
+    let shrink =
+        |value: &mut usize, to: Option<usize>| *value = to.map_or(*value, |to| to.min(*value));
     shrink(&mut options.batch_commands, small(random, &[1, 2, 5]));
     shrink(&mut options.batch_bytes, small(random, &[100, 400]));
     shrink(&mut options.batches_in_flight, small(random, &[1, 2]));
     shrink(&mut options.window_slots, small(random, &[4, 8, 32]));
     shrink(&mut options.retained_slots, small(random, &[4, 8, 32]));
     shrink(&mut options.snapshot_slots, small(random, &[1, 5, 20]));
-    shrink(&mut options.snapshot_bytes_per_second, small(random, &[4 << 10, 64 << 10]));
+    shrink(
+        &mut options.snapshot_bytes_per_second,
+        small(random, &[4 << 10, 64 << 10]),
+    );
     shrink(&mut options.lane.in_flight, small(random, &[1, 2]));
     shrink(&mut options.lane.payload_bytes, small(random, &[200, 400]));
     if let Some(ms) = small(random, &[0, 5, 20]) {
@@ -431,7 +529,10 @@ fn options(random: &mut Random, scenario: &Scenario) -> Options {
         options.skip_delay = Duration::from_millis(ms as u64);
     }
     shrink(&mut options.window_bytes, small(random, &[30, 200, 1000]));
-    shrink(&mut options.lane.in_flight_bytes, small(random, &[100, 400]));
+    shrink(
+        &mut options.lane.in_flight_bytes,
+        small(random, &[100, 400]),
+    );
     options
 }
 
@@ -442,13 +543,19 @@ mod tests {
     use ionian_kernel::layout::{Layout, NodeId, numbered};
 
     fn scenario() -> Scenario {
-        let layout = Layout { f: 1, instances: numbered(vec![vec![NodeId(0), NodeId(2)]]), ..Layout::default() };
+        let layout = Layout {
+            f: 1,
+            instances: numbered(vec![vec![NodeId(0), NodeId(2)]]),
+            ..Layout::default()
+        };
         Scenario::new("test", layout)
     }
 
     #[test]
     fn every_switch_is_on_in_some_seeds_and_off_in_others() {
-        let summaries: Vec<String> = (0..300).map(|seed| Knobs::draw(seed, &scenario()).summary(&scenario())).collect();
+        let summaries: Vec<String> = (0..300)
+            .map(|seed| Knobs::draw(seed, &scenario()).summary(&scenario()))
+            .collect();
         for switch in "calm lose hate duplicate straggle ordered slow-links partition pause crash crash-in-sync \
                        blackout slow-disk clocks wrong-clocks cut strand victims meddle late long narrow-links large timed disk-errors"
             .split_whitespace()
@@ -460,19 +567,31 @@ mod tests {
 
     #[test]
     fn what_a_scenario_forbids_stays_off() {
-        let calm = Scenario { faults: Faults::NONE, ..scenario() };
+        let calm = Scenario {
+            faults: Faults::NONE,
+            ..scenario()
+        };
         for seed in 0..100 {
             let knobs = Knobs::draw(seed, &calm);
             let switches = knobs.switches().join(" ");
             let harmless = ["calm", "ordered", "long", "bursts", "large", "timed"];
-            assert!(switches.split(' ').all(|switch| harmless.contains(&switch)), "{switches}");
-            assert_eq!(format!("{knobs:?}"), format!("{:?}", Knobs::draw(seed, &calm)));
+            assert!(
+                switches.split(' ').all(|switch| harmless.contains(&switch)),
+                "{switches}"
+            );
+            assert_eq!(
+                format!("{knobs:?}"),
+                format!("{:?}", Knobs::draw(seed, &calm))
+            );
         }
     }
 
     #[test]
     fn memory_crashes_at_most_f_nodes_and_has_no_blackouts() {
-        let memory = Scenario { durability: Durability::Memory { returns: false }, ..scenario() };
+        let memory = Scenario {
+            durability: Durability::Memory { returns: false },
+            ..scenario()
+        };
         for seed in 0..100 {
             let knobs = Knobs::draw(seed, &memory);
             assert!(knobs.most_down <= 1 && knobs.blackout.is_none());

@@ -1,5 +1,5 @@
-//! The trace of a run: a line an event for people, and always a running hash, so that two runs of one
-//! seed can be compared without keeping either.
+//! The trace of a run: a line an event for people, and always a running hash, so that two runs of
+//! one seed can be compared without keeping either.
 
 use crate::event::Micros;
 use std::io::Write;
@@ -18,9 +18,16 @@ impl Trace {
         Trace { hash: 0, sink }
     }
 
-    /// Notes an event of `node`. `digest` stands in the hash for what `line` tells people, for a line
-    /// that nobody reads is not worth formatting.
-    pub(crate) fn note(&mut self, at: Micros, node: usize, what: &'static str, digest: u64, line: impl Fn() -> String) {
+    /// Notes an event of `node`. `digest` stands in the hash for what `line` tells people, for a
+    /// line that nobody reads is not worth formatting.
+    pub(crate) fn note(
+        &mut self,
+        at: Micros,
+        node: usize,
+        what: &'static str,
+        digest: u64,
+        line: impl Fn() -> String,
+    ) {
         for number in [at, node as u64, hash_bytes(what.as_bytes()), digest] {
             self.hash = mix(self.hash, number);
         }
@@ -47,7 +54,8 @@ impl Trace {
 
 /// Stirs `number` into `hash`.
 pub(crate) fn mix(hash: u64, number: u64) -> u64 {
-    let product = u128::from(hash ^ 0x9e37_79b9_7f4a_7c15) * u128::from(number ^ 0xd6e8_feb8_6659_fd93);
+    let product =
+        u128::from(hash ^ 0x9e37_79b9_7f4a_7c15) * u128::from(number ^ 0xd6e8_feb8_6659_fd93);
     (product as u64) ^ ((product >> 64) as u64) ^ hash.rotate_left(23)
 }
 
@@ -57,7 +65,10 @@ pub(crate) fn hash_bytes(bytes: &[u8]) -> u64 {
     let mut tail = [0; 8];
     tail[..chunks.remainder().len()].copy_from_slice(chunks.remainder());
     let whole = chunks.fold(bytes.len() as u64, |hash, chunk| {
-        mix(hash, u64::from_le_bytes(chunk.try_into().expect("chunks of eight")))
+        mix(
+            hash,
+            u64::from_le_bytes(chunk.try_into().expect("chunks of eight")),
+        )
     });
     mix(whole, u64::from_le_bytes(tail))
 }

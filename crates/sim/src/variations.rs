@@ -1,23 +1,35 @@
-//! Other deployments that a cluster can be changed into, made from the one that it was founded with.
+//! Other deployments that a cluster can be changed into, made from the one that it was founded
+//! with.
 
 use ionian_kernel::layout::{Layout, NodeId, Places};
 use ionian_kernel::quorum::QuorumSpec;
 
-/// For [`Scenario::changes`](crate::Scenario::changes): the first and the last node replaced by new ones, one
-/// more of everything on a new node, one more of all but acceptors and replicas, and, where there are three
-/// acceptors in majorities, a grid of four.
-/// Instances have the same numbers wherever they occur, so that each can be changed into each.
-/// `acceptor` and `replica` are their places among the protocol's kinds.
+/// For [`Scenario::changes`](crate::Scenario::changes): the first and the last node replaced by new
+/// ones, one more of everything on a new node, one more of all but acceptors and replicas, and,
+/// where there are three acceptors in majorities, a grid of four. Instances have the same numbers
+/// wherever they occur, so that each can be changed into each. `acceptor` and `replica` are their
+/// places among the protocol's kinds.
 pub fn variations(layout: &Layout, acceptor: u8, replica: u8) -> Vec<Layout> {
     let nodes = layout.nodes();
-    let (Some(first), Some(last)) = (nodes.first().copied(), nodes.last().copied()) else { return Vec::new() };
+    let (Some(first), Some(last)) = (nodes.first().copied(), nodes.last().copied()) else {
+        return Vec::new();
+    };
     let mut numbers = Numbers::new(layout, last);
-    let mut variations = vec![numbers.replace(layout, first), numbers.replace(layout, last)];
+    let mut variations = vec![
+        numbers.replace(layout, first),
+        numbers.replace(layout, last),
+    ];
     let arranged = layout.quorums != QuorumSpec::Majority;
     let more = numbers.extend(layout, |kind| kind != acceptor || !arranged);
     variations.push(numbers.extend(layout, |kind| kind != acceptor && kind != replica));
     if layout.f == 1 && !arranged && more.count(acceptor) == 4 {
-        variations.push(Layout { quorums: QuorumSpec::Grid { rows: 2, columns: 2 }, ..more.clone() });
+        variations.push(Layout {
+            quorums: QuorumSpec::Grid {
+                rows: 2,
+                columns: 2,
+            },
+            ..more.clone()
+        });
     }
     variations.push(more);
     variations
@@ -33,7 +45,10 @@ struct Numbers {
 impl Numbers {
     fn new(layout: &Layout, last: NodeId) -> Self {
         let next = |places: &Places| places.iter().last().map_or(0, |(index, _)| index + 1);
-        Numbers { node: last.0 + 1, instances: layout.instances.iter().map(next).collect() }
+        Numbers {
+            node: last.0 + 1,
+            instances: layout.instances.iter().map(next).collect(),
+        }
     }
 
     fn node(&mut self) -> NodeId {
@@ -51,10 +66,19 @@ impl Numbers {
         let new = self.node();
         let mut instances = Vec::new();
         for (kind, places) in layout.instances.iter().enumerate() {
-            let moved = |(index, node)| if node == old { (self.instance(kind), new) } else { (index, node) };
+            let moved = |(index, node)| {
+                if node == old {
+                    (self.instance(kind), new)
+                } else {
+                    (index, node)
+                }
+            };
             instances.push(places.iter().map(moved).collect());
         }
-        Layout { instances, ..layout.clone() }
+        Layout {
+            instances,
+            ..layout.clone()
+        }
     }
 
     /// One more instance of each of these kinds that there is, on a new node.
@@ -62,9 +86,13 @@ impl Numbers {
         let new = self.node();
         let mut instances = Vec::new();
         for (kind, places) in layout.instances.iter().enumerate() {
-            let one = (places.iter().next().is_some() && kinds(kind as u8)).then(|| (self.instance(kind), new));
+            let one = (places.iter().next().is_some() && kinds(kind as u8))
+                .then(|| (self.instance(kind), new));
             instances.push(places.iter().chain(one).collect());
         }
-        Layout { instances, ..layout.clone() }
+        Layout {
+            instances,
+            ..layout.clone()
+        }
     }
 }

@@ -1,5 +1,5 @@
-//! Simulated clients: on each lane a few threads, each with one request open at a time, and in the end
-//! one that makes sure that the lane works again.
+//! Simulated clients: on each lane a few threads, each with one request open at a time, and in the
+//! end one that makes sure that the lane works again.
 
 use crate::event::Micros;
 use crate::history::{Entry, Fate, History};
@@ -76,9 +76,15 @@ pub(crate) struct Plan {
 impl<M: Model> Workload<M> {
     pub(crate) fn new(model: M, seed: u64, lanes: usize, knobs: &Knobs) -> Self {
         let threads = (0..lanes).flat_map(|lane| (0..knobs.threads).map(move |_| lane));
-        let threads: Vec<Thread> =
-            threads.map(|lane| Thread { lane: ClientId(lane as u8), turn: 0, task: Task::Roam }).collect();
-        // The requests should last about as long as the faults, unless they are to come all at once.
+        let threads: Vec<Thread> = threads
+            .map(|lane| Thread {
+                lane: ClientId(lane as u8),
+                turn: 0,
+                task: Task::Roam,
+            })
+            .collect();
+        // The requests should last about as long as the faults, unless they are to come all at
+        // once.
         let pause = knobs.duration * threads.len() as u64 / knobs.operations.max(1);
         let pause = if knobs.bursts { 0 } else { pause };
         Workload {
@@ -98,14 +104,23 @@ impl<M: Model> Workload<M> {
 
     fn plan(&mut self, thread: usize, range: Range) -> Plan {
         self.threads[thread].turn += 1;
-        Plan { thread, turn: self.threads[thread].turn, after: self.random.between(range.0, range.1) }
+        Plan {
+            thread,
+            turn: self.threads[thread].turn,
+            after: self.random.between(range.0, range.1),
+        }
     }
 
     /// A lane's node is up: its threads begin.
     pub(crate) fn lane_up(&mut self, lane: ClientId) -> Vec<Plan> {
         self.lanes[lane.0 as usize].up = true;
-        let threads: Vec<usize> = (0..self.threads.len()).filter(|thread| self.threads[*thread].lane == lane).collect();
-        threads.into_iter().map(|thread| self.plan(thread, self.think)).collect()
+        let threads: Vec<usize> = (0..self.threads.len())
+            .filter(|thread| self.threads[*thread].lane == lane)
+            .collect();
+        threads
+            .into_iter()
+            .map(|thread| self.plan(thread, self.think))
+            .collect()
     }
 
     /// A lane's node crashed: what it had asked is lost, and nobody will hear the replies.
@@ -123,7 +138,10 @@ impl<M: Model> Workload<M> {
             }
             !lost
         });
-        threads.iter_mut().filter(|thread| thread.lane == lane).for_each(|thread| thread.turn += 1);
+        threads
+            .iter_mut()
+            .filter(|thread| thread.lane == lane)
+            .for_each(|thread| thread.turn += 1);
     }
 
     /// A lane needs no answers any more, though its node is up.
@@ -131,17 +149,26 @@ impl<M: Model> Workload<M> {
         self.lanes[lane.0 as usize].up = false;
     }
 
-    /// The faults are over: no more roaming, and on each lane one thread that tries everything once.
+    /// The faults are over: no more roaming, and on each lane one thread that tries everything
+    /// once.
     pub(crate) fn finish(&mut self) -> Vec<Plan> {
         self.finishing = true;
         self.budget = 0;
         self.think = (0, 50_000);
-        let mut wants = vec![Want::Read(ReadLevel::Linearizable), Want::Write, Want::Write];
+        let mut wants = vec![
+            Want::Read(ReadLevel::Linearizable),
+            Want::Write,
+            Want::Write,
+        ];
         debug_assert_eq!(wants.len(), AFTER_READS);
         wants.extend(self.read_levels.iter().map(|level| Want::Read(*level)));
         let mut plans = Vec::new();
         for lane in 0..self.lanes.len() {
-            let thread = Thread { lane: ClientId(lane as u8), turn: 0, task: Task::Finish(wants.clone()) };
+            let thread = Thread {
+                lane: ClientId(lane as u8),
+                turn: 0,
+                task: Task::Finish(wants.clone()),
+            };
             self.threads.push(thread);
             if self.lanes[lane].up {
                 plans.push(self.plan(self.threads.len() - 1, self.think));
@@ -152,11 +179,18 @@ impl<M: Model> Workload<M> {
 
     /// What a planned thread asks now, if anything.
     pub(crate) fn ready(&mut self, thread: usize, turn: u64, now: Micros) -> Turn {
-        let Thread { lane, turn: current, task } = &self.threads[thread];
+        let Thread {
+            lane,
+            turn: current,
+            task,
+        } = &self.threads[thread];
         if turn != *current {
             return Turn::Nothing;
         }
-        let (lane, level) = (*lane, self.read_levels[self.random.below(self.read_levels.len() as u64) as usize]);
+        let (lane, level) = (
+            *lane,
+            self.read_levels[self.random.below(self.read_levels.len() as u64) as usize],
+        );
         let want = match task {
             Task::Roam if self.budget == 0 => {
                 self.threads[thread].task = Task::Over;
@@ -181,7 +215,9 @@ impl<M: Model> Workload<M> {
     /// Whether a lane that is up has not had its first reads in the end.
     fn some_lane_reads(&self) -> bool {
         self.threads.iter().any(|thread| match &thread.task {
-            Task::Finish(wants) => wants.len() > AFTER_READS && self.lanes[thread.lane.0 as usize].up,
+            Task::Finish(wants) => {
+                wants.len() > AFTER_READS && self.lanes[thread.lane.0 as usize].up
+            }
             _ => false,
         })
     }
@@ -192,11 +228,23 @@ impl<M: Model> Workload<M> {
     }
 
     /// Notes a request in the history.
-    fn record(&mut self, thread: usize, lane: ClientId, call: crate::model::Call<M::Action>, now: Micros) -> Request {
+    fn record(
+        &mut self,
+        thread: usize,
+        lane: ClientId,
+        call: crate::model::Call<M::Action>,
+        now: Micros,
+    ) -> Request {
         let token = self.next_token;
         self.next_token += 1;
         let invoked = self.history.moment(now);
-        self.pending.insert(token, Pending { thread, entry: self.history.entries.len() });
+        self.pending.insert(
+            token,
+            Pending {
+                thread,
+                entry: self.history.entries.len(),
+            },
+        );
         self.history.entries.push(Entry {
             lane: lane.0,
             life: self.lanes[lane.0 as usize].life,
@@ -209,7 +257,11 @@ impl<M: Model> Workload<M> {
             fate: Fate::Open,
             executed: 0,
         });
-        Request { token, operation: call.operation, payload: call.payload }
+        Request {
+            token,
+            operation: call.operation,
+            payload: call.payload,
+        }
     }
 
     /// Takes in a reply; says when its thread goes on.
@@ -222,9 +274,13 @@ impl<M: Model> Workload<M> {
         report: &mut Report,
     ) -> Result<Plan, (FailureKind, String)> {
         let pending = self.pending.remove(&reply.token);
-        let Some(Pending { thread, entry }) = pending.filter(|pending| self.threads[pending.thread].lane == lane)
+        let Some(Pending { thread, entry }) =
+            pending.filter(|pending| self.threads[pending.thread].lane == lane)
         else {
-            let what = format!("c{} was given a reply to no open request: {reply:?}", lane.0);
+            let what = format!(
+                "c{} was given a reply to no open request: {reply:?}",
+                lane.0
+            );
             return Err((FailureKind::Reply, what));
         };
         let completed = self.history.moment(now);
@@ -234,7 +290,8 @@ impl<M: Model> Workload<M> {
         entry.completed = Some(completed);
         entry.executed = executed;
         count(&entry.fate, self.finishing, report);
-        if let (Task::Finish(wants), Fate::Done(_)) = (&mut self.threads[thread].task, &entry.fate) {
+        if let (Task::Finish(wants), Fate::Done(_)) = (&mut self.threads[thread].task, &entry.fate)
+        {
             wants.pop();
         }
         Ok(self.plan(thread, self.think))
@@ -251,17 +308,30 @@ impl<M: Model> Workload<M> {
 
     /// Whether a lane other than those given is up.
     pub(crate) fn has_lane_besides(&self, lanes: &[ClientId]) -> bool {
-        (0..).zip(&self.lanes).any(|(index, lane)| lane.up && !lanes.contains(&ClientId(index)))
+        (0..)
+            .zip(&self.lanes)
+            .any(|(index, lane)| lane.up && !lanes.contains(&ClientId(index)))
     }
 
     /// What is still open, for people.
     pub(crate) fn unfinished(&self) -> String {
         let open = self.pending.values().map(|pending| {
-            let Entry { lane, action, operation, invoked, .. } = &self.history.entries[pending.entry];
-            format!("c{lane}'s {action} ({operation:?}) is open since {:.3} s", invoked.at as f64 / 1e6)
+            let Entry {
+                lane,
+                action,
+                operation,
+                invoked,
+                ..
+            } = &self.history.entries[pending.entry];
+            format!(
+                "c{lane}'s {action} ({operation:?}) is open since {:.3} s",
+                invoked.at as f64 / 1e6
+            )
         });
         let lanes = self.threads.iter().filter_map(|thread| match &thread.task {
-            Task::Finish(wants) if !wants.is_empty() => Some(format!("c{} has still to get {wants:?}", thread.lane.0)),
+            Task::Finish(wants) if !wants.is_empty() => {
+                Some(format!("c{} has still to get {wants:?}", thread.lane.0))
+            }
             _ => None,
         });
         open.chain(lanes).collect::<Vec<_>>().join("; ")
@@ -269,7 +339,11 @@ impl<M: Model> Workload<M> {
 
     /// What the journal knows by this hash.
     pub(crate) fn name(&self, command: u64) -> Option<String> {
-        let entry = self.history.entries.iter().find(|entry| entry.command == command)?;
+        let entry = self
+            .history
+            .entries
+            .iter()
+            .find(|entry| entry.command == command)?;
         Some(format!("c{}'s {}", entry.lane, entry.action))
     }
 
@@ -298,7 +372,8 @@ pub(crate) fn judge<M: Model>(
             Err((FailureKind::Refused, what))
         }
         Ok(bytes) => {
-            let told = told_time(bytes).and_then(|(reply, at)| Ok((model.interpret(&entry.action, reply)?, at)));
+            let told = told_time(bytes)
+                .and_then(|(reply, at)| Ok((model.interpret(&entry.action, reply)?, at)));
             let (answer, at) = told.map_err(|what| (FailureKind::Reply, what))?;
             Ok((Fate::Done(answer), at))
         }

@@ -101,7 +101,8 @@ const GRACE: Micros = 1_500_000;
 /// How often it is looked at whether a healed cluster has come to rest.
 const LOOK_EVERY: Micros = 20_000;
 
-/// A node begins a checkpoint of its log so often: far more than in life, where logs grow large first.
+/// A node begins a checkpoint of its log so often: far more than in life, where logs grow large
+/// first.
 const CHECKPOINT_ONCE_IN: u64 = 40;
 
 impl<P: Protocol, M: Model> Simulation<P, M> {
@@ -121,7 +122,11 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         if let Canary::Named(name) = scenario.canary {
             scenario.layout.canary = Some(name);
         }
-        let explain = |message| Failure { kind: FailureKind::Layout, message, at: 0 };
+        let explain = |message| Failure {
+            kind: FailureKind::Layout,
+            message,
+            at: 0,
+        };
         let mut configurations = Configurations::<P>::new(&scenario).map_err(explain)?;
         let founding = configurations.of(&Membership::default()).map_err(explain)?;
         oracles.push(Box::new(OwnInvariants::<P>::new(&founding.config)));
@@ -135,14 +140,21 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         let nodes: Vec<SimNode<P>> = (0..scenario.nodes())
             .map(|index| {
                 let id = NodeId(index as u16);
-                let drift = random.between(0, 2 * knobs.clock_drift_ppm as u64) as i64 - knobs.clock_drift_ppm;
-                let clock = Clock { ahead: random.between(0, knobs.clock_ahead), drift_ppm: drift };
+                let drift = random.between(0, 2 * knobs.clock_drift_ppm as u64) as i64
+                    - knobs.clock_drift_ppm;
+                let clock = Clock {
+                    ahead: random.between(0, knobs.clock_ahead),
+                    drift_ppm: drift,
+                };
                 let disk = Disk::new(mix(mix(seed, 3), index as u64), knobs.segment_bytes, defect);
                 SimNode::new(id, founding.clone(), disk, clock)
             })
             .collect();
         let lanes = configurations.lanes();
-        let branches = P::branches().into_iter().map(|branch| (branch, 0)).collect();
+        let branches = P::branches()
+            .into_iter()
+            .map(|branch| (branch, 0))
+            .collect();
         Ok(Simulation {
             seed,
             configurations,
@@ -155,7 +167,12 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
             journal: Journal::shared(scenario.order, scenario.stable_log),
             oracles,
             trace: Trace::new(sink),
-            report: Report { runs: 1, calm_runs: u64::from(knobs.calm), branches, ..Report::default() },
+            report: Report {
+                runs: 1,
+                calm_runs: u64::from(knobs.calm),
+                branches,
+                ..Report::default()
+            },
             effects: Effects::new(),
             healed: false,
             deadline: None,
@@ -172,7 +189,11 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
     }
 
     pub(crate) fn fail(&self, kind: FailureKind, message: String) -> Failure {
-        Failure { kind, message, at: self.now() }
+        Failure {
+            kind,
+            message,
+            at: self.now(),
+        }
     }
 
     /// Runs to the end.
@@ -180,14 +201,18 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         for node in 0..self.nodes.len() {
             match self.knobs.late.get(&node).copied() {
                 None => self.boot(node)?,
-                Some(at) => self.heap.plan(at, Event::Fault(Fault::Restart { node, life: 0 })),
+                Some(at) => self
+                    .heap
+                    .plan(at, Event::Fault(Fault::Restart { node, life: 0 })),
             }
         }
         self.plan_faults();
         self.plan_change();
         self.heap.plan(self.knobs.duration, Event::Heal);
         while !self.over {
-            let Some(event) = self.heap.pop() else { return Err(self.stuck("does nothing any more")) };
+            let Some(event) = self.heap.pop() else {
+                return Err(self.stuck("does nothing any more"));
+            };
             self.report.events += 1;
             if self.deadline.is_some_and(|deadline| self.now() > deadline) {
                 return Err(self.stuck("did not finish in time"));
@@ -203,8 +228,14 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
                 self.heal()?;
             }
         }
-        let view = View { nodes: &self.nodes, changed: 0 };
-        let found = self.oracles.iter_mut().try_for_each(|oracle| oracle.at_end(&view));
+        let view = View {
+            nodes: &self.nodes,
+            changed: 0,
+        };
+        let found = self
+            .oracles
+            .iter_mut()
+            .try_for_each(|oracle| oracle.at_end(&view));
         found.map_err(|what| self.fail(FailureKind::Invariant, what))
     }
 
@@ -221,7 +252,10 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
                 if self.nodes[node].life == life {
                     self.nodes[node].complete_sync();
                     let durable = self.nodes[node].disk.durable().0;
-                    self.trace.note(self.heap.now(), node, "synced", durable, || format!("up to {durable}"));
+                    self.trace
+                        .note(self.heap.now(), node, "synced", durable, || {
+                            format!("up to {durable}")
+                        });
                     self.rouse(node, self.now());
                     // What came in meanwhile goes with the next one.
                     self.sync(node);
@@ -264,7 +298,11 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
             message += &self.awaited().unwrap_or_default();
         }
         for node in &self.nodes {
-            message += &format!("\n  n{}:{}", node.id.0, if node.runs() { "" } else { " down" });
+            message += &format!(
+                "\n  n{}:{}",
+                node.id.0,
+                if node.runs() { "" } else { " down" }
+            );
             for (address, instance) in node.host.iter().flat_map(|host| host.instances()) {
                 message += &format!(" {}{}(", P::KINDS[address.kind as usize], address.index);
                 instance.status(&mut |name, value| message += &format!(" {name}={value}"));
@@ -277,10 +315,15 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
     /// Starts a node's process.
     pub(crate) fn boot(&mut self, node: usize) -> Step {
         let (journal, model, canary) = (&self.journal, &self.workload.model, self.scenario.canary);
-        let machine = |address, life| Recorded::of::<P>((node, address, life), journal, model, canary);
+        let machine =
+            |address, life| Recorded::of::<P>((node, address, life), journal, model, canary);
         let boot = Boot::new(&self.scenario, mix(self.seed, 2), &machine);
         let booted = self.nodes[node].boot(self.heap.now(), &boot, &mut self.effects);
-        let Loss { records, torn, truncated } = match booted {
+        let Loss {
+            records,
+            torn,
+            truncated,
+        } = match booted {
             Ok(loss) => loss,
             Err(Unopened::Past(what)) => return Err(self.fail(FailureKind::Recovery, what)),
             Err(Unopened::Storage(why)) => {
@@ -292,9 +335,13 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         self.report.torn_logs += u64::from(torn);
         self.report.truncated_logs += u64::from(truncated);
         let durable = self.nodes[node].disk.durable().0;
-        self.trace.note(self.heap.now(), node, "start", mix(records, durable), || {
-            format!("with {durable} records, {records} lost")
-        });
+        self.trace.note(
+            self.heap.now(),
+            node,
+            "start",
+            mix(records, durable),
+            || format!("with {durable} records, {records} lost"),
+        );
         let lanes: Vec<ClientId> = self.nodes[node].lanes().collect();
         for lane in lanes {
             let plans = self.workload.lane_up(lane);
@@ -304,8 +351,19 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
     }
 
     pub(crate) fn plan_threads(&mut self, plans: &[Plan]) {
-        for Plan { thread, turn, after } in plans {
-            self.heap.plan(self.now() + after, Event::Ready { thread: *thread, turn: *turn });
+        for Plan {
+            thread,
+            turn,
+            after,
+        } in plans
+        {
+            self.heap.plan(
+                self.now() + after,
+                Event::Ready {
+                    thread: *thread,
+                    turn: *turn,
+                },
+            );
         }
     }
 
@@ -321,9 +379,16 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         let digest = mix(request.token, hash_bytes(&request.payload));
         let (workload, token, operation) = (&self.workload, request.token, request.operation);
         self.trace.note(now, node, "submit", digest, || {
-            format!("c{} #{token} {operation:?} {}", lane.0, workload.describe(token))
+            format!(
+                "c{} #{token} {operation:?} {}",
+                lane.0,
+                workload.describe(token)
+            )
         });
-        let host = self.nodes[node].host.as_mut().expect("a lane that is down makes no requests");
+        let host = self.nodes[node]
+            .host
+            .as_mut()
+            .expect("a lane that is down makes no requests");
         host.submit(lane, request);
         self.rouse_soon(node);
     }
@@ -331,14 +396,26 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
     /// Where a lane that is up lives.
     fn lane_node(&self, lane: ClientId) -> usize {
         let mut nodes = self.nodes.iter();
-        nodes.position(|node| node.host.is_some() && node.lanes().any(|here| here == lane)).expect("the lane is up")
+        nodes
+            .position(|node| node.host.is_some() && node.lanes().any(|here| here == lane))
+            .expect("the lane is up")
     }
 
     fn arrive(&mut self, parcel: Parcel) {
-        let Parcel { from, to, members, bytes, name, digest, .. } = parcel;
+        let Parcel {
+            from,
+            to,
+            members,
+            bytes,
+            name,
+            digest,
+            ..
+        } = parcel;
         let up = self.nodes[to].host.is_some();
         let what = if up { "deliver" } else { "to-dead" };
-        self.trace.note(self.heap.now(), to, what, digest, || format!("{name} from n{from} to {members:#b}"));
+        self.trace.note(self.heap.now(), to, what, digest, || {
+            format!("{name} from n{from} to {members:#b}")
+        });
         if up && !bytes.is_empty() {
             self.nodes[to].arrived.push_back((members, bytes));
             self.rouse_soon(to);
@@ -378,7 +455,9 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         };
         let (oracles, mut seen) = (&mut self.oracles, Ok(()));
         let mut watch = |taker, instance: &P::Instance| {
-            let watched = oracles.iter_mut().try_for_each(|oracle| oracle.after_message(taker, instance));
+            let watched = oracles
+                .iter_mut()
+                .try_for_each(|oracle| oracle.after_message(taker, instance));
             seen = core::mem::replace(&mut seen, Ok(())).and(watched);
         };
         let stepped = self.nodes[node].step(self.heap.now(), &burst, &mut self.effects, &mut watch);
@@ -396,7 +475,9 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         if self.effects.records > 0 {
             let (records, bytes) = (self.effects.records, self.effects.record_bytes);
             self.trace
-                .note(self.heap.now(), node, "append", mix(records, bytes), || format!("{records}, {bytes} bytes"));
+                .note(self.heap.now(), node, "append", mix(records, bytes), || {
+                    format!("{records}, {bytes} bytes")
+                });
             self.report.records += records;
             (self.effects.records, self.effects.record_bytes) = (0, 0);
             self.sync(node);
@@ -437,21 +518,26 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         let life = self.nodes[node].life;
         if self.knobs.crash_in_sync > 0.0 && self.random.chance(self.knobs.crash_in_sync) {
             let at = self.now() + self.random.below(after + after / 4 + 1);
-            self.heap.plan(at, Event::Fault(Fault::CrashInSync { node, life }));
+            self.heap
+                .plan(at, Event::Fault(Fault::CrashInSync { node, life }));
         }
-        self.heap.plan(self.now() + after, Event::Synced { node, life });
+        self.heap
+            .plan(self.now() + after, Event::Synced { node, life });
     }
 
     fn send(&mut self, from: usize, kind: u8, members: u64, message: &P::Message) -> Step {
         let id = self.nodes[from].id;
-        self.oracles.iter_mut().for_each(|oracle| oracle.on_send(id, message));
+        self.oracles
+            .iter_mut()
+            .for_each(|oracle| oracle.on_send(id, message));
         let (bytes, name) = (Bytes::from(encode_all(message)), message.name());
         if self.random.once_in(16) {
             let again = decode_all::<P::Message>(&bytes).map(|message| encode_all(&message));
             if again.as_deref() != Ok(&bytes[..]) {
-                return Err(
-                    self.fail(FailureKind::Message, format!("{message:?} does not survive the codec: {again:?}"))
-                );
+                return Err(self.fail(
+                    FailureKind::Message,
+                    format!("{message:?} does not survive the codec: {again:?}"),
+                ));
             }
         }
         let digest = mix(hash_bytes(&bytes), members);
@@ -461,18 +547,31 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
             let index = left.trailing_zeros() as u8;
             let places = self.nodes[from].configuration.layout.places(kind);
             let Some(to) = places.node_of(index) else {
-                // Where members come and go it may be one that this node does not know of (any more).
+                // Where members come and go it may be one that this node does not know of (any
+                // more).
                 if self.scenario.changes.is_empty() {
-                    let what = format!("{message:?} is sent to instance {index}, which does not exist");
+                    let what =
+                        format!("{message:?} is sent to instance {index}, which does not exist");
                     return Err(self.fail(FailureKind::Message, what));
                 }
                 left &= left - 1;
                 continue;
             };
-            let there = places.iter().filter(|(_, place)| *place == to).fold(0, |set, (index, _)| set | 1u64 << index);
+            let there = places
+                .iter()
+                .filter(|(_, place)| *place == to)
+                .fold(0, |set, (index, _)| set | 1u64 << index);
             let news = self.nodes[from].membership.clone();
             let (to, members, bytes) = (usize::from(to.0), left & there, bytes.clone());
-            let parcel = Parcel { from, to, members, bytes, name, digest, news };
+            let parcel = Parcel {
+                from,
+                to,
+                members,
+                bytes,
+                name,
+                digest,
+                news,
+            };
             left &= !there;
             self.post(parcel);
         }
@@ -484,16 +583,31 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         self.report.bytes_sent += parcel.bytes.len() as u64;
         let now = self.now();
         let (link, bytes) = ((parcel.from, parcel.to), parcel.bytes.len());
-        match self.network.pass(&mut self.random, now, link, parcel.name, bytes) {
+        match self
+            .network
+            .pass(&mut self.random, now, link, parcel.name, bytes)
+        {
             Passage::Lost(why) => {
                 self.report.messages_dropped += 1;
-                let Parcel { from, to, name, digest, .. } = parcel;
-                self.trace.note(now, from, "drop", digest, || format!("{name} to n{to}: {why}"));
+                let Parcel {
+                    from,
+                    to,
+                    name,
+                    digest,
+                    ..
+                } = parcel;
+                self.trace.note(now, from, "drop", digest, || {
+                    format!("{name} to n{to}: {why}")
+                });
             }
             Passage::Arrives { at, again } => {
                 if let Some(again) = again {
                     self.report.messages_duplicated += 1;
-                    let copy = Parcel { bytes: parcel.bytes.clone(), news: parcel.news.clone(), ..parcel };
+                    let copy = Parcel {
+                        bytes: parcel.bytes.clone(),
+                        news: parcel.news.clone(),
+                        ..parcel
+                    };
                     self.heap.plan(again, Event::Arrive(copy));
                 }
                 self.heap.plan(at, Event::Arrive(parcel));
@@ -513,12 +627,23 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         let workload = &self.workload;
         self.trace.note(now, node, "reply", digest, || {
             let outcome = reply.outcome.as_ref().map(|bytes| format!("{bytes:02x?}"));
-            format!("c{} #{} {}: {outcome:?}", lane.0, reply.token, workload.describe(reply.token))
+            format!(
+                "c{} #{} {}: {outcome:?}",
+                lane.0,
+                reply.token,
+                workload.describe(reply.token)
+            )
         });
         // A server that may lose and redo work has at no time executed a known number of commands.
         let stable = self.scenario.stable_log;
-        let executed = if stable { journal::open(&self.journal).length() } else { u64::MAX };
-        let plan = self.workload.reply(lane, reply, now, executed, &mut self.report);
+        let executed = if stable {
+            journal::open(&self.journal).length()
+        } else {
+            u64::MAX
+        };
+        let plan = self
+            .workload
+            .reply(lane, reply, now, executed, &mut self.report);
         let plan = plan.map_err(|(kind, what)| self.fail(kind, what))?;
         self.plan_threads(&[plan]);
         Ok(())
@@ -535,18 +660,31 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         };
         if time > self.time {
             self.time = time;
-            let (f, clocks) = (self.scenario.layout.f, self.nodes.iter().map(|node| node.clock));
+            let (f, clocks) = (
+                self.scenario.layout.f,
+                self.nodes.iter().map(|node| node.clock),
+            );
             if let Err(what) = clock::check_time(time, self.now(), clocks, f) {
                 return Err(self.fail(FailureKind::Invariant, what));
             }
         }
         if let Some(fault) = fault {
-            let kind = if fault.twice { FailureKind::ExactlyOnce } else { FailureKind::Divergence };
+            let kind = if fault.twice {
+                FailureKind::ExactlyOnce
+            } else {
+                FailureKind::Divergence
+            };
             let what = fault.explain(|command| self.workload.name(command));
             return Err(self.fail(kind, what));
         }
-        let view = View { nodes: &self.nodes, changed: node };
-        let found = self.oracles.iter_mut().try_for_each(|oracle| oracle.after_event(&view));
+        let view = View {
+            nodes: &self.nodes,
+            changed: node,
+        };
+        let found = self
+            .oracles
+            .iter_mut()
+            .try_for_each(|oracle| oracle.after_event(&view));
         found.map_err(|what| self.fail(FailureKind::Invariant, what))
     }
 }

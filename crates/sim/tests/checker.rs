@@ -1,5 +1,5 @@
-//! The linearizability checker, on histories of a register (first 0) with the answer known: those of the
-//! paper (compartmentalization 3.5), and random ones compared with trying every order.
+//! The linearizability checker, on histories of a register (first 0) with the answer known: those
+//! of the paper (compartmentalization 3.5), and random ones compared with trying every order.
 
 use ionian_kernel::time::Timestamp;
 use ionian_sim::linearizability::{Interval, Verdict, check};
@@ -78,15 +78,23 @@ const OK: Option<u8> = None;
 
 #[test]
 fn figure_8_has_a_linearization() {
-    let history = [(1, Write(0), 1, Some((3, OK))), (2, Write(1), 2, Some((4, OK))), (1, Read, 5, Some((6, Some(0))))];
+    let history = [
+        (1, Write(0), 1, Some((3, OK))),
+        (2, Write(1), 2, Some((4, OK))),
+        (1, Read, 5, Some((6, Some(0)))),
+    ];
     assert_eq!(verdict(&history), Verdict::Linearizable);
     // But not if w(0) had ended before w(1) began.
-    let history = [(1, Write(0), 1, Some((2, OK))), (2, Write(1), 3, Some((4, OK))), (1, Read, 5, Some((6, Some(0))))];
+    let history = [
+        (1, Write(0), 1, Some((2, OK))),
+        (2, Write(1), 3, Some((4, OK))),
+        (1, Read, 5, Some((6, Some(0)))),
+    ];
     assert!(matches!(verdict(&history), Verdict::Violation(_)));
 }
 
-/// Both w(0) and w(1) of c1 and c2 come first, then c3's w(0), and then both read 1. (The text of the
-/// paper that we have gives the operations of the figure and not their lengths.)
+/// Both w(0) and w(1) of c1 and c2 come first, then c3's w(0), and then both read 1. (The text of
+/// the paper that we have gives the operations of the figure and not their lengths.)
 #[test]
 fn figure_9_has_none() {
     let history = [
@@ -96,30 +104,51 @@ fn figure_9_has_none() {
         (1, Read, 7, Some((9, Some(1)))),
         (2, Read, 8, Some((10, Some(1)))),
     ];
-    let Verdict::Violation(table) = verdict(&history) else { panic!("accepted") };
+    let Verdict::Violation(table) = verdict(&history) else {
+        panic!("accepted")
+    };
     // The shortest prefix ends with the first read's answer; the other read is still open there.
-    assert!(table.contains("c1             7-9  r()                    -> 1"), "{table}");
-    assert!(table.contains("c2           8-...  r()                    -> ?"), "{table}");
+    assert!(
+        table.contains("c1             7-9  r()                    -> 1"),
+        "{table}"
+    );
+    assert!(
+        table.contains("c2           8-...  r()                    -> ?"),
+        "{table}"
+    );
 }
 
 #[test]
 fn figures_10_and_14_need_a_pending_write_to_count_or_not() {
     for (answer, right) in [(0, true), (1, true), (2, false)] {
-        let history = [(1, Write(1), 1, None), (2, Read, 2, Some((3, Some(answer))))];
+        let history = [
+            (1, Write(1), 1, None),
+            (2, Read, 2, Some((3, Some(answer)))),
+        ];
         assert_eq!(verdict(&history) == Verdict::Linearizable, right);
     }
     // Once seen, it stays; and it may take effect between two reads.
     for (answers, right) in [([0, 1], true), ([1, 0], false), ([1, 1], true)] {
         let reads = answers.map(Some);
-        let history = [(1, Write(1), 1, None), (2, Read, 2, Some((3, reads[0]))), (3, Read, 4, Some((5, reads[1])))];
-        assert_eq!(verdict(&history) == Verdict::Linearizable, right, "{answers:?}");
+        let history = [
+            (1, Write(1), 1, None),
+            (2, Read, 2, Some((3, reads[0]))),
+            (3, Read, 4, Some((5, reads[1]))),
+        ];
+        assert_eq!(
+            verdict(&history) == Verdict::Linearizable,
+            right,
+            "{answers:?}"
+        );
     }
 }
 
 #[test]
 fn a_search_that_takes_too_long_is_given_up() {
     let writes = (0..20).map(|value| (1, Write(value), 1, Some((100, OK))));
-    let history: Vec<Raw> = writes.chain([(2, Read, 101, Some((102, Some(77))))]).collect();
+    let history: Vec<Raw> = writes
+        .chain([(2, Read, 101, Some((102, Some(77))))])
+        .collect();
     assert_eq!(check(&intervals(&history), 1000), Verdict::Unknown(1000));
 }
 
@@ -128,9 +157,22 @@ fn long_histories_are_quick() {
     // 4000 operations, always eight at a time, more than one word of the set of those placed.
     let history: Vec<Raw> = (0..4000u64)
         .map(|turn| {
-            let action = if turn % 2 == 0 { Write((turn % 250) as u8) } else { Read };
-            let answer = if turn % 2 == 0 { OK } else { Some(((turn - 1) % 250) as u8) };
-            ((turn % 8) as u8, action, turn * 10, Some((turn * 10 + 75, answer)))
+            let action = if turn % 2 == 0 {
+                Write((turn % 250) as u8)
+            } else {
+                Read
+            };
+            let answer = if turn % 2 == 0 {
+                OK
+            } else {
+                Some(((turn - 1) % 250) as u8)
+            };
+            (
+                (turn % 8) as u8,
+                action,
+                turn * 10,
+                Some((turn * 10 + 75, answer)),
+            )
         })
         .collect();
     assert_eq!(verdict(&history), Verdict::Linearizable);
@@ -160,12 +202,19 @@ fn explains(history: &[Interval<Register>], order: &[usize]) -> bool {
     for (place, operation) in order.iter().enumerate() {
         let this = &history[*operation];
         let answer = Register::apply(&mut state, &this.action, Timestamp(0));
-        if this.result.as_ref().is_some_and(|(_, told)| *told != answer) {
+        if this
+            .result
+            .as_ref()
+            .is_some_and(|(_, told)| *told != answer)
+        {
             return false;
         }
-        let late = order[place..]
-            .iter()
-            .any(|later| history[*later].result.as_ref().is_some_and(|(completed, _)| *completed < this.invoked));
+        let late = order[place..].iter().any(|later| {
+            history[*later]
+                .result
+                .as_ref()
+                .is_some_and(|(completed, _)| *completed < this.invoked)
+        });
         if late {
             return false;
         }
@@ -177,7 +226,8 @@ fn action() -> impl Strategy<Value = Action> {
     prop_oneof![(0..3u8).prop_map(Write), Just(Read)]
 }
 
-/// Operations executed one after the other, each seen by its client around the moment of its execution.
+/// Operations executed one after the other, each seen by its client around the moment of its
+/// execution.
 fn executed(most: usize) -> impl Strategy<Value = Vec<Raw>> {
     let operation = (0..4u8, action(), 0..40u64, 0..40u64, 0..8u8);
     prop::collection::vec(operation, 1..most).prop_map(|operations| {

@@ -30,9 +30,17 @@ fn scenarios<P: Protocol>(presets: &[&str], changes: bool) -> Vec<Scenario> {
     let scenario = |name: &&str| {
         let deployment = Deployment::preset(name, &PresetOptions::default()).expect("a preset");
         let layout = deployment.layout(P::KINDS).expect("a layout");
-        let changes = if changes { variations(&layout, kind::Acceptor, kind::Replica) } else { Vec::new() };
+        let changes = if changes {
+            variations(&layout, kind::Acceptor, kind::Replica)
+        } else {
+            Vec::new()
+        };
         let durability = Durability::Memory { returns: true };
-        Scenario { durability, changes, ..Scenario::new(*name, layout) }
+        Scenario {
+            durability,
+            changes,
+            ..Scenario::new(*name, layout)
+        }
     };
     presets.iter().map(scenario).collect()
 }
@@ -42,7 +50,8 @@ fn reaches<P: Protocol>(scenarios: &[Scenario], elsewhere: &[&str]) {
     for batch in 0..BATCHES {
         for scenario in scenarios {
             let seeds = batch * BATCH..(batch + 1) * BATCH;
-            report.merge(&run_seeds::<P>(scenario, seeds, true, |_| Watch::default(), |_| {}).report);
+            report
+                .merge(&run_seeds::<P>(scenario, seeds, true, |_| Watch::default(), |_| {}).report);
         }
         let excused = |branch: &&str| OUT_OF_REACH.contains(branch) || elsewhere.contains(branch);
         if report.unreached().all(|branch| excused(&branch)) {
@@ -54,7 +63,8 @@ fn reaches<P: Protocol>(scenarios: &[Scenario], elsewhere: &[&str]) {
 
 #[test]
 fn of_multipaxos() {
-    // Nothing is executed early where there is one stripe, and no leader passes on what another one missed.
+    // Nothing is executed early where there is one stripe, and no leader passes on what another one
+    // missed.
     let elsewhere = [
         "replica: a snapshot waits for what was executed early",
         "replica: a peer waits for slots that are not here yet",
@@ -66,9 +76,11 @@ fn of_multipaxos() {
 
 #[test]
 fn of_mencius() {
-    // All its leaders lead: batches go to another stripe and are not turned away by MultiPaxos's leader.
+    // All its leaders lead: batches go to another stripe and are not turned away by MultiPaxos's
+    // leader.
     let turned_away = "leader: one that does not lead turns a batch away";
-    // It takes a snapshot that is due while the command before it is not known yet: not once in 1,200 runs.
+    // It takes a snapshot that is due while the command before it is not known yet: not once in
+    // 1,200 runs.
     let early = "replica: a snapshot waits for what was executed early";
     let all = scenarios::<Mencius>(&["mencius", "mencius-compartmentalized"], false);
     reaches::<Mencius>(&all, &[turned_away, early]);
@@ -87,5 +99,8 @@ fn of_spaxos() {
         "stabilizer: a reference was chosen too late and stands for nothing",
         "stabilizer: one that lost its memory is asked for a copy",
     ];
-    reaches::<SPaxos>(&scenarios::<SPaxos>(&["spaxos", "spaxos-compartmentalized"], false), &elsewhere);
+    reaches::<SPaxos>(
+        &scenarios::<SPaxos>(&["spaxos", "spaxos-compartmentalized"], false),
+        &elsewhere,
+    );
 }

@@ -26,7 +26,10 @@ impl Write for Shared {
 
 fn traced(scenario: &Scenario, seed: u64) -> (u64, String) {
     let lines = Shared::default();
-    let watch = Watch { trace: Some(Box::new(lines.clone())), ..Watch::default() };
+    let watch = Watch {
+        trace: Some(Box::new(lines.clone())),
+        ..Watch::default()
+    };
     let outcome = run_seed_watched::<Toy<0>>(scenario, seed, watch);
     let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
     (outcome.trace_hash, text)
@@ -38,21 +41,34 @@ fn the_same_seed_gives_the_same_trace() {
         let (first, again) = (traced(&scenario(), seed), traced(&scenario(), seed));
         assert!(first == again, "seed {seed}");
         // A sink changes nothing.
-        let (one, two) = (run_seed::<Toy<0>>(&scenario(), seed), run_seed::<Toy<0>>(&scenario(), seed));
+        let (one, two) = (
+            run_seed::<Toy<0>>(&scenario(), seed),
+            run_seed::<Toy<0>>(&scenario(), seed),
+        );
         assert_eq!((one.trace_hash, &one.report), (first.0, &two.report));
     }
 }
 
 #[test]
 fn other_seeds_give_other_traces() {
-    let hashes: BTreeSet<u64> = (0..100).map(|seed| run_seed::<Toy<0>>(&scenario(), seed).trace_hash).collect();
+    let hashes: BTreeSet<u64> = (0..100)
+        .map(|seed| run_seed::<Toy<0>>(&scenario(), seed).trace_hash)
+        .collect();
     assert_eq!(hashes.len(), 100);
 }
 
 #[test]
 fn a_trace_can_be_read() {
     let (_, text) = traced(&scenario(), 0);
-    for word in ["submit", "deliver", "append", "synced", "reply", "heal", "server::Execute from n1"] {
+    for word in [
+        "submit",
+        "deliver",
+        "append",
+        "synced",
+        "reply",
+        "heal",
+        "server::Execute from n1",
+    ] {
         assert!(text.contains(word), "no {word} in\n{text}");
     }
 }

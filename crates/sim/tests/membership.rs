@@ -1,5 +1,5 @@
-//! The membership changes while clients work and everything breaks: nodes are replaced, added and removed,
-//! majorities become grids, changes are abandoned and begun again.
+//! The membership changes while clients work and everything breaks: nodes are replaced, added and
+//! removed, majorities become grids, changes are abandoned and begun again.
 
 use ionian_deployment::{Deployment, PresetOptions};
 use ionian_kernel::protocol::Protocol;
@@ -15,7 +15,10 @@ fn preset(name: &str) -> Scenario {
     let deployment = Deployment::preset(name, &PresetOptions::default()).expect("a preset");
     let layout = deployment.layout(MultiPaxos::KINDS).expect("a layout");
     let changes = variations(&layout, kind::Acceptor, kind::Replica);
-    Scenario { changes, ..Scenario::new(name, layout) }
+    Scenario {
+        changes,
+        ..Scenario::new(name, layout)
+    }
 }
 
 fn run(scenario: &Scenario, seeds: u64) -> Summary {
@@ -23,13 +26,34 @@ fn run(scenario: &Scenario, seeds: u64) -> Summary {
 }
 
 fn passes(name: &str) {
-    for durability in [Durability::Disk, Durability::Memory { returns: false }, Durability::Memory { returns: true }] {
-        let summary = run(&Scenario { durability, ..preset(name) }, SEEDS);
+    for durability in [
+        Durability::Disk,
+        Durability::Memory { returns: false },
+        Durability::Memory { returns: true },
+    ] {
+        let summary = run(
+            &Scenario {
+                durability,
+                ..preset(name)
+            },
+            SEEDS,
+        );
         if let Some(failed) = summary.failures.first() {
-            panic!("{name} {durability:?}: seed {} [{}]: {:?}", failed.seed, failed.knobs, failed.result);
+            panic!(
+                "{name} {durability:?}: seed {} [{}]: {:?}",
+                failed.seed, failed.knobs, failed.result
+            );
         }
-        assert!(summary.report.epochs > SEEDS, "nothing changed: {}", summary.report);
-        assert!(summary.report.acknowledged_under_faults > SEEDS * 5, "an idle run: {}", summary.report);
+        assert!(
+            summary.report.epochs > SEEDS,
+            "nothing changed: {}",
+            summary.report
+        );
+        assert!(
+            summary.report.acknowledged_under_faults > SEEDS * 5,
+            "an idle run: {}",
+            summary.report
+        );
     }
 }
 
@@ -59,13 +83,29 @@ fn options_change_while_clients_work_in_every_protocol_that_has_a_log() {
         let deployment = Deployment::preset(name, &PresetOptions::default()).expect("a preset");
         let layout = deployment.layout(P::KINDS).expect("a layout");
         for durability in [Durability::Disk, Durability::Memory { returns: true }] {
-            let scenario = Scenario { tunes: true, durability, ..Scenario::new(name, layout.clone()) };
-            let summary = run_seeds::<P>(&scenario, 0..SEEDS / 2, true, |_| Watch::default(), |_| {});
+            let scenario = Scenario {
+                tunes: true,
+                durability,
+                ..Scenario::new(name, layout.clone())
+            };
+            let summary =
+                run_seeds::<P>(&scenario, 0..SEEDS / 2, true, |_| Watch::default(), |_| {});
             if let Some(failed) = summary.failures.first() {
-                panic!("{name} {durability:?}: seed {} [{}]: {:?}", failed.seed, failed.knobs, failed.result);
+                panic!(
+                    "{name} {durability:?}: seed {} [{}]: {:?}",
+                    failed.seed, failed.knobs, failed.result
+                );
             }
-            assert!(summary.report.epochs > SEEDS / 2, "nothing changed: {}", summary.report);
-            assert!(summary.report.acknowledged_under_faults > SEEDS * 2, "an idle run: {}", summary.report);
+            assert!(
+                summary.report.epochs > SEEDS / 2,
+                "nothing changed: {}",
+                summary.report
+            );
+            assert!(
+                summary.report.acknowledged_under_faults > SEEDS * 2,
+                "an idle run: {}",
+                summary.report
+            );
         }
     }
     passes::<MultiPaxos>("batched");
@@ -77,15 +117,31 @@ fn options_change_while_clients_work_in_every_protocol_that_has_a_log() {
 
 #[test]
 fn members_and_options_change_in_turn() {
-    let summary = run(&Scenario { tunes: true, ..preset("colocated") }, SEEDS);
+    let summary = run(
+        &Scenario {
+            tunes: true,
+            ..preset("colocated")
+        },
+        SEEDS,
+    );
     if let Some(failed) = summary.failures.first() {
-        panic!("seed {} [{}]: {:?}", failed.seed, failed.knobs, failed.result);
+        panic!(
+            "seed {} [{}]: {:?}",
+            failed.seed, failed.knobs, failed.result
+        );
     }
-    assert!(summary.report.epochs > SEEDS, "nothing changed: {}", summary.report);
+    assert!(
+        summary.report.epochs > SEEDS,
+        "nothing changed: {}",
+        summary.report
+    );
 }
 
 #[test]
 fn a_configuration_applied_at_once_is_caught() {
-    let scenario = Scenario { canary: Canary::Named("at-once"), ..preset("colocated") };
+    let scenario = Scenario {
+        canary: Canary::Named("at-once"),
+        ..preset("colocated")
+    };
     assert!(!run(&scenario, 1000).failures.is_empty(), "nobody noticed");
 }

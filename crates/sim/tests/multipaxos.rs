@@ -1,5 +1,5 @@
-//! MultiPaxos in every shape of deployment under every kind of fault, and the proof that the tests would
-//! notice: each canary is a mistake of a published implementation, built in on purpose.
+//! MultiPaxos in every shape of deployment under every kind of fault, and the proof that the tests
+//! would notice: each canary is a mistake of a published implementation, built in on purpose.
 
 use ionian_deployment::{Deployment, PresetOptions};
 use ionian_kernel::client::ReadLevel;
@@ -26,28 +26,64 @@ fn preset<P: Protocol>(name: &str) -> Scenario {
 /// Each instance on a node of its own.
 fn apart(name: &str, f: usize, counts: [u16; 8], quorums: QuorumSpec) -> Scenario {
     let mut next = (0..).map(NodeId);
-    let instances = counts.iter().map(|count| next.by_ref().take(usize::from(*count)).collect()).collect();
-    Scenario::new(name, Layout { f, quorums, instances: numbered(instances), ..Layout::default() })
+    let instances = counts
+        .iter()
+        .map(|count| next.by_ref().take(usize::from(*count)).collect())
+        .collect();
+    Scenario::new(
+        name,
+        Layout {
+            f,
+            quorums,
+            instances: numbered(instances),
+            ..Layout::default()
+        },
+    )
 }
 
 /// 2f+1 nodes with every role on each.
 fn together(name: &str, f: usize) -> Scenario {
     let nodes: Vec<NodeId> = (0..2 * f as u16 + 1).map(NodeId).collect();
-    Scenario::new(name, Layout { f, instances: numbered(vec![nodes; 8]), ..Layout::default() })
+    Scenario::new(
+        name,
+        Layout {
+            f,
+            instances: numbered(vec![nodes; 8]),
+            ..Layout::default()
+        },
+    )
 }
 
 fn grid() -> Scenario {
-    apart("grid", 1, [2, 2, 2, 2, 2, 6, 3, 2], QuorumSpec::Grid { rows: 2, columns: 3 })
+    apart(
+        "grid",
+        1,
+        [2, 2, 2, 2, 2, 6, 3, 2],
+        QuorumSpec::Grid {
+            rows: 2,
+            columns: 3,
+        },
+    )
 }
 
 fn passes<P: Protocol>(scenario: Scenario) {
     for durability in [Durability::Disk, MEMORY, AMNESIA] {
-        let scenario = Scenario { durability, ..scenario.clone() };
+        let scenario = Scenario {
+            durability,
+            ..scenario.clone()
+        };
         let summary = run_seeds::<P>(&scenario, 0..SEEDS, true, |_| Watch::default(), |_| {});
         if let Some(failed) = summary.failures.first() {
-            panic!("{} {durability:?}: seed {} [{}]: {:?}", scenario.name, failed.seed, failed.knobs, failed.result);
+            panic!(
+                "{} {durability:?}: seed {} [{}]: {:?}",
+                scenario.name, failed.seed, failed.knobs, failed.result
+            );
         }
-        assert!(summary.report.acknowledged_under_faults > SEEDS * 5, "an idle run: {}", summary.report);
+        assert!(
+            summary.report.acknowledged_under_faults > SEEDS * 5,
+            "an idle run: {}",
+            summary.report
+        );
     }
 }
 
@@ -59,8 +95,12 @@ fn colocated_passes() {
 #[test]
 fn logs_are_torn_and_truncated() {
     let scenario = together("three", 1);
-    let report = run_seeds::<MultiPaxos>(&scenario, 0..300, true, |_| Watch::default(), |_| {}).report;
-    assert!(report.torn_logs > 0 && report.truncated_logs > 30, "{report}");
+    let report =
+        run_seeds::<MultiPaxos>(&scenario, 0..300, true, |_| Watch::default(), |_| {}).report;
+    assert!(
+        report.torn_logs > 0 && report.truncated_logs > 30,
+        "{report}"
+    );
 }
 
 #[test]
@@ -85,7 +125,12 @@ fn a_batched_grid_passes() {
 
 #[test]
 fn acceptor_groups_pass() {
-    passes::<MultiPaxos>(apart("groups", 1, [2, 0, 0, 2, 2, 6, 2, 0], QuorumSpec::Groups { groups: 2 }));
+    passes::<MultiPaxos>(apart(
+        "groups",
+        1,
+        [2, 0, 0, 2, 2, 6, 2, 0],
+        QuorumSpec::Groups { groups: 2 },
+    ));
 }
 
 #[test]
@@ -100,27 +145,55 @@ fn one_node_passes() {
 
 #[test]
 fn each_read_level_passes_alone() {
-    for level in [ReadLevel::Linearizable, ReadLevel::Sequential, ReadLevel::Eventual] {
-        passes::<MultiPaxos>(Scenario { read_levels: vec![level], ..together("three", 1) });
+    for level in [
+        ReadLevel::Linearizable,
+        ReadLevel::Sequential,
+        ReadLevel::Eventual,
+    ] {
+        passes::<MultiPaxos>(Scenario {
+            read_levels: vec![level],
+            ..together("three", 1)
+        });
     }
 }
 
 #[test]
 fn unreplicated_servers_pass() {
     for name in ["unreplicated", "unreplicated-batched"] {
-        passes::<Unreplicated>(Scenario { stable_log: false, ..preset::<Unreplicated>(name) });
+        passes::<Unreplicated>(Scenario {
+            stable_log: false,
+            ..preset::<Unreplicated>(name)
+        });
     }
 }
 
-/// The defect must be found within `seeds` seeds, and the sound protocol pass the one that found it.
-fn catches(canary: &'static str, scenario: Scenario, durability: Durability, seeds: u64) -> Failure {
-    let sound = Scenario { durability, ..scenario };
-    let broken = Scenario { canary: Canary::Named(canary), ..sound.clone() };
-    let found = run_seeds::<MultiPaxos>(&broken, 0..seeds, true, |_| Watch::default(), |_| {}).failures;
-    let found = found.first().unwrap_or_else(|| panic!("{canary} was not caught in {seeds} seeds"));
+/// The defect must be found within `seeds` seeds, and the sound protocol pass the one that found
+/// it.
+fn catches(
+    canary: &'static str,
+    scenario: Scenario,
+    durability: Durability,
+    seeds: u64,
+) -> Failure {
+    let sound = Scenario {
+        durability,
+        ..scenario
+    };
+    let broken = Scenario {
+        canary: Canary::Named(canary),
+        ..sound.clone()
+    };
+    let found =
+        run_seeds::<MultiPaxos>(&broken, 0..seeds, true, |_| Watch::default(), |_| {}).failures;
+    let found = found
+        .first()
+        .unwrap_or_else(|| panic!("{canary} was not caught in {seeds} seeds"));
     let seed = found.seed;
     let summary = run_seeds::<MultiPaxos>(&sound, [seed], true, |_| Watch::default(), |_| {});
-    assert!(summary.failures.is_empty(), "{canary}: the sound protocol fails seed {seed} as well");
+    assert!(
+        summary.failures.is_empty(),
+        "{canary}: the sound protocol fails seed {seed} as well"
+    );
     found.result.clone().expect_err("was caught")
 }
 
@@ -160,14 +233,26 @@ fn log_truncated_too_far() {
 fn snapshots_without_sessions() {
     let failure = catches("sessions", together("three", 1), Durability::Disk, 400);
     // One replica executes a command again: seen as such, or by the replicas that do not.
-    assert!(matches!(failure.kind, FailureKind::ExactlyOnce | FailureKind::Divergence), "{failure}");
+    assert!(
+        matches!(
+            failure.kind,
+            FailureKind::ExactlyOnce | FailureKind::Divergence
+        ),
+        "{failure}"
+    );
 }
 
 /// A defect that the driver builds in is found for what it is.
 fn driver_catches(canary: Canary, seeds: u64, expected: FailureKind) -> Failure {
-    let broken = Scenario { canary, ..together("three", 1) };
-    let found = run_seeds::<MultiPaxos>(&broken, 0..seeds, true, |_| Watch::default(), |_| {}).failures;
-    let found = found.first().unwrap_or_else(|| panic!("{canary:?} was not caught in {seeds} seeds"));
+    let broken = Scenario {
+        canary,
+        ..together("three", 1)
+    };
+    let found =
+        run_seeds::<MultiPaxos>(&broken, 0..seeds, true, |_| Watch::default(), |_| {}).failures;
+    let found = found
+        .first()
+        .unwrap_or_else(|| panic!("{canary:?} was not caught in {seeds} seeds"));
     let failure = found.result.clone().expect_err("was caught");
     assert_eq!(failure.kind, expected, "{failure}");
     failure
@@ -182,7 +267,12 @@ fn reads_ahead_of_the_log() {
 #[test]
 fn logs_that_are_not_given_the_time() {
     let failure = driver_catches(Canary::HidesDeadlines, 50, FailureKind::Liveness);
-    assert!(failure.message.contains("waits for the log's time to reach"), "{failure}");
+    assert!(
+        failure
+            .message
+            .contains("waits for the log's time to reach"),
+        "{failure}"
+    );
 }
 
 #[test]
@@ -225,33 +315,48 @@ fn l9_part_batch_waits() {
 
 #[test]
 fn l10_deposed_leader_drops() {
-    catches("l10", preset::<MultiPaxos>("batched"), Durability::Disk, 200);
+    catches(
+        "l10",
+        preset::<MultiPaxos>("batched"),
+        Durability::Disk,
+        200,
+    );
 }
 
 /// What a play says happens, and with the canary does not.
 fn play(text: &str, scenario: &Scenario, canary: &'static str) {
     let play = Play::parse(text).expect("a play");
-    play.run::<MultiPaxos>(scenario, Lists::new(3)).expect("the sound protocol does as the play says");
+    play.run::<MultiPaxos>(scenario, Lists::new(3))
+        .expect("the sound protocol does as the play says");
     let mut broken = scenario.clone();
     broken.layout.canary = Some(canary);
-    play.run::<MultiPaxos>(&broken, Lists::new(3)).expect_err("the play catches the canary");
+    play.run::<MultiPaxos>(&broken, Lists::new(3))
+        .expect_err("the play catches the canary");
 }
 
 #[test]
 fn l5_voted_never_chosen() {
     let scenario = apart("apart", 1, [2, 0, 0, 2, 2, 3, 2, 0], QuorumSpec::Majority);
-    play(include_str!("plays/l5_voted_never_chosen.play"), &scenario, "l5");
+    play(
+        include_str!("plays/l5_voted_never_chosen.play"),
+        &scenario,
+        "l5",
+    );
 }
 
-/// Thousands of seeds did not meet it: it needs a vote of a round that lost, acceptors that are one heartbeat apart in what
-/// they have forgotten, and a replica that asks the leader just then because its peers' answers are lost. The simulator
-/// loses messages at random and not the same kind for long.
-/// About one seed in two thousand meets it: a leader stranded with one acceptor, and replicas that cannot help each other
-/// when it is back. What sees it is the ledger, at the first vote, long before two replicas execute different values.
+/// Thousands of seeds did not meet it: it needs a vote of a round that lost, acceptors that are one
+/// heartbeat apart in what they have forgotten, and a replica that asks the leader just then
+/// because its peers' answers are lost. The simulator loses messages at random and not the same
+/// kind for long. About one seed in two thousand meets it: a leader stranded with one acceptor, and
+/// replicas that cannot help each other when it is back. What sees it is the ledger, at the first
+/// vote, long before two replicas execute different values.
 #[test]
 fn repairs_of_forgotten_slots_are_found_from_seeds() {
     let failure = catches("repair", preset::<MultiPaxos>("baseline"), MEMORY, 4000);
-    assert!(failure.message.contains("against what is chosen"), "{failure}");
+    assert!(
+        failure.message.contains("against what is chosen"),
+        "{failure}"
+    );
 }
 
 #[test]
@@ -260,22 +365,40 @@ fn a_forgotten_slot_is_not_repaired_with_an_old_vote() {
         let mut scenario = apart("apart", 1, [2, 0, 0, 2, 2, 3, 3, 0], QuorumSpec::Majority);
         scenario.layout.options.snapshot_slots = 1;
         scenario.durability = durability;
-        play(include_str!("plays/repair_of_a_forgotten_slot.play"), &scenario, "repair");
+        play(
+            include_str!("plays/repair_of_a_forgotten_slot.play"),
+            &scenario,
+            "repair",
+        );
     }
 }
 
-/// Seeds cut nodes into two sides, and ask for answers when all is healed: a cut in which one node alone reaches a majority
-/// never came about.
+/// Seeds cut nodes into two sides, and ask for answers when all is healed: a cut in which one node
+/// alone reaches a majority never came about.
 #[test]
 fn a_leader_that_reaches_no_quorum_leaves_the_hub_to_lead() {
-    play(include_str!("plays/hub.play"), &together("five", 2), "alone");
+    play(
+        include_str!("plays/hub.play"),
+        &together("five", 2),
+        "alone",
+    );
 }
 
-/// Seeds cut links one way too, but asked for answers only when all was healed, until one node stayed deaf.
+/// Seeds cut links one way too, but asked for answers only when all was healed, until one node
+/// stayed deaf.
 #[test]
 fn a_leader_that_hears_nobody_stops_though_it_has_nothing_to_do() {
-    play(include_str!("plays/deaf.play"), &together("three", 1), "idle");
-    catches("idle", preset::<MultiPaxos>("colocated"), Durability::Disk, 2000);
+    play(
+        include_str!("plays/deaf.play"),
+        &together("three", 1),
+        "idle",
+    );
+    catches(
+        "idle",
+        preset::<MultiPaxos>("colocated"),
+        Durability::Disk,
+        2000,
+    );
 }
 
 /// No seed breaks single links for good: when all is healed the acceptor tells the leader itself.
@@ -293,8 +416,9 @@ fn a_leader_without_proxy_leaders_or_replicas_stops() {
     play(include_str!("plays/no_helpers.play"), &scenario, "helpers");
 }
 
-/// Seeds asked no more than that every client is served before a minute has passed; where one node of many is deaf for good, most
-/// commands do not meet it. Ten thousand seeds of larger shapes, whose clients have little patience, found it.
+/// Seeds asked no more than that every client is served before a minute has passed; where one node
+/// of many is deaf for good, most commands do not meet it. Ten thousand seeds of larger shapes,
+/// whose clients have little patience, found it.
 #[test]
 fn a_proxy_leader_that_is_heard_and_does_nothing_is_given_nothing() {
     let scenario = apart("apart", 1, [2, 0, 0, 2, 2, 3, 2, 0], QuorumSpec::Majority);

@@ -19,7 +19,12 @@ struct Prices {
     replica: f64,
 }
 
-const CHEAP: Prices = Prices { leader: 1.0, proxy_leader: 2.0, acceptor: 3.0, replica: 4.0 };
+const CHEAP: Prices = Prices {
+    leader: 1.0,
+    proxy_leader: 2.0,
+    acceptor: 3.0,
+    replica: 4.0,
+};
 
 impl Costs<MultiPaxos> for Prices {
     fn of(&self, _: Address, message: &Message) -> f64 {
@@ -63,7 +68,11 @@ fn layout() -> Layout {
     let deployment = Deployment::preset("compartmentalized", &PresetOptions::default()).unwrap();
     // Nobody is asked twice because the answer takes its time.
     let patient = ["options.retry_after_ms=60000", "options.patience_ms=300000"];
-    deployment.with_overrides(&patient).unwrap().layout(MultiPaxos::KINDS).unwrap()
+    deployment
+        .with_overrides(&patient)
+        .unwrap()
+        .layout(MultiPaxos::KINDS)
+        .unwrap()
 }
 
 fn setting(clients: usize, read_fraction: f64) -> Setting {
@@ -94,24 +103,48 @@ fn the_same_setting_measures_the_same() {
     assert_ne!(once, measured(101, 0.5, CHEAP));
 }
 
-/// Ten proxy leaders of 50 us do 200,000 commands a second, and one leader of 8 us does 125,000, whatever the rest.
+/// Ten proxy leaders of 50 us do 200,000 commands a second, and one leader of 8 us does 125,000,
+/// whatever the rest.
 #[test]
 fn the_slowest_role_says_how_many_commands_there_are() {
     let layout = layout();
     let cases = [
-        (Prices { proxy_leader: 50.0, ..CHEAP }, 200_000.0, "proxy-leader"),
-        (Prices { leader: 8.0, ..CHEAP }, 125_000.0, "leader"),
+        (
+            Prices {
+                proxy_leader: 50.0,
+                ..CHEAP
+            },
+            200_000.0,
+            "proxy-leader",
+        ),
+        (
+            Prices {
+                leader: 8.0,
+                ..CHEAP
+            },
+            125_000.0,
+            "leader",
+        ),
     ];
     for (prices, peak, role) in cases {
         let measured = measured(1500, 0.0, prices);
         let off = measured.requests_per_second / peak - 1.0;
-        assert!(off.abs() < 0.03, "{role}: {} a second", measured.requests_per_second);
+        assert!(
+            off.abs() < 0.03,
+            "{role}: {} a second",
+            measured.requests_per_second
+        );
         let (node, busy) = measured.busiest().unwrap();
-        assert!(layout.name(node).starts_with(role) && busy > 0.97, "{} is busy {busy}", layout.name(node));
+        assert!(
+            layout.name(node).starts_with(role) && busy > 0.97,
+            "{} is busy {busy}",
+            layout.name(node)
+        );
     }
 }
 
-/// Six hops of 50 us, five sleepers woken for 5 us each, and what each of the roles costs: proxy leaders pay at once.
+/// Six hops of 50 us, five sleepers woken for 5 us each, and what each of the roles costs: proxy
+/// leaders pay at once.
 #[test]
 fn a_lone_client_waits_for_hops_and_wake_ups() {
     let latency = measured(1, 0.0, CHEAP).latency_us;
@@ -129,12 +162,25 @@ fn reads_go_round_the_leader() {
 #[test]
 fn a_varying_delay_changes_the_latency_and_not_the_peak() {
     let jittery = |clients, prices: Prices| {
-        let setting = Setting { network_jitter: 0.5, ..setting(clients, 0.0) };
+        let setting = Setting {
+            network_jitter: 0.5,
+            ..setting(clients, 0.0)
+        };
         measure::<MultiPaxos>(&setting, &prices, &Mute).unwrap()
     };
     let latency = jittery(1, CHEAP).latency_us;
-    assert!((latency.mean - 335.0).abs() < 15.0 && latency.p99 > latency.p50 + 20.0, "{latency:?}");
-    let peak = jittery(1500, Prices { leader: 8.0, ..CHEAP }).requests_per_second;
+    assert!(
+        (latency.mean - 335.0).abs() < 15.0 && latency.p99 > latency.p50 + 20.0,
+        "{latency:?}"
+    );
+    let peak = jittery(
+        1500,
+        Prices {
+            leader: 8.0,
+            ..CHEAP
+        },
+    )
+    .requests_per_second;
     assert!((peak / 125_000.0 - 1.0).abs() < 0.03, "{peak} a second");
 }
 

@@ -11,7 +11,8 @@ use toy::{Toy, scenario};
 
 fn play<const DEFECT: u8>(text: &str) -> Result<(), String> {
     let play = Play::parse(text).map_err(|error| error.to_string())?;
-    play.run::<Toy<DEFECT>>(&scenario(), Lists::new(3)).map_err(|error| error.to_string())
+    play.run::<Toy<DEFECT>>(&scenario(), Lists::new(3))
+        .map_err(|error| error.to_string())
 }
 
 const LOST_ANSWER: &str = "
@@ -94,15 +95,27 @@ fn plays_pass_on_the_correct_protocol() {
 #[test]
 fn and_fail_on_broken_ones() {
     let error = play::<1>(LOST_ANSWER).unwrap_err();
-    assert!(error.starts_with("line 17") && error.contains("a second time"), "{error}");
+    assert!(
+        error.starts_with("line 17") && error.contains("a second time"),
+        "{error}"
+    );
     let error = play::<3>(CRASH).unwrap_err();
-    assert!(error.starts_with("line 4: expected") && error.contains("n0 sends client::Answer to n1"), "{error}");
+    assert!(
+        error.starts_with("line 4: expected") && error.contains("n0 sends client::Answer to n1"),
+        "{error}"
+    );
 }
 
 #[test]
 fn a_recorded_play_expects_what_happened() {
-    let recorded = Play::parse(CRASH).unwrap().record::<Toy<0>>(&scenario(), Lists::new(3)).unwrap();
-    assert!(recorded.contains("deliver all\n> n0 gets server::Execute from n1\n> n0 appends 1\n"), "{recorded}");
+    let recorded = Play::parse(CRASH)
+        .unwrap()
+        .record::<Toy<0>>(&scenario(), Lists::new(3))
+        .unwrap();
+    assert!(
+        recorded.contains("deliver all\n> n0 gets server::Execute from n1\n> n0 appends 1\n"),
+        "{recorded}"
+    );
     play::<0>(&recorded).unwrap();
 }
 
@@ -117,7 +130,10 @@ fn mistakes_are_explained() {
         ("sync 0", "line 1: \"0\" is no node such as n0"),
         ("sync n9", "line 1: there is no n9: there are 3 nodes"),
         ("submit c7 get x", "line 1: there is no lane c7"),
-        ("submit c0 frob x", "line 1: \"frob x\" is no command; known are: get K"),
+        (
+            "submit c0 frob x",
+            "line 1: \"frob x\" is no command; known are: get K",
+        ),
         (
             "submit c0 get x\ndrop client::Answer",
             "line 2: no such message is under way; there are: server::Execute n1->n0",
@@ -125,7 +141,10 @@ fn mistakes_are_explained() {
         ("expect reply c0 ok", "line 1: c0 was told nothing"),
         ("restart n0", "line 1: n0 is up already"),
         ("timer n0", "line 1: n0 waits for no timer"),
-        ("submit c0 get x\nrun until quiet\nexpect reply c0 ok", "line 3: c0 was told \"nothing\" and not \"ok\""),
+        (
+            "submit c0 get x\nrun until quiet\nexpect reply c0 ok",
+            "line 3: c0 was told \"nothing\" and not \"ok\"",
+        ),
     ] {
         let error = play::<0>(text).unwrap_err();
         assert!(error.starts_with(complaint), "{error}");

@@ -1,4 +1,5 @@
-//! S-Paxos in every shape of deployment under every kind of fault, and the proof that the tests would notice.
+//! S-Paxos in every shape of deployment under every kind of fault, and the proof that the tests
+//! would notice.
 
 use ionian_deployment::{Deployment, PresetOptions};
 use ionian_kernel::client::ReadLevel;
@@ -24,24 +25,52 @@ fn preset(name: &str) -> Scenario {
 /// Each instance on a node of its own.
 fn apart(name: &str, f: usize, counts: [u16; 10], quorums: QuorumSpec) -> Scenario {
     let mut next = (0..).map(NodeId);
-    let instances = counts.iter().map(|count| next.by_ref().take(usize::from(*count)).collect()).collect();
-    Scenario::new(name, Layout { f, quorums, instances: numbered(instances), ..Layout::default() })
+    let instances = counts
+        .iter()
+        .map(|count| next.by_ref().take(usize::from(*count)).collect())
+        .collect();
+    Scenario::new(
+        name,
+        Layout {
+            f,
+            quorums,
+            instances: numbered(instances),
+            ..Layout::default()
+        },
+    )
 }
 
 /// 2f+1 nodes with every role on each, batchers too.
 fn together(name: &str, f: usize) -> Scenario {
     let nodes: Vec<NodeId> = (0..2 * f as u16 + 1).map(NodeId).collect();
-    Scenario::new(name, Layout { f, instances: numbered(vec![nodes; 10]), ..Layout::default() })
+    Scenario::new(
+        name,
+        Layout {
+            f,
+            instances: numbered(vec![nodes; 10]),
+            ..Layout::default()
+        },
+    )
 }
 
 fn passes(scenario: Scenario) {
     for durability in [Durability::Disk, MEMORY, AMNESIA] {
-        let scenario = Scenario { durability, ..scenario.clone() };
+        let scenario = Scenario {
+            durability,
+            ..scenario.clone()
+        };
         let summary = run_seeds::<SPaxos>(&scenario, 0..SEEDS, true, |_| Watch::default(), |_| {});
         if let Some(failed) = summary.failures.first() {
-            panic!("{} {durability:?}: seed {} [{}]: {:?}", scenario.name, failed.seed, failed.knobs, failed.result);
+            panic!(
+                "{} {durability:?}: seed {} [{}]: {:?}",
+                scenario.name, failed.seed, failed.knobs, failed.result
+            );
         }
-        assert!(summary.report.acknowledged_under_faults > SEEDS * 5, "an idle run: {}", summary.report);
+        assert!(
+            summary.report.acknowledged_under_faults > SEEDS * 5,
+            "an idle run: {}",
+            summary.report
+        );
     }
 }
 
@@ -62,7 +91,15 @@ fn batched_passes() {
 
 #[test]
 fn a_batched_grid_passes() {
-    passes(apart("grid", 1, [2, 2, 2, 2, 2, 2, 6, 6, 3, 2], QuorumSpec::Grid { rows: 2, columns: 3 }));
+    passes(apart(
+        "grid",
+        1,
+        [2, 2, 2, 2, 2, 2, 6, 6, 3, 2],
+        QuorumSpec::Grid {
+            rows: 2,
+            columns: 3,
+        },
+    ));
 }
 
 #[test]
@@ -77,8 +114,15 @@ fn one_node_passes() {
 
 #[test]
 fn each_read_level_passes_alone() {
-    for level in [ReadLevel::Linearizable, ReadLevel::Sequential, ReadLevel::Eventual] {
-        passes(Scenario { read_levels: vec![level], ..preset("spaxos") });
+    for level in [
+        ReadLevel::Linearizable,
+        ReadLevel::Sequential,
+        ReadLevel::Eventual,
+    ] {
+        passes(Scenario {
+            read_levels: vec![level],
+            ..preset("spaxos")
+        });
     }
 }
 
@@ -94,58 +138,99 @@ fn short_lived_payloads_pass() {
     passes(short_lived());
 }
 
-/// The defect must be found within `seeds` seeds, and the sound protocol pass the one that found it.
-fn catches(canary: &'static str, scenario: Scenario, durability: Durability, seeds: u64) -> Failure {
-    let sound = Scenario { durability, ..scenario };
-    let broken = Scenario { canary: Canary::Named(canary), ..sound.clone() };
+/// The defect must be found within `seeds` seeds, and the sound protocol pass the one that found
+/// it.
+fn catches(
+    canary: &'static str,
+    scenario: Scenario,
+    durability: Durability,
+    seeds: u64,
+) -> Failure {
+    let sound = Scenario {
+        durability,
+        ..scenario
+    };
+    let broken = Scenario {
+        canary: Canary::Named(canary),
+        ..sound.clone()
+    };
     let found = run_seeds::<SPaxos>(&broken, 0..seeds, true, |_| Watch::default(), |_| {}).failures;
-    let found = found.first().unwrap_or_else(|| panic!("{canary} was not caught in {seeds} seeds"));
+    let found = found
+        .first()
+        .unwrap_or_else(|| panic!("{canary} was not caught in {seeds} seeds"));
     let summary = run_seeds::<SPaxos>(&sound, [found.seed], true, |_| Watch::default(), |_| {});
-    assert!(summary.failures.is_empty(), "{canary}: the sound protocol fails seed {} as well", found.seed);
+    assert!(
+        summary.failures.is_empty(),
+        "{canary}: the sound protocol fails seed {} as well",
+        found.seed
+    );
     found.result.clone().expect_err("was caught")
 }
 
 fn is_caught_as(failure: &Failure, what: &str) {
-    assert!(failure.kind == FailureKind::Invariant && failure.message.contains(what), "{failure}");
+    assert!(
+        failure.kind == FailureKind::Invariant && failure.message.contains(what),
+        "{failure}"
+    );
 }
 
 #[test]
 fn payloads_proposed_before_they_are_stable() {
-    is_caught_as(&catches("unstable", preset("spaxos"), Durability::Disk, 100), "is held by 1 stabilizers");
+    is_caught_as(
+        &catches("unstable", preset("spaxos"), Durability::Disk, 100),
+        "is held by 1 stabilizers",
+    );
 }
 
 #[test]
 fn unfenced_acknowledgements() {
-    is_caught_as(&catches("unfenced", preset("spaxos"), Durability::Disk, 400), "is held by");
+    is_caught_as(
+        &catches("unfenced", preset("spaxos"), Durability::Disk, 400),
+        "is held by",
+    );
 }
 
 #[test]
 fn payloads_forgotten_before_they_are_kept() {
-    is_caught_as(&catches("forgets", preset("spaxos-compartmentalized"), MEMORY, 100), "is held by");
+    is_caught_as(
+        &catches("forgets", preset("spaxos-compartmentalized"), MEMORY, 100),
+        "is held by",
+    );
 }
 
 #[test]
 fn payloads_given_two_slots() {
-    is_caught_as(&catches("twice", preset("spaxos"), Durability::Disk, 100), "was given two slots");
+    is_caught_as(
+        &catches("twice", preset("spaxos"), Durability::Disk, 100),
+        "was given two slots",
+    );
 }
 
 #[test]
 fn void_payloads_delivered() {
-    is_caught_as(&catches("void", short_lived(), Durability::Disk, 400), "that was not chosen");
+    is_caught_as(
+        &catches("void", short_lived(), Durability::Disk, 400),
+        "that was not chosen",
+    );
 }
 
 #[test]
 fn stabilizers_without_memory() {
-    is_caught_as(&catches("amnesia", preset("spaxos"), AMNESIA, 400), "is held by 1 stabilizers, and 0 have lost");
+    is_caught_as(
+        &catches("amnesia", preset("spaxos"), AMNESIA, 400),
+        "is held by 1 stabilizers, and 0 have lost",
+    );
 }
 
 /// What a play says happens; how it fails with the canary.
 fn play(text: &str, scenario: &Scenario, canary: &'static str) -> PlayError {
     let play = Play::parse(text).expect("a play");
-    play.run::<SPaxos>(scenario, Lists::new(3)).expect("the sound protocol does as the play says");
+    play.run::<SPaxos>(scenario, Lists::new(3))
+        .expect("the sound protocol does as the play says");
     let mut broken = scenario.clone();
     broken.layout.canary = Some(canary);
-    play.run::<SPaxos>(&broken, Lists::new(3)).expect_err("the play catches the canary")
+    play.run::<SPaxos>(&broken, Lists::new(3))
+        .expect_err("the play catches the canary")
 }
 
 #[test]
@@ -156,12 +241,22 @@ fn defects_of_the_shared_roles_show_here_too() {
 /// So rare that the simulator does not come across it in 20,000 seeds; the play catches the canary.
 #[test]
 fn acknowledgements_of_a_former_life() {
-    let failure = play(include_str!("plays/lost_acknowledgement.play"), &without_disks(), "lives");
-    assert!(failure.message.contains("is held by 0 stabilizers, and 1 have lost their memory"), "{failure}");
+    let failure = play(
+        include_str!("plays/lost_acknowledgement.play"),
+        &without_disks(),
+        "lives",
+    );
+    assert!(
+        failure
+            .message
+            .contains("is held by 0 stabilizers, and 1 have lost their memory"),
+        "{failure}"
+    );
 }
 
-/// The simulator used to crash f different nodes in a run without disks, and so no two stabilizers in turn; and the
-/// watcher of all roles counted a stabilizer twice that lost its memory and then took the payload in.
+/// The simulator used to crash f different nodes in a run without disks, and so no two stabilizers
+/// in turn; and the watcher of all roles counted a stabilizer twice that lost its memory and then
+/// took the payload in.
 #[test]
 fn acknowledgements_of_a_former_life_when_memories_are_lost_in_turn() {
     let text = include_str!("plays/lost_acknowledgements_in_turn.play");
@@ -170,17 +265,35 @@ fn acknowledgements_of_a_former_life_when_memories_are_lost_in_turn() {
 }
 
 fn without_disks() -> Scenario {
-    let layout = apart("apart", 1, [1, 0, 2, 0, 2, 2, 3, 3, 2, 0], QuorumSpec::Majority);
-    Scenario { durability: AMNESIA, ..layout }
+    let layout = apart(
+        "apart",
+        1,
+        [1, 0, 2, 0, 2, 2, 3, 3, 2, 0],
+        QuorumSpec::Majority,
+    );
+    Scenario {
+        durability: AMNESIA,
+        ..layout
+    }
 }
 
-/// The shared roles' repair of a slot, of which MultiPaxos's test says why seeds did not find the defect.
+/// The shared roles' repair of a slot, of which MultiPaxos's test says why seeds did not find the
+/// defect.
 #[test]
 fn a_forgotten_slot_is_not_repaired_with_an_old_vote() {
     for durability in [Durability::Disk, MEMORY] {
-        let mut scenario = apart("apart", 1, [2, 0, 2, 0, 2, 2, 3, 3, 3, 0], QuorumSpec::Majority);
+        let mut scenario = apart(
+            "apart",
+            1,
+            [2, 0, 2, 0, 2, 2, 3, 3, 3, 0],
+            QuorumSpec::Majority,
+        );
         scenario.layout.options.snapshot_slots = 1;
         scenario.durability = durability;
-        play(include_str!("plays/spaxos_repair_of_a_forgotten_slot.play"), &scenario, "repair");
+        play(
+            include_str!("plays/spaxos_repair_of_a_forgotten_slot.play"),
+            &scenario,
+            "repair",
+        );
     }
 }

@@ -11,7 +11,8 @@ use ionian_protocols::mencius::Mencius;
 use ionian_protocols::multipaxos::MultiPaxos;
 use ionian_sim::performance::Service;
 use ionian_sim::performance::wan::{
-    Change, Experiment, Link, Network, Observed, Pace, PerMessage, Source, Topology, Variation, observe,
+    Change, Experiment, Link, Network, Observed, Pace, PerMessage, Source, Topology, Variation,
+    observe,
 };
 
 const SECOND: u64 = 1_000_000;
@@ -44,15 +45,28 @@ fn layout() -> Layout {
         "options.retry_after_ms=60000",
         "options.patience_ms=300000",
     ];
-    deployment.with_overrides(&patient).unwrap().layout(MultiPaxos::KINDS).unwrap()
+    deployment
+        .with_overrides(&patient)
+        .unwrap()
+        .layout(MultiPaxos::KINDS)
+        .unwrap()
 }
 
 fn link(bytes_per_second: f64) -> Link {
-    Link { delay_us: DELAY_US, bytes_per_second }
+    Link {
+        delay_us: DELAY_US,
+        bytes_per_second,
+    }
 }
 
 fn source(lane: u8, clients: usize, pace: Pace) -> Source {
-    Source { lane: ClientId(lane), clients, pace, from_us: SECOND, until_us: u64::MAX / 1000 }
+    Source {
+        lane: ClientId(lane),
+        clients,
+        pace,
+        from_us: SECOND,
+        until_us: u64::MAX / 1000,
+    }
 }
 
 fn experiment(network: Network, sources: Vec<Source>) -> Experiment {
@@ -72,11 +86,18 @@ fn experiment(network: Network, sources: Vec<Source>) -> Experiment {
 }
 
 fn run(experiment: &Experiment, padding: usize) -> Observed {
-    observe::<MultiPaxos>(experiment, &PerMessage { us: MESSAGE_US }, &Register { padding }).unwrap()
+    observe::<MultiPaxos>(
+        experiment,
+        &PerMessage { us: MESSAGE_US },
+        &Register { padding },
+    )
+    .unwrap()
 }
 
 fn saturated(bytes_per_second: f64) -> Experiment {
-    let sources = (0..3).map(|lane| source(lane, 80, Pace::Answered)).collect();
+    let sources = (0..3)
+        .map(|lane| source(lane, 80, Pace::Answered))
+        .collect();
     experiment(Network::clique(3, link(bytes_per_second)), sources)
 }
 
@@ -87,14 +108,29 @@ fn rate(observed: &Observed, from: u16, to: u16) -> f64 {
 
 #[test]
 fn a_lone_command_takes_a_round_trip_at_the_leader_and_two_elsewhere() {
-    let now_and_then = Pace::Waits { shortest_us: 100_000, longest_us: 200_000 };
+    let now_and_then = Pace::Waits {
+        shortest_us: 100_000,
+        longest_us: 200_000,
+    };
     let sources = (0..3).map(|lane| source(lane, 1, now_and_then)).collect();
-    let observed = run(&experiment(Network::clique(3, link(f64::INFINITY)), sources), 0);
+    let observed = run(
+        &experiment(Network::clique(3, link(f64::INFINITY)), sources),
+        0,
+    );
     for (lane, round_trips) in [1, 2, 2].into_iter().enumerate() {
         let answers = &observed.sources[lane].answers;
-        assert!((50..=100).contains(&answers.len()), "{} in 10 s, each 0.1 s to 0.2 s apart", answers.len());
+        assert!(
+            (50..=100).contains(&answers.len()),
+            "{} in 10 s, each 0.1 s to 0.2 s apart",
+            answers.len()
+        );
         let least = round_trips * 100_000;
-        assert!(observed.sources[lane].latencies().all(|us| (least..least + 200).contains(&us)), "{answers:?}");
+        assert!(
+            observed.sources[lane]
+                .latencies()
+                .all(|us| (least..least + 200).contains(&us)),
+            "{answers:?}"
+        );
     }
 }
 
@@ -108,46 +144,112 @@ fn no_link_carries_more_than_it_can_and_the_leader_s_carry_that() {
     assert!(most > 0.98e6, "{most}");
     let twice = run(&saturated(2e6), 4000);
     let gain = twice.answers_per_second() / observed.answers_per_second();
-    assert!((1.95..2.05).contains(&gain), "twice the bandwidth gives {gain} times the throughput");
+    assert!(
+        (1.95..2.05).contains(&gain),
+        "twice the bandwidth gives {gain} times the throughput"
+    );
 }
 
 #[test]
 fn a_star_s_line_carries_what_goes_to_everybody() {
-    let network = Network::star(3, Link { delay_us: DELAY_US / 2.0, bytes_per_second: 1e6 });
-    let star = run(&Experiment { network, ..saturated(1e6) }, 4000);
+    let network = Network::star(
+        3,
+        Link {
+            delay_us: DELAY_US / 2.0,
+            bytes_per_second: 1e6,
+        },
+    );
+    let star = run(
+        &Experiment {
+            network,
+            ..saturated(1e6)
+        },
+        4000,
+    );
     let up = rate(&star, 0, 1) + rate(&star, 0, 2);
     assert!((0.98e6..1.01e6).contains(&up), "{up}");
     let clique = run(&saturated(1e6), 4000);
     let part = star.answers_per_second() / clique.answers_per_second();
-    assert!((0.4..0.6).contains(&part), "half of a clique's, which has two links: {part}");
-    let idle = [0, 1, 2].map(|lane| source(lane, 1, Pace::Answered)).to_vec();
-    let network = Network::star(3, Link { delay_us: DELAY_US / 2.0, bytes_per_second: f64::INFINITY });
+    assert!(
+        (0.4..0.6).contains(&part),
+        "half of a clique's, which has two links: {part}"
+    );
+    let idle = [0, 1, 2]
+        .map(|lane| source(lane, 1, Pace::Answered))
+        .to_vec();
+    let network = Network::star(
+        3,
+        Link {
+            delay_us: DELAY_US / 2.0,
+            bytes_per_second: f64::INFINITY,
+        },
+    );
     let observed = run(&experiment(network, idle), 0);
-    assert!(observed.sources[0].latencies().all(|us| (100_000..100_200).contains(&us)), "a line up and a line down");
+    assert!(
+        observed.sources[0]
+            .latencies()
+            .all(|us| (100_000..100_200).contains(&us)),
+        "a line up and a line down"
+    );
 }
 
 #[test]
 fn processors_are_the_limit_when_links_are_none() {
-    let sources = (0..3).map(|lane| source(lane, 1000, Pace::Answered)).collect();
+    let sources = (0..3)
+        .map(|lane| source(lane, 1000, Pace::Answered))
+        .collect();
     let experiment = experiment(Network::clique(3, link(f64::INFINITY)), sources);
-    let observed = observe::<MultiPaxos>(&experiment, &PerMessage { us: 50.0 }, &Register { padding: 0 }).unwrap();
+    let observed = observe::<MultiPaxos>(
+        &experiment,
+        &PerMessage { us: 50.0 },
+        &Register { padding: 0 },
+    )
+    .unwrap();
     let busy: Vec<f64> = observed.utilization.iter().map(|(_, part)| *part).collect();
-    assert!(busy[0] > 0.99 && busy[1] < 0.9 && busy[2] < 0.9, "the leader works hardest: {busy:?}");
-    // For a command the leader takes in a proposal (or a request), and sends and takes in what phase 2 and the news of it
-    // need: 5 to 8 messages.
-    assert!((2500.0..4000.0).contains(&observed.answers_per_second()), "{}", observed.answers_per_second());
+    assert!(
+        busy[0] > 0.99 && busy[1] < 0.9 && busy[2] < 0.9,
+        "the leader works hardest: {busy:?}"
+    );
+    // For a command the leader takes in a proposal (or a request), and sends and takes in what
+    // phase 2 and the news of it need: 5 to 8 messages.
+    assert!(
+        (2500.0..4000.0).contains(&observed.answers_per_second()),
+        "{}",
+        observed.answers_per_second()
+    );
 }
 
 #[test]
 fn a_link_that_is_made_wider_carries_more_from_then_on() {
-    let mut experiment = Experiment { begins_us: 0, ends_us: 23 * SECOND, ..saturated(1e6) };
-    experiment.changes =
-        [1, 2].map(|to| (13 * SECOND, Change::Bandwidth { from: 0, to, bytes_per_second: 3e6 })).to_vec();
+    let mut experiment = Experiment {
+        begins_us: 0,
+        ends_us: 23 * SECOND,
+        ..saturated(1e6)
+    };
+    experiment.changes = [1, 2]
+        .map(|to| {
+            (
+                13 * SECOND,
+                Change::Bandwidth {
+                    from: 0,
+                    to,
+                    bytes_per_second: 3e6,
+                },
+            )
+        })
+        .to_vec();
     let observed = run(&experiment, 4000);
     let total = |from, until| -> f64 {
-        observed.sources.iter().map(|series| series.over_time(from, until, until - from)[0].1).sum()
+        observed
+            .sources
+            .iter()
+            .map(|series| series.over_time(from, until, until - from)[0].1)
+            .sum()
     };
-    let (before, after) = (total(3 * SECOND, 12 * SECOND), total(14 * SECOND, 23 * SECOND));
+    let (before, after) = (
+        total(3 * SECOND, 12 * SECOND),
+        total(14 * SECOND, 23 * SECOND),
+    );
     assert!(after > 2.0 * before, "{before}, then {after}");
 }
 
@@ -155,52 +257,93 @@ fn a_link_that_is_made_wider_carries_more_from_then_on() {
 fn clients_wait_while_there_is_no_room_and_links_are_busy_all_the_same() {
     // Those of the leader, which alone send into its links.
     let sources = vec![source(0, 80, Pace::Answered)];
-    let everything = Experiment { sources, ..saturated(1e6) };
-    let little = Experiment { room_bytes: 65_536.0, ..everything.clone() };
+    let everything = Experiment {
+        sources,
+        ..saturated(1e6)
+    };
+    let little = Experiment {
+        room_bytes: 65_536.0,
+        ..everything.clone()
+    };
     let [everything, little] = [everything, little].map(|experiment| run(&experiment, 4000));
     let most = |observed: &Observed| rate(observed, 0, 1).max(rate(observed, 0, 2));
-    assert!(most(&little) > 0.9 * most(&everything), "{} of {}", most(&little), most(&everything));
+    assert!(
+        most(&little) > 0.9 * most(&everything),
+        "{} of {}",
+        most(&little),
+        most(&everything)
+    );
     let worst = |observed: &Observed| observed.sources[0].latencies().max().unwrap();
-    assert!(worst(&little) < 250_000, "a round trip and 64 KiB at 1 MB a second: {}", worst(&little));
-    assert!(worst(&everything) > 300_000, "80 times 4 kB and more: {}", worst(&everything));
+    assert!(
+        worst(&little) < 250_000,
+        "a round trip and 64 KiB at 1 MB a second: {}",
+        worst(&little)
+    );
+    assert!(
+        worst(&everything) > 300_000,
+        "80 times 4 kB and more: {}",
+        worst(&everything)
+    );
 }
 
 #[test]
 fn when_the_leader_dies_the_others_go_on_without_the_clients_of_its_site() {
-    let mut experiment = Experiment { begins_us: 0, ends_us: 30 * SECOND, ..saturated(1e7) };
+    let mut experiment = Experiment {
+        begins_us: 0,
+        ends_us: 30 * SECOND,
+        ..saturated(1e7)
+    };
     experiment.changes = vec![(10 * SECOND, Change::Death { node: NodeId(0) })];
     let observed = run(&experiment, 100);
     let seconds = |source: usize| observed.sources[source].over_time(0, 30 * SECOND, SECOND);
     assert!(seconds(0)[5].1 > 300.0 && seconds(0)[11..].iter().all(|(_, rate)| *rate == 0.0));
     for source in [1, 2] {
         let rates: Vec<f64> = seconds(source).into_iter().map(|(_, rate)| rate).collect();
-        assert!(rates[5] > 300.0 && rates[11] == 0.0, "nobody leads for a while: {rates:?}");
+        assert!(
+            rates[5] > 300.0 && rates[11] == 0.0,
+            "nobody leads for a while: {rates:?}"
+        );
         assert!(rates[25] > 300.0, "then another does: {rates:?}");
     }
 }
 
-/// Detection is the silence that makes a stand-in stand, up to twice the election timeout after the last word from the
-/// dead, and a round trip in which acceptors agree. The rest is phase 1 and the reservation, a round trip each, and
-/// half of one until replicas hear of the skips.
+/// Detection is the silence that makes a stand-in stand, up to twice the election timeout after the
+/// last word from the dead, and a round trip in which acceptors agree. The rest is phase 1 and the
+/// reservation, a round trip each, and half of one until replicas hear of the skips.
 #[test]
 fn mencius_serves_again_two_and_a_half_round_trips_after_a_death_was_detected() {
     let (one_way, timeout) = (DELAY_US as u64, 400_000);
     let preset = Deployment::preset("mencius-wan", &PresetOptions::default()).unwrap();
-    let layout = preset.with_overrides(&["options.election_timeout_ms=400"]).unwrap().layout(Mencius::KINDS).unwrap();
+    let layout = preset
+        .with_overrides(&["options.election_timeout_ms=400"])
+        .unwrap()
+        .layout(Mencius::KINDS)
+        .unwrap();
     let sources: Vec<Source> = (0..3).map(|lane| source(lane, 4, Pace::Answered)).collect();
     for (dies, node) in [(5_000_000, 0), (5_033_000, 1), (5_071_000, 2)] {
         let changes = vec![(dies, Change::Death { node: NodeId(node) })];
         let network = Network::clique(3, link(f64::INFINITY));
         let (layout, sources) = (layout.clone(), sources.clone());
-        let experiment = Experiment { layout, changes, ..experiment(network, sources) };
+        let experiment = Experiment {
+            layout,
+            changes,
+            ..experiment(network, sources)
+        };
         let prices = PerMessage { us: MESSAGE_US };
         let observed = observe::<Mencius>(&experiment, &prices, &Register { padding: 0 }).unwrap();
         for source in (0..3).filter(|source| *source != usize::from(node)) {
-            let answers = observed.sources[source].answers.iter().map(|answer| answer.at_us);
-            let (before, after): (Vec<u64>, Vec<u64>) = answers.partition(|at| *at < dies + timeout);
+            let answers = observed.sources[source]
+                .answers
+                .iter()
+                .map(|answer| answer.at_us);
+            let (before, after): (Vec<u64>, Vec<u64>) =
+                answers.partition(|at| *at < dies + timeout);
             let (last, first) = (before.last().unwrap(), after.first().expect("serves again"));
             let detected = dies + one_way + 2 * timeout + 2 * one_way;
-            assert!(*first <= detected + 5 * one_way + 1000, "{first} of {detected}");
+            assert!(
+                *first <= detected + 5 * one_way + 1000,
+                "{first} of {detected}"
+            );
             assert!(first - last > timeout, "nobody noticed that it died");
         }
     }
@@ -209,29 +352,55 @@ fn mencius_serves_again_two_and_a_half_round_trips_after_a_death_was_detected() 
 /// What Mencius does over 100 ms round trips, with these options.
 fn mencius(overrides: &[&str], sources: Vec<Source>) -> Observed {
     let preset = Deployment::preset("mencius-wan", &PresetOptions::default()).unwrap();
-    let layout = preset.with_overrides(overrides).unwrap().layout(Mencius::KINDS).unwrap();
-    let experiment = Experiment { layout, ..experiment(Network::clique(3, link(f64::INFINITY)), sources) };
-    observe::<Mencius>(&experiment, &PerMessage { us: MESSAGE_US }, &Register { padding: 0 }).unwrap()
+    let layout = preset
+        .with_overrides(overrides)
+        .unwrap()
+        .layout(Mencius::KINDS)
+        .unwrap();
+    let experiment = Experiment {
+        layout,
+        ..experiment(Network::clique(3, link(f64::INFINITY)), sources)
+    };
+    observe::<Mencius>(
+        &experiment,
+        &PerMessage { us: MESSAGE_US },
+        &Register { padding: 0 },
+    )
+    .unwrap()
 }
 
-/// How far ahead a dead leader is revoked says nothing of how much a living one may use: reservations once were of that
-/// size, and without Optimization 3 a wide area network did 81 commands a second in place of 5,900.
+/// How far ahead a dead leader is revoked says nothing of how much a living one may use:
+/// reservations once were of that size, and without Optimization 3 a wide area network did 81
+/// commands a second in place of 5,900.
 #[test]
 fn leaders_of_mencius_reserve_what_they_use_and_not_what_they_would_revoke() {
-    let sources: Vec<Source> = (0..3).map(|lane| source(lane, 300, Pace::Answered)).collect();
-    for revoke in ["options.revoke_slots=0", "options.revoke_slots=1000", "options.revoke_slots=100000"] {
+    let sources: Vec<Source> = (0..3)
+        .map(|lane| source(lane, 300, Pace::Answered))
+        .collect();
+    for revoke in [
+        "options.revoke_slots=0",
+        "options.revoke_slots=1000",
+        "options.revoke_slots=100000",
+    ] {
         let found = mencius(&[revoke], sources.clone()).answers_per_second();
-        // 900 clients that wait for one and a half round trips, or a little more: the log is executed in order.
+        // 900 clients that wait for one and a half round trips, or a little more: the log is
+        // executed in order.
         assert!(found > 5_500.0, "{revoke}: {found}");
     }
 }
 
-/// Optimization 1: who suggests hears of what the others skip together with their votes, whether its suggestion or
-/// another's made them skip.
+/// Optimization 1: who suggests hears of what the others skip together with their votes, whether
+/// its suggestion or another's made them skip.
 #[test]
 fn two_sites_that_suggest_at_the_same_time_wait_for_one_round_trip_each() {
-    let pace = Pace::Waits { shortest_us: 10_000, longest_us: 20_000 };
-    let observed = mencius(&["options.out_of_order=1"], vec![source(0, 1, pace), source(1, 1, pace)]);
+    let pace = Pace::Waits {
+        shortest_us: 10_000,
+        longest_us: 20_000,
+    };
+    let observed = mencius(
+        &["options.out_of_order=1"],
+        vec![source(0, 1, pace), source(1, 1, pace)],
+    );
     for series in &observed.sources {
         let worst = series.latencies().max().unwrap();
         assert!(series.answers.len() > 50 && worst < 101_000, "{worst} us");
@@ -240,22 +409,44 @@ fn two_sites_that_suggest_at_the_same_time_wait_for_one_round_trip_each() {
 
 #[test]
 fn delays_that_vary_make_answers_late_and_never_early() {
-    for variation in
-        [Variation::Uniform { longest_us: 50_000.0 }, Variation::Pareto { scale_us: 20_000.0, longest_us: 100_000.0 }]
-    {
-        let network = Network { variation, ..Network::clique(3, link(f64::INFINITY)) };
+    for variation in [
+        Variation::Uniform {
+            longest_us: 50_000.0,
+        },
+        Variation::Pareto {
+            scale_us: 20_000.0,
+            longest_us: 100_000.0,
+        },
+    ] {
+        let network = Network {
+            variation,
+            ..Network::clique(3, link(f64::INFINITY))
+        };
         let sources = vec![source(0, 1, Pace::Answered)];
         let observed = run(&experiment(network, sources), 0);
         let latencies: Vec<u64> = observed.sources[0].latencies().collect();
-        assert!(latencies.len() > 50 && latencies.iter().all(|us| (100_000..300_200).contains(us)), "{latencies:?}");
-        assert!(latencies.iter().any(|us| *us > 110_000) && latencies.iter().any(|us| *us != latencies[0]));
+        assert!(
+            latencies.len() > 50 && latencies.iter().all(|us| (100_000..300_200).contains(us)),
+            "{latencies:?}"
+        );
+        assert!(
+            latencies.iter().any(|us| *us > 110_000)
+                && latencies.iter().any(|us| *us != latencies[0])
+        );
     }
 }
 
 #[test]
 fn the_same_experiment_has_the_same_outcome() {
-    let network = Network { variation: Variation::Uniform { longest_us: 900.0 }, ..Network::clique(3, link(1e6)) };
-    let experiment = Experiment { network, ends_us: 5 * SECOND, ..saturated(1e6) };
+    let network = Network {
+        variation: Variation::Uniform { longest_us: 900.0 },
+        ..Network::clique(3, link(1e6))
+    };
+    let experiment = Experiment {
+        network,
+        ends_us: 5 * SECOND,
+        ..saturated(1e6)
+    };
     assert!(matches!(experiment.network.topology, Topology::Clique(_)));
     assert!(run(&experiment, 4000) == run(&experiment, 4000));
 }

@@ -4,15 +4,17 @@ use crate::schedule::Kind;
 use clap::{Parser, ValueEnum};
 use std::path::PathBuf;
 
-/// Real processes of Ionian under load and faults; at the end everything that clients were told is checked
+/// Real processes of Ionian under load and faults; at the end everything that clients were told is
+/// checked
 ///
-/// Starts a deployment on free ports of this machine, with durability `disk`. Clients work on it through the Redis
-/// protocol while nodes are killed, stopped, started and denied disk space. Then the faults end, and it is checked
-/// that every acknowledged write is there exactly once, that each key's history is linearizable, and that all
-/// replicas hold the same.
+/// Starts a deployment on free ports of this machine, with durability `disk`. Clients work on it
+/// through the Redis protocol while nodes are killed, stopped, started and denied disk space. Then
+/// the faults end, and it is checked that every acknowledged write is there exactly once, that each
+/// key's history is linearizable, and that all replicas hold the same.
 ///
-/// Exits with code 0 when all of that holds, 1 when not, 2 on bad usage. After a failure the data, the logs and
-/// the histories of the keys concerned are kept, and the command that repeats the schedule is printed.
+/// Exits with code 0 when all of that holds, 1 when not, 2 on bad usage. After a failure the data,
+/// the logs and the histories of the keys concerned are kept, and the command that repeats the
+/// schedule is printed.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "torture", bin_name = "cargo xtask torture")]
 pub(crate) struct Arguments {
@@ -25,8 +27,8 @@ pub(crate) struct Arguments {
     /// The deployment; `ionian config presets` lists them
     #[arg(long, value_name = "NAME", default_value = ionian_deployment::DEFAULT_PRESET)]
     pub(crate) preset: String,
-    /// Change a setting of the deployment; can be repeated [default: snapshots and catch-up by snapshot ten times
-    /// as often as usual]
+    /// Change a setting of the deployment; can be repeated [default: snapshots and catch-up by
+    /// snapshot ten times as often as usual]
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) overrides: Vec<String>,
     /// Which kinds of faults there are [default: all that need no flag of their own]
@@ -41,8 +43,8 @@ pub(crate) struct Arguments {
     /// How many clients there are; every other one sends a pipeline of up to 16 requests
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) clients: u16,
-    /// How many sets of odd clients there are: one writes values of up to 8 MiB, one sends pipelines and does not
-    /// read, one sends halves of commands
+    /// How many sets of odd clients there are: one writes values of up to 8 MiB, one sends
+    /// pipelines and does not read, one sends halves of commands
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(0..=16))]
     pub(crate) odd_clients: u16,
     /// Break a promise on purpose: the exit code must be 1
@@ -89,19 +91,42 @@ impl Arguments {
 
     /// The settings of the deployment: logs are cut, and snapshots sent, often enough to be tried.
     pub(crate) fn settings(&self) -> Vec<String> {
-        let often = ["options.snapshot_slots=6000", "options.window_slots=2048", "options.retained_slots=2048"];
-        often.map(String::from).into_iter().chain(self.overrides.iter().cloned()).collect()
+        let often = [
+            "options.snapshot_slots=6000",
+            "options.window_slots=2048",
+            "options.retained_slots=2048",
+        ];
+        often
+            .map(String::from)
+            .into_iter()
+            .chain(self.overrides.iter().cloned())
+            .collect()
     }
 
     /// The command that repeats the schedule of this run.
     pub(crate) fn repeat(&self, seed: u64) -> String {
         let mut words = vec![
-            format!("cargo xtask torture --seconds {} --seed {seed} --preset {}", self.seconds, self.preset),
-            format!("--gap-ms {} --clients {} --odd-clients {}", self.gap_ms, self.clients, self.odd_clients),
+            format!(
+                "cargo xtask torture --seconds {} --seed {seed} --preset {}",
+                self.seconds, self.preset
+            ),
+            format!(
+                "--gap-ms {} --clients {} --odd-clients {}",
+                self.gap_ms, self.clients, self.odd_clients
+            ),
         ];
-        words.extend(self.overrides.iter().map(|setting| format!("--set {setting}")));
+        words.extend(
+            self.overrides
+                .iter()
+                .map(|setting| format!("--set {setting}")),
+        );
         let name = |value: clap::builder::PossibleValue| value.get_name().to_owned();
-        let kinds: Vec<String> = self.faults.iter().filter_map(ValueEnum::to_possible_value).map(name).collect();
+        let kinds: Vec<String> = self
+            .faults
+            .iter()
+            .filter_map(ValueEnum::to_possible_value)
+            .map(name)
+            .collect();
         if !kinds.is_empty() {
             words.push(format!("--faults {}", kinds.join(",")));
         }

@@ -1,5 +1,5 @@
-//! The clients: each has one connection at a time, asks, and writes down what it asked and was told. When its
-//! connection breaks, or nothing comes for too long, it goes to another gateway.
+//! The clients: each has one connection at a time, asks, and writes down what it asked and was
+//! told. When its connection breaks, or nothing comes for too long, it goes to another gateway.
 
 use crate::judge::Judge;
 use crate::keys::{Ended, Keys, Ticket, name};
@@ -37,8 +37,8 @@ pub(crate) struct Client {
     pub(crate) id: u16,
     /// The most requests it sends at once.
     pub(crate) depth: usize,
-    /// How long it waits for replies before it gives them up. Some are less patient than the cluster: their
-    /// requests are carried out after they have gone.
+    /// How long it waits for replies before it gives them up. Some are less patient than the
+    /// cluster: their requests are carried out after they have gone.
     pub(crate) patience: Duration,
     pub(crate) random: Random,
 }
@@ -62,20 +62,28 @@ impl Client {
 
     /// Sends some requests and waits for their replies.
     async fn round(&mut self, connection: &mut Connection) -> Result<()> {
-        let count = if self.depth == 1 { 1 } else { self.random.between(1, self.depth as u64) };
+        let count = if self.depth == 1 {
+            1
+        } else {
+            self.random.between(1, self.depth as u64)
+        };
         let mut asked: VecDeque<Ticket> = VecDeque::new();
         for _ in 0..count {
             asked.push_back(self.load.keys.borrow_mut().begin(self.id, &mut self.random));
         }
         // Only a client that waits for each reply can write on the strength of what it has read.
-        let exchanges = self.depth == 1 && self.random.once_in(2) && self.load.keys.borrow().may_exchange(&asked[0]);
+        let exchanges = self.depth == 1
+            && self.random.once_in(2)
+            && self.load.keys.borrow().may_exchange(&asked[0]);
         let replies = async {
             match exchanges {
                 true => self.load.exchange(self.id, connection, &mut asked).await,
                 false => self.load.answers(connection, &mut asked).await,
             }
         };
-        let result = timeout(self.patience, replies).await.unwrap_or_else(|late| Err(late.into()));
+        let result = timeout(self.patience, replies)
+            .await
+            .unwrap_or_else(|late| Err(late.into()));
         for ticket in asked {
             self.load.complete(&ticket, Ended::Unknown, None);
         }
@@ -85,7 +93,11 @@ impl Client {
 
 impl Load {
     /// Sends all that is asked in one piece and reads the replies.
-    async fn answers(&self, connection: &mut Connection, asked: &mut VecDeque<Ticket>) -> Result<()> {
+    async fn answers(
+        &self,
+        connection: &mut Connection,
+        asked: &mut VecDeque<Ticket>,
+    ) -> Result<()> {
         asked.iter().for_each(|ticket| push(connection, ticket));
         connection.flush().await?;
         let mut refused = false;
@@ -101,10 +113,16 @@ impl Load {
     }
 
     /// Reads a register and writes it if it is still the same.
-    async fn exchange(&self, client: u16, connection: &mut Connection, asked: &mut VecDeque<Ticket>) -> Result<()> {
+    async fn exchange(
+        &self,
+        client: u16,
+        connection: &mut Connection,
+        asked: &mut VecDeque<Ticket>,
+    ) -> Result<()> {
         let read_first = asked.front().expect("one was asked");
         let key = name(read_first.key);
-        // What GET told is what WATCH saw, or EXEC must do nothing: no value comes back once it is overwritten.
+        // What GET told is what WATCH saw, or EXEC must do nothing: no value comes back once it is
+        // overwritten.
         connection.push(&[b"WATCH", key.as_bytes()]);
         connection.push(&[b"GET", key.as_bytes()]);
         connection.flush().await?;
@@ -118,7 +136,9 @@ impl Load {
         let seen = state(Kind::Register, &frame).expect("it was taken as an answer");
         asked.push_back(self.keys.borrow_mut().exchange(client, &read_first, seen));
         let ticket = &asked[0];
-        let Action::Exchange { new, .. } = ticket.action else { unreachable!("that is what was asked") };
+        let Action::Exchange { new, .. } = ticket.action else {
+            unreachable!("that is what was asked")
+        };
         connection.push(&[b"MULTI"]);
         connection.push(&[b"SET", key.as_bytes(), &value(new)]);
         connection.push(&[b"EXEC"]);
@@ -140,7 +160,11 @@ impl Load {
                     _ => None,
                 };
                 self.complete(ticket, ended, bytes);
-                Ok(if matches!(ended, Ended::Answered(_)) { Took::Answer } else { Took::Refusal })
+                Ok(if matches!(ended, Ended::Answered(_)) {
+                    Took::Answer
+                } else {
+                    Took::Refusal
+                })
             }
             Err(complaint) => {
                 let key = name(ticket.key);
@@ -162,7 +186,9 @@ impl Load {
     }
 
     pub(crate) fn complete(&self, ticket: &Ticket, ended: Ended, bytes: Option<&[u8]>) {
-        self.counts.borrow_mut().operation(ticket.action != Action::Get, ended);
+        self.counts
+            .borrow_mut()
+            .operation(ticket.action != Action::Get, ended);
         let retired = self.keys.borrow_mut().complete(ticket, ended, bytes);
         if let (Some(retired), Some(judge)) = (retired, &*self.judge.borrow()) {
             judge.hand_over(retired);
@@ -187,8 +213,12 @@ fn push(connection: &mut Connection, ticket: &Ticket) {
         Action::SetIfAbsent(number) => connection.push(&[b"SETNX", key, &value(number)]),
         Action::Swap(number) => connection.push(&[b"GETSET", key, &value(number)]),
         Action::Add(1) => connection.push(&[b"INCR", key]),
-        Action::Add(number @ 0..) => connection.push(&[b"INCRBY", key, number.to_string().as_bytes()]),
-        Action::Add(number) => connection.push(&[b"DECRBY", key, number.unsigned_abs().to_string().as_bytes()]),
+        Action::Add(number @ 0..) => {
+            connection.push(&[b"INCRBY", key, number.to_string().as_bytes()])
+        }
+        Action::Add(number) => {
+            connection.push(&[b"DECRBY", key, number.unsigned_abs().to_string().as_bytes()])
+        }
         Action::Append(number) => connection.push(&[b"APPEND", key, &tag(number)]),
         Action::Exchange { .. } => unreachable!("an exchange begins with a read"),
     }
@@ -215,8 +245,11 @@ fn interpret(ticket: &Ticket, frame: &BytesFrame) -> Result<Ended, String> {
         (Action::SetIfAbsent(_), BytesFrame::Integer(was @ 0..=1)) => Answer::Was(*was == 1),
         (Action::Add(_), BytesFrame::Integer(number)) => Answer::Number(*number),
         (Action::Append(_), BytesFrame::Integer(length @ 0..)) => Answer::Length(*length as u32),
-        (Action::Exchange { .. }, BytesFrame::Array(replies)) if replies.len() == 1 => Answer::Was(true),
-        // What was watched had changed, perhaps before it was read: nothing was done, and nothing is learned.
+        (Action::Exchange { .. }, BytesFrame::Array(replies)) if replies.len() == 1 => {
+            Answer::Was(true)
+        }
+        // What was watched had changed, perhaps before it was read: nothing was done, and nothing
+        // is learned.
         (Action::Exchange { .. }, BytesFrame::Null) => return Ok(Ended::Refused),
         (_, other) => return Err(format!("no reply to this command: {other:?}")),
     };
@@ -228,7 +261,9 @@ pub(crate) fn refusal(text: &str) -> Result<Ended, String> {
     match text.split(' ').next() {
         Some("BUSY") => Ok(Ended::Refused),
         Some("TRYAGAIN") if text.ends_with("was not executed") => Ok(Ended::Refused),
-        Some("TRYAGAIN") if text.ends_with("may or may not have been executed") => Ok(Ended::Unknown),
+        Some("TRYAGAIN") if text.ends_with("may or may not have been executed") => {
+            Ok(Ended::Unknown)
+        }
         _ => Err(format!("an error that is not expected: {text}")),
     }
 }
@@ -259,19 +294,40 @@ mod tests {
     fn replies_are_answers_refusals_or_leave_it_open() {
         let answered = |answer| Ok(Ended::Answered(answer));
         let error = |text: &'static str| BytesFrame::Error(text.into());
-        assert_eq!(ask(Action::Add(1), &BytesFrame::Integer(-4)), answered(Answer::Number(-4)));
+        assert_eq!(
+            ask(Action::Add(1), &BytesFrame::Integer(-4)),
+            answered(Answer::Number(-4))
+        );
         let bytes = BytesFrame::BulkString(value(9).into());
-        assert_eq!(ask(Action::Swap(10), &bytes), answered(Answer::Holds(State::Value(9))));
-        assert_eq!(ask(Action::Get, &BytesFrame::Null), answered(Answer::Holds(State::Absent)));
-        let busy =
-            error("BUSY Ionian is overloaded: too much in flight, the command was not executed, try again later");
+        assert_eq!(
+            ask(Action::Swap(10), &bytes),
+            answered(Answer::Holds(State::Value(9)))
+        );
+        assert_eq!(
+            ask(Action::Get, &BytesFrame::Null),
+            answered(Answer::Holds(State::Absent))
+        );
+        let busy = error(
+            "BUSY Ionian is overloaded: too much in flight, the command was not executed, try again later",
+        );
         assert_eq!(ask(Action::Append(1), &busy), Ok(Ended::Refused));
-        let open = error("TRYAGAIN the cluster did not answer in time, the command may or may not have been executed");
+        let open = error(
+            "TRYAGAIN the cluster did not answer in time, the command may or may not have been executed",
+        );
         assert_eq!(ask(Action::Set(1), &open), Ok(Ended::Unknown));
-        let not = error("TRYAGAIN the cluster did not answer in time, the command was not executed");
+        let not =
+            error("TRYAGAIN the cluster did not answer in time, the command was not executed");
         assert_eq!(ask(Action::Set(1), &not), Ok(Ended::Refused));
-        assert!(ask(Action::Set(1), &error("ERR syntax error")).unwrap_err().contains("syntax error"));
+        assert!(
+            ask(Action::Set(1), &error("ERR syntax error"))
+                .unwrap_err()
+                .contains("syntax error")
+        );
         assert!(ask(Action::Add(1), &BytesFrame::Null).is_err());
-        assert!(ask(Action::Get, &BytesFrame::BulkString("rubbish".into())).unwrap_err().contains("nobody wrote"));
+        assert!(
+            ask(Action::Get, &BytesFrame::BulkString("rubbish".into()))
+                .unwrap_err()
+                .contains("nobody wrote")
+        );
     }
 }

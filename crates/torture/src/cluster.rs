@@ -15,17 +15,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Starts a program that cannot make any file longer than `$0` blocks of 512 bytes, and is told so by an
-/// error and not by a signal.
+/// Starts a program that cannot make any file longer than `$0` blocks of 512 bytes, and is told so
+/// by an error and not by a signal.
 const LIMITED: &str = "trap '' XFSZ; ulimit -f \"$0\"; exec \"$@\"";
 
-/// For so long a leader goes by what a node's clock has shown (decision 23): until then it counts as wrong.
+/// For so long a leader goes by what a node's clock has shown (decision 23): until then it counts
+/// as wrong.
 const REMEMBERED: Duration = Duration::from_secs(25);
 
 /// What a command says that finds all nodes down.
 const NO_ANSWER: &str = "no node of the cluster answers";
 
-/// The preset on free ports of this machine, with durability `disk` unless `overrides` say otherwise.
+/// The preset on free ports of this machine, with durability `disk` unless `overrides` say
+/// otherwise.
 pub(crate) fn deployment(preset: &str, overrides: &[String]) -> Result<Deployment> {
     let mut deployment = Deployment::preset(preset, &PresetOptions::default())?;
     place_on_free_ports(&mut deployment)?;
@@ -35,13 +37,28 @@ pub(crate) fn deployment(preset: &str, overrides: &[String]) -> Result<Deploymen
 
 /// Has every node be found at a forwarder.
 fn forwarders(deployment: &mut Deployment) -> Result<Network> {
-    let taken = deployment.nodes.iter().flat_map(|node| [Some(&node.address), node.gateway.as_ref()]).flatten();
-    let taken: Vec<u16> = taken.filter_map(|text| text.parse::<SocketAddr>().ok()).map(|at| at.port()).collect();
+    let taken = deployment
+        .nodes
+        .iter()
+        .flat_map(|node| [Some(&node.address), node.gateway.as_ref()])
+        .flatten();
+    let taken: Vec<u16> = taken
+        .filter_map(|text| text.parse::<SocketAddr>().ok())
+        .map(|at| at.port())
+        .collect();
     let mut places = Vec::new();
-    for (node, port) in deployment.nodes.iter_mut().zip(free_ports(taken.len(), &taken)?) {
+    for (node, port) in deployment
+        .nodes
+        .iter_mut()
+        .zip(free_ports(taken.len(), &taken)?)
+    {
         let address = SocketAddr::from(([127, 0, 0, 1], port));
         let listens = std::mem::replace(&mut node.address, address.to_string());
-        places.push(Place { name: node.name.clone(), address, listens: listens.parse()? });
+        places.push(Place {
+            name: node.name.clone(),
+            address,
+            listens: listens.parse()?,
+        });
         node.listen = Some(listens);
     }
     Network::start(places)
@@ -78,14 +95,32 @@ impl DerefMut for Cluster {
 }
 
 impl Cluster {
-    /// Lays out the preset on free ports below `root`. Starts no node. `forwards` says whether the network between them
-    /// can be cut.
-    pub(crate) fn new(ionian: &Path, root: &Path, preset: &str, overrides: &[String], forwards: bool) -> Result<Self> {
+    /// Lays out the preset on free ports below `root`. Starts no node. `forwards` says whether the
+    /// network between them can be cut.
+    pub(crate) fn new(
+        ionian: &Path,
+        root: &Path,
+        preset: &str,
+        overrides: &[String],
+        forwards: bool,
+    ) -> Result<Self> {
         let mut deployment = deployment(preset, overrides)?;
-        let network = if forwards { Some(forwarders(&mut deployment)?) } else { None };
+        let network = if forwards {
+            Some(forwarders(&mut deployment)?)
+        } else {
+            None
+        };
         let processes = Processes::new(ionian, root, deployment)?;
         let held = vec![false; processes.len()];
-        Ok(Cluster { processes, held, changing: false, network, cuts: 0, reserved: false, wrong_clock: None })
+        Ok(Cluster {
+            processes,
+            held,
+            changing: false,
+            network,
+            cuts: 0,
+            reserved: false,
+            wrong_clock: None,
+        })
     }
 
     /// Takes the node for a fault, unless another one has it.
@@ -110,9 +145,15 @@ impl Cluster {
 
     /// Cuts the ways between these nodes, unless all is reserved for another fault.
     pub(crate) fn cut(&mut self, ways: &[(usize, usize)]) -> Option<Vec<(String, String)>> {
-        let network = self.network.as_ref().filter(|_| !self.reserved && !ways.is_empty())?;
+        let network = self
+            .network
+            .as_ref()
+            .filter(|_| !self.reserved && !ways.is_empty())?;
         let name = |node: usize| self.name(node).to_owned();
-        let ways: Vec<_> = ways.iter().map(|(from, to)| (name(*from), name(*to))).collect();
+        let ways: Vec<_> = ways
+            .iter()
+            .map(|(from, to)| (name(*from), name(*to)))
+            .collect();
         network.cut(&ways);
         self.cuts += 1;
         Some(ways)
@@ -131,10 +172,14 @@ impl Cluster {
 
     /// Takes the node for the fault that all are reserved for.
     pub(crate) fn hold_reserved(&mut self, node: usize) {
-        assert!(self.reserved && !std::mem::replace(&mut self.held[node], true), "no other fault has begun");
+        assert!(
+            self.reserved && !std::mem::replace(&mut self.held[node], true),
+            "no other fault has begun"
+        );
     }
 
-    /// Takes the node to be replaced, unless another fault has it or another node is being replaced.
+    /// Takes the node to be replaced, unless another fault has it or another node is being
+    /// replaced.
     pub(crate) fn hold_to_replace(&mut self, node: usize) -> bool {
         let free = !self.changing && self.hold(node);
         self.changing |= free;
@@ -154,19 +199,25 @@ impl Cluster {
     pub(crate) fn start_limited(&mut self, node: usize, limit_kib: u64) -> Result<()> {
         self.start_by(node, |program| {
             let mut shell = Command::new("sh");
-            shell.args(["-c", LIMITED, &(2 * limit_kib).to_string()]).arg(program);
+            shell
+                .args(["-c", LIMITED, &(2 * limit_kib).to_string()])
+                .arg(program);
             shell
         })
     }
 
     pub(crate) fn signal(&self, node: usize, signal: Signal) -> Result<()> {
-        Ok(kill(Pid::from_raw(i32::try_from(self.process(node)?)?), signal)?)
+        Ok(kill(
+            Pid::from_raw(i32::try_from(self.process(node)?)?),
+            signal,
+        )?)
     }
 
-    /// The clock of this node, or of another one that must be right before, jumps at the node's next start: whose it is.
-    /// Nothing happens when another fault has that node.
+    /// The clock of this node, or of another one that must be right before, jumps at the node's
+    /// next start: whose it is. Nothing happens when another fault has that node.
     pub(crate) fn jump(&mut self, node: usize, ahead_ms: i64) -> Option<usize> {
-        let remembered = |right: &Option<Instant>| right.is_none_or(|since| since.elapsed() < REMEMBERED);
+        let remembered =
+            |right: &Option<Instant>| right.is_none_or(|since| since.elapsed() < REMEMBERED);
         let last = self.wrong_clock.filter(|(_, right)| remembered(right));
         let (node, ahead_ms) = match last {
             Some((wrong, None)) => (wrong, 0),
@@ -183,7 +234,13 @@ impl Cluster {
 
     /// Makes sure that no node has ended that no fault has in hand.
     pub(crate) fn check(&mut self) -> Result<()> {
-        (0..self.len()).try_for_each(|node| if self.held[node] { Ok(()) } else { self.processes.check(node) })
+        (0..self.len()).try_for_each(|node| {
+            if self.held[node] {
+                Ok(())
+            } else {
+                self.processes.check(node)
+            }
+        })
     }
 
     /// Ends every fault: all nodes run, and freely.
@@ -192,7 +249,8 @@ impl Cluster {
         self.cuts = 0;
         self.network.iter().for_each(Network::heal);
         for node in 0..self.len() {
-            // Nobody knows what a fault that was interrupted has left: what it holds is started anew.
+            // Nobody knows what a fault that was interrupted has left: what it holds is started
+            // anew.
             if std::mem::take(&mut self.held[node]) {
                 self.kill(&[node])?;
             }
@@ -203,26 +261,56 @@ impl Cluster {
         Ok(())
     }
 
-    /// Has a new node take the place of this one, through a command to the running cluster. On return the
-    /// command and the new node run; the command ends when the change is made.
+    /// Has a new node take the place of this one, through a command to the running cluster. On
+    /// return the command and the new node run; the command ends when the change is made.
     pub(crate) fn begin_replacement(&mut self, node: usize, name: &str) -> Result<Replacement> {
         let ports = free_ports(2, &self.ports()?)?;
         let mut ports = ports.iter().map(|port| format!("127.0.0.1:{port}"));
         let address = ports.next().expect("two were asked for");
-        let gateway = self.deployment().nodes[node].gateway.as_ref().and(ports.next());
+        let gateway = self.deployment().nodes[node]
+            .gateway
+            .as_ref()
+            .and(ports.next());
         let mut command = Command::new(self.program());
-        command.args(["member", "replace", self.name(node), name, "--address", &address]);
+        command.args([
+            "member",
+            "replace",
+            self.name(node),
+            name,
+            "--address",
+            &address,
+        ]);
         command.args(gateway.iter().flat_map(|gateway| ["--gateway", gateway]));
         let log = self.logs().join(format!("replace-{name}.log"));
         let file = File::create(&log)?;
-        command.arg("--data").arg(self.root()).stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
-        let child = command.spawn().context("cannot run `ionian member replace`")?;
-        let peer = self.deployment().nodes[(node + 1) % self.len()].address.clone();
-        let described = ionian_deployment::Node { name: name.to_owned(), address, gateway, ..Default::default() };
-        Ok(Replacement { command, child, log, new: self.start_joining(described, peer)? })
+        command
+            .arg("--data")
+            .arg(self.root())
+            .stdin(Stdio::null())
+            .stdout(file.try_clone()?)
+            .stderr(file);
+        let child = command
+            .spawn()
+            .context("cannot run `ionian member replace`")?;
+        let peer = self.deployment().nodes[(node + 1) % self.len()]
+            .address
+            .clone();
+        let described = ionian_deployment::Node {
+            name: name.to_owned(),
+            address,
+            gateway,
+            ..Default::default()
+        };
+        Ok(Replacement {
+            command,
+            child,
+            log,
+            new: self.start_joining(described, peer)?,
+        })
     }
 
-    /// The place of `node` is the new node's from now on. The process of the old one must have ended.
+    /// The place of `node` is the new node's from now on. The process of the old one must have
+    /// ended.
     pub(crate) fn finish_replacement(&mut self, node: usize, replacement: Replacement) {
         self.changing = false;
         self.put(node, replacement.new);
@@ -250,7 +338,11 @@ impl Replacement {
             Some(status) => {
                 let how = describe(status, &self.log);
                 // Other faults may have left it nobody to ask: then it is asked again.
-                ensure!(how.contains(NO_ANSWER), "`ionian member replace` to {} failed: {how}", self.new.name());
+                ensure!(
+                    how.contains(NO_ANSWER),
+                    "`ionian member replace` to {} failed: {how}",
+                    self.new.name()
+                );
                 self.child = self.command.spawn()?;
                 Ok(false)
             }
@@ -265,10 +357,25 @@ impl Replacement {
 pub(crate) fn try_file_limit(root: &Path) -> Result<()> {
     let file = root.join("limit");
     let mut shell = Command::new("sh");
-    shell.args(["-c", LIMITED, "2", "sh", "-c", "head -c 4096 /dev/zero > \"$0\""]).arg(&file);
-    let status = shell.stderr(Stdio::null()).status().context("there is no sh")?;
+    shell
+        .args([
+            "-c",
+            LIMITED,
+            "2",
+            "sh",
+            "-c",
+            "head -c 4096 /dev/zero > \"$0\"",
+        ])
+        .arg(&file);
+    let status = shell
+        .stderr(Stdio::null())
+        .status()
+        .context("there is no sh")?;
     let length = fs::metadata(&file).map_or(0, |file| file.len());
     let _ = fs::remove_file(&file);
-    ensure!(!status.success() && length == 1024, "`ulimit -f` limits nothing here");
+    ensure!(
+        !status.success() && length == 1024,
+        "`ulimit -f` limits nothing here"
+    );
     Ok(())
 }

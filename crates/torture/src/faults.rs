@@ -77,7 +77,9 @@ impl Faults {
             Fault::FullDisk(node, kib, window) if self.cluster.borrow_mut().hold(node) => {
                 self.fill_disk(node, kib, window).await
             }
-            Fault::Replace(node) if self.cluster.borrow_mut().hold_to_replace(node) => self.replace(node).await,
+            Fault::Replace(node) if self.cluster.borrow_mut().hold_to_replace(node) => {
+                self.replace(node).await
+            }
             Fault::Cut(ways, duration) => {
                 self.cut(&ways, duration).await;
                 Ok(())
@@ -91,7 +93,11 @@ impl Faults {
                 self.cluster.borrow_mut().unreserve();
                 rolled
             }
-            Fault::Terminate(..) | Fault::FullDisk(..) | Fault::Replace(_) | Fault::Lose(..) | Fault::Roll => Ok(()),
+            Fault::Terminate(..)
+            | Fault::FullDisk(..)
+            | Fault::Replace(_)
+            | Fault::Lose(..)
+            | Fault::Roll => Ok(()),
         }
     }
 
@@ -123,7 +129,10 @@ impl Faults {
     }
 
     /// Kills all nodes, has something done while none runs, and starts them again.
-    pub(crate) fn while_all_are_down(&self, work: impl FnOnce(&Cluster) -> Result<()>) -> Result<()> {
+    pub(crate) fn while_all_are_down(
+        &self,
+        work: impl FnOnce(&Cluster) -> Result<()>,
+    ) -> Result<()> {
         let all: Vec<usize> = (0..self.cluster.borrow().len()).collect();
         self.count_kills(&all)?;
         work(&self.cluster.borrow())?;
@@ -155,7 +164,9 @@ impl Faults {
     }
 
     async fn cut(&self, ways: &[(usize, usize)], duration: Duration) {
-        let Some(ways) = self.cluster.borrow_mut().cut(ways) else { return };
+        let Some(ways) = self.cluster.borrow_mut().cut(ways) else {
+            return;
+        };
         self.counts.borrow_mut().cuts += 1;
         sleep(duration).await;
         let mut cluster = self.cluster.borrow_mut();
@@ -167,10 +178,14 @@ impl Faults {
         self.cluster.borrow().signal(node, Signal::SIGTERM)?;
         self.counts.borrow_mut().terminations += 1;
         match self.end(node, PATIENCE).await? {
-            // A process that is still recovering has nothing to put in order, and the signal simply ends it.
+            // A process that is still recovering has nothing to put in order, and the signal simply
+            // ends it.
             Some(status) if status.signal() == Some(Signal::SIGTERM as i32) => {}
             Some(status) => self.expect(node, status, 0, "SIGTERM")?,
-            None => bail!("node {} does not end upon SIGTERM", self.cluster.borrow().name(node)),
+            None => bail!(
+                "node {} does not end upon SIGTERM",
+                self.cluster.borrow().name(node)
+            ),
         }
         sleep(absence).await;
         self.back(node)
@@ -183,9 +198,13 @@ impl Faults {
                 sleep(LOOK_EVERY).await;
             }
         };
-        timeout(2 * PATIENCE, free).await.context("a fault does not end")?;
+        timeout(2 * PATIENCE, free)
+            .await
+            .context("a fault does not end")?;
         let gateways = self.gateways.borrow().clone();
-        settle::serving(&gateways).await.context("before the nodes are stopped one after the other")?;
+        settle::serving(&gateways)
+            .await
+            .context("before the nodes are stopped one after the other")?;
         let roll = self.counts.borrow().rolls;
         self.counts.borrow_mut().rolls += 1;
         let clients = roll::Clients::start(roll, &gateways);
@@ -193,9 +212,14 @@ impl Faults {
         for node in 0..nodes {
             self.cluster.borrow_mut().hold_reserved(node);
             self.terminate(node, Duration::ZERO).await?;
-            settle::serving(&gateways).await.context("while the nodes are stopped one after the other")?;
+            settle::serving(&gateways)
+                .await
+                .context("while the nodes are stopped one after the other")?;
         }
-        let told = clients.end().await.context("while the nodes were stopped one after the other")?;
+        let told = clients
+            .end()
+            .await
+            .context("while the nodes were stopped one after the other")?;
         let mut counts = self.counts.borrow_mut();
         counts.roll_replies += told.replies;
         counts.roll_idle += told.idle;
@@ -218,10 +242,12 @@ impl Faults {
         self.back(node)
     }
 
-    /// Has a node that is started again find its clock wrong, or right again. At most one is wrong: more than f would move
-    /// the time of the log.
+    /// Has a node that is started again find its clock wrong, or right again. At most one is wrong:
+    /// more than f would move the time of the log.
     fn jump(&self, node: usize, ahead_ms: i64) -> Result<()> {
-        let Some(node) = self.cluster.borrow_mut().jump(node, ahead_ms) else { return Ok(()) };
+        let Some(node) = self.cluster.borrow_mut().jump(node, ahead_ms) else {
+            return Ok(());
+        };
         self.count_kills(&[node])?;
         self.counts.borrow_mut().jumps += 1;
         self.back(node)
@@ -232,16 +258,27 @@ impl Faults {
         self.count_kills(&[node])?;
         let (log, aside) = {
             let cluster = self.cluster.borrow();
-            (cluster.store(node).join("wal"), cluster.root().join("aside").join(cluster.name(node)))
+            (
+                cluster.store(node).join("wal"),
+                cluster.root().join("aside").join(cluster.name(node)),
+            )
         };
-        let Some(taken) = loss::take(loss, &log, &aside)? else { return self.back(node) };
+        let Some(taken) = loss::take(loss, &log, &aside)? else {
+            return self.back(node);
+        };
         self.cluster.borrow_mut().start(node)?;
         let Some(status) = self.end(node, PATIENCE).await? else {
-            bail!("node {} lost a part of its log, {loss:?}, and goes on", self.cluster.borrow().name(node));
+            bail!(
+                "node {} lost a part of its log, {loss:?}, and goes on",
+                self.cluster.borrow().name(node)
+            );
         };
         self.expect(node, status, 1, "a part of its log was lost")?;
         let said = self.cluster.borrow().last_words(node).unwrap_or_default();
-        ensure!(said.contains(REFUSAL), "a node that lost a part of its log, {loss:?}, says: {said}");
+        ensure!(
+            said.contains(REFUSAL),
+            "a node that lost a part of its log, {loss:?}, says: {said}"
+        );
         self.counts.borrow_mut().losses += 1;
         if remedy == Remedy::Replace && self.cluster.borrow_mut().may_replace() {
             self.counts.borrow_mut().losses_replaced += 1;
@@ -285,15 +322,22 @@ impl Faults {
             }
             anyhow::Ok(())
         };
-        timeout(PATIENCE, made).await.with_context(|| format!("`ionian member replace` to {name} does not end"))??;
+        timeout(PATIENCE, made)
+            .await
+            .with_context(|| format!("`ionian member replace` to {name} does not end"))??;
         let ran = self.cluster.borrow().is_started(node);
         if ran {
             match self.end(node, PATIENCE).await? {
                 Some(status) => self.expect(node, status, 0, "its replacement")?,
-                None => bail!("node {} was replaced and does not end", self.cluster.borrow().name(node)),
+                None => bail!(
+                    "node {} was replaced and does not end",
+                    self.cluster.borrow().name(node)
+                ),
             }
         }
-        self.cluster.borrow_mut().finish_replacement(node, replacement);
+        self.cluster
+            .borrow_mut()
+            .finish_replacement(node, replacement);
         self.cluster.borrow_mut().release(node);
         self.counts.borrow_mut().replacements += 1;
         *self.gateways.borrow_mut() = self.cluster.borrow().gateways()?;

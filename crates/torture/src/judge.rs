@@ -55,11 +55,17 @@ impl Judge {
         let found = Arc::new(AtomicU64::new(0));
         let count = found.clone();
         let thread = std::thread::spawn(move || judge_all(&receiver, &count));
-        Judge { sender, thread, found }
+        Judge {
+            sender,
+            thread,
+            found,
+        }
     }
 
     pub(crate) fn hand_over(&self, retired: Retired) {
-        self.sender.send(retired).expect("the judge works as long as it is handed histories");
+        self.sender
+            .send(retired)
+            .expect("the judge works as long as it is handed histories");
     }
 
     /// How many violations it has found so far.
@@ -79,7 +85,10 @@ fn judge_all(receiver: &Receiver<Retired>, found: &AtomicU64) -> Judgement {
     for retired in receiver {
         match judge(&retired) {
             Ok(state) if retired.is_settled() => {
-                judgement.expected.push(Expected::Settled { id: retired.id, state });
+                judgement.expected.push(Expected::Settled {
+                    id: retired.id,
+                    state,
+                });
             }
             Ok(_) => judgement.expected.push(Expected::Open(retired)),
             Err(violation) => {
@@ -93,15 +102,19 @@ fn judge_all(receiver: &Receiver<Retired>, found: &AtomicU64) -> Judgement {
 
 /// Checks a closed history; returns what it was closed with.
 pub(crate) fn judge(retired: &Retired) -> Result<State, Violation> {
-    let wrong = |what: String| Violation { key: name(retired.id), what, history: table(&retired.records) };
+    let wrong = |what: String| Violation {
+        key: name(retired.id),
+        what,
+        history: table(&retired.records),
+    };
     let state = read(retired.kind, retired.bytes.as_deref()).map_err(wrong)?;
     ledger::check(retired).map_err(wrong)?;
     match check(&intervals(&retired.records), STEPS) {
         Verdict::Linearizable => Ok(state),
         Verdict::Violation(text) => Err(wrong(text)),
-        Verdict::Unknown(steps) => {
-            Err(wrong(format!("no order was found within {steps} steps, nor that there is none")))
-        }
+        Verdict::Unknown(steps) => Err(wrong(format!(
+            "no order was found within {steps} steps, nor that there is none"
+        ))),
     }
 }
 
@@ -114,15 +127,26 @@ impl Expected {
     }
 
     /// Checks what is found under the key at `moment`, when all is over.
-    pub(crate) fn compare(self, kind: Kind, bytes: Option<&[u8]>, moment: u64) -> Result<(), Violation> {
+    pub(crate) fn compare(
+        self,
+        kind: Kind,
+        bytes: Option<&[u8]>,
+        moment: u64,
+    ) -> Result<(), Violation> {
         match self {
             Expected::Settled { id, state } => {
-                let wrong = |what| Violation { key: name(id), what, history: String::new() };
+                let wrong = |what| Violation {
+                    key: name(id),
+                    what,
+                    history: String::new(),
+                };
                 let found = read(kind, bytes).map_err(wrong)?;
                 if found == state {
                     return Ok(());
                 }
-                let what = format!("held {state} when all of its writes were done, and holds {found} at the end");
+                let what = format!(
+                    "held {state} when all of its writes were done, and holds {found} at the end"
+                );
                 Err(wrong(what))
             }
             Expected::Open(mut retired) => {
@@ -136,14 +160,25 @@ impl Expected {
 impl Retired {
     /// Whether no write is left that may yet take effect.
     fn is_settled(&self) -> bool {
-        self.records.iter().all(|record| record.outcome != Outcome::Unknown || record.action == Action::Get)
+        self.records
+            .iter()
+            .all(|record| record.outcome != Outcome::Unknown || record.action == Action::Get)
     }
 
     fn read_at_the_end(&mut self, bytes: Option<&[u8]>, moment: u64) -> Result<(), Violation> {
-        let wrong = |what| Violation { key: name(self.id), what, history: table(&self.records) };
+        let wrong = |what| Violation {
+            key: name(self.id),
+            what,
+            history: table(&self.records),
+        };
         let state = read(self.kind, bytes).map_err(wrong)?;
         let outcome = Outcome::Done(moment + 1, Answer::Holds(state));
-        self.records.push(Record { client: u16::MAX, action: Action::Get, invoked: moment, outcome });
+        self.records.push(Record {
+            client: u16::MAX,
+            action: Action::Get,
+            invoked: moment,
+            outcome,
+        });
         self.bytes = bytes.map(<[u8]>::to_vec);
         Ok(())
     }
@@ -170,7 +205,11 @@ fn intervals(records: &[Record]) -> Vec<Interval<Model>> {
 }
 
 fn client(record: &Record) -> String {
-    if record.client == u16::MAX { "end".to_owned() } else { format!("c{}", record.client) }
+    if record.client == u16::MAX {
+        "end".to_owned()
+    } else {
+        format!("c{}", record.client)
+    }
 }
 
 fn table(records: &[Record]) -> String {
@@ -181,7 +220,11 @@ fn table(records: &[Record]) -> String {
             Outcome::Done(at, answer) => (at.to_string(), answer.to_string()),
         };
         let span = format!("{}-{end}", record.invoked);
-        format!("{:<4} {span:>23}  {:<24} -> {answer}\n", client(record), record.action.to_string())
+        format!(
+            "{:<4} {span:>23}  {:<24} -> {answer}\n",
+            client(record),
+            record.action.to_string()
+        )
     };
     records.iter().map(line).collect()
 }
@@ -203,7 +246,12 @@ mod tests {
                 Outcome::Done(_, answer) => Outcome::Done(invoked + 5, answer),
                 open => open,
             };
-            Record { client: 0, action: *action, invoked, outcome }
+            Record {
+                client: 0,
+                action: *action,
+                invoked,
+                outcome,
+            }
         };
         operations.iter().enumerate().map(record).collect()
     }
@@ -214,9 +262,17 @@ mod tests {
 
     fn closed(id: u64, operations: &[(Action, Outcome)], bytes: &[u8]) -> Retired {
         let kind = crate::keys::kind(id);
-        let last = (Action::Get, done(Answer::Holds(read(kind, Some(bytes)).unwrap())));
+        let last = (
+            Action::Get,
+            done(Answer::Holds(read(kind, Some(bytes)).unwrap())),
+        );
         let records = one_after_the_other(&[operations, &[last]].concat());
-        Retired { id, kind, records, bytes: Some(bytes.to_vec()) }
+        Retired {
+            id,
+            kind,
+            records,
+            bytes: Some(bytes.to_vec()),
+        }
     }
 
     fn what(retired: &Retired) -> String {
@@ -225,25 +281,43 @@ mod tests {
 
     #[test]
     fn sound_histories_pass_whatever_became_of_what_is_open() {
-        let set = [(Action::Set(1), done(Answer::Done)), (Action::Set(2), Outcome::Unknown)];
+        let set = [
+            (Action::Set(1), done(Answer::Done)),
+            (Action::Set(2), Outcome::Unknown),
+        ];
         for number in [1, 2] {
             assert!(judge(&closed(REGISTER, &set, &value(number))).is_ok());
         }
-        let add = [(Action::Add(1), done(Answer::Number(1))), (Action::Add(1), Outcome::Unknown)];
+        let add = [
+            (Action::Add(1), done(Answer::Number(1))),
+            (Action::Add(1), Outcome::Unknown),
+        ];
         assert!(judge(&closed(COUNTER, &add, b"1")).is_ok());
         assert!(judge(&closed(COUNTER, &add, b"2")).is_ok());
-        let append = [(Action::Append(1), Outcome::Unknown), (Action::Append(2), done(Answer::Length(2)))];
+        let append = [
+            (Action::Append(1), Outcome::Unknown),
+            (Action::Append(2), done(Answer::Length(2))),
+        ];
         assert!(judge(&closed(LIST, &append, b"2;")).is_ok());
         assert!(judge(&closed(LIST, &append, b"2;1;")).is_ok());
     }
 
     #[test]
     fn a_lost_write_is_found() {
-        let set = [(Action::Set(1), done(Answer::Done)), (Action::Set(2), done(Answer::Done))];
+        let set = [
+            (Action::Set(1), done(Answer::Done)),
+            (Action::Set(2), done(Answer::Done)),
+        ];
         assert!(what(&closed(REGISTER, &set, &value(1))).contains("no order"));
-        let add = [(Action::Add(1), done(Answer::Number(1))), (Action::Add(1), done(Answer::Number(2)))];
+        let add = [
+            (Action::Add(1), done(Answer::Number(1))),
+            (Action::Add(1), done(Answer::Number(2))),
+        ];
         assert!(what(&closed(COUNTER, &add, b"1")).contains("acknowledged"));
-        let append = [(Action::Append(1), done(Answer::Length(2))), (Action::Append(2), done(Answer::Length(4)))];
+        let append = [
+            (Action::Append(1), done(Answer::Length(2))),
+            (Action::Append(2), done(Answer::Length(4))),
+        ];
         assert!(what(&closed(LIST, &append, &tag(1))).contains("acknowledged"));
     }
 
@@ -254,7 +328,10 @@ mod tests {
         let append = [(Action::Append(1), Outcome::Unknown)];
         assert!(what(&closed(LIST, &append, b"1;1;")).contains("twice"));
         // A register shows it when the repetition undoes what came between.
-        let set = [(Action::Set(1), done(Answer::Done)), (Action::Set(2), done(Answer::Done))];
+        let set = [
+            (Action::Set(1), done(Answer::Done)),
+            (Action::Set(2), done(Answer::Done)),
+        ];
         let get = (Action::Get, done(Answer::Holds(State::Value(2))));
         assert!(judge(&closed(REGISTER, &[&set[..], &[get]].concat(), &value(1))).is_err());
     }
@@ -271,21 +348,45 @@ mod tests {
 
     #[test]
     fn a_refused_write_that_took_effect_is_found() {
-        assert!(judge(&closed(LIST, &[(Action::Append(1), Outcome::Refused)], b"1;")).is_err());
+        assert!(
+            judge(&closed(
+                LIST,
+                &[(Action::Append(1), Outcome::Refused)],
+                b"1;"
+            ))
+            .is_err()
+        );
     }
 
     #[test]
     fn what_an_exchange_saw_must_have_been_there() {
         let exchange = |seen| (Action::Exchange { seen, new: 3 }, done(Answer::Was(true)));
         let set = (Action::Set(1), done(Answer::Done));
-        assert!(judge(&closed(REGISTER, &[set, exchange(State::Value(1))], &value(3))).is_ok());
-        assert!(judge(&closed(REGISTER, &[set, exchange(State::Absent)], &value(3))).is_err());
+        assert!(
+            judge(&closed(
+                REGISTER,
+                &[set, exchange(State::Value(1))],
+                &value(3)
+            ))
+            .is_ok()
+        );
+        assert!(
+            judge(&closed(
+                REGISTER,
+                &[set, exchange(State::Absent)],
+                &value(3)
+            ))
+            .is_err()
+        );
     }
 
     #[test]
     fn a_key_that_changes_after_it_was_closed_is_found_unless_something_was_open() {
         let add = [(Action::Add(1), done(Answer::Number(1)))];
-        let settled = || Expected::Settled { id: COUNTER, state: State::Number(1) };
+        let settled = || Expected::Settled {
+            id: COUNTER,
+            state: State::Number(1),
+        };
         assert!(closed(COUNTER, &add, b"1").is_settled());
         assert!(settled().compare(Kind::Counter, Some(b"1"), 100).is_ok());
         assert!(settled().compare(Kind::Counter, Some(b"2"), 100).is_err());

@@ -1,8 +1,8 @@
 //! The keys that clients work on, each with the history of what was asked and told.
 //!
-//! A key is used for a number of operations and then **retired**: when nothing is under way on it any more, one
-//! last read closes its history, which goes to be judged, and a new key takes its place. So histories stay short
-//! and memory bounded, however long the run.
+//! A key is used for a number of operations and then **retired**: when nothing is under way on it
+//! any more, one last read closes its history, which goes to be judged, and a new key takes its
+//! place. So histories stay short and memory bounded, however long the run.
 
 use crate::model::{Action, Answer, Kind, State};
 use ionian_kernel::random::Random;
@@ -30,7 +30,8 @@ pub(crate) struct Record {
     pub(crate) outcome: Outcome,
 }
 
-/// A key that is not used any more, with all that was done to it. The last record is the read that closed it.
+/// A key that is not used any more, with all that was done to it. The last record is the read that
+/// closed it.
 #[derive(Clone, Debug)]
 pub(crate) struct Retired {
     pub(crate) id: u64,
@@ -85,17 +86,30 @@ pub(crate) fn name(id: u64) -> String {
 impl Live {
     fn new(id: u64) -> Self {
         let records = Vec::with_capacity(OPERATIONS as usize + 1);
-        Live { id, kind: kind(id), begun: 0, in_flight: 0, closing: false, next_number: 1, records }
+        Live {
+            id,
+            kind: kind(id),
+            begun: 0,
+            in_flight: 0,
+            closing: false,
+            next_number: 1,
+            records,
+        }
     }
 }
 
 impl Keys {
-    /// Keys for clients that have at most `in_flight` requests under way at once: enough keys that an accident
-    /// which leaves the outcome of all requests open leaves few of them on any one key, few enough that clients
-    /// meet, and more than requests, so that there is always one to work on.
+    /// Keys for clients that have at most `in_flight` requests under way at once: enough keys that
+    /// an accident which leaves the outcome of all requests open leaves few of them on any one key,
+    /// few enough that clients meet, and more than requests, so that there is always one to work
+    /// on.
     pub(crate) fn new(in_flight: usize) -> Self {
         let count = (in_flight + in_flight / 2).max(16) as u64;
-        Keys { live: (0..count).map(Live::new).collect(), next_id: count, moment: 0 }
+        Keys {
+            live: (0..count).map(Live::new).collect(),
+            next_id: count,
+            moment: 0,
+        }
     }
 
     /// Begins an operation on some key.
@@ -120,7 +134,8 @@ impl Keys {
         self.issue(client, read.place, Action::Exchange { seen, new: number })
     }
 
-    /// Whether this read may be followed by [`exchange`](Keys::exchange): the key must not be at its end.
+    /// Whether this read may be followed by [`exchange`](Keys::exchange): the key must not be at
+    /// its end.
     pub(crate) fn may_exchange(&self, ticket: &Ticket) -> bool {
         let live = &self.live[ticket.place];
         live.kind == Kind::Register && !live.closing && ticket.action == Action::Get
@@ -131,12 +146,29 @@ impl Keys {
         let live = &mut self.live[place];
         live.begun += 1;
         live.in_flight += 1;
-        live.records.push(Record { client, action, invoked: self.moment, outcome: Outcome::Unknown });
-        Ticket { place, record: live.records.len() - 1, key: live.id, kind: live.kind, action }
+        live.records.push(Record {
+            client,
+            action,
+            invoked: self.moment,
+            outcome: Outcome::Unknown,
+        });
+        Ticket {
+            place,
+            record: live.records.len() - 1,
+            key: live.id,
+            kind: live.kind,
+            action,
+        }
     }
 
-    /// Ends an operation. When it was the read that closes its key, the key comes back; `bytes` is what it told.
-    pub(crate) fn complete(&mut self, ticket: &Ticket, outcome: Ended, bytes: Option<&[u8]>) -> Option<Retired> {
+    /// Ends an operation. When it was the read that closes its key, the key comes back; `bytes` is
+    /// what it told.
+    pub(crate) fn complete(
+        &mut self,
+        ticket: &Ticket,
+        outcome: Ended,
+        bytes: Option<&[u8]>,
+    ) -> Option<Retired> {
         self.moment += 1;
         let live = &mut self.live[ticket.place];
         live.in_flight -= 1;
@@ -202,7 +234,12 @@ impl Live {
     }
 
     fn retire(self, bytes: Option<&[u8]>) -> Retired {
-        Retired { id: self.id, kind: self.kind, records: self.records, bytes: bytes.map(<[u8]>::to_vec) }
+        Retired {
+            id: self.id,
+            kind: self.kind,
+            records: self.records,
+            bytes: bytes.map(<[u8]>::to_vec),
+        }
     }
 }
 
@@ -219,9 +256,14 @@ mod tests {
         for _ in 0..keys.live.len() * OPERATIONS as usize * 2 {
             let ticket = keys.begin(1, &mut random);
             let answer = Ended::Answered(Answer::Holds(State::Absent));
-            let Some(key) = keys.complete(&ticket, answer, Some(b"x")) else { continue };
+            let Some(key) = keys.complete(&ticket, answer, Some(b"x")) else {
+                continue;
+            };
             assert_ne!(key.id, slow.key);
-            assert_eq!(key.records.last().map(|record| record.action), Some(Action::Get));
+            assert_eq!(
+                key.records.last().map(|record| record.action),
+                Some(Action::Get)
+            );
             retired = Some(key);
         }
         let key = retired.expect("many were");
@@ -237,6 +279,10 @@ mod tests {
         let tickets = keys.close_all();
         assert_eq!(tickets.len(), 30);
         assert!(keys.complete(&tickets[0], Ended::Refused, None).is_none());
-        assert!(tickets[1..].iter().all(|ticket| keys.complete(ticket, answer, None).is_some()));
+        assert!(
+            tickets[1..]
+                .iter()
+                .all(|ticket| keys.complete(ticket, answer, None).is_some())
+        );
     }
 }

@@ -1,8 +1,8 @@
-//! The simplest thing that must hold, without regard to order: what a key holds in the end is what was
-//! acknowledged, once each, and nothing else but what was left open.
+//! The simplest thing that must hold, without regard to order: what a key holds in the end is what
+//! was acknowledged, once each, and nothing else but what was left open.
 //!
-//! The search for an order implies it. It is checked by itself because it says what is lost in a line, and
-//! because it owes nothing to that search.
+//! The search for an order implies it. It is checked by itself because it says what is lost in a
+//! line, and because it owes nothing to that search.
 
 use crate::keys::{Outcome, Record, Retired};
 use crate::model::{Action, Kind};
@@ -24,7 +24,9 @@ pub(crate) fn check(retired: &Retired) -> Result<(), String> {
 
 fn number(bytes: Option<&[u8]>) -> Result<i64, String> {
     let Some(bytes) = bytes else { return Ok(0) };
-    let number = std::str::from_utf8(bytes).ok().and_then(|text| text.parse().ok());
+    let number = std::str::from_utf8(bytes)
+        .ok()
+        .and_then(|text| text.parse().ok());
     number.ok_or_else(|| format!("\"{}\" is no number", bytes.escape_ascii()))
 }
 
@@ -32,7 +34,9 @@ fn number(bytes: Option<&[u8]>) -> Result<i64, String> {
 fn total(records: &[Record], found: i64) -> Result<(), String> {
     let (mut least, mut most, mut acknowledged) = (0, 0, 0);
     for record in records {
-        let Action::Add(number) = record.action else { continue };
+        let Action::Add(number) = record.action else {
+            continue;
+        };
         let number = i64::from(number);
         match record.outcome {
             Outcome::Done(..) => acknowledged += number,
@@ -44,7 +48,9 @@ fn total(records: &[Record], found: i64) -> Result<(), String> {
     let (least, most) = (acknowledged + least, acknowledged + most);
     match (least..=most).contains(&found) {
         true => Ok(()),
-        false => Err(format!("the acknowledged additions, and those left open, give {least} to {most}; it is {found}")),
+        false => Err(format!(
+            "the acknowledged additions, and those left open, give {least} to {most}; it is {found}"
+        )),
     }
 }
 
@@ -55,18 +61,31 @@ fn tags(records: &[Record], bytes: &[u8]) -> Result<(), String> {
         *times.entry(tag).or_default() += 1;
     }
     for record in records {
-        let Action::Append(number) = record.action else { continue };
+        let Action::Append(number) = record.action else {
+            continue;
+        };
         let tag = crate::model::tag(number);
         let times = times.remove(tag.as_slice()).unwrap_or(0);
         match (record.outcome, times) {
-            (Outcome::Done(..), 0) => return Err(format!("tag {number} was acknowledged and is not there")),
-            (Outcome::Refused, 1..) => return Err(format!("tag {number} was refused and is there")),
-            (_, 2..) => return Err(format!("tag {number} was appended once and is there twice or more often")),
+            (Outcome::Done(..), 0) => {
+                return Err(format!("tag {number} was acknowledged and is not there"));
+            }
+            (Outcome::Refused, 1..) => {
+                return Err(format!("tag {number} was refused and is there"));
+            }
+            (_, 2..) => {
+                return Err(format!(
+                    "tag {number} was appended once and is there twice or more often"
+                ));
+            }
             _ => {}
         }
     }
     match times.into_keys().next() {
         None => Ok(()),
-        Some(tag) => Err(format!("\"{}\" is there, and nobody appended it", tag.escape_ascii())),
+        Some(tag) => Err(format!(
+            "\"{}\" is there, and nobody appended it",
+            tag.escape_ascii()
+        )),
     }
 }

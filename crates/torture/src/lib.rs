@@ -1,5 +1,5 @@
-//! The torture harness: real processes of the release binary under load and faults, and a check of everything
-//! that clients were told. See docs/torture.md.
+//! The torture harness: real processes of the release binary under load and faults, and a check of
+//! everything that clients were told. See docs/torture.md.
 //!
 //! | file | job |
 //! |---|---|
@@ -18,7 +18,8 @@
 //!
 //! Processes, ports, figures of processes and numbers come from the crate `harness`.
 //!
-//! On the same processes and connections, without faults, stand the measurements: see docs/measurements.md.
+//! On the same processes and connections, without faults, stand the measurements: see
+//! docs/measurements.md.
 //!
 //! | file | job |
 //! |---|---|
@@ -81,7 +82,11 @@ fn exit(name: &str, result: anyhow::Result<bool>) -> ExitCode {
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("{name}: {error:#}");
-            if error.is::<ionian_deployment::DeploymentError>() { ExitCode::from(2) } else { ExitCode::FAILURE }
+            if error.is::<ionian_deployment::DeploymentError>() {
+                ExitCode::from(2)
+            } else {
+                ExitCode::FAILURE
+            }
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Keys that live for a while: wrong clocks must end none before its time, and none must outlive it.
+//! Keys that live for a while: wrong clocks must end none before its time, and none must outlive
+//! it.
 
 use crate::resp::Connection;
 use crate::settle::eventually;
@@ -13,8 +14,8 @@ const SHORT: &[u8] = b"torture-lives-short";
 /// How long the short one lives.
 const SHORT_MS: &[u8] = b"500";
 
-/// How far time in the log may be from the time of this program: what messages and elections cost on a busy machine, and
-/// much less than a jump of a clock.
+/// How far time in the log may be from the time of this program: what messages and elections cost
+/// on a busy machine, and much less than a jump of a clock.
 const SLACK: Duration = Duration::from_secs(60);
 
 /// A key that outlives the run, and one that does not.
@@ -30,7 +31,12 @@ impl Lives {
         let text = given.as_millis().to_string();
         let begun = Instant::now();
         for (key, ms) in [(LONG, text.as_bytes()), (SHORT, SHORT_MS)] {
-            let set = || async { Connection::open(gateway).await?.call_ok(&[b"SET", key, b"1", b"PX", ms]).await };
+            let set = || async {
+                Connection::open(gateway)
+                    .await?
+                    .call_ok(&[b"SET", key, b"1", b"PX", ms])
+                    .await
+            };
             eventually("a key that lives for a while is set", set).await?;
         }
         Ok(Lives { begun, given })
@@ -38,7 +44,11 @@ impl Lives {
 
     /// Looks at them when the run is over.
     pub(crate) async fn check(&self, gateway: SocketAddr) -> Result<()> {
-        let ttl = async |key| match Connection::open(gateway).await?.call(&[b"PTTL", key]).await? {
+        let ttl = async |key| match Connection::open(gateway)
+            .await?
+            .call(&[b"PTTL", key])
+            .await?
+        {
             BytesFrame::Integer(ms) => Ok(ms),
             other => bail!("PTTL is answered with {other:?}"),
         };
@@ -50,7 +60,9 @@ impl Lives {
 /// What PTTL says of the long one and of the short one, after so long.
 fn judge(long: i64, short: i64, given: Duration, elapsed: Duration) -> Result<()> {
     let most = given.as_millis() as i64;
-    let least = (given - elapsed.min(given)).saturating_sub(SLACK).as_millis() as i64;
+    let least = (given - elapsed.min(given))
+        .saturating_sub(SLACK)
+        .as_millis() as i64;
     ensure!(
         (least..=most).contains(&long),
         "a key that was to live for {given:?} has {long} ms left after {elapsed:?}"

@@ -1,5 +1,5 @@
-//! Logs that lose a part while their node is down: a file that goes, or the end of one. Everything that is taken away is
-//! put back later.
+//! Logs that lose a part while their node is down: a file that goes, or the end of one. Everything
+//! that is taken away is put back later.
 
 use anyhow::{Context, Result, ensure};
 use std::fs::{self, File};
@@ -32,9 +32,12 @@ pub(crate) struct Taken {
     place: PathBuf,
 }
 
-/// Takes it away from the log of a node that is down, and keeps it in `aside`. Nothing when there is no log yet.
+/// Takes it away from the log of a node that is down, and keeps it in `aside`. Nothing when there
+/// is no log yet.
 pub(crate) fn take(loss: Loss, log: &Path, aside: &Path) -> Result<Option<Taken>> {
-    let Some((first, last)) = reaches(&log.join("extent"))? else { return Ok(None) };
+    let Some((first, last)) = reaches(&log.join("extent"))? else {
+        return Ok(None);
+    };
     let segment = |number: u64| log.join(format!("{number:016x}.wal"));
     let place = match loss {
         Loss::First => segment(first),
@@ -57,12 +60,13 @@ pub(crate) fn take(loss: Loss, log: &Path, aside: &Path) -> Result<Option<Taken>
 impl Taken {
     /// Puts it back.
     pub(crate) fn put_back(self) -> Result<()> {
-        fs::rename(&self.kept, &self.place).with_context(|| format!("cannot put {} back", self.place.display()))
+        fs::rename(&self.kept, &self.place)
+            .with_context(|| format!("cannot put {} back", self.place.display()))
     }
 }
 
-/// The oldest and the newest segment that a log must have, by the newest of the three slots of its `extent` (see
-/// crates/wal/src/extent.rs); nothing when it must have none.
+/// The oldest and the newest segment that a log must have, by the newest of the three slots of its
+/// `extent` (see crates/wal/src/extent.rs); nothing when it must have none.
 fn reaches(extent: &Path) -> Result<Option<(u64, u64)>> {
     if !extent.exists() {
         return Ok(None);
@@ -74,11 +78,16 @@ fn reaches(extent: &Path) -> Result<Option<(u64, u64)>> {
         if file.read_exact_at(&mut bytes, slot * 4096).is_err() || !bytes.starts_with(b"IONEXTNT") {
             continue;
         }
-        let long = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        let long =
+            |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
         newest = newest.max(Some((long(16), long(24), long(32))));
     }
     let (_, first, last) = newest.with_context(|| format!("{} says nothing", extent.display()))?;
-    ensure!(last == 0 || first <= last, "{} says {first} to {last}", extent.display());
+    ensure!(
+        last == 0 || first <= last,
+        "{} says {first} to {last}",
+        extent.display()
+    );
     Ok((last > 0).then_some((first, last)))
 }
 
@@ -99,13 +108,19 @@ mod tests {
             }
         }
         fs::write(log.join("extent"), extent).unwrap();
-        (3..=5).for_each(|number| fs::write(log.join(format!("{number:016x}.wal")), vec![number; 100]).unwrap());
+        (3..=5).for_each(|number| {
+            fs::write(log.join(format!("{number:016x}.wal")), vec![number; 100]).unwrap()
+        });
         log
     }
 
     fn content(log: &Path) -> Vec<(PathBuf, Vec<u8>)> {
-        let paths = fs::read_dir(log).unwrap().map(|entry| entry.unwrap().path());
-        let mut content: Vec<_> = paths.map(|path| (path.clone(), fs::read(path).unwrap())).collect();
+        let paths = fs::read_dir(log)
+            .unwrap()
+            .map(|entry| entry.unwrap().path());
+        let mut content: Vec<_> = paths
+            .map(|path| (path.clone(), fs::read(path).unwrap()))
+            .collect();
         content.sort();
         content
     }
@@ -120,13 +135,20 @@ mod tests {
             let taken = take(loss, &log, &aside).unwrap().expect("there is a log");
             assert_ne!(content(&log), whole, "{loss:?}");
             match loss {
-                Loss::End => assert_eq!(fs::read(log.join("0000000000000005.wal")).unwrap(), vec![5; 50]),
+                Loss::End => assert_eq!(
+                    fs::read(log.join("0000000000000005.wal")).unwrap(),
+                    vec![5; 50]
+                ),
                 _ => assert!(!log.join(name).exists(), "{loss:?}"),
             }
             taken.put_back().unwrap();
             assert_eq!(content(&log), whole, "{loss:?}");
         }
-        assert!(take(Loss::Last, &directory.join("none"), &aside).unwrap().is_none());
+        assert!(
+            take(Loss::Last, &directory.join("none"), &aside)
+                .unwrap()
+                .is_none()
+        );
         fs::remove_dir_all(directory).unwrap();
     }
 }

@@ -1,8 +1,10 @@
-//! What is done to keys and what answers are right: each key as one thread of execution would keep it.
+//! What is done to keys and what answers are right: each key as one thread of execution would keep
+//! it.
 //!
-//! A key is of one kind for good. A **register** takes values that are written once each, a **counter** numbers
-//! that are added, a **list** tags that are appended once each. Everything that a client may be told is thereby
-//! traceable to the writes that explain it, and a check of one key's history is fast.
+//! A key is of one kind for good. A **register** takes values that are written once each, a
+//! **counter** numbers that are added, a **list** tags that are appended once each. Everything that
+//! a client may be told is thereby traceable to the writes that explain it, and a check of one
+//! key's history is fast.
 
 use ionian_kernel::time::Timestamp;
 use ionian_sim::model::Specification;
@@ -67,10 +69,14 @@ pub(crate) enum Answer {
 /// The longest padding of a register's value: some volume for logs and snapshots.
 const PADDING: u32 = 240;
 
-/// The bytes of the register's value of this number: the number, and a padding of which it decides the length.
+/// The bytes of the register's value of this number: the number, and a padding of which it decides
+/// the length.
 pub(crate) fn value(number: u32) -> Vec<u8> {
     let mut bytes = format!("{number}:").into_bytes();
-    bytes.resize(bytes.len() + (number.wrapping_mul(2_654_435_761) % PADDING) as usize, b'.');
+    bytes.resize(
+        bytes.len() + (number.wrapping_mul(2_654_435_761) % PADDING) as usize,
+        b'.',
+    );
     bytes
 }
 
@@ -85,8 +91,13 @@ fn extend(state: State, bytes: &[u8]) -> State {
         State::Text { length, digest } => (length, digest),
         _ => (0, 0xcbf2_9ce4_8422_2325),
     };
-    let digest = bytes.iter().fold(digest, |digest, byte| (digest ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
-    State::Text { length: length + bytes.len() as u32, digest }
+    let digest = bytes.iter().fold(digest, |digest, byte| {
+        (digest ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    State::Text {
+        length: length + bytes.len() as u32,
+        digest,
+    }
 }
 
 /// Reads what GET told of a key of this kind.
@@ -94,12 +105,16 @@ fn extend(state: State, bytes: &[u8]) -> State {
 /// # Errors
 /// Says what the bytes are when no write can have left them.
 pub(crate) fn read(kind: Kind, bytes: Option<&[u8]>) -> Result<State, String> {
-    let Some(bytes) = bytes else { return Ok(State::Absent) };
+    let Some(bytes) = bytes else {
+        return Ok(State::Absent);
+    };
     let text = std::str::from_utf8(bytes).ok();
     let state = match kind {
         Kind::Register => {
             let number = text.and_then(|text| text.split_once(':')?.0.parse().ok());
-            number.filter(|number| value(*number) == bytes).map(State::Value)
+            number
+                .filter(|number| value(*number) == bytes)
+                .map(State::Value)
         }
         Kind::Counter => text.and_then(|text| text.parse().ok()).map(State::Number),
         Kind::List => Some(extend(State::Absent, bytes)),
@@ -142,13 +157,19 @@ impl Specification for Model {
                 Answer::Was(same)
             }
             Action::Add(number) => {
-                let before = if let State::Number(before) = *state { before } else { 0 };
+                let before = if let State::Number(before) = *state {
+                    before
+                } else {
+                    0
+                };
                 *state = State::Number(before + i64::from(number));
                 Answer::Number(before + i64::from(number))
             }
             Action::Append(number) => {
                 *state = extend(*state, &tag(number));
-                let State::Text { length, .. } = *state else { unreachable!("a list was extended") };
+                let State::Text { length, .. } = *state else {
+                    unreachable!("a list was extended")
+                };
                 Answer::Length(length)
             }
         }
@@ -199,11 +220,18 @@ mod tests {
     #[test]
     fn values_read_back_and_what_nobody_wrote_does_not() {
         for number in 0..500 {
-            assert_eq!(read(Kind::Register, Some(&value(number))), Ok(State::Value(number)));
+            assert_eq!(
+                read(Kind::Register, Some(&value(number))),
+                Ok(State::Value(number))
+            );
         }
         let mut short = value(77);
         short.pop();
-        assert!(read(Kind::Register, Some(&short)).unwrap_err().contains("nobody wrote"));
+        assert!(
+            read(Kind::Register, Some(&short))
+                .unwrap_err()
+                .contains("nobody wrote")
+        );
         assert!(read(Kind::Counter, Some(b"1x")).is_err());
         assert_eq!(read(Kind::Counter, Some(b"-3")), Ok(State::Number(-3)));
         assert_eq!(read(Kind::List, None), Ok(State::Absent));
@@ -212,8 +240,14 @@ mod tests {
     #[test]
     fn a_list_that_is_read_equals_the_one_that_was_appended_to() {
         let mut state = State::default();
-        assert_eq!(Model::apply(&mut state, &Action::Append(12), Timestamp(0)), Answer::Length(3));
-        assert_eq!(Model::apply(&mut state, &Action::Append(7), Timestamp(0)), Answer::Length(5));
+        assert_eq!(
+            Model::apply(&mut state, &Action::Append(12), Timestamp(0)),
+            Answer::Length(3)
+        );
+        assert_eq!(
+            Model::apply(&mut state, &Action::Append(7), Timestamp(0)),
+            Answer::Length(5)
+        );
         assert_eq!(read(Kind::List, Some(b"12;7;")), Ok(state));
         assert_ne!(read(Kind::List, Some(b"7;12;")), Ok(state));
     }

@@ -1,7 +1,8 @@
-//! The network between the nodes, as far as it can be cut: each node is found at the address of a forwarder, and listens
-//! elsewhere. A forwarder reads from the first words of a connection which node has made it, and holds back what goes from
-//! one node to another while that way is cut; the other way goes on. When the way is whole again everything arrives, late,
-//! as after packets that the system has sent again. A connection of two nodes that ends is forgotten with what it held.
+//! The network between the nodes, as far as it can be cut: each node is found at the address of a
+//! forwarder, and listens elsewhere. A forwarder reads from the first words of a connection which
+//! node has made it, and holds back what goes from one node to another while that way is cut; the
+//! other way goes on. When the way is whole again everything arrives, late, as after packets that
+//! the system has sent again. A connection of two nodes that ends is forgotten with what it held.
 //!
 //! It needs no privileges. What a forwarder cannot do is to lose a packet: TCP would send it again.
 
@@ -45,28 +46,41 @@ impl Network {
         let mut listeners = Vec::new();
         for place in places {
             let listener = TcpListener::bind(place.address);
-            let listener = listener.with_context(|| format!("cannot forward from {}", place.address))?;
+            let listener =
+                listener.with_context(|| format!("cannot forward from {}", place.address))?;
             listener.set_nonblocking(true)?;
             listeners.push((listener, place));
         }
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
         let counted = held.clone();
-        std::thread::Builder::new().name("network".to_owned()).spawn(move || {
-            runtime.block_on(async {
-                let mut watched_here = watched.clone();
-                for (listener, place) in listeners {
-                    tokio::spawn(forward(listener, Arc::new(place), watched.clone(), counted.clone()));
-                }
-                // Until the other end is dropped.
-                while watched_here.changed().await.is_ok() {}
-            });
-        })?;
+        std::thread::Builder::new()
+            .name("network".to_owned())
+            .spawn(move || {
+                runtime.block_on(async {
+                    let mut watched_here = watched.clone();
+                    for (listener, place) in listeners {
+                        tokio::spawn(forward(
+                            listener,
+                            Arc::new(place),
+                            watched.clone(),
+                            counted.clone(),
+                        ));
+                    }
+                    // Until the other end is dropped.
+                    while watched_here.changed().await.is_ok() {}
+                });
+            })?;
         Ok(Network { cuts, held })
     }
 
     /// Cuts the ways from one node to another that are in the list.
     pub(crate) fn cut(&self, ways: &[(String, String)]) {
-        self.cuts.send_modify(|cuts| ways.iter().for_each(|way| *cuts.entry(way.clone()).or_default() += 1));
+        self.cuts.send_modify(|cuts| {
+            ways.iter()
+                .for_each(|way| *cuts.entry(way.clone()).or_default() += 1)
+        });
     }
 
     /// Ends a cut.
@@ -92,12 +106,24 @@ impl Network {
     }
 }
 
-async fn forward(listener: TcpListener, place: Arc<Place>, cuts: watch::Receiver<Cuts>, held: Arc<AtomicU64>) {
-    let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
+async fn forward(
+    listener: TcpListener,
+    place: Arc<Place>,
+    cuts: watch::Receiver<Cuts>,
+    held: Arc<AtomicU64>,
+) {
+    let Ok(listener) = tokio::net::TcpListener::from_std(listener) else {
+        return;
+    };
     loop {
         // What fails here is one connection; whoever wanted it tries again.
         if let Ok((stream, _)) = listener.accept().await {
-            tokio::spawn(connection(stream, place.clone(), cuts.clone(), held.clone()));
+            tokio::spawn(connection(
+                stream,
+                place.clone(),
+                cuts.clone(),
+                held.clone(),
+            ));
         }
     }
 }
@@ -120,7 +146,14 @@ async fn connection(
     let back = from.map(|from| (place.name.clone(), from));
     let (dialler_reads, dialler_writes) = dialler.into_split();
     let (target_reads, target_writes) = target.into_split();
-    let there = pump(first, dialler_reads, target_writes, there, cuts.clone(), held.clone());
+    let there = pump(
+        first,
+        dialler_reads,
+        target_writes,
+        there,
+        cuts.clone(),
+        held.clone(),
+    );
     let back = pump(Vec::new(), target_reads, dialler_writes, back, cuts, held);
     tokio::try_join!(there, back).map(drop)
 }
@@ -136,7 +169,10 @@ async fn pump(
 ) -> std::io::Result<()> {
     loop {
         if let Some(way) = &way {
-            held.fetch_add(u64::from(cuts.borrow().contains_key(way)), Ordering::Relaxed);
+            held.fetch_add(
+                u64::from(cuts.borrow().contains_key(way)),
+                Ordering::Relaxed,
+            );
             // When there is no one left to cut it, it is whole.
             let _ = cuts.wait_for(|cuts| !cuts.contains_key(way)).await;
         }
@@ -150,8 +186,8 @@ async fn pump(
     }
 }
 
-/// The name of the node that begins a connection like this, if it is one between nodes; see `Hello` in
-/// crates/runtime/src/handshake.rs.
+/// The name of the node that begins a connection like this, if it is one between nodes; see `Hello`
+/// in crates/runtime/src/handshake.rs.
 fn caller(first: &[u8]) -> Option<String> {
     const TAG_AT: usize = 10;
     const BODY_AT: usize = 13;
@@ -193,13 +229,17 @@ mod tests {
     fn the_caller_is_known_by_its_first_words() {
         assert_eq!(caller(&hello(0, "n12")).as_deref(), Some("n12"));
         assert_eq!(caller(&hello(1, "n12")), None, "it asks for the status");
-        assert!((0..hello(0, "n12").len() - 3).all(|count| caller(&hello(0, "n12")[..count]).is_none()));
+        assert!(
+            (0..hello(0, "n12").len() - 3).all(|count| caller(&hello(0, "n12")[..count]).is_none())
+        );
         assert_eq!(caller(b"*1\r\n$4\r\nPING\r\n"), None);
     }
 
     /// Reads so many bytes. Fails when they do not come within a minute.
     fn read(stream: &mut std::net::TcpStream, count: usize) -> Vec<u8> {
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(60)))
+            .unwrap();
         let mut bytes = vec![0; count];
         stream.read_exact(&mut bytes).unwrap();
         bytes
@@ -210,7 +250,12 @@ mod tests {
         let free = || TcpListener::bind("127.0.0.1:0").unwrap();
         let target = free();
         let (address, listens) = (free().local_addr().unwrap(), target.local_addr().unwrap());
-        let network = Network::start(vec![Place { name: "n1".to_owned(), address, listens }]).unwrap();
+        let network = Network::start(vec![Place {
+            name: "n1".to_owned(),
+            address,
+            listens,
+        }])
+        .unwrap();
         let mut dialler = std::net::TcpStream::connect(address).unwrap();
         let hello = hello(0, "n0");
         dialler.write_all(&hello).unwrap();
@@ -223,11 +268,17 @@ mod tests {
         assert_eq!(read(&mut dialler, 4), b"back");
         let begun = std::time::Instant::now();
         while network.held() == 0 {
-            assert!(begun.elapsed() < Duration::from_secs(60), "nothing was held");
+            assert!(
+                begun.elapsed() < Duration::from_secs(60),
+                "nothing was held"
+            );
             std::thread::sleep(Duration::from_millis(1));
         }
         accepted.set_nonblocking(true).unwrap();
-        assert!(accepted.read(&mut [0]).is_err(), "it arrives though the way is cut");
+        assert!(
+            accepted.read(&mut [0]).is_err(),
+            "it arrives though the way is cut"
+        );
         accepted.set_nonblocking(false).unwrap();
         network.join(&way);
         assert_eq!(read(&mut accepted, 5), b"there");

@@ -1,5 +1,6 @@
-//! Clients that are a burden: one writes large values, one sends pipelines and does not read, one sends halves of
-//! commands. Their keys are their own, and only what was acknowledged, or cannot be, is checked.
+//! Clients that are a burden: one writes large values, one sends pipelines and does not read, one
+//! sends halves of commands. Their keys are their own, and only what was acknowledged, or cannot
+//! be, is checked.
 
 use crate::client::{Load, refusal};
 use crate::keys::Ended;
@@ -61,13 +62,15 @@ struct Known {
 /// Sets of one client of each habit.
 pub(crate) fn clients(load: &Rc<Load>, sets: u16, seed: u64) -> impl Iterator<Item = Odd> {
     let habits = [Habit::Large, Habit::Deaf, Habit::Half];
-    (0..sets).flat_map(move |set| habits.map(|habit| (set, habit))).map(move |(set, habit)| Odd {
-        load: load.clone(),
-        habit,
-        key: format!("{habit:?}-{set}").to_lowercase(),
-        random: Random::new(seed.rotate_left(32) ^ (u64::from(set) << 2) ^ habit as u64),
-        known: Known::default(),
-    })
+    (0..sets)
+        .flat_map(move |set| habits.map(|habit| (set, habit)))
+        .map(move |(set, habit)| Odd {
+            load: load.clone(),
+            habit,
+            key: format!("{habit:?}-{set}").to_lowercase(),
+            random: Random::new(seed.rotate_left(32) ^ (u64::from(set) << 2) ^ habit as u64),
+            known: Known::default(),
+        })
 }
 
 impl Odd {
@@ -97,12 +100,23 @@ impl Odd {
     /// # Errors
     /// When it is not what was acknowledged.
     pub(crate) async fn check(&self, gateway: SocketAddr) -> Result<()> {
-        let read = async { bulk(Connection::open(gateway).await?.call(&[b"GET", self.key.as_bytes()]).await?) };
-        let value = timeout(PATIENCE, read).await.with_context(|| format!("{} is not read back", self.key))??;
+        let read = async {
+            bulk(
+                Connection::open(gateway)
+                    .await?
+                    .call(&[b"GET", self.key.as_bytes()])
+                    .await?,
+            )
+        };
+        let value = timeout(PATIENCE, read)
+            .await
+            .with_context(|| format!("{} is not read back", self.key))??;
         let right = match self.habit {
             Habit::Large => self.known.fits(value.as_deref()),
             Habit::Deaf => self.known.counted(value.as_deref()),
-            Habit::Half if value.is_some() => Err("a command of which a half was sent was executed".to_owned()),
+            Habit::Half if value.is_some() => {
+                Err("a command of which a half was sent was executed".to_owned())
+            }
             Habit::Half => Ok(()),
         };
         right.map_err(|wrong| anyhow::anyhow!("key {}: {wrong}", self.key))
@@ -110,11 +124,17 @@ impl Odd {
 
     /// Writes a large value and reads it back.
     async fn write_large(&mut self, gateway: SocketAddr) -> Result<(), Complaint> {
-        let Ok(mut connection) = Connection::open(gateway).await else { return Ok(()) };
+        let Ok(mut connection) = Connection::open(gateway).await else {
+            return Ok(());
+        };
         self.known.sent += 1;
         let number = self.known.sent;
         let bytes = large(number);
-        let wrote = timeout(PATIENCE, connection.call(&[b"SET", self.key.as_bytes(), &bytes])).await;
+        let wrote = timeout(
+            PATIENCE,
+            connection.call(&[b"SET", self.key.as_bytes(), &bytes]),
+        )
+        .await;
         match wrote {
             Ok(Ok(BytesFrame::SimpleString(_))) => {
                 self.known.acknowledged = number;
@@ -134,7 +154,9 @@ impl Odd {
             }
         }
         match timeout(PATIENCE, connection.call(&[b"GET", self.key.as_bytes()])).await {
-            Ok(Ok(BytesFrame::BulkString(value))) => self.known.fits(Some(&value)).map_err(Complaint),
+            Ok(Ok(BytesFrame::BulkString(value))) => {
+                self.known.fits(Some(&value)).map_err(Complaint)
+            }
             Ok(Ok(BytesFrame::Null)) => self.known.fits(None).map_err(Complaint),
             Ok(Ok(frame)) => ended(&frame).map(drop),
             Ok(Err(_)) | Err(_) => Ok(()),
@@ -143,9 +165,13 @@ impl Odd {
 
     /// Sends a pipeline, reads nothing for a while, and then as much as comes.
     async fn be_deaf(&mut self, gateway: SocketAddr) -> Result<(), Complaint> {
-        let Ok(mut connection) = Connection::open(gateway).await else { return Ok(()) };
+        let Ok(mut connection) = Connection::open(gateway).await else {
+            return Ok(());
+        };
         let count = self.random.between(50, PIPELINE);
-        let asks_for_large: Vec<bool> = (0..count).map(|_| self.random.below(LARGE_REPLY) == 0).collect();
+        let asks_for_large: Vec<bool> = (0..count)
+            .map(|_| self.random.below(LARGE_REPLY) == 0)
+            .collect();
         for large in &asks_for_large {
             match large {
                 true => connection.push(&[b"GET", b"large-0"]),
@@ -154,18 +180,27 @@ impl Odd {
         }
         let first = self.known.sent + 1;
         self.known.sent += count;
-        self.known.open.extend((first..).zip(&asks_for_large).filter(|(_, large)| !**large).map(|(number, _)| number));
+        self.known.open.extend(
+            (first..)
+                .zip(&asks_for_large)
+                .filter(|(_, large)| !**large)
+                .map(|(number, _)| number),
+        );
         let _ = timeout(STUCK, connection.flush()).await;
         self.load.counts.borrow_mut().deaf_pipelines += 1;
         sleep(Duration::from_millis(self.random.between(100, 3000))).await;
         for (number, large) in (first..).zip(asks_for_large) {
-            let Ok(Ok(frame)) = timeout(STUCK, connection.reply()).await else { return Ok(()) };
+            let Ok(Ok(frame)) = timeout(STUCK, connection.reply()).await else {
+                return Ok(());
+            };
             if matches!(&frame, BytesFrame::Error(text) if text.starts_with("ERR closed: ")) {
                 return Ok(());
             }
             self.load.counts.borrow_mut().deaf_replies += 1;
             match (large, &frame) {
-                (false, BytesFrame::Integer(told)) => self.known.count(number, *told).map_err(Complaint)?,
+                (false, BytesFrame::Integer(told)) => {
+                    self.known.count(number, *told).map_err(Complaint)?
+                }
                 (true, BytesFrame::BulkString(_) | BytesFrame::Null) => {}
                 _ if ended(&frame)? == Ended::Refused => drop(self.known.open.remove(&number)),
                 _ => {}
@@ -176,11 +211,16 @@ impl Odd {
 
     /// Sends the beginning of a command, and leaves after a while.
     async fn send_half(&mut self, gateway: SocketAddr) -> Result<(), Complaint> {
-        let Ok(mut connection) = Connection::open(gateway).await else { return Ok(()) };
+        let Ok(mut connection) = Connection::open(gateway).await else {
+            return Ok(());
+        };
         let most = 1 << self.random.between(1, 23);
         let part = vec![b'h'; self.random.below(most) as usize];
         let key = &self.key;
-        let head = format!("*3\r\n$3\r\nSET\r\n${}\r\n{key}\r\n${LARGEST}\r\n", key.len());
+        let head = format!(
+            "*3\r\n$3\r\nSET\r\n${}\r\n{key}\r\n${LARGEST}\r\n",
+            key.len()
+        );
         connection.push_raw(head.as_bytes());
         connection.push_raw(&part[..part.len().min(LARGEST as usize - 1)]);
         let _ = timeout(STUCK, connection.flush()).await;
@@ -198,14 +238,20 @@ fn ended(frame: &BytesFrame) -> Result<Ended, Complaint> {
     match frame {
         BytesFrame::Error(text) if text.starts_with("ERR closed: ") => Ok(Ended::Unknown),
         BytesFrame::Error(text) => refusal(text).map_err(Complaint),
-        other => Err(Complaint(format!("no reply to this command: {:.80}", format!("{other:?}")))),
+        other => Err(Complaint(format!(
+            "no reply to this command: {:.80}",
+            format!("{other:?}")
+        ))),
     }
 }
 
-/// The large value of this number, which decides its length: small ones are as frequent as large ones.
+/// The large value of this number, which decides its length: small ones are as frequent as large
+/// ones.
 fn large(number: u64) -> Vec<u8> {
     let dice = Random::new(number).between(13, 23);
-    let length = Random::new(number).between(1 << (dice - 1), 1 << dice).min(LARGEST);
+    let length = Random::new(number)
+        .between(1 << (dice - 1), 1 << dice)
+        .min(LARGEST);
     let mut bytes = format!("{number}:").into_bytes();
     bytes.resize(length as usize, b'a' + (number % 26) as u8);
     bytes
@@ -215,15 +261,29 @@ impl Known {
     /// Whether a read may tell this.
     fn fits(&self, value: Option<&[u8]>) -> Result<(), String> {
         let Some(value) = value else {
-            return if self.acknowledged == 0 { Ok(()) } else { Err(format!("value {} is lost", self.acknowledged)) };
+            return if self.acknowledged == 0 {
+                Ok(())
+            } else {
+                Err(format!("value {} is lost", self.acknowledged))
+            };
         };
         let head = value.split(|byte| *byte == b':').next().unwrap_or_default();
-        let number = std::str::from_utf8(&head[..head.len().min(20)]).ok().and_then(|text| text.parse::<u64>().ok());
+        let number = std::str::from_utf8(&head[..head.len().min(20)])
+            .ok()
+            .and_then(|text| text.parse::<u64>().ok());
         match number {
-            Some(number) if large(number) != value => Err(format!("value {number} was read and is not as written")),
+            Some(number) if large(number) != value => {
+                Err(format!("value {number} was read and is not as written"))
+            }
             Some(number) if number == self.acknowledged || self.open.contains(&number) => Ok(()),
-            Some(number) => Err(format!("value {number} was read, and {} was acknowledged", self.acknowledged)),
-            None => Err(format!("{} bytes were read that no client wrote", value.len())),
+            Some(number) => Err(format!(
+                "value {number} was read, and {} was acknowledged",
+                self.acknowledged
+            )),
+            None => Err(format!(
+                "{} bytes were read that no client wrote",
+                value.len()
+            )),
         }
     }
 
@@ -236,17 +296,26 @@ impl Known {
         self.told = told.try_into().unwrap_or_default();
         match (least..=most).contains(&self.told) {
             true => Ok(()),
-            false => Err(format!("increment {number} told {told}, and can tell {least} to {most} only")),
+            false => Err(format!(
+                "increment {number} told {told}, and can tell {least} to {most} only"
+            )),
         }
     }
 
     /// Whether the counter may hold this in the end.
     fn counted(&self, value: Option<&[u8]>) -> Result<(), String> {
-        let told = value.map_or(Some(0), |value| std::str::from_utf8(value).ok()?.parse().ok());
-        let (least, most) = (self.acknowledged.max(self.told), self.acknowledged + self.open.len() as u64);
+        let told = value.map_or(Some(0), |value| {
+            std::str::from_utf8(value).ok()?.parse().ok()
+        });
+        let (least, most) = (
+            self.acknowledged.max(self.told),
+            self.acknowledged + self.open.len() as u64,
+        );
         match told {
             Some(told) if (least..=most).contains(&told) => Ok(()),
-            _ => Err(format!("{told:?} is counted, and can be {least} to {most} only")),
+            _ => Err(format!(
+                "{told:?} is counted, and can be {least} to {most} only"
+            )),
         }
     }
 }
@@ -267,16 +336,28 @@ mod tests {
         assert!(known.fits(Some(&large(2))).is_err());
         let mut torn = large(4);
         *torn.last_mut().unwrap() ^= 1;
-        assert!(known.fits(Some(&torn)).unwrap_err().contains("not as written"));
+        assert!(
+            known
+                .fits(Some(&torn))
+                .unwrap_err()
+                .contains("not as written")
+        );
         assert!(known.fits(Some(b"rubbish")).is_err());
         assert!((1..200).all(|number| (4000..=LARGEST).contains(&(large(number).len() as u64))));
     }
 
     #[test]
     fn increments_that_are_not_read_are_counted_once_each() {
-        let mut known = Known { open: (1..=5).collect(), ..Known::default() };
+        let mut known = Known {
+            open: (1..=5).collect(),
+            ..Known::default()
+        };
         assert_eq!(known.count(1, 1), Ok(()));
-        assert_eq!(known.count(2, 3), Ok(()), "one without a reply came between");
+        assert_eq!(
+            known.count(2, 3),
+            Ok(()),
+            "one without a reply came between"
+        );
         assert!(known.counted(Some(b"2")).is_err(), "3 was told");
         assert_eq!(known.counted(Some(b"5")), Ok(()));
         assert!(known.counted(Some(b"6")).is_err(), "executed twice");

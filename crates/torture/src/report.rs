@@ -95,7 +95,9 @@ impl Counts {
 
     /// Takes into account that no write was acknowledged until now.
     pub(crate) fn note_time_without_write(&mut self) {
-        let without = self.last_write.map_or(0, |last| last.elapsed().as_millis() as u64);
+        let without = self
+            .last_write
+            .map_or(0, |last| last.elapsed().as_millis() as u64);
         self.longest_without_write_ms = self.longest_without_write_ms.max(without);
     }
 
@@ -153,22 +155,33 @@ impl Progress {
         let style = ProgressStyle::with_template("[{elapsed_precise}] {bar:20} {msg}");
         bar.set_style(style.expect("the template is well formed"));
         let now = Instant::now();
-        Progress { bar, begun: now, last_line: now, on_terminal: std::io::stderr().is_terminal() }
+        Progress {
+            bar,
+            begun: now,
+            last_line: now,
+            on_terminal: std::io::stderr().is_terminal(),
+        }
     }
 
     pub(crate) fn show(&mut self, counts: &Counts) {
         if self.on_terminal {
-            self.bar.set_position(self.begun.elapsed().as_millis() as u64);
+            self.bar
+                .set_position(self.begun.elapsed().as_millis() as u64);
             self.bar.set_message(counts.line());
         } else if self.last_line.elapsed() >= LINE_EVERY {
             self.last_line = Instant::now();
-            eprintln!("{:.0} s: {}", self.begun.elapsed().as_secs_f64(), counts.line());
+            eprintln!(
+                "{:.0} s: {}",
+                self.begun.elapsed().as_secs_f64(),
+                counts.line()
+            );
         }
     }
 
     /// Says what is being done, after the faults.
     pub(crate) fn say(&self, text: &str) {
-        self.bar.suspend(|| eprintln!("{:.0} s: {text}", self.begun.elapsed().as_secs_f64()));
+        self.bar
+            .suspend(|| eprintln!("{:.0} s: {text}", self.begun.elapsed().as_secs_f64()));
     }
 
     pub(crate) fn finish(&self) {

@@ -25,7 +25,11 @@ impl Connection {
     pub(crate) async fn open(address: SocketAddr) -> Result<Self> {
         let stream = timeout(CONNECT_LIMIT, TcpStream::connect(address)).await??;
         stream.set_nodelay(true)?;
-        Ok(Connection { stream, input: BytesMut::new(), output: Vec::new() })
+        Ok(Connection {
+            stream,
+            input: BytesMut::new(),
+            output: Vec::new(),
+        })
     }
 
     /// Gathers a command.
@@ -46,7 +50,10 @@ impl Connection {
 
     /// Sends what was gathered.
     pub(crate) async fn flush(&mut self) -> Result<()> {
-        self.stream.write_all(&self.output).await.context("the connection broke")?;
+        self.stream
+            .write_all(&self.output)
+            .await
+            .context("the connection broke")?;
         self.output.clear();
         Ok(())
     }
@@ -54,10 +61,18 @@ impl Connection {
     /// The next reply.
     pub(crate) async fn reply(&mut self) -> Result<BytesFrame> {
         loop {
-            if let Some((frame, _, _)) = decode_bytes_mut(&mut self.input).context("the reply makes no sense")? {
+            if let Some((frame, _, _)) =
+                decode_bytes_mut(&mut self.input).context("the reply makes no sense")?
+            {
                 return Ok(frame);
             }
-            if self.stream.read_buf(&mut self.input).await.context("no reply")? == 0 {
+            if self
+                .stream
+                .read_buf(&mut self.input)
+                .await
+                .context("no reply")?
+                == 0
+            {
                 bail!("the connection was closed before the reply came");
             }
         }
@@ -70,7 +85,8 @@ impl Connection {
         self.reply().await
     }
 
-    /// Sends one command that is answered with a simple string, such as OK; any other reply is an error.
+    /// Sends one command that is answered with a simple string, such as OK; any other reply is an
+    /// error.
     pub(crate) async fn call_ok(&mut self, words: &[&[u8]]) -> Result<()> {
         match self.call(words).await? {
             BytesFrame::SimpleString(_) => Ok(()),

@@ -1,9 +1,10 @@
-//! Clients for the time in which all nodes are stopped in order, one after the other: no command may stay without a reply,
-//! and none may be executed twice.
+//! Clients for the time in which all nodes are stopped in order, one after the other: no command
+//! may stay without a reply, and none may be executed twice.
 //!
-//! Each counts a key of its own up and never sends a command twice. Before it sends it looks whether its connection has
-//! been closed, as client libraries do when they take one from their pool. They are threads, so that no other work of
-//! this program comes between a look and what is sent.
+//! Each counts a key of its own up and never sends a command twice. Before it sends it looks
+//! whether its connection has been closed, as client libraries do when they take one from their
+//! pool. They are threads, so that no other work of this program comes between a look and what is
+//! sent.
 
 use anyhow::{Result, bail, ensure};
 use std::io::{BufRead, BufReader, ErrorKind, Write};
@@ -16,8 +17,8 @@ use tokio::task::JoinSet;
 /// How many there are.
 const CLIENTS: usize = 6;
 
-/// A gateway that drains closes a connection on which nothing came for a quarter of a second (docs/operations.md): a command
-/// that follows an earlier one within this time must be answered.
+/// A gateway that drains closes a connection on which nothing came for a quarter of a second
+/// (docs/operations.md): a command that follows an earlier one within this time must be answered.
 const BUSY_WITHIN: Duration = Duration::from_millis(200);
 
 /// How long a reply, or a gateway that takes a client, may take.
@@ -101,7 +102,16 @@ struct Counter {
 impl Counter {
     fn new(name: String, gateways: &[SocketAddr], turn: usize) -> Self {
         let (gateways, sent) = (gateways.to_vec(), Instant::now());
-        Counter { name, keys: 0, gateways, turn, connection: None, sent, reached: 0, told: Told::default() }
+        Counter {
+            name,
+            keys: 0,
+            gateways,
+            turn,
+            connection: None,
+            sent,
+            reached: 0,
+            told: Told::default(),
+        }
     }
 
     /// One more.
@@ -124,7 +134,8 @@ impl Counter {
         }
         let gateway = connection.get_ref().peer_addr();
         let failed = |is: fn(ErrorKind) -> bool| matches!(&read, Err(error) if is(error.kind()));
-        // A connection that is made while the gateway stops listening is reset by the system, unread.
+        // A connection that is made while the gateway stops listening is reset by the system,
+        // unread.
         let is_refused = is_new && failed(is_reset);
         ensure!(
             is_refused || (silence > BUSY_WITHIN && !failed(is_late)),
@@ -140,14 +151,20 @@ impl Counter {
         if reply == format!(":{}", self.reached + 1) {
             self.reached += 1;
             self.told.replies += 1;
-        } else if reply.starts_with("-BUSY ") || reply.starts_with("-TRYAGAIN ") && reply.ends_with("was not executed")
+        } else if reply.starts_with("-BUSY ")
+            || reply.starts_with("-TRYAGAIN ") && reply.ends_with("was not executed")
         {
             std::thread::sleep(PAUSE);
-        } else if reply.starts_with("-TRYAGAIN ") && reply.ends_with("may or may not have been executed") {
+        } else if reply.starts_with("-TRYAGAIN ")
+            && reply.ends_with("may or may not have been executed")
+        {
             self.told.open += 1;
             self.other_key();
         } else {
-            bail!("{key}: the reply after {} acknowledged increments is {reply:?}", self.reached);
+            bail!(
+                "{key}: the reply after {} acknowledged increments is {reply:?}",
+                self.reached
+            );
         }
         Ok(())
     }
@@ -170,7 +187,11 @@ impl Counter {
             }
             std::thread::sleep(PAUSE);
         }
-        bail!("{}: no gateway takes clients for {} s while one node is stopped", self.name, PATIENCE.as_secs())
+        bail!(
+            "{}: no gateway takes clients for {} s while one node is stopped",
+            self.name,
+            PATIENCE.as_secs()
+        )
     }
 }
 
@@ -200,7 +221,9 @@ mod tests {
 
     fn told(replies: &[&str]) -> Result<Told> {
         let mut counter = Counter::new("k".to_owned(), &[], 0);
-        replies.iter().try_for_each(|reply| counter.take("k", reply))?;
+        replies
+            .iter()
+            .try_for_each(|reply| counter.take("k", reply))?;
         Ok(counter.told)
     }
 
@@ -208,8 +231,20 @@ mod tests {
     fn a_reply_that_skips_or_repeats_a_number_is_found() {
         let busy = "-BUSY too much in flight, the command was not executed";
         let open = "-TRYAGAIN no answer in time, the command may or may not have been executed";
-        assert_eq!(told(&[":1", ":2", busy, ":3", open, ":1"]).unwrap(), Told { replies: 4, idle: 0, open: 1 });
-        assert!(told(&[":1", ":3"]).unwrap_err().to_string().contains("after 1 acknowledged"));
+        assert_eq!(
+            told(&[":1", ":2", busy, ":3", open, ":1"]).unwrap(),
+            Told {
+                replies: 4,
+                idle: 0,
+                open: 1
+            }
+        );
+        assert!(
+            told(&[":1", ":3"])
+                .unwrap_err()
+                .to_string()
+                .contains("after 1 acknowledged")
+        );
         assert!(told(&[":1", ":1"]).is_err());
         assert!(told(&["-ERR closed"]).is_err());
     }

@@ -35,10 +35,18 @@ const TOLD: usize = 10;
 
 /// Runs, reports, and cleans up; whether all was well.
 pub(crate) fn run(arguments: &Arguments) -> Result<bool> {
-    let seed = arguments.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish() >> 32);
+    let seed = arguments
+        .seed
+        .unwrap_or_else(|| RandomState::new().build_hasher().finish() >> 32);
     let ionian = program(arguments.ionian.as_deref())?;
-    let root = std::path::absolute(arguments.data.join(format!("seed-{seed}-{}", std::process::id())))?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let root = std::path::absolute(
+        arguments
+            .data
+            .join(format!("seed-{seed}-{}", std::process::id())),
+    )?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     let mut run = Run::new(arguments, seed, &ionian, &root)?;
     let result = runtime.block_on(LocalSet::new().run_until(run.whole()));
     if let Err(error) = result {
@@ -70,7 +78,9 @@ impl Run {
             skipped.push(format!("full disks: {error:#}"));
             kinds.retain(|kind| *kind != Kind::FullDisk);
         }
-        skipped.iter().for_each(|fault| eprintln!("skipped: {fault}"));
+        skipped
+            .iter()
+            .for_each(|fault| eprintln!("skipped: {fault}"));
         let gap = Duration::from_millis(arguments.gap_ms);
         let schedule = Schedule::new(seed, cluster.len(), &kinds, gap);
         let counts = Counts::default();
@@ -89,11 +99,23 @@ impl Run {
             repeat: arguments.repeat(seed),
         };
         let gateways = Rc::new(RefCell::new(cluster.gateways()?));
-        let faults =
-            Faults { cluster: Rc::new(RefCell::new(cluster)), counts: Rc::new(RefCell::new(counts)), gateways };
+        let faults = Faults {
+            cluster: Rc::new(RefCell::new(cluster)),
+            counts: Rc::new(RefCell::new(counts)),
+            gateways,
+        };
         let progress = Progress::new(Duration::from_secs(arguments.seconds));
         let (arguments, root) = (arguments.clone(), root.to_owned());
-        Ok(Run { arguments, seed, root, faults, schedule, progress, report, violations: Vec::new() })
+        Ok(Run {
+            arguments,
+            seed,
+            root,
+            faults,
+            schedule,
+            progress,
+            report,
+            violations: Vec::new(),
+        })
     }
 
     /// Faults under load, and then the check of everything.
@@ -155,11 +177,24 @@ impl Run {
     fn clients(&self, load: &Rc<Load>) -> JoinSet<()> {
         let mut clients = JoinSet::new();
         for id in 0..self.arguments.clients {
-            let random = Random::new(self.seed.wrapping_mul(1 << 16).wrapping_add(u64::from(id) + 1));
+            let random = Random::new(
+                self.seed
+                    .wrapping_mul(1 << 16)
+                    .wrapping_add(u64::from(id) + 1),
+            );
             let depth = if id % 2 == 0 { DEPTH } else { 1 };
             // Below, and above, how long a gateway takes to give up.
             let patience = Duration::from_millis(if id % 4 < 2 { 1500 } else { 8000 });
-            clients.spawn_local(Client { load: load.clone(), id, depth, patience, random }.run());
+            clients.spawn_local(
+                Client {
+                    load: load.clone(),
+                    id,
+                    depth,
+                    patience,
+                    random,
+                }
+                .run(),
+            );
         }
         clients
     }
@@ -176,13 +211,24 @@ impl Run {
     async fn torture(&mut self, load: &Load) -> Result<()> {
         let whole = Duration::from_secs(self.arguments.seconds);
         let begun = Instant::now();
-        let Run { arguments, root, faults, schedule, progress, .. } = self;
+        let Run {
+            arguments,
+            root,
+            faults,
+            schedule,
+            progress,
+            ..
+        } = self;
         let work = async {
-            let Some(how) = arguments.sabotage else { return faults.run(schedule, begun + whole).await };
+            let Some(how) = arguments.sabotage else {
+                return faults.run(schedule, begun + whole).await;
+            };
             faults.run(schedule, begun + whole / 4).await?;
             faults.while_all_are_down(|cluster| copy(&cluster.stores(), &root.join("earlier")))?;
             faults.run(schedule, begun + whole / 2).await?;
-            faults.while_all_are_down(|cluster| sabotage(how, &cluster.stores(), &root.join("earlier")))?;
+            faults.while_all_are_down(|cluster| {
+                sabotage(how, &cluster.stores(), &root.join("earlier"))
+            })?;
             faults.run(schedule, begun + whole).await
         };
         let watch = async {
@@ -206,8 +252,15 @@ impl Run {
     }
 
     /// Waits until the cluster serves, and closes all histories.
-    async fn settle(&mut self, load: &Load, clients: JoinSet<()>, odd: JoinSet<Odd>, lives: &Lives) -> Result<()> {
-        self.progress.say("no more faults: waiting until every gateway takes writes");
+    async fn settle(
+        &mut self,
+        load: &Load,
+        clients: JoinSet<()>,
+        odd: JoinSet<Odd>,
+        lives: &Lives,
+    ) -> Result<()> {
+        self.progress
+            .say("no more faults: waiting until every gateway takes writes");
         self.report.seconds_to_serve = Some(self.serving().await?.as_secs_f64());
         settle::clients_end(clients).await?;
         let gateways = self.faults.gateways.borrow().clone();
@@ -231,23 +284,40 @@ impl Run {
     fn end(mut self, data: &Path) -> Result<bool> {
         self.progress.finish();
         self.report.counts = self.faults.counts.borrow().clone();
-        self.report.failures.extend(self.faults.cluster.borrow().panics()?);
-        let first_line = |text: &str| text.lines().next().unwrap_or_default().trim_end_matches(':').to_owned();
+        self.report
+            .failures
+            .extend(self.faults.cluster.borrow().panics()?);
+        let first_line = |text: &str| {
+            text.lines()
+                .next()
+                .unwrap_or_default()
+                .trim_end_matches(':')
+                .to_owned()
+        };
         let told = self.violations.iter().take(TOLD);
-        self.report.failures.extend(told.map(|Violation { key, what, .. }| format!("key {key}: {}", first_line(what))));
+        self.report.failures.extend(
+            told.map(|Violation { key, what, .. }| format!("key {key}: {}", first_line(what))),
+        );
         if self.violations.len() > TOLD {
-            self.report.failures.push(format!("and {} keys more", self.violations.len() - TOLD));
+            self.report
+                .failures
+                .push(format!("and {} keys more", self.violations.len() - TOLD));
         }
         self.report.passed = self.report.failures.is_empty();
         drop(self.faults);
         let path = data.join(format!("seed-{}.json", self.seed));
         fs::write(&path, serde_json::to_string_pretty(&self.report)? + "\n")?;
-        let histories =
-            self.violations.iter().map(|Violation { key, what, history }| format!("key {key}: {what}\n{history}\n"));
+        let histories = self
+            .violations
+            .iter()
+            .map(|Violation { key, what, history }| format!("key {key}: {what}\n{history}\n"));
         if self.report.passed {
             fs::remove_dir_all(&self.root)?;
         } else {
-            fs::write(self.root.join("histories.txt"), histories.collect::<String>())?;
+            fs::write(
+                self.root.join("histories.txt"),
+                histories.collect::<String>(),
+            )?;
         }
         tell(&self.report, &path, &self.root);
         Ok(self.report.passed)
@@ -261,7 +331,10 @@ fn tell(report: &Report, path: &Path, root: &Path) {
         println!("failed: {failure}");
     }
     if !report.passed {
-        println!("kept: {} (deployment, logs, nodes, histories.txt)", root.display());
+        println!(
+            "kept: {} (deployment, logs, nodes, histories.txt)",
+            root.display()
+        );
         println!("repeat the schedule: {}", report.repeat);
     }
     println!(

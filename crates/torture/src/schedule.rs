@@ -13,18 +13,20 @@ pub(crate) enum Fault {
     Terminate(usize, Duration),
     /// SIGSTOP to these nodes at once; SIGCONT after each one's own time.
     Pause(Vec<(usize, Duration)>),
-    /// This node is started anew on a file system that takes no file longer than so many KiB, until it notices
-    /// or this time is over.
+    /// This node is started anew on a file system that takes no file longer than so many KiB, until
+    /// it notices or this time is over.
     FullDisk(usize, u64, Duration),
     /// A new node takes the place of this one.
     Replace(usize),
-    /// This node's log loses a part while it is down; then the part is put back, or a new node takes its place.
+    /// This node's log loses a part while it is down; then the part is put back, or a new node
+    /// takes its place.
     Lose(usize, Loss, Remedy),
     /// For so long nothing goes from the first of each pair of nodes to the second.
     Cut(Vec<(usize, usize)>, Duration),
     /// This node's clock jumps by so many milliseconds; at most one clock is wrong at a time.
     Clock(usize, i64),
-    /// SIGTERM to one node after the other, each of which is started again and serves before the next is stopped.
+    /// SIGTERM to one node after the other, each of which is started again and serves before the
+    /// next is stopped.
     Roll,
 }
 
@@ -70,7 +72,12 @@ pub(crate) struct Schedule {
 impl Schedule {
     pub(crate) fn new(seed: u64, nodes: usize, kinds: &[Kind], gap: Duration) -> Self {
         let kinds = kinds.to_vec();
-        Schedule { random: Random::new(seed), nodes, kinds, gap }
+        Schedule {
+            random: Random::new(seed),
+            nodes,
+            kinds,
+            gap,
+        }
     }
 
     /// How long to wait, and what comes then; nothing when no kind of fault is chosen.
@@ -79,16 +86,26 @@ impl Schedule {
         if total == 0 {
             return None;
         }
-        let gap = self.random.between(self.gap.as_micros() as u64 / 4, self.gap.as_micros() as u64 * 7 / 4);
+        let gap = self.random.between(
+            self.gap.as_micros() as u64 / 4,
+            self.gap.as_micros() as u64 * 7 / 4,
+        );
         let mut dice = self.random.below(total);
-        let kind = self.kinds.iter().copied().find(|kind| match dice.checked_sub(weight(*kind)) {
-            Some(rest) => {
-                dice = rest;
-                false
-            }
-            None => true,
-        });
-        Some((Duration::from_micros(gap), self.fault(kind.expect("the dice is below the total"))))
+        let kind = self
+            .kinds
+            .iter()
+            .copied()
+            .find(|kind| match dice.checked_sub(weight(*kind)) {
+                Some(rest) => {
+                    dice = rest;
+                    false
+                }
+                None => true,
+            });
+        Some((
+            Duration::from_micros(gap),
+            self.fault(kind.expect("the dice is below the total")),
+        ))
     }
 
     fn fault(&mut self, kind: Kind) -> Fault {
@@ -98,15 +115,28 @@ impl Schedule {
             Kind::Terminate => Fault::Terminate(node, self.absence()),
             Kind::Pause => Fault::Pause(self.victims()),
             Kind::FullDisk => {
-                // From less than a node begins with up to a whole segment of its log, small ones as often as large.
+                // From less than a node begins with up to a whole segment of its log, small ones as
+                // often as large.
                 let kib = 64 << self.random.below(9);
-                Fault::FullDisk(node, self.random.between(kib / 2, kib), Duration::from_secs(5))
+                Fault::FullDisk(
+                    node,
+                    self.random.between(kib / 2, kib),
+                    Duration::from_secs(5),
+                )
             }
             Kind::Replace => Fault::Replace(node),
             Kind::Lose => {
                 let loss = Loss::ALL[self.random.below(Loss::ALL.len() as u64) as usize];
                 let replaces = self.kinds.contains(&Kind::Replace) && self.random.once_in(2);
-                Fault::Lose(node, loss, if replaces { Remedy::Replace } else { Remedy::PutBack })
+                Fault::Lose(
+                    node,
+                    loss,
+                    if replaces {
+                        Remedy::Replace
+                    } else {
+                        Remedy::PutBack
+                    },
+                )
             }
             Kind::Cut => self.cut(node),
             Kind::Clock => Fault::Clock(node, self.jump_ms()),
@@ -137,7 +167,10 @@ impl Schedule {
             _ if others.is_empty() => Vec::new(),
             0 => others.iter().map(|other| (node, *other)).collect(),
             1 => others.iter().map(|other| (*other, node)).collect(),
-            _ => vec![(node, others[self.random.below(others.len() as u64) as usize])],
+            _ => vec![(
+                node,
+                others[self.random.below(others.len() as u64) as usize],
+            )],
         };
         Fault::Cut(ways, Duration::from_millis(self.random.between(300, 8000)))
     }
@@ -150,7 +183,8 @@ impl Schedule {
         if self.random.once_in(2) { ms } else { -ms }
     }
 
-    /// How long a node is away: short enough that nobody notices, or long enough that somebody else leads.
+    /// How long a node is away: short enough that nobody notices, or long enough that somebody else
+    /// leads.
     fn absence(&mut self) -> Duration {
         let (low, high) = match self.random.below(10) {
             0..5 => (10, 300),
@@ -184,14 +218,23 @@ mod tests {
 
     #[test]
     fn the_same_seed_gives_the_same_faults_and_another_seed_others() {
-        assert_eq!(list(1, Kind::value_variants()), list(1, Kind::value_variants()));
-        assert_ne!(list(1, Kind::value_variants()), list(2, Kind::value_variants()));
+        assert_eq!(
+            list(1, Kind::value_variants()),
+            list(1, Kind::value_variants())
+        );
+        assert_ne!(
+            list(1, Kind::value_variants()),
+            list(2, Kind::value_variants())
+        );
         assert_eq!(list(1, &[]), []);
     }
 
     #[test]
     fn every_chosen_kind_comes_and_at_times_all_nodes_are_killed() {
-        let faults: Vec<Fault> = list(1, Kind::value_variants()).into_iter().map(|(_, fault)| fault).collect();
+        let faults: Vec<Fault> = list(1, Kind::value_variants())
+            .into_iter()
+            .map(|(_, fault)| fault)
+            .collect();
         let some = |wanted: fn(&Fault) -> bool| assert!(faults.iter().any(wanted));
         some(|fault| matches!(fault, Fault::Kill(victims) if victims.len() == 3));
         some(|fault| matches!(fault, Fault::Kill(victims) if victims.len() == 1));
@@ -204,15 +247,37 @@ mod tests {
         some(|fault| matches!(fault, Fault::Clock(_, ms) if *ms < -3_600_000));
         some(|fault| matches!(fault, Fault::Clock(_, ms) if ms.abs() < 60_000));
         some(|fault| matches!(fault, Fault::Cut(ways, _) if ways.len() == 1));
-        some(|fault| matches!(fault, Fault::Cut(ways, _) if ways.len() == 2 && ways[0].0 == ways[1].0));
-        some(|fault| matches!(fault, Fault::Cut(ways, _) if ways.len() == 2 && ways[0].1 == ways[1].1));
-        let losses: Vec<Fault> = list(1, &[Kind::Lose, Kind::Replace]).into_iter().map(|(_, fault)| fault).collect();
-        for (loss, remedy) in Loss::ALL.into_iter().flat_map(|loss| [(loss, Remedy::PutBack), (loss, Remedy::Replace)])
+        some(
+            |fault| matches!(fault, Fault::Cut(ways, _) if ways.len() == 2 && ways[0].0 == ways[1].0),
+        );
+        some(
+            |fault| matches!(fault, Fault::Cut(ways, _) if ways.len() == 2 && ways[0].1 == ways[1].1),
+        );
+        let losses: Vec<Fault> = list(1, &[Kind::Lose, Kind::Replace])
+            .into_iter()
+            .map(|(_, fault)| fault)
+            .collect();
+        for (loss, remedy) in Loss::ALL
+            .into_iter()
+            .flat_map(|loss| [(loss, Remedy::PutBack), (loss, Remedy::Replace)])
         {
-            assert!(losses.iter().any(|fault| matches!(fault, Fault::Lose(_, l, r) if (*l, *r) == (loss, remedy))));
+            assert!(
+                losses.iter().any(
+                    |fault| matches!(fault, Fault::Lose(_, l, r) if (*l, *r) == (loss, remedy))
+                )
+            );
         }
         let put_back = |fault: &Fault| matches!(fault, Fault::Lose(_, _, Remedy::PutBack));
-        assert!(list(1, &[Kind::Lose]).iter().all(|(_, fault)| put_back(fault)), "nothing may be replaced");
-        assert!(list(1, &[Kind::Pause]).iter().all(|(_, fault)| matches!(fault, Fault::Pause(_))));
+        assert!(
+            list(1, &[Kind::Lose])
+                .iter()
+                .all(|(_, fault)| put_back(fault)),
+            "nothing may be replaced"
+        );
+        assert!(
+            list(1, &[Kind::Pause])
+                .iter()
+                .all(|(_, fault)| matches!(fault, Fault::Pause(_)))
+        );
     }
 }

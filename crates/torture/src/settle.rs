@@ -53,7 +53,12 @@ pub(crate) async fn eventually<T, F: Future<Output = Result<T>>>(
 pub(crate) async fn serving(gateways: &[SocketAddr]) -> Result<Duration> {
     let begun = Instant::now();
     for gateway in gateways {
-        let write = || async { Connection::open(*gateway).await?.call_ok(&[b"SET", PROBE, b"1"]).await };
+        let write = || async {
+            Connection::open(*gateway)
+                .await?
+                .call_ok(&[b"SET", PROBE, b"1"])
+                .await
+        };
         eventually(&format!("the gateway at {gateway} takes a write"), write).await?;
     }
     Ok(begun.elapsed())
@@ -102,8 +107,11 @@ async fn read_all(gateway: SocketAddr, level: Level, ids: &[u64]) -> Result<Vec<
 
 async fn read_some(gateway: SocketAddr, level: Level, ids: &[u64]) -> Result<Vec<Option<Bytes>>> {
     let mut connection = Connection::open(gateway).await?;
-    connection.call(&[b"IONIAN", b"CONSISTENCY", level.word()]).await?;
-    ids.iter().for_each(|id| connection.push(&[b"GET", name(*id).as_bytes()]));
+    connection
+        .call(&[b"IONIAN", b"CONSISTENCY", level.word()])
+        .await?;
+    ids.iter()
+        .for_each(|id| connection.push(&[b"GET", name(*id).as_bytes()]));
     connection.flush().await?;
     let mut values = Vec::with_capacity(ids.len());
     for _ in ids {
@@ -112,8 +120,8 @@ async fn read_some(gateway: SocketAddr, level: Level, ids: &[u64]) -> Result<Vec
     Ok(values)
 }
 
-/// Compares what every key holds with what it must, and what every replica holds with the others. Returns what is
-/// wrong, and how many views of the store were compared.
+/// Compares what every key holds with what it must, and what every replica holds with the others.
+/// Returns what is wrong, and how many views of the store were compared.
 pub(crate) async fn compare(
     mut expected: Vec<Expected>,
     moment: u64,
@@ -128,15 +136,18 @@ pub(crate) async fn compare(
         let kind = kind(expected.id());
         violations.extend(expected.compare(kind, value.as_deref(), moment).err());
     }
-    let replicas = eventually("all replicas have executed the same", || level_replicas(nodes)).await?;
+    let replicas = eventually("all replicas have executed the same", || {
+        level_replicas(nodes)
+    })
+    .await?;
     for gateway in gateways {
         violations.extend(compare_view(*gateway, &ids, &values).await?);
     }
     Ok((violations, replicas))
 }
 
-/// Takes a snapshot of every replica and makes sure that they are of the same slot and the same bytes: machine,
-/// sessions and time. Returns how many there are.
+/// Takes a snapshot of every replica and makes sure that they are of the same slot and the same
+/// bytes: machine, sessions and time. Returns how many there are.
 async fn level_replicas(nodes: &[SocketAddr]) -> Result<usize> {
     let mut slots = BTreeMap::new();
     let mut digests = BTreeMap::new();
@@ -148,9 +159,19 @@ async fn level_replicas(nodes: &[SocketAddr]) -> Result<usize> {
             digests.insert(status.name, digest);
         }
     }
-    let same = |figures: &BTreeMap<String, u64>| figures.values().all(|value| Some(value) == figures.values().next());
-    ensure!(same(&slots), "the replicas differ in how many slots they have executed: {slots:?}");
-    ensure!(same(&digests), "the replicas have executed the same and hold something else: {digests:x?}");
+    let same = |figures: &BTreeMap<String, u64>| {
+        figures
+            .values()
+            .all(|value| Some(value) == figures.values().next())
+    };
+    ensure!(
+        same(&slots),
+        "the replicas differ in how many slots they have executed: {slots:?}"
+    );
+    ensure!(
+        same(&digests),
+        "the replicas have executed the same and hold something else: {digests:x?}"
+    );
     Ok(slots.len())
 }
 
@@ -164,9 +185,13 @@ async fn snapshot_of(node: SocketAddr) -> Result<(u64, u64)> {
     Ok((snapshot.stamp(), hasher.finish()))
 }
 
-/// Reads every key from the gateway's own replica. It may be behind for a moment: what differs is looked at until it
-/// does not.
-async fn compare_view(gateway: SocketAddr, ids: &[u64], values: &[Option<Bytes>]) -> Result<Vec<Violation>> {
+/// Reads every key from the gateway's own replica. It may be behind for a moment: what differs is
+/// looked at until it does not.
+async fn compare_view(
+    gateway: SocketAddr,
+    ids: &[u64],
+    values: &[Option<Bytes>],
+) -> Result<Vec<Violation>> {
     let deadline = Instant::now() + ANSWER_LIMIT;
     let mut differing: Vec<(u64, &Option<Bytes>)> = ids.iter().copied().zip(values).collect();
     loop {
@@ -182,11 +207,16 @@ async fn compare_view(gateway: SocketAddr, ids: &[u64], values: &[Option<Bytes>]
             wrong.last().is_some_and(|(last, _)| last == id)
         });
         if wrong.is_empty() || Instant::now() > deadline {
-            let told = wrong.into_iter().zip(&differing).map(|((id, found), (_, value))| Violation {
-                key: name(id),
-                what: format!("the replica behind {gateway} holds {found:?}, and the cluster {value:?}"),
-                history: String::new(),
-            });
+            let told = wrong
+                .into_iter()
+                .zip(&differing)
+                .map(|((id, found), (_, value))| Violation {
+                    key: name(id),
+                    what: format!(
+                        "the replica behind {gateway} holds {found:?}, and the cluster {value:?}"
+                    ),
+                    history: String::new(),
+                });
             return Ok(told.collect());
         }
         sleep(LOOK_EVERY).await;
@@ -195,5 +225,7 @@ async fn compare_view(gateway: SocketAddr, ids: &[u64], values: &[Option<Bytes>]
 
 /// Waits until every client has ended.
 pub(crate) async fn clients_end<T: 'static>(clients: tokio::task::JoinSet<T>) -> Result<Vec<T>> {
-    timeout(PATIENCE, clients.join_all()).await.context("a client does not end")
+    timeout(PATIENCE, clients.join_all())
+        .await
+        .context("a client does not end")
 }

@@ -1,6 +1,6 @@
-//! How fast the log is on this disk: closed loops of n clients with one record in flight each, served
-//! by one thread that plays an event loop, with some work a record. Latencies are from a record's
-//! arrival until it is durable.
+//! How fast the log is on this disk: closed loops of n clients with one record in flight each,
+//! served by one thread that plays an event loop, with some work a record. Latencies are from a
+//! record's arrival until it is durable.
 //!
 //! ```text
 //! cargo run --release -p ionian-wal --example wal_bench -- DIRECTORY [SECONDS] [WORK_US] [SLOWER_US]
@@ -21,8 +21,9 @@ use std::time::{Duration, Instant};
 struct Setting {
     bytes: usize,
     in_flight: usize,
-    /// How many records are taken in before the log is flushed. A loop that syncs itself does best to
-    /// take in all that is there; one that always hands off, to give the thread something to do soon.
+    /// How many records are taken in before the log is flushed. A loop that syncs itself does best
+    /// to take in all that is there; one that always hands off, to give the thread something to do
+    /// soon.
     burst: usize,
     hand_off: HandOff,
     work: Duration,
@@ -32,8 +33,14 @@ struct Setting {
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
-    let directory = arguments.next().expect("usage: wal_bench DIRECTORY [SECONDS] [WORK_US] [SLOWER_US]");
-    let mut number = |default| arguments.next().map_or(default, |text| text.parse::<f64>().expect("a number"));
+    let directory = arguments
+        .next()
+        .expect("usage: wal_bench DIRECTORY [SECONDS] [WORK_US] [SLOWER_US]");
+    let mut number = |default| {
+        arguments
+            .next()
+            .map_or(default, |text| text.parse::<f64>().expect("a number"))
+    };
     let (seconds, work_us, slower_us) = (number(2.0), number(2.0), number(0.0));
     println!("{seconds} s each, {work_us} us of work a record, syncs {slower_us} us slower");
     println!(
@@ -42,12 +49,28 @@ fn main() {
     );
     for bytes in [128, 6500] {
         for in_flight in [1, 16, 128, 1024] {
-            for hand_off in [HandOff::Never, HandOff::From(1), Options::default().hand_off] {
+            for hand_off in [
+                HandOff::Never,
+                HandOff::From(1),
+                Options::default().hand_off,
+            ] {
                 let work = Duration::from_nanos((work_us * 1e3) as u64);
                 let slower = Duration::from_nanos((slower_us * 1e3) as u64);
-                let burst = if hand_off == HandOff::From(1) { 256 } else { usize::MAX };
+                let burst = if hand_off == HandOff::From(1) {
+                    256
+                } else {
+                    usize::MAX
+                };
                 let time = Duration::from_secs_f64(seconds);
-                let setting = Setting { bytes, in_flight, burst, hand_off, work, slower, time };
+                let setting = Setting {
+                    bytes,
+                    in_flight,
+                    burst,
+                    hand_off,
+                    work,
+                    slower,
+                    time,
+                };
                 run(Path::new(&directory), &setting);
             }
         }
@@ -61,8 +84,14 @@ fn run(parent: &Path, setting: &Setting) {
     std::fs::create_dir_all(&path).expect("can make the directory");
     let (notify, completed) = channel();
     let on_complete = Box::new(move || notify.send(()).unwrap_or(()));
-    let options = Options { hand_off: setting.hand_off, spares: 4, on_complete, ..Options::default() };
-    let (mut wal, _) = Wal::open_in(SlowDisk(setting.slower), &path, options, b"bench").expect("can open the log");
+    let options = Options {
+        hand_off: setting.hand_off,
+        spares: 4,
+        on_complete,
+        ..Options::default()
+    };
+    let (mut wal, _) =
+        Wal::open_in(SlowDisk(setting.slower), &path, options, b"bench").expect("can open the log");
     warm_up(&mut wal);
     let (mut latencies, syncs) = measure(&mut wal, &completed, setting);
     latencies.sort_unstable();
@@ -74,7 +103,11 @@ fn run(parent: &Path, setting: &Setting) {
     };
     let group = latencies.len() as f64 / syncs as f64;
     let (bytes, in_flight) = (setting.bytes, setting.in_flight);
-    println!("{bytes:>6} {in_flight:>9} {mode:>9} {rate:>10.0} {group:>12.1} {:>8} {:>8}", at(0.5), at(0.99));
+    println!(
+        "{bytes:>6} {in_flight:>9} {mode:>9} {rate:>10.0} {group:>12.1} {:>8} {:>8}",
+        at(0.5),
+        at(0.99)
+    );
     drop(wal);
     std::fs::remove_dir_all(&path).expect("can remove the directory");
 }
@@ -89,7 +122,11 @@ fn warm_up(wal: &mut Wal<SlowDisk>) {
 }
 
 /// Clients come back 50 to 300 us after they were answered, as over a network.
-fn measure(wal: &mut Wal<SlowDisk>, completed: &Receiver<()>, setting: &Setting) -> (Vec<Duration>, u64) {
+fn measure(
+    wal: &mut Wal<SlowDisk>,
+    completed: &Receiver<()>,
+    setting: &Setting,
+) -> (Vec<Duration>, u64) {
     let record = vec![7; setting.bytes];
     let mut latencies = Vec::new();
     let mut under_way: VecDeque<(u64, Instant)> = VecDeque::new();
@@ -98,7 +135,10 @@ fn measure(wal: &mut Wal<SlowDisk>, completed: &Receiver<()>, setting: &Setting)
     let mut random = 1u64;
     while began.elapsed() < setting.time {
         let mut burst = 0;
-        while let Some(&Reverse(arrived)) = arrivals.peek().filter(|arrival| arrival.0 <= Instant::now()) {
+        while let Some(&Reverse(arrived)) = arrivals
+            .peek()
+            .filter(|arrival| arrival.0 <= Instant::now())
+        {
             arrivals.pop();
             let now = Instant::now();
             while now.elapsed() < setting.work {}
@@ -115,15 +155,19 @@ fn measure(wal: &mut Wal<SlowDisk>, completed: &Receiver<()>, setting: &Setting)
         while let Some(&(lsn, since)) = under_way.front().filter(|(lsn, _)| *lsn <= wal.durable()) {
             latencies.push(since.elapsed());
             under_way.pop_front();
-            random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            arrivals.push(Reverse(Instant::now() + Duration::from_micros(50 + (random >> 33) % 250)));
+            random = random
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
+            arrivals.push(Reverse(
+                Instant::now() + Duration::from_micros(50 + (random >> 33) % 250),
+            ));
             if lsn % 4096 == 0 {
                 wal.truncate_below(lsn).expect("can truncate");
             }
         }
-        let next = arrivals
-            .peek()
-            .map_or(Duration::from_secs(1), |arrival| arrival.0.saturating_duration_since(Instant::now()));
+        let next = arrivals.peek().map_or(Duration::from_secs(1), |arrival| {
+            arrival.0.saturating_duration_since(Instant::now())
+        });
         if !next.is_zero() && completed.recv_timeout(next).is_ok() {
             while completed.try_recv().is_ok() {}
         }

@@ -127,22 +127,37 @@ impl WalError {
     /// Whether something is lost that was on disk.
     pub fn is_damage(&self) -> bool {
         use WalError::{Corrupt, CutOff, Gone, Missing, Short};
-        matches!(self, Corrupt { .. } | Missing { .. } | Gone { .. } | CutOff { .. } | Short { .. })
+        matches!(
+            self,
+            Corrupt { .. } | Missing { .. } | Gone { .. } | CutOff { .. } | Short { .. }
+        )
     }
 
     pub(crate) fn corrupt(path: &Path, offset: u64, text: impl Into<String>) -> Self {
-        WalError::Corrupt { path: path.to_owned(), offset, text: text.into() }
+        WalError::Corrupt {
+            path: path.to_owned(),
+            offset,
+            text: text.into(),
+        }
     }
 
     /// The stamp in a file is not the caller's.
     pub(crate) fn foreign(path: &Path, found: &[u8], own: &[u8]) -> Self {
         let printable = |stamp: &[u8]| stamp.escape_ascii().to_string();
-        WalError::Foreign { path: path.to_owned(), found: printable(found), own: printable(own) }
+        WalError::Foreign {
+            path: path.to_owned(),
+            found: printable(found),
+            own: printable(own),
+        }
     }
 }
 
 /// For `map_err`: says what was tried on what.
 pub(crate) fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> WalError {
     let path = path.to_owned();
-    move |source| WalError::Io { action, path, source }
+    move |source| WalError::Io {
+        action,
+        path,
+        source,
+    }
 }

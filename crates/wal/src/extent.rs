@@ -6,19 +6,20 @@
 //! file     three slots, each at the beginning of a page
 //! ```
 //!
-//! A log alone cannot tell whether its oldest or newest part was removed: what is left looks like a log that was
-//! truncated, or one that a crash has interrupted. So a second place says how much of it there must be. What it
-//! says is never more than the truth:
+//! A log alone cannot tell whether its oldest or newest part was removed: what is left looks like a
+//! log that was truncated, or one that a crash has interrupted. So a second place says how much of
+//! it there must be. What it says is never more than the truth:
 //!
 //! - `first` is the oldest segment that is needed; synced before older ones are dropped.
 //! - `last` is a segment that exists; synced before anything is written to that segment.
-//! - `durable` is a record that is on disk; written after the sync of its group. That alone costs no sync: it is
-//!   there after a crash of the process, which leaves the system's cache. It is synced when a segment is begun,
-//!   when the log is closed in order or opened, and by a thread a moment later ([`SYNC_AFTER`]).
+//! - `durable` is a record that is on disk; written after the sync of its group. That alone costs
+//!   no sync: it is there after a crash of the process, which leaves the system's cache. It is
+//!   synced when a segment is begun, when the log is closed in order or opened, and by a thread a
+//!   moment later ([`SYNC_AFTER`]).
 //!
-//! So an end that is missing is noticed, except of what was written in that moment before the machine itself
-//! failed. Of the three slots one is on disk for certain, one may be on its way there, and one is written to: a
-//! crash that tears all unsynced writes leaves the first.
+//! So an end that is missing is noticed, except of what was written in that moment before the
+//! machine itself failed. Of the three slots one is on disk for certain, one may be on its way
+//! there, and one is written to: a crash that tears all unsynced writes leaves the first.
 
 use crate::error::{WalError, io_error};
 use crate::segment::file_name;
@@ -54,7 +55,11 @@ pub(crate) struct Extent {
 }
 
 /// The extent of a log that has nothing.
-pub(crate) const EMPTY: Extent = Extent { first: 1, last: 0, durable: 0 };
+pub(crate) const EMPTY: Extent = Extent {
+    first: 1,
+    last: 0,
+    durable: 0,
+};
 
 fn encode(extent: &Extent, generation: u64, stamp: &[u8]) -> Vec<u8> {
     let mut slot = MAGIC.to_vec();
@@ -73,7 +78,14 @@ fn encode(extent: &Extent, generation: u64, stamp: &[u8]) -> Vec<u8> {
 fn decode(slot: &[u8], stamp: &[u8]) -> Option<(u64, Extent)> {
     let slot = slot.get(..SLOT)?;
     let long = |at: usize| u64::from_le_bytes(slot[at..at + 8].try_into().expect("eight bytes"));
-    let (generation, extent) = (long(16), Extent { first: long(24), last: long(32), durable: long(40) });
+    let (generation, extent) = (
+        long(16),
+        Extent {
+            first: long(24),
+            last: long(32),
+            durable: long(40),
+        },
+    );
     (slot == encode(&extent, generation, stamp)).then_some((generation, extent))
 }
 
@@ -81,8 +93,8 @@ fn place(slot: usize) -> u64 {
     (slot * PAGE) as u64
 }
 
-/// What the file says of the directory that has files of these names, and segments of these numbers, in order.
-/// Checks that those can be all there are.
+/// What the file says of the directory that has files of these names, and segments of these
+/// numbers, in order. Checks that those can be all there are.
 pub(crate) fn read<S: Storage>(
     directory: &Directory<S>,
     names: &[String],
@@ -90,12 +102,18 @@ pub(crate) fn read<S: Storage>(
 ) -> Result<Extent, WalError> {
     let exists = names.iter().any(|name| name == NAME);
     if !exists && let Some(first) = sequences.first() {
-        let (path, proof) = (directory.path.join(NAME), directory.path.join(file_name(*first)));
+        let (path, proof) = (
+            directory.path.join(NAME),
+            directory.path.join(file_name(*first)),
+        );
         return Err(WalError::Gone { path, proof });
     }
     let extent = if exists { load(directory)?.1 } else { EMPTY };
     let missing = |sequence: u64| {
-        let (path, proof) = (directory.path.join(file_name(sequence)), directory.path.join(NAME));
+        let (path, proof) = (
+            directory.path.join(file_name(sequence)),
+            directory.path.join(NAME),
+        );
         Err(WalError::Gone { path, proof })
     };
     match (sequences.first(), sequences.last()) {
@@ -112,7 +130,15 @@ fn load<S: Storage>(directory: &Directory<S>) -> Result<(Slot, Extent), WalError
     let mut content = vec![0; SLOTS * PAGE];
     read_full(&file, &path, 0, &mut content)?;
     let slots = content.chunks(PAGE).enumerate();
-    let whole = slots.filter_map(|(slot, page)| Some((Slot { slot, generation: 0 }, decode(page, &directory.stamp)?)));
+    let whole = slots.filter_map(|(slot, page)| {
+        Some((
+            Slot {
+                slot,
+                generation: 0,
+            },
+            decode(page, &directory.stamp)?,
+        ))
+    });
     let newest = whole.max_by_key(|(_, (generation, _))| *generation);
     let (at, (generation, extent)) = newest.ok_or_else(|| {
         let text = "none of its entries is whole and of this log";
@@ -132,7 +158,8 @@ pub(crate) struct ExtentFile<S: Storage> {
     path: PathBuf,
     stamp: Vec<u8>,
     state: Mutex<State<S>>,
-    /// A handle of its own, so that a write need not wait for a sync. It also sees to one sync at a time.
+    /// A handle of its own, so that a write need not wait for a sync. It also sees to one sync at a
+    /// time.
     syncs: Mutex<S::File>,
 }
 
@@ -159,13 +186,31 @@ impl<S: Storage> ExtentFile<S> {
         let (Slot { slot, generation }, found) = load(directory)?;
         let mut file = directory.open(NAME)?;
         if exists {
-            // It may be in the system's cache alone, and if its sync failed, be held for clean there.
-            write_all(&mut file, &path, place(slot), &encode(&found, generation, &stamp))?;
+            // It may be in the system's cache alone, and if its sync failed, be held for clean
+            // there.
+            write_all(
+                &mut file,
+                &path,
+                place(slot),
+                &encode(&found, generation, &stamp),
+            )?;
             file.sync_all().map_err(io_error("sync", &path))?;
         }
         let open = (slot + 1) % SLOTS;
-        let state = State { file, generation, extent: found, synced: slot, open, is_ahead: false };
-        let file = ExtentFile { path, stamp, state: Mutex::new(state), syncs: Mutex::new(directory.open(NAME)?) };
+        let state = State {
+            file,
+            generation,
+            extent: found,
+            synced: slot,
+            open,
+            is_ahead: false,
+        };
+        let file = ExtentFile {
+            path,
+            stamp,
+            state: Mutex::new(state),
+            syncs: Mutex::new(directory.open(NAME)?),
+        };
         file.note(|noted| *noted = extent)?;
         file.sync()?;
         Ok(file)
@@ -229,9 +274,17 @@ impl LateSync {
     pub(crate) fn start<S: Storage>(file: Arc<ExtentFile<S>>) -> Result<Self, WalError> {
         let shared = Arc::new(Shared::default());
         let run = shared.clone();
-        let spawned = thread::Builder::new().name("extent".into()).spawn(move || run.work(|| file.sync()));
-        let thread = spawned.map_err(io_error("start the thread", Path::new("that syncs the extent")))?;
-        Ok(LateSync { shared, thread: Some(thread) })
+        let spawned = thread::Builder::new()
+            .name("extent".into())
+            .spawn(move || run.work(|| file.sync()));
+        let thread = spawned.map_err(io_error(
+            "start the thread",
+            Path::new("that syncs the extent"),
+        ))?;
+        Ok(LateSync {
+            shared,
+            thread: Some(thread),
+        })
     }
 
     /// The file was written.
@@ -255,9 +308,13 @@ impl Shared {
     fn work(&self, sync: impl Fn() -> Result<(), WalError>) {
         let lock = || self.state.lock().expect("no thread panics with it");
         loop {
-            let waited = self.changed.wait_while(lock(), |late| !late.wanted && !late.over);
+            let waited = self
+                .changed
+                .wait_while(lock(), |late| !late.wanted && !late.over);
             drop(waited.expect("no thread panics with it"));
-            let waited = self.changed.wait_timeout_while(lock(), SYNC_AFTER, |late| !late.over);
+            let waited = self
+                .changed
+                .wait_timeout_while(lock(), SYNC_AFTER, |late| !late.over);
             let (mut late, _) = waited.expect("no thread panics with it");
             if late.over {
                 return;
@@ -275,7 +332,11 @@ impl Shared {
 impl Drop for LateSync {
     /// Waits for the thread: the next to open the log must find no thread writing to it.
     fn drop(&mut self) {
-        self.shared.state.lock().expect("no thread panics with it").over = true;
+        self.shared
+            .state
+            .lock()
+            .expect("no thread panics with it")
+            .over = true;
         self.shared.changed.notify_one();
         if let Some(thread) = self.thread.take() {
             // What panicked there was reported by the standard library.

@@ -1,9 +1,10 @@
 //! The write-ahead log: records that are found again after a crash; and [snapshots](snapshot).
 //!
-//! A record is bytes with a kind and a tag, which mean something to the caller only. [`Wal::append`]
-//! puts it in memory, [`Wal::flush`] writes and syncs everything that was appended since the last time
-//! as one group, [`Wal::durable`] says how far that has come. The owner is one thread that need not
-//! wait: under load a thread of the log syncs, and the owner gathers the next group meanwhile.
+//! A record is bytes with a kind and a tag, which mean something to the caller only.
+//! [`Wal::append`] puts it in memory, [`Wal::flush`] writes and syncs everything that was appended
+//! since the last time as one group, [`Wal::durable`] says how far that has come. The owner is one
+//! thread that need not wait: under load a thread of the log syncs, and the owner gathers the next
+//! group meanwhile.
 //!
 //! ```text
 //! append .. append -> flush -> Done                               a small group: synced at once
@@ -13,21 +14,24 @@
 //!
 //! What holds, whatever fails:
 //!
-//! - What `durable` has covered is found after a crash, unless the disk loses what it had; and if it
-//!   does, or if somebody has removed a part, the log is not opened. The one exception: a loss in what was
-//!   written within a second before the machine failed looks exactly like that failure (`extent`).
+//! - What `durable` has covered is found after a crash, unless the disk loses what it had; and if
+//!   it does, or if somebody has removed a part, the log is not opened. The one exception: a loss
+//!   in what was written within a second before the machine failed looks exactly like that failure
+//!   (`extent`).
 //! - What is found was appended, in that order, without a gap from [`Recovery::first_lsn`] on.
 //! - After the first error nothing becomes durable any more.
 //!
-//! Files with one job each: `record`, `segment` and `extent` are the formats (read these first), `writer` is
-//! the end of the log, `recovery` its beginning, `sync` the threads, `wal` puts them together.
+//! Files with one job each: `record`, `segment` and `extent` are the formats (read these first),
+//! `writer` is the end of the log, `recovery` its beginning, `sync` the threads, `wal` puts them
+//! together.
 //!
 //! # Which thread syncs
 //!
-//! A group of fewer than [`HAND_OFF_BYTES`] bytes is synced by the caller. Clients wait for answers, so to sync one
-//! half of their records while the other half is taken in makes groups half as large. That pays only when a group is so
-//! large that to write it takes as long as to take in the next: the records must be many *and* large. The measurement
-//! is in `docs/decisions/0011-own-log.md`; it is made by
+//! A group of fewer than [`HAND_OFF_BYTES`] bytes is synced by the caller. Clients wait for
+//! answers, so to sync one half of their records while the other half is taken in makes groups half
+//! as large. That pays only when a group is so large that to write it takes as long as to take in
+//! the next: the records must be many *and* large. The measurement is in
+//! `docs/decisions/0011-own-log.md`; it is made by
 //!
 //! ```text
 //! cargo run --release -p ionian-wal --example wal_bench -- DIRECTORY [SECONDS] [WORK_US] [SLOWER_US]

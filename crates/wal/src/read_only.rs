@@ -8,9 +8,9 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-/// The operating system's files, unchanged whatever happens: whoever would mend a file or rename one
-/// believes that it was done. What is read does not depend on that, because nothing is read from where
-/// something was mended.
+/// The operating system's files, unchanged whatever happens: whoever would mend a file or rename
+/// one believes that it was done. What is read does not depend on that, because nothing is read
+/// from where something was mended.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReadOnly;
 
@@ -78,11 +78,19 @@ impl StorageFile for ReadOnlyFile {
 /// # Errors
 /// When the log is damaged or cannot be read.
 pub fn read_log(path: &Path) -> Result<Option<Recovery<ReadOnly>>, WalError> {
-    let mut directory = Directory { storage: ReadOnly, path: path.to_owned(), stamp: [].into() };
+    let mut directory = Directory {
+        storage: ReadOnly,
+        path: path.to_owned(),
+        stamp: [].into(),
+    };
     let names = directory.list()?;
-    let Some(first) = names.iter().filter(|name| parse_name(name).is_some()).min() else { return Ok(None) };
+    let Some(first) = names.iter().filter(|name| parse_name(name).is_some()).min() else {
+        return Ok(None);
+    };
     let segment = path.join(first);
-    let file = ReadOnly.open(&segment).map_err(io_error("open", &segment))?;
+    let file = ReadOnly
+        .open(&segment)
+        .map_err(io_error("open", &segment))?;
     let mut block = vec![0; HEADER_BLOCK as usize];
     let read = read_full(&file, &segment, 0, &mut block)?;
     // What it says is checked when the segment is read.

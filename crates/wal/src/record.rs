@@ -9,11 +9,11 @@
 //! payload
 //! ```
 //!
-//! `since` is what tells damage from a crash. A group is what one sync makes durable, and it is written
-//! only when the group before it is durable. So a whole record proves that everything up to
-//! `lsn - since - 1` once was on disk: if some of that cannot be read, the disk has lost it. A record of
-//! the same group proves nothing of the kind, because a crash keeps any of a group's sectors and loses
-//! any others.
+//! `since` is what tells damage from a crash. A group is what one sync makes durable, and it is
+//! written only when the group before it is durable. So a whole record proves that everything up to
+//! `lsn - since - 1` once was on disk: if some of that cannot be read, the disk has lost it. A
+//! record of the same group proves nothing of the kind, because a crash keeps any of a group's
+//! sectors and loses any others.
 
 use std::ops::Range;
 
@@ -37,8 +37,8 @@ impl Found {
     }
 }
 
-/// Puts a record at the end of a group that is being gathered. Which segment it will go to, and so its
-/// checksum, is not known yet.
+/// Puts a record at the end of a group that is being gathered. Which segment it will go to, and so
+/// its checksum, is not known yet.
 pub(crate) fn push(group: &mut Vec<u8>, lsn: u64, kind: u8, tag: u16, payload: &[u8]) {
     group.reserve(RECORD_HEADER + payload.len());
     group.extend_from_slice(&[0; 4]);
@@ -93,7 +93,13 @@ pub(crate) fn find(content: &[u8], at: usize, seed: u32) -> Option<Found> {
     #[cfg(feature = "testing")]
     let sound = sound || crate::testing::torn_records_are_accepted();
     let tag = u16::from_le_bytes([header[20], header[21]]);
-    sound.then(|| Found { lsn, since, kind: header[22], tag, payload: start..end })
+    sound.then(|| Found {
+        lsn,
+        since,
+        kind: header[22],
+        tag,
+        payload: start..end,
+    })
 }
 
 /// Looks for a whole record behind `from`, at any byte, with an lsn in `lsns`, that `accept` wants.
@@ -104,11 +110,18 @@ pub(crate) fn search(
     lsns: Range<u64>,
     mut accept: impl FnMut(&Found) -> bool,
 ) -> Option<(usize, Found)> {
-    // No lsn is zero, so no record begins behind the last byte that is not; a new segment is mostly zeros.
-    let last = content.iter().rposition(|byte| *byte != 0)?.min(content.len().checked_sub(RECORD_HEADER)?);
+    // No lsn is zero, so no record begins behind the last byte that is not; a new segment is mostly
+    // zeros.
+    let last = content
+        .iter()
+        .rposition(|byte| *byte != 0)?
+        .min(content.len().checked_sub(RECORD_HEADER)?);
     // The lsn is looked at first: it rules out nearly every place without a checksum.
-    let candidates = (from..=last).filter(|&at| lsns.contains(&lsn_of(&content[at..at + RECORD_HEADER])));
-    candidates.filter_map(|at| Some((at, find(content, at, seed)?))).find(|(_, found)| accept(found))
+    let candidates =
+        (from..=last).filter(|&at| lsns.contains(&lsn_of(&content[at..at + RECORD_HEADER])));
+    candidates
+        .filter_map(|at| Some((at, find(content, at, seed)?)))
+        .find(|(_, found)| accept(found))
 }
 
 fn lsn_of(header: &[u8]) -> u64 {
@@ -130,7 +143,10 @@ mod tests {
         push(&mut group, 8, 4, 0x5678, b"");
         seal(&mut group, 99);
         let first = find(&group, 0, 99).expect("is whole");
-        assert_eq!((first.lsn, first.since, first.kind, first.tag), (7, 0, 3, 0x1234));
+        assert_eq!(
+            (first.lsn, first.since, first.kind, first.tag),
+            (7, 0, 3, 0x1234)
+        );
         assert_eq!(&group[first.payload.clone()], b"seven");
         let second = find(&group, first.payload.end, 99).expect("is whole");
         assert_eq!((second.lsn, second.since, second.group_start()), (8, 1, 7));

@@ -6,14 +6,15 @@
 //! groups   from byte 4096, each on a sector of its own: records, then zeros up to the next sector
 //! ```
 //!
-//! A file gets its segment's name only when its header is on disk, and the first group goes into it only
-//! when the name is. So a segment with a broken header is damaged, never unfinished.
+//! A file gets its segment's name only when its header is on disk, and the first group goes into it
+//! only when the name is. So a segment with a broken header is damaged, never unfinished.
 //!
-//! A group begins on a sector of its own, so that no sector with durable records is ever written again.
+//! A group begins on a sector of its own, so that no sector with durable records is ever written
+//! again.
 //!
-//! A file that was a segment before is used again without zeroing it. Its salt is new, so none of the
-//! old records is valid; and every group is followed by a sector of zeros, so that the end of the log
-//! does not look like a torn record.
+//! A file that was a segment before is used again without zeroing it. Its salt is new, so none of
+//! the old records is valid; and every group is followed by a sector of zeros, so that the end of
+//! the log does not look like a torn record.
 
 use crate::error::{WalError, io_error};
 use crate::storage::{Directory, Storage, StorageFile, write_all};
@@ -70,24 +71,40 @@ impl Header {
         block
     }
 
-    /// Reads the header of the segment at `path`, which begins with `block`, and checks that it is the
-    /// one that `sequence` and `stamp` say.
-    pub(crate) fn decode(block: &[u8], path: &Path, sequence: u64, stamp: &[u8]) -> Result<Self, WalError> {
+    /// Reads the header of the segment at `path`, which begins with `block`, and checks that it is
+    /// the one that `sequence` and `stamp` say.
+    pub(crate) fn decode(
+        block: &[u8],
+        path: &Path,
+        sequence: u64,
+        stamp: &[u8],
+    ) -> Result<Self, WalError> {
         if block.len() >= MAGIC.len() && &block[..MAGIC.len()] != MAGIC {
-            return Err(WalError::NotOurs { path: path.to_owned(), what: "log segment" });
+            return Err(WalError::NotOurs {
+                path: path.to_owned(),
+                what: "log segment",
+            });
         }
         let damaged = |text: &str| WalError::corrupt(path, 0, text);
         if block.len() < STAMP_AT {
             return Err(damaged("the header of the segment is cut off"));
         }
         let short = |at: usize| u16::from_le_bytes([block[at], block[at + 1]]);
-        let long = |at: usize| u64::from_le_bytes(block[at..at + 8].try_into().expect("eight bytes"));
-        let word = |at: usize| u32::from_le_bytes(block[at..at + 4].try_into().expect("four bytes"));
+        let long =
+            |at: usize| u64::from_le_bytes(block[at..at + 8].try_into().expect("eight bytes"));
+        let word =
+            |at: usize| u32::from_le_bytes(block[at..at + 4].try_into().expect("four bytes"));
         // The format comes before the checksum: another format may keep that elsewhere.
         if short(8) != FORMAT {
-            return Err(WalError::Format { path: path.to_owned(), found: short(8), known: FORMAT });
+            return Err(WalError::Format {
+                path: path.to_owned(),
+                found: short(8),
+                known: FORMAT,
+            });
         }
-        let found = STAMP_AT.checked_add(word(12) as usize).and_then(|end| block.get(STAMP_AT..end));
+        let found = STAMP_AT
+            .checked_add(word(12) as usize)
+            .and_then(|end| block.get(STAMP_AT..end));
         let found = found.ok_or_else(|| damaged("the header of the segment is cut off"))?;
         if crc32c::crc32c_append(crc32c::crc32c(&block[..SUM_AT]), found) != word(SUM_AT) {
             return Err(damaged("the checksum of the segment's header is wrong"));
@@ -96,9 +113,18 @@ impl Header {
             return Err(WalError::foreign(path, found, stamp));
         }
         let recycled = short(10) & FLAG_RECYCLED != 0;
-        let header = Header { sequence: long(16), first_lsn: long(24), salt: long(32), bytes: long(40), recycled };
+        let header = Header {
+            sequence: long(16),
+            first_lsn: long(24),
+            salt: long(32),
+            bytes: long(40),
+            recycled,
+        };
         if header.sequence != sequence {
-            return Err(damaged(&format!("its header says that it is {}", file_name(header.sequence))));
+            return Err(damaged(&format!(
+                "its header says that it is {}",
+                file_name(header.sequence)
+            )));
         }
         Ok(header)
     }
@@ -148,7 +174,12 @@ pub(crate) fn next_sector(at: u64) -> u64 {
 }
 
 /// Overwrites a stretch of a file with zeros.
-pub(crate) fn write_zeros(file: &mut impl StorageFile, path: &Path, mut at: u64, end: u64) -> Result<(), WalError> {
+pub(crate) fn write_zeros(
+    file: &mut impl StorageFile,
+    path: &Path,
+    mut at: u64,
+    end: u64,
+) -> Result<(), WalError> {
     let zeros = vec![0; end.saturating_sub(at).min(1 << 20) as usize];
     while at < end {
         let count = (end - at).min(zeros.len() as u64);
@@ -158,14 +189,22 @@ pub(crate) fn write_zeros(file: &mut impl StorageFile, path: &Path, mut at: u64,
     Ok(())
 }
 
-/// Makes a spare file. Zeros are really written, because a file whose blocks are only reserved still
-/// costs the file system a journal entry at every sync that first writes to them.
-pub(crate) fn make_spare<S: Storage>(directory: &Directory<S>, name: &str, bytes: u64) -> Result<Spare, WalError> {
+/// Makes a spare file. Zeros are really written, because a file whose blocks are only reserved
+/// still costs the file system a journal entry at every sync that first writes to them.
+pub(crate) fn make_spare<S: Storage>(
+    directory: &Directory<S>,
+    name: &str,
+    bytes: u64,
+) -> Result<Spare, WalError> {
     let mut file = directory.create(name)?;
     let path = directory.path.join(name);
     write_zeros(&mut file, &path, 0, bytes)?;
     file.sync_all().map_err(io_error("sync", &path))?;
-    Ok(Spare { name: name.to_owned(), bytes, recycled: false })
+    Ok(Spare {
+        name: name.to_owned(),
+        bytes,
+        recycled: false,
+    })
 }
 
 /// Makes a spare file a segment; on return it is one even after a crash.
@@ -176,7 +215,13 @@ pub(crate) fn promote<S: Storage>(
     first_lsn: u64,
 ) -> Result<(S::File, Header), WalError> {
     let (bytes, recycled) = (spare.bytes, spare.recycled);
-    let header = Header { sequence, first_lsn, salt: directory.storage.nonce(), bytes, recycled };
+    let header = Header {
+        sequence,
+        first_lsn,
+        salt: directory.storage.nonce(),
+        bytes,
+        recycled,
+    };
     let path = directory.path.join(&spare.name);
     let mut file = directory.open(&spare.name)?;
     write_all(&mut file, &path, 0, &header.encode(&directory.stamp))?;
@@ -185,8 +230,8 @@ pub(crate) fn promote<S: Storage>(
     Ok((file, header))
 }
 
-/// Drops segments, oldest first, so that a crash in between leaves no gap. The first `keep` of those
-/// that have `bytes` bytes become spare files with the given names.
+/// Drops segments, oldest first, so that a crash in between leaves no gap. The first `keep` of
+/// those that have `bytes` bytes become spare files with the given names.
 pub(crate) fn retire<S: Storage>(
     directory: &Directory<S>,
     segments: &[Segment],
@@ -197,11 +242,19 @@ pub(crate) fn retire<S: Storage>(
     let mut spares = Vec::new();
     for segment in segments {
         let old = file_name(segment.sequence);
-        let name = if segment.bytes == bytes { names.next() } else { None };
+        let name = if segment.bytes == bytes {
+            names.next()
+        } else {
+            None
+        };
         match name {
             Some(name) => {
                 directory.rename(&old, name)?;
-                spares.push(Spare { name: name.clone(), bytes, recycled: true });
+                spares.push(Spare {
+                    name: name.clone(),
+                    bytes,
+                    recycled: true,
+                });
             }
             None => directory.remove(&old)?,
         }
@@ -215,24 +268,45 @@ mod tests {
 
     #[test]
     fn a_header_survives_and_every_flipped_bit_of_it_is_refused() {
-        let header = Header { sequence: 3, first_lsn: 17, salt: 0xfeed, bytes: 8192, recycled: true };
+        let header = Header {
+            sequence: 3,
+            first_lsn: 17,
+            salt: 0xfeed,
+            bytes: 8192,
+            recycled: true,
+        };
         let block = header.encode(b"node 1");
         let path = Path::new("0000000000000003.wal");
-        assert_eq!(Header::decode(&block, path, 3, b"node 1").expect("is whole"), header);
+        assert_eq!(
+            Header::decode(&block, path, 3, b"node 1").expect("is whole"),
+            header
+        );
         for bit in 0..(STAMP_AT + 6) * 8 {
             let mut broken = block.clone();
             broken[bit / 8] ^= 1 << (bit % 8);
-            assert!(Header::decode(&broken, path, 3, b"node 1").is_err(), "bit {bit}");
+            assert!(
+                Header::decode(&broken, path, 3, b"node 1").is_err(),
+                "bit {bit}"
+            );
         }
         for length in 0..STAMP_AT + 6 {
-            assert!(Header::decode(&block[..length], path, 3, b"node 1").is_err(), "cut to {length}");
+            assert!(
+                Header::decode(&block[..length], path, 3, b"node 1").is_err(),
+                "cut to {length}"
+            );
         }
     }
 
     #[test]
     fn names_are_parsed_strictly() {
         assert_eq!(parse_name(&file_name(0xabc)), Some(0xabc));
-        for name in ["abc.wal", "0000000000000ABC.wal", "spare-1.wal", "0000000000000abc.wal.bak", "vital"] {
+        for name in [
+            "abc.wal",
+            "0000000000000ABC.wal",
+            "spare-1.wal",
+            "0000000000000abc.wal.bak",
+            "vital",
+        ] {
             assert_eq!(parse_name(name), None, "{name}");
         }
     }

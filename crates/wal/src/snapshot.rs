@@ -8,12 +8,12 @@
 //!         u32 crc32c of these 24 bytes
 //! ```
 //!
-//! A snapshot is written to `NAME.tmp`. When it is whole and on disk, `NAME` becomes `NAME.previous` and
-//! `NAME.tmp` becomes `NAME`. A crash at any moment leaves the new one, or the one before it under one of
-//! the two names.
+//! A snapshot is written to `NAME.tmp`. When it is whole and on disk, `NAME` becomes
+//! `NAME.previous` and `NAME.tmp` becomes `NAME`. A crash at any moment leaves the new one, or the
+//! one before it under one of the two names.
 //!
-//! Two are kept, so that one may be damaged. That helps only if what the newer one replaced is still
-//! there: the log should be truncated to what the *previous* snapshot covers.
+//! Two are kept, so that one may be damaged. That helps only if what the newer one replaced is
+//! still there: the log should be truncated to what the *previous* snapshot covers.
 
 use crate::error::{WalError, io_error};
 use crate::read_only::ReadOnly;
@@ -29,8 +29,8 @@ const END_MARK: u32 = u32::MAX;
 /// The largest chunk.
 pub const MAX_CHUNK: usize = 1 << 30;
 
-/// The snapshots of one name in a directory, which can be the log's. One process and one writer at a
-/// time, as the caller sees to.
+/// The snapshots of one name in a directory, which can be the log's. One process and one writer at
+/// a time, as the caller sees to.
 #[derive(Clone, Debug)]
 pub struct Snapshots<S: Storage = Disk> {
     directory: Directory<S>,
@@ -38,7 +38,8 @@ pub struct Snapshots<S: Storage = Disk> {
 }
 
 impl Snapshots<Disk> {
-    /// The snapshots `name` in the existing directory `path`. Only those with the same stamp are read.
+    /// The snapshots `name` in the existing directory `path`. Only those with the same stamp are
+    /// read.
     pub fn new(path: &Path, name: &str, stamp: &[u8]) -> Self {
         Self::new_in(Disk, path, name, stamp)
     }
@@ -47,13 +48,21 @@ impl Snapshots<Disk> {
 impl<S: Storage> Snapshots<S> {
     /// As [`new`](Snapshots::new), on any file system.
     pub fn new_in(storage: S, path: &Path, name: &str, stamp: &[u8]) -> Self {
-        Snapshots { directory: Directory { storage, path: path.to_owned(), stamp: stamp.into() }, name: name.into() }
+        Snapshots {
+            directory: Directory {
+                storage,
+                path: path.to_owned(),
+                stamp: stamp.into(),
+            },
+            name: name.into(),
+        }
     }
 
-    /// Begins to write a snapshot; an unfinished one is removed. The writer may move to another thread.
+    /// Begins to write a snapshot; an unfinished one is removed. The writer may move to another
+    /// thread.
     ///
-    /// Whoever writes has read first: [`load_latest`](Self::load_latest) moves a damaged snapshot out of
-    /// the way, which else would replace the sound previous one.
+    /// Whoever writes has read first: [`load_latest`](Self::load_latest) moves a damaged snapshot
+    /// out of the way, which else would replace the sound previous one.
     ///
     /// # Errors
     /// When the disk fails.
@@ -65,21 +74,29 @@ impl<S: Storage> Snapshots<S> {
         let file = self.directory.create(&draft)?;
         let path = self.directory.path.join(&draft);
         let whole = Totals::default();
-        let mut writer =
-            SnapshotWriter { snapshots: self.clone(), file, path, at: 0, whole, buffer: Vec::new(), failed: false };
+        let mut writer = SnapshotWriter {
+            snapshots: self.clone(),
+            file,
+            path,
+            at: 0,
+            whole,
+            buffer: Vec::new(),
+            failed: false,
+        };
         writer.write_header()?;
         Ok(writer)
     }
 
-    /// Opens the newest snapshot that is sound; `None` if there never was one. The file is read through
-    /// and checked before this returns.
+    /// Opens the newest snapshot that is sound; `None` if there never was one. The file is read
+    /// through and checked before this returns.
     ///
     /// # Errors
-    /// When there are snapshots and none is sound, when they are not the caller's, or the disk fails.
+    /// When there are snapshots and none is sound, when they are not the caller's, or the disk
+    /// fails.
     pub fn load_latest(&self) -> Result<Option<Loaded<S>>, WalError> {
         let names = self.directory.list()?;
-        // A process may have died between a rename and its sync: then the name is there now, but a power
-        // failure could still take it, and with it what the caller is about to rely on.
+        // A process may have died between a rename and its sync: then the name is there now, but a
+        // power failure could still take it, and with it what the caller is about to rely on.
         self.directory.sync()?;
         let mut rejected = None;
         for name in [self.name.clone(), self.file("previous")] {
@@ -119,7 +136,11 @@ impl<S: Storage> Snapshots<S> {
         let reader = SnapshotReader::begin(file, self.directory.path.join(name))?;
         match reader.stamp == *self.directory.stamp {
             true => Ok(reader),
-            false => Err(WalError::foreign(&reader.path, &reader.stamp, &self.directory.stamp)),
+            false => Err(WalError::foreign(
+                &reader.path,
+                &reader.stamp,
+                &self.directory.stamp,
+            )),
         }
     }
 }
@@ -128,7 +149,8 @@ impl<S: Storage> Snapshots<S> {
 pub struct Loaded<S: Storage = Disk> {
     /// Its chunks.
     pub reader: SnapshotReader<S>,
-    /// What is wrong with the newer one, if this is the previous; that was renamed to `NAME.damaged`.
+    /// What is wrong with the newer one, if this is the previous; that was renamed to
+    /// `NAME.damaged`.
     pub rejected: Option<WalError>,
 }
 
@@ -160,11 +182,14 @@ impl Totals {
 /// A chunk in another place than its own is as wrong as another chunk.
 fn chunk_sum(number: u64, chunk: &[u8]) -> u32 {
     let sum = crc32c::crc32c(&number.to_le_bytes());
-    crc32c::crc32c_append(crc32c::crc32c_append(sum, &(chunk.len() as u32).to_le_bytes()), chunk)
+    crc32c::crc32c_append(
+        crc32c::crc32c_append(sum, &(chunk.len() as u32).to_le_bytes()),
+        chunk,
+    )
 }
 
-/// A snapshot that is being written, chunk by chunk. Dropped before [`finish`](Self::finish), it never
-/// was.
+/// A snapshot that is being written, chunk by chunk. Dropped before [`finish`](Self::finish), it
+/// never was.
 pub struct SnapshotWriter<S: Storage = Disk> {
     snapshots: Snapshots<S>,
     file: S::File,
@@ -186,8 +211,10 @@ impl<S: Storage> SnapshotWriter<S> {
     pub fn push(&mut self, chunk: &[u8]) -> Result<(), WalError> {
         assert!(chunk.len() <= MAX_CHUNK, "a chunk of {} bytes", chunk.len());
         self.buffer.clear();
-        self.buffer.extend_from_slice(&(chunk.len() as u32).to_le_bytes());
-        self.buffer.extend_from_slice(&chunk_sum(self.whole.chunks, chunk).to_le_bytes());
+        self.buffer
+            .extend_from_slice(&(chunk.len() as u32).to_le_bytes());
+        self.buffer
+            .extend_from_slice(&chunk_sum(self.whole.chunks, chunk).to_le_bytes());
         self.buffer.extend_from_slice(chunk);
         self.write_buffer()?;
         self.whole.add(chunk);
@@ -208,7 +235,8 @@ impl<S: Storage> SnapshotWriter<S> {
         self.write_buffer()?;
         self.file.sync_all().map_err(io_error("sync", &self.path))?;
         let Snapshots { directory, name } = &self.snapshots;
-        // Each rename is durable before the next: whatever a crash undoes, it leaves one of the two.
+        // Each rename is durable before the next: whatever a crash undoes, it leaves one of the
+        // two.
         if directory.list()?.contains(name) {
             directory.rename(name, &self.snapshots.file("previous"))?;
         }
@@ -221,7 +249,11 @@ impl<S: Storage> SnapshotWriter<S> {
         self.buffer.extend_from_slice(&FORMAT.to_le_bytes());
         let sum = crc32c::crc32c(&self.buffer);
         let length = (stamp.len() as u32).to_le_bytes();
-        for word in [sum.to_le_bytes(), length, stamp_sum(length, &stamp).to_le_bytes()] {
+        for word in [
+            sum.to_le_bytes(),
+            length,
+            stamp_sum(length, &stamp).to_le_bytes(),
+        ] {
             self.buffer.extend_from_slice(&word);
         }
         self.buffer.extend_from_slice(&stamp);
@@ -271,7 +303,15 @@ impl<S: Storage> SnapshotReader<S> {
     fn begin(file: S::File, path: PathBuf) -> Result<Self, WalError> {
         let length = file.len().map_err(io_error("find the length of", &path))?;
         let (stamp, seen) = (Vec::new(), Totals::default());
-        let mut reader = SnapshotReader { file, path, at: 0, length, stamp, seen, done: false };
+        let mut reader = SnapshotReader {
+            file,
+            path,
+            at: 0,
+            length,
+            stamp,
+            seen,
+            done: false,
+        };
         reader.read_header()?;
         Ok(reader)
     }
@@ -295,7 +335,10 @@ impl<S: Storage> SnapshotReader<S> {
         // A file that is shorter than any header is a stranger's as well.
         let header = self.take(STAMP_AT.min(self.length as usize))?;
         if !header.starts_with(MAGIC) {
-            return Err(WalError::NotOurs { path: self.path.clone(), what: "snapshot" });
+            return Err(WalError::NotOurs {
+                path: self.path.clone(),
+                what: "snapshot",
+            });
         }
         if header.len() < STAMP_AT {
             return Err(self.damaged("it is cut off"));
@@ -306,7 +349,11 @@ impl<S: Storage> SnapshotReader<S> {
         }
         let format = u16::from_le_bytes([header[8], header[9]]);
         if format != FORMAT {
-            return Err(WalError::Format { path: self.path.clone(), found: format, known: FORMAT });
+            return Err(WalError::Format {
+                path: self.path.clone(),
+                found: format,
+                known: FORMAT,
+            });
         }
         let stamp = self.take(word(&header, 14) as usize)?;
         if stamp_sum(word(&header, 14).to_le_bytes(), &stamp) != word(&header, 18) {

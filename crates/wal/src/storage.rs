@@ -1,4 +1,5 @@
-//! What the log needs of a file system, as a trait, so that tests can put a faulty one in its place.
+//! What the log needs of a file system, as a trait, so that tests can put a faulty one in its
+//! place.
 
 use crate::error::{WalError, io_error};
 use std::collections::hash_map::RandomState;
@@ -53,12 +54,17 @@ impl Storage for Disk {
     type File = File;
 
     fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
-        let names = fs::read_dir(directory)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+        let names = fs::read_dir(directory)?
+            .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
         names.collect()
     }
 
     fn create(&self, path: &Path) -> io::Result<File> {
-        File::options().read(true).write(true).create_new(true).open(path)
+        File::options()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(path)
     }
 
     fn open(&self, path: &Path) -> io::Result<File> {
@@ -115,12 +121,16 @@ pub(crate) struct Directory<S> {
 
 impl<S: Storage> Directory<S> {
     pub(crate) fn list(&self) -> Result<Vec<String>, WalError> {
-        self.storage.list(&self.path).map_err(io_error("list the directory", &self.path))
+        self.storage
+            .list(&self.path)
+            .map_err(io_error("list the directory", &self.path))
     }
 
     pub(crate) fn create(&self, name: &str) -> Result<S::File, WalError> {
         let path = self.path.join(name);
-        self.storage.create(&path).map_err(io_error("create", &path))
+        self.storage
+            .create(&path)
+            .map_err(io_error("create", &path))
     }
 
     pub(crate) fn open(&self, name: &str) -> Result<S::File, WalError> {
@@ -131,19 +141,25 @@ impl<S: Storage> Directory<S> {
     /// Renames a file; on return it has its new name even after a crash.
     pub(crate) fn rename(&self, from: &str, to: &str) -> Result<(), WalError> {
         let path = self.path.join(from);
-        self.storage.rename(&path, &self.path.join(to)).map_err(io_error("rename", &path))?;
+        self.storage
+            .rename(&path, &self.path.join(to))
+            .map_err(io_error("rename", &path))?;
         self.sync()
     }
 
     /// Removes a file; on return it is gone even after a crash.
     pub(crate) fn remove(&self, name: &str) -> Result<(), WalError> {
         let path = self.path.join(name);
-        self.storage.remove(&path).map_err(io_error("remove", &path))?;
+        self.storage
+            .remove(&path)
+            .map_err(io_error("remove", &path))?;
         self.sync()
     }
 
     pub(crate) fn sync(&self) -> Result<(), WalError> {
-        self.storage.sync_directory(&self.path).map_err(io_error("sync the directory", &self.path))
+        self.storage
+            .sync_directory(&self.path)
+            .map_err(io_error("sync the directory", &self.path))
     }
 }
 
@@ -169,7 +185,12 @@ pub(crate) fn write_all(
 }
 
 /// Reads until `buffer` is full or the file ends; returns how much it read.
-pub(crate) fn read_full(file: &impl StorageFile, path: &Path, at: u64, buffer: &mut [u8]) -> Result<usize, WalError> {
+pub(crate) fn read_full(
+    file: &impl StorageFile,
+    path: &Path,
+    at: u64,
+    buffer: &mut [u8],
+) -> Result<usize, WalError> {
     let mut filled = 0;
     while filled < buffer.len() {
         match file.read_at(at + filled as u64, &mut buffer[filled..]) {

@@ -24,20 +24,31 @@ struct Thread<T> {
 }
 
 impl<T: Send + 'static> Worker<T> {
-    /// A worker that calls `notify` on its thread after each job. `task` completes the sentence "the
-    /// thread that ..".
+    /// A worker that calls `notify` on its thread after each job. `task` completes the sentence
+    /// "the thread that ..".
     pub(crate) fn new(task: &'static str, notify: Box<dyn Fn() + Send>) -> Self {
-        Worker { task, thread: None, notify: Some(notify), under_way: 0 }
+        Worker {
+            task,
+            thread: None,
+            notify: Some(notify),
+            under_way: 0,
+        }
     }
 
     /// Starts a job.
-    pub(crate) fn start(&mut self, job: impl FnOnce() -> T + Send + 'static) -> Result<(), WalError> {
+    pub(crate) fn start(
+        &mut self,
+        job: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<(), WalError> {
         if self.thread.is_none() {
             self.thread = Some(self.spawn()?);
         }
         let thread = self.thread.as_ref().expect("was just made");
         self.under_way += 1;
-        thread.jobs.send(Box::new(job)).map_err(|_| WalError::ThreadDied { task: self.task })
+        thread
+            .jobs
+            .send(Box::new(job))
+            .map_err(|_| WalError::ThreadDied { task: self.task })
     }
 
     pub(crate) fn is_busy(&self) -> bool {
@@ -46,7 +57,9 @@ impl<T: Send + 'static> Worker<T> {
 
     /// The result of a job that is done.
     pub(crate) fn poll(&mut self) -> Result<Option<T>, WalError> {
-        let Some(thread) = &self.thread else { return Ok(None) };
+        let Some(thread) = &self.thread else {
+            return Ok(None);
+        };
         match thread.results.try_recv() {
             Ok(result) => {
                 self.under_way -= 1;
@@ -60,7 +73,11 @@ impl<T: Send + 'static> Worker<T> {
     /// Waits for the result of a job that is under way.
     pub(crate) fn wait(&mut self) -> Result<T, WalError> {
         let died = WalError::ThreadDied { task: self.task };
-        let thread = self.thread.as_ref().filter(|_| self.under_way > 0).expect("a job is under way");
+        let thread = self
+            .thread
+            .as_ref()
+            .filter(|_| self.under_way > 0)
+            .expect("a job is under way");
         let result = thread.results.recv().map_err(|_| died)?;
         self.under_way -= 1;
         Ok(result)
@@ -79,14 +96,23 @@ impl<T: Send + 'static> Worker<T> {
         };
         let spawned = thread::Builder::new().name("wal".into()).spawn(run);
         let handle = spawned.map_err(io_error("start the thread", Path::new(self.task)))?;
-        Ok(Thread { jobs, results, handle })
+        Ok(Thread {
+            jobs,
+            results,
+            handle,
+        })
     }
 }
 
 impl<T> Drop for Worker<T> {
     /// Waits for the thread: whoever gets the directory next must find nobody writing in it.
     fn drop(&mut self) {
-        if let Some(Thread { jobs, results, handle }) = self.thread.take() {
+        if let Some(Thread {
+            jobs,
+            results,
+            handle,
+        }) = self.thread.take()
+        {
             drop((jobs, results));
             // A panic there was reported by the calls that missed its result.
             let _ = handle.join();

@@ -4,7 +4,9 @@ use crate::error::WalError;
 use crate::extent::{self, ExtentFile, LateSync};
 use crate::record::{self, RECORD_HEADER};
 use crate::recovery::{self, Opened, Recovery};
-use crate::segment::{HEADER_BLOCK, MAX_STAMP, SECTOR, Segment, Spare, make_spare, retire, spare_name};
+use crate::segment::{
+    HEADER_BLOCK, MAX_STAMP, SECTOR, Segment, Spare, make_spare, retire, spare_name,
+};
 use crate::storage::{Directory, Disk, Storage};
 use crate::sync::Worker;
 use crate::writer::{Job, Outcome, Source, Writer};
@@ -25,14 +27,14 @@ pub enum HandOff {
 /// See the crate's documentation for the measurement behind it.
 pub const HAND_OFF_BYTES: usize = 1 << 20;
 
-/// The size of a log's first segment, unless all are smaller: it is filled with zeros while the opener waits,
-/// and many a log never gets a record.
+/// The size of a log's first segment, unless all are smaller: it is filled with zeros while the
+/// opener waits, and many a log never gets a record.
 const FIRST_SEGMENT_BYTES: u64 = 1 << 20;
 
 /// How a log behaves.
 pub struct Options {
-    /// The size of a segment but the first; 16 MiB. A record that is too large for it gets a segment of its own
-    /// size.
+    /// The size of a segment but the first; 16 MiB. A record that is too large for it gets a
+    /// segment of its own size.
     pub segment_bytes: u64,
     /// The largest record; 64 MiB.
     pub max_record_bytes: usize,
@@ -59,8 +61,17 @@ impl Default for Options {
 
 impl fmt::Debug for Options {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Options { segment_bytes, max_record_bytes, spares, hand_off, .. } = self;
-        formatter.debug_tuple("Options").field(&(segment_bytes, max_record_bytes, spares, hand_off)).finish()
+        let Options {
+            segment_bytes,
+            max_record_bytes,
+            spares,
+            hand_off,
+            ..
+        } = self;
+        formatter
+            .debug_tuple("Options")
+            .field(&(segment_bytes, max_record_bytes, spares, hand_off))
+            .finish()
     }
 }
 
@@ -77,8 +88,8 @@ pub enum Flush {
 
 /// An append-only log of records in a directory. See the crate's documentation.
 ///
-/// After an error nobody knows what is on disk. So the first error stops the log for good: every later
-/// call fails with [`WalError::Poisoned`], and [`durable`](Self::durable) never moves again.
+/// After an error nobody knows what is on disk. So the first error stops the log for good: every
+/// later call fails with [`WalError::Poisoned`], and [`durable`](Self::durable) never moves again.
 ///
 /// What was not flushed when the log is dropped is lost.
 pub struct Wal<S: Storage = Disk> {
@@ -92,7 +103,8 @@ pub struct Wal<S: Storage = Disk> {
     syncer: Worker<Outcome<S>>,
     keeper: Worker<Result<Vec<Spare>, WalError>>,
 
-    /// Records that no write has been begun for. Limited by what the owner appends between two syncs.
+    /// Records that no write has been begun for. Limited by what the owner appends between two
+    /// syncs.
     gathered: Vec<u8>,
     /// A buffer that is not in use.
     idle: Vec<u8>,
@@ -118,8 +130,8 @@ pub struct Wal<S: Storage = Disk> {
 }
 
 impl Wal<Disk> {
-    /// Opens the log in the existing directory `path`, or makes one there. The directory may hold other
-    /// files, but no other log, and the caller sees to it that no other process has it.
+    /// Opens the log in the existing directory `path`, or makes one there. The directory may hold
+    /// other files, but no other log, and the caller sees to it that no other process has it.
     ///
     /// The stamp says whose log it is; only one with the same stamp is opened again.
     ///
@@ -144,26 +156,55 @@ impl<S: Storage> Wal<S> {
         mut options: Options,
         stamp: &[u8],
     ) -> Result<(Self, Recovery<S>), WalError> {
-        assert!(options.segment_bytes.is_multiple_of(SECTOR), "a segment consists of sectors");
-        assert!((2 * HEADER_BLOCK..=1 << 30).contains(&options.segment_bytes), "segments of 8 KiB to 1 GiB");
-        assert!(options.max_record_bytes <= 1 << 30, "records of at most 1 GiB");
+        assert!(
+            options.segment_bytes.is_multiple_of(SECTOR),
+            "a segment consists of sectors"
+        );
+        assert!(
+            (2 * HEADER_BLOCK..=1 << 30).contains(&options.segment_bytes),
+            "segments of 8 KiB to 1 GiB"
+        );
+        assert!(
+            options.max_record_bytes <= 1 << 30,
+            "records of at most 1 GiB"
+        );
         assert!(stamp.len() <= MAX_STAMP, "the stamp is too long");
-        let directory = Directory { storage, path: path.to_owned(), stamp: stamp.into() };
+        let directory = Directory {
+            storage,
+            path: path.to_owned(),
+            stamp: stamp.into(),
+        };
         let opened = recovery::open(&directory)?;
         // Nobody knows how far the making of these came.
-        for spare in directory.list()?.iter().filter(|name| name.starts_with("spare-") && name.ends_with(".wal")) {
+        for spare in directory
+            .list()?
+            .iter()
+            .filter(|name| name.starts_with("spare-") && name.ends_with(".wal"))
+        {
             directory.remove(spare)?;
         }
         let notify = std::mem::replace(&mut options.on_complete, Box::new(|| {}));
-        let reached = opened.as_ref().map_or(extent::EMPTY, |opened| opened.extent);
+        let reached = opened
+            .as_ref()
+            .map_or(extent::EMPTY, |opened| opened.extent);
         let extent = Arc::new(ExtentFile::open(&directory, reached)?);
         let (writer, closed, recovery) = match opened {
-            Some(Opened { end, closed, recovery, .. }) => {
-                (Writer::new(directory.clone(), extent.clone(), end), closed, recovery)
-            }
+            Some(Opened {
+                end,
+                closed,
+                recovery,
+                ..
+            }) => (
+                Writer::new(directory.clone(), extent.clone(), end),
+                closed,
+                recovery,
+            ),
             None => {
                 let bytes = options.segment_bytes.min(FIRST_SEGMENT_BYTES);
-                let source = Source::New { name: spare_name(0), bytes };
+                let source = Source::New {
+                    name: spare_name(0),
+                    bytes,
+                };
                 let writer = Writer::start(&directory, &extent, source, 1, 1)?;
                 (writer, VecDeque::new(), recovery::nothing(&directory))
             }
@@ -198,8 +239,9 @@ impl<S: Storage> Wal<S> {
         Ok((wal, recovery))
     }
 
-    /// Makes everything durable that was appended, and with it the note beside the log of how far that is
-    /// (`extent`), so that whatever is removed from it from now on is missed. For an orderly end.
+    /// Makes everything durable that was appended, and with it the note beside the log of how far
+    /// that is (`extent`), so that whatever is removed from it from now on is missed. For an
+    /// orderly end.
     ///
     /// # Errors
     /// When the disk fails, now or earlier.
@@ -211,13 +253,16 @@ impl<S: Storage> Wal<S> {
     /// Appends a record and returns its lsn: the first record has 1, and each the next number. This
     /// only puts it in memory; [`flush`](Self::flush) starts its way to the disk.
     ///
-    /// Never fails, so that it can be called from deep inside the owner. A record over the limit stops
-    /// the log: the next call that can fail says so.
+    /// Never fails, so that it can be called from deep inside the owner. A record over the limit
+    /// stops the log: the next call that can fail says so.
     pub fn append(&mut self, kind: u8, tag: u16, record: &[u8]) -> u64 {
         self.written += 1;
         let limit = self.options.max_record_bytes;
         if self.poison.is_none() && record.len() > limit {
-            let error = WalError::TooLarge { bytes: record.len(), limit };
+            let error = WalError::TooLarge {
+                bytes: record.len(),
+                limit,
+            };
             self.poison = Some(error.to_string());
         }
         if self.poison.is_none() {
@@ -236,8 +281,8 @@ impl<S: Storage> Wal<S> {
         self.durable
     }
 
-    /// How many bytes were appended that no write has been begun for. An owner that appends faster than
-    /// the disk takes it should stop reading at some point.
+    /// How many bytes were appended that no write has been begun for. An owner that appends faster
+    /// than the disk takes it should stop reading at some point.
     pub fn gathered_bytes(&self) -> usize {
         self.gathered.len()
     }
@@ -249,12 +294,13 @@ impl<S: Storage> Wal<S> {
 
     /// The size of all files of the log.
     pub fn size(&self) -> u64 {
-        let segments = self.closed.iter().map(|segment| segment.bytes).sum::<u64>() + self.active.bytes;
+        let segments =
+            self.closed.iter().map(|segment| segment.bytes).sum::<u64>() + self.active.bytes;
         segments + self.spares.iter().map(|spare| spare.bytes).sum::<u64>()
     }
 
-    /// Starts to make everything durable that was appended. If a sync runs already, the rest is begun by
-    /// the [`poll_completed`](Self::poll_completed) that finds it done.
+    /// Starts to make everything durable that was appended. If a sync runs already, the rest is
+    /// begun by the [`poll_completed`](Self::poll_completed) that finds it done.
     ///
     /// # Errors
     /// When the disk fails, now or earlier.
@@ -265,8 +311,8 @@ impl<S: Storage> Wal<S> {
         self.noted(result)
     }
 
-    /// Takes note of a sync that is done. Returns whether [`durable`](Self::durable) has moved. Begins
-    /// the next sync if one was asked for meanwhile.
+    /// Takes note of a sync that is done. Returns whether [`durable`](Self::durable) has moved.
+    /// Begins the next sync if one was asked for meanwhile.
     ///
     /// # Errors
     /// When the disk fails, now or earlier.
@@ -306,7 +352,9 @@ impl<S: Storage> Wal<S> {
 
     fn check(&self) -> Result<(), WalError> {
         match &self.poison {
-            Some(first) => Err(WalError::Poisoned { first: first.clone() }),
+            Some(first) => Err(WalError::Poisoned {
+                first: first.clone(),
+            }),
             None => Ok(()),
         }
     }
@@ -323,7 +371,9 @@ impl<S: Storage> Wal<S> {
     fn advance(&mut self) -> Result<Flush, WalError> {
         self.take_kept()?;
         while self.begun < self.wanted {
-            let Some(writer) = self.writer.take() else { break };
+            let Some(writer) = self.writer.take() else {
+                break;
+            };
             let job = self.next_job(writer);
             if self.hands_off(job.group.len()) {
                 self.syncer.start(move || job.run())?;
@@ -331,7 +381,11 @@ impl<S: Storage> Wal<S> {
                 self.take_in(job.run())?;
             }
         }
-        Ok(if self.durable < self.wanted { Flush::Started } else { Flush::Done })
+        Ok(if self.durable < self.wanted {
+            Flush::Started
+        } else {
+            Flush::Done
+        })
     }
 
     fn hands_off(&self, bytes: usize) -> bool {
@@ -371,7 +425,13 @@ impl<S: Storage> Wal<S> {
         }
         let group = std::mem::replace(&mut self.gathered, std::mem::take(&mut self.idle));
         let next_segment = (!writer.fits(group.len())).then(|| self.next_source(group.len()));
-        Job { writer, group, first, last: self.begun, next_segment }
+        Job {
+            writer,
+            group,
+            first,
+            last: self.begun,
+            next_segment,
+        }
     }
 
     fn next_source(&mut self, length: usize) -> Source {
@@ -381,7 +441,10 @@ impl<S: Storage> Wal<S> {
         {
             return Source::Spare(spare);
         }
-        Source::New { name: self.new_name(), bytes }
+        Source::New {
+            name: self.new_name(),
+            bytes,
+        }
     }
 
     fn new_name(&mut self) -> String {
@@ -391,7 +454,12 @@ impl<S: Storage> Wal<S> {
 
     /// Takes back the writer from a group that is done.
     fn take_in(&mut self, outcome: Outcome<S>) -> Result<(), WalError> {
-        let Outcome { writer, group, last, result } = outcome;
+        let Outcome {
+            writer,
+            group,
+            last,
+            result,
+        } = outcome;
         let closed = result?;
         self.durable = last;
         self.syncs += 1;
@@ -412,14 +480,25 @@ impl<S: Storage> Wal<S> {
     /// Drops segments that are not needed.
     fn keep_house(&mut self) -> Result<(), WalError> {
         self.take_kept()?;
-        // One job at a time: were one to fail with the next already begun, newer segments would be dropped
-        // and older ones left, and the log would have a gap. This is called again at the next group.
+        // One job at a time: were one to fail with the next already begun, newer segments would be
+        // dropped and older ones left, and the log would have a gap. This is called again at the
+        // next group.
         if self.keeper.is_busy() {
             return Ok(());
         }
         // The records of a segment end where the next segment begins.
-        let ends = self.closed.iter().skip(1).chain([&self.active]).map(|next| next.first_lsn);
-        let count = self.closed.iter().zip(ends).take_while(|(_, end)| *end <= self.low).count();
+        let ends = self
+            .closed
+            .iter()
+            .skip(1)
+            .chain([&self.active])
+            .map(|next| next.first_lsn);
+        let count = self
+            .closed
+            .iter()
+            .zip(ends)
+            .take_while(|(_, end)| *end <= self.low)
+            .count();
         if count == 0 {
             return Ok(());
         }
@@ -427,7 +506,11 @@ impl<S: Storage> Wal<S> {
         let room = self.options.spares.saturating_sub(self.spares.len());
         let names: Vec<String> = (0..room).map(|_| self.new_name()).collect();
         let first = self.closed.front().unwrap_or(&self.active).sequence;
-        let (directory, extent, bytes) = (self.directory.clone(), self.extent.clone(), self.options.segment_bytes);
+        let (directory, extent, bytes) = (
+            self.directory.clone(),
+            self.extent.clone(),
+            self.options.segment_bytes,
+        );
         self.keep(move || {
             extent.note(|extent| extent.first = first)?;
             extent.sync()?;
@@ -435,18 +518,25 @@ impl<S: Storage> Wal<S> {
         })
     }
 
-    /// Gets a file ready before it is needed: to fill one with zeros takes many times longer than to
-    /// sync a group.
+    /// Gets a file ready before it is needed: to fill one with zeros takes many times longer than
+    /// to sync a group.
     fn prepare(&mut self) -> Result<(), WalError> {
         let idle = self.spares.is_empty() && !self.keeper.is_busy();
         if !idle || self.options.hand_off == HandOff::Never {
             return Ok(());
         }
-        let (directory, name, bytes) = (self.directory.clone(), self.new_name(), self.options.segment_bytes);
+        let (directory, name, bytes) = (
+            self.directory.clone(),
+            self.new_name(),
+            self.options.segment_bytes,
+        );
         self.keep(move || make_spare(&directory, &name, bytes).map(|spare| vec![spare]))
     }
 
-    fn keep(&mut self, job: impl FnOnce() -> Result<Vec<Spare>, WalError> + Send + 'static) -> Result<(), WalError> {
+    fn keep(
+        &mut self,
+        job: impl FnOnce() -> Result<Vec<Spare>, WalError> + Send + 'static,
+    ) -> Result<(), WalError> {
         if self.options.hand_off == HandOff::Never {
             self.spares.extend(job()?);
             return Ok(());
@@ -464,11 +554,23 @@ impl<S: Storage> Wal<S> {
 
 impl<S: Storage> fmt::Debug for Wal<S> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Wal { directory, durable, begun, written, .. } = self;
+        let Wal {
+            directory,
+            durable,
+            begun,
+            written,
+            ..
+        } = self;
         let mut debug = formatter.debug_struct("Wal");
-        debug.field("path", &directory.path).field("durable", durable).field("begun", begun);
+        debug
+            .field("path", &directory.path)
+            .field("durable", durable)
+            .field("begun", begun);
         debug.field("written", written).finish_non_exhaustive()
     }
 }
 
-const _: () = assert!(RECORD_HEADER as u64 <= SECTOR, "the zeros behind a group cover a header");
+const _: () = assert!(
+    RECORD_HEADER as u64 <= SECTOR,
+    "the zeros behind a group cover a header"
+);

@@ -1,11 +1,13 @@
-//! The end of the log: the one segment that is written to. Whoever writes owns it; it is handed to the
-//! sync thread and back, so that no lock is needed.
+//! The end of the log: the one segment that is written to. Whoever writes owns it; it is handed to
+//! the sync thread and back, so that no lock is needed.
 
 use crate::error::{WalError, io_error};
 use crate::extent::ExtentFile;
 use crate::record;
 use crate::recovery::Tail;
-use crate::segment::{HEADER_BLOCK, Header, SECTOR, Segment, Spare, file_name, make_spare, next_sector, promote};
+use crate::segment::{
+    HEADER_BLOCK, Header, SECTOR, Segment, Spare, file_name, make_spare, next_sector, promote,
+};
 use crate::storage::{Directory, Storage, StorageFile, write_all};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -34,7 +36,14 @@ impl<S: Storage> Writer<S> {
     pub(crate) fn new(directory: Directory<S>, extent: Arc<ExtentFile<S>>, end: Tail<S>) -> Self {
         let Tail { file, header, at } = end;
         let path = directory.path.join(file_name(header.sequence));
-        Writer { directory, extent, file, header, path, at }
+        Writer {
+            directory,
+            extent,
+            file,
+            header,
+            path,
+            at,
+        }
     }
 
     /// A writer at the beginning of a segment that it makes.
@@ -52,7 +61,15 @@ impl<S: Storage> Writer<S> {
         let (file, header) = promote(directory, &spare, sequence, first_lsn)?;
         extent.note(|extent| extent.last = sequence)?;
         extent.sync()?;
-        Ok(Self::new(directory.clone(), extent.clone(), Tail { file, header, at: HEADER_BLOCK }))
+        Ok(Self::new(
+            directory.clone(),
+            extent.clone(),
+            Tail {
+                file,
+                header,
+                at: HEADER_BLOCK,
+            },
+        ))
     }
 
     /// How large a file must be to take a group of `length` bytes.
@@ -70,15 +87,30 @@ impl<S: Storage> Writer<S> {
     }
 
     pub(crate) fn segment(&self) -> Segment {
-        let Header { sequence, first_lsn, bytes, .. } = self.header;
-        Segment { sequence, first_lsn, bytes }
+        let Header {
+            sequence,
+            first_lsn,
+            bytes,
+            ..
+        } = self.header;
+        Segment {
+            sequence,
+            first_lsn,
+            bytes,
+        }
     }
 
-    /// Goes on to a new segment that begins with record `first_lsn`; returns the old one. All of that
-    /// is on disk: the next group is only begun when the one before it is.
+    /// Goes on to a new segment that begins with record `first_lsn`; returns the old one. All of
+    /// that is on disk: the next group is only begun when the one before it is.
     fn roll(&mut self, source: Source, first_lsn: u64) -> Result<Segment, WalError> {
         let closed = self.segment();
-        *self = Self::start(&self.directory, &self.extent, source, self.header.sequence + 1, first_lsn)?;
+        *self = Self::start(
+            &self.directory,
+            &self.extent,
+            source,
+            self.header.sequence + 1,
+            first_lsn,
+        )?;
         Ok(closed)
     }
 
@@ -86,13 +118,22 @@ impl<S: Storage> Writer<S> {
     fn write(&mut self, group: &mut Vec<u8>, last: u64) -> Result<(), WalError> {
         record::seal(group, self.header.seed());
         let end = self.at + next_sector(group.len() as u64);
-        assert!(end <= self.header.bytes, "the group does not fit into the segment");
+        assert!(
+            end <= self.header.bytes,
+            "the group does not fit into the segment"
+        );
         // Old records behind the group must not look like the beginning of a torn one.
-        let zeros = if self.header.recycled && end < self.header.bytes { SECTOR } else { 0 };
+        let zeros = if self.header.recycled && end < self.header.bytes {
+            SECTOR
+        } else {
+            0
+        };
         group.resize((end + zeros - self.at) as usize, 0);
         write_all(&mut self.file, &self.path, self.at, group)?;
         // A failed sync is never tried again: the system may have dropped what it could not write.
-        self.file.sync_data().map_err(io_error("sync", &self.path))?;
+        self.file
+            .sync_data()
+            .map_err(io_error("sync", &self.path))?;
         self.at = end;
         self.extent.note(|extent| extent.durable = last)
     }
@@ -121,10 +162,23 @@ pub(crate) struct Outcome<S: Storage> {
 
 impl<S: Storage> Job<S> {
     pub(crate) fn run(self) -> Outcome<S> {
-        let Job { mut writer, mut group, first, last, next_segment } = self;
-        let rolled = next_segment.map(|source| writer.roll(source, first)).transpose();
+        let Job {
+            mut writer,
+            mut group,
+            first,
+            last,
+            next_segment,
+        } = self;
+        let rolled = next_segment
+            .map(|source| writer.roll(source, first))
+            .transpose();
         let result = rolled.and_then(|closed| writer.write(&mut group, last).map(|()| closed));
         group.clear();
-        Outcome { writer, group, last, result }
+        Outcome {
+            writer,
+            group,
+            last,
+            result,
+        }
     }
 }

@@ -9,14 +9,19 @@ use std::path::{Path, PathBuf};
 const STAMP: &[u8] = b"somebody's";
 
 fn directory(name: &str) -> PathBuf {
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("read-only-{}-{name}", std::process::id()));
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .join(format!("read-only-{}-{name}", std::process::id()));
     fs::create_dir_all(&path).unwrap();
     path
 }
 
 fn files(path: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-    let paths = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
-    paths.map(|path| (path.clone(), fs::read(path).unwrap())).collect()
+    let paths = fs::read_dir(path)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    paths
+        .map(|path| (path.clone(), fs::read(path).unwrap()))
+        .collect()
 }
 
 fn is_segment(path: &Path) -> bool {
@@ -34,7 +39,10 @@ fn records(path: &Path) -> Vec<Vec<u8>> {
 fn a_log_is_read_as_its_owner_would_and_a_torn_end_is_left_as_it_is() {
     let path = directory("log");
     assert!(read_log(&path).unwrap().is_none());
-    let small = || Options { segment_bytes: 8192, ..Options::default() };
+    let small = || Options {
+        segment_bytes: 8192,
+        ..Options::default()
+    };
     let extent = path.join("extent");
     let mut noted = Vec::new();
     {
@@ -55,7 +63,14 @@ fn a_log_is_read_as_its_owner_would_and_a_torn_end_is_left_as_it_is() {
     let end = content.iter().rposition(|byte| *byte == 29).unwrap();
     content[end] = 0;
     fs::write(last, content).unwrap();
-    assert!(matches!(read_log(&path), Err(WalError::Short { found: 29, durable: 30, .. })));
+    assert!(matches!(
+        read_log(&path),
+        Err(WalError::Short {
+            found: 29,
+            durable: 30,
+            ..
+        })
+    ));
     fs::write(extent, noted).unwrap();
     let torn = files(&path);
     assert!(records(&path) == all[..29] && files(&path) == torn);
@@ -77,8 +92,14 @@ fn a_snapshot_is_read_whoevers_it_is() {
     writer.finish().unwrap();
     let file = path.join("file");
     let reader = SnapshotReader::open(&file).unwrap();
-    assert_eq!((reader.stamp(), reader.file_bytes()), (STAMP, fs::metadata(&file).unwrap().len()));
-    assert_eq!(reader.collect::<Result<Vec<_>, _>>().unwrap(), [b"one", b"two"]);
+    assert_eq!(
+        (reader.stamp(), reader.file_bytes()),
+        (STAMP, fs::metadata(&file).unwrap().len())
+    );
+    assert_eq!(
+        reader.collect::<Result<Vec<_>, _>>().unwrap(),
+        [b"one", b"two"]
+    );
     // Cut or changed anywhere it is refused, and never taken for another.
     let whole = fs::read(&file).unwrap();
     for length in 0..whole.len() {

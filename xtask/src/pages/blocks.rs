@@ -1,7 +1,8 @@
 //! The blocks of commands in a page.
 //!
-//! A block whose info string begins with `sh` is one script. One that begins with `console` is lines `$ COMMAND`, each
-//! followed by what the command prints. The words after that say how a block is run; they are not shown to readers:
+//! A block whose info string begins with `sh` is one script. One that begins with `console` is
+//! lines `$ COMMAND`, each followed by what the command prints. The words after that say how a
+//! block is run; they are not shown to readers:
 //!
 //! | word | meaning |
 //! |---|---|
@@ -72,10 +73,14 @@ fn read(info: &str, body: &[&str], before: &str) -> Result<Option<What>, String>
         (_, ["no-run"]) => Err("no-run needs a comment on the line before it, <!-- why -->".into()),
         ("sh", []) => Ok(Some(What::Script(script()))),
         ("console", []) => session(body).map(|session| Some(What::Session(session))),
-        ("sh", [word]) if word.starts_with("until=") => {
-            Ok(Some(What::Server { script: script(), ready: word["until=".len()..].to_owned() }))
-        }
-        (_, words) => Err(format!("{:?}: known are no-run and, of sh, until=WORD", words.join(" "))),
+        ("sh", [word]) if word.starts_with("until=") => Ok(Some(What::Server {
+            script: script(),
+            ready: word["until=".len()..].to_owned(),
+        })),
+        (_, words) => Err(format!(
+            "{:?}: known are no-run and, of sh, until=WORD",
+            words.join(" ")
+        )),
     }
 }
 
@@ -85,13 +90,16 @@ fn session(body: &[&str]) -> Result<Vec<(String, Vec<String>)>, String> {
         match (line.strip_prefix("$ "), commands.last_mut()) {
             (Some(command), _) => commands.push((command.to_owned(), Vec::new())),
             (None, Some((_, output))) => output.push((*line).to_owned()),
-            (None, None) => return Err("the first line of a console is a command: $ COMMAND".into()),
+            (None, None) => {
+                return Err("the first line of a console is a command: $ COMMAND".into());
+            }
         }
     }
     Ok(commands)
 }
 
-/// Whether `said` is what was expected: `...` stands for anything within a line, and alone in a line for any lines.
+/// Whether `said` is what was expected: `...` stands for anything within a line, and alone in a
+/// line for any lines.
 pub(super) fn fits(expected: &[&str], said: &[&str]) -> bool {
     match (expected.split_first(), said.split_first()) {
         (None, None) => true,
@@ -103,12 +111,18 @@ pub(super) fn fits(expected: &[&str], said: &[&str]) -> bool {
 
 fn line_fits(expected: &str, said: &str) -> bool {
     let (expected, said) = (expected.trim_end(), said.trim_end());
-    let Some((head, tail)) = expected.split_once("...") else { return expected == said };
-    let Some(mut rest) = said.strip_prefix(head) else { return false };
+    let Some((head, tail)) = expected.split_once("...") else {
+        return expected == said;
+    };
+    let Some(mut rest) = said.strip_prefix(head) else {
+        return false;
+    };
     let mut parts: Vec<&str> = tail.split("...").collect();
     let last = parts.pop().unwrap_or_default();
     for part in parts {
-        let Some(at) = rest.find(part) else { return false };
+        let Some(at) = rest.find(part) else {
+            return false;
+        };
         rest = &rest[at + part.len()..];
     }
     rest.ends_with(last)
@@ -123,14 +137,32 @@ mod tests {
         let page = "# A page\n  ```sh\n  a \\\n    b\n  ```\ntext\n```toml\nx = 1\n```\n<!-- it takes hours -->\n```sh no-run\nc\n\
                     ```\n```sh until=ready\nd\n```\n```console\n$ e\none\ntwo\n$ f\n```\n";
         let blocks = of_page(page).unwrap();
-        let session = vec![("e".to_owned(), vec!["one".to_owned(), "two".to_owned()]), ("f".to_owned(), vec![])];
+        let session = vec![
+            ("e".to_owned(), vec!["one".to_owned(), "two".to_owned()]),
+            ("f".to_owned(), vec![]),
+        ];
         assert_eq!(
             blocks,
             [
-                Block { line: 2, what: What::Script("a \\\n  b".into()) },
-                Block { line: 11, what: What::Skip },
-                Block { line: 14, what: What::Server { script: "d".into(), ready: "ready".into() } },
-                Block { line: 17, what: What::Session(session) },
+                Block {
+                    line: 2,
+                    what: What::Script("a \\\n  b".into())
+                },
+                Block {
+                    line: 11,
+                    what: What::Skip
+                },
+                Block {
+                    line: 14,
+                    what: What::Server {
+                        script: "d".into(),
+                        ready: "ready".into()
+                    }
+                },
+                Block {
+                    line: 17,
+                    what: What::Session(session)
+                },
             ]
         );
     }
@@ -151,8 +183,14 @@ mod tests {
         assert!(!fits(&["OK"], &["KO"]));
         assert!(!fits(&["OK"], &[]));
         assert!(!fits(&[], &["OK"]));
-        assert!(fits(&["ready ... on 127.0.0.1:..."], &["ready in 0.1 s on 127.0.0.1:7379"]));
-        assert!(!fits(&["ready ... on 127.0.0.1:..."], &["ready in 0.1 s at 127.0.0.1:7379"]));
+        assert!(fits(
+            &["ready ... on 127.0.0.1:..."],
+            &["ready in 0.1 s on 127.0.0.1:7379"]
+        ));
+        assert!(!fits(
+            &["ready ... on 127.0.0.1:..."],
+            &["ready in 0.1 s at 127.0.0.1:7379"]
+        ));
         assert!(!fits(&["... s"], &["5 ms after"]));
         assert!(fits(&["a", "...", "z"], &["a", "b", "c", "z"]));
         assert!(!fits(&["a", "...", "z"], &["a", "b", "c"]));

@@ -1,6 +1,7 @@
-//! What pages say is tried: `cargo xtask pages` runs every command of the README and of the pages in `docs`, literally, in
-//! a copy of the repository, and compares what they print with what the pages show (`blocks` says how they are marked).
-//! `cargo xtask numbers` compares the numbers that are marked in pages with the files that they come from (`numbers`).
+//! What pages say is tried: `cargo xtask pages` runs every command of the README and of the pages
+//! in `docs`, literally, in a copy of the repository, and compares what they print with what the
+//! pages show (`blocks` says how they are marked). `cargo xtask numbers` compares the numbers that
+//! are marked in pages with the files that they come from (`numbers`).
 
 mod blocks;
 mod numbers;
@@ -13,18 +14,24 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// The pages at the root of the repository, in the order in which a newcomer reads them; those in `docs` follow.
+/// The pages at the root of the repository, in the order in which a newcomer reads them; those in
+/// `docs` follow.
 const FIRST: [&str; 3] = ["README.md", "CONTRIBUTING.md", "ARCHITECTURE.md"];
 
 /// Tries the commands of all pages, or of those that are named.
 pub(crate) fn run_commands(arguments: impl Iterator<Item = OsString>) -> ExitCode {
-    let named: Vec<String> = arguments.map(|argument| argument.to_string_lossy().into_owned()).collect();
+    let named: Vec<String> = arguments
+        .map(|argument| argument.to_string_lossy().into_owned())
+        .collect();
     finish(try_commands(&named))
 }
 
 /// Checks the marked numbers; with `--write`, writes those that are wrong anew.
 pub(crate) fn run_numbers(arguments: impl Iterator<Item = OsString>) -> ExitCode {
-    match &arguments.map(|argument| argument.to_string_lossy().into_owned()).collect::<Vec<_>>()[..] {
+    match &arguments
+        .map(|argument| argument.to_string_lossy().into_owned())
+        .collect::<Vec<_>>()[..]
+    {
         [] => finish(check_numbers(false)),
         [word] if word == "--write" => finish(check_numbers(true)),
         _ => {
@@ -45,7 +52,10 @@ fn finish(done: Result<(), Box<dyn Error>>) -> ExitCode {
 }
 
 fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new(".")).to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .unwrap_or(Path::new("."))
+        .to_owned()
 }
 
 /// All pages, by their paths in the repository.
@@ -64,7 +74,10 @@ fn try_commands(named: &[String]) -> Result<(), Box<dyn Error>> {
     if let Some(other) = named.iter().find(|name| !known.contains(name)) {
         return Err(format!("there is no page {other}: pages are {}", known.join(", ")).into());
     }
-    let chosen: Vec<&String> = known.iter().filter(|page| named.is_empty() || named.contains(page)).collect();
+    let chosen: Vec<&String> = known
+        .iter()
+        .filter(|page| named.is_empty() || named.contains(page))
+        .collect();
     // All are read before any is tried: what is marked wrongly shows in a second.
     let mut read = Vec::new();
     for page in chosen {
@@ -93,33 +106,49 @@ fn check_numbers(write: bool) -> Result<(), Box<dyn Error>> {
     for page in pages()? {
         let path = repository().join(&page);
         let text = fs::read_to_string(&path)?;
-        let checked_page = numbers::check(&text, &repository()).map_err(|error| format!("{page}: {error}"))?;
+        let checked_page =
+            numbers::check(&text, &repository()).map_err(|error| format!("{page}: {error}"))?;
         checked += checked_page.count;
         if checked_page.faults.is_empty() {
             continue;
         }
         if write {
             fs::write(&path, checked_page.text)?;
-            eprintln!("==> {page}: {} numbers are written anew", checked_page.faults.len());
+            eprintln!(
+                "==> {page}: {} numbers are written anew",
+                checked_page.faults.len()
+            );
         } else {
-            faults.extend(checked_page.faults.iter().map(|fault| format!("{page}: {fault}")));
+            faults.extend(
+                checked_page
+                    .faults
+                    .iter()
+                    .map(|fault| format!("{page}: {fault}")),
+            );
         }
     }
     let findings = findings_that_differ()?;
     if !findings.is_empty() {
-        return Err(
-            format!("{}\n==> `ionian bench figure` writes figures with their pages", findings.join("\n==> ")).into()
-        );
+        return Err(format!(
+            "{}\n==> `ionian bench figure` writes figures with their pages",
+            findings.join("\n==> ")
+        )
+        .into());
     }
     if !faults.is_empty() {
-        return Err(format!("{}\n==> cargo xtask numbers --write writes them anew", faults.join("\n==> ")).into());
+        return Err(format!(
+            "{}\n==> cargo xtask numbers --write writes them anew",
+            faults.join("\n==> ")
+        )
+        .into());
     }
     eprintln!("==> {checked} numbers are those of the files that they come from");
     Ok(())
 }
 
-/// What the data of a figure says was found must stand on its page, and on the page of all findings: all three are written
-/// together, and one that was written alone would contradict the others.
+/// What the data of a figure says was found must stand on its page, and on the page of all
+/// findings: all three are written together, and one that was written alone would contradict the
+/// others.
 fn findings_that_differ() -> Result<Vec<String>, Box<dyn Error>> {
     let folder = repository().join("docs/figures");
     let all = fs::read_to_string(folder.join("findings.md"))?;
@@ -130,13 +159,25 @@ fn findings_that_differ() -> Result<Vec<String>, Box<dyn Error>> {
             continue;
         }
         let data: serde_json::Value = serde_json::from_str(&fs::read_to_string(&path)?)?;
-        let Some(findings) = data.get("findings").and_then(|findings| findings.as_array()) else { continue };
+        let Some(findings) = data
+            .get("findings")
+            .and_then(|findings| findings.as_array())
+        else {
+            continue;
+        };
         let page = path.with_extension("md");
         let own = fs::read_to_string(&page)?;
         for finding in findings.iter().filter_map(|finding| finding.as_str()) {
             for (name, text) in [(page.as_path(), &own), (Path::new("findings.md"), &all)] {
-                if !text.lines().any(|line| line.strip_prefix("- ") == Some(finding)) {
-                    differ.push(format!("{} does not say what {} does: {finding}", name.display(), path.display()));
+                if !text
+                    .lines()
+                    .any(|line| line.strip_prefix("- ") == Some(finding))
+                {
+                    differ.push(format!(
+                        "{} does not say what {} does: {finding}",
+                        name.display(),
+                        path.display()
+                    ));
                 }
             }
         }

@@ -4,12 +4,14 @@
 //! <!-- from docs/figures/28a.json: points[series=MultiPaxos&measure=projected].commands_per_second; 3 digits -->742,000
 //! ```
 //!
-//! names a JSON file of the repository and a value in it: keys with dots between them, `[key=value]` or `[key=value&key=value]`
-//! for the items of an array of which that is true (with dots behind the value: that begin so), `[]` for all. Of several values
-//! it is the largest, or the median if the path has that word before it. `A / B` divides two values, of which each may be a
-//! number; `* N` multiplies. An object of numbers counts as their sum. Behind `;` stands how the number is written: `N digits`
-//! that count, the rest zeros, or `N decimals`; `at least N` and `at most N` write `yes` or `**missed**` in place of it. The comment is
-//! not shown, and where what stands there differs from the file, the gate fails.
+//! names a JSON file of the repository and a value in it: keys with dots between them,
+//! `[key=value]` or `[key=value&key=value]` for the items of an array of which that is true (with
+//! dots behind the value: that begin so), `[]` for all. Of several values it is the largest, or the
+//! median if the path has that word before it. `A / B` divides two values, of which each may be a
+//! number; `* N` multiplies. An object of numbers counts as their sum. Behind `;` stands how the
+//! number is written: `N digits` that count, the rest zeros, or `N decimals`; `at least N` and `at
+//! most N` write `yes` or `**missed**` in place of it. The comment is not shown, and where what
+//! stands there differs from the file, the gate fails.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -35,7 +37,11 @@ pub(super) struct Checked {
 /// Compares all marked numbers of a page with their files.
 pub(super) fn check(page: &str, repository: &Path) -> Result<Checked, String> {
     let mut files: BTreeMap<String, Value> = BTreeMap::new();
-    let mut checked = Checked { count: 0, faults: Vec::new(), text: String::new() };
+    let mut checked = Checked {
+        count: 0,
+        faults: Vec::new(),
+        text: String::new(),
+    };
     let mut rest = page;
     while let Some(at) = rest.find(OPENING) {
         let (before, marked) = rest.split_at(at);
@@ -46,8 +52,12 @@ pub(super) fn check(page: &str, repository: &Path) -> Result<Checked, String> {
             .split_once(": ")
             .ok_or_else(|| about("must be <!-- from FILE: VALUE; FORM -->".into()))?;
         if !files.contains_key(file) {
-            let text = fs::read_to_string(repository.join(file)).map_err(|error| about(error.to_string()))?;
-            files.insert(file.into(), serde_json::from_str(&text).map_err(|error| about(error.to_string()))?);
+            let text = fs::read_to_string(repository.join(file))
+                .map_err(|error| about(error.to_string()))?;
+            files.insert(
+                file.into(),
+                serde_json::from_str(&text).map_err(|error| about(error.to_string()))?,
+            );
         }
         let right = written(&files[file], formula).map_err(about)?;
         let shown = shown(after);
@@ -55,7 +65,9 @@ pub(super) fn check(page: &str, repository: &Path) -> Result<Checked, String> {
         if shown != right {
             let line = page.len() - rest.len() + at;
             let line = page[..line].lines().count().max(1);
-            checked.faults.push(format!("line {line}: {shown:?} is {right} by {file}: {formula}"));
+            checked.faults.push(format!(
+                "line {line}: {shown:?} is {right} by {file}: {formula}"
+            ));
         }
         checked.text += before;
         checked.text += mark;
@@ -68,7 +80,10 @@ pub(super) fn check(page: &str, repository: &Path) -> Result<Checked, String> {
 
 /// What a page shows: a number or a verdict.
 fn shown(after: &str) -> &str {
-    if let Some(verdict) = [MET, MISSED].into_iter().find(|verdict| after.starts_with(verdict)) {
+    if let Some(verdict) = [MET, MISSED]
+        .into_iter()
+        .find(|verdict| after.starts_with(verdict))
+    {
         return verdict;
     }
     let length = after.find(|letter: char| !letter.is_ascii_digit() && !",.".contains(letter));
@@ -78,9 +93,16 @@ fn shown(after: &str) -> &str {
 
 /// The number, or the verdict, as a page shows it.
 fn written(file: &Value, formula: &str) -> Result<String, String> {
-    let (formula, form) = formula.rsplit_once("; ").ok_or("the form is missing: ; N digits or ; N decimals")?;
+    let (formula, form) = formula
+        .rsplit_once("; ")
+        .ok_or("the form is missing: ; N digits or ; N decimals")?;
     let (formula, factor) = match formula.rsplit_once(" * ") {
-        Some((formula, factor)) => (formula, factor.parse().map_err(|_| format!("{factor:?} is no number"))?),
+        Some((formula, factor)) => (
+            formula,
+            factor
+                .parse()
+                .map_err(|_| format!("{factor:?} is no number"))?,
+        ),
         None => (formula, 1.0),
     };
     let value = match formula.split_once(" / ") {
@@ -98,11 +120,17 @@ fn written(file: &Value, formula: &str) -> Result<String, String> {
         _ => {}
     }
     let (count, unit) = form.split_once(' ').unwrap_or_default();
-    let count: usize = count.parse().map_err(|_| format!("{form:?} is no form: N digits or N decimals"))?;
+    let count: usize = count
+        .parse()
+        .map_err(|_| format!("{form:?} is no form: N digits or N decimals"))?;
     match unit {
         "decimals" | "decimal" => Ok(grouped(&format!("{value:.count$}"))),
         "digits" | "digit" => {
-            let magnitude = if value == 0.0 { 0 } else { value.abs().log10().floor() as i32 + 1 };
+            let magnitude = if value == 0.0 {
+                0
+            } else {
+                value.abs().log10().floor() as i32 + 1
+            };
             let step = 10f64.powi(magnitude - count as i32);
             let rounded = (value / step).round() * step;
             let decimals = usize::try_from(count as i32 - magnitude).unwrap_or(0);
@@ -139,11 +167,20 @@ fn find(file: &Value, path: &str) -> Result<f64, String> {
         let next: Vec<&Value> = match step {
             Step::Key(key) => found.iter().filter_map(|value| value.get(key)).collect(),
             Step::Where(conditions) => {
-                let conditions = conditions.split('&').filter(|condition| !condition.is_empty());
-                let conditions: Vec<(&str, &str)> =
-                    conditions.map(|condition| condition.split_once('=').unwrap_or((condition, ""))).collect();
+                let conditions = conditions
+                    .split('&')
+                    .filter(|condition| !condition.is_empty());
+                let conditions: Vec<(&str, &str)> = conditions
+                    .map(|condition| condition.split_once('=').unwrap_or((condition, "")))
+                    .collect();
                 let items = found.iter().filter_map(|value| value.as_array()).flatten();
-                items.filter(|item| conditions.iter().all(|(key, wanted)| is(item.get(key), wanted))).collect()
+                items
+                    .filter(|item| {
+                        conditions
+                            .iter()
+                            .all(|(key, wanted)| is(item.get(key), wanted))
+                    })
+                    .collect()
             }
         };
         if next.is_empty() {
@@ -158,8 +195,15 @@ fn find(file: &Value, path: &str) -> Result<f64, String> {
     let numbers: Option<Vec<f64>> = found.into_iter().map(number).collect();
     let mut numbers = numbers.ok_or_else(|| format!("{path} is no number"))?;
     numbers.sort_by(f64::total_cmp);
-    let place = if is_median { numbers.len() / 2 } else { numbers.len() - 1 };
-    numbers.get(place).copied().ok_or_else(|| format!("{path}: nothing is there"))
+    let place = if is_median {
+        numbers.len() / 2
+    } else {
+        numbers.len() - 1
+    };
+    numbers
+        .get(place)
+        .copied()
+        .ok_or_else(|| format!("{path}: nothing is there"))
 }
 
 fn is(value: Option<&Value>, wanted: &str) -> bool {
@@ -169,7 +213,9 @@ fn is(value: Option<&Value>, wanted: &str) -> bool {
             None => text == wanted,
         },
         Some(Value::Bool(truth)) => wanted.parse() == Ok(*truth),
-        Some(other) => other.as_f64().is_some_and(|number| wanted.parse() == Ok(number)),
+        Some(other) => other
+            .as_f64()
+            .is_some_and(|number| wanted.parse() == Ok(number)),
         None => false,
     }
 }
@@ -208,7 +254,8 @@ mod tests {
 
     impl Folder {
         fn new(name: &str) -> Self {
-            let folder = std::env::temp_dir().join(format!("ionian-numbers-{name}-{}", std::process::id()));
+            let folder =
+                std::env::temp_dir().join(format!("ionian-numbers-{name}-{}", std::process::id()));
             fs::create_dir_all(&folder).unwrap();
             let text = r#"{"points": [{"series": "a", "n": 1, "rate": 742010.57}, {"series": "a", "n": 2, "rate": 9.5},
                            {"series": "b", "n": 1, "rate": 2801536.2}], "cost": {"us": 0.23916}}"#;
@@ -231,7 +278,11 @@ mod tests {
         let checked = check(page, &folder.0).unwrap();
         assert_eq!(checked.count, 2);
         assert_eq!(checked.faults.len(), 1, "{:?}", checked.faults);
-        assert!(checked.faults[0].contains("\"4.3\" is 3.8"), "{:?}", checked.faults);
+        assert!(
+            checked.faults[0].contains("\"4.3\" is 3.8"),
+            "{:?}",
+            checked.faults
+        );
         assert_eq!(checked.text, page.replace("4.3", "3.8"));
         assert!(check(&checked.text, &folder.0).unwrap().faults.is_empty());
     }
@@ -253,20 +304,31 @@ mod tests {
         assert_eq!(form("names[name=ab...].n; 0 decimals"), "8");
         assert_eq!(form("median rounds[].n; 0 decimals"), "2");
         assert_eq!(form("parts; 1 decimals"), "3.5");
-        assert_eq!((form("half; at least 96.46"), form("half; at least 96.47")), ("yes".into(), "**missed**".into()));
-        assert_eq!((form("half; at most 96.46"), form("half; at most 96.45")), ("yes".into(), "**missed**".into()));
+        assert_eq!(
+            (form("half; at least 96.46"), form("half; at least 96.47")),
+            ("yes".into(), "**missed**".into())
+        );
+        assert_eq!(
+            (form("half; at most 96.46"), form("half; at most 96.45")),
+            ("yes".into(), "**missed**".into())
+        );
         assert!(written(&file, "half; at most all").is_err());
     }
 
     #[test]
     fn a_verdict_that_is_not_the_files_is_written_anew() {
         let folder = Folder::new("verdicts");
-        let page =
-            "| <!-- from f.json: cost.us; at most 0.2 -->yes, <!-- from f.json: cost.us; at least 0.2 -->**missed** |";
+        let page = "| <!-- from f.json: cost.us; at most 0.2 -->yes, <!-- from f.json: cost.us; at least 0.2 -->**missed** |";
         let checked = check(page, &folder.0).unwrap();
-        assert_eq!((checked.count, checked.faults.len()), (2, 2), "{:?}", checked.faults);
+        assert_eq!(
+            (checked.count, checked.faults.len()),
+            (2, 2),
+            "{:?}",
+            checked.faults
+        );
         assert!(
-            checked.text.contains("at most 0.2 -->**missed**, ") && checked.text.ends_with("-->yes |"),
+            checked.text.contains("at most 0.2 -->**missed**, ")
+                && checked.text.ends_with("-->yes |"),
             "{}",
             checked.text
         );
@@ -276,7 +338,11 @@ mod tests {
     #[test]
     fn a_mark_that_leads_nowhere_is_an_error() {
         let folder = Folder::new("nowhere");
-        let error = |mark: &str| check(&format!("<!-- from {mark} -->1"), &folder.0).err().unwrap();
+        let error = |mark: &str| {
+            check(&format!("<!-- from {mark} -->1"), &folder.0)
+                .err()
+                .unwrap()
+        };
         assert!(error("g.json: x; 1 digits").contains("g.json"));
         assert!(error("f.json: points[series=c].rate; 1 digits").contains("nothing is there"));
         assert!(error("f.json: points; 1 digits").contains("is no number"));

@@ -1,5 +1,5 @@
-//! Runs the commands of a page as a reader would who has just cloned the repository: in a copy of what is in it, with
-//! `bash`, with nothing but the tools that the page has them install.
+//! Runs the commands of a page as a reader would who has just cloned the repository: in a copy of
+//! what is in it, with `bash`, with nothing but the tools that the page has them install.
 
 use super::blocks::{Block, What, fits};
 use crate::process::{self, End, Group};
@@ -34,15 +34,23 @@ pub(super) struct Clone {
 }
 
 impl Clone {
-    /// Copies what git has, or would add, of `repository`. Times of files are kept, so that what was built there is
-    /// not built again.
+    /// Copies what git has, or would add, of `repository`. Times of files are kept, so that what
+    /// was built there is not built again.
     pub(super) fn make(repository: &Path) -> Result<Clone, Box<dyn Error>> {
         let listed = Command::new("git")
-            .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
+            .args([
+                "ls-files",
+                "-z",
+                "--cached",
+                "--others",
+                "--exclude-standard",
+            ])
             .current_dir(repository)
             .output()?;
         if !listed.status.success() {
-            return Err(format!("git ls-files: {}", String::from_utf8_lossy(&listed.stderr)).into());
+            return Err(
+                format!("git ls-files: {}", String::from_utf8_lossy(&listed.stderr)).into(),
+            );
         }
         let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
         let target = repository.join(target);
@@ -59,7 +67,10 @@ impl Clone {
             }
             fs::create_dir_all(to.parent().unwrap_or(&to))?;
             fs::copy(&from, &to)?;
-            File::options().write(true).open(&to)?.set_modified(from.metadata()?.modified()?)?;
+            File::options()
+                .write(true)
+                .open(&to)?
+                .set_modified(from.metadata()?.modified()?)?;
         }
         // Where a reader finds what was built.
         std::os::unix::fs::symlink(&clone.target, clone.directory().join("target"))?;
@@ -76,14 +87,18 @@ impl Clone {
         self.root.join("bin")
     }
 
-    /// Pages show what `redis-cli` prints on a terminal, and there is none here. Where it is not installed,
-    /// `ionian exec` stands in for it.
+    /// Pages show what `redis-cli` prints on a terminal, and there is none here. Where it is not
+    /// installed, `ionian exec` stands in for it.
     fn provide_redis_cli(&self) -> Result<(), Box<dyn Error>> {
-        let installed = Command::new("sh").args(["-c", "command -v redis-cli"]).output()?;
+        let installed = Command::new("sh")
+            .args(["-c", "command -v redis-cli"])
+            .output()?;
         let installed = String::from_utf8(installed.stdout)?;
         let script = match installed.trim() {
             "" => {
-                eprintln!("==> NOT CHECKED: redis-cli itself. It is not installed; `ionian exec` stands in for it.");
+                eprintln!(
+                    "==> NOT CHECKED: redis-cli itself. It is not installed; `ionian exec` stands in for it."
+                );
                 STAND_IN.to_owned()
             }
             path => format!("#!/bin/sh\nexec {path} --no-raw \"$@\"\n"),
@@ -100,7 +115,9 @@ impl Clone {
         let built = self.target.join("release");
         let installed = self.root.join("installed");
         let path = env::var_os("PATH").unwrap_or_default();
-        let path = [self.bin(), installed.join("bin"), built].into_iter().chain(env::split_paths(&path));
+        let path = [self.bin(), installed.join("bin"), built]
+            .into_iter()
+            .chain(env::split_paths(&path));
         let mut command = Command::new("bash");
         command
             .args(["-euo", "pipefail", "-c", script])
@@ -108,7 +125,8 @@ impl Clone {
             .env("PATH", env::join_paths(path)?)
             .env("CARGO_TARGET_DIR", &self.target)
             .env("CARGO_INSTALL_ROOT", installed)
-            // Set by the cargo that runs this program, and of no meaning to the one that a reader runs.
+            // Set by the cargo that runs this program, and of no meaning to the one that a reader
+            // runs.
             .env_remove("CARGO")
             .env_remove("CARGO_MANIFEST_DIR")
             .stdin(Stdio::null());
@@ -157,7 +175,12 @@ impl<'a> Session<'a> {
                 )
             })?;
         }
-        Ok(Session { clone, page, servers: Vec::new(), said: 0 })
+        Ok(Session {
+            clone,
+            page,
+            servers: Vec::new(),
+            said: 0,
+        })
     }
 
     /// Does what a block says.
@@ -166,57 +189,106 @@ impl<'a> Session<'a> {
             What::Skip => Ok(()),
             What::Script(script) => self.command(block.line, script, None),
             What::Server { script, ready } => self.server(block.line, script, ready),
-            What::Session(commands) => {
-                commands.iter().try_for_each(|(command, output)| self.command(block.line, command, Some(output)))
-            }
+            What::Session(commands) => commands
+                .iter()
+                .try_for_each(|(command, output)| self.command(block.line, command, Some(output))),
         }
     }
 
-    /// The files that take what a command says. Not pipes: these need no reader, and no process can keep one open.
+    /// The files that take what a command says. Not pipes: these need no reader, and no process can
+    /// keep one open.
     fn outputs(&mut self) -> Result<(PathBuf, PathBuf), Box<dyn Error>> {
         self.said += 1;
         let name = |kind| self.clone.root.join(format!("{}.{kind}", self.said));
         Ok((name("out"), name("err")))
     }
 
-    fn command(&mut self, line: usize, script: &str, expected: Option<&[String]>) -> Result<(), Box<dyn Error>> {
-        eprintln!("==> {}:{line}: {}", self.page, script.replace('\n', "\n      "));
+    fn command(
+        &mut self,
+        line: usize,
+        script: &str,
+        expected: Option<&[String]>,
+    ) -> Result<(), Box<dyn Error>> {
+        eprintln!(
+            "==> {}:{line}: {}",
+            self.page,
+            script.replace('\n', "\n      ")
+        );
         let (out, err) = self.outputs()?;
         let mut command = self.clone.shell(script)?;
-        let end = process::run(command.stdout(File::create(&out)?).stderr(File::create(&err)?), COMMAND_LIMIT)?;
+        let end = process::run(
+            command
+                .stdout(File::create(&out)?)
+                .stderr(File::create(&err)?),
+            COMMAND_LIMIT,
+        )?;
         let said = fs::read_to_string(&out)?;
         let fail = |what: String| -> Box<dyn Error> {
             let errors = fs::read_to_string(&err).unwrap_or_default();
-            format!("{}:{line}: {script}\n{what}. It said:\n{}{}", self.page, tail(&said), tail(&errors)).into()
+            format!(
+                "{}:{line}: {script}\n{what}. It said:\n{}{}",
+                self.page,
+                tail(&said),
+                tail(&errors)
+            )
+            .into()
         };
         match end {
-            End::Done(status) if !status.success() => return Err(fail(format!("It has failed ({status})"))),
+            End::Done(status) if !status.success() => {
+                return Err(fail(format!("It has failed ({status})")));
+            }
             End::Done(_) => {}
-            End::TooLong => return Err(fail(format!("It has not ended within {} s", COMMAND_LIMIT.as_secs()))),
+            End::TooLong => {
+                return Err(fail(format!(
+                    "It has not ended within {} s",
+                    COMMAND_LIMIT.as_secs()
+                )));
+            }
             End::Interrupted => return Err("interrupted".into()),
         }
-        let Some(expected) = expected else { return Ok(()) };
+        let Some(expected) = expected else {
+            return Ok(());
+        };
         let lines: Vec<&str> = expected.iter().map(String::as_str).collect();
         match fits(&lines, &said.lines().collect::<Vec<_>>()) {
             true => Ok(()),
-            false => Err(fail(format!("The page shows something else:\n{}", lines.join("\n")))),
+            false => Err(fail(format!(
+                "The page shows something else:\n{}",
+                lines.join("\n")
+            ))),
         }
     }
 
     fn server(&mut self, line: usize, script: &str, ready: &str) -> Result<(), Box<dyn Error>> {
-        eprintln!("==> {}:{line}: {script}   (until the end of the page)", self.page);
+        eprintln!(
+            "==> {}:{line}: {script}   (until the end of the page)",
+            self.page
+        );
         let (out, err) = self.outputs()?;
         let mut command = self.clone.shell(script)?;
-        let mut group = Group::start(command.stdout(File::create(&out)?).stderr(File::create(&err)?))?;
+        let mut group = Group::start(
+            command
+                .stdout(File::create(&out)?)
+                .stderr(File::create(&err)?),
+        )?;
         let deadline = Instant::now() + READY_LIMIT;
-        let is_ready = || fs::read_to_string(&out).is_ok_and(|said| said.lines().any(|line| line.starts_with(ready)));
+        let is_ready = || {
+            fs::read_to_string(&out)
+                .is_ok_and(|said| said.lines().any(|line| line.starts_with(ready)))
+        };
         while !is_ready() {
             let ended = !matches!(group.wait(Duration::from_millis(100))?, End::TooLong);
             if ended || Instant::now() >= deadline {
                 let (said, errors) = (fs::read_to_string(&out)?, fs::read_to_string(&err)?);
-                let (page, what) = (self.page, if ended { "has ended" } else { "takes too long" });
+                let (page, what) = (
+                    self.page,
+                    if ended { "has ended" } else { "takes too long" },
+                );
                 let said = format!("{}{}", tail(&said), tail(&errors));
-                return Err(format!("{page}:{line}: {script}\nIt {what} without saying {ready:?}:\n{said}").into());
+                return Err(format!(
+                    "{page}:{line}: {script}\nIt {what} without saying {ready:?}:\n{said}"
+                )
+                .into());
             }
         }
         self.servers.push(group);
@@ -233,5 +305,8 @@ impl Drop for Session<'_> {
 /// The end of a long text.
 fn tail(text: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
-    lines[lines.len().saturating_sub(SHOWN)..].iter().map(|line| format!("  {line}\n")).collect()
+    lines[lines.len().saturating_sub(SHOWN)..]
+        .iter()
+        .map(|line| format!("  {line}\n"))
+        .collect()
 }

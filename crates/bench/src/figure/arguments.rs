@@ -4,12 +4,14 @@ use super::FIGURES;
 use clap::builder::PossibleValuesParser;
 use std::path::PathBuf;
 
-/// Draw a figure of the compartmentalization or the Mencius paper with our points beside the paper's
+/// Draw a figure of the compartmentalization or the Mencius paper with our points beside the
+/// paper's
 ///
-/// Ours are simulated (the real roles, each message at the price that `ionian bench role` measured, a processor for
-/// each node; for the figures of the Mencius paper each message at one price, on sites that are far apart) or projected
-/// (the utilization law); the papers' are those that their authors published. Writes N.svg, N.png, N.csv, N.json and
-/// N.md; `all` writes what they say to findings.md, too.
+/// Ours are simulated (the real roles, each message at the price that `ionian bench role` measured,
+/// a processor for each node; for the figures of the Mencius paper each message at one price, on
+/// sites that are far apart) or projected (the utilization law); the papers' are those that their
+/// authors published. Writes N.svg, N.png, N.csv, N.json and N.md; `all` writes what they say to
+/// findings.md, too.
 #[derive(Debug, clap::Args)]
 pub struct Figure {
     /// The figure, or all
@@ -20,11 +22,13 @@ pub struct Figure {
     #[arg(long, value_name = "DIR", default_value = "figures")]
     pub out: PathBuf,
 
-    /// The service demands, as `ionian bench role all --json` prints them [default: those that come with this version]
+    /// The service demands, as `ionian bench role all --json` prints them [default: those that come
+    /// with this version]
     #[arg(long, value_name = "FILE")]
     pub demands: Option<PathBuf>,
 
-    /// From one node to another, in microseconds; figures of the Mencius paper have a network of their own
+    /// From one node to another, in microseconds; figures of the Mencius paper have a network of
+    /// their own
     #[arg(long, value_name = "US", default_value_t = 50.0, value_parser = microseconds)]
     pub network_delay_us: f64,
 
@@ -42,6 +46,12 @@ fn figure_names() -> PossibleValuesParser {
 }
 
 fn microseconds(text: &str) -> Result<f64, String> {
-    let us: f64 = text.parse().map_err(|_| format!("{text:?} is not a number"))?;
-    if (0.0..=1e6).contains(&us) { Ok(us) } else { Err("must be 0 to 1000000".to_owned()) }
+    let us: f64 = text
+        .parse()
+        .map_err(|_| format!("{text:?} is not a number"))?;
+    if (0.0..=1e6).contains(&us) {
+        Ok(us)
+    } else {
+        Err("must be 0 to 1000000".to_owned())
+    }
 }

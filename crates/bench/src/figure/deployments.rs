@@ -21,14 +21,22 @@ pub(crate) fn preset(name: &str, lanes: usize) -> Result<Deployment> {
     };
     deployment.nodes.extend((0..lanes).map(client));
     // Nobody waits forever in a measurement without faults, and nobody is turned away.
-    let generous = ["options.in_flight=16384", "options.patience_ms=300000", "options.retry_after_ms=60000"];
+    let generous = [
+        "options.in_flight=16384",
+        "options.patience_ms=300000",
+        "options.retry_after_ms=60000",
+    ];
     Ok(deployment.with_overrides(&generous)?)
 }
 
 /// With `count` copies of the node that `role` lives on.
 pub(crate) fn scaled(deployment: Deployment, role: &str, count: usize) -> Result<Deployment> {
     let hosts = |node: &Node| node.roles.iter().any(|placed| placed.role == role);
-    let place = deployment.nodes.iter().position(hosts).with_context(|| format!("no node has the role {role}"))?;
+    let place = deployment
+        .nodes
+        .iter()
+        .position(hosts)
+        .with_context(|| format!("no node has the role {role}"))?;
     let template = deployment.nodes[place].clone();
     let copy = |index: usize| Node {
         name: format!("{}-{index}", role.replace('_', "-")),
@@ -39,12 +47,19 @@ pub(crate) fn scaled(deployment: Deployment, role: &str, count: usize) -> Result
     let mut nodes = deployment.nodes.clone();
     nodes.retain(|node| !hosts(node));
     nodes.splice(place..place, (0..count).map(copy));
-    Ok(Deployment { nodes, ..deployment })
+    Ok(Deployment {
+        nodes,
+        ..deployment
+    })
 }
 
 /// With one more role on each node that has this one.
 pub(crate) fn beside(mut deployment: Deployment, host: &str, role: &str) -> Deployment {
-    for node in deployment.nodes.iter_mut().filter(|node| node.instances().contains_key(host)) {
+    for node in deployment
+        .nodes
+        .iter_mut()
+        .filter(|node| node.instances().contains_key(host))
+    {
         node.roles.push(Placed::some(role, 1));
     }
     deployment
@@ -53,13 +68,19 @@ pub(crate) fn beside(mut deployment: Deployment, host: &str, role: &str) -> Depl
 /// With acceptors in a grid.
 pub(crate) fn grid(deployment: Deployment, rows: usize, columns: usize) -> Result<Deployment> {
     let deployment = scaled(deployment, "acceptor", rows * columns)?;
-    Ok(Deployment { quorums: QuorumSpec::Grid { rows, columns }, ..deployment })
+    Ok(Deployment {
+        quorums: QuorumSpec::Grid { rows, columns },
+        ..deployment
+    })
 }
 
 /// With three acceptors in majorities.
 pub(crate) fn majority(deployment: Deployment) -> Result<Deployment> {
     let deployment = scaled(deployment, "acceptor", 3)?;
-    Ok(Deployment { quorums: QuorumSpec::Majority, ..deployment })
+    Ok(Deployment {
+        quorums: QuorumSpec::Majority,
+        ..deployment
+    })
 }
 
 /// With batches of this size.
@@ -91,14 +112,29 @@ pub(crate) fn in_words(deployment: &Deployment) -> String {
         QuorumSpec::Grid { rows, columns } if role == "acceptor" => format!(" ({rows}x{columns})"),
         _ => String::new(),
     };
-    let plural = |role: &str, count| format!("{}{}", role.replace('_', " "), if count == 1 { "" } else { "s" });
+    let plural = |role: &str, count| {
+        format!(
+            "{}{}",
+            role.replace('_', " "),
+            if count == 1 { "" } else { "s" }
+        )
+    };
     let words = ORDER.iter().filter_map(|role| {
         let count = *counts.get(role)?;
         Some(format!("{count} {}{}", plural(role, count), quorums(role)))
     });
-    let servers = deployment.nodes.iter().filter(|node| node.roles.iter().any(|placed| placed.role != CLIENT)).count();
+    let servers = deployment
+        .nodes
+        .iter()
+        .filter(|node| node.roles.iter().any(|placed| placed.role != CLIENT))
+        .count();
     let words: Vec<String> = words.collect();
-    match ORDER.iter().filter_map(|role| counts.get(role)).sum::<usize>() > servers {
+    match ORDER
+        .iter()
+        .filter_map(|role| counts.get(role))
+        .sum::<usize>()
+        > servers
+    {
         true => format!("{} on {servers} nodes", words.join("; ")),
         false => words.join("; "),
     }
@@ -113,11 +149,24 @@ mod tests {
     #[test]
     fn every_edit_is_a_deployment() {
         let base = preset("compartmentalized", 3).unwrap();
-        let edited = grid(scaled(scaled(base, "proxy_leader", 7).unwrap(), "replica", 3).unwrap(), 3, 2).unwrap();
-        MultiPaxos::configure(edited.layout(MultiPaxos::KINDS).unwrap()).map(drop).unwrap();
-        assert_eq!(in_words(&edited), "2 leaders; 7 proxy leaders; 6 acceptors (3x2); 3 replicas");
+        let edited = grid(
+            scaled(scaled(base, "proxy_leader", 7).unwrap(), "replica", 3).unwrap(),
+            3,
+            2,
+        )
+        .unwrap();
+        MultiPaxos::configure(edited.layout(MultiPaxos::KINDS).unwrap())
+            .map(drop)
+            .unwrap();
+        assert_eq!(
+            in_words(&edited),
+            "2 leaders; 7 proxy leaders; 6 acceptors (3x2); 3 replicas"
+        );
         let back = majority(edited).unwrap();
-        assert_eq!(in_words(&back), "2 leaders; 7 proxy leaders; 3 acceptors; 3 replicas");
+        assert_eq!(
+            in_words(&back),
+            "2 leaders; 7 proxy leaders; 3 acceptors; 3 replicas"
+        );
         let baseline = preset("baseline", 2).unwrap();
         assert_eq!(baseline.nodes.len(), 5, "three nodes and two of clients");
         assert!(baseline.nodes.iter().all(|node| node.gateway.is_none()));

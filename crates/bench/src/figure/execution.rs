@@ -1,8 +1,9 @@
 //! What compartmentalization gains, by what it costs to execute a command.
 //!
-//! Every replica executes every command, whatever else is multiplied: so the gain depends on what the state machine costs
-//! beside the messages, and a ratio at one machine says little. The axis is what a state machine takes; at zero there
-//! is nothing but replication, and the further right, the less the protocol matters.
+//! Every replica executes every command, whatever else is multiplied: so the gain depends on what
+//! the state machine costs beside the messages, and a ratio at one machine says little. The axis is
+//! what a state machine takes; at zero there is nothing but replication, and the further right, the
+//! less the protocol matters.
 
 use super::deployments::{batches, preset};
 use super::drawing::panel::{Bar, Curve, Look, Marks, Panel};
@@ -24,7 +25,8 @@ struct System {
     name: &'static str,
     published: &'static str,
     compartmentalized: &'static str,
-    /// The paper's commands per second, from the text of sections 8.1 to 8.3: as published, compartmentalized.
+    /// The paper's commands per second, from the text of sections 8.1 to 8.3: as published,
+    /// compartmentalized.
     paper: [f64; 2],
 }
 
@@ -49,7 +51,8 @@ const SYSTEMS: [System; 3] = [
     },
 ];
 
-/// The paper's unreplicated server, from the text of section 8.1. (The tables that its authors published have 167,000.)
+/// The paper's unreplicated server, from the text of section 8.1. (The tables that its authors
+/// published have 167,000.)
 const PAPER_UNREPLICATED: f64 = 250_000.0;
 
 /// What a command costs where it costs the most, in microseconds, without its execution.
@@ -68,25 +71,38 @@ impl Bare {
         let demands = &bench.demands;
         let deployment = batches(preset(system.compartmentalized, LANES)?, 1)?;
         let mut roles = project(demands, &deployment, &Workload::writes(1), &[])?.roles;
-        let replica = roles.remove("replica").context("a deployment has replicas")?;
+        let replica = roles
+            .remove("replica")
+            .context("a deployment has replicas")?;
         Ok(Bare {
-            published: demands.measured(system.published, NODE, Kind::Write, NOTHING)?.demand_us,
+            published: demands
+                .measured(system.published, NODE, Kind::Write, NOTHING)?
+                .demand_us,
             others: roles.into_values().fold(0.0, f64::max),
             replica: replica - execution(demands)?,
-            unreplicated: demands.measured("unreplicated", "server", Kind::Write, NOTHING)?.demand_us,
+            unreplicated: demands
+                .measured("unreplicated", "server", Kind::Write, NOTHING)?
+                .demand_us,
         })
     }
 
-    /// Commands per second with a machine that takes so long: as published, compartmentalized, unreplicated.
+    /// Commands per second with a machine that takes so long: as published, compartmentalized,
+    /// unreplicated.
     fn peaks(&self, execution_us: f64) -> [f64; 3] {
         let compartmentalized = self.others.max(self.replica + execution_us);
-        [self.published + execution_us, compartmentalized, self.unreplicated + execution_us].map(|us| 1e6 / us)
+        [
+            self.published + execution_us,
+            compartmentalized,
+            self.unreplicated + execution_us,
+        ]
+        .map(|us| 1e6 / us)
     }
 }
 
 /// What the key-value store takes for a write of 16 bytes.
 fn execution(demands: &Demands) -> Result<f64> {
-    let replica = |machine| demands.measured("compartmentalized", "replica", Kind::Execute, machine);
+    let replica =
+        |machine| demands.measured("compartmentalized", "replica", Kind::Execute, machine);
     Ok((replica(KV)?.demand_us - replica(NOTHING)?.demand_us).max(0.0))
 }
 
@@ -102,31 +118,48 @@ pub(super) fn gains(bench: &Bench) -> Result<Sheet> {
                 .to_owned(),
         ],
     );
-    sheet.findings.push(format!("To execute a write of 16 bytes the key-value store takes {kv:.2} us."));
+    sheet.findings.push(format!(
+        "To execute a write of 16 bytes the key-value store takes {kv:.2} us."
+    ));
     let (mut gains, mut parts, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
     for (colour, system) in SYSTEMS.iter().enumerate() {
         let bare = Bare::new(bench, system)?;
         let steps = (0..=MOST_US * STEPS).map(|step| step as f64 / STEPS as f64);
-        let peaks: Vec<(f64, [f64; 3])> =
-            bench.some(&steps.collect::<Vec<_>>()).iter().map(|us| (*us, bare.peaks(*us))).collect();
+        let peaks: Vec<(f64, [f64; 3])> = bench
+            .some(&steps.collect::<Vec<_>>())
+            .iter()
+            .map(|us| (*us, bare.peaks(*us)))
+            .collect();
         let curve = |name: String, look, of: fn(&[f64; 3]) -> f64| Curve {
             name,
             colour,
             look,
             points: peaks.iter().map(|(us, peaks)| (*us, of(peaks))).collect(),
         };
-        gains.push(curve(system.name.to_owned(), Look::Solid, |[published, compartmentalized, _]| {
-            compartmentalized / published
-        }));
-        parts.push(curve(format!("{}, compartmentalized", system.name), Look::Solid, |[_, it, whole]| it / whole));
-        parts.push(curve(format!("{}, as published", system.name), Look::Dashed, |[it, _, whole]| it / whole));
+        gains.push(curve(
+            system.name.to_owned(),
+            Look::Solid,
+            |[published, compartmentalized, _]| compartmentalized / published,
+        ));
+        parts.push(curve(
+            format!("{}, compartmentalized", system.name),
+            Look::Solid,
+            |[_, it, whole]| it / whole,
+        ));
+        parts.push(curve(
+            format!("{}, as published", system.name),
+            Look::Dashed,
+            |[it, _, whole]| it / whole,
+        ));
         for (us, peaks) in &peaks {
             sheet.points.extend(points(system, *us, peaks));
         }
         sheet.findings.push(finding(system, &bare, kv));
         theirs.extend(bars(system, colour));
         let paper = names(system).into_iter().zip(paper(system));
-        sheet.points.extend(paper.map(|(name, peak)| Point::new(&name, Measure::Published, peak)));
+        sheet
+            .points
+            .extend(paper.map(|(name, peak)| Point::new(&name, Measure::Published, peak)));
     }
     let panel = |title: &str, y_label: &str, curves| Panel {
         title: title.to_owned(),
@@ -135,7 +168,11 @@ pub(super) fn gains(bench: &Bench) -> Result<Sheet> {
         marks: Marks::Curves(curves),
     };
     sheet.panels = vec![
-        panel("Ionian: compartmentalized over published", "times as many commands", gains),
+        panel(
+            "Ionian: compartmentalized over published",
+            "times as many commands",
+            gains,
+        ),
         panel("Ionian: part of the unreplicated server", "part", parts),
         Panel {
             title: "The paper: part of the unreplicated server".to_owned(),
@@ -154,13 +191,22 @@ fn paper(system: &System) -> [f64; 3] {
 /// As published and compartmentalized, as parts of the unreplicated server.
 fn bars(system: &System, colour: usize) -> impl Iterator<Item = Bar> {
     let labels = [system.name.to_owned(), format!("{}\ncomp.", system.name)];
-    let part = move |(label, peak)| Bar { label, colour, height: peak / PAPER_UNREPLICATED, whisker: None };
+    let part = move |(label, peak)| Bar {
+        label,
+        colour,
+        height: peak / PAPER_UNREPLICATED,
+        whisker: None,
+    };
     labels.into_iter().zip(system.paper).map(part)
 }
 
 fn names(system: &System) -> [String; 3] {
     let name = system.name;
-    [name.to_owned(), format!("Compartmentalized {name}"), format!("unreplicated, beside {name}")]
+    [
+        name.to_owned(),
+        format!("Compartmentalized {name}"),
+        format!("unreplicated, beside {name}"),
+    ]
 }
 
 fn points(system: &System, execution_us: f64, peaks: &[f64; 3]) -> impl Iterator<Item = Point> {
@@ -171,7 +217,8 @@ fn points(system: &System, execution_us: f64, peaks: &[f64; 3]) -> impl Iterator
     names(system).into_iter().zip(*peaks).map(point)
 }
 
-/// One sentence: the gain at zero, at the key-value store, at 4 us; and as parts of the unreplicated server.
+/// One sentence: the gain at zero, at the key-value store, at 4 us; and as parts of the
+/// unreplicated server.
 fn finding(system: &System, bare: &Bare, kv: f64) -> String {
     let ratio = |[published, compartmentalized, _]: [f64; 3]| compartmentalized / published;
     let parts = |[published, compartmentalized, whole]: [f64; 3]| {
@@ -203,13 +250,28 @@ mod tests {
 
     #[test]
     fn the_more_it_costs_to_execute_the_less_is_gained() {
-        // A node as published 4 us, a leader 1, a replica 0.5, the server alone 0.5; all but the leader execute.
-        let bare = Bare { published: 4.0, others: 1.0, replica: 0.5, unreplicated: 0.5 };
+        // A node as published 4 us, a leader 1, a replica 0.5, the server alone 0.5; all but the
+        // leader execute.
+        let bare = Bare {
+            published: 4.0,
+            others: 1.0,
+            replica: 0.5,
+            unreplicated: 0.5,
+        };
         assert_eq!(bare.peaks(0.0), [250_000.0, 1_000_000.0, 2_000_000.0]);
         assert_eq!(bare.peaks(1.5), [1e6 / 5.5, 500_000.0, 500_000.0]);
         let said = finding(&SYSTEMS[0], &bare, 1.5);
-        assert!(said.contains("4.0x where execution costs nothing, 2.8x with the key-value store"), "{said}");
-        assert!(said.contains("36 % to 100 % of the unreplicated server"), "{said}");
-        assert!(said.contains("the paper's 6.0x, 10 % to 60 % of the unreplicated server"), "{said}");
+        assert!(
+            said.contains("4.0x where execution costs nothing, 2.8x with the key-value store"),
+            "{said}"
+        );
+        assert!(
+            said.contains("36 % to 100 % of the unreplicated server"),
+            "{said}"
+        );
+        assert!(
+            said.contains("the paper's 6.0x, 10 % to 60 % of the unreplicated server"),
+            "{said}"
+        );
     }
 }

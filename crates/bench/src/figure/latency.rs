@@ -29,15 +29,39 @@ struct System {
 }
 
 const UNBATCHED: [System; 3] = [
-    System { name: MULTIPAXOS, published: "multipaxos", preset: "baseline" },
-    System { name: COMPARTMENTALIZED, published: "compartmentalized", preset: "compartmentalized" },
-    System { name: UNREPLICATED, published: "unreplicated", preset: "unreplicated" },
+    System {
+        name: MULTIPAXOS,
+        published: "multipaxos",
+        preset: "baseline",
+    },
+    System {
+        name: COMPARTMENTALIZED,
+        published: "compartmentalized",
+        preset: "compartmentalized",
+    },
+    System {
+        name: UNREPLICATED,
+        published: "unreplicated",
+        preset: "unreplicated",
+    },
 ];
 
 const BATCHED: [System; 3] = [
-    System { name: MULTIPAXOS, published: "multipaxos", preset: "colocated" },
-    System { name: COMPARTMENTALIZED, published: "compartmentalized", preset: "batched" },
-    System { name: UNREPLICATED, published: "unreplicated", preset: "unreplicated-batched" },
+    System {
+        name: MULTIPAXOS,
+        published: "multipaxos",
+        preset: "colocated",
+    },
+    System {
+        name: COMPARTMENTALIZED,
+        published: "compartmentalized",
+        preset: "batched",
+    },
+    System {
+        name: UNREPLICATED,
+        published: "unreplicated",
+        preset: "unreplicated-batched",
+    },
 ];
 
 /// Figure 28a.
@@ -70,9 +94,23 @@ pub(super) fn batched(bench: &Bench) -> Result<Sheet> {
     compare(bench, "28b", sheet, &BATCHED, BATCH)
 }
 
-fn compare(bench: &Bench, figure: &str, mut sheet: Sheet, systems: &[System], batch: usize) -> Result<Sheet> {
+fn compare(
+    bench: &Bench,
+    figure: &str,
+    mut sheet: Sheet,
+    systems: &[System],
+    batch: usize,
+) -> Result<Sheet> {
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-    for (colour, System { name, published, preset: from }) in systems.iter().enumerate() {
+    for (
+        colour,
+        System {
+            name,
+            published,
+            preset: from,
+        },
+    ) in systems.iter().enumerate()
+    {
         let rows: Vec<Row> = published::rows(figure)
             .filter(|row| row.series == *published)
             .filter(|row| figure != "28a" || *published != "compartmentalized" || row.grid)
@@ -84,7 +122,13 @@ fn compare(bench: &Bench, figure: &str, mut sheet: Sheet, systems: &[System], ba
         for clients in counts(bench, &rows) {
             points.push(bench.simulate(name, &deployment, &workload, &[], clients)?);
         }
-        ours.push(curve(name, colour, Look::Solid, &points, Measure::Simulated));
+        ours.push(curve(
+            name,
+            colour,
+            Look::Solid,
+            &points,
+            Measure::Simulated,
+        ));
         theirs.extend(published_curves(name, colour, &rows, &mut points));
         sheet.points.extend(points);
     }
@@ -100,19 +144,41 @@ pub(super) fn larger_values(bench: &Bench) -> Result<Sheet> {
         vec![sizes(bench)],
     );
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-    let cases = UNBATCHED[1..].iter().flat_map(|system| [(system, 100), (system, 1000)]);
-    for (colour, (System { published, preset: from, .. }, value_bytes)) in cases.enumerate() {
+    let cases = UNBATCHED[1..]
+        .iter()
+        .flat_map(|system| [(system, 100), (system, 1000)]);
+    for (
+        colour,
+        (
+            System {
+                published,
+                preset: from,
+                ..
+            },
+            value_bytes,
+        ),
+    ) in cases.enumerate()
+    {
         let rows: Vec<Row> = published::rows("29")
             .filter(|row| row.series == *published && row.value_bytes == Some(value_bytes))
             .collect();
         let series = format!("{published}, {value_bytes} bytes");
         let deployment = batches(preset(from, LANES)?, 1)?;
-        let workload = Workload { value_bytes, ..Workload::writes(1) };
+        let workload = Workload {
+            value_bytes,
+            ..Workload::writes(1)
+        };
         let mut points = vec![bench.project(&series, &deployment, &workload, &[])?];
         for clients in counts(bench, &rows) {
             points.push(bench.simulate(&series, &deployment, &workload, &[], clients)?);
         }
-        ours.push(curve(&series, colour, Look::Solid, &points, Measure::Simulated));
+        ours.push(curve(
+            &series,
+            colour,
+            Look::Solid,
+            &points,
+            Measure::Simulated,
+        ));
         theirs.extend(published_curves(&series, colour, &rows, &mut points));
         sheet.findings.extend(peaks(&points, &series));
         sheet.points.extend(points);
@@ -123,27 +189,52 @@ pub(super) fn larger_values(bench: &Bench) -> Result<Sheet> {
 
 /// What is known of the price of a larger value.
 fn sizes(bench: &Bench) -> String {
-    let mut sizes: Vec<usize> = bench.demands.demands.iter().map(|demand| demand.value_bytes).collect();
+    let mut sizes: Vec<usize> = bench
+        .demands
+        .demands
+        .iter()
+        .map(|demand| demand.value_bytes)
+        .collect();
     sizes.sort_unstable();
     sizes.dedup();
-    let words = sizes.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+    let words = sizes
+        .iter()
+        .map(usize::to_string)
+        .collect::<Vec<_>>()
+        .join(", ");
     match sizes.len() {
-        1 => format!("NO larger values were measured than of {words} bytes: here, more bytes cost nothing."),
-        _ => format!("Demands were measured with values of {words} bytes; between these they lie on a straight line."),
+        1 => format!(
+            "NO larger values were measured than of {words} bytes: here, more bytes cost nothing."
+        ),
+        _ => format!(
+            "Demands were measured with values of {words} bytes; between these they lie on a straight line."
+        ),
     }
 }
 
 /// The paper's numbers of clients, and more.
 fn counts(bench: &Bench, rows: &[Row]) -> Vec<usize> {
-    let mut counts: Vec<usize> = rows.iter().filter_map(|row| row.clients).chain(MORE_CLIENTS).collect();
+    let mut counts: Vec<usize> = rows
+        .iter()
+        .filter_map(|row| row.clients)
+        .chain(MORE_CLIENTS)
+        .collect();
     counts.sort_unstable();
     counts.dedup();
     bench.some(&counts)
 }
 
-fn published_curves(name: &str, colour: usize, rows: &[Row], points: &mut Vec<Point>) -> [Curve; 2] {
+fn published_curves(
+    name: &str,
+    colour: usize,
+    rows: &[Row],
+    points: &mut Vec<Point>,
+) -> [Curve; 2] {
     for row in rows {
-        for (measure, throughput) in [(Measure::PublishedP90, row.p90), (Measure::PublishedMean, row.mean)] {
+        for (measure, throughput) in [
+            (Measure::PublishedP90, row.p90),
+            (Measure::PublishedMean, row.mean),
+        ] {
             points.push(Point {
                 clients: row.clients,
                 batch: row.batch,
@@ -155,15 +246,34 @@ fn published_curves(name: &str, colour: usize, rows: &[Row], points: &mut Vec<Po
         }
     }
     [
-        curve(&format!("{name}, p90"), colour, Look::Solid, points, Measure::PublishedP90),
-        curve(&format!("{name}, mean"), colour, Look::Dashed, points, Measure::PublishedMean),
+        curve(
+            &format!("{name}, p90"),
+            colour,
+            Look::Solid,
+            points,
+            Measure::PublishedP90,
+        ),
+        curve(
+            &format!("{name}, mean"),
+            colour,
+            Look::Dashed,
+            points,
+            Measure::PublishedMean,
+        ),
     ]
 }
 
 fn curve(name: &str, colour: usize, look: Look, points: &[Point], measure: Measure) -> Curve {
     let of_measure = points.iter().filter(|point| point.measure == measure);
-    let points = of_measure.filter_map(|point| Some((point.commands_per_second, point.p50_ms?))).collect();
-    Curve { name: name.to_owned(), colour, look, points }
+    let points = of_measure
+        .filter_map(|point| Some((point.commands_per_second, point.p50_ms?)))
+        .collect();
+    Curve {
+        name: name.to_owned(),
+        colour,
+        look,
+        points,
+    }
 }
 
 fn panels(ours: Vec<Curve>, theirs: Vec<Curve>) -> Vec<Panel> {
@@ -173,26 +283,52 @@ fn panels(ours: Vec<Curve>, theirs: Vec<Curve>) -> Vec<Panel> {
         y_label: "median latency (ms)".to_owned(),
         marks: Marks::Curves(curves),
     };
-    vec![panel("The paper (published)", theirs), panel("Ionian (simulated)", ours)]
+    vec![
+        panel("The paper (published)", theirs),
+        panel("Ionian (simulated)", ours),
+    ]
 }
 
 /// One sentence for each system, and one for what compartmentalization gains.
 fn gains(points: &[Point]) -> Vec<String> {
-    let mut findings: Vec<String> =
-        [MULTIPAXOS, COMPARTMENTALIZED, UNREPLICATED].iter().flat_map(|series| peaks(points, series)).collect();
-    let gain = |measure| Some(ratio(peak(points, COMPARTMENTALIZED, measure)?, peak(points, MULTIPAXOS, measure)?));
-    let all = [Measure::Simulated, Measure::Projected, Measure::PublishedP90, Measure::PublishedMean];
-    let gains = all.into_iter().filter_map(|measure| Some(format!("{} {}", gain(measure)?, measure.name())));
+    let mut findings: Vec<String> = [MULTIPAXOS, COMPARTMENTALIZED, UNREPLICATED]
+        .iter()
+        .flat_map(|series| peaks(points, series))
+        .collect();
+    let gain = |measure| {
+        Some(ratio(
+            peak(points, COMPARTMENTALIZED, measure)?,
+            peak(points, MULTIPAXOS, measure)?,
+        ))
+    };
+    let all = [
+        Measure::Simulated,
+        Measure::Projected,
+        Measure::PublishedP90,
+        Measure::PublishedMean,
+    ];
+    let gains = all
+        .into_iter()
+        .filter_map(|measure| Some(format!("{} {}", gain(measure)?, measure.name())));
     let gains = gains.collect::<Vec<_>>().join(", ");
     let verdict = verdict::of_gain(points, MULTIPAXOS, COMPARTMENTALIZED, Measure::PublishedP90);
-    findings.push(format!("Compartmentalization gains: {gains}: {}.", verdict.unwrap_or_default()));
-    findings.extend(verdict::of_whole_node(points, MULTIPAXOS, COMPARTMENTALIZED));
+    findings.push(format!(
+        "Compartmentalization gains: {gains}: {}.",
+        verdict.unwrap_or_default()
+    ));
+    findings.extend(verdict::of_whole_node(
+        points,
+        MULTIPAXOS,
+        COMPARTMENTALIZED,
+    ));
     findings
 }
 
 fn peaks(points: &[Point], series: &str) -> Option<String> {
     let of = |measure| peak(points, series, measure).map(short);
-    let bottleneck = points.iter().find(|point| point.series == series && point.measure == Measure::Projected)?;
+    let bottleneck = points
+        .iter()
+        .find(|point| point.series == series && point.measure == Measure::Projected)?;
     Some(format!(
         "{series}: peak {} commands/s simulated, {} projected (the bottleneck is {}); the paper's {} (mean {}).",
         of(Measure::Simulated)?,

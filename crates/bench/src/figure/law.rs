@@ -1,5 +1,6 @@
-//! Figure 33: n replicas, each of which does a commands a second, can do n a / (n f_w + f_r), where f_w of the
-//! commands are writes, which all replicas execute, and f_r are reads, which one does (section 8.5).
+//! Figure 33: n replicas, each of which does a commands a second, can do n a / (n f_w + f_r), where
+//! f_w of the commands are writes, which all replicas execute, and f_r are reads, which one does
+//! (section 8.5).
 
 use super::drawing::panel::Look;
 use super::point::{Measure, Point, short};
@@ -18,11 +19,18 @@ const THEIRS: &str = ", a = 100,000";
 pub(super) fn replicas(bench: &Bench) -> Result<Sheet> {
     let mut points = Vec::new();
     for fraction in READ_FRACTIONS {
-        let workload = Workload { read_fraction: fraction, read_level: ReadLevel::Linearizable, ..Workload::writes(1) };
+        let workload = Workload {
+            read_fraction: fraction,
+            read_level: ReadLevel::Linearizable,
+            ..Workload::writes(1)
+        };
         for replicas in REPLICAS {
             let deployment = fitting(bench, replicas, &workload, &[])?;
             let point = bench.project(&name(fraction), &deployment, &workload, &[])?;
-            points.push(Point { replicas: Some(replicas), ..point });
+            points.push(Point {
+                replicas: Some(replicas),
+                ..point
+            });
         }
     }
     let alpha = fitted(&points);
@@ -40,9 +48,30 @@ pub(super) fn replicas(bench: &Bench) -> Result<Sheet> {
             points.push(at(&series, alpha));
             points.push(at(&paper, PAPER));
         }
-        ours.push(curve(&format!("{series}, law"), colour, Look::Solid, &points, &series, Measure::Law));
-        ours.push(curve(&format!("{series}, projected"), colour, Look::Dots, &points, &series, Measure::Projected));
-        theirs.push(curve(&series, colour, Look::Solid, &points, &paper, Measure::Law));
+        ours.push(curve(
+            &format!("{series}, law"),
+            colour,
+            Look::Solid,
+            &points,
+            &series,
+            Measure::Law,
+        ));
+        ours.push(curve(
+            &format!("{series}, projected"),
+            colour,
+            Look::Dots,
+            &points,
+            &series,
+            Measure::Projected,
+        ));
+        theirs.push(curve(
+            &series,
+            colour,
+            Look::Solid,
+            &points,
+            &paper,
+            Measure::Law,
+        ));
     }
     Ok(Sheet {
         title: "what n replicas can do: n a / (n f_w + f_r) (ours projected)".to_owned(),
@@ -65,16 +94,22 @@ fn law(replicas: f64, read_fraction: f64, alpha: f64) -> f64 {
 /// Our points of this part of reads.
 fn projected(points: &[Point], fraction: f64) -> impl Iterator<Item = (f64, f64)> {
     let series = name(fraction);
-    let of = points.iter().filter(move |point| point.series == series && point.measure == Measure::Projected);
+    let of = points
+        .iter()
+        .filter(move |point| point.series == series && point.measure == Measure::Projected);
     of.filter_map(|point| Some((point.replicas? as f64, point.commands_per_second)))
 }
 
-/// The a that brings the law nearest to our points with reads, by ratios: the geometric mean of what each says.
+/// The a that brings the law nearest to our points with reads, by ratios: the geometric mean of
+/// what each says.
 fn fitted(points: &[Point]) -> f64 {
     let says = READ_FRACTIONS[1..].iter().flat_map(|fraction| {
-        projected(points, *fraction).map(|(replicas, throughput)| throughput / law(replicas, *fraction, 1.0))
+        projected(points, *fraction)
+            .map(|(replicas, throughput)| throughput / law(replicas, *fraction, 1.0))
     });
-    let (sum, count) = says.fold((0.0, 0.0), |(sum, count), alpha: f64| (sum + alpha.ln(), count + 1.0));
+    let (sum, count) = says.fold((0.0, 0.0), |(sum, count), alpha: f64| {
+        (sum + alpha.ln(), count + 1.0)
+    });
     (sum / count).exp()
 }
 
@@ -84,14 +119,20 @@ fn r_squared(points: &[(f64, f64)]) -> f64 {
     let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;
     let (x, y) = (mean(|(x, _)| *x), mean(|(_, y)| *y));
     let moments = points.iter().fold((0.0, 0.0, 0.0), |(xx, xy, yy), (a, b)| {
-        (xx + (a - x) * (a - x), xy + (a - x) * (b - y), yy + (b - y) * (b - y))
+        (
+            xx + (a - x) * (a - x),
+            xy + (a - x) * (b - y),
+            yy + (b - y) * (b - y),
+        )
     });
     moments.1 * moments.1 / (moments.0 * moments.2)
 }
 
 fn findings(points: &[Point], alpha: f64, (write_us, read_us): (f64, f64)) -> Vec<String> {
-    let mut findings =
-        vec![format!("a = {} commands/s for each of our replicas (the paper draws 100,000).", short(alpha))];
+    let mut findings = vec![format!(
+        "a = {} commands/s for each of our replicas (the paper draws 100,000).",
+        short(alpha)
+    )];
     for fraction in &READ_FRACTIONS[1..] {
         let off = projected(points, *fraction)
             .map(|(replicas, throughput)| throughput / law(replicas, *fraction, alpha) - 1.0)
@@ -114,7 +155,10 @@ fn findings(points: &[Point], alpha: f64, (write_us, read_us): (f64, f64)) -> Ve
         }
     }
     let reads: Vec<_> = projected(points, 1.0).collect();
-    findings.push(format!("Reads alone grow linearly with replicas: R² = {:.5}.", r_squared(&reads)));
+    findings.push(format!(
+        "Reads alone grow linearly with replicas: R² = {:.5}.",
+        r_squared(&reads)
+    ));
     findings
 }
 
@@ -139,7 +183,11 @@ mod tests {
             .flat_map(|fraction| {
                 REPLICAS.map(|replicas| Point {
                     replicas: Some(replicas),
-                    ..Point::new(&name(fraction), Measure::Projected, law(replicas as f64, fraction, 7.0))
+                    ..Point::new(
+                        &name(fraction),
+                        Measure::Projected,
+                        law(replicas as f64, fraction, 7.0),
+                    )
                 })
             })
             .collect();
@@ -147,6 +195,9 @@ mod tests {
         assert!((r_squared(&[(1.0, 2.0), (2.0, 4.0), (3.0, 6.0)]) - 1.0).abs() < 1e-12);
         assert!(r_squared(&[(1.0, 2.0), (2.0, 4.0), (3.0, 2.0)]) < 0.01);
         let findings = findings(&points, 5.0, (2.0, 1.0));
-        assert!(findings[1].contains("NOT within 10 %; farthest off by +40.0 %"), "{findings:?}");
+        assert!(
+            findings[1].contains("NOT within 10 %; farthest off by +40.0 %"),
+            "{findings:?}"
+        );
     }
 }

@@ -1,6 +1,6 @@
-//! The model held against what it is a model of: one real process, kept busy, among real ones. What a role costs among forged
-//! messages should be what it costs among real ones; what the roles of a node cost apart is more than what the node
-//! costs, and this says by how much.
+//! The model held against what it is a model of: one real process, kept busy, among real ones. What
+//! a role costs among forged messages should be what it costs among real ones; what the roles of a
+//! node cost apart is more than what the node costs, and this says by how much.
 
 use super::deployments::{batches, preset};
 use super::drawing::panel::{Bar, Marks, Panel};
@@ -36,19 +36,39 @@ pub(super) fn check(bench: &Bench) -> Result<Sheet> {
             true => ("within 20 %", ""),
             false => ("NOT within 20 %", why(demand, off)),
         };
-        let busy = if demand.busy < SATURATED { ", NOT busy all the time" } else { "" };
-        let (least, most) = demand.range_us.unwrap_or((demand.demand_us, demand.demand_us));
+        let busy = if demand.busy < SATURATED {
+            ", NOT busy all the time"
+        } else {
+            ""
+        };
+        let (least, most) = demand
+            .range_us
+            .unwrap_or((demand.demand_us, demand.demand_us));
         sheet.findings.push(format!(
             "{name}: {:.3} us measured ({least:.3} to {most:.3}{busy}), {model:.3} us modelled, {:+.0} %: {verdict}{why}.",
             demand.demand_us,
             100.0 * off
         ));
-        let point = |measure, us: f64| Point { demand_us: Some(us), ..Point::new(&name, measure, 1e6 / us) };
-        sheet.points.extend([point(Measure::Measured, demand.demand_us), point(Measure::Projected, model)]);
+        let point = |measure, us: f64| Point {
+            demand_us: Some(us),
+            ..Point::new(&name, measure, 1e6 / us)
+        };
+        sheet.points.extend([
+            point(Measure::Measured, demand.demand_us),
+            point(Measure::Projected, model),
+        ]);
         let label = format!("{}\n{}", demand.role, demand.deployment);
-        bars.push(Bar { label, colour: colour % 2, height: demand.demand_us, whisker: Some(model) });
+        bars.push(Bar {
+            label,
+            colour: colour % 2,
+            height: demand.demand_us,
+            whisker: Some(model),
+        });
     }
-    ensure!(!bars.is_empty(), "the demands have none that was measured among real processes");
+    ensure!(
+        !bars.is_empty(),
+        "the demands have none that was measured among real processes"
+    );
     sheet.panels = vec![Panel {
         title: "one process".to_owned(),
         x_label: "role and deployment".to_owned(),
@@ -62,7 +82,9 @@ pub(super) fn check(bench: &Bench) -> Result<Sheet> {
 fn why(demand: &Demand, off: f64) -> &'static str {
     match demand.role.as_str() {
         NODE if off > 0.0 => ", for between the roles of a node a message is a function call",
-        _ if off < 0.0 && demand.busy < SATURATED => ", for a process that is not busy is woken for less at a time",
+        _ if off < 0.0 && demand.busy < SATURATED => {
+            ", for a process that is not busy is woken for less at a time"
+        }
         _ => "; the reason is not known",
     }
 }
@@ -70,7 +92,10 @@ fn why(demand: &Demand, off: f64) -> &'static str {
 /// What the model says that it spends on a command of the deployment.
 fn modelled(bench: &Bench, demand: &Demand) -> Result<f64> {
     let deployment = batches(preset(&demand.deployment, LANES)?, demand.batch)?;
-    let workload = Workload { value_bytes: demand.value_bytes, ..Workload::writes(demand.batch) };
+    let workload = Workload {
+        value_bytes: demand.value_bytes,
+        ..Workload::writes(demand.batch)
+    };
     let projection = project(&bench.demands, &deployment, &workload, &[])?;
     Ok(match demand.role.as_str() {
         NODE => 1e6 / projection.peak,
@@ -87,7 +112,15 @@ mod tests {
     fn said(real: Demand) -> String {
         let mut demands = demands();
         demands.demands.push(Demand { real: true, ..real });
-        check(&Bench { demands, network_delay_us: 50.0, wake_us: 5.0, quick: true }).unwrap().findings.concat()
+        check(&Bench {
+            demands,
+            network_delay_us: 50.0,
+            wake_us: 5.0,
+            quick: true,
+        })
+        .unwrap()
+        .findings
+        .concat()
     }
 
     #[test]
@@ -95,18 +128,35 @@ mod tests {
         // The leader has a share of all of it, a proxy leader of a tenth.
         let leader = said(demand("compartmentalized", "leader", Kind::Write, 1, 1.2));
         assert!(
-            leader.contains("1.200 us measured (1.200 to 1.200), 1.000 us modelled, -17 %: within 20 %."),
+            leader.contains(
+                "1.200 us measured (1.200 to 1.200), 1.000 us modelled, -17 %: within 20 %."
+            ),
             "{leader}"
         );
-        let proxy = said(demand("compartmentalized", "proxy_leader", Kind::Write, 1, 0.5));
-        assert!(proxy.contains("0.900 us modelled, +80 %: NOT within 20 %; the reason is not known"), "{proxy}");
+        let proxy = said(demand(
+            "compartmentalized",
+            "proxy_leader",
+            Kind::Write,
+            1,
+            0.5,
+        ));
+        assert!(
+            proxy.contains("0.900 us modelled, +80 %: NOT within 20 %; the reason is not known"),
+            "{proxy}"
+        );
     }
 
     #[test]
     fn a_node_is_modelled_by_the_sum_of_its_roles() {
-        let busy = Demand { busy: 0.5, ..demand("baseline", NODE, Kind::Write, 1, 5.0) };
+        let busy = Demand {
+            busy: 0.5,
+            ..demand("baseline", NODE, Kind::Write, 1, 5.0)
+        };
         let node = said(busy);
-        assert!(node.contains("NOT busy all the time") && node.contains("15.667 us modelled"), "{node}");
+        assert!(
+            node.contains("NOT busy all the time") && node.contains("15.667 us modelled"),
+            "{node}"
+        );
         assert!(node.contains("a message is a function call"), "{node}");
     }
 }

@@ -1,5 +1,5 @@
-//! `ionian bench figure`: the figures of the compartmentalization paper (section 8) and of the Mencius paper (section 7),
-//! our points beside the papers'.
+//! `ionian bench figure`: the figures of the compartmentalization paper (section 8) and of the
+//! Mencius paper (section 7), our points beside the papers'.
 //!
 //! | file | job |
 //! |---|---|
@@ -93,7 +93,8 @@ pub fn run(arguments: &Figure) -> Result<ExitCode> {
 fn make(arguments: &Figure, tell: &mut impl Write) -> Result<()> {
     let bench = Bench::new(arguments)?;
     let directory = &arguments.out;
-    std::fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
+    std::fs::create_dir_all(directory)
+        .with_context(|| format!("cannot make {}", directory.display()))?;
     let wanted = |name: &str| arguments.figure == "all" || arguments.figure == name;
     let mut summary = SUMMARY.to_owned();
     for (name, sheet) in FIGURES.iter().filter(|(name, _)| wanted(name)) {
@@ -102,11 +103,17 @@ fn make(arguments: &Figure, tell: &mut impl Write) -> Result<()> {
         summary += &sheet.summary(name);
         // Whoever reads no further wants the files all the same.
         let file = directory.join(name);
-        let _ = writeln!(tell, "{}{}.svg, .png, .csv, .json and .md are written", sheet.summary(name), file.display());
+        let _ = writeln!(
+            tell,
+            "{}{}.svg, .png, .csv, .json and .md are written",
+            sheet.summary(name),
+            file.display()
+        );
     }
     if arguments.figure == "all" {
         let file = directory.join("findings.md");
-        std::fs::write(&file, summary).with_context(|| format!("cannot write {}", file.display()))?;
+        std::fs::write(&file, summary)
+            .with_context(|| format!("cannot write {}", file.display()))?;
     }
     Ok(())
 }
@@ -119,11 +126,23 @@ mod tests {
     fn every_figure_is_made() {
         let out = std::env::temp_dir().join(format!("ionian-figures-{}", std::process::id()));
         let figure = "all".to_owned();
-        let arguments =
-            Figure { figure, out: out.clone(), demands: None, network_delay_us: 50.0, wake_us: 5.0, quick: true };
+        let arguments = Figure {
+            figure,
+            out: out.clone(),
+            demands: None,
+            network_delay_us: 50.0,
+            wake_us: 5.0,
+            quick: true,
+        };
         let mut told = Vec::new();
         make(&arguments, &mut told).unwrap();
-        assert_eq!(String::from_utf8(told).unwrap().matches(" are written\n").count(), FIGURES.len());
+        assert_eq!(
+            String::from_utf8(told)
+                .unwrap()
+                .matches(" are written\n")
+                .count(),
+            FIGURES.len()
+        );
         let findings = std::fs::read_to_string(out.join("findings.md")).unwrap();
         for (name, _) in FIGURES {
             assert!(findings.contains(&format!("Figure {name}: ")), "{name}");
@@ -132,12 +151,18 @@ mod tests {
                 assert!(file.metadata().unwrap().len() > 200, "{}", file.display());
             }
             let json: serde_json::Value =
-                serde_json::from_slice(&std::fs::read(out.join(format!("{name}.json"))).unwrap()).unwrap();
+                serde_json::from_slice(&std::fs::read(out.join(format!("{name}.json"))).unwrap())
+                    .unwrap();
             let points = json["points"].as_array().unwrap();
-            let is_ours =
-                |point: &&serde_json::Value| point["measure"] == "projected" || point["measure"] == "simulated";
+            let is_ours = |point: &&serde_json::Value| {
+                point["measure"] == "projected" || point["measure"] == "simulated"
+            };
             let ours = points.iter().filter(is_ours).count();
-            assert!(ours > 0 && ours < points.len(), "{name} has {ours} of ours of {}", points.len());
+            assert!(
+                ours > 0 && ours < points.len(),
+                "{name} has {ours} of ours of {}",
+                points.len()
+            );
         }
         std::fs::remove_dir_all(&out).unwrap();
     }

@@ -134,16 +134,30 @@ pub(crate) const COLUMNS: &[(&str, Cell)] = &[
     ("measure", |point| Some(point.measure.name().to_owned())),
     ("clients", |point| point.clients.map(|it| it.to_string())),
     ("batch", |point| point.batch.map(|it| it.to_string())),
-    ("value_bytes", |point| point.value_bytes.map(|it| it.to_string())),
-    ("read_fraction", |point| point.read_fraction.map(|it| it.to_string())),
+    ("value_bytes", |point| {
+        point.value_bytes.map(|it| it.to_string())
+    }),
+    ("read_fraction", |point| {
+        point.read_fraction.map(|it| it.to_string())
+    }),
     ("replicas", |point| point.replicas.map(|it| it.to_string())),
-    ("execution_us", |point| point.execution_us.map(|it| format!("{it:.2}"))),
-    ("demand_us", |point| point.demand_us.map(|it| format!("{it:.3}"))),
+    ("execution_us", |point| {
+        point.execution_us.map(|it| format!("{it:.2}"))
+    }),
+    ("demand_us", |point| {
+        point.demand_us.map(|it| format!("{it:.3}"))
+    }),
     ("sites", |point| point.sites.map(|it| it.to_string())),
     ("seconds", |point| point.seconds.map(|it| it.to_string())),
-    ("offered_per_second", |point| point.offered_per_second.map(|it| format!("{it:.0}"))),
-    ("commands_per_second", |point| Some(format!("{:.0}", point.commands_per_second))),
-    ("mean_ms", |point| point.mean_ms.map(|it| format!("{it:.3}"))),
+    ("offered_per_second", |point| {
+        point.offered_per_second.map(|it| format!("{it:.0}"))
+    }),
+    ("commands_per_second", |point| {
+        Some(format!("{:.0}", point.commands_per_second))
+    }),
+    ("mean_ms", |point| {
+        point.mean_ms.map(|it| format!("{it:.3}"))
+    }),
     ("p50_ms", |point| point.p50_ms.map(|it| format!("{it:.3}"))),
     ("p99_ms", |point| point.p99_ms.map(|it| format!("{it:.3}"))),
     ("bottleneck", |point| point.bottleneck.clone()),
@@ -154,11 +168,21 @@ pub(crate) const COLUMNS: &[(&str, Cell)] = &[
 pub(crate) fn short(number: f64) -> String {
     let trimmed = |number: f64, digits: usize| {
         let text = format!("{number:.digits$}");
-        if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+        if text.contains('.') {
+            text.trim_end_matches('0').trim_end_matches('.').to_owned()
+        } else {
+            text
+        }
     };
     match number {
-        _ if number >= 999_500.0 => format!("{}M", trimmed(number / 1e6, if number >= 1e7 { 1 } else { 2 })),
-        _ if number >= 1000.0 => format!("{}k", trimmed(number / 1e3, if number >= 1e5 { 0 } else { 1 })),
+        _ if number >= 999_500.0 => format!(
+            "{}M",
+            trimmed(number / 1e6, if number >= 1e7 { 1 } else { 2 })
+        ),
+        _ if number >= 1000.0 => format!(
+            "{}k",
+            trimmed(number / 1e3, if number >= 1e5 { 0 } else { 1 })
+        ),
         _ => trimmed(number, 2),
     }
 }

@@ -1,5 +1,5 @@
-//! Figures 30a and 30b, and as two more of the same kind the numbers of section 8.3: Mencius and S-Paxos, as published
-//! and compartmentalized.
+//! Figures 30a and 30b, and as two more of the same kind the numbers of section 8.3: Mencius and
+//! S-Paxos, as published and compartmentalized.
 
 use super::deployments::{batches, beside, preset};
 use super::drawing::panel::{Bar, Curve, Look, Marks, Panel};
@@ -44,20 +44,32 @@ struct System {
     published: Option<f64>,
 }
 
-const MENCIUS: System = System { name: "Mencius", preset: "mencius", beside_leaders: None, published: Some(30_000.0) };
+const MENCIUS: System = System {
+    name: "Mencius",
+    preset: "mencius",
+    beside_leaders: None,
+    published: Some(30_000.0),
+};
 const COMPARTMENTALIZED_MENCIUS: System = System {
     name: "Compartmentalized Mencius",
     preset: "mencius-compartmentalized",
     beside_leaders: None,
     published: Some(250_000.0),
 };
-const UNREPLICATED: System =
-    System { name: "unreplicated", preset: "unreplicated", beside_leaders: None, published: None };
-const UNREPLICATED_BATCHED: System =
-    System { name: "unreplicated", preset: "unreplicated-batched", beside_leaders: None, published: None };
+const UNREPLICATED: System = System {
+    name: "unreplicated",
+    preset: "unreplicated",
+    beside_leaders: None,
+    published: None,
+};
+const UNREPLICATED_BATCHED: System = System {
+    name: "unreplicated",
+    preset: "unreplicated-batched",
+    beside_leaders: None,
+    published: None,
+};
 
-const TEXT: &str =
-    "What the paper measured is in its text; the tables that its authors published have none of this figure.";
+const TEXT: &str = "What the paper measured is in its text; the tables that its authors published have none of this figure.";
 const AS_PUBLISHED: &str = "As published it is three nodes with one of every role each, whose demands add up; the \
      unbatchers and read batchers of the preset cost nothing here, which is in its favour.";
 
@@ -68,7 +80,11 @@ pub(super) fn mencius(bench: &Bench) -> Result<Sheet> {
         systems: &[MENCIUS, COMPARTMENTALIZED_MENCIUS, UNREPLICATED],
         batch: 1,
         gain: Some(8.3),
-        notes: &[TEXT, AS_PUBLISHED, "Clients are dealt out evenly over the leaders."],
+        notes: &[
+            TEXT,
+            AS_PUBLISHED,
+            "Clients are dealt out evenly over the leaders.",
+        ],
     };
     let mut sheet = compare(bench, &comparison)?;
     sheet.findings.push(leaders_alone(bench)?);
@@ -80,8 +96,16 @@ pub(super) fn mencius_batched(bench: &Bench) -> Result<Sheet> {
     let comparison = Comparison {
         title: "latency and throughput of writes with Mencius in batches (ours simulated)",
         systems: &[
-            System { published: Some(200_000.0), beside_leaders: Some("batcher"), ..MENCIUS },
-            System { preset: "mencius-batched", published: Some(850_000.0), ..COMPARTMENTALIZED_MENCIUS },
+            System {
+                published: Some(200_000.0),
+                beside_leaders: Some("batcher"),
+                ..MENCIUS
+            },
+            System {
+                preset: "mencius-batched",
+                published: Some(850_000.0),
+                ..COMPARTMENTALIZED_MENCIUS
+            },
             UNREPLICATED_BATCHED,
         ],
         batch: BATCH,
@@ -101,7 +125,12 @@ pub(super) fn spaxos(bench: &Bench) -> Result<Sheet> {
     let comparison = Comparison {
         title: "latency and throughput of writes with S-Paxos, unbatched (ours simulated)",
         systems: &[
-            System { name: "S-Paxos", preset: "spaxos", beside_leaders: None, published: Some(22_000.0) },
+            System {
+                name: "S-Paxos",
+                preset: "spaxos",
+                beside_leaders: None,
+                published: Some(22_000.0),
+            },
             System {
                 name: "Compartmentalized S-Paxos",
                 preset: "spaxos-compartmentalized",
@@ -121,7 +150,10 @@ pub(super) fn spaxos(bench: &Bench) -> Result<Sheet> {
     };
     let mut sheet = compare(bench, &comparison)?;
     let bytes = VALUES.map(|value_bytes| {
-        Ok(format!("{} of {value_bytes}", at_leader::<SPaxos>("spaxos-compartmentalized", value_bytes)?))
+        Ok(format!(
+            "{} of {value_bytes}",
+            at_leader::<SPaxos>("spaxos-compartmentalized", value_bytes)?
+        ))
     });
     let bytes = bytes.into_iter().collect::<Result<Vec<_>>>()?;
     sheet.findings.push(format!(
@@ -139,7 +171,12 @@ pub(super) fn spaxos_batched(bench: &Bench) -> Result<Sheet> {
     let comparison = Comparison {
         title: "latency and throughput of writes with S-Paxos in batches (ours simulated)",
         systems: &[
-            System { name: "S-Paxos", preset: "spaxos", beside_leaders: None, published: Some(180_000.0) },
+            System {
+                name: "S-Paxos",
+                preset: "spaxos",
+                beside_leaders: None,
+                published: Some(180_000.0),
+            },
             System {
                 name: "Compartmentalized S-Paxos",
                 preset: "spaxos-batched",
@@ -163,16 +200,33 @@ pub(super) fn spaxos_batched(bench: &Bench) -> Result<Sheet> {
 const BESIDE: [&str; 2] = ["unbatcher", "read_batcher"];
 
 fn compare(bench: &Bench, comparison: &Comparison) -> Result<Sheet> {
-    let notes = comparison.notes.iter().map(|note| (*note).to_owned()).collect();
+    let notes = comparison
+        .notes
+        .iter()
+        .map(|note| (*note).to_owned())
+        .collect();
     let mut sheet = Sheet::empty(comparison.title, notes);
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     let workload = Workload::writes(comparison.batch);
-    for (colour, System { name, preset: from, beside_leaders, published }) in comparison.systems.iter().enumerate() {
+    for (
+        colour,
+        System {
+            name,
+            preset: from,
+            beside_leaders,
+            published,
+        },
+    ) in comparison.systems.iter().enumerate()
+    {
         let mut deployment = batches(preset(from, LANES)?, comparison.batch)?;
         if let Some(role) = beside_leaders {
             deployment = beside(deployment, "leader", role);
         }
-        let exempt = if colour == 0 && comparison.batch == 1 { &BESIDE[..] } else { &[] };
+        let exempt = if colour == 0 && comparison.batch == 1 {
+            &BESIDE[..]
+        } else {
+            &[]
+        };
         let mut points = vec![bench.project(name, &deployment, &workload, exempt)?];
         points.extend(bench.whole_node(name, from, comparison.batch));
         for clients in bench.some(&CLIENTS) {
@@ -180,37 +234,76 @@ fn compare(bench: &Bench, comparison: &Comparison) -> Result<Sheet> {
         }
         ours.push(curve(name, colour, &points));
         if let Some(published) = *published {
-            theirs.push(Bar { label: name.replacen(' ', "\n", 1), colour, height: published, whisker: None });
+            theirs.push(Bar {
+                label: name.replacen(' ', "\n", 1),
+                colour,
+                height: published,
+                whisker: None,
+            });
             points.push(Point::new(name, Measure::Published, published));
         }
         sheet.points.extend(points);
     }
-    sheet.findings = comparison.systems.iter().filter_map(|system| peaks(&sheet.points, system)).collect();
+    sheet.findings = comparison
+        .systems
+        .iter()
+        .filter_map(|system| peaks(&sheet.points, system))
+        .collect();
     sheet.findings.extend(gain(&sheet.points, comparison));
     if let [published, compartmentalized, ..] = comparison.systems {
-        sheet.findings.extend(verdict::of_whole_node(&sheet.points, published.name, compartmentalized.name));
+        sheet.findings.extend(verdict::of_whole_node(
+            &sheet.points,
+            published.name,
+            compartmentalized.name,
+        ));
     }
     sheet.findings.push(beside_multipaxos(bench, comparison)?);
     sheet.panels = vec![
-        panel("The paper (published): peaks", "", "commands per second", Marks::Bars(theirs)),
-        panel("Ionian (simulated)", "commands per second", "median latency (ms)", Marks::Curves(ours)),
+        panel(
+            "The paper (published): peaks",
+            "",
+            "commands per second",
+            Marks::Bars(theirs),
+        ),
+        panel(
+            "Ionian (simulated)",
+            "commands per second",
+            "median latency (ms)",
+            Marks::Curves(ours),
+        ),
     ];
     Ok(sheet)
 }
 
 fn curve(name: &str, colour: usize, points: &[Point]) -> Curve {
-    let points = points.iter().filter_map(|point| Some((point.commands_per_second, point.p50_ms?))).collect();
-    Curve { name: name.to_owned(), colour, look: Look::Solid, points }
+    let points = points
+        .iter()
+        .filter_map(|point| Some((point.commands_per_second, point.p50_ms?)))
+        .collect();
+    Curve {
+        name: name.to_owned(),
+        colour,
+        look: Look::Solid,
+        points,
+    }
 }
 
 fn panel(title: &str, x_label: &str, y_label: &str, marks: Marks) -> Panel {
-    Panel { title: title.to_owned(), x_label: x_label.to_owned(), y_label: y_label.to_owned(), marks }
+    Panel {
+        title: title.to_owned(),
+        x_label: x_label.to_owned(),
+        y_label: y_label.to_owned(),
+        marks,
+    }
 }
 
 fn peaks(points: &[Point], System { name, .. }: &System) -> Option<String> {
     let of = |measure| peak(points, name, measure).map(short);
-    let bottleneck = points.iter().find(|point| point.series == *name && point.measure == Measure::Projected)?;
-    let theirs = of(Measure::Published).map_or_else(String::new, |theirs| format!("; the paper's {theirs}"));
+    let bottleneck = points
+        .iter()
+        .find(|point| point.series == *name && point.measure == Measure::Projected)?;
+    let theirs =
+        of(Measure::Published).map_or_else(String::new, |theirs| format!("; the paper's {theirs}"));
     Some(format!(
         "{name}: peak {} commands/s simulated, {} projected (the bottleneck is {}){theirs}.",
         of(Measure::Simulated)?,
@@ -221,37 +314,70 @@ fn peaks(points: &[Point], System { name, .. }: &System) -> Option<String> {
 
 /// What compartmentalization gains, and whether that is what was aimed at.
 fn gain(points: &[Point], Comparison { systems, gain, .. }: &Comparison) -> Option<String> {
-    let [first, second, ..] = systems else { return None };
-    let times = |measure| Some(peak(points, second.name, measure)? / peak(points, first.name, measure)?);
+    let [first, second, ..] = systems else {
+        return None;
+    };
+    let times =
+        |measure| Some(peak(points, second.name, measure)? / peak(points, first.name, measure)?);
     let all = [Measure::Simulated, Measure::Projected, Measure::Published];
-    let gains = all.into_iter().filter_map(|measure| Some(format!("{:.1}x {}", times(measure)?, measure.name())));
+    let gains = all
+        .into_iter()
+        .filter_map(|measure| Some(format!("{:.1}x {}", times(measure)?, measure.name())));
     let projected = times(Measure::Projected)?;
-    let target = gain
-        .map_or_else(String::new, |wanted| format!(" Aimed at: {wanted}x projected, {}.", met(projected >= wanted)));
+    let target = gain.map_or_else(String::new, |wanted| {
+        format!(
+            " Aimed at: {wanted}x projected, {}.",
+            met(projected >= wanted)
+        )
+    });
     let verdict = verdict::of_gain(points, first.name, second.name, Measure::Published)?;
-    Some(format!("Compartmentalization gains: {}: {verdict}.{target}", gains.collect::<Vec<_>>().join(", ")))
+    Some(format!(
+        "Compartmentalization gains: {}: {verdict}.{target}",
+        gains.collect::<Vec<_>>().join(", ")
+    ))
 }
 
 fn met(reached: bool) -> &'static str {
     if reached { "reached" } else { "NOT reached" }
 }
 
-/// What the roles of the compartmentalized deployment spend, beside what MultiPaxos's would in their place.
+/// What the roles of the compartmentalized deployment spend, beside what MultiPaxos's would in
+/// their place.
 fn beside_multipaxos(bench: &Bench, comparison: &Comparison) -> Result<String> {
-    let deployment = batches(preset(comparison.systems[1].preset, LANES)?, comparison.batch)?;
-    let exempt = ["batcher", "read_batcher", "unbatcher", "disseminator", "stabilizer"];
+    let deployment = batches(
+        preset(comparison.systems[1].preset, LANES)?,
+        comparison.batch,
+    )?;
+    let exempt = [
+        "batcher",
+        "read_batcher",
+        "unbatcher",
+        "disseminator",
+        "stabilizer",
+    ];
     let value_bytes = Workload::writes(comparison.batch).value_bytes;
     let ours = Prices::new(&bench.demands, &deployment, value_bytes, &exempt)?;
-    let multipaxos = Prices::of(MultiPaxos::NAME, &bench.demands, &deployment, value_bytes, &exempt)?;
+    let multipaxos = Prices::of(
+        MultiPaxos::NAME,
+        &bench.demands,
+        &deployment,
+        value_bytes,
+        &exempt,
+    )?;
     let mut worst = 0.0_f64;
     let mut parts = Vec::new();
-    for (role, kinds) in
-        ROLES.iter().filter(|(role, _)| ["leader", "proxy_leader", "acceptor", "replica"].contains(role))
+    for (role, kinds) in ROLES
+        .iter()
+        .filter(|(role, _)| ["leader", "proxy_leader", "acceptor", "replica"].contains(role))
     {
         let of = |prices: &Prices| prices.command_us(role, kinds[0], comparison.batch);
         let (one, other) = (of(&ours), of(&multipaxos));
         worst = worst.max(one / other);
-        parts.push(format!("{} {one:.3} us ({})", role.replace('_', " "), ratio(one, other)));
+        parts.push(format!(
+            "{} {one:.3} us ({})",
+            role.replace('_', " "),
+            ratio(one, other)
+        ));
     }
     Ok(format!(
         "Demand for a write beside that of MultiPaxos's same role, with as many messages: {}. Aimed at: within \
@@ -264,11 +390,24 @@ fn beside_multipaxos(bench: &Bench, comparison: &Comparison) -> Result<String> {
 /// What leaders could do if replicas took no time.
 fn leaders_alone(bench: &Bench) -> Result<String> {
     let workload = Workload::writes(1);
-    let project = |from| bench.project(from, &batches(preset(from, LANES)?, 1)?, &workload, &["replica"]);
-    let (ours, multipaxos) = (project(COMPARTMENTALIZED_MENCIUS.preset)?, project("compartmentalized")?);
+    let project = |from| {
+        bench.project(
+            from,
+            &batches(preset(from, LANES)?, 1)?,
+            &workload,
+            &["replica"],
+        )
+    };
+    let (ours, multipaxos) = (
+        project(COMPARTMENTALIZED_MENCIUS.preset)?,
+        project("compartmentalized")?,
+    );
     let in_words = |point: &Point| {
         let bottleneck = point.bottleneck.as_deref().unwrap_or("unknown");
-        format!("{} (the bottleneck is {bottleneck})", short(point.commands_per_second))
+        format!(
+            "{} (the bottleneck is {bottleneck})",
+            short(point.commands_per_second)
+        )
     };
     Ok(format!(
         "If replicas took no time, commands/s projected: compartmentalized Mencius {}, compartmentalized MultiPaxos \

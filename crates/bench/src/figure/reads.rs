@@ -1,5 +1,5 @@
-//! Figures 32a, 32b, 34a and 34b: throughput against the number of replicas, by the part of the commands that are
-//! reads (section 8.5).
+//! Figures 32a, 32b, 34a and 34b: throughput against the number of replicas, by the part of the
+//! commands that are reads (section 8.5).
 
 use super::deployments::{batches, grid, majority, preset, scaled};
 use super::drawing::panel::{Curve, Look, Marks, Panel};
@@ -108,19 +108,48 @@ fn sheet(bench: &Bench, variant: &Variant) -> Result<Sheet> {
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for (colour, fraction) in READ_FRACTIONS.into_iter().enumerate() {
         let series = name(fraction);
-        let workload =
-            Workload { read_fraction: fraction, read_level: variant.read_level, ..Workload::writes(variant.batch) };
+        let workload = Workload {
+            read_fraction: fraction,
+            read_level: variant.read_level,
+            ..Workload::writes(variant.batch)
+        };
         for replicas in bench.some(&REPLICAS) {
             let deployment = fitting(bench, replicas, &workload, variant.exempt)?;
-            let with = |point: Point| Point { replicas: Some(replicas), ..point };
-            points.push(with(bench.project(&series, &deployment, &workload, variant.exempt)?));
-            let clients = if variant.batch > 1 { BATCHED_CLIENTS } else { CLIENTS };
+            let with = |point: Point| Point {
+                replicas: Some(replicas),
+                ..point
+            };
+            points.push(with(bench.project(
+                &series,
+                &deployment,
+                &workload,
+                variant.exempt,
+            )?));
+            let clients = if variant.batch > 1 {
+                BATCHED_CLIENTS
+            } else {
+                CLIENTS
+            };
             let clients = if bench.quick { clients / 8 } else { clients };
-            points.push(with(bench.simulate(&series, &deployment, &workload, variant.exempt, clients)?));
+            points.push(with(bench.simulate(
+                &series,
+                &deployment,
+                &workload,
+                variant.exempt,
+                clients,
+            )?));
         }
         published_points(variant, fraction, &mut points);
-        let curve =
-            |measure, look, words: &str| curve(&format!("{series}, {words}"), colour, look, &points, &series, measure);
+        let curve = |measure, look, words: &str| {
+            curve(
+                &format!("{series}, {words}"),
+                colour,
+                look,
+                &points,
+                &series,
+                measure,
+            )
+        };
         ours.push(curve(Measure::Projected, Look::Solid, "projected"));
         ours.push(curve(Measure::Simulated, Look::Dots, "simulated"));
         theirs.push(curve(Measure::PublishedP90, Look::Solid, "p90"));
@@ -142,13 +171,20 @@ fn sheet(bench: &Bench, variant: &Variant) -> Result<Sheet> {
         findings: findings(&points, replica_us(bench, variant.batch)?),
         notes,
         points,
-        panels: vec![panel("The paper (published)", theirs), panel("Ionian (simulated and projected)", ours)],
+        panels: vec![
+            panel("The paper (published)", theirs),
+            panel("Ionian (simulated and projected)", ours),
+        ],
     })
 }
 
 /// MultiPaxos, for which a read is as good as a write, and a replica more or less no help.
 fn coupled(bench: &Bench, variant: &Variant, points: &mut Vec<Point>) -> Result<(Curve, Curve)> {
-    let (figure, from) = if variant.batch > 1 { ("28b", "colocated") } else { ("28a", "baseline") };
+    let (figure, from) = if variant.batch > 1 {
+        ("28b", "colocated")
+    } else {
+        ("28a", "baseline")
+    };
     let deployment = batches(preset(from, LANES)?, variant.batch)?;
     let workload = Workload::writes(variant.batch);
     let ours = bench.project(MULTIPAXOS, &deployment, &workload, &[])?;
@@ -158,9 +194,14 @@ fn coupled(bench: &Bench, variant: &Variant, points: &mut Vec<Point>) -> Result<
         name: format!("{MULTIPAXOS}, {name}"),
         colour: READ_FRACTIONS.len(),
         look: Look::Solid,
-        points: REPLICAS.map(|replicas| (replicas as f64, throughput)).to_vec(),
+        points: REPLICAS
+            .map(|replicas| (replicas as f64, throughput))
+            .to_vec(),
     };
-    let curves = (flat("projected", ours.commands_per_second), flat("p90", theirs));
+    let curves = (
+        flat("projected", ours.commands_per_second),
+        flat("p90", theirs),
+    );
     points.extend([ours, Point::new(MULTIPAXOS, Measure::PublishedP90, theirs)]);
     Ok(curves)
 }
@@ -181,36 +222,81 @@ pub(super) fn panel(title: &str, curves: Vec<Curve>) -> Panel {
 }
 
 /// One series by one measure, throughput against replicas.
-pub(super) fn curve(name: &str, colour: usize, look: Look, points: &[Point], series: &str, measure: Measure) -> Curve {
-    let of = points.iter().filter(|point| point.series == series && point.measure == measure);
-    let points = of.filter_map(|point| Some((point.replicas? as f64, point.commands_per_second))).collect();
-    Curve { name: name.to_owned(), colour, look, points }
+pub(super) fn curve(
+    name: &str,
+    colour: usize,
+    look: Look,
+    points: &[Point],
+    series: &str,
+    measure: Measure,
+) -> Curve {
+    let of = points
+        .iter()
+        .filter(|point| point.series == series && point.measure == measure);
+    let points = of
+        .filter_map(|point| Some((point.replicas? as f64, point.commands_per_second)))
+        .collect();
+    Curve {
+        name: name.to_owned(),
+        colour,
+        look,
+        points,
+    }
 }
 
 fn published_points(variant: &Variant, fraction: f64, points: &mut Vec<Point>) {
     for row in published::rows(variant.figure).filter(|row| row.read_fraction == Some(fraction)) {
-        for (measure, throughput) in [(Measure::PublishedP90, row.p90), (Measure::PublishedMean, row.mean)] {
+        for (measure, throughput) in [
+            (Measure::PublishedP90, row.p90),
+            (Measure::PublishedMean, row.mean),
+        ] {
             points.push(Point {
                 read_fraction: (fraction > 0.0).then_some(fraction),
                 replicas: row.replicas,
                 p50_ms: row.p50_ms,
                 p99_ms: row.p99_ms,
-                ..Point::new(&name(fraction), measure, throughput * variant.commands_per_request)
+                ..Point::new(
+                    &name(fraction),
+                    measure,
+                    throughput * variant.commands_per_request,
+                )
             });
         }
     }
 }
 
 /// A deployment with so many replicas and enough of what can be had in any number.
-pub(super) fn fitting(bench: &Bench, replicas: usize, workload: &Workload, exempt: &[&str]) -> Result<Deployment> {
-    let base =
-        batches(preset(if workload.batch > 1 { "batched" } else { "compartmentalized" }, LANES)?, workload.batch)?;
+pub(super) fn fitting(
+    bench: &Bench,
+    replicas: usize,
+    workload: &Workload,
+    exempt: &[&str],
+) -> Result<Deployment> {
+    let base = batches(
+        preset(
+            if workload.batch > 1 {
+                "batched"
+            } else {
+                "compartmentalized"
+            },
+            LANES,
+        )?,
+        workload.batch,
+    )?;
     let (mut proxies, mut rows, mut columns) = (2, 2, 2);
     // Weak reads ask no acceptors, so three are enough unless the writes need more.
     let mut in_majorities = workload.read_level != ReadLevel::Linearizable;
     loop {
-        let base = scaled(scaled(base.clone(), "replica", replicas)?, "proxy_leader", proxies)?;
-        let deployment = if in_majorities { majority(base)? } else { grid(base, rows, columns)? };
+        let base = scaled(
+            scaled(base.clone(), "replica", replicas)?,
+            "proxy_leader",
+            proxies,
+        )?;
+        let deployment = if in_majorities {
+            majority(base)?
+        } else {
+            grid(base, rows, columns)?
+        };
         let loads = project(&bench.demands, &deployment, workload, exempt)?.roles;
         let load = |role: &str| loads.get(role).copied().unwrap_or(0.0);
         // Where roles are equally busy, chance makes either wait for the other.
@@ -223,7 +309,11 @@ pub(super) fn fitting(bench: &Bench, replicas: usize, workload: &Workload, exemp
             // Rows are for reads, columns for writes: one more of whichever has more to do.
             let reads = workload.read_fraction / rows as f64;
             let writes = (1.0 - workload.read_fraction) / columns as f64;
-            if reads > writes { rows += 1 } else { columns += 1 }
+            if reads > writes {
+                rows += 1
+            } else {
+                columns += 1
+            }
         } else {
             return Ok(deployment);
         }
@@ -232,8 +322,20 @@ pub(super) fn fitting(bench: &Bench, replicas: usize, workload: &Workload, exemp
 
 /// What a write costs each replica and a read one of them, in microseconds.
 pub(super) fn replica_us(bench: &Bench, batch: usize) -> Result<(f64, f64)> {
-    let deployment = preset(if batch > 1 { "batched" } else { "compartmentalized" }, LANES)?;
-    let prices = Prices::new(&bench.demands, &deployment, Workload::writes(batch).value_bytes, &CLIENT_SIDE)?;
+    let deployment = preset(
+        if batch > 1 {
+            "batched"
+        } else {
+            "compartmentalized"
+        },
+        LANES,
+    )?;
+    let prices = Prices::new(
+        &bench.demands,
+        &deployment,
+        Workload::writes(batch).value_bytes,
+        &CLIENT_SIDE,
+    )?;
     let us = |kind| prices.command_us("replica", kind, batch);
     Ok((us(Kind::Execute), us(Kind::Read)))
 }
@@ -256,14 +358,22 @@ fn findings(points: &[Point], (write_us, read_us): (f64, f64)) -> Vec<String> {
             ))
         })
         .collect();
-    let gain = |of: &str, over: &str, measure| Some(peak(points, of, measure)? / peak(points, over, measure)?);
-    let both =
-        |of: &str, over: &str| Some((gain(of, over, Measure::Projected)?, gain(of, over, Measure::PublishedP90)?));
+    let gain = |of: &str, over: &str, measure| {
+        Some(peak(points, of, measure)? / peak(points, over, measure)?)
+    };
+    let both = |of: &str, over: &str| {
+        Some((
+            gain(of, over, Measure::Projected)?,
+            gain(of, over, Measure::PublishedP90)?,
+        ))
+    };
     let (writes, mixed, reads) = (name(0.0), name(0.9), name(1.0));
     let most = REPLICAS[REPLICAS.len() - 1];
     let mut add = |words: &str, (ours, theirs): (f64, f64), why_not: &str| {
         let verdict = verdict(ours, theirs, why_not);
-        findings.push(format!("{words}, at the best: {ours:.1}x projected, the paper's {theirs:.1}x: {verdict}."));
+        findings.push(format!(
+            "{words}, at the best: {ours:.1}x projected, the paper's {theirs:.1}x: {verdict}."
+        ));
     };
     if let Some(gains) = both(&reads, &writes) {
         let times = most as f64 * write_us / read_us;
@@ -273,9 +383,11 @@ fn findings(points: &[Point], (write_us, read_us): (f64, f64)) -> Vec<String> {
         );
         add("Reads alone over writes alone", gains, &why_not);
     }
-    if let (Some(gains), Some(first), Some(second)) =
-        (both(&mixed, MULTIPAXOS), both(&writes, MULTIPAXOS), both(&mixed, &writes))
-    {
+    if let (Some(gains), Some(first), Some(second)) = (
+        both(&mixed, MULTIPAXOS),
+        both(&writes, MULTIPAXOS),
+        both(&mixed, &writes),
+    ) {
         let why_not = format!(
             "writes alone gain {:.1}x here and {:.1}x in the paper (figure 28 says why), and 90 % reads {:.1}x and {:.1}x over \
              these",

@@ -62,8 +62,16 @@ struct Origin<'a> {
 impl Sheet {
     /// One that has yet to be filled.
     pub(crate) fn empty(title: &str, notes: Vec<String>) -> Self {
-        let (basis, findings, points, panels) = (Basis::Demands, Vec::new(), Vec::new(), Vec::new());
-        Sheet { title: title.to_owned(), basis, findings, notes, points, panels }
+        let (basis, findings, points, panels) =
+            (Basis::Demands, Vec::new(), Vec::new(), Vec::new());
+        Sheet {
+            title: title.to_owned(),
+            basis,
+            findings,
+            notes,
+            points,
+            panels,
+        }
     }
 
     /// Writes `DIR/NAME.svg`, `.png`, `.csv`, `.json` and `.md`; says what was written.
@@ -77,11 +85,14 @@ impl Sheet {
             panels: &self.panels,
         };
         picture.write(directory, name)?;
-        for (extension, text) in
-            [("csv", self.csv()), ("json", self.json(name, bench)?), ("md", self.text(name, bench))]
-        {
+        for (extension, text) in [
+            ("csv", self.csv()),
+            ("json", self.json(name, bench)?),
+            ("md", self.text(name, bench)),
+        ] {
             let file = directory.join(format!("{name}.{extension}"));
-            std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
+            std::fs::write(&file, text)
+                .with_context(|| format!("cannot write {}", file.display()))?;
         }
         Ok(())
     }
@@ -98,13 +109,31 @@ impl Sheet {
     /// The columns in which there is something.
     fn columns(&self) -> Vec<(&'static str, Cell)> {
         let some = |cell: &Cell| self.points.iter().any(|point| cell(point).is_some());
-        COLUMNS.iter().filter(|(_, cell)| some(cell)).copied().collect()
+        COLUMNS
+            .iter()
+            .filter(|(_, cell)| some(cell))
+            .copied()
+            .collect()
     }
 
     fn json(&self, name: &str, bench: &Bench) -> Result<String> {
-        let Demands { machine, date, version, placeholder, .. } = &bench.demands;
+        let Demands {
+            machine,
+            date,
+            version,
+            placeholder,
+            ..
+        } = &bench.demands;
         let (demands, rests_on) = match &self.basis {
-            Basis::Demands => (Some(Origin { machine, date, version, placeholder: *placeholder }), None),
+            Basis::Demands => (
+                Some(Origin {
+                    machine,
+                    date,
+                    version,
+                    placeholder: *placeholder,
+                }),
+                None,
+            ),
             Basis::Said { whole, .. } => (None, Some(whole.as_str())),
         };
         let document = Document {
@@ -144,13 +173,23 @@ impl Sheet {
             Basis::Demands => &origin(bench),
             Basis::Said { whole, .. } => whole,
         };
-        let _ = writeln!(text, "\nWhat it rests on: {basis} {}\n", self.notes.join(" "));
+        let _ = writeln!(
+            text,
+            "\nWhat it rests on: {basis} {}\n",
+            self.notes.join(" ")
+        );
         let used = self.columns();
         let row = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
-        text += &row(used.iter().map(|(name, _)| name.replace('_', " ")).collect());
+        text += &row(used
+            .iter()
+            .map(|(name, _)| name.replace('_', " "))
+            .collect());
         text += &format!("|{}\n", "---|".repeat(used.len()));
         for point in &self.points {
-            text += &row(used.iter().map(|(_, cell)| cell(point).unwrap_or_default()).collect());
+            text += &row(used
+                .iter()
+                .map(|(_, cell)| cell(point).unwrap_or_default())
+                .collect());
         }
         text
     }
@@ -162,7 +201,11 @@ fn subtitle(bench: &Bench) -> String {
         false => {
             // The page has the whole of it; above a picture there is room for the processors.
             let machine: Vec<&str> = bench.demands.machine.split(", ").take(2).collect();
-            format!("demands measured on {}, {}", machine.join(", "), bench.demands.date)
+            format!(
+                "demands measured on {}, {}",
+                machine.join(", "),
+                bench.demands.date
+            )
         }
     }
 }
@@ -183,8 +226,11 @@ fn origin(bench: &Bench) -> String {
 
 /// The highest throughput of a series.
 pub(crate) fn peak(points: &[Point], series: &str, measure: Measure) -> Option<f64> {
-    let of = points.iter().filter(|point| point.series == series && point.measure == measure);
-    of.map(|point| point.commands_per_second).max_by(f64::total_cmp)
+    let of = points
+        .iter()
+        .filter(|point| point.series == series && point.measure == measure);
+    of.map(|point| point.commands_per_second)
+        .max_by(f64::total_cmp)
 }
 
 /// How many times as much.

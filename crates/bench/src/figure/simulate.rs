@@ -1,4 +1,5 @@
-//! From a deployment and a workload to what the simulator measures, or the utilization law projects.
+//! From a deployment and a workload to what the simulator measures, or the utilization law
+//! projects.
 
 use super::arguments::Figure;
 use super::deployments::in_words;
@@ -21,7 +22,8 @@ use ionian_protocols::spaxos::SPaxos;
 use ionian_protocols::unreplicated::Unreplicated;
 use ionian_sim::performance::{Measured, Service, Setting, measure};
 
-/// A burst with so much to do ends: what it sent is on its way before a node looks at its sockets again.
+/// A burst with so much to do ends: what it sent is on its way before a node looks at its sockets
+/// again.
 const BURST_US: f64 = 100.0;
 /// By how much the delay of the network varies.
 const NETWORK_JITTER: f64 = 0.2;
@@ -38,7 +40,13 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) fn new(arguments: &Figure) -> Result<Self> {
-        let Figure { demands, network_delay_us, wake_us, quick, .. } = arguments;
+        let Figure {
+            demands,
+            network_delay_us,
+            wake_us,
+            quick,
+            ..
+        } = arguments;
         Ok(Bench {
             demands: Demands::load(demands.as_deref())?,
             network_delay_us: *network_delay_us,
@@ -50,7 +58,9 @@ impl Bench {
     /// A few of `all` when it is to be quick: the first, the last and one between.
     pub(crate) fn some<T: Copy>(&self, all: &[T]) -> Vec<T> {
         match all {
-            [first, .., last] if self.quick && all.len() > 3 => vec![*first, all[all.len() / 2], *last],
+            [first, .., last] if self.quick && all.len() > 3 => {
+                vec![*first, all[all.len() / 2], *last]
+            }
             _ => all.to_vec(),
         }
     }
@@ -63,16 +73,34 @@ impl Bench {
         workload: &Workload,
         exempt: &[&str],
     ) -> Result<Point> {
-        let Projection { peak, bottleneck, .. } = project(&self.demands, deployment, workload, exempt)?;
-        let point = about(Point::new(series, Measure::Projected, peak), deployment, workload);
-        Ok(Point { bottleneck: Some(bottleneck), ..point })
+        let Projection {
+            peak, bottleneck, ..
+        } = project(&self.demands, deployment, workload, exempt)?;
+        let point = about(
+            Point::new(series, Measure::Projected, peak),
+            deployment,
+            workload,
+        );
+        Ok(Point {
+            bottleneck: Some(bottleneck),
+            ..point
+        })
     }
 
-    /// What a whole node of this preset was measured to do among real ones, unbatched; `None` where that was not measured.
+    /// What a whole node of this preset was measured to do among real ones, unbatched; `None` where
+    /// that was not measured.
     pub(crate) fn whole_node(&self, series: &str, preset: &str, batch: usize) -> Option<Point> {
-        let node = self.demands.measured(preset, NODE, Kind::Write, KV).ok().filter(|_| batch == 1)?;
+        let node = self
+            .demands
+            .measured(preset, NODE, Kind::Write, KV)
+            .ok()
+            .filter(|_| batch == 1)?;
         let point = Point::new(series, Measure::Measured, 1e6 / node.demand_us);
-        Some(Point { demand_us: Some(node.demand_us), value_bytes: Some(node.value_bytes), ..point })
+        Some(Point {
+            demand_us: Some(node.demand_us),
+            value_bytes: Some(node.value_bytes),
+            ..point
+        })
     }
 
     /// What the simulator measures with so many clients.
@@ -85,10 +113,22 @@ impl Bench {
         clients: usize,
     ) -> Result<Point> {
         let measured = match deployment.protocol.as_str() {
-            MultiPaxos::NAME => self.measure(deployment, workload, exempt, clients, measure::<MultiPaxos>)?,
-            Mencius::NAME => self.measure(deployment, workload, exempt, clients, measure::<Mencius>)?,
-            SPaxos::NAME => self.measure(deployment, workload, exempt, clients, measure::<SPaxos>)?,
-            Unreplicated::NAME => self.measure(deployment, workload, exempt, clients, measure::<Unreplicated>)?,
+            MultiPaxos::NAME => {
+                self.measure(deployment, workload, exempt, clients, measure::<MultiPaxos>)?
+            }
+            Mencius::NAME => {
+                self.measure(deployment, workload, exempt, clients, measure::<Mencius>)?
+            }
+            SPaxos::NAME => {
+                self.measure(deployment, workload, exempt, clients, measure::<SPaxos>)?
+            }
+            Unreplicated::NAME => self.measure(
+                deployment,
+                workload,
+                exempt,
+                clients,
+                measure::<Unreplicated>,
+            )?,
             other => bail!("protocol = {other:?}: there is no simulation of its performance"),
         };
         let ms = |us: f64| Some(us / 1000.0);
@@ -109,7 +149,11 @@ impl Bench {
         workload: &Workload,
         exempt: &[&str],
         clients: usize,
-        measure: impl Fn(&Setting, &MessageCosts, &KeyValue) -> Result<Measured, ionian_kernel::layout::LayoutError>,
+        measure: impl Fn(
+            &Setting,
+            &MessageCosts,
+            &KeyValue,
+        ) -> Result<Measured, ionian_kernel::layout::LayoutError>,
     ) -> Result<Measured> {
         let kinds = match deployment.protocol.as_str() {
             MultiPaxos::NAME => MultiPaxos::KINDS,
@@ -127,7 +171,11 @@ impl Bench {
             clients,
             read_fraction: workload.read_fraction,
             read_level: workload.read_level,
-            client_kinds: (0..).zip(kinds).filter(|(_, kind)| is_clients(kind)).map(|(place, _)| place).collect(),
+            client_kinds: (0..)
+                .zip(kinds)
+                .filter(|(_, kind)| is_clients(kind))
+                .map(|(place, _)| place)
+                .collect(),
             network_delay_us: self.network_delay_us,
             network_jitter: NETWORK_JITTER,
             wake_us: self.wake_us,
@@ -136,7 +184,13 @@ impl Bench {
             requests: least.max(rounds * clients as u64),
             longest_us: 1_000_000,
         };
-        Ok(measure(&setting, &costs, &KeyValue { value_bytes: workload.value_bytes })?)
+        Ok(measure(
+            &setting,
+            &costs,
+            &KeyValue {
+                value_bytes: workload.value_bytes,
+            },
+        )?)
     }
 }
 
@@ -154,7 +208,11 @@ fn about(point: Point, deployment: &Deployment, workload: &Workload) -> Point {
 fn busiest(deployment: &Deployment, measured: &Measured) -> Option<String> {
     let (node, part) = measured.busiest()?;
     let place = deployment.ids().iter().position(|id| *id == node)?;
-    Some(format!("{} {:.0} %", deployment.nodes[place].name, part * 100.0))
+    Some(format!(
+        "{} {:.0} %",
+        deployment.nodes[place].name,
+        part * 100.0
+    ))
 }
 
 /// The key-value store that comes with Ionian, with the papers' commands.
@@ -164,14 +222,22 @@ pub(super) struct KeyValue {
 
 impl KeyValue {
     fn key(client: usize, number: u64) -> Bytes {
-        Bytes::from(format!("{:08}", (client as u64 * 7919 + number * 104_729) % KEYS))
+        Bytes::from(format!(
+            "{:08}",
+            (client as u64 * 7919 + number * 104_729) % KEYS
+        ))
     }
 }
 
 impl Service for KeyValue {
     fn write(&self, client: usize, number: u64) -> Bytes {
         let value = Bytes::from(vec![b'v'; self.value_bytes]);
-        payload(&[Bytes::from_static(b"SET"), KeyValue::key(client, number), value]).into()
+        payload(&[
+            Bytes::from_static(b"SET"),
+            KeyValue::key(client, number),
+            value,
+        ])
+        .into()
     }
 
     fn read(&self, client: usize, number: u64) -> Bytes {
@@ -189,11 +255,20 @@ mod tests {
     use super::*;
     use crate::model::price::tests::demands;
 
-    /// What is projected from the demands is what the real roles do when each message takes its time.
+    /// What is projected from the demands is what the real roles do when each message takes its
+    /// time.
     #[test]
     fn simulations_of_saturated_deployments_reach_what_is_projected() {
-        let bench = Bench { demands: demands(), network_delay_us: 50.0, wake_us: 5.0, quick: false };
-        let reads = Workload { read_fraction: 0.9, ..Workload::writes(1) };
+        let bench = Bench {
+            demands: demands(),
+            network_delay_us: 50.0,
+            wake_us: 5.0,
+            quick: false,
+        };
+        let reads = Workload {
+            read_fraction: 0.9,
+            ..Workload::writes(1)
+        };
         let cases = [
             ("compartmentalized", Workload::writes(1), 1000),
             ("compartmentalized", reads, 1000),
@@ -210,9 +285,14 @@ mod tests {
         for (name, workload, clients) in cases {
             let deployment = batches(preset(name, 9).unwrap(), workload.batch).unwrap();
             let projected = bench.project(name, &deployment, &workload, &[]).unwrap();
-            let simulated = bench.simulate(name, &deployment, &workload, &[], clients).unwrap();
+            let simulated = bench
+                .simulate(name, &deployment, &workload, &[], clients)
+                .unwrap();
             let off = simulated.commands_per_second / projected.commands_per_second - 1.0;
-            assert!(off.abs() < 0.05, "{name}: {off:+.3} of {projected:?}, {simulated:?}");
+            assert!(
+                off.abs() < 0.05,
+                "{name}: {off:+.3} of {projected:?}, {simulated:?}"
+            );
         }
     }
 }

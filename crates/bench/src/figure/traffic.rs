@@ -1,4 +1,5 @@
-//! How many bytes a leader takes in and sends for a command: the real roles at work, in the simulator.
+//! How many bytes a leader takes in and sends for a command: the real roles at work, in the
+//! simulator.
 
 use super::deployments::{batches, preset};
 use super::simulate::KeyValue;
@@ -63,8 +64,12 @@ impl Led for SPaxos {
             Message::ProxyLeader(proxy_leader::In::Ordering { message }) => {
                 MultiPaxos::way(&multipaxos::Message::ProxyLeader(message.clone()))
             }
-            Message::Acceptor(message) => MultiPaxos::way(&multipaxos::Message::Acceptor(message.clone())),
-            Message::Replica(message) => MultiPaxos::way(&multipaxos::Message::Replica(message.clone())),
+            Message::Acceptor(message) => {
+                MultiPaxos::way(&multipaxos::Message::Acceptor(message.clone()))
+            }
+            Message::Replica(message) => {
+                MultiPaxos::way(&multipaxos::Message::Replica(message.clone()))
+            }
             Message::Stabilizer(stabilizer::In::Kept { .. })
             | Message::Disseminator(disseminator::In::Progress { .. }) => Way::Out,
             _ => Way::Past,
@@ -113,7 +118,10 @@ pub(super) fn at_leader<P: Led>(from: &str, value_bytes: usize) -> Result<Traffi
     let counted = Counted::default();
     let measured = measure::<P>(&setting, &counted, &KeyValue { value_bytes })?;
     let per_command = |counter: &Cell<usize>| counter.get() as f64 / measured.requests as f64;
-    Ok(Traffic { bytes_in: per_command(&counted.bytes_in), bytes_out: per_command(&counted.bytes_out) })
+    Ok(Traffic {
+        bytes_in: per_command(&counted.bytes_in),
+        bytes_out: per_command(&counted.bytes_out),
+    })
 }
 
 #[cfg(test)]
@@ -122,16 +130,21 @@ mod tests {
 
     #[test]
     fn what_a_leader_of_s_paxos_handles_does_not_grow_with_the_value() {
-        let of = |value_bytes| at_leader::<SPaxos>("spaxos-compartmentalized", value_bytes).unwrap();
+        let of =
+            |value_bytes| at_leader::<SPaxos>("spaxos-compartmentalized", value_bytes).unwrap();
         let small = of(16);
         assert!(small.bytes_in > 40.0 && small.bytes_out > 40.0, "{small}");
         for value_bytes in [1024, 65_536] {
             let large = of(value_bytes);
             let grows = |one: f64, other: f64| (one / other - 1.0).abs() > 0.02;
-            let differ = grows(large.bytes_in, small.bytes_in) || grows(large.bytes_out, small.bytes_out);
+            let differ =
+                grows(large.bytes_in, small.bytes_in) || grows(large.bytes_out, small.bytes_out);
             assert!(!differ, "{value_bytes} bytes: {large}, 16 bytes: {small}");
         }
         let multipaxos = at_leader::<MultiPaxos>("compartmentalized", 65_536).unwrap();
-        assert!(multipaxos.bytes_in > 65_536.0 && multipaxos.bytes_out > 65_536.0, "this one carries it: {multipaxos}");
+        assert!(
+            multipaxos.bytes_in > 65_536.0 && multipaxos.bytes_out > 65_536.0,
+            "this one carries it: {multipaxos}"
+        );
     }
 }

@@ -1,12 +1,13 @@
 //! Whether a number of the paper is reproduced and, where it is not, why.
 //!
-//! Only ratios are held against each other (and latencies of the same simulated network): heights are of other hardware and of
-//! another runtime.
+//! Only ratios are held against each other (and latencies of the same simulated network): heights
+//! are of other hardware and of another runtime.
 
 use super::point::{Measure, Point, short};
 use super::sheet::{peak, ratio};
 
-/// As near as this, by ratio, counts as reproduced: the paper's own two measures of one run are often as far apart.
+/// As near as this, by ratio, counts as reproduced: the paper's own two measures of one run are
+/// often as far apart.
 const NEAR: f64 = 1.2;
 
 /// Says whether ours is the paper's; `why_not` goes on where it is not.
@@ -17,14 +18,22 @@ pub(crate) fn verdict(ours: f64, theirs: f64, why_not: &str) -> String {
     }
 }
 
-/// What compartmentalization gains over the protocol as published, beside what it gained in the paper by that measure.
-pub(crate) fn of_gain(points: &[Point], published: &str, compartmentalized: &str, paper: Measure) -> Option<String> {
+/// What compartmentalization gains over the protocol as published, beside what it gained in the
+/// paper by that measure.
+pub(crate) fn of_gain(
+    points: &[Point],
+    published: &str,
+    compartmentalized: &str,
+    paper: Measure,
+) -> Option<String> {
     let of = |series, measure| peak(points, series, measure);
     let gain = |measure| Some(of(compartmentalized, measure)? / of(published, measure)?);
     let (ours, theirs) = (gain(Measure::Projected)?, gain(paper)?);
     let bottleneck = bottleneck(points, compartmentalized)?;
     let spread = match bottleneck {
-        "replica" => ", and executing each command on every replica is what cannot be spread over more machines",
+        "replica" => {
+            ", and executing each command on every replica is what cannot be spread over more machines"
+        }
         _ => "",
     };
     let why_not = format!(
@@ -38,16 +47,26 @@ pub(crate) fn of_gain(points: &[Point], published: &str, compartmentalized: &str
     Some(verdict(ours, theirs, &why_not))
 }
 
-/// What compartmentalization gains over a whole node as published that was measured, in place of the sum of its roles.
-pub(crate) fn of_whole_node(points: &[Point], published: &str, compartmentalized: &str) -> Option<String> {
-    let node = points.iter().find(|point| point.series == published && point.measure == Measure::Measured)?;
+/// What compartmentalization gains over a whole node as published that was measured, in place of
+/// the sum of its roles.
+pub(crate) fn of_whole_node(
+    points: &[Point],
+    published: &str,
+    compartmentalized: &str,
+) -> Option<String> {
+    let node = points
+        .iter()
+        .find(|point| point.series == published && point.measure == Measure::Measured)?;
     Some(format!(
         "{published} measured, a whole node among real ones: {:.2} us a command, so {} commands/s, where the sum of its roles says \
          {}; over that compartmentalization gains {}.",
         node.demand_us?,
         short(node.commands_per_second),
         short(peak(points, published, Measure::Projected)?),
-        ratio(peak(points, compartmentalized, Measure::Projected)?, node.commands_per_second),
+        ratio(
+            peak(points, compartmentalized, Measure::Projected)?,
+            node.commands_per_second
+        ),
     ))
 }
 
@@ -75,11 +94,27 @@ mod tests {
             bottleneck: Some(bottleneck.to_owned()),
             ..Point::new(series, Measure::Projected, peak)
         };
-        let mut points = vec![projected("a", 5e5, "a whole node (n0)"), projected("b", 2e6, "replica")];
-        assert_eq!(of_gain(&points, "a", "b", Measure::Published), None, "the paper says nothing");
-        points.extend([("a", 1e4), ("b", 1e5)].map(|(series, peak)| Point::new(series, Measure::Published, peak)));
+        let mut points = vec![
+            projected("a", 5e5, "a whole node (n0)"),
+            projected("b", 2e6, "replica"),
+        ];
+        assert_eq!(
+            of_gain(&points, "a", "b", Measure::Published),
+            None,
+            "the paper says nothing"
+        );
+        points.extend(
+            [("a", 1e4), ("b", 1e5)]
+                .map(|(series, peak)| Point::new(series, Measure::Published, peak)),
+        );
         let said = of_gain(&points, "a", "b", Measure::Published).unwrap();
-        assert!(said.contains("replica, spends 0.50 us on a command, 25 % of the 2.00 us"), "{said}");
-        assert!(said.contains("it was 10 % at most, and executing"), "{said}");
+        assert!(
+            said.contains("replica, spends 0.50 us on a command, 25 % of the 2.00 us"),
+            "{said}"
+        );
+        assert!(
+            said.contains("it was 10 % at most, and executing"),
+            "{said}"
+        );
     }
 }

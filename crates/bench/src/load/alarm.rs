@@ -1,5 +1,6 @@
-//! A timer for an event loop, finer than the millisecond that the event queue counts in. Where the system has none,
-//! an open loop begins its commands up to a millisecond late, which its latencies say.
+//! A timer for an event loop, finer than the millisecond that the event queue counts in. Where the
+//! system has none, an open loop begins its commands up to a millisecond late, which its latencies
+//! say.
 
 pub(crate) use system::Alarm;
 
@@ -21,15 +22,20 @@ mod system {
         pub(crate) fn new(registry: &Registry, token: Token) -> Result<Self> {
             let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_NONBLOCK);
             let timer = timer.context("the system has no timer")?;
-            registry.register(&mut SourceFd(&timer.as_fd().as_raw_fd()), token, Interest::READABLE)?;
+            registry.register(
+                &mut SourceFd(&timer.as_fd().as_raw_fd()),
+                token,
+                Interest::READABLE,
+            )?;
             Ok(Alarm { timer })
         }
 
-        /// Goes off after so many nanoseconds, at least one, and not at the time that was set before. Returns whether
-        /// there is such a thing.
+        /// Goes off after so many nanoseconds, at least one, and not at the time that was set
+        /// before. Returns whether there is such a thing.
         pub(crate) fn set(&self, after: u64) -> Result<bool> {
             let after = TimeSpec::nanoseconds(i64::try_from(after.max(1)).unwrap_or(i64::MAX));
-            self.timer.set(Expiration::OneShot(after), TimerSetTimeFlags::empty())?;
+            self.timer
+                .set(Expiration::OneShot(after), TimerSetTimeFlags::empty())?;
             Ok(true)
         }
     }

@@ -34,21 +34,23 @@ pub struct Load {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "What is measured")]
 pub(crate) struct Servers {
-    /// A server that speaks the Redis protocol; repeated, connections are spread over all of them [default: a
-    /// cluster that is started for the run]
+    /// A server that speaks the Redis protocol; repeated, connections are spread over all of them
+    /// [default: a cluster that is started for the run]
     #[arg(long, value_name = "redis://HOST:PORT")]
     pub(crate) target: Vec<Target>,
-    /// Write into servers of --target and --versus that hold keys already; without it those are left alone
+    /// Write into servers of --target and --versus that hold keys already; without it those are
+    /// left alone
     #[arg(long)]
     pub(crate) yes: bool,
     /// A process of this machine whose processor time is to be counted; can be repeated
     #[arg(long, value_name = "NAME=PID", requires = "target")]
     pub(crate) pid: Vec<Account>,
-    /// Start this deployment, on free ports and in a directory that is removed afterwards; `ionian config presets`
-    /// lists them [default: colocated]
+    /// Start this deployment, on free ports and in a directory that is removed afterwards; `ionian
+    /// config presets` lists them [default: colocated]
     #[arg(long, value_name = "NAME", conflicts_with_all = ["target", "file"])]
     pub(crate) preset: Option<String>,
-    /// Start the deployment of this file, on free ports and in a directory that is removed afterwards
+    /// Start the deployment of this file, on free ports and in a directory that is removed
+    /// afterwards
     #[arg(long, value_name = "FILE", conflicts_with = "target")]
     pub(crate) file: Option<PathBuf>,
     /// Change a setting of the deployment; can be repeated
@@ -60,11 +62,13 @@ pub(crate) struct Servers {
     /// Where the cluster's directory is made [default: the system's directory for temporary files]
     #[arg(long, value_name = "DIR", conflicts_with = "target")]
     pub(crate) data: Option<PathBuf>,
-    /// Ask through the client lane of the library and not through the Redis protocol: this process is then the
-    /// first node that has one, and its processor time is that of node and client together
+    /// Ask through the client lane of the library and not through the Redis protocol: this process
+    /// is then the first node that has one, and its processor time is that of node and client
+    /// together
     #[arg(long, conflicts_with_all = ["target", "versus", "clients", "rate", "pipeline", "threads", "strict"])]
     pub(crate) lanes: bool,
-    /// Another server, measured in turns with the first; repeated, connections are spread over all of them
+    /// Another server, measured in turns with the first; repeated, connections are spread over all
+    /// of them
     #[arg(long, value_name = "redis://HOST:PORT")]
     pub(crate) versus: Vec<Target>,
     /// A process of the other server whose processor time is to be counted; can be repeated
@@ -79,8 +83,8 @@ pub(crate) struct Asks {
     /// How many connections there are; each sends when it has its replies [default: 64]
     #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..=20_000))]
     clients: Option<u64>,
-    /// Begin so many commands a second, whether earlier ones are answered or not; latency counts from when a
-    /// command was to be begun, and --clients is how many can be on their way
+    /// Begin so many commands a second, whether earlier ones are answered or not; latency counts
+    /// from when a command was to be begun, and --clients is how many can be on their way
     #[arg(long, value_name = "PER_SECOND", value_parser = positive)]
     pub(crate) rate: Option<f64>,
     /// Send so many commands at once [default: 1]
@@ -132,7 +136,8 @@ pub(crate) struct Course {
     /// Write every round as a line of comma separated values
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
-    /// Write everything as one JSON document; with `-` to standard output, and the table to standard error
+    /// Write everything as one JSON document; with `-` to standard output, and the table to
+    /// standard error
     #[arg(long, value_name = "FILE|-")]
     pub(crate) json: Option<PathBuf>,
 }
@@ -207,7 +212,12 @@ impl FromStr for Account {
 
 impl Asks {
     pub(crate) fn mix(&self) -> Mix {
-        Mix { keys: self.keys, skew: self.skew, reads: self.reads, value_bytes: self.value_bytes as usize }
+        Mix {
+            keys: self.keys,
+            skew: self.skew,
+            reads: self.reads,
+            value_bytes: self.value_bytes as usize,
+        }
     }
 
     pub(crate) fn clients(&self) -> usize {
@@ -219,7 +229,8 @@ impl Asks {
     }
 
     pub(crate) fn in_flight(&self) -> usize {
-        self.in_flight.map_or(IN_FLIGHT, |in_flight| in_flight as usize)
+        self.in_flight
+            .map_or(IN_FLIGHT, |in_flight| in_flight as usize)
     }
 }
 
@@ -235,11 +246,17 @@ impl Load {
     /// # Errors
     /// Says why.
     pub(crate) fn check(&self) -> Result<(), BadUsage> {
-        let Load { servers, asks, course } = self;
+        let Load {
+            servers,
+            asks,
+            course,
+        } = self;
         let (clients, threads) = (asks.clients(), course.threads());
         let refuse = |text: String| Err(BadUsage(text));
         if threads > clients {
-            return refuse(format!("--threads {threads}: of {clients} connections, some threads would have none"));
+            return refuse(format!(
+                "--threads {threads}: of {clients} connections, some threads would have none"
+            ));
         }
         if asks.pipeline() * u64::from(asks.value_bytes) > UNIT_BYTES {
             let (mib, value_bytes) = (UNIT_BYTES >> 20, asks.value_bytes);
@@ -249,18 +266,35 @@ impl Load {
             ));
         }
         if asks.level.is_some() && asks.reads == 0 {
-            return refuse("--level is about reads, and there are none: say --reads PERCENT".to_owned());
+            return refuse(
+                "--level is about reads, and there are none: say --reads PERCENT".to_owned(),
+            );
         }
         if asks.level.is_some() && !servers.versus.is_empty() {
-            return refuse("--level is of gateways of Ionian alone, and cannot be asked of --versus".to_owned());
+            return refuse(
+                "--level is of gateways of Ionian alone, and cannot be asked of --versus"
+                    .to_owned(),
+            );
         }
         if course.json == Some("-".into()) && course.csv == Some("-".into()) {
             return refuse("--json - and --csv -: standard output takes one of them".to_owned());
         }
-        let names = |accounts: &[Account]| accounts.iter().map(|account| account.name.clone()).collect::<Vec<_>>();
+        let names = |accounts: &[Account]| {
+            accounts
+                .iter()
+                .map(|account| account.name.clone())
+                .collect::<Vec<_>>()
+        };
         for names in [names(&servers.pid), names(&servers.versus_pid)] {
-            if let Some(twice) = names.iter().enumerate().find(|(place, name)| names[..*place].contains(name)) {
-                return refuse(format!("two processes are called {:?}: give each a name of its own", twice.1));
+            if let Some(twice) = names
+                .iter()
+                .enumerate()
+                .find(|(place, name)| names[..*place].contains(name))
+            {
+                return refuse(format!(
+                    "two processes are called {:?}: give each a name of its own",
+                    twice.1
+                ));
             }
         }
         Ok(())
@@ -268,12 +302,19 @@ impl Load {
 }
 
 fn positive(text: &str) -> Result<f64, String> {
-    let number = text.parse::<f64>().ok().filter(|number| (1e-3..=1e7).contains(number));
+    let number = text
+        .parse::<f64>()
+        .ok()
+        .filter(|number| (1e-3..=1e7).contains(number));
     number.ok_or_else(|| "must be a number from 0.001 to 10000000".to_owned())
 }
 
 fn not_negative(text: &str) -> Result<f64, String> {
-    if text.parse() == Ok(0.0) { Ok(0.0) } else { positive(text) }
+    if text.parse() == Ok(0.0) {
+        Ok(0.0)
+    } else {
+        positive(text)
+    }
 }
 
 #[cfg(test)]
@@ -294,10 +335,35 @@ mod tests {
     #[test]
     fn without_a_word_a_closed_loop_on_a_cluster_in_memory_is_meant() {
         Bench::command().debug_assert();
-        let Load { servers, asks, course } = parse("").unwrap();
-        assert!(servers.target.is_empty() && servers.versus.is_empty() && !servers.lanes && asks.rate.is_none());
-        assert_eq!((asks.clients(), asks.pipeline(), asks.in_flight(), course.threads()), (64, 1, 128, 1));
-        assert_eq!(asks.mix(), Mix { keys: 100_000, skew: Skew::Uniform, reads: 0, value_bytes: 16 });
+        let Load {
+            servers,
+            asks,
+            course,
+        } = parse("").unwrap();
+        assert!(
+            servers.target.is_empty()
+                && servers.versus.is_empty()
+                && !servers.lanes
+                && asks.rate.is_none()
+        );
+        assert_eq!(
+            (
+                asks.clients(),
+                asks.pipeline(),
+                asks.in_flight(),
+                course.threads()
+            ),
+            (64, 1, 128, 1)
+        );
+        assert_eq!(
+            asks.mix(),
+            Mix {
+                keys: 100_000,
+                skew: Skew::Uniform,
+                reads: 0,
+                value_bytes: 16
+            }
+        );
     }
 
     #[test]
@@ -332,17 +398,25 @@ mod tests {
             ("--clients 2 --threads 3", "of 2 connections"),
             ("--pipeline 100 --value-bytes 1000000", "64 MiB"),
             ("--level eventual", "--reads PERCENT"),
-            ("--level eventual --reads 5 --versus redis://h:1", "--versus"),
+            (
+                "--level eventual --reads 5 --versus redis://h:1",
+                "--versus",
+            ),
             ("--json - --csv -", "standard output"),
             ("--target redis://h:1 --pid a=1 --pid a=2", "\"a\""),
         ] {
-            assert!(parse(words).unwrap().check().unwrap_err().0.contains(says), "{words}");
+            assert!(
+                parse(words).unwrap().check().unwrap_err().0.contains(says),
+                "{words}"
+            );
         }
         assert!(
-            parse("--target redis://h:1 --pid a=1 --pid b=2 --warm-up 0 --level eventual --reads 5")
-                .unwrap()
-                .check()
-                .is_ok()
+            parse(
+                "--target redis://h:1 --pid a=1 --pid b=2 --warm-up 0 --level eventual --reads 5"
+            )
+            .unwrap()
+            .check()
+            .is_ok()
         );
     }
 }

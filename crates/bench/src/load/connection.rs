@@ -53,8 +53,15 @@ impl Connection {
     }
 
     /// Sends the commands that `fill` writes and counts, which begin at `begun`.
-    pub(crate) fn begin(&mut self, begun: u64, fill: impl FnOnce(&mut Vec<u8>) -> u64) -> Result<()> {
-        debug_assert!(self.is_idle() && self.sent == self.output.len(), "one unit at a time");
+    pub(crate) fn begin(
+        &mut self,
+        begun: u64,
+        fill: impl FnOnce(&mut Vec<u8>) -> u64,
+    ) -> Result<()> {
+        debug_assert!(
+            self.is_idle() && self.sent == self.output.len(),
+            "one unit at a time"
+        );
         self.output.clear();
         self.sent = 0;
         self.begun = begun;
@@ -76,18 +83,29 @@ impl Connection {
     }
 
     /// Takes all that has come. `now` is asked once for each read.
-    pub(crate) fn read(&mut self, buffer: &mut [u8], now: impl Fn() -> u64, ledger: &mut Ledger) -> Result<Came> {
+    pub(crate) fn read(
+        &mut self,
+        buffer: &mut [u8],
+        now: impl Fn() -> u64,
+        ledger: &mut Ledger,
+    ) -> Result<Came> {
         let mut came = Came::default();
         loop {
             let length = match self.stream.read(buffer) {
-                Ok(0) => bail!("redis://{} closed the connection in the middle of the run", self.address),
+                Ok(0) => bail!(
+                    "redis://{} closed the connection in the middle of the run",
+                    self.address
+                ),
                 Ok(length) => length,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error).with_context(|| self.broke()),
             };
             let some = self.take(&buffer[..length], now(), ledger)?;
-            came = Came { answered: came.answered + some.answered, errors: came.errors + some.errors };
+            came = Came {
+                answered: came.answered + some.answered,
+                errors: came.errors + some.errors,
+            };
             // Nothing more was there; if more has come meanwhile, the event queue tells.
             if length < buffer.len() {
                 break;
@@ -110,10 +128,18 @@ impl Connection {
             }
         });
         if let Err(garbage) = taken {
-            bail!("redis://{} does not speak the Redis protocol: {:?} is no reply", self.address, garbage.0);
+            bail!(
+                "redis://{} does not speak the Redis protocol: {:?} is no reply",
+                self.address,
+                garbage.0
+            );
         }
         let replies = came.answered + came.errors;
-        ensure!(replies <= self.outstanding, "redis://{} sends more replies than it got commands", self.address);
+        ensure!(
+            replies <= self.outstanding,
+            "redis://{} sends more replies than it got commands",
+            self.address
+        );
         self.outstanding -= replies;
         if came.answered > 0 {
             ledger.answered(self.begun, now, came.answered, nothing);
@@ -122,6 +148,9 @@ impl Connection {
     }
 
     fn broke(&self) -> String {
-        format!("the connection to redis://{} broke in the middle of the run", self.address)
+        format!(
+            "the connection to redis://{} broke in the middle of the run",
+            self.address
+        )
     }
 }

@@ -33,7 +33,10 @@ impl Encoder {
     /// As a gateway hands a lone command to its client lane, with values of so many bytes.
     pub(crate) fn of_lane(value_bytes: usize) -> Self {
         Self::new(value_bytes, |words| {
-            let words: Vec<Bytes> = words.iter().map(|word| Bytes::copy_from_slice(word)).collect();
+            let words: Vec<Bytes> = words
+                .iter()
+                .map(|word| Bytes::copy_from_slice(word))
+                .collect();
             payload(&words)
         })
     }
@@ -41,7 +44,10 @@ impl Encoder {
     fn new(value_bytes: usize, encode: impl Fn(&[&[u8]]) -> Vec<u8>) -> Self {
         let zero = key(0);
         let set = encode(&[b"SET", zero.as_bytes(), &value(value_bytes)]);
-        Encoder { get: template(encode(&[b"GET", zero.as_bytes()])), set: template(set) }
+        Encoder {
+            get: template(encode(&[b"GET", zero.as_bytes()])),
+            set: template(set),
+        }
     }
 
     /// Appends the command.
@@ -79,7 +85,10 @@ pub(crate) fn command(words: &[&[u8]]) -> Vec<u8> {
 }
 
 fn template(bytes: Vec<u8>) -> Template {
-    let digits = bytes.windows(DIGITS).position(|some| some == [b'0'; DIGITS]).expect("the key of number 0 is in it");
+    let digits = bytes
+        .windows(DIGITS)
+        .position(|some| some == [b'0'; DIGITS])
+        .expect("the key of number 0 is in it");
     Template { bytes, digits }
 }
 
@@ -92,8 +101,20 @@ mod tests {
     fn commands_are_those_of_the_protocol() {
         let encoder = Encoder::of_redis(3);
         let mut out = Vec::new();
-        encoder.push(Ask { key: 1_203, is_read: false }, &mut out);
-        encoder.push(Ask { key: MOST_KEYS - 1, is_read: true }, &mut out);
+        encoder.push(
+            Ask {
+                key: 1_203,
+                is_read: false,
+            },
+            &mut out,
+        );
+        encoder.push(
+            Ask {
+                key: MOST_KEYS - 1,
+                is_read: true,
+            },
+            &mut out,
+        );
         let words = "*3\r\n$3\r\nSET\r\n$16\r\nkey:000000001203\r\n$3\r\nvvv\r\n\
             *2\r\n$3\r\nGET\r\n$16\r\nkey:999999999999\r\n";
         assert_eq!(String::from_utf8(out).unwrap(), words);
@@ -104,13 +125,31 @@ mod tests {
     fn a_lane_carries_what_a_gateway_would_encode() {
         let encoder = Encoder::of_lane(16);
         for (words, ask) in [
-            (&[&b"SET"[..], b"key:000000000042", &[b'v'; 16]][..], Ask { key: 42, is_read: false }),
-            (&[b"GET", b"key:000000000042"], Ask { key: 42, is_read: true }),
+            (
+                &[&b"SET"[..], b"key:000000000042", &[b'v'; 16]][..],
+                Ask {
+                    key: 42,
+                    is_read: false,
+                },
+            ),
+            (
+                &[b"GET", b"key:000000000042"],
+                Ask {
+                    key: 42,
+                    is_read: true,
+                },
+            ),
         ] {
             let mut out = Vec::new();
             encoder.push(ask, &mut out);
-            let words: Vec<Bytes> = words.iter().map(|word| Bytes::copy_from_slice(word)).collect();
-            assert_eq!(out, kv::Compound::Pipeline(vec![kv::Command::parse(&words).unwrap()]).encode());
+            let words: Vec<Bytes> = words
+                .iter()
+                .map(|word| Bytes::copy_from_slice(word))
+                .collect();
+            assert_eq!(
+                out,
+                kv::Compound::Pipeline(vec![kv::Command::parse(&words).unwrap()]).encode()
+            );
         }
     }
 }

@@ -1,5 +1,5 @@
-//! A thread of the generator: all its connections on one event queue. Each time round it takes what has come on each
-//! connection in one read, and sends what is due there in one write.
+//! A thread of the generator: all its connections on one event queue. Each time round it takes what
+//! has come on each connection in one read, and sends what is due there in one write.
 
 use super::alarm::Alarm;
 use super::connection::{Came, Connection};
@@ -99,15 +99,32 @@ struct EventLoop {
 
 impl EventLoop {
     fn new(job: Job) -> Result<Self> {
-        let Job { connections, encoder, workload, pipeline, schedule, window, origin, shared } = job;
+        let Job {
+            connections,
+            encoder,
+            workload,
+            pipeline,
+            schedule,
+            window,
+            origin,
+            shared,
+        } = job;
         let poll = Poll::new().context("the system gives no event queue")?;
-        let mut connections = connections.into_iter().map(Connection::new).collect::<Result<Vec<_>>>()?;
+        let mut connections = connections
+            .into_iter()
+            .map(Connection::new)
+            .collect::<Result<Vec<_>>>()?;
         for (place, connection) in connections.iter_mut().enumerate() {
             let interests = Interest::READABLE | Interest::WRITABLE;
-            poll.registry().register(&mut connection.stream, Token(place), interests)?;
+            poll.registry()
+                .register(&mut connection.stream, Token(place), interests)?;
         }
         let alarm = Alarm::new(poll.registry(), ALARM)?;
-        let kind = if schedule.is_some() { Loop::Open } else { Loop::Closed };
+        let kind = if schedule.is_some() {
+            Loop::Open
+        } else {
+            Loop::Closed
+        };
         let idle = (0..connections.len()).rev().collect();
         let (ledger, meter) = (Ledger::new(window, kind), Meter::default());
         let loops = EventLoop {
@@ -149,9 +166,14 @@ impl EventLoop {
                     self.connections[place].write()?;
                 }
                 let some = self.attend(place, &mut buffer)?;
-                came = Came { answered: came.answered + some.answered, errors: came.errors + some.errors };
+                came = Came {
+                    answered: came.answered + some.answered,
+                    errors: came.errors + some.errors,
+                };
             }
-            self.shared.answered.fetch_add(came.answered, Ordering::Relaxed);
+            self.shared
+                .answered
+                .fetch_add(came.answered, Ordering::Relaxed);
             self.shared.errors.fetch_add(came.errors, Ordering::Relaxed);
         }
     }
@@ -206,26 +228,42 @@ impl EventLoop {
     fn is_over(&self, now: u64) -> bool {
         let has_begun_all = match &self.workload {
             Workload::Each(keys) => keys.is_empty(),
-            // Of a schedule, nothing is due after the window; but what was before may still be waiting.
+            // Of a schedule, nothing is due after the window; but what was before may still be
+            // waiting.
             Workload::Drawn(_) => {
-                now >= self.window.end && self.schedule.as_ref().is_none_or(|schedule| schedule.due().is_none())
+                now >= self.window.end
+                    && self
+                        .schedule
+                        .as_ref()
+                        .is_none_or(|schedule| schedule.due().is_none())
             }
         };
-        has_begun_all && self.idle.len() == self.connections.len() || now >= self.window.end.saturating_add(DRAIN)
+        has_begun_all && self.idle.len() == self.connections.len()
+            || now >= self.window.end.saturating_add(DRAIN)
     }
 
     /// Waits for replies, and for the time at which something is to be done.
     fn sleep(&mut self, events: &mut Events, now: u64) -> Result<()> {
         let mut until = now + LONGEST_SLEEP;
-        until = [self.window.begin, self.window.end].iter().filter(|time| **time > now).fold(until, |a, b| a.min(*b));
-        let due = self.schedule.as_ref().filter(|_| !self.idle.is_empty()).and_then(Schedule::due);
+        until = [self.window.begin, self.window.end]
+            .iter()
+            .filter(|time| **time > now)
+            .fold(until, |a, b| a.min(*b));
+        let due = self
+            .schedule
+            .as_ref()
+            .filter(|_| !self.idle.is_empty())
+            .and_then(Schedule::due);
         if let Some(due) = due.filter(|due| *due < until && *due != self.alarm_at) {
             match self.alarm.set(due.saturating_sub(now))? {
                 true => self.alarm_at = due,
                 false => until = due,
             }
         }
-        match self.poll.poll(events, Some(Duration::from_nanos(until - now))) {
+        match self
+            .poll
+            .poll(events, Some(Duration::from_nanos(until - now)))
+        {
             Err(error) if error.kind() != std::io::ErrorKind::Interrupted => Err(error.into()),
             _ => Ok(()),
         }
@@ -240,7 +278,11 @@ impl EventLoop {
                     self.ledger.unfinished(begun, now, outstanding);
                 }
             }
-            while let Some(begun) = self.schedule.as_mut().and_then(|schedule| schedule.take(now)) {
+            while let Some(begun) = self
+                .schedule
+                .as_mut()
+                .and_then(|schedule| schedule.take(now))
+            {
                 self.ledger.unfinished(begun, now, self.pipeline);
             }
         }
@@ -271,7 +313,11 @@ impl Meter {
     fn look(&mut self, now: u64, window: Window) -> Result<()> {
         let reading = || -> Result<Reading> {
             let (busy, starved) = thread_times()?;
-            Ok(Reading { at: now, busy, starved })
+            Ok(Reading {
+                at: now,
+                busy,
+                starved,
+            })
         };
         if self.begin.is_none() && now >= window.begin {
             self.begin = Some(reading()?);
@@ -283,7 +329,9 @@ impl Meter {
     }
 
     fn effort(&self) -> Effort {
-        let (Some(begin), Some(end)) = (self.begin, self.end) else { return Effort::default() };
+        let (Some(begin), Some(end)) = (self.begin, self.end) else {
+            return Effort::default();
+        };
         Effort {
             busy: end.busy.saturating_sub(begin.busy),
             starved: end.starved.saturating_sub(begin.starved),

@@ -1,5 +1,6 @@
-//! Load through a client lane of the library: this process is a node of the cluster, and its application keeps so
-//! many requests on their way. No socket is between client and lane, as in a service that uses the library.
+//! Load through a client lane of the library: this process is a node of the cluster, and its
+//! application keeps so many requests on their way. No socket is between client and lane, as in a
+//! service that uses the library.
 
 use super::encode::Encoder;
 use super::event_loop::{Shared, nanoseconds};
@@ -62,13 +63,30 @@ pub(crate) struct Lanes {
 
 impl Lanes {
     /// Starts the node.
-    pub(crate) fn start(configuration: Configuration, name: &str, data: PathBuf, run: RunNode) -> Result<Self> {
+    pub(crate) fn start(
+        configuration: Configuration,
+        name: &str,
+        data: PathBuf,
+        run: RunNode,
+    ) -> Result<Self> {
         let (orders, queue) = mpsc::unbounded_channel();
         let (stop, stopped) = oneshot::channel();
         let application = Box::new(|handle| begin(handle, queue));
-        let node = ThisNode { configuration, name: name.to_owned(), data, application, stop: stopped };
-        let thread = std::thread::Builder::new().name(format!("ionian-{name}")).spawn(move || run(node))?;
-        Ok(Lanes { orders, stop: Some(stop), thread: Some(thread) })
+        let node = ThisNode {
+            configuration,
+            name: name.to_owned(),
+            data,
+            application,
+            stop: stopped,
+        };
+        let thread = std::thread::Builder::new()
+            .name(format!("ionian-{name}"))
+            .spawn(move || run(node))?;
+        Ok(Lanes {
+            orders,
+            stop: Some(stop),
+            thread: Some(thread),
+        })
     }
 
     /// Has the node's application ask.
@@ -148,7 +166,16 @@ impl Work {
     fn new(order: Order, tell: Sender<Result<Tally>>) -> Self {
         let ledger = Ledger::new(order.window, Loop::Closed);
         let begun = vec![0; order.in_flight];
-        Work { order, tell, ledger, begun, outstanding: 0, now: None, answered: 0, errors: 0 }
+        Work {
+            order,
+            tell,
+            ledger,
+            begun,
+            outstanding: 0,
+            now: None,
+            answered: 0,
+            errors: 0,
+        }
     }
 
     /// Begins the next request under this token, if there is to be one.
@@ -156,13 +183,26 @@ impl Work {
         if now >= self.order.window.end || self.order.shared.stop.load(Ordering::Relaxed) {
             return;
         }
-        let (Some(lane), Some(ask)) = (handle.first_lane(), self.order.workload.next()) else { return };
+        let (Some(lane), Some(ask)) = (handle.first_lane(), self.order.workload.next()) else {
+            return;
+        };
         let mut payload = Vec::new();
         self.order.encoder.push(ask, &mut payload);
-        let operation = if ask.is_read { Operation::Read(self.order.level) } else { Operation::Write };
+        let operation = if ask.is_read {
+            Operation::Read(self.order.level)
+        } else {
+            Operation::Write
+        };
         self.begun[token as usize] = now;
         self.outstanding += 1;
-        handle.submit(lane, Request { token, operation, payload: Bytes::from(payload) });
+        handle.submit(
+            lane,
+            Request {
+                token,
+                operation,
+                payload: Bytes::from(payload),
+            },
+        );
     }
 
     fn on_reply(&mut self, reply: Reply, handle: &LaneHandle) {
@@ -217,8 +257,14 @@ impl Application for Load {
         let mut slot = self.work.borrow_mut();
         let Some(work) = &mut *slot else { return };
         work.now = None;
-        work.order.shared.answered.fetch_add(std::mem::take(&mut work.answered), Ordering::Relaxed);
-        work.order.shared.errors.fetch_add(std::mem::take(&mut work.errors), Ordering::Relaxed);
+        work.order
+            .shared
+            .answered
+            .fetch_add(std::mem::take(&mut work.answered), Ordering::Relaxed);
+        work.order
+            .shared
+            .errors
+            .fetch_add(std::mem::take(&mut work.errors), Ordering::Relaxed);
         if work.outstanding == 0
             && let Some(work) = slot.take()
         {
@@ -246,7 +292,10 @@ pub(crate) fn wait_until_served(
             encoder: encoder.clone(),
             level: ReadLevel::default(),
             in_flight: 1,
-            window: Window { begin: 0, end: patience.as_nanos() as u64 },
+            window: Window {
+                begin: 0,
+                end: patience.as_nanos() as u64,
+            },
             origin: Instant::now(),
             shared: shared.clone(),
         };
@@ -257,7 +306,12 @@ pub(crate) fn wait_until_served(
             return Ok(());
         }
         if Instant::now() > deadline {
-            let word = tally.errors.keys().next().map_or("no answer", String::as_str).to_owned();
+            let word = tally
+                .errors
+                .keys()
+                .next()
+                .map_or("no answer", String::as_str)
+                .to_owned();
             bail!("the cluster takes no writes through the client lane: {word}");
         }
     }

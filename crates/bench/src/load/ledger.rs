@@ -1,9 +1,9 @@
 //! What counts: answers within the window, and how long they took.
 //!
-//! In a closed loop a command begins when it is sent, and belongs to the window in which it is answered. In an open
-//! loop it begins when it was to be sent, whether it could be or not, and belongs to the window in which that was: so
-//! the wait of all that queues behind a stall is counted too. What is never answered counts with the time that it has
-//! waited.
+//! In a closed loop a command begins when it is sent, and belongs to the window in which it is
+//! answered. In an open loop it begins when it was to be sent, whether it could be or not, and
+//! belongs to the window in which that was: so the wait of all that queues behind a stall is
+//! counted too. What is never answered counts with the time that it has waited.
 
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
@@ -18,7 +18,8 @@ const LONGEST: u64 = 3_600_000_000_000;
 /// So many kinds of errors are told apart.
 const ERROR_KINDS: usize = 16;
 
-/// The time that counts, in nanoseconds since the beginning of the round. What was before is warm-up.
+/// The time that counts, in nanoseconds since the beginning of the round. What was before is
+/// warm-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Window {
     pub(crate) begin: u64,
@@ -83,9 +84,17 @@ impl Effort {
 impl Tally {
     /// Nothing.
     pub(crate) fn new() -> Self {
-        let latency = Histogram::new_with_bounds(FINEST, LONGEST, 3).expect("the bounds are those of a histogram");
+        let latency = Histogram::new_with_bounds(FINEST, LONGEST, 3)
+            .expect("the bounds are those of a histogram");
         let effort = Effort::default();
-        Tally { answered: 0, nothing: 0, errors: BTreeMap::new(), unfinished: 0, latency, effort }
+        Tally {
+            answered: 0,
+            nothing: 0,
+            errors: BTreeMap::new(),
+            unfinished: 0,
+            latency,
+            effort,
+        }
     }
 
     /// Adds what another thread has counted.
@@ -93,14 +102,22 @@ impl Tally {
         self.answered += other.answered;
         self.nothing += other.nothing;
         self.unfinished += other.unfinished;
-        other.errors.iter().for_each(|(word, count)| self.error(word, *count));
-        self.latency.add(&other.latency).expect("the bounds are the same");
+        other
+            .errors
+            .iter()
+            .for_each(|(word, count)| self.error(word, *count));
+        self.latency
+            .add(&other.latency)
+            .expect("the bounds are the same");
         self.effort = self.effort.plus(other.effort);
     }
 
     fn error(&mut self, word: &str, count: u64) {
         let known = self.errors.contains_key(word) || self.errors.len() < ERROR_KINDS;
-        *self.errors.entry(if known { word } else { "(others)" }.to_owned()).or_default() += count;
+        *self
+            .errors
+            .entry(if known { word } else { "(others)" }.to_owned())
+            .or_default() += count;
     }
 }
 
@@ -123,17 +140,28 @@ pub(crate) struct Ledger {
 
 impl Ledger {
     pub(crate) fn new(window: Window, kind: Loop) -> Self {
-        Ledger { window, kind, tally: Tally::new() }
+        Ledger {
+            window,
+            kind,
+            tally: Tally::new(),
+        }
     }
 
-    /// So many commands that began at `begun` have been answered at `now`, `nothing` of them with null.
+    /// So many commands that began at `begun` have been answered at `now`, `nothing` of them with
+    /// null.
     pub(crate) fn answered(&mut self, begun: u64, now: u64, count: u64, nothing: u64) {
         if self.window.holds(now) {
             self.tally.answered += count;
             self.tally.nothing += nothing;
         }
-        if self.window.holds(if self.kind == Loop::Closed { now } else { begun }) {
-            self.tally.latency.saturating_record_n(now.saturating_sub(begun), count);
+        if self.window.holds(if self.kind == Loop::Closed {
+            now
+        } else {
+            begun
+        }) {
+            self.tally
+                .latency
+                .saturating_record_n(now.saturating_sub(begun), count);
         }
     }
 
@@ -148,13 +176,18 @@ impl Ledger {
     pub(crate) fn unfinished(&mut self, begun: u64, now: u64, count: u64) {
         if self.kind == Loop::Closed || self.window.holds(begun) {
             self.tally.unfinished += count;
-            self.tally.latency.saturating_record_n(now.saturating_sub(begun), count);
+            self.tally
+                .latency
+                .saturating_record_n(now.saturating_sub(begun), count);
         }
     }
 
     /// What was counted, with what it took.
     pub(crate) fn close(self, effort: Effort) -> Tally {
-        Tally { effort, ..self.tally }
+        Tally {
+            effort,
+            ..self.tally
+        }
     }
 }
 
@@ -164,10 +197,14 @@ mod tests {
     use super::*;
 
     const MS: u64 = 1_000_000;
-    const WINDOW: Window = Window { begin: 1_000 * MS, end: 3_000 * MS };
+    const WINDOW: Window = Window {
+        begin: 1_000 * MS,
+        end: 3_000 * MS,
+    };
 
-    /// One connection, a server that takes 1 ms for each command and stands still from 1.5 s to 2.5 s, and a clock
-    /// that goes as the test says. Commands are begun as the schedule says, or one after the other.
+    /// One connection, a server that takes 1 ms for each command and stands still from 1.5 s to 2.5
+    /// s, and a clock that goes as the test says. Commands are begun as the schedule says, or one
+    /// after the other.
     fn run(kind: Loop) -> Tally {
         let mut ledger = Ledger::new(WINDOW, kind);
         let mut schedule = Schedule::new(0, 100.0, WINDOW.end);
@@ -221,11 +258,33 @@ mod tests {
             ledger.unfinished(WINDOW.begin - 1, WINDOW.end + MS, 8);
             ledger.unfinished(WINDOW.begin, WINDOW.end + MS, 16);
         }
-        let (closed, open) = (closed.close(Effort::default()), open.close(Effort::default()));
-        assert_eq!((closed.answered, closed.nothing, closed.latency.len(), closed.unfinished), (2, 1, 26, 24));
-        assert_eq!((open.answered, open.nothing, open.latency.len(), open.unfinished), (2, 1, 20, 16));
+        let (closed, open) = (
+            closed.close(Effort::default()),
+            open.close(Effort::default()),
+        );
+        assert_eq!(
+            (
+                closed.answered,
+                closed.nothing,
+                closed.latency.len(),
+                closed.unfinished
+            ),
+            (2, 1, 26, 24)
+        );
+        assert_eq!(
+            (
+                open.answered,
+                open.nothing,
+                open.latency.len(),
+                open.unfinished
+            ),
+            (2, 1, 20, 16)
+        );
         assert_eq!(closed.errors, BTreeMap::from([("BUSY".to_owned(), 1)]));
-        assert!(open.latency.max() >= 2_000 * MS, "what is not answered has waited all the time");
+        assert!(
+            open.latency.max() >= 2_000 * MS,
+            "what is not answered has waited all the time"
+        );
     }
 
     #[test]
@@ -236,13 +295,24 @@ mod tests {
             ledger.answered(0, MS / 2, 10, 2);
             ledger.error(0, &format!("E{thread}"));
             let second = Duration::from_secs(1);
-            all.add(&ledger.close(Effort { busy: second / 4, starved: second / 8, elapsed: second }));
+            all.add(&ledger.close(Effort {
+                busy: second / 4,
+                starved: second / 8,
+                elapsed: second,
+            }));
         }
-        assert_eq!((all.answered, all.nothing, all.latency.len()), (400, 80, 400));
+        assert_eq!(
+            (all.answered, all.nothing, all.latency.len()),
+            (400, 80, 400)
+        );
         assert_eq!(all.errors.values().sum::<u64>(), 40);
-        assert_eq!((all.errors.len(), all.errors["(others)"]), (ERROR_KINDS + 1, 24));
+        assert_eq!(
+            (all.errors.len(), all.errors["(others)"]),
+            (ERROR_KINDS + 1, 24)
+        );
         assert!(
-            (all.effort.busy_fraction() - 0.25).abs() < 1e-9 && (all.effort.starved_fraction() - 0.125).abs() < 1e-9
+            (all.effort.busy_fraction() - 0.25).abs() < 1e-9
+                && (all.effort.starved_fraction() - 0.125).abs() < 1e-9
         );
     }
 }

@@ -58,16 +58,19 @@ pub const EXAMPLES: &str = "Examples:\n  \
     in turns with a server to compare with\n\n\
     docs/bench.md says what the columns mean. Exit codes: 0 done, 1 the figures are not what was asked for, 2 bad usage.";
 
-/// Measures, and shows what it has found. With `--lanes`, `run_node` runs the node that this process is.
+/// Measures, and shows what it has found. With `--lanes`, `run_node` runs the node that this
+/// process is.
 ///
 /// # Errors
-/// [`BadUsage`](crate::BadUsage) when the flags make no sense together; otherwise when nothing could be measured, or
-/// what was measured is not what was asked for.
+/// [`BadUsage`](crate::BadUsage) when the flags make no sense together; otherwise when nothing
+/// could be measured, or what was measured is not what was asked for.
 pub fn run(load: &Load, run_node: RunNode) -> Result<ExitCode> {
     load.check()?;
     let outcome = measure(load, run_node)?;
     let text = show::text(&outcome);
-    match load.course.json.as_deref() == Some(Path::new("-")) || load.course.csv.as_deref() == Some(Path::new("-")) {
+    match load.course.json.as_deref() == Some(Path::new("-"))
+        || load.course.csv.as_deref() == Some(Path::new("-"))
+    {
         true => eprint!("{text}"),
         false => report::print(&text)?,
     }
@@ -112,14 +115,21 @@ fn measure(load: &Load, run_node: RunNode) -> Result<Outcome> {
         order.rotate_left(usize::from(round - 1) % sides.len());
         for place in order {
             let side = &mut sides[place];
-            progress.on(format!("{}, round {round} of {}", side.name, load.course.rounds), &shared);
+            progress.on(
+                format!("{}, round {round} of {}", side.name, load.course.rounds),
+                &shared,
+            );
             let measured = round::measure(side, load, round, &shared, &progress);
             rounds[place].push(measured.with_context(|| format!("{}, round {round}", side.name))?);
         }
     }
     let measured = sides.iter().zip(rounds).map(|(side, rounds)| Measured {
         name: side.name.clone(),
-        processes: side.accounts.iter().map(|account| account.name.clone()).collect(),
+        processes: side
+            .accounts
+            .iter()
+            .map(|account| account.name.clone())
+            .collect(),
         rounds,
     });
     let sides: Vec<Measured> = measured.collect();
@@ -135,8 +145,20 @@ fn measure(load: &Load, run_node: RunNode) -> Result<Outcome> {
 }
 
 /// Who is measured, ready for it.
-fn sides(load: &Load, shared: &Arc<Shared>, progress: &Progress, run_node: RunNode) -> Result<Vec<Side>> {
-    let Servers { target, pid, versus, versus_pid, yes, .. } = &load.servers;
+fn sides(
+    load: &Load,
+    shared: &Arc<Shared>,
+    progress: &Progress,
+    run_node: RunNode,
+) -> Result<Vec<Side>> {
+    let Servers {
+        target,
+        pid,
+        versus,
+        versus_pid,
+        yes,
+        ..
+    } = &load.servers;
     let mut sides = Vec::new();
     sides.push(match target.as_slice() {
         [] => {
@@ -145,9 +167,16 @@ fn sides(load: &Load, shared: &Arc<Shared>, progress: &Progress, run_node: RunNo
             let deployment = own.cluster.deployment();
             let from = match (&load.servers.file, &load.servers.preset) {
                 (Some(file), _) => file.display().to_string(),
-                (None, preset) => preset.as_deref().unwrap_or(ionian_deployment::DEFAULT_PRESET).to_owned(),
+                (None, preset) => preset
+                    .as_deref()
+                    .unwrap_or(ionian_deployment::DEFAULT_PRESET)
+                    .to_owned(),
             };
-            let way = if own.this.is_some() { ", client lane" } else { "" };
+            let way = if own.this.is_some() {
+                ", client lane"
+            } else {
+                ""
+            };
             let durability = match (deployment.durability, own.is_in_memory()) {
                 (Durability::Disk, true) => "disk (but in a directory in memory: see --data)",
                 (durability, _) => durability.name(),
@@ -176,10 +205,15 @@ fn sides(load: &Load, shared: &Arc<Shared>, progress: &Progress, run_node: RunNo
 
 /// Ctrl-C and SIGTERM end the run in order: what was started is stopped and removed.
 fn stop_when_interrupted(shared: Arc<Shared>) -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     let entered = runtime.enter();
     // Here and not on the thread: from the return on, no signal kills this process.
-    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let (mut interrupt, mut terminate) = (
+        signal(SignalKind::interrupt())?,
+        signal(SignalKind::terminate())?,
+    );
     drop(entered);
     let body = move || {
         runtime.block_on(async {
@@ -190,14 +224,26 @@ fn stop_when_interrupted(shared: Arc<Shared>) -> Result<()> {
         });
         shared.stop.store(true, Ordering::Relaxed);
     };
-    std::thread::Builder::new().name("interrupt".to_owned()).spawn(body)?;
+    std::thread::Builder::new()
+        .name("interrupt".to_owned())
+        .spawn(body)?;
     Ok(())
 }
 
 /// What was typed, as a shell takes it.
 fn command() -> String {
-    let plain = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || "-_=.,:/+%@".contains(c));
-    let words =
-        std::env::args().map(|word| if plain(&word) { word } else { format!("'{}'", word.replace('\'', r"'\''")) });
+    let plain = |text: &str| {
+        !text.is_empty()
+            && text
+                .chars()
+                .all(|c| c.is_alphanumeric() || "-_=.,:/+%@".contains(c))
+    };
+    let words = std::env::args().map(|word| {
+        if plain(&word) {
+            word
+        } else {
+            format!("'{}'", word.replace('\'', r"'\''"))
+        }
+    });
     words.collect::<Vec<_>>().join(" ")
 }

@@ -54,7 +54,11 @@ pub(crate) struct Asked {
 
 impl Asked {
     pub(crate) fn new(load: &Load) -> Self {
-        let Load { servers, asks, course } = load;
+        let Load {
+            servers,
+            asks,
+            course,
+        } = load;
         Asked {
             mix: asks.mix(),
             level: asks.level,
@@ -95,10 +99,19 @@ pub(crate) struct Spread {
 impl Spread {
     /// Of what is there; none of none.
     pub(crate) fn of(values: impl IntoIterator<Item = Option<f64>>) -> Option<Self> {
-        let values: Vec<f64> = values.into_iter().collect::<Option<Vec<f64>>>().filter(|values| !values.is_empty())?;
+        let values: Vec<f64> = values
+            .into_iter()
+            .collect::<Option<Vec<f64>>>()
+            .filter(|values| !values.is_empty())?;
         let (least, most) = (f64::INFINITY, f64::NEG_INFINITY);
-        let (min, max) = values.iter().fold((least, most), |(min, max), value| (min.min(*value), max.max(*value)));
-        Some(Spread { min, median: median(&values), max })
+        let (min, max) = values.iter().fold((least, most), |(min, max), value| {
+            (min.min(*value), max.max(*value))
+        });
+        Some(Spread {
+            min,
+            median: median(&values),
+            max,
+        })
     }
 }
 
@@ -136,7 +149,14 @@ mod tests {
     #[test]
     fn spreads_are_of_what_is_known() {
         let spread = Spread::of([3.0, 1.0, 2.0].map(Some)).unwrap();
-        assert_eq!(spread, Spread { min: 1.0, median: 2.0, max: 3.0 });
+        assert_eq!(
+            spread,
+            Spread {
+                min: 1.0,
+                median: 2.0,
+                max: 3.0
+            }
+        );
         assert_eq!(Spread::of([Some(1.0), None]), None);
         assert_eq!(Spread::of([]), None);
     }

@@ -1,5 +1,5 @@
-//! A cluster that lives as long as the run, in a directory that is removed afterwards, unless a node has ended by
-//! itself.
+//! A cluster that lives as long as the run, in a directory that is removed afterwards, unless a
+//! node has ended by itself.
 
 use super::arguments::{Account, Load, Servers};
 use super::event_loop::Shared;
@@ -29,41 +29,73 @@ pub(crate) struct Own {
 
 /// The deployment that was asked for, on free ports.
 pub(crate) fn deployment(servers: &Servers) -> Result<Deployment> {
-    let Servers { preset, file, overrides, durability, .. } = servers;
+    let Servers {
+        preset,
+        file,
+        overrides,
+        durability,
+        ..
+    } = servers;
     let (mut deployment, default) = match file {
         Some(file) => (Deployment::load(file)?, None),
         None => {
             let preset = preset.as_deref().unwrap_or(DEFAULT_PRESET);
-            (Deployment::preset(preset, &PresetOptions::default())?, Some("durability=memory".to_owned()))
+            (
+                Deployment::preset(preset, &PresetOptions::default())?,
+                Some("durability=memory".to_owned()),
+            )
         }
     };
     place_on_free_ports(&mut deployment)?;
     let typed = durability.map(|durability| format!("durability={}", durability.name()));
-    let settings: Vec<String> = default.into_iter().chain(overrides.iter().cloned()).chain(typed).collect();
+    let settings: Vec<String> = default
+        .into_iter()
+        .chain(overrides.iter().cloned())
+        .chain(typed)
+        .collect();
     Ok(deployment.with_overrides(&settings)?)
 }
 
 impl Own {
-    /// Starts the nodes. With `--lanes` the first that has a client lane is left out: this process is to be it.
+    /// Starts the nodes. With `--lanes` the first that has a client lane is left out: this process
+    /// is to be it.
     pub(crate) fn start(load: &Load) -> Result<Self> {
         let servers = &load.servers;
         let deployment = deployment(servers)?;
-        let (in_flight, most) = (load.asks.in_flight(), deployment.options.options().lane.in_flight);
+        let (in_flight, most) = (
+            load.asks.in_flight(),
+            deployment.options.options().lane.in_flight,
+        );
         if servers.lanes && in_flight > most {
-            let text =
-                format!("--in-flight {in_flight}: a lane takes {most}; --set options.in_flight=N lets it take more");
+            let text = format!(
+                "--in-flight {in_flight}: a lane takes {most}; --set options.in_flight=N lets it take more"
+            );
             return Err(BadUsage(text).into());
         }
         let has_lane = |node: &ionian_deployment::Node| node.instances().contains_key(CLIENT);
-        let this = deployment.nodes.iter().position(has_lane).filter(|_| servers.lanes);
+        let this = deployment
+            .nodes
+            .iter()
+            .position(has_lane)
+            .filter(|_| servers.lanes);
         let is_asked = |node: &ionian_deployment::Node| servers.lanes || node.gateway.is_some();
-        ensure!(deployment.nodes.iter().any(is_asked), "the deployment has no gateway: only --lanes can ask it");
+        ensure!(
+            deployment.nodes.iter().any(is_asked),
+            "the deployment has no gateway: only --lanes can ask it"
+        );
         let parent = servers.data.clone().unwrap_or_else(std::env::temp_dir);
-        let root = std::path::absolute(parent.join(format!("ionian-bench-{}", std::process::id())))?;
-        let program = std::env::current_exe().context("the system does not say where this program is")?;
+        let root =
+            std::path::absolute(parent.join(format!("ionian-bench-{}", std::process::id())))?;
+        let program =
+            std::env::current_exe().context("the system does not say where this program is")?;
         let cluster = Cluster::new(&program, &root, deployment)?;
         // From here on the directory is removed whatever happens.
-        let mut own = Own { cluster, this, root, failed: false };
+        let mut own = Own {
+            cluster,
+            this,
+            root,
+            failed: false,
+        };
         for node in (0..own.cluster.len()).filter(|node| Some(*node) != this) {
             own.cluster.start(node)?;
         }
@@ -75,7 +107,9 @@ impl Own {
         let nodes = self.cluster.deployment().nodes.iter().enumerate();
         let others = nodes.filter(|(place, _)| Some(*place) != self.this);
         let gateways = others.filter_map(|(_, node)| node.gateway.as_deref());
-        gateways.map(|text| Ok(ionian_runtime::resolve(text)?)).collect()
+        gateways
+            .map(|text| Ok(ionian_runtime::resolve(text)?))
+            .collect()
     }
 
     /// Waits until every gateway takes writes.
@@ -107,8 +141,14 @@ impl Own {
         let account = |node| {
             let name = self.cluster.name(node);
             match self.this == Some(node) {
-                true => Ok(Account { name: format!("{name}, with client"), process: std::process::id() }),
-                false => Ok(Account { name: name.to_owned(), process: self.cluster.process(node)? }),
+                true => Ok(Account {
+                    name: format!("{name}, with client"),
+                    process: std::process::id(),
+                }),
+                false => Ok(Account {
+                    name: name.to_owned(),
+                    process: self.cluster.process(node)?,
+                }),
             }
         };
         (0..self.cluster.len()).map(account).collect()
@@ -124,12 +164,17 @@ impl Drop for Own {
     }
 }
 
-/// Whether the file system of `path` is in memory, by the system's table: device, directory, type, and more.
+/// Whether the file system of `path` is in memory, by the system's table: device, directory, type,
+/// and more.
 fn is_in_memory(mounts: &str, path: &Path) -> bool {
-    let fields = mounts.lines().map(|line| line.split(' ').skip(1).take(2).collect::<Vec<_>>());
+    let fields = mounts
+        .lines()
+        .map(|line| line.split(' ').skip(1).take(2).collect::<Vec<_>>());
     let holding = fields.filter(|fields| fields.len() == 2 && path.starts_with(fields[0]));
     // Of several at the same place, the last hides the others.
-    holding.max_by_key(|fields| fields[0].len()).is_some_and(|fields| ["tmpfs", "ramfs"].contains(&fields[1]))
+    holding
+        .max_by_key(|fields| fields[0].len())
+        .is_some_and(|fields| ["tmpfs", "ramfs"].contains(&fields[1]))
 }
 
 #[cfg(test)]
@@ -138,9 +183,13 @@ mod tests {
 
     #[test]
     fn the_file_system_nearest_to_a_directory_counts() {
-        let mounts =
-            "/dev/a / ext4 rw 0 0\ntmpfs /tmp tmpfs rw 0 0\n/dev/b /tmp/disk ext4 rw 0 0\nshm /tmpx tmpfs rw 0 0\n";
-        for (path, in_memory) in [("/tmp/a", true), ("/tmp/disk/a", false), ("/var/a", false), ("/tmpx/a", true)] {
+        let mounts = "/dev/a / ext4 rw 0 0\ntmpfs /tmp tmpfs rw 0 0\n/dev/b /tmp/disk ext4 rw 0 0\nshm /tmpx tmpfs rw 0 0\n";
+        for (path, in_memory) in [
+            ("/tmp/a", true),
+            ("/tmp/disk/a", false),
+            ("/var/a", false),
+            ("/tmpx/a", true),
+        ] {
             assert_eq!(is_in_memory(mounts, Path::new(path)), in_memory, "{path}");
         }
         assert!(!is_in_memory("", Path::new("/")));

@@ -25,7 +25,12 @@ impl Progress {
     pub(crate) fn new() -> Self {
         let bar = ProgressBar::new_spinner();
         bar.set_style(ProgressStyle::with_template("{msg}").expect("the template is one"));
-        Progress { bar, what: Cell::default(), speed: Cell::default(), last: Cell::new((Instant::now(), 0)) }
+        Progress {
+            bar,
+            what: Cell::default(),
+            speed: Cell::default(),
+            last: Cell::new((Instant::now(), 0)),
+        }
     }
 
     /// Something else is done from now on.
@@ -34,7 +39,8 @@ impl Progress {
         self.bar.tick();
         self.what.set(what);
         self.speed.set(0);
-        self.last.set((Instant::now(), shared.answered.load(Ordering::Relaxed)));
+        self.last
+            .set((Instant::now(), shared.answered.load(Ordering::Relaxed)));
     }
 
     /// Draws how fast it is now.
@@ -42,7 +48,8 @@ impl Progress {
         let (then, before) = self.last.get();
         let (elapsed, answered) = (then.elapsed(), shared.answered.load(Ordering::Relaxed));
         if elapsed >= SPEED_OVER {
-            self.speed.set(((answered - before) as f64 / elapsed.as_secs_f64()) as u64);
+            self.speed
+                .set(((answered - before) as f64 / elapsed.as_secs_f64()) as u64);
             self.last.set((Instant::now(), answered));
         }
         let what = self.what.take();
@@ -50,7 +57,10 @@ impl Progress {
             0 => String::new(),
             errors => format!(", {} errors", thousands(errors)),
         };
-        self.bar.set_message(format!("{what}: {} commands/s{errors}", thousands(self.speed.get())));
+        self.bar.set_message(format!(
+            "{what}: {} commands/s{errors}",
+            thousands(self.speed.get())
+        ));
         self.bar.tick();
         self.what.set(what);
     }

@@ -46,7 +46,8 @@ pub(crate) struct Round {
     pub(crate) processor_us: Vec<f64>,
     /// The sum of these; none when no process is known.
     pub(crate) servers_us: Option<f64>,
-    /// Microseconds of processor time of the load generator for each command; none when it is part of a server.
+    /// Microseconds of processor time of the load generator for each command; none when it is part
+    /// of a server.
     pub(crate) bench_us: Option<f64>,
     /// Which part of the time the generator's threads were on a processor.
     pub(crate) bench_busy: Option<f64>,
@@ -86,7 +87,10 @@ struct Look {
 
 fn look(side: &Side, shared: &Shared) -> Result<Look> {
     let answered = shared.answered.load(Ordering::Relaxed);
-    Ok(Look { times: side.processor_times()?, answered })
+    Ok(Look {
+        times: side.processor_times()?,
+        answered,
+    })
 }
 
 /// Runs the load and measures.
@@ -102,17 +106,27 @@ pub(crate) fn measure(
 ) -> Result<Round> {
     let nanoseconds = |seconds: f64| (seconds * 1e9) as u64;
     let begin = nanoseconds(load.course.warm_up);
-    let window = Window { begin, end: begin + nanoseconds(load.course.seconds) };
+    let window = Window {
+        begin,
+        end: begin + nanoseconds(load.course.seconds),
+    };
     // Both sides are asked the same.
     let seed = load.asks.seed.wrapping_add(u64::from(round) << 32);
     let running = side.begin(load, window, seed, shared)?;
     let until = |time| running.origin + Duration::from_nanos(time);
     let looks = wait(&running, until(window.begin), progress)
         .then(|| look(side, shared))
-        .map(|before| (before, wait(&running, until(window.end), progress).then(|| look(side, shared))));
+        .map(|before| {
+            (
+                before,
+                wait(&running, until(window.end), progress).then(|| look(side, shared)),
+            )
+        });
     let tally = collect(&running, side)?;
     shared.check()?;
-    let Some((before, Some(after))) = looks else { bail!("the load ended before its time") };
+    let Some((before, Some(after))) = looks else {
+        bail!("the load ended before its time")
+    };
     Ok(figures(round, load, &tally, &before?, &after?))
 }
 
@@ -159,8 +173,14 @@ fn collect(running: &Running, side: &mut Side) -> Result<Tally> {
 fn figures(round: u16, load: &Load, tally: &Tally, before: &Look, after: &Look) -> Round {
     // By the same looks as the processor times: whatever delays a look delays both.
     let commands = (after.answered - before.answered) as f64;
-    let spent = before.times.iter().zip(&after.times).map(|(before, after)| after.saturating_sub(*before));
-    let processor_us: Vec<f64> = spent.map(|time| time.as_secs_f64() * 1e6 / commands).collect();
+    let spent = before
+        .times
+        .iter()
+        .zip(&after.times)
+        .map(|(before, after)| after.saturating_sub(*before));
+    let processor_us: Vec<f64> = spent
+        .map(|time| time.as_secs_f64() * 1e6 / commands)
+        .collect();
     let ms = |nanoseconds: u64| nanoseconds as f64 / 1e6;
     let quantile = |quantile| ms(tally.latency.value_at_quantile(quantile));
     let effort = (!tally.effort.elapsed.is_zero()).then_some(tally.effort);

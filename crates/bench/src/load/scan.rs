@@ -1,5 +1,5 @@
-//! Replies of a Redis server, counted as they come and not kept: a load generator wants to know how many, and
-//! which are errors.
+//! Replies of a Redis server, counted as they come and not kept: a load generator wants to know how
+//! many, and which are errors.
 
 /// No line of a reply that is worth waiting for is longer.
 const LINE_BYTES: usize = 64 << 10;
@@ -38,7 +38,11 @@ impl Scanner {
     ///
     /// # Errors
     /// When that is no reply. Nothing can be taken from then on.
-    pub(crate) fn take(&mut self, mut bytes: &[u8], mut each: impl FnMut(Reply<'_>)) -> Result<(), Garbage> {
+    pub(crate) fn take(
+        &mut self,
+        mut bytes: &[u8],
+        mut each: impl FnMut(Reply<'_>),
+    ) -> Result<(), Garbage> {
         while !bytes.is_empty() {
             if self.skip > 0 {
                 let some = self.skip.min(bytes.len());
@@ -74,7 +78,9 @@ impl Scanner {
 
     /// A line with its end.
     fn line(&mut self, line: &[u8], each: &mut impl FnMut(Reply<'_>)) -> Result<(), Garbage> {
-        let Some([kind, text @ ..]) = line.strip_suffix(b"\r\n") else { return Err(garbage(line)) };
+        let Some([kind, text @ ..]) = line.strip_suffix(b"\r\n") else {
+            return Err(garbage(line));
+        };
         match kind {
             b'+' | b':' => self.element(Reply::Something, each),
             b'-' => self.element(Reply::Error(first_word(text)), each),
@@ -109,7 +115,10 @@ impl Scanner {
 }
 
 /// A length; -1 is none of anything.
-#[expect(clippy::option_option, reason = "no number, and the number that stands for none, are different things")]
+#[expect(
+    clippy::option_option,
+    reason = "no number, and the number that stands for none, are different things"
+)]
 fn number(text: &[u8]) -> Option<Option<usize>> {
     match text {
         b"-1" => Some(None),
@@ -117,18 +126,29 @@ fn number(text: &[u8]) -> Option<Option<usize>> {
         _ if text.is_empty() || text.len() > 12 => None,
         _ => text
             .iter()
-            .try_fold(0, |sum: usize, digit| digit.is_ascii_digit().then(|| sum * 10 + usize::from(digit - b'0')))
+            .try_fold(0, |sum: usize, digit| {
+                digit
+                    .is_ascii_digit()
+                    .then(|| sum * 10 + usize::from(digit - b'0'))
+            })
             .map(Some),
     }
 }
 
 fn first_word(text: &[u8]) -> &str {
     let word = text.split(|byte| *byte == b' ').next().unwrap_or_default();
-    str::from_utf8(word).ok().filter(|word| !word.is_empty() && word.len() <= 32).unwrap_or("(no word)")
+    str::from_utf8(word)
+        .ok()
+        .filter(|word| !word.is_empty() && word.len() <= 32)
+        .unwrap_or("(no word)")
 }
 
 fn garbage(line: &[u8]) -> Garbage {
-    Garbage(String::from_utf8_lossy(&line[..line.len().min(60)]).trim_end().to_owned())
+    Garbage(
+        String::from_utf8_lossy(&line[..line.len().min(60)])
+            .trim_end()
+            .to_owned(),
+    )
 }
 
 #[cfg(test)]
@@ -170,9 +190,15 @@ mod tests {
 
     #[test]
     fn what_is_no_reply_is_refused() {
-        for text in
-            ["HTTP/1.1 400 Bad Request\r\n", "\r\n", "+OK\n", "$x\r\n", "$-2\r\n", "$\r\n", "*1234567890123\r\n"]
-        {
+        for text in [
+            "HTTP/1.1 400 Bad Request\r\n",
+            "\r\n",
+            "+OK\n",
+            "$x\r\n",
+            "$-2\r\n",
+            "$\r\n",
+            "*1234567890123\r\n",
+        ] {
             assert!(told(&[text.as_bytes()]).is_err(), "{text:?}");
         }
         assert!(told(&[&b"*1\r\n".repeat(DEPTH + 1)]).is_err());

@@ -1,5 +1,5 @@
-//! The open loop: what is to be begun when, whatever the server does. All times are nanoseconds since the beginning
-//! of a round.
+//! The open loop: what is to be begun when, whatever the server does. All times are nanoseconds
+//! since the beginning of a round.
 
 /// When each unit (a command, or a pipeline of them) is due. They come at even distances.
 #[derive(Clone, Debug)]
@@ -15,7 +15,12 @@ pub(crate) struct Schedule {
 impl Schedule {
     /// `units_per_second`, the first at `first`.
     pub(crate) fn new(first: u64, units_per_second: f64, end: u64) -> Self {
-        Schedule { first: first as f64, gap: 1e9 / units_per_second, end, next: 0 }
+        Schedule {
+            first: first as f64,
+            gap: 1e9 / units_per_second,
+            end,
+            next: 0,
+        }
     }
 
     /// When the next unit is due, or was; none when all have been taken.
@@ -43,8 +48,14 @@ mod tests {
         assert_eq!((schedule.due(), schedule.take(499)), (Some(500), None));
         assert_eq!(schedule.take(500), Some(500));
         // Late: all that was due meanwhile follows at once.
-        assert_eq!([2_900; 4].map(|now| schedule.take(now)), [Some(1_500), Some(2_500), None, None]);
-        assert_eq!([9_999; 4].map(|now| schedule.take(now)), [Some(3_500), Some(4_500), None, None]);
+        assert_eq!(
+            [2_900; 4].map(|now| schedule.take(now)),
+            [Some(1_500), Some(2_500), None, None]
+        );
+        assert_eq!(
+            [9_999; 4].map(|now| schedule.take(now)),
+            [Some(3_500), Some(4_500), None, None]
+        );
         assert_eq!(schedule.due(), None);
     }
 

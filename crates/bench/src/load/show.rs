@@ -14,18 +14,66 @@ struct Column {
 }
 
 const COLUMNS: [Column; 12] = [
-    Column { name: "commands/s", figure: |round| Some(round.per_second), written: rounded },
-    Column { name: "p50 ms", figure: |round| Some(round.latency_ms.p50), written: milliseconds },
-    Column { name: "p90", figure: |round| Some(round.latency_ms.p90), written: milliseconds },
-    Column { name: "p99", figure: |round| Some(round.latency_ms.p99), written: milliseconds },
-    Column { name: "p99.9", figure: |round| Some(round.latency_ms.p999), written: milliseconds },
-    Column { name: "max", figure: |round| Some(round.latency_ms.max), written: milliseconds },
-    Column { name: "errors", figure: |round| Some(round.error_count() as f64), written: whole },
-    Column { name: "unfinished", figure: |round| Some(round.unfinished as f64), written: whole },
-    Column { name: "servers us/command", figure: |round| round.servers_us, written: rounded },
-    Column { name: "bench us/command", figure: |round| round.bench_us, written: rounded },
-    Column { name: "bench busy %", figure: |round| round.bench_busy, written: percent },
-    Column { name: "starved %", figure: |round| round.bench_starved, written: percent },
+    Column {
+        name: "commands/s",
+        figure: |round| Some(round.per_second),
+        written: rounded,
+    },
+    Column {
+        name: "p50 ms",
+        figure: |round| Some(round.latency_ms.p50),
+        written: milliseconds,
+    },
+    Column {
+        name: "p90",
+        figure: |round| Some(round.latency_ms.p90),
+        written: milliseconds,
+    },
+    Column {
+        name: "p99",
+        figure: |round| Some(round.latency_ms.p99),
+        written: milliseconds,
+    },
+    Column {
+        name: "p99.9",
+        figure: |round| Some(round.latency_ms.p999),
+        written: milliseconds,
+    },
+    Column {
+        name: "max",
+        figure: |round| Some(round.latency_ms.max),
+        written: milliseconds,
+    },
+    Column {
+        name: "errors",
+        figure: |round| Some(round.error_count() as f64),
+        written: whole,
+    },
+    Column {
+        name: "unfinished",
+        figure: |round| Some(round.unfinished as f64),
+        written: whole,
+    },
+    Column {
+        name: "servers us/command",
+        figure: |round| round.servers_us,
+        written: rounded,
+    },
+    Column {
+        name: "bench us/command",
+        figure: |round| round.bench_us,
+        written: rounded,
+    },
+    Column {
+        name: "bench busy %",
+        figure: |round| round.bench_busy,
+        written: percent,
+    },
+    Column {
+        name: "starved %",
+        figure: |round| round.bench_starved,
+        written: percent,
+    },
 ];
 
 /// Of a fraction.
@@ -39,20 +87,44 @@ fn whole(number: f64) -> String {
 
 /// A loopback round trip is some hundredths of a millisecond.
 fn milliseconds(value: f64) -> String {
-    if value < 10.0 { format!("{value:.3}") } else { rounded(value) }
+    if value < 10.0 {
+        format!("{value:.3}")
+    } else {
+        rounded(value)
+    }
 }
 
 /// Everything, as it is printed.
 pub(crate) fn text(outcome: &Outcome) -> String {
     let mut text = String::new();
-    let Outcome { version, optimized, command, machine, asked, sides, ratios } = outcome;
-    let build = if *optimized { "" } else { ", NOT OPTIMIZED: build with --release to measure" };
+    let Outcome {
+        version,
+        optimized,
+        command,
+        machine,
+        asked,
+        sides,
+        ratios,
+    } = outcome;
+    let build = if *optimized {
+        ""
+    } else {
+        ", NOT OPTIMIZED: build with --release to measure"
+    };
     // Into memory: cannot fail.
-    let _ = writeln!(text, "{command}\nionian {version}{build}\n{machine}\n{}", question(asked));
-    let is_busy = machine.load_average.is_some_and(|load| load >= machine.processors as f64);
+    let _ = writeln!(
+        text,
+        "{command}\nionian {version}{build}\n{machine}\n{}",
+        question(asked)
+    );
+    let is_busy = machine
+        .load_average
+        .is_some_and(|load| load >= machine.processors as f64);
     if is_busy {
-        let _ =
-            writeln!(text, "NOT A QUIET MACHINE: others use its processors. Believe processor times more than speeds.");
+        let _ = writeln!(
+            text,
+            "NOT A QUIET MACHINE: others use its processors. Believe processor times more than speeds."
+        );
     }
     for side in sides {
         let _ = write!(text, "\n{}\n{}", side.name, rounds(side));
@@ -71,9 +143,21 @@ pub(crate) fn text(outcome: &Outcome) -> String {
 
 /// What was asked, in a line.
 fn question(asked: &Asked) -> String {
-    let Asked { mix, level, clients, pipeline, rate, in_flight, warm_up, seconds, .. } = asked;
+    let Asked {
+        mix,
+        level,
+        clients,
+        pipeline,
+        rate,
+        in_flight,
+        warm_up,
+        seconds,
+        ..
+    } = asked;
     let mut words = Vec::new();
-    words.extend(in_flight.map(|count| format!("{count} requests in flight through the client lane")));
+    words.extend(
+        in_flight.map(|count| format!("{count} requests in flight through the client lane")),
+    );
     words.extend(clients.map(|count| format!("{} connections", thousands(count as u64))));
     words.extend((*pipeline > 1).then(|| format!("pipelines of {pipeline}")));
     words.extend(rate.map(|rate| format!("{} commands a second to be begun", rounded(rate))));
@@ -85,25 +169,42 @@ fn question(asked: &Asked) -> String {
     words.join(", ")
 }
 
-/// A line for each round, and of several the spread of each column. What is known of no round has no column.
+/// A line for each round, and of several the spread of each column. What is known of no round has
+/// no column.
 fn rounds(side: &Measured) -> Table {
-    let is_known = |column: &&Column| side.rounds.iter().any(|round| (column.figure)(round).is_some());
+    let is_known = |column: &&Column| {
+        side.rounds
+            .iter()
+            .any(|round| (column.figure)(round).is_some())
+    };
     let columns: Vec<&Column> = COLUMNS.iter().filter(is_known).collect();
-    let mut table = Table::new(std::iter::once("round").chain(columns.iter().map(|column| column.name)));
+    let mut table =
+        Table::new(std::iter::once("round").chain(columns.iter().map(|column| column.name)));
     let mut row = |name: String, cell: &dyn Fn(&Column) -> Option<f64>| {
-        let cells = columns.iter().map(|column| cell(column).map_or("-".to_owned(), column.written));
+        let cells = columns
+            .iter()
+            .map(|column| cell(column).map_or("-".to_owned(), column.written));
         table.row(std::iter::once(name).chain(cells));
     };
     for round in &side.rounds {
-        let name =
-            if round.bench_limited { format!("{} LIMITED BY BENCH", round.round) } else { round.round.to_string() };
+        let name = if round.bench_limited {
+            format!("{} LIMITED BY BENCH", round.round)
+        } else {
+            round.round.to_string()
+        };
         row(name, &|column| (column.figure)(round));
     }
     if side.rounds.len() > 1 {
         let spread = |column: &Column| Spread::of(side.rounds.iter().map(column.figure));
-        row("min".to_owned(), &|column| spread(column).map(|spread| spread.min));
-        row("median".to_owned(), &|column| spread(column).map(|spread| spread.median));
-        row("max".to_owned(), &|column| spread(column).map(|spread| spread.max));
+        row("min".to_owned(), &|column| {
+            spread(column).map(|spread| spread.min)
+        });
+        row("median".to_owned(), &|column| {
+            spread(column).map(|spread| spread.median)
+        });
+        row("max".to_owned(), &|column| {
+            spread(column).map(|spread| spread.max)
+        });
     }
     table
 }
@@ -112,7 +213,11 @@ fn rounds(side: &Measured) -> Table {
 fn processes(side: &Measured) -> Table {
     let mut table = Table::new(["process", "us/command, median", "min", "max"]);
     for (place, name) in side.processes.iter().enumerate() {
-        let spread = Spread::of(side.rounds.iter().map(|round| Some(round.processor_us[place])));
+        let spread = Spread::of(
+            side.rounds
+                .iter()
+                .map(|round| Some(round.processor_us[place])),
+        );
         if let Some(Spread { min, median, max }) = spread {
             table.row([name.clone(), rounded(median), rounded(min), rounded(max)]);
         }
@@ -129,14 +234,26 @@ fn remarks(side: &Measured) -> Vec<String> {
         *errors.entry(word).or_default() += count;
     }
     if !errors.is_empty() {
-        let words: Vec<String> = errors.iter().map(|(word, count)| format!("{word} {}", thousands(*count))).collect();
-        remarks.push(format!("error replies, which count for nothing: {}", words.join(", ")));
+        let words: Vec<String> = errors
+            .iter()
+            .map(|(word, count)| format!("{word} {}", thousands(*count)))
+            .collect();
+        remarks.push(format!(
+            "error replies, which count for nothing: {}",
+            words.join(", ")
+        ));
     }
     if all(|round| round.unfinished) > 0 {
-        remarks.push("unfinished commands count as if they had been answered two seconds after the end".to_owned());
+        remarks.push(
+            "unfinished commands count as if they had been answered two seconds after the end"
+                .to_owned(),
+        );
     }
     if all(|round| round.nothing) > 0 {
-        remarks.push(format!("{} reads found nothing", thousands(all(|round| round.nothing))));
+        remarks.push(format!(
+            "{} reads found nothing",
+            thousands(all(|round| round.nothing))
+        ));
     }
     if side.rounds.iter().any(|round| round.bench_limited) {
         remarks.push(
@@ -150,12 +267,19 @@ fn remarks(side: &Measured) -> Vec<String> {
 
 fn compared(ratios: &Ratios, first: &str, second: &str) -> String {
     let line = |what: &str, Spread { min, median, max }: Spread| {
-        format!("  {what}: {} times (from {} to {})\n", rounded(median), rounded(min), rounded(max))
+        format!(
+            "  {what}: {} times (from {} to {})\n",
+            rounded(median),
+            rounded(min),
+            rounded(max)
+        )
     };
     let mut text = format!("{first} in terms of {second}, round by round\n");
     text += &line("commands/s", ratios.per_second);
     text += &line("p50", ratios.p50);
-    text += &ratios.servers_us.map_or(String::new(), |spread| line("servers' processor time a command", spread));
+    text += &ratios.servers_us.map_or(String::new(), |spread| {
+        line("servers' processor time a command", spread)
+    });
     text
 }
 
@@ -181,16 +305,46 @@ pub(crate) fn csv(outcome: &Outcome) -> String {
         "processor_us",
     ]);
     let plain = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.4}"));
-    for (side, round) in outcome.sides.iter().flat_map(|side| side.rounds.iter().map(move |round| (side, round))) {
+    for (side, round) in outcome
+        .sides
+        .iter()
+        .flat_map(|side| side.rounds.iter().map(move |round| (side, round)))
+    {
         let latency = round.latency_ms;
         let processes = side.processes.iter().zip(&round.processor_us);
         let mut cells = vec![side.name.clone(), round.round.to_string()];
-        let times = [latency.p50, latency.p90, latency.p99, latency.p999, latency.max];
-        cells.extend([round.per_second].into_iter().chain(times).map(|value| plain(Some(value))));
-        cells.extend([round.answered, round.error_count(), round.unfinished].map(|count| count.to_string()));
-        cells.extend([round.servers_us, round.bench_us, round.bench_busy, round.bench_starved].map(plain));
+        let times = [
+            latency.p50,
+            latency.p90,
+            latency.p99,
+            latency.p999,
+            latency.max,
+        ];
+        cells.extend(
+            [round.per_second]
+                .into_iter()
+                .chain(times)
+                .map(|value| plain(Some(value))),
+        );
+        cells.extend(
+            [round.answered, round.error_count(), round.unfinished].map(|count| count.to_string()),
+        );
+        cells.extend(
+            [
+                round.servers_us,
+                round.bench_us,
+                round.bench_busy,
+                round.bench_starved,
+            ]
+            .map(plain),
+        );
         cells.push(round.bench_limited.to_string());
-        cells.push(processes.map(|(name, us)| format!("{name}={us:.4}")).collect::<Vec<_>>().join(" "));
+        cells.push(
+            processes
+                .map(|(name, us)| format!("{name}={us:.4}"))
+                .collect::<Vec<_>>()
+                .join(" "),
+        );
         table.row(cells);
     }
     table.csv()
@@ -206,7 +360,13 @@ mod tests {
         Round {
             round: number,
             per_second,
-            latency_ms: Latency { p50: 0.25, p90: 0.5, p99: 1.0, p999: 12.0, max: 1_234.0 },
+            latency_ms: Latency {
+                p50: 0.25,
+                p90: 0.5,
+                p99: 1.0,
+                p999: 12.0,
+                max: 1_234.0,
+            },
             answered: 1_000,
             nothing: 0,
             errors: BTreeMap::from([("BUSY".to_owned(), 2)]),
@@ -222,24 +382,51 @@ mod tests {
 
     #[test]
     fn a_table_has_the_columns_of_which_something_is_known() {
-        let rounds = vec![round(1, 50_000.0, Some(0.95)), round(2, 30_000.0, Some(0.5))];
-        let side = Measured { name: "x".to_owned(), processes: vec!["a".to_owned(), "b".to_owned()], rounds };
+        let rounds = vec![
+            round(1, 50_000.0, Some(0.95)),
+            round(2, 30_000.0, Some(0.5)),
+        ];
+        let side = Measured {
+            name: "x".to_owned(),
+            processes: vec!["a".to_owned(), "b".to_owned()],
+            rounds,
+        };
         let text = super::rounds(&side).to_string();
-        let words = |line: usize| text.lines().nth(line).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
+        let words = |line: usize| {
+            text.lines()
+                .nth(line)
+                .unwrap()
+                .split_whitespace()
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
         assert_eq!(
             words(0),
             "round commands/s p50 ms p90 p99 p99.9 max errors unfinished servers us/command bench busy %"
         );
-        assert_eq!(words(1), "1 LIMITED BY BENCH 50,000 0.250 0.500 1.000 12.0 1,234 2 0 3.50 95");
-        assert_eq!(words(4), "median 40,000 0.250 0.500 1.000 12.0 1,234 2 0 3.50 72");
+        assert_eq!(
+            words(1),
+            "1 LIMITED BY BENCH 50,000 0.250 0.500 1.000 12.0 1,234 2 0 3.50 95"
+        );
+        assert_eq!(
+            words(4),
+            "median 40,000 0.250 0.500 1.000 12.0 1,234 2 0 3.50 72"
+        );
         assert_eq!(text.lines().count(), 6);
         let remarks = remarks(&side).join("\n");
         assert!(
-            remarks.contains("BUSY 4") && remarks.contains("--threads") && !remarks.contains("unfinished"),
+            remarks.contains("BUSY 4")
+                && remarks.contains("--threads")
+                && !remarks.contains("unfinished"),
             "{remarks}"
         );
         let processes = processes(&side).to_string();
-        let last: Vec<&str> = processes.lines().last().unwrap().split_whitespace().collect();
+        let last: Vec<&str> = processes
+            .lines()
+            .last()
+            .unwrap()
+            .split_whitespace()
+            .collect();
         assert_eq!(last, ["b", "1.50", "1.50", "1.50"]);
     }
 }

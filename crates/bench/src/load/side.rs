@@ -56,14 +56,37 @@ pub(crate) struct Running {
 
 impl Side {
     /// Servers that run.
-    pub(crate) fn of_targets(targets: &[Target], accounts: &[Account], level: Option<Level>) -> Result<Self> {
-        let name = targets.iter().map(Target::to_string).collect::<Vec<_>>().join(" ");
-        let addresses = targets.iter().map(Target::resolve).collect::<Result<Vec<_>>>()?;
-        Ok(Side { name, way: Way::Connections(addresses), level, accounts: accounts.to_vec(), own: None })
+    pub(crate) fn of_targets(
+        targets: &[Target],
+        accounts: &[Account],
+        level: Option<Level>,
+    ) -> Result<Self> {
+        let name = targets
+            .iter()
+            .map(Target::to_string)
+            .collect::<Vec<_>>()
+            .join(" ");
+        let addresses = targets
+            .iter()
+            .map(Target::resolve)
+            .collect::<Result<Vec<_>>>()?;
+        Ok(Side {
+            name,
+            way: Way::Connections(addresses),
+            level,
+            accounts: accounts.to_vec(),
+            own: None,
+        })
     }
 
     /// A cluster that was started for the run; returns when it serves.
-    pub(crate) fn of_own(name: String, mut own: Own, load: &Load, shared: &Arc<Shared>, run: RunNode) -> Result<Self> {
+    pub(crate) fn of_own(
+        name: String,
+        mut own: Own,
+        load: &Load,
+        shared: &Arc<Shared>,
+        run: RunNode,
+    ) -> Result<Self> {
         let way = match own.this {
             None => Way::Connections(own.gateways()?),
             Some(node) => {
@@ -77,14 +100,21 @@ impl Side {
             }
         };
         own.wait_until_served(shared)?;
-        Ok(Side { name, way, level: load.asks.level, accounts: own.accounts()?, own: Some(own) })
+        Ok(Side {
+            name,
+            way,
+            level: load.asks.level,
+            accounts: own.accounts()?,
+            own: Some(own),
+        })
     }
 
     /// The processor time of each process until now, in the order of the accounts.
     pub(crate) fn processor_times(&self) -> Result<Vec<Duration>> {
         let time = |account: &Account| {
             let Account { name, process } = account;
-            processor_time(*process).with_context(|| format!("{name} (process {process}) does not run"))
+            processor_time(*process)
+                .with_context(|| format!("{name} (process {process}) does not run"))
         };
         self.accounts.iter().map(time).collect()
     }
@@ -102,7 +132,9 @@ impl Side {
     /// # Errors
     /// When one holds keys, or does not say how many.
     pub(crate) fn leave_keys_alone(&self) -> Result<()> {
-        let (Way::Connections(addresses), None) = (&self.way, &self.own) else { return Ok(()) };
+        let (Way::Connections(addresses), None) = (&self.way, &self.own) else {
+            return Ok(());
+        };
         for address in addresses {
             match keys(*address)? {
                 Some(0) => {}
@@ -121,26 +153,56 @@ impl Side {
     /// Writes every key.
     pub(crate) fn fill(&self, load: &Load, shared: &Arc<Shared>) -> Result<()> {
         let (mix, origin) = (load.asks.mix(), Instant::now());
-        let (workload, window) =
-            (Workload::Each(0..mix.keys), Window { begin: 0, end: FILL_PATIENCE.as_nanos() as u64 });
+        let (workload, window) = (
+            Workload::Each(0..mix.keys),
+            Window {
+                begin: 0,
+                end: FILL_PATIENCE.as_nanos() as u64,
+            },
+        );
         let tally = match &self.way {
-            Way::Lanes(lanes) => lanes.ask(self.order(load, workload, window, shared)).recv()??,
+            Way::Lanes(lanes) => lanes
+                .ask(self.order(load, workload, window, shared))
+                .recv()??,
             Way::Connections(addresses) => {
                 let (connections, pipeline) = FILL;
                 let encoder = Encoder::of_redis(mix.value_bytes);
                 let (connections, shared) = (self.open(addresses, connections)?, shared.clone());
-                run(Job { connections, encoder, workload, pipeline, schedule: None, window, origin, shared })?
+                run(Job {
+                    connections,
+                    encoder,
+                    workload,
+                    pipeline,
+                    schedule: None,
+                    window,
+                    origin,
+                    shared,
+                })?
             }
         };
         if let Some((word, count)) = tally.errors.first_key_value() {
-            bail!("{}: {count} of {} keys could not be written: {word}", self.name, mix.keys);
+            bail!(
+                "{}: {count} of {} keys could not be written: {word}",
+                self.name,
+                mix.keys
+            );
         }
         let stopped = shared.stop.load(Ordering::Relaxed);
-        ensure!(stopped || tally.answered == mix.keys, "{}: the keys could not be written in time", self.name);
+        ensure!(
+            stopped || tally.answered == mix.keys,
+            "{}: the keys could not be written in time",
+            self.name
+        );
         Ok(())
     }
 
-    fn order(&self, load: &Load, workload: Workload, window: Window, shared: &Arc<Shared>) -> Order {
+    fn order(
+        &self,
+        load: &Load,
+        workload: Workload,
+        window: Window,
+        shared: &Arc<Shared>,
+    ) -> Order {
         Order {
             workload,
             encoder: Encoder::of_lane(load.asks.mix().value_bytes),
@@ -153,13 +215,27 @@ impl Side {
     }
 
     /// Begins.
-    pub(crate) fn begin(&self, load: &Load, window: Window, seed: u64, shared: &Arc<Shared>) -> Result<Running> {
+    pub(crate) fn begin(
+        &self,
+        load: &Load,
+        window: Window,
+        seed: u64,
+        shared: &Arc<Shared>,
+    ) -> Result<Running> {
         match &self.way {
-            Way::Connections(addresses) => self.begin_threads(addresses, load, window, seed, shared),
+            Way::Connections(addresses) => {
+                self.begin_threads(addresses, load, window, seed, shared)
+            }
             Way::Lanes(lanes) => {
-                let order = self.order(load, Workload::drawn(load.asks.mix(), seed), window, shared);
+                let order =
+                    self.order(load, Workload::drawn(load.asks.mix(), seed), window, shared);
                 let (origin, shared) = (order.origin, shared.clone());
-                Ok(Running { tallies: lanes.ask(order), threads: 1, origin, shared })
+                Ok(Running {
+                    tallies: lanes.ask(order),
+                    threads: 1,
+                    origin,
+                    shared,
+                })
             }
         }
     }
@@ -176,7 +252,11 @@ impl Side {
         let Load { asks, course, .. } = load;
         let threads = course.threads();
         let mut connections: Vec<Vec<TcpStream>> = (0..threads).map(|_| Vec::new()).collect();
-        for (place, connection) in self.open(addresses, asks.clients())?.into_iter().enumerate() {
+        for (place, connection) in self
+            .open(addresses, asks.clients())?
+            .into_iter()
+            .enumerate()
+        {
             connections[place % threads].push(connection);
         }
         let (tell, tallies) = channel();
@@ -204,12 +284,24 @@ impl Side {
                 // Nobody listens any more when another thread has failed.
                 let _ = tell.send(run(job));
             };
-            std::thread::Builder::new().name(format!("load-{place}")).spawn(body)?;
+            std::thread::Builder::new()
+                .name(format!("load-{place}"))
+                .spawn(body)?;
         }
-        Ok(Running { tallies, threads, origin, shared: shared.clone() })
+        Ok(Running {
+            tallies,
+            threads,
+            origin,
+            shared: shared.clone(),
+        })
     }
 
     fn open(&self, addresses: &[SocketAddr], count: usize) -> Result<Vec<TcpStream>> {
-        addresses.iter().cycle().take(count).map(|address| connect(*address, self.level)).collect()
+        addresses
+            .iter()
+            .cycle()
+            .take(count)
+            .map(|address| connect(*address, self.level))
+            .collect()
     }
 }

@@ -28,8 +28,13 @@ impl FromStr for Target {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let place = text.strip_prefix("redis://").ok_or("must be redis://HOST:PORT")?.trim_end_matches('/');
-        let port = place.rsplit_once(':').and_then(|(host, port)| (!host.is_empty()).then(|| port.parse::<u16>()));
+        let place = text
+            .strip_prefix("redis://")
+            .ok_or("must be redis://HOST:PORT")?
+            .trim_end_matches('/');
+        let port = place
+            .rsplit_once(':')
+            .and_then(|(host, port)| (!host.is_empty()).then(|| port.parse::<u16>()));
         match port {
             Some(Ok(port)) if port > 0 && !place.contains(['@', '/']) => Ok(Target { place: place.to_owned() }),
             _ => Err("must be redis://HOST:PORT, without a password and without the number of a database".to_owned()),
@@ -50,7 +55,8 @@ impl Target {
     }
 }
 
-/// Connects, makes sure that somebody answers who speaks the protocol, and chooses the level of reads.
+/// Connects, makes sure that somebody answers who speaks the protocol, and chooses the level of
+/// reads.
 ///
 /// # Errors
 /// Says what is wrong with whom.
@@ -94,7 +100,9 @@ pub(crate) fn wait_until_served(
         });
         match write {
             Ok(Answer::Word | Answer::Number(_)) => return Ok(()),
-            Ok(Answer::Error(text)) if Instant::now() > deadline => bail!("redis://{address} takes no writes: {text}"),
+            Ok(Answer::Error(text)) if Instant::now() > deadline => {
+                bail!("redis://{address} takes no writes: {text}")
+            }
             Err(error) if Instant::now() > deadline => return Err(error),
             Ok(Answer::Error(_)) | Err(_) => std::thread::sleep(ASK_EVERY),
         }
@@ -124,35 +132,56 @@ enum Answer {
 /// Sends a command that is answered by a line.
 fn call(stream: &mut TcpStream, address: SocketAddr, words: &[&[u8]]) -> Result<Answer> {
     let name = String::from_utf8_lossy(words[0]);
-    stream.write_all(&command(words)).with_context(|| format!("the connection to redis://{address} broke"))?;
+    stream
+        .write_all(&command(words))
+        .with_context(|| format!("the connection to redis://{address} broke"))?;
     let mut line = Vec::new();
     while !line.ends_with(b"\n") {
         let mut piece = [0; 512];
         match stream.read(&mut piece) {
-            Ok(0) if line.is_empty() => bail!("redis://{address} closed the connection instead of answering {name}"),
+            Ok(0) if line.is_empty() => {
+                bail!("redis://{address} closed the connection instead of answering {name}")
+            }
             Ok(0) => break,
             Ok(length) => line.extend_from_slice(&piece[..length]),
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                bail!("redis://{address} does not answer {name} within {} s", PATIENCE.as_secs())
+                bail!(
+                    "redis://{address} does not answer {name} within {} s",
+                    PATIENCE.as_secs()
+                )
             }
             // A signal: whoever is to stop because of it is told where the run begins.
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error).with_context(|| format!("the connection to redis://{address} broke")),
+            Err(error) => {
+                return Err(error)
+                    .with_context(|| format!("the connection to redis://{address} broke"));
+            }
         }
         if line.len() > 4096 {
             break;
         }
     }
     let text = String::from_utf8_lossy(&line);
-    match text.strip_suffix("\r\n").map(|text| text.split_at_checked(1)) {
+    match text
+        .strip_suffix("\r\n")
+        .map(|text| text.split_at_checked(1))
+    {
         Some(Some(("+", _))) => Ok(Answer::Word),
         Some(Some(("-", text))) => Ok(Answer::Error(text.to_owned())),
         Some(Some((":", digits))) if digits.parse::<u64>().is_ok() => {
             Ok(Answer::Number(digits.parse().expect("it was looked at")))
         }
         _ => {
-            let said: String = text.lines().next().unwrap_or_default().chars().take(60).collect();
-            bail!("redis://{address} does not speak the Redis protocol: it answers {name} with {said:?}")
+            let said: String = text
+                .lines()
+                .next()
+                .unwrap_or_default()
+                .chars()
+                .take(60)
+                .collect();
+            bail!(
+                "redis://{address} does not speak the Redis protocol: it answers {name} with {said:?}"
+            )
         }
     }
 }
@@ -164,13 +193,29 @@ mod tests {
 
     #[test]
     fn a_target_has_a_host_and_a_port_and_nothing_else() {
-        for text in ["redis://127.0.0.1:7379", "redis://[::1]:1", "redis://host.name:65535"] {
+        for text in [
+            "redis://127.0.0.1:7379",
+            "redis://[::1]:1",
+            "redis://host.name:65535",
+        ] {
             assert_eq!(text.parse::<Target>().unwrap().to_string(), text);
         }
         assert!("redis://host:1/".parse::<Target>().is_ok());
-        let nonsense = ["127.0.0.1:7379", "redis://", "redis://host", "redis://:1", "redis://h:0", "redis://h:70000"];
+        let nonsense = [
+            "127.0.0.1:7379",
+            "redis://",
+            "redis://host",
+            "redis://:1",
+            "redis://h:0",
+            "redis://h:70000",
+        ];
         for text in [&nonsense[..], &["redis://:secret@h:1", "redis://h:1/3"]].concat() {
-            assert!(text.parse::<Target>().unwrap_err().contains("redis://HOST:PORT"), "{text}");
+            assert!(
+                text.parse::<Target>()
+                    .unwrap_err()
+                    .contains("redis://HOST:PORT"),
+                "{text}"
+            );
         }
     }
 
@@ -191,13 +236,28 @@ mod tests {
     #[test]
     fn who_speaks_another_language_is_told_apart() {
         let said = |answers, level| format!("{:#}", connect(somebody(answers), level).unwrap_err());
-        assert!(said(vec!["HTTP/1.1 400 Bad Request\r\n\r\n"], None).contains("with \"HTTP/1.1 400 Bad Request\""));
+        assert!(
+            said(vec!["HTTP/1.1 400 Bad Request\r\n\r\n"], None)
+                .contains("with \"HTTP/1.1 400 Bad Request\"")
+        );
         assert!(said(vec![""], None).contains("closed the connection"));
         assert!(said(vec!["-NOAUTH first\r\n"], None).contains("an error: NOAUTH first"));
         let unknown = vec!["+PONG\r\n", "-ERR unknown command\r\n"];
         assert!(said(unknown, Some(Level::Eventual)).contains("--level eventual"));
-        assert!(connect(somebody(vec!["+PONG\r\n", "+OK\r\n"]), Some(Level::Sequential)).is_ok());
-        let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        assert!(format!("{:#}", connect(nobody, None).unwrap_err()).contains("cannot connect to redis://127.0.0.1:"));
+        assert!(
+            connect(
+                somebody(vec!["+PONG\r\n", "+OK\r\n"]),
+                Some(Level::Sequential)
+            )
+            .is_ok()
+        );
+        let nobody = TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap();
+        assert!(
+            format!("{:#}", connect(nobody, None).unwrap_err())
+                .contains("cannot connect to redis://127.0.0.1:")
+        );
     }
 }

@@ -27,7 +27,9 @@ impl FromStr for Skew {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (kind, number) = text.split_once(':').map_or((text, None), |(kind, number)| (kind, Some(number)));
+        let (kind, number) = text
+            .split_once(':')
+            .map_or((text, None), |(kind, number)| (kind, Some(number)));
         let number = number.map(str::parse::<f64>);
         match (kind, number) {
             ("uniform", None) => Ok(Skew::Uniform),
@@ -90,26 +92,35 @@ impl Workload {
     /// At random: the same seed gives the same operations.
     pub(crate) fn drawn(mix: Mix, seed: u64) -> Self {
         let zipf = match mix.skew {
-            Skew::Zipfian(theta) => {
-                Some(Zipf::new(mix.keys as f64, theta).expect("there are keys, and theta is checked"))
-            }
+            Skew::Zipfian(theta) => Some(
+                Zipf::new(mix.keys as f64, theta).expect("there are keys, and theta is checked"),
+            ),
             Skew::Uniform | Skew::Point(_) => None,
         };
-        Workload::Drawn(Drawn { mix, zipf, random: Xoshiro256PlusPlus::seed_from_u64(seed) })
+        Workload::Drawn(Drawn {
+            mix,
+            zipf,
+            random: Xoshiro256PlusPlus::seed_from_u64(seed),
+        })
     }
 
     /// The next, if there is one.
     pub(crate) fn next(&mut self) -> Option<Ask> {
         match self {
             Workload::Drawn(drawn) => Some(drawn.next()),
-            Workload::Each(keys) => keys.next().map(|key| Ask { key, is_read: false }),
+            Workload::Each(keys) => keys.next().map(|key| Ask {
+                key,
+                is_read: false,
+            }),
         }
     }
 }
 
 impl Drawn {
     fn next(&mut self) -> Ask {
-        let Mix { keys, skew, reads, .. } = self.mix;
+        let Mix {
+            keys, skew, reads, ..
+        } = self.mix;
         let key = match (skew, &self.zipf) {
             (_, Some(zipf)) => (zipf.sample(&mut self.random) as u64).clamp(1, keys) - 1,
             (Skew::Point(fraction), None) => match self.fraction() < fraction || keys == 1 {
@@ -140,7 +151,15 @@ mod tests {
     const MANY: usize = 100_000;
 
     fn asks(skew: Skew, reads: u8, seed: u64) -> Vec<Ask> {
-        let mut workload = Workload::drawn(Mix { keys: 1000, skew, reads, value_bytes: 16 }, seed);
+        let mut workload = Workload::drawn(
+            Mix {
+                keys: 1000,
+                skew,
+                reads,
+                value_bytes: 16,
+            },
+            seed,
+        );
         (0..MANY).map(|_| workload.next().unwrap()).collect()
     }
 
@@ -162,17 +181,30 @@ mod tests {
     fn keys_are_as_skewed_as_was_asked_for() {
         assert!((share(&asks(Skew::Uniform, 0, 1), 3) - 0.001).abs() < 0.0005);
         let point = asks(Skew::Point(0.3), 0, 1);
-        assert!((share(&point, 0) - 0.3).abs() < 0.01 && (share(&point, 999) - 0.0007).abs() < 0.0005);
-        assert!(share(&asks(Skew::Point(1.0), 0, 1), 0) == 1.0 && share(&asks(Skew::Point(0.0), 0, 1), 0) == 0.0);
+        assert!(
+            (share(&point, 0) - 0.3).abs() < 0.01 && (share(&point, 999) - 0.0007).abs() < 0.0005
+        );
+        assert!(
+            share(&asks(Skew::Point(1.0), 0, 1), 0) == 1.0
+                && share(&asks(Skew::Point(0.0), 0, 1), 0) == 0.0
+        );
         // By the law: the second key has half of the first's share when theta is 1.
         let zipfian = asks(Skew::Zipfian(1.0), 0, 1);
         assert!((share(&zipfian, 0) / share(&zipfian, 1) - 2.0).abs() < 0.15);
-        assert!((share(&zipfian, 0) - 0.1336).abs() < 0.01, "1 / (1 + 1/2 + ... + 1/1000)");
+        assert!(
+            (share(&zipfian, 0) - 0.1336).abs() < 0.01,
+            "1 / (1 + 1/2 + ... + 1/1000)"
+        );
     }
 
     #[test]
     fn so_many_are_reads() {
-        let reads = |percent| asks(Skew::Uniform, percent, 1).iter().filter(|ask| ask.is_read).count();
+        let reads = |percent| {
+            asks(Skew::Uniform, percent, 1)
+                .iter()
+                .filter(|ask| ask.is_read)
+                .count()
+        };
         assert_eq!((reads(0), reads(100)), (0, MANY));
         assert!(reads(90).abs_diff(MANY * 9 / 10) < MANY / 100);
     }
@@ -181,7 +213,13 @@ mod tests {
     fn each_key_is_written_once() {
         let mut all = Workload::Each(3..6);
         let asked: Vec<Ask> = std::iter::from_fn(|| all.next()).collect();
-        assert_eq!(asked, [3, 4, 5].map(|key| Ask { key, is_read: false }));
+        assert_eq!(
+            asked,
+            [3, 4, 5].map(|key| Ask {
+                key,
+                is_read: false
+            })
+        );
     }
 
     #[test]
@@ -190,8 +228,20 @@ mod tests {
             assert_eq!(text.parse::<Skew>().unwrap().to_string(), text);
         }
         assert_eq!("zipfian".parse(), Ok(Skew::Zipfian(0.99)));
-        for text in ["", "zipf", "point", "point:2", "point:-1", "zipfian:NaN", "zipfian:x", "uniform:1"] {
-            assert!(text.parse::<Skew>().unwrap_err().contains("point:P"), "{text}");
+        for text in [
+            "",
+            "zipf",
+            "point",
+            "point:2",
+            "point:-1",
+            "zipfian:NaN",
+            "zipfian:x",
+            "uniform:1",
+        ] {
+            assert!(
+                text.parse::<Skew>().unwrap_err().contains("point:P"),
+                "{text}"
+            );
         }
     }
 }

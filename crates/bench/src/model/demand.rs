@@ -1,5 +1,5 @@
-//! Service demands: what one instance of a role spends on a command, measured by `ionian bench role` on one
-//! saturated process of each role.
+//! Service demands: what one instance of a role spends on a command, measured by `ionian bench
+//! role` on one saturated process of each role.
 
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
@@ -69,8 +69,8 @@ pub(crate) struct Demand {
     pub(crate) commands_per_second: f64,
     /// Microseconds of its processor time for each of them.
     pub(crate) demand_us: f64,
-    /// The part of a processor that the process had while it was allowed to run. Well below 1 it slept between bursts, which
-    /// costs: the demand is then an upper bound.
+    /// The part of a processor that the process had while it was allowed to run. Well below 1 it
+    /// slept between bursts, which costs: the demand is then an upper bound.
     pub(crate) busy: f64,
     /// The least and the most microseconds for each command in any round.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -150,7 +150,13 @@ pub(crate) const SATURATED: f64 = 0.9;
 impl Demands {
     /// How many of the measurements were of processes that were not saturated, and of how many.
     pub(crate) fn unsaturated(&self) -> (usize, usize) {
-        (self.demands.iter().filter(|demand| demand.busy < SATURATED).count(), self.demands.len())
+        (
+            self.demands
+                .iter()
+                .filter(|demand| demand.busy < SATURATED)
+                .count(),
+            self.demands.len(),
+        )
     }
 
     /// Those of a file; without one those that come with this version.
@@ -161,22 +167,47 @@ impl Demands {
         let (text, name) = match path {
             Some(path) => {
                 let name = path.display().to_string();
-                (std::fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?, name)
+                (
+                    std::fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?,
+                    name,
+                )
             }
-            None => (BUILT_IN.to_owned(), "the demands that come with this version".to_owned()),
+            None => (
+                BUILT_IN.to_owned(),
+                "the demands that come with this version".to_owned(),
+            ),
         };
-        Demands::parse(&text).with_context(|| format!("{name}: not what `ionian bench role all --json` prints"))
+        Demands::parse(&text)
+            .with_context(|| format!("{name}: not what `ionian bench role all --json` prints"))
     }
 
     fn parse(text: &str) -> Result<Self> {
         let demands: Demands = serde_json::from_str(text)?;
         for demand in &demands.demands {
-            let Demand { deployment, role, workload, batch, demand_us, .. } = demand;
+            let Demand {
+                deployment,
+                role,
+                workload,
+                batch,
+                demand_us,
+                ..
+            } = demand;
             let name = format!("{role} of {deployment}, {}", workload.name());
-            ensure!(*batch > 0, "{name}: batch = 0: a batch has at least one command");
-            // What comes on top of something may be lost in the noise; everything else costs something.
-            let least = if workload.comes_on_top_of().is_some() { 0.0 } else { 1e-6 };
-            ensure!((least..=1e6).contains(demand_us), "{name}: demand_us = {demand_us}: must be {least} to 1000000");
+            ensure!(
+                *batch > 0,
+                "{name}: batch = 0: a batch has at least one command"
+            );
+            // What comes on top of something may be lost in the noise; everything else costs
+            // something.
+            let least = if workload.comes_on_top_of().is_some() {
+                0.0
+            } else {
+                1e-6
+            };
+            ensure!(
+                (least..=1e6).contains(demand_us),
+                "{name}: demand_us = {demand_us}: must be {least} to 1000000"
+            );
         }
         Ok(demands)
     }
@@ -185,25 +216,41 @@ impl Demands {
     ///
     /// # Errors
     /// Names it when there is none.
-    pub(crate) fn measured(&self, deployment: &str, role: &str, kind: Kind, machine: &str) -> Result<&Demand> {
+    pub(crate) fn measured(
+        &self,
+        deployment: &str,
+        role: &str,
+        kind: Kind,
+        machine: &str,
+    ) -> Result<&Demand> {
         let is_it = |it: &&Demand| {
             let real = it.real == (role == NODE);
-            real && (it.deployment.as_str(), it.role.as_str(), it.workload, it.machine.as_str(), it.value_bytes)
-                == (deployment, role, kind, machine, 16)
+            real && (
+                it.deployment.as_str(),
+                it.role.as_str(),
+                it.workload,
+                it.machine.as_str(),
+                it.value_bytes,
+            ) == (deployment, role, kind, machine, 16)
         };
         let found = self.demands.iter().find(is_it);
         found.with_context(|| {
-            format!("the demands lack {role}, {}, of {deployment} with machine {machine}", kind.name())
+            format!(
+                "the demands lack {role}, {}, of {deployment} with machine {machine}",
+                kind.name()
+            )
         })
     }
 
     /// What was measured with the rest of the deployment real, executing for good.
     pub(crate) fn among_real(&self) -> impl Iterator<Item = &Demand> {
-        self.demands.iter().filter(|demand| demand.real && demand.machine == KV)
+        self.demands
+            .iter()
+            .filter(|demand| demand.real && demand.machine == KV)
     }
 
-    /// What the measurements say of a role; `adjust` says what each comes to where it is to be used. `None` when
-    /// there are none.
+    /// What the measurements say of a role; `adjust` says what each comes to where it is to be
+    /// used. `None` when there are none.
     ///
     /// # Errors
     /// Those of `adjust`.
@@ -223,13 +270,20 @@ impl Demands {
                 && deployments.contains(&demand.deployment.as_str())
         });
         let points: Vec<_> = known
-            .map(|demand| Ok((demand.batch as f64, demand.value_bytes as f64, adjust(demand)?)))
+            .map(|demand| {
+                Ok((
+                    demand.batch as f64,
+                    demand.value_bytes as f64,
+                    adjust(demand)?,
+                ))
+            })
             .collect::<Result<_>>()?;
         Ok(Curve::new(&points, value_bytes as f64))
     }
 }
 
-/// What a whole batch costs, by the number of its commands: straight lines through what was measured.
+/// What a whole batch costs, by the number of its commands: straight lines through what was
+/// measured.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Curve(Vec<(f64, f64)>);
 
@@ -240,8 +294,11 @@ impl Curve {
         batches.sort_by(f64::total_cmp);
         batches.dedup();
         let whole = |batch: f64| {
-            let mut sizes: Vec<(f64, f64)> =
-                points.iter().filter(|(of, ..)| *of == batch).map(|(_, bytes, us)| (*bytes, *us)).collect();
+            let mut sizes: Vec<(f64, f64)> = points
+                .iter()
+                .filter(|(of, ..)| *of == batch)
+                .map(|(_, bytes, us)| (*bytes, *us))
+                .collect();
             sizes.sort_by(|(one, _), (other, _)| one.total_cmp(other));
             (batch, batch * straight(&sizes, value_bytes))
         };
@@ -263,14 +320,18 @@ impl Curve {
     }
 }
 
-/// The value at `x` of the straight lines through `points`, which are in order; the first and the last line go on,
-/// but not below zero. A single point says that it is the same everywhere.
+/// The value at `x` of the straight lines through `points`, which are in order; the first and the
+/// last line go on, but not below zero. A single point says that it is the same everywhere.
 fn straight(points: &[(f64, f64)], x: f64) -> f64 {
     let [.., last] = points else { return 0.0 };
     if points.len() == 1 {
         return last.1;
     }
-    let right = points.iter().position(|(at, _)| *at >= x).unwrap_or(points.len() - 1).max(1);
+    let right = points
+        .iter()
+        .position(|(at, _)| *at >= x)
+        .unwrap_or(points.len() - 1)
+        .max(1);
     let ((x0, y0), (x1, y1)) = (points[right - 1], points[right]);
     (y0 + (y1 - y0) * (x - x0) / (x1 - x0)).max(0.0)
 }
@@ -285,29 +346,69 @@ mod tests {
         let again = serde_json::to_string(&demands).unwrap();
         assert_eq!(Demands::parse(&again).unwrap(), demands);
         let wrong = again.replace("\"demand_us\":", "\"demand_us\":-");
-        assert!(Demands::parse(&wrong).unwrap_err().to_string().contains("must be 0.000001 to"));
+        assert!(
+            Demands::parse(&wrong)
+                .unwrap_err()
+                .to_string()
+                .contains("must be 0.000001 to")
+        );
     }
 
     #[test]
     fn what_was_measured_otherwise_is_no_price_of_a_role() {
         let mut demands = super::super::price::tests::demands();
         let us = |demands: &Demands| {
-            let curve =
-                demands.curve(&["compartmentalized"], "replica", Kind::Execute, 16, |demand| Ok(demand.demand_us));
+            let curve = demands.curve(
+                &["compartmentalized"],
+                "replica",
+                Kind::Execute,
+                16,
+                |demand| Ok(demand.demand_us),
+            );
             curve.unwrap().unwrap().command_us(1.0)
         };
-        let (before, known) =
-            (us(&demands), demands.demands.iter().position(|demand| demand.role == "replica").unwrap());
+        let (before, known) = (
+            us(&demands),
+            demands
+                .demands
+                .iter()
+                .position(|demand| demand.role == "replica")
+                .unwrap(),
+        );
         let execute = demands.demands[known].clone();
-        let nothing = Demand { machine: NOTHING.to_owned(), demand_us: 1.5, ..execute.clone() };
-        demands.demands.splice(0..0, [nothing, Demand { real: true, demand_us: 9.0, ..execute }]);
+        let nothing = Demand {
+            machine: NOTHING.to_owned(),
+            demand_us: 1.5,
+            ..execute.clone()
+        };
+        demands.demands.splice(
+            0..0,
+            [
+                nothing,
+                Demand {
+                    real: true,
+                    demand_us: 9.0,
+                    ..execute
+                },
+            ],
+        );
         assert_eq!(us(&demands), before);
-        let of = |role, machine| demands.measured("compartmentalized", role, Kind::Execute, machine);
+        let of =
+            |role, machine| demands.measured("compartmentalized", role, Kind::Execute, machine);
         assert_eq!(of("replica", NOTHING).unwrap().demand_us, 1.5);
         assert_eq!(of("replica", KV).unwrap().demand_us, before);
         let error = of(NODE, KV).unwrap_err().to_string();
-        assert_eq!(error, "the demands lack node, execute, of compartmentalized with machine kv");
-        assert_eq!(demands.among_real().map(|demand| demand.demand_us).collect::<Vec<_>>(), [9.0]);
+        assert_eq!(
+            error,
+            "the demands lack node, execute, of compartmentalized with machine kv"
+        );
+        assert_eq!(
+            demands
+                .among_real()
+                .map(|demand| demand.demand_us)
+                .collect::<Vec<_>>(),
+            [9.0]
+        );
     }
 
     #[test]
@@ -316,8 +417,14 @@ mod tests {
         let curve = Curve::new(&[(100.0, 16.0, 0.02), (1.0, 16.0, 1.0)], 16.0).unwrap();
         assert_eq!((curve.batch_us(1.0), curve.batch_us(100.0)), (1.0, 2.0));
         let ten = 1.0 + 9.0 / 99.0;
-        assert!((curve.batch_us(10.0) - ten).abs() < 1e-12 && (curve.command_us(10.0) - ten / 10.0).abs() < 1e-12);
-        assert!((curve.batch_us(199.0) - 3.0).abs() < 1e-12, "the last line goes on");
+        assert!(
+            (curve.batch_us(10.0) - ten).abs() < 1e-12
+                && (curve.command_us(10.0) - ten / 10.0).abs() < 1e-12
+        );
+        assert!(
+            (curve.batch_us(199.0) - 3.0).abs() < 1e-12,
+            "the last line goes on"
+        );
     }
 
     #[test]
@@ -325,7 +432,11 @@ mod tests {
         let points = [(1.0, 16.0, 1.0), (1.0, 1016.0, 3.0)];
         let us = |bytes| Curve::new(&points, bytes).unwrap().batch_us(1.0);
         assert_eq!((us(16.0), us(516.0), us(1016.0)), (1.0, 2.0, 3.0));
-        assert_eq!(Curve::new(&points[..1], 1000.0).unwrap().command_us(7.0), 1.0, "nothing is known of other sizes");
+        assert_eq!(
+            Curve::new(&points[..1], 1000.0).unwrap().command_us(7.0),
+            1.0,
+            "nothing is known of other sizes"
+        );
         assert_eq!(Curve::new(&[], 16.0), None);
     }
 }

@@ -32,6 +32,11 @@ pub(crate) struct Workload {
 impl Workload {
     /// Writes alone, of the 16 bytes that the papers write.
     pub(crate) fn writes(batch: usize) -> Self {
-        Workload { read_fraction: 0.0, read_level: ReadLevel::Linearizable, batch, value_bytes: 16 }
+        Workload {
+            read_fraction: 0.0,
+            read_level: ReadLevel::Linearizable,
+            batch,
+            value_bytes: 16,
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! Which part of the commands each instance takes part in, read off the layout by the rules that the roles go by.
+//! Which part of the commands each instance takes part in, read off the layout by the rules that
+//! the roles go by.
 
 use super::Workload;
 use super::demand::Kind;
@@ -24,7 +25,8 @@ pub(crate) struct Share {
     pub(crate) part: f64,
 }
 
-/// Quorums are dealt out in turns; after so many every pattern has come round (a multiple of 1 to 10).
+/// Quorums are dealt out in turns; after so many every pattern has come round (a multiple of 1 to
+/// 10).
 const TURNS: u64 = 2520;
 
 /// The shares of a deployment of MultiPaxos whose leader is the first.
@@ -35,8 +37,13 @@ pub(crate) fn multipaxos(config: &multipaxos::config::Config, workload: &Workloa
     shares.shares
 }
 
-/// The shares of a deployment of Mencius whose leaders lead as much as each other, each its own stripe.
-pub(crate) fn mencius(config: &mencius::config::Config, layout: &Layout, workload: &Workload) -> Vec<Share> {
+/// The shares of a deployment of Mencius whose leaders lead as much as each other, each its own
+/// stripe.
+pub(crate) fn mencius(
+    config: &mencius::config::Config,
+    layout: &Layout,
+    workload: &Workload,
+) -> Vec<Share> {
     let mut shares = Shares::of(layout, mencius::Mencius::KINDS);
     shares.deal(kind::Batcher, Kind::Write, 1.0 - workload.read_fraction);
     let quorums = &config.of(mencius::stripe::Stripe(0)).quorums;
@@ -44,8 +51,9 @@ pub(crate) fn mencius(config: &mencius::config::Config, layout: &Layout, workloa
     shares.shares
 }
 
-/// The shares of a deployment of S-Paxos whose leader is the first. A disseminator beside a leader, which has a
-/// little less to do for itself and a little more for the others, counts as the others do.
+/// The shares of a deployment of S-Paxos whose leader is the first. A disseminator beside a leader,
+/// which has a little less to do for itself and a little more for the others, counts as the others
+/// do.
 pub(crate) fn spaxos(config: &spaxos::config::Config, workload: &Workload) -> Vec<Share> {
     use spaxos::kind;
     let writes = 1.0 - workload.read_fraction;
@@ -55,11 +63,22 @@ pub(crate) fn spaxos(config: &spaxos::config::Config, workload: &Workload) -> Ve
     payloads.deal(kind::Batcher, Kind::Write, writes);
     payloads.deal(kind::Disseminator, Kind::Write, writes);
     // Those beside replicas have every payload, and hand it to these.
-    let beside: Set<_> = config.beside().iter().map(|(stabilizer, _)| *stabilizer).collect();
+    let beside: Set<_> = config
+        .beside()
+        .iter()
+        .map(|(stabilizer, _)| *stabilizer)
+        .collect();
     let disseminators = config.layout().places(kind::Disseminator);
     for (_, node) in disseminators.iter() {
         let near = config.near(kind::Stabilizer, node);
-        let quorum = |turn| Some(config.stabilizers.write_quorum(config.stabilizers.members(), near, turn)?.or(beside));
+        let quorum = |turn| {
+            Some(
+                config
+                    .stabilizers
+                    .write_quorum(config.stabilizers.members(), near, turn)?
+                    .or(beside),
+            )
+        };
         let part = writes / config.layout().count(kind::Disseminator) as f64;
         payloads.quorums(kind::Stabilizer, Kind::Store, part, |turn| {
             quorum(turn).map(|set| AcceptorSet::from_bits(set.bits()))
@@ -69,7 +88,14 @@ pub(crate) fn spaxos(config: &spaxos::config::Config, workload: &Workload) -> Ve
         payloads.deal(kind::Stabilizer, Kind::Deliver, writes);
     }
     for stabilizer in beside.iter() {
-        payloads.add(Address { kind: kind::Stabilizer, index: stabilizer.0 }, Kind::Deliver, writes);
+        payloads.add(
+            Address {
+                kind: kind::Stabilizer,
+                index: stabilizer.0,
+            },
+            Kind::Deliver,
+            writes,
+        );
     }
     shares.shares.extend(payloads.shares);
     shares.shares
@@ -81,7 +107,11 @@ pub(crate) fn unreplicated(layout: &Layout, workload: &Workload) -> Vec<Share> {
     let writes = 1.0 - workload.read_fraction;
     shares.deal(unreplicated::kind::Batcher, Kind::Write, writes);
     shares.deal(unreplicated::kind::Server, Kind::Write, writes);
-    shares.deal(unreplicated::kind::Server, Kind::Read, workload.read_fraction);
+    shares.deal(
+        unreplicated::kind::Server,
+        Kind::Read,
+        workload.read_fraction,
+    );
     shares.deal(unreplicated::kind::Unbatcher, Kind::Write, writes);
     shares.shares
 }
@@ -94,13 +124,25 @@ struct Shares<'a> {
 
 impl<'a> Shares<'a> {
     fn of(layout: &'a Layout, roles: &'static [&'static str]) -> Self {
-        Shares { layout, roles, shares: Vec::new() }
+        Shares {
+            layout,
+            roles,
+            shares: Vec::new(),
+        }
     }
 
     fn add(&mut self, address: Address, kind: Kind, part: f64) {
-        let node = self.layout.node_of(address).expect("it is one of the layout");
+        let node = self
+            .layout
+            .node_of(address)
+            .expect("it is one of the layout");
         if part > 0.0 {
-            self.shares.push(Share { role: self.roles[usize::from(address.kind)], node, kind, part });
+            self.shares.push(Share {
+                role: self.roles[usize::from(address.kind)],
+                node,
+                kind,
+                part,
+            });
         }
     }
 
@@ -113,27 +155,50 @@ impl<'a> Shares<'a> {
         }
     }
 
-    fn quorums(&mut self, role: u8, kind: Kind, part: f64, quorum: impl Fn(u64) -> Option<AcceptorSet>) {
+    fn quorums(
+        &mut self,
+        role: u8,
+        kind: Kind,
+        part: f64,
+        quorum: impl Fn(u64) -> Option<AcceptorSet>,
+    ) {
         let mut asked = [0_u64; MAX_INSTANCES];
         for member in (0..TURNS).filter_map(quorum).flat_map(AcceptorSet::iter) {
             asked[usize::from(member.0)] += 1;
         }
         for (index, asked) in (0..).zip(asked).filter(|(_, asked)| *asked > 0) {
-            self.add(Address { kind: role, index }, kind, part * asked as f64 / TURNS as f64);
+            self.add(
+                Address { kind: role, index },
+                kind,
+                part * asked as f64 / TURNS as f64,
+            );
         }
     }
 
-    /// What the roles of MultiPaxos from the leader on do, of which the first `leading` lead as much as each other.
+    /// What the roles of MultiPaxos from the leader on do, of which the first `leading` lead as
+    /// much as each other.
     fn agreement(&mut self, quorums: &QuorumSystem, workload: &Workload, leading: usize) {
         let (writes, reads) = (1.0 - workload.read_fraction, workload.read_fraction);
         let layout = self.layout;
         for (leader, leader_node) in layout.places(kind::Leader).iter().take(leading) {
             let part = writes / leading as f64;
-            self.add(Address { kind: kind::Leader, index: leader }, Kind::Write, part);
-            // A leader prefers the proxy leaders of its own node, and a proxy leader the acceptors of its.
-            let proxies: Set<ionian_kernel::id::ProxyLeaderId> = layout.preferred(kind::ProxyLeader, leader_node);
+            self.add(
+                Address {
+                    kind: kind::Leader,
+                    index: leader,
+                },
+                Kind::Write,
+                part,
+            );
+            // A leader prefers the proxy leaders of its own node, and a proxy leader the acceptors
+            // of its.
+            let proxies: Set<ionian_kernel::id::ProxyLeaderId> =
+                layout.preferred(kind::ProxyLeader, leader_node);
             for proxy in proxies.iter() {
-                let address = Address { kind: kind::ProxyLeader, index: proxy.0 };
+                let address = Address {
+                    kind: kind::ProxyLeader,
+                    index: proxy.0,
+                };
                 let part = part / proxies.len() as f64;
                 self.add(address, Kind::Write, part);
                 let node = layout.node_of(address).expect("it is one of the layout");
@@ -148,7 +213,14 @@ impl<'a> Shares<'a> {
             self.quorums(kind::Acceptor, Kind::Read, reads, quorum);
         }
         for (index, _) in layout.places(kind::Replica).iter() {
-            self.add(Address { kind: kind::Replica, index }, Kind::Execute, writes);
+            self.add(
+                Address {
+                    kind: kind::Replica,
+                    index,
+                },
+                Kind::Execute,
+                writes,
+            );
         }
         self.deal(kind::Replica, Kind::Answer, writes);
         self.deal(kind::Replica, Kind::Read, reads);

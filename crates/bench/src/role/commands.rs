@@ -1,8 +1,11 @@
-//! The commands that the bench forges: SETs and GETs of the key-value store, as a gateway would send them.
+//! The commands that the bench forges: SETs and GETs of the key-value store, as a gateway would
+//! send them.
 
 use crate::payload::payload;
 use bytes::Bytes;
-use ionian_kernel::batch::{Answer, Answers, AnswersByClient, Batch, BatchBuilder, Command, Outcome, SessionId};
+use ionian_kernel::batch::{
+    Answer, Answers, AnswersByClient, Batch, BatchBuilder, Command, Outcome, SessionId,
+};
 use ionian_kernel::id::{ClientId, Slot};
 
 /// Payloads made beforehand, one of each kind for each key.
@@ -23,8 +26,12 @@ impl Commands {
         let made = |words: &[Bytes]| Bytes::from(payload(words));
         let key = |key: u64| Bytes::from(format!("key:{key:012}"));
         Commands {
-            writes: (0..keys).map(|k| made(&[Bytes::from_static(b"SET"), key(k), value.clone()])).collect(),
-            reads: (0..keys).map(|k| made(&[Bytes::from_static(b"GET"), key(k)])).collect(),
+            writes: (0..keys)
+                .map(|k| made(&[Bytes::from_static(b"SET"), key(k), value.clone()]))
+                .collect(),
+            reads: (0..keys)
+                .map(|k| made(&[Bytes::from_static(b"GET"), key(k)]))
+                .collect(),
             lanes,
             window,
             batch,
@@ -44,13 +51,21 @@ impl Commands {
         (number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20) as usize % self.writes.len()
     }
 
-    /// A lane opens its session: it must be the first that the lane has chosen, in the order of the lanes.
+    /// A lane opens its session: it must be the first that the lane has chosen, in the order of the
+    /// lanes.
     pub(crate) fn open(lane: u64) -> Batch {
         let client = ClientId(lane as u8);
-        Batch::one(&Command { client, session: SessionId::OPEN, number: lane, floor: 0, payload: Bytes::new() })
+        Batch::one(&Command {
+            client,
+            session: SessionId::OPEN,
+            number: lane,
+            floor: 0,
+            payload: Bytes::new(),
+        })
     }
 
-    /// The write that is number `number` of all; sessions are those that [`open`](Self::open) opened first.
+    /// The write that is number `number` of all; sessions are those that [`open`](Self::open)
+    /// opened first.
     fn write(&self, number: u64) -> Command {
         let payload = self.payload(number);
         let (lane, number) = (number % self.lanes, number / self.lanes);
@@ -64,7 +79,8 @@ impl Commands {
         }
     }
 
-    /// What is written by the write that is number `number` of all. The first ones set every key once.
+    /// What is written by the write that is number `number` of all. The first ones set every key
+    /// once.
     pub(crate) fn payload(&self, number: u64) -> Bytes {
         match number < self.keys() {
             true => self.writes[number as usize].clone(),
@@ -85,22 +101,34 @@ impl Commands {
 
     /// A batch of reads, in all of `count`.
     pub(crate) fn reads(&self, number: u64, count: u64) -> Batch {
-        gather((number * count..(number + 1) * count).map(|number| Command {
-            client: ClientId((number % self.lanes) as u8),
-            session: SessionId::READ,
-            number,
-            floor: 0,
-            payload: self.reads[self.scatter(number)].clone(),
-        }))
+        gather(
+            (number * count..(number + 1) * count).map(|number| Command {
+                client: ClientId((number % self.lanes) as u8),
+                session: SessionId::READ,
+                number,
+                floor: 0,
+                payload: self.reads[self.scatter(number)].clone(),
+            }),
+        )
     }
 
     /// A replica's answers to a batch of writes.
     pub(crate) fn answers(&self) -> Answers {
         let mut answers = AnswersByClient::default();
         for number in 0..self.batch {
-            let Command { client, session, number, .. } = self.write(number);
+            let Command {
+                client,
+                session,
+                number,
+                ..
+            } = self.write(number);
             let outcome = Outcome::Done(Bytes::from_static(b"+OK\r\n"));
-            answers.push(&Answer { client, session, number, outcome });
+            answers.push(&Answer {
+                client,
+                session,
+                number,
+                outcome,
+            });
         }
         answers.take_all(0, Slot(1))
     }

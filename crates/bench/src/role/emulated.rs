@@ -1,8 +1,9 @@
 //! The rest of the world: every role but the one that is measured.
 //!
-//! An emulated instance is the real one with a [`Part`] in front of it. The part plays what commands ask of the role,
-//! and as cheaply as can be; all else (elections, heartbeats, signs of life) is left to the real one. So the process
-//! that is measured finds the protocol around it as it always is.
+//! An emulated instance is the real one with a [`Part`] in front of it. The part plays what
+//! commands ask of the role, and as cheaply as can be; all else (elections, heartbeats, signs of
+//! life) is left to the real one. So the process that is measured finds the protocol around it as
+//! it always is.
 
 use bytes::Bytes;
 use ionian_kernel::layout::{Layout, LayoutError};
@@ -15,7 +16,8 @@ use ionian_protocols::multipaxos::{self, MultiPaxos};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-/// How often a part that begins commands by itself does so. The runtime rounds timers up to a millisecond.
+/// How often a part that begins commands by itself does so. The runtime rounds timers up to a
+/// millisecond.
 const TICK: Duration = Duration::from_micros(500);
 
 /// A protocol all of whose instances are emulated.
@@ -43,7 +45,10 @@ impl<P: Protocol> Stage<'_, P> {
     }
 }
 
-type Hear<P> = Box<dyn FnMut(&mut Stage<'_, P>, <P as Protocol>::Message) -> Option<<P as Protocol>::Message> + Send>;
+type Hear<P> = Box<
+    dyn FnMut(&mut Stage<'_, P>, <P as Protocol>::Message) -> Option<<P as Protocol>::Message>
+        + Send,
+>;
 type Tick<P> = Box<dyn FnMut(&mut Stage<'_, P>) + Send>;
 
 /// How a protocol that has roles of MultiPaxos's at work in it says what those say.
@@ -51,7 +56,8 @@ pub(crate) trait Dialect: Send + Sync + 'static {
     /// The protocol.
     type Protocol: Protocol;
     /// What MultiPaxos says in place of this; `None` where parts have nothing to do with it.
-    fn heard(&self, message: &<Self::Protocol as Protocol>::Message) -> Option<multipaxos::Message>;
+    fn heard(&self, message: &<Self::Protocol as Protocol>::Message)
+    -> Option<multipaxos::Message>;
     /// Sends what stands for this envelope.
     fn say(&self, envelope: multipaxos::Envelope, stage: &mut Stage<'_, Self::Protocol>);
 }
@@ -68,14 +74,23 @@ pub(crate) struct Part<P: Protocol> {
 
 impl<P: Protocol> Default for Part<P> {
     fn default() -> Self {
-        Part { hear: None, tick: None, burst_end: None, tick_at: Instant::ZERO, alone: false }
+        Part {
+            hear: None,
+            tick: None,
+            burst_end: None,
+            tick_at: Instant::ZERO,
+            alone: false,
+        }
     }
 }
 
 impl<P: Protocol> Part<P> {
     /// Without the real role behind it.
     pub(crate) fn alone() -> Self {
-        Part { alone: true, ..Part::default() }
+        Part {
+            alone: true,
+            ..Part::default()
+        }
     }
 
     /// Takes messages in; those that it returns go to the real role.
@@ -107,23 +122,46 @@ impl Part<MultiPaxos> {
         let hear = self.hear.map(|mut hear| -> Hear<D::Protocol> {
             let mut outbox = Outbox::new(false);
             Box::new(move |stage, message| {
-                let Some(theirs) = ears.heard(&message) else { return Some(message) };
-                let left = hear(&mut Stage { now: stage.now, out: Out::new(&mut outbox) }, theirs);
-                outbox.take_sends().into_iter().for_each(|envelope| ears.say(envelope, stage));
+                let Some(theirs) = ears.heard(&message) else {
+                    return Some(message);
+                };
+                let left = hear(
+                    &mut Stage {
+                        now: stage.now,
+                        out: Out::new(&mut outbox),
+                    },
+                    theirs,
+                );
+                outbox
+                    .take_sends()
+                    .into_iter()
+                    .for_each(|envelope| ears.say(envelope, stage));
                 left.map(|_| message)
             })
         });
         let turned = |tick: Tick<MultiPaxos>| turned(tick, dialect.clone());
         let (tick, burst_end) = (self.tick.map(turned), self.burst_end.map(turned));
-        Part { hear, tick, burst_end, tick_at: self.tick_at, alone: self.alone }
+        Part {
+            hear,
+            tick,
+            burst_end,
+            tick_at: self.tick_at,
+            alone: self.alone,
+        }
     }
 }
 
 fn turned<D: Dialect>(mut tick: Tick<MultiPaxos>, dialect: Arc<D>) -> Tick<D::Protocol> {
     let mut outbox = Outbox::new(false);
     Box::new(move |stage| {
-        tick(&mut Stage { now: stage.now, out: Out::new(&mut outbox) });
-        outbox.take_sends().into_iter().for_each(|envelope| dialect.say(envelope, stage));
+        tick(&mut Stage {
+            now: stage.now,
+            out: Out::new(&mut outbox),
+        });
+        outbox
+            .take_sends()
+            .into_iter()
+            .for_each(|envelope| dialect.say(envelope, stage));
     })
 }
 
@@ -159,11 +197,15 @@ impl<P: Protocol> Protocol for Emulated<P> {
     type Invariants = NoInvariants;
 
     fn configure(_: Layout) -> Result<Self::Config, LayoutError> {
-        Err(LayoutError("an emulated world has its configuration from the bench".into()))
+        Err(LayoutError(
+            "an emulated world has its configuration from the bench".into(),
+        ))
     }
 
     fn transition(_: &Layout, _: &Layout) -> Result<Transition, LayoutError> {
-        Err(LayoutError("the membership of an emulated world does not change".into()))
+        Err(LayoutError(
+            "the membership of an emulated world does not change".into(),
+        ))
     }
 
     fn latest_epoch(script: &Self::Config) -> ionian_kernel::id::Epoch {
@@ -172,7 +214,10 @@ impl<P: Protocol> Protocol for Emulated<P> {
 
     fn instantiate(script: &Self::Config, birth: Birth<'_>) -> Actor<P> {
         let part = (script.cast)(birth.address).unwrap_or_default();
-        Actor { part, real: P::instantiate(&script.config, birth) }
+        Actor {
+            part,
+            real: P::instantiate(&script.config, birth),
+        }
     }
 }
 
@@ -184,7 +229,13 @@ impl<P: Protocol> Instance for Actor<P> {
     fn on_message(&mut self, now: Instant, message: P::Message, outbox: &mut Outbox<P::Envelope>) {
         let left = match &mut self.part.hear {
             None => Some(message),
-            Some(hear) => hear(&mut Stage { now, out: Out::new(outbox) }, message),
+            Some(hear) => hear(
+                &mut Stage {
+                    now,
+                    out: Out::new(outbox),
+                },
+                message,
+            ),
         };
         if let Some(message) = left
             && !self.part.alone
@@ -197,7 +248,10 @@ impl<P: Protocol> Instance for Actor<P> {
             && self.part.tick_at <= now
         {
             self.part.tick_at = now + TICK;
-            tick(&mut Stage { now, out: Out::new(outbox) });
+            tick(&mut Stage {
+                now,
+                out: Out::new(outbox),
+            });
         }
         if !self.part.alone && self.real.next_timer().is_some_and(|at| at <= now) {
             self.real.on_timer(now, outbox);
@@ -221,7 +275,10 @@ impl<P: Protocol> Instance for Actor<P> {
     }
     fn on_burst_end(&mut self, now: Instant, outbox: &mut Outbox<P::Envelope>) {
         if let Some(end) = &mut self.part.burst_end {
-            end(&mut Stage { now, out: Out::new(outbox) });
+            end(&mut Stage {
+                now,
+                out: Out::new(outbox),
+            });
         }
         self.real.on_burst_end(now, outbox);
     }

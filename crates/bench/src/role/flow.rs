@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A closed loop: so many commands are under way at most, whoever begins them and whoever sees them done. All
-/// parts run on one thread; the atomics only make it shareable.
+/// A closed loop: so many commands are under way at most, whoever begins them and whoever sees them
+/// done. All parts run on one thread; the atomics only make it shareable.
 pub(crate) struct Flow {
     window: u64,
     begun: AtomicU64,
@@ -34,7 +34,10 @@ impl Flow {
 
     /// Begins as many messages of `each` commands as there is room for; returns how many.
     pub(crate) fn begin(&self, each: u64) -> u64 {
-        let under_way = self.begun.load(Relaxed).saturating_sub(self.done.load(Relaxed));
+        let under_way = self
+            .begun
+            .load(Relaxed)
+            .saturating_sub(self.done.load(Relaxed));
         let messages = self.window.saturating_sub(under_way) / each;
         self.begun.fetch_add(messages * each, Relaxed);
         messages

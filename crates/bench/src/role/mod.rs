@@ -1,9 +1,12 @@
-//! The service demand of each role: what one saturated process that has nothing else to do spends on a command.
+//! The service demand of each role: what one saturated process that has nothing else to do spends
+//! on a command.
 //!
-//! `stage` starts the process and plays the rest of its deployment to it (`emulated`), with `multipaxos`, `mencius`,
-//! `spaxos` and `unreplicated` saying who plays what and `commands` forging what is said; `flow` keeps so much under way
-//! that the process is never idle, and where the bench is too slow for that `throttle` slows the process down. `whole` has
-//! whole nodes measured in place of roles. `work` says what a role can be given to do, `shown` how the result looks.
+//! `stage` starts the process and plays the rest of its deployment to it (`emulated`), with
+//! `multipaxos`, `mencius`, `spaxos` and `unreplicated` saying who plays what and `commands`
+//! forging what is said; `flow` keeps so much under way that the process is never idle, and where
+//! the bench is too slow for that `throttle` slows the process down. `whole` has whole nodes
+//! measured in place of roles. `work` says what a role can be given to do, `shown` how the result
+//! looks.
 
 pub mod arguments;
 
@@ -31,21 +34,64 @@ use std::process::ExitCode;
 use std::time::Duration;
 use work::Work;
 
-/// What is measured for `all`: preset, roles, sizes of values. Those of figure 29 are 100 and 1000 bytes.
+/// What is measured for `all`: preset, roles, sizes of values. Those of figure 29 are 100 and 1000
+/// bytes.
 const ALL: &[(&str, &[&str], &[u32])] = &[
     (whole::PRESETS[0], &[NODE], &[16]),
     (whole::PRESETS[1], &[NODE], &[16]),
     (whole::PRESETS[2], &[NODE], &[16]),
-    ("compartmentalized", &["leader", "proxy_leader", "acceptor", "replica"], &[16, 100, 1000]),
-    ("batched", &["batcher", "leader", "proxy_leader", "acceptor", "replica", "unbatcher", "read_batcher"], &[16]),
-    ("mencius-compartmentalized", &["leader", "proxy_leader", "acceptor", "replica"], &[16]),
-    ("mencius-batched", &["leader", "proxy_leader", "acceptor", "replica"], &[16]),
     (
-        "spaxos-compartmentalized",
-        &["disseminator", "stabilizer", "leader", "proxy_leader", "acceptor", "replica"],
+        "compartmentalized",
+        &["leader", "proxy_leader", "acceptor", "replica"],
+        &[16, 100, 1000],
+    ),
+    (
+        "batched",
+        &[
+            "batcher",
+            "leader",
+            "proxy_leader",
+            "acceptor",
+            "replica",
+            "unbatcher",
+            "read_batcher",
+        ],
         &[16],
     ),
-    ("spaxos-batched", &["disseminator", "stabilizer", "leader", "proxy_leader", "acceptor", "replica"], &[16]),
+    (
+        "mencius-compartmentalized",
+        &["leader", "proxy_leader", "acceptor", "replica"],
+        &[16],
+    ),
+    (
+        "mencius-batched",
+        &["leader", "proxy_leader", "acceptor", "replica"],
+        &[16],
+    ),
+    (
+        "spaxos-compartmentalized",
+        &[
+            "disseminator",
+            "stabilizer",
+            "leader",
+            "proxy_leader",
+            "acceptor",
+            "replica",
+        ],
+        &[16],
+    ),
+    (
+        "spaxos-batched",
+        &[
+            "disseminator",
+            "stabilizer",
+            "leader",
+            "proxy_leader",
+            "acceptor",
+            "replica",
+        ],
+        &[16],
+    ),
     ("unreplicated", &["server"], &[16, 100, 1000]),
     ("unreplicated-batched", &["server"], &[16]),
 ];
@@ -58,7 +104,8 @@ const MAX_BATCH_BYTES: u64 = 16 << 20;
 const MAX_STATE_BYTES: u64 = 1 << 30;
 const MAX_BYTES_UNDER_WAY: u64 = 64 << 20;
 
-/// What is measured once more for `all`, with a state machine that does nothing: what is left is replication.
+/// What is measured once more for `all`, with a state machine that does nothing: what is left is
+/// replication.
 const WITHOUT_EXECUTION: &[(&str, &str)] = &[
     ("baseline", NODE),
     ("mencius", NODE),
@@ -67,7 +114,8 @@ const WITHOUT_EXECUTION: &[(&str, &str)] = &[
     ("unreplicated", "server"),
 ];
 
-/// What is measured once more for `all`, among real roles: so the forged ones are held against them.
+/// What is measured once more for `all`, among real roles: so the forged ones are held against
+/// them.
 const AMONG_REAL: &[(&str, &str)] = &[
     ("compartmentalized", "leader"),
     ("compartmentalized", "proxy_leader"),
@@ -100,8 +148,8 @@ pub fn run(arguments: &Role) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Finds the part of the time in which the bench can keep the process busy, or comes nearest to it, unless it was typed, and
-/// measures all rounds with it.
+/// Finds the part of the time in which the bench can keep the process busy, or comes nearest to it,
+/// unless it was typed, and measures all rounds with it.
 fn measure(arguments: &Role, mut scene: Scene) -> Result<(Scene, Vec<Measured>)> {
     let shares: &[f64] = match &arguments.share {
         Some(share) => std::slice::from_ref(share),
@@ -139,22 +187,36 @@ fn tasks(arguments: &Role) -> Result<Vec<Task<'_>>> {
     if role == "all" {
         if arguments.preset.is_some() || arguments.value_bytes.is_some() {
             return Err(BadUsage(
-                "all: measures presets and sizes of its own, without --preset and --value-bytes".into(),
+                "all: measures presets and sizes of its own, without --preset and --value-bytes"
+                    .into(),
             )
             .into());
         }
         let every = ALL.iter().flat_map(|(preset, roles, sizes)| {
             let sizes = sizes.iter();
-            sizes.flat_map(move |size| roles.iter().flat_map(move |role| every_work(preset, role, *size, KV)))
+            sizes.flat_map(move |size| {
+                roles
+                    .iter()
+                    .flat_map(move |role| every_work(preset, role, *size, KV))
+            })
         });
         let bare = WITHOUT_EXECUTION.iter();
         let bare = bare.flat_map(|(preset, role)| every_work(preset, role, 16, NOTHING));
-        let real = AMONG_REAL.iter().map(|(preset, role)| among_real(preset, role, 16, KV));
-        return Ok(every.chain(bare.filter(|task| task.work != Work::Read)).chain(real).collect());
+        let real = AMONG_REAL
+            .iter()
+            .map(|(preset, role)| among_real(preset, role, 16, KV));
+        return Ok(every
+            .chain(bare.filter(|task| task.work != Work::Read))
+            .chain(real)
+            .collect());
     }
     if work::of(role).is_empty() {
         let known: Vec<&str> = ROLES.iter().map(|(role, _)| *role).collect();
-        return Err(BadUsage(format!("role {role:?}: must be {} or all", known.join(", "))).into());
+        return Err(BadUsage(format!(
+            "role {role:?}: must be {} or all",
+            known.join(", ")
+        ))
+        .into());
     }
     let preset = arguments.preset.as_deref().unwrap_or(home(role));
     if role == NODE && !whole::PRESETS.contains(&preset) {
@@ -164,7 +226,10 @@ fn tasks(arguments: &Role) -> Result<Vec<Task<'_>>> {
         ))
         .into());
     }
-    let (value_bytes, machine) = (arguments.value_bytes.unwrap_or(16), arguments.machine.as_str());
+    let (value_bytes, machine) = (
+        arguments.value_bytes.unwrap_or(16),
+        arguments.machine.as_str(),
+    );
     match arguments.real {
         true => Ok(vec![among_real(preset, role, value_bytes, machine)]),
         false => Ok(every_work(preset, role, value_bytes, machine).collect()),
@@ -178,12 +243,26 @@ fn every_work<'a>(
     machine: &'a str,
 ) -> impl Iterator<Item = Task<'a>> {
     let real = role == NODE;
-    work::of(role).iter().map(move |work| Task { preset, role, work: *work, value_bytes, machine, real })
+    work::of(role).iter().map(move |work| Task {
+        preset,
+        role,
+        work: *work,
+        value_bytes,
+        machine,
+        real,
+    })
 }
 
 /// A write, among real roles.
 fn among_real<'a>(preset: &'a str, role: &'a str, value_bytes: u32, machine: &'a str) -> Task<'a> {
-    Task { preset, role, work: Work::Write, value_bytes, machine, real: true }
+    Task {
+        preset,
+        role,
+        work: Work::Write,
+        value_bytes,
+        machine,
+        real: true,
+    }
 }
 
 /// The preset that a role is measured in unless another is typed.
@@ -198,18 +277,23 @@ fn home(role: &str) -> &'static str {
 }
 
 fn has_role(deployment: &Deployment, role: &str) -> bool {
-    deployment.nodes.iter().any(|node| node.instances().contains_key(role))
+    deployment
+        .nodes
+        .iter()
+        .any(|node| node.instances().contains_key(role))
 }
 
-/// What may be under way at most. More than 51,200 commands of one lane would be beyond its session's window, and what
-/// is under way lies in memory, several times.
+/// What may be under way at most. More than 51,200 commands of one lane would be beyond its
+/// session's window, and what is under way lies in memory, several times.
 fn in_flight(arguments: &Role, batch: u64, value_bytes: u32, real: bool) -> Result<u64> {
-    // Among real ones the process is stopped for longer, and what is to keep it busy then must lie there.
+    // Among real ones the process is stopped for longer, and what is to keep it busy then must lie
+    // there.
     let least = if real { 8192 } else { 4096 };
     let command_bytes = u64::from(value_bytes) + 64;
     if batch * command_bytes > MAX_BATCH_BYTES {
-        let text =
-            format!("--batch {batch} of --value-bytes {value_bytes}: a batch must be at most {MAX_BATCH_BYTES} bytes");
+        let text = format!(
+            "--batch {batch} of --value-bytes {value_bytes}: a batch must be at most {MAX_BATCH_BYTES} bytes"
+        );
         return Err(BadUsage(text).into());
     }
     if arguments.keys * command_bytes > MAX_STATE_BYTES {
@@ -222,7 +306,9 @@ fn in_flight(arguments: &Role, batch: u64, value_bytes: u32, real: bool) -> Resu
     let room = MAX_BYTES_UNDER_WAY / command_bytes;
     match arguments.in_flight {
         Some(typed) if typed > room => {
-            let text = format!("--in-flight {typed} with --value-bytes {value_bytes}: must be at most {room}");
+            let text = format!(
+                "--in-flight {typed} with --value-bytes {value_bytes}: must be at most {room}"
+            );
             Err(BadUsage(text).into())
         }
         Some(typed) => Ok(typed),
@@ -238,9 +324,13 @@ fn scene(arguments: &Role, task: &Task<'_>) -> Result<Scene> {
     let batched = has_role(&deployment, "batcher");
     let batch = if batched { arguments.batch } else { 1 };
     let in_flight = in_flight(arguments, batch, task.value_bytes, task.real)?;
-    // A bench that cannot keep up, on a machine that others use too, is not to be taken for a leader that is gone, nor is
-    // what it has yet to answer to be sent again.
-    let patient = ["durability=memory", "options.election_timeout_ms=60000", "options.resend_after_ms=2000"];
+    // A bench that cannot keep up, on a machine that others use too, is not to be taken for a
+    // leader that is gone, nor is what it has yet to answer to be sent again.
+    let patient = [
+        "durability=memory",
+        "options.election_timeout_ms=60000",
+        "options.resend_after_ms=2000",
+    ];
     let mut overrides = patient.map(str::to_owned).to_vec();
     overrides.push(format!("options.batch_commands={batch}"));
     overrides.push(format!("machine={}", task.machine));
@@ -273,7 +363,10 @@ mod tests {
         for (preset, roles, _) in ALL {
             let known = Deployment::preset(preset, &PresetOptions::default()).expect("a preset");
             for role in *roles {
-                assert!(*role == NODE || has_role(&known, role), "{preset} has no {role}");
+                assert!(
+                    *role == NODE || has_role(&known, role),
+                    "{preset} has no {role}"
+                );
                 assert!(!work::of(role).is_empty(), "{role} has nothing to do");
             }
         }
@@ -281,7 +374,12 @@ mod tests {
 
     #[test]
     fn the_median_round_counts() {
-        let round = |cpu_us| Measured { commands: 10, cpu_us, seconds: 1.0, ..Measured::default() };
+        let round = |cpu_us| Measured {
+            commands: 10,
+            cpu_us,
+            seconds: 1.0,
+            ..Measured::default()
+        };
         assert_eq!(median(&[round(30), round(10), round(20)]).cpu_us, 20);
     }
 }

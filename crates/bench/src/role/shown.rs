@@ -28,11 +28,21 @@ impl<'a> Shown<'a> {
                 demands: Vec::new(),
             },
         };
-        shown.say(&format!("ionian {}\n{}\n{}\n", shown.demands.version, shown.demands.machine, header()))?;
+        shown.say(&format!(
+            "ionian {}\n{}\n{}\n",
+            shown.demands.version,
+            shown.demands.machine,
+            header()
+        ))?;
         Ok(shown)
     }
 
-    pub(super) fn add(&mut self, task: &Task<'_>, scene: &Scene, rounds: &[Measured]) -> Result<()> {
+    pub(super) fn add(
+        &mut self,
+        task: &Task<'_>,
+        scene: &Scene,
+        rounds: &[Measured],
+    ) -> Result<()> {
         let measured = super::median(rounds);
         self.say(&line(task, scene, rounds))?;
         let below = self.below(task, scene);
@@ -60,8 +70,8 @@ impl<'a> Shown<'a> {
         Ok(())
     }
 
-    /// A replica that answers has executed as well, and a stabilizer that delivers has stored: what counts is what comes
-    /// on top of this.
+    /// A replica that answers has executed as well, and a stabilizer that delivers has stored: what
+    /// counts is what comes on top of this.
     fn below(&self, task: &Task<'_>, scene: &Scene) -> f64 {
         let below = self.demands.demands.iter().find(|known| {
             let same = known.deployment == task.preset
@@ -75,14 +85,21 @@ impl<'a> Shown<'a> {
 
     pub(super) fn end(self) -> Result<()> {
         match &self.arguments.json {
-            Some(path) => report::write(path, &(serde_json::to_string_pretty(&self.demands)? + "\n")),
+            Some(path) => {
+                report::write(path, &(serde_json::to_string_pretty(&self.demands)? + "\n"))
+            }
             None => Ok(()),
         }
     }
 
     /// For people, unless the document goes where they read.
     fn say(&self, text: &str) -> Result<()> {
-        match self.arguments.json.as_ref().is_some_and(|path| path.as_os_str() == "-") {
+        match self
+            .arguments
+            .json
+            .as_ref()
+            .is_some_and(|path| path.as_os_str() == "-")
+        {
             true => Ok(()),
             false => report::print(text),
         }
@@ -92,7 +109,9 @@ impl<'a> Shown<'a> {
 /// The least and the most microseconds for each command.
 fn range(rounds: &[Measured]) -> (f64, f64) {
     let us = rounds.iter().map(Measured::demand_us);
-    us.fold((f64::INFINITY, 0.0), |(least, most), us| (us.min(least), us.max(most)))
+    us.fold((f64::INFINITY, 0.0), |(least, most), us| {
+        (us.min(least), us.max(most))
+    })
 }
 
 fn today() -> String {
@@ -138,20 +157,48 @@ fn line(task: &Task<'_>, scene: &Scene, rounds: &[Measured]) -> String {
         per(measured.messages_out),
         per(measured.bytes_in),
         per(measured.bytes_out),
-        format!("{:.0}", measured.commands as f64 / measured.writes.max(1) as f64),
+        format!(
+            "{:.0}",
+            measured.commands as f64 / measured.writes.max(1) as f64
+        ),
         remark(scene, &measured),
     ];
     row(task.preset, task.role, cells) + "\n"
 }
 
 fn remark(scene: &Scene, measured: &Measured) -> String {
-    let machine = if scene.machine == KV { String::new() } else { format!("machine {} ", scene.machine) };
+    let machine = if scene.machine == KV {
+        String::new()
+    } else {
+        format!("machine {} ", scene.machine)
+    };
     let real = if scene.real { "among real ones " } else { "" };
-    machine + real + if measured.busy() < SATURATED { "not saturated" } else { "" }
+    machine
+        + real
+        + if measured.busy() < SATURATED {
+            "not saturated"
+        } else {
+            ""
+        }
 }
 
 fn row(deployment: &str, role: &str, cells: [String; 14]) -> String {
-    let [work, batch, value, speed, demand, range, share, busy, into, out, bytes_in, bytes_out, write, remark] = cells;
+    let [
+        work,
+        batch,
+        value,
+        speed,
+        demand,
+        range,
+        share,
+        busy,
+        into,
+        out,
+        bytes_in,
+        bytes_out,
+        write,
+        remark,
+    ] = cells;
     let text = format!(
         "{deployment:<25} {role:<13} {work:<8} {batch:>5} {value:>5} {speed:>11} {demand:>10} {range:>13} {share:>5} {busy:>5} {into:>6} \
          {out:>6} {bytes_in:>9} {bytes_out:>9} {write:>8} {remark}"

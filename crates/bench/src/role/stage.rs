@@ -1,5 +1,5 @@
-//! One measurement: a real process with the role that is measured, the rest of its deployment in this one, and
-//! loopback between them.
+//! One measurement: a real process with the role that is measured, the rest of its deployment in
+//! this one, and loopback between them.
 
 use super::commands::Commands;
 use super::emulated::{Emulated, Script};
@@ -23,7 +23,9 @@ use ionian_protocols::multipaxos::MultiPaxos;
 use ionian_protocols::multipaxos::config::Config;
 use ionian_protocols::spaxos::SPaxos;
 use ionian_protocols::unreplicated::Unreplicated;
-use ionian_runtime::{Application, NodeError, NodeSettings, NodeStatus, query_status, resolve, run_node};
+use ionian_runtime::{
+    Application, NodeError, NodeSettings, NodeStatus, query_status, resolve, run_node,
+};
 use std::cell::RefCell;
 use std::fs;
 use std::net::SocketAddr;
@@ -40,8 +42,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Far more than a command takes, once connections stand.
 const ROUND_TRIP: Duration = Duration::from_millis(200);
 
-/// It is measured until so many times what is under way was done: what was begun before and what is not done at the end
-/// count for nothing then, on a machine that others use too.
+/// It is measured until so many times what is under way was done: what was begun before and what is
+/// not done at the end count for nothing then, on a machine that others use too.
 const LEAST_WINDOWS: u64 = 16;
 
 /// What is to be measured.
@@ -134,16 +136,24 @@ impl Scene {
         }
         // The two kinds of batchers share a node, and the other one has nothing to do.
         let pair = ["batcher", "read_batcher"];
-        let of_its_kind = |role: &str| role == self.role || pair.contains(&role) && pair.contains(&self.role.as_str());
+        let of_its_kind = |role: &str| {
+            role == self.role || pair.contains(&role) && pair.contains(&self.role.as_str())
+        };
         let alone = |node: &Node| node.roles.iter().all(|placed| of_its_kind(&placed.role));
         let place = self.deployment.nodes.iter().position(alone);
-        place.with_context(|| format!("the deployment has no node with the role {} alone", self.role))
+        place.with_context(|| {
+            format!(
+                "the deployment has no node with the role {} alone",
+                self.role
+            )
+        })
     }
 
     /// Ports for all.
     fn lay_out(&mut self) -> Result<()> {
         // A client beside the server would be measured with it.
-        let is_mixed = |node: &&mut Node| node.roles.len() == 2 && node.instances().contains_key("server");
+        let is_mixed =
+            |node: &&mut Node| node.roles.len() == 2 && node.instances().contains_key("server");
         if let Some(server) = self.deployment.nodes.iter_mut().find(is_mixed) {
             server.roles.retain(|placed| placed.role == "server");
             let mut gateway = server.clone();
@@ -151,12 +161,21 @@ impl Scene {
             self.deployment.nodes.push(gateway);
         }
         place_on_free_ports(&mut self.deployment)?;
-        self.deployment.nodes.iter_mut().for_each(|node| node.gateway = None);
+        self.deployment
+            .nodes
+            .iter_mut()
+            .for_each(|node| node.gateway = None);
         Ok(())
     }
 
     pub(super) fn commands(&self, lanes: usize) -> Commands {
-        Commands::new(self.keys, self.value_bytes, lanes.max(1) as u64, self.batch, self.in_flight)
+        Commands::new(
+            self.keys,
+            self.value_bytes,
+            lanes.max(1) as u64,
+            self.batch,
+            self.in_flight,
+        )
     }
 
     fn run_multipaxos(self) -> Result<Measured> {
@@ -165,7 +184,13 @@ impl Scene {
         let play = self.play(config.clone(), None);
         let casting = play.clone();
         let cast = move |address: Address| multipaxos::cast(&casting, subject, address);
-        self.perform::<MultiPaxos>(Script { config, cast: Box::new(cast) }, &play.flow)
+        self.perform::<MultiPaxos>(
+            Script {
+                config,
+                cast: Box::new(cast),
+            },
+            &play.flow,
+        )
     }
 
     fn run_mencius(self) -> Result<Measured> {
@@ -174,7 +199,13 @@ impl Scene {
         let play = self.play(config.of(Stripe(0)).clone(), None);
         let (casting, striped) = (play.clone(), Arc::new(mencius::Striped(config.stripes)));
         let cast = move |address: Address| mencius::cast(&casting, &striped, subject, address);
-        self.perform::<Mencius>(Script { config, cast: Box::new(cast) }, &play.flow)
+        self.perform::<Mencius>(
+            Script {
+                config,
+                cast: Box::new(cast),
+            },
+            &play.flow,
+        )
     }
 
     fn run_spaxos(self) -> Result<Measured> {
@@ -182,14 +213,28 @@ impl Scene {
         let subject = kind_of::<SPaxos>(&self.role)?;
         let play = self.play(config.ordering.clone(), Some(spaxos::held(&config)));
         let (references, acknowledged) = (config.clone(), spaxos::Acknowledged::default());
-        let references = Arc::new(spaxos::References { play: play.clone(), config: references, acknowledged });
+        let references = Arc::new(spaxos::References {
+            play: play.clone(),
+            config: references,
+            acknowledged,
+        });
         let cast = move |address: Address| spaxos::cast(&references, subject, address);
-        self.perform::<SPaxos>(Script { config, cast: Box::new(cast) }, &play.flow)
+        self.perform::<SPaxos>(
+            Script {
+                config,
+                cast: Box::new(cast),
+            },
+            &play.flow,
+        )
     }
 
     /// What the parts of MultiPaxos know; the log holds batches, or what stands for them.
     fn play(&self, config: Arc<Config>, held: Option<Batch>) -> Arc<multipaxos::Play> {
-        let commands = self.commands(config.layout().count(ionian_protocols::multipaxos::kind::Client));
+        let commands = self.commands(
+            config
+                .layout()
+                .count(ionian_protocols::multipaxos::kind::Client),
+        );
         Arc::new(multipaxos::Play {
             held: held.unwrap_or_else(|| commands.writes(0)),
             commands,
@@ -203,7 +248,10 @@ impl Scene {
     fn run_unreplicated(self) -> Result<Measured> {
         let layout: Layout = self.deployment.layout(Unreplicated::KINDS)?;
         let config = Unreplicated::configure(layout)?;
-        ensure!(self.role == "server", "of an unreplicated deployment only the server can be measured alone");
+        ensure!(
+            self.role == "server",
+            "of an unreplicated deployment only the server can be measured alone"
+        );
         let play = Arc::new(unreplicated::Play {
             layout: config.clone(),
             flow: Flow::new(self.in_flight),
@@ -212,13 +260,21 @@ impl Scene {
         });
         let casting = play.clone();
         let cast = move |address: Address| unreplicated::cast(&casting, address);
-        self.perform::<Unreplicated>(Script { config, cast: Box::new(cast) }, &play.flow)
+        self.perform::<Unreplicated>(
+            Script {
+                config,
+                cast: Box::new(cast),
+            },
+            &play.flow,
+        )
     }
 
     fn perform<P: Protocol>(&self, script: Script<P>, flow: &Flow) -> Result<Measured> {
         let subject = Subject::start(self)?;
         let address = resolve(&self.deployment.nodes[subject.node].address)?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
         let script = Arc::new(script);
         let failure = Rc::new(RefCell::new(None));
         LocalSet::new().block_on(&runtime, async {
@@ -230,8 +286,14 @@ impl Scene {
                 tokio::task::spawn_local(async move {
                     let machine = || Box::new(Kv::default()) as Box<dyn StateMachine>;
                     let application = |_| Box::new(()) as Box<dyn Application>;
-                    let ran =
-                        run_node::<Emulated<P>>(settings, script, machine, application, std::future::pending()).await;
+                    let ran = run_node::<Emulated<P>>(
+                        settings,
+                        script,
+                        machine,
+                        application,
+                        std::future::pending(),
+                    )
+                    .await;
                     *failure.borrow_mut() = ran.err();
                 });
             }
@@ -258,10 +320,19 @@ impl Scene {
     }
 
     /// Waits until commands flow, lets them flow for a while, and looks twice.
-    async fn observe(&self, subject: &Subject, address: SocketAddr, flow: &Flow) -> Result<Measured> {
+    async fn observe(
+        &self,
+        subject: &Subject,
+        address: SocketAddr,
+        flow: &Flow,
+    ) -> Result<Measured> {
         let began = Instant::now();
         while flow.done() == 0 {
-            ensure!(began.elapsed() < PATIENCE, "no command was done in {} s", PATIENCE.as_secs());
+            ensure!(
+                began.elapsed() < PATIENCE,
+                "no command was done in {} s",
+                PATIENCE.as_secs()
+            );
             flow.forget_lost();
             tokio::time::sleep(ROUND_TRIP).await;
         }
@@ -273,19 +344,30 @@ impl Scene {
         };
         let (before, commands_before, from, allowed_before) = look().await?;
         tokio::time::sleep(self.window).await;
-        while flow.done() < commands_before + LEAST_WINDOWS * self.in_flight && from.elapsed() < PATIENCE {
+        while flow.done() < commands_before + LEAST_WINDOWS * self.in_flight
+            && from.elapsed() < PATIENCE
+        {
             tokio::time::sleep(ROUND_TRIP).await;
         }
         let (after, commands_after, until, allowed_after) = look().await?;
         let measured = difference(&before, &after);
         let commands = commands_after - commands_before;
         ensure!(commands > 0, "no command was done while it was measured");
-        let (seconds, allowed_seconds) = ((until - from).as_secs_f64(), (allowed_after - allowed_before).as_secs_f64());
-        Ok(Measured { commands, seconds, allowed_seconds, ..measured })
+        let (seconds, allowed_seconds) = (
+            (until - from).as_secs_f64(),
+            (allowed_after - allowed_before).as_secs_f64(),
+        );
+        Ok(Measured {
+            commands,
+            seconds,
+            allowed_seconds,
+            ..measured
+        })
     }
 }
 
-/// Waits for Ctrl-C or SIGTERM, which end the run in order: what was started is stopped and removed.
+/// Waits for Ctrl-C or SIGTERM, which end the run in order: what was started is stopped and
+/// removed.
 async fn interrupted() -> Result<&'static str> {
     let mut terminate = signal(SignalKind::terminate())?;
     tokio::select! {
@@ -299,7 +381,8 @@ fn difference(before: &NodeStatus, after: &NodeStatus) -> Measured {
     let sum = |status: &NodeStatus, what: fn(&ionian_runtime::status::PeerStatus) -> u64| -> u64 {
         status.peers.iter().map(what).sum()
     };
-    let peers = |what: fn(&ionian_runtime::status::PeerStatus) -> u64| sum(after, what) - sum(before, what);
+    let peers =
+        |what: fn(&ionian_runtime::status::PeerStatus) -> u64| sum(after, what) - sum(before, what);
     Measured {
         cpu_us: after.process_cpu_us - before.process_cpu_us,
         messages_in: peers(|peer| peer.frames_in),
@@ -334,7 +417,10 @@ impl Subject {
 
     /// What it said last, for whoever wonders why nothing came of it.
     fn last_words(&self) -> String {
-        let last = self.cluster.last_words(self.node).unwrap_or_else(|| "nothing".to_owned());
+        let last = self
+            .cluster
+            .last_words(self.node)
+            .unwrap_or_else(|| "nothing".to_owned());
         format!("the process that is measured said last: {last}")
     }
 }

@@ -7,7 +7,9 @@ use super::work::Work;
 use ionian_kernel::batch::{Batch, Outcome};
 use ionian_kernel::layout::{Address, Layout};
 use ionian_kernel::time::Instant;
-use ionian_protocols::unreplicated::{Envelope, Message, SERVER, Unreplicated, client, kind, server, unbatcher};
+use ionian_protocols::unreplicated::{
+    Envelope, Message, SERVER, Unreplicated, client, kind, server, unbatcher,
+};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,7 +25,10 @@ pub(crate) struct Play {
 }
 
 /// Who stands at this address while the server is measured.
-pub(crate) fn cast(play: &Arc<Play>, Address { kind, index }: Address) -> Option<Part<Unreplicated>> {
+pub(crate) fn cast(
+    play: &Arc<Play>,
+    Address { kind, index }: Address,
+) -> Option<Part<Unreplicated>> {
     let batched = play.layout.count(kind::Batcher) > 0;
     let sends = index == 0
         && match play.work {
@@ -49,12 +54,20 @@ pub(crate) fn cast(play: &Arc<Play>, Address { kind, index }: Address) -> Option
         }
         None
     });
-    Some(if sends { sending(play.clone(), part) } else { part })
+    Some(if sends {
+        sending(play.clone(), part)
+    } else {
+        part
+    })
 }
 
 /// Batches that set every key once, before they are read.
 fn filling(play: &Play) -> u64 {
-    if play.work == Work::Read { play.commands.keys().div_ceil(play.commands.batch) } else { 0 }
+    if play.work == Work::Read {
+        play.commands.keys().div_ceil(play.commands.batch)
+    } else {
+        0
+    }
 }
 
 /// Each answer to one of those takes a slot.
@@ -63,14 +76,18 @@ fn is_filled(play: &Play) -> bool {
 }
 
 fn execute(stage: &mut Stage<'_, Unreplicated>, batch: Batch) {
-    stage.send(Envelope::ToServers(SERVER, server::In::Execute { from: None, batch }));
+    stage.send(Envelope::ToServers(
+        SERVER,
+        server::In::Execute { from: None, batch },
+    ));
 }
 
 fn sending(play: Arc<Play>, part: Part<Unreplicated>) -> Part<Unreplicated> {
     let (mut open_at, mut filled, mut number) = (Instant::ZERO, false, 0);
     part.tick(move |stage| {
         if play.flow.round().is_none() {
-            // The first may come before the connection stands. Only the first session that is opened is used.
+            // The first may come before the connection stands. Only the first session that is
+            // opened is used.
             if open_at <= stage.now {
                 open_at = stage.now + OPEN_EVERY;
                 execute(stage, Commands::open(0));

@@ -4,7 +4,8 @@ use clap::{Args, Subcommand};
 use ionian_runtime::skips::CommandName;
 use std::path::PathBuf;
 
-/// Look at the commands in the logs of stopped nodes, and leave one out on which the state machine panics
+/// Look at the commands in the logs of stopped nodes, and leave one out on which the state machine
+/// panics
 ///
 /// docs/operations.md goes through it in order.
 #[derive(Debug, Args)]
@@ -26,10 +27,11 @@ pub(crate) enum LogCommand {
     Skip(Skip),
 }
 
-/// Print the commands of a slot, with their names; without a slot, what each node failed on last and leaves out
+/// Print the commands of a slot, with their names; without a slot, what each node failed on last
+/// and leaves out
 ///
-/// What is printed of a slot is what the acceptors of these nodes voted for last. A deployment of multipaxos alone has
-/// commands there.
+/// What is printed of a slot is what the acceptors of these nodes voted for last. A deployment of
+/// multipaxos alone has commands there.
 #[derive(Debug, Args)]
 pub(crate) struct Show {
     /// The slot
@@ -39,16 +41,19 @@ pub(crate) struct Show {
     pub(crate) data: PathBuf,
 }
 
-/// Have stopped nodes leave out a command, for good: the last resort when the state machine panics on it
+/// Have stopped nodes leave out a command, for good: the last resort when the state machine panics
+/// on it
 ///
-/// The command is answered with an error, now and when it is sent again, and changes nothing. Every node of the cluster
-/// must leave out the same commands: nodes that do not refuse each other. A node that has executed the command, as its
-/// snapshot says, refuses; so does one that runs.
+/// The command is answered with an error, now and when it is sent again, and changes nothing. Every
+/// node of the cluster must leave out the same commands: nodes that do not refuse each other. A
+/// node that has executed the command, as its snapshot says, refuses; so does one that runs.
 #[derive(Debug, Args)]
 pub(crate) struct Skip {
-    /// The command's name, SLOT/SESSION:NUMBER/DIGEST, as the node's last line or `ionian log show` says it
+    /// The command's name, SLOT/SESSION:NUMBER/DIGEST, as the node's last line or `ionian log show`
+    /// says it
     pub(crate) command: CommandName,
-    /// The data directory of stopped nodes, all of which are changed, or that of one of them (DIR/nodes/NAME)
+    /// The data directory of stopped nodes, all of which are changed, or that of one of them
+    /// (DIR/nodes/NAME)
     #[arg(long, value_name = "DIR", default_value = crate::arguments::DATA)]
     pub(crate) data: PathBuf,
     /// Execute the command after all, on nodes that have left out none of their log so far

@@ -1,4 +1,5 @@
-//! `ionian log`: what stopped nodes have in their logs, and the way out when the state machine fails on it.
+//! `ionian log`: what stopped nodes have in their logs, and the way out when the state machine
+//! fails on it.
 
 pub(crate) mod arguments;
 mod show;
@@ -22,5 +23,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
 fn node_directories(data: &Path) -> Result<Vec<PathBuf>> {
     let mut nodes = Places::new(data).node_directories()?;
     nodes.sort_unstable();
-    Ok(if nodes.is_empty() { vec![data.to_owned()] } else { nodes })
+    Ok(if nodes.is_empty() {
+        vec![data.to_owned()]
+    } else {
+        nodes
+    })
 }

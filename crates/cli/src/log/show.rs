@@ -21,7 +21,9 @@ const SHOWN: usize = 200;
 pub(crate) fn run(arguments: &Show) -> Result<()> {
     let directories = node_directories(&arguments.data)?;
     match arguments.slot {
-        None => directories.iter().try_for_each(|directory| show_node(directory)),
+        None => directories
+            .iter()
+            .try_for_each(|directory| show_node(directory)),
         Some(slot) => {
             let mut found = false;
             for directory in &directories {
@@ -42,9 +44,16 @@ pub(crate) fn run(arguments: &Show) -> Result<()> {
 fn show_node(directory: &Path) -> Result<()> {
     let node = StoppedNode::open(directory)?;
     let failed = MachineFailure::stored(directory)?;
-    let failed = failed.map_or_else(|| "the state machine has not panicked".to_owned(), |failure| failure.to_string());
+    let failed = failed.map_or_else(
+        || "the state machine has not panicked".to_owned(),
+        |failure| failure.to_string(),
+    );
     let skips = Skips::stored(directory)?.to_string();
-    let skips = if skips.is_empty() { "no command" } else { &skips };
+    let skips = if skips.is_empty() {
+        "no command"
+    } else {
+        &skips
+    };
     say!("node {}: {failed}; left out: {skips}", node.name());
     Ok(())
 }
@@ -52,7 +61,12 @@ fn show_node(directory: &Path) -> Result<()> {
 /// Prints what the acceptors of a node voted for last in a slot; false when there is nothing.
 fn show_slot(node: &StoppedNode, slot: Slot) -> Result<bool> {
     if node.protocol() != MultiPaxos::NAME {
-        bail!("node {} is of {}: only the log of {} can be shown", node.name(), node.protocol(), MultiPaxos::NAME);
+        bail!(
+            "node {} is of {}: only the log of {} can be shown",
+            node.name(),
+            node.protocol(),
+            MultiPaxos::NAME
+        );
     }
     let mut last: Option<Vote> = None;
     for record in node.records()? {
@@ -69,16 +83,32 @@ fn show_slot(node: &StoppedNode, slot: Slot) -> Result<bool> {
             _ => {}
         }
     }
-    let Some(Vote { round, value }) = last else { return Ok(false) };
-    say!("node {}, slot {}: voted for in {round:?}, {} commands", node.name(), slot.0, value.batch.len());
+    let Some(Vote { round, value }) = last else {
+        return Ok(false);
+    };
+    say!(
+        "node {}, slot {}: voted for in {round:?}, {} commands",
+        node.name(),
+        slot.0,
+        value.batch.len()
+    );
     for command in value.batch.commands() {
         let (session, number, payload) = (command.session, command.number, command.payload);
-        let name = CommandName::of(&LogCommand { slot, session, number, payload });
+        let name = CommandName::of(&LogCommand {
+            slot,
+            session,
+            number,
+            payload,
+        });
         let (shown, more) = match payload.get(..SHOWN) {
             Some(start) if payload.len() > SHOWN => (start, "..."),
             _ => (payload, ""),
         };
-        say!("{name}  {} bytes: \"{}{more}\"", payload.len(), shown.escape_ascii());
+        say!(
+            "{name}  {} bytes: \"{}{more}\"",
+            payload.len(),
+            shown.escape_ascii()
+        );
     }
     Ok(true)
 }

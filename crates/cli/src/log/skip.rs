@@ -7,9 +7,15 @@ use anyhow::Result;
 use ionian_runtime::offline::{SkipError, SkipList};
 
 pub(crate) fn run(arguments: &Skip) -> Result<()> {
-    let Skip { command, data, undo } = arguments;
+    let Skip {
+        command,
+        data,
+        undo,
+    } = arguments;
     let directories = node_directories(data)?;
-    let lists = directories.iter().map(|directory| SkipList::changed(directory, *command, !undo));
+    let lists = directories
+        .iter()
+        .map(|directory| SkipList::changed(directory, *command, !undo));
     let lists: Vec<SkipList> = lists.collect::<Result<_, SkipError>>()?;
     for (directory, list) in directories.iter().zip(lists) {
         let done = match (list.write()?, undo) {

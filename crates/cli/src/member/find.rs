@@ -29,7 +29,11 @@ impl Found {
         let given = source::running(whereabouts).await?;
         let found = Found::ask(contacts(&given)).await?;
         if !found.known.deployment.is_same_cluster(&given.deployment) {
-            bail!("cluster {} answers there, not {}", found.known.target().cluster, given.target().cluster);
+            bail!(
+                "cluster {} answers there, not {}",
+                found.known.target().cluster,
+                given.target().cluster
+            );
         }
         Ok(found)
     }
@@ -38,22 +42,36 @@ impl Found {
     pub(super) async fn ask(contacts: BTreeMap<String, String>) -> Result<Found> {
         let (known, answered, failures) = ask_all(contacts.clone()).await;
         match known {
-            None => bail!("no node of the cluster answers: {}. Is it running?", failures.join("; ")),
-            Some(known) => Ok(Found { contacts: self::contacts(&known), known, answered, failures }),
+            None => bail!(
+                "no node of the cluster answers: {}. Is it running?",
+                failures.join("; ")
+            ),
+            Some(known) => Ok(Found {
+                contacts: self::contacts(&known),
+                known,
+                answered,
+                failures,
+            }),
         }
     }
 }
 
 /// The names and addresses of the members.
 fn contacts(known: &Configuration) -> BTreeMap<String, String> {
-    known.nodes().into_values().map(|node| (node.name.clone(), node.address.clone())).collect()
+    known
+        .nodes()
+        .into_values()
+        .map(|node| (node.name.clone(), node.address.clone()))
+        .collect()
 }
 
-/// What the cluster is by now, as far as any node that answers knows; what is given where none does.
+/// What the cluster is by now, as far as any node that answers knows; what is given where none
+/// does.
 pub(crate) async fn newest_since(given: Configuration) -> Configuration {
     let (known, answered, _) = ask_all(contacts(&given)).await;
-    let later =
-        |known: &Configuration| known.deployment.is_same_cluster(&given.deployment) && known.epoch() > given.epoch();
+    let later = |known: &Configuration| {
+        known.deployment.is_same_cluster(&given.deployment) && known.epoch() > given.epoch()
+    };
     match known.filter(later) {
         None => given,
         Some(known) => {
@@ -71,7 +89,8 @@ pub(crate) async fn newest_since(given: Configuration) -> Configuration {
 async fn ask_all(
     mut contacts: BTreeMap<String, String>,
 ) -> (Option<Configuration>, BTreeMap<String, String>, Vec<String>) {
-    let (mut known, mut answered, mut failures): (Option<Configuration>, _, _) = (None, BTreeMap::new(), Vec::new());
+    let (mut known, mut answered, mut failures): (Option<Configuration>, _, _) =
+        (None, BTreeMap::new(), Vec::new());
     let mut asked: Vec<String> = Vec::new();
     while !contacts.is_empty() {
         let mut questions = JoinSet::new();
@@ -89,7 +108,10 @@ async fn ask_all(
                 Err(error) => failures.push(format!("{name} at {address}: {}", explain(&error))),
                 Ok(theirs) => {
                     answered.insert(name, address);
-                    if known.as_ref().is_none_or(|known| known.epoch() < theirs.epoch()) {
+                    if known
+                        .as_ref()
+                        .is_none_or(|known| known.epoch() < theirs.epoch())
+                    {
                         known = Some(theirs);
                     }
                 }

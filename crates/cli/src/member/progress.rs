@@ -26,7 +26,10 @@ pub(super) struct Teller {
 
 impl Teller {
     pub(super) fn new() -> Self {
-        Teller { told: String::new(), lately: Instant::now() }
+        Teller {
+            told: String::new(),
+            lately: Instant::now(),
+        }
     }
 
     pub(super) fn waits_for(&mut self, what: String) {
@@ -65,12 +68,17 @@ pub(crate) struct Awaited<'a> {
 ///
 /// # Errors
 /// When somebody has abandoned it.
-pub(crate) async fn wait_until_done(mut contacts: BTreeMap<String, String>, awaited: &Awaited<'_>) -> Result<()> {
+pub(crate) async fn wait_until_done(
+    mut contacts: BTreeMap<String, String>,
+    awaited: &Awaited<'_>,
+) -> Result<()> {
     let mut teller = Teller::new();
     loop {
         let waits = match Found::ask(contacts.clone()).await {
             Err(error) => vec![error.to_string()],
-            Ok(found) if found.known.epoch() < awaited.since => vec!["some node to tell of it".to_owned()],
+            Ok(found) if found.known.epoch() < awaited.since => {
+                vec!["some node to tell of it".to_owned()]
+            }
             Ok(found) => {
                 contacts.extend(found.contacts.clone());
                 let waits = state(&found.known, awaited, &look(&found).await)?;
@@ -93,31 +101,48 @@ fn state(known: &Configuration, awaited: &Awaited<'_>, statuses: &Statuses) -> R
         Some(next) if next == *to => Ok(waits(known, statuses)),
         None if known.deployment.numbered()? == **to => Ok(missing(known, from, statuses)),
         None if known.deployment.numbered()? == from.numbered()? => {
-            bail!("the change was abandoned: in epoch {} the cluster is what it was before", known.epoch().0)
+            bail!(
+                "the change was abandoned: in epoch {} the cluster is what it was before",
+                known.epoch().0
+            )
         }
-        _ => bail!("somebody has begun another change since, in epoch {}", known.epoch().0),
+        _ => bail!(
+            "somebody has begun another change since, in epoch {}",
+            known.epoch().0
+        ),
     }
 }
 
 /// The nodes that were not there before and do not answer.
 fn missing(known: &Configuration, from: &Deployment, statuses: &Statuses) -> Vec<String> {
     let nodes = known.nodes().into_values();
-    let new = nodes.filter(|node| from.place(&node.name).is_err() && !statuses.contains_key(&node.name));
-    new.map(|node| to_be_started(known, &node.name, statuses)).collect()
+    let new =
+        nodes.filter(|node| from.place(&node.name).is_err() && !statuses.contains_key(&node.name));
+    new.map(|node| to_be_started(known, &node.name, statuses))
+        .collect()
 }
 
 fn to_be_started(known: &Configuration, name: &str, statuses: &Statuses) -> String {
     let nodes = known.nodes();
-    let contact = nodes.values().find(|node| statuses.contains_key(&node.name));
+    let contact = nodes
+        .values()
+        .find(|node| statuses.contains_key(&node.name));
     let contact = contact.map_or("HOST:PORT", |node| node.address.as_str());
-    format!("node {name}, which does not answer: `ionian node {name} --join {contact} --data DIR` starts it")
+    format!(
+        "node {name}, which does not answer: `ionian node {name} --join {contact} --data DIR` starts it"
+    )
 }
 
 /// What a change that is under way waits for.
 pub(super) fn waits(known: &Configuration, statuses: &Statuses) -> Vec<String> {
-    let Some(next) = &known.next else { return Vec::new() };
+    let Some(next) = &known.next else {
+        return Vec::new();
+    };
     let new = |name: &str| known.deployment.place(name).is_err();
-    let silent = known.nodes().into_values().filter(|node| !statuses.contains_key(&node.name));
+    let silent = known
+        .nodes()
+        .into_values()
+        .filter(|node| !statuses.contains_key(&node.name));
     let mut waits: Vec<String> = silent
         .filter(|node| new(&node.name) || next.place(&node.name).is_ok())
         .map(|node| match new(&node.name) {
@@ -127,26 +152,45 @@ pub(super) fn waits(known: &Configuration, statuses: &Statuses) -> Vec<String> {
         .collect();
     let roles: Vec<&RoleStatus> = statuses.values().flat_map(|status| &status.roles).collect();
     let figure = |role: &RoleStatus, name: &str| role.figures.get(name).copied().unwrap_or(0);
-    let leading = roles.iter().filter(|role| role.role == "leader" && figure(role, "leading") == 1);
+    let leading = roles
+        .iter()
+        .filter(|role| role.role == "leader" && figure(role, "leading") == 1);
     match leading.map(|role| figure(role, "epoch")).max() {
         None => waits.push("a leader".to_owned()),
         Some(epoch) if epoch < u64::from(known.epoch().0) => {
-            waits.push(format!("the leader to begin a round of epoch {} with acceptors of both", known.epoch().0));
+            waits.push(format!(
+                "the leader to begin a round of epoch {} with acceptors of both",
+                known.epoch().0
+            ));
         }
         Some(_) => {}
     }
     let numbers = |deployment: &Deployment| -> BTreeSet<u8> {
-        let nodes = deployment.numbered().map(|numbered| numbered.nodes).unwrap_or_default();
+        let nodes = deployment
+            .numbered()
+            .map(|numbered| numbered.nodes)
+            .unwrap_or_default();
         let placed = nodes.into_iter().flat_map(|node| node.roles);
-        placed.filter(|placed| placed.role == "replica").filter_map(|placed| placed.number).collect()
+        placed
+            .filter(|placed| placed.role == "replica")
+            .filter_map(|placed| placed.number)
+            .collect()
     };
     let (before, after) = (numbers(&known.deployment), numbers(next));
     let replicas = || roles.iter().filter(|role| role.role == "replica");
-    let end = replicas().map(|role| figure(role, "executed")).max().unwrap_or(0);
-    for replica in replicas().filter(|role| after.contains(&role.index) && !before.contains(&role.index)) {
+    let end = replicas()
+        .map(|role| figure(role, "executed"))
+        .max()
+        .unwrap_or(0);
+    for replica in
+        replicas().filter(|role| after.contains(&role.index) && !before.contains(&role.index))
+    {
         let kept = figure(replica, "kept");
         if kept < end {
-            waits.push(format!("replica {} to keep what was executed: slot {kept} of {end}", replica.index));
+            waits.push(format!(
+                "replica {} to keep what was executed: slot {kept} of {end}",
+                replica.index
+            ));
         }
     }
     if waits.is_empty() {

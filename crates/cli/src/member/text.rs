@@ -13,8 +13,13 @@ pub(super) fn show(known: &Configuration, statuses: &Statuses) -> String {
         Some(_) => format!("cluster {cluster}: epoch {epoch}, a change is under way\n"),
     };
     for (id, node) in known.nodes() {
-        let state = if statuses.contains_key(&node.name) { "up" } else { "DOWN" };
-        let [before, after] = [&known.deployment, deployment].map(|of| of.place(&node.name).is_ok());
+        let state = if statuses.contains_key(&node.name) {
+            "up"
+        } else {
+            "DOWN"
+        };
+        let [before, after] =
+            [&known.deployment, deployment].map(|of| of.place(&node.name).is_ok());
         let what = match (before, after) {
             (true, true) => "",
             (false, _) => " (joins)",
@@ -39,12 +44,28 @@ pub(super) fn show(known: &Configuration, statuses: &Statuses) -> String {
 /// Its roles in both deployments: `+` joins, `-` leaves.
 fn roles(known: &Configuration, name: &str) -> String {
     let of = |deployment: &ionian_deployment::Deployment| -> Vec<Placed> {
-        let nodes = deployment.numbered().map(|numbered| numbered.nodes).unwrap_or_default();
-        nodes.into_iter().find(|node| node.name == name).map(|node| node.roles).unwrap_or_default()
+        let nodes = deployment
+            .numbered()
+            .map(|numbered| numbered.nodes)
+            .unwrap_or_default();
+        nodes
+            .into_iter()
+            .find(|node| node.name == name)
+            .map(|node| node.roles)
+            .unwrap_or_default()
     };
     let (before, after) = (of(&known.deployment), of(known.target()));
-    let stay = before.iter().filter(|placed| after.contains(placed)).map(Placed::to_string);
-    let leave = before.iter().filter(|placed| !after.contains(placed)).map(|placed| format!("-{placed}"));
-    let join = after.iter().filter(|placed| !before.contains(placed)).map(|placed| format!("+{placed}"));
+    let stay = before
+        .iter()
+        .filter(|placed| after.contains(placed))
+        .map(Placed::to_string);
+    let leave = before
+        .iter()
+        .filter(|placed| !after.contains(placed))
+        .map(|placed| format!("-{placed}"));
+    let join = after
+        .iter()
+        .filter(|placed| !before.contains(placed))
+        .map(|placed| format!("+{placed}"));
     stay.chain(leave).chain(join).collect::<Vec<_>>().join(" ")
 }

@@ -1,4 +1,5 @@
-//! When a node stops: SIGTERM, SIGINT, or the end of whoever started it. The second time it stops at once.
+//! When a node stops: SIGTERM, SIGINT, or the end of whoever started it. The second time it stops
+//! at once.
 
 use std::io::IsTerminal;
 use std::process;
@@ -21,8 +22,9 @@ pub(super) async fn told(mut starter: Starter) {
     });
 }
 
-/// The signals that a node answers. As long as this lives none of them ends the process by itself; and they are heard even by
-/// a process that was started with them ignored, as a shell does in the background.
+/// The signals that a node answers. As long as this lives none of them ends the process by itself;
+/// and they are heard even by a process that was started with them ignored, as a shell does in the
+/// background.
 pub(super) struct Signals {
     terminate: Option<Signal>,
     interrupt: Option<Signal>,
@@ -31,8 +33,11 @@ pub(super) struct Signals {
 
 impl Signals {
     pub(super) fn listen() -> Self {
-        let listen =
-            |kind| signal(kind).inspect_err(|error| tracing::warn!("signals cannot be waited for: {error}")).ok();
+        let listen = |kind| {
+            signal(kind)
+                .inspect_err(|error| tracing::warn!("signals cannot be waited for: {error}"))
+                .ok()
+        };
         Signals {
             terminate: listen(SignalKind::terminate()),
             interrupt: listen(SignalKind::interrupt()),

@@ -41,9 +41,19 @@ pub(crate) fn driver_canary_names() -> String {
 
 /// The names of the canaries, for the help text: every protocol's own.
 pub(crate) fn canary_names() -> String {
-    let of = |protocol: &&str| Some(format!("{protocol}: {}", own_canaries(protocol).ok()?.join(", ")));
+    let of = |protocol: &&str| {
+        Some(format!(
+            "{protocol}: {}",
+            own_canaries(protocol).ok()?.join(", ")
+        ))
+    };
     let has_some = |protocol: &&&str| own_canaries(protocol).is_ok_and(|own| !own.is_empty());
-    ionian_deployment::PROTOCOLS.iter().filter(has_some).filter_map(of).collect::<Vec<_>>().join("; ")
+    ionian_deployment::PROTOCOLS
+        .iter()
+        .filter(has_some)
+        .filter_map(of)
+        .collect::<Vec<_>>()
+        .join("; ")
 }
 
 /// The defects that can be built into the roles of a protocol.
@@ -63,10 +73,15 @@ impl Choice {
         let deployment = deployment(arguments)?;
         if let Some(wanted) = &arguments.protocol {
             let found = &deployment.protocol;
-            ensure!(wanted == found, "--protocol {wanted}: the deployment runs {found}");
+            ensure!(
+                wanted == found,
+                "--protocol {wanted}: the deployment runs {found}"
+            );
         }
         let canary_name = arguments.canary.clone();
-        let canary = canary_name.as_deref().map_or(Ok(Canary::None), |name| canary(&deployment.protocol, name))?;
+        let canary = canary_name
+            .as_deref()
+            .map_or(Ok(Canary::None), |name| canary(&deployment.protocol, name))?;
         let durability = arguments.durability.unwrap_or(match canary {
             Canary::HideAmnesia | Canary::Named("amnesia") => Survives::Amnesia,
             // It takes an acceptor that stays away.
@@ -75,19 +90,33 @@ impl Choice {
         });
         // That defect shows only when something changes.
         let changes = arguments.changes || canary == Canary::Named("at-once");
-        Ok(Choice { deployment, canary_name, canary, durability, changes })
+        Ok(Choice {
+            deployment,
+            canary_name,
+            canary,
+            durability,
+            changes,
+        })
     }
 
     pub(crate) fn scenario<P: Protocol>(&self, arguments: &arguments::Sim) -> Result<Scenario> {
         let layout = self.deployment.layout(P::KINDS)?;
         family::configure::<P>(layout.clone())?;
-        let place = |role| P::KINDS.iter().position(|kind| *kind == role).map(|place| place as u8);
+        let place = |role| {
+            P::KINDS
+                .iter()
+                .position(|kind| *kind == role)
+                .map(|place| place as u8)
+        };
         let changes = match (self.changes, place("acceptor").zip(place("replica"))) {
             (true, Some((acceptor, replica))) if P::transition(&layout, &layout).is_ok() => {
                 variations(&layout, acceptor, replica)
             }
             (true, _) if P::check_tunable().is_ok() => Vec::new(),
-            (true, _) => bail!(BadUsage(format!("--changes: {} cannot be changed while it runs", P::NAME))),
+            (true, _) => bail!(BadUsage(format!(
+                "--changes: {} cannot be changed while it runs",
+                P::NAME
+            ))),
             (false, _) => Vec::new(),
         };
         let base = Scenario::new(self.name(arguments), layout);
@@ -97,14 +126,16 @@ impl Choice {
                 Survives::Memory => Durability::Memory { returns: false },
                 Survives::Amnesia => Durability::Memory { returns: true },
             },
-            read_levels: arguments.reads.map_or(base.read_levels.clone(), |level| vec![read_level(level)]),
+            read_levels: arguments
+                .reads
+                .map_or(base.read_levels.clone(), |level| vec![read_level(level)]),
             operations: arguments.operations,
             canary: self.canary,
             changes,
             tunes: self.changes,
             gives_up: self.canary == Canary::GivesUpAlone,
-            // A single server may execute what it has not on disk yet: it forgets it together with the
-            // replies that it held back.
+            // A single server may execute what it has not on disk yet: it forgets it together with
+            // the replies that it held back.
             stable_log: P::NAME != Unreplicated::NAME,
             ..base
         })
@@ -120,18 +151,35 @@ impl Choice {
 
     /// The command that runs this seed again and writes its trace.
     pub(crate) fn replay(&self, seed: u64, arguments: &arguments::Sim) -> String {
-        let mut words = vec!["ionian sim".to_owned(), format!("--protocol {}", self.deployment.protocol)];
+        let mut words = vec![
+            "ionian sim".to_owned(),
+            format!("--protocol {}", self.deployment.protocol),
+        ];
         let mut say = |flag: &str, value: Option<String>| {
             words.extend(value.map(|value| format!("--{flag} {}", quoted(&value))));
         };
         say("preset", arguments.preset.clone());
-        say("config", arguments.config.as_ref().map(|file| file.display().to_string()));
+        say(
+            "config",
+            arguments
+                .config
+                .as_ref()
+                .map(|file| file.display().to_string()),
+        );
         for change in &arguments.overrides {
             say("set", Some(change.clone()));
         }
         say("seed", Some(seed.to_string()));
-        say("durability", self.durability.to_possible_value().map(|value| value.get_name().to_owned()));
-        say("reads", arguments.reads.map(|level| level.name().to_owned()));
+        say(
+            "durability",
+            self.durability
+                .to_possible_value()
+                .map(|value| value.get_name().to_owned()),
+        );
+        say(
+            "reads",
+            arguments.reads.map(|level| level.name().to_owned()),
+        );
         say("operations", Some(arguments.operations.to_string()));
         say("canary", self.canary_name.clone());
         say("trace", Some(format!("seed-{seed}.trace")));
@@ -144,7 +192,11 @@ impl Choice {
 
 /// The deployment of the flags, or the smallest one in which the protocol, or the canary, shows.
 fn deployment(arguments: &arguments::Sim) -> Result<Deployment> {
-    let base = match (&arguments.config, &arguments.preset, arguments.protocol.as_deref()) {
+    let base = match (
+        &arguments.config,
+        &arguments.preset,
+        arguments.protocol.as_deref(),
+    ) {
         (Some(file), _, _) => Deployment::load(file)?,
         (None, Some(preset), _) => source::preset(preset, None, None)?,
         // A window of one slot makes payloads void within reach of a run.
@@ -152,19 +204,26 @@ fn deployment(arguments: &arguments::Sim) -> Result<Deployment> {
             source::preset(SPaxos::NAME, None, None)?.with_overrides(&["options.window_slots=1"])?
         }
         // Of the others the smallest preset bears the protocol's name.
-        (None, None, Some(other)) if other != MultiPaxos::NAME => source::preset(other, None, None)?,
+        (None, None, Some(other)) if other != MultiPaxos::NAME => {
+            source::preset(other, None, None)?
+        }
         (None, None, _) => {
-            // Batchers hide the slot that l5 is about: they propose so often that it is soon filled.
+            // Batchers hide the slot that l5 is about: they propose so often that it is soon
+            // filled.
             let l5 = arguments.canary.as_deref() == Some("l5");
             let preset = source::preset(if l5 { "baseline" } else { DEFAULT_PRESET }, None, None)?;
-            if matches!(arguments.canary.as_deref(), Some("s1" | "s7")) { grid(preset) } else { preset }
+            if matches!(arguments.canary.as_deref(), Some("s1" | "s7")) {
+                grid(preset)
+            } else {
+                preset
+            }
         }
     };
     Ok(base.with_overrides(&arguments.overrides)?)
 }
 
-/// Acceptors in rows longer than f+1, for defects that only such a grid shows: the nodes of `base` twice,
-/// in a 2x3 grid.
+/// Acceptors in rows longer than f+1, for defects that only such a grid shows: the nodes of `base`
+/// twice, in a 2x3 grid.
 fn grid(base: Deployment) -> Deployment {
     let again = base.nodes.iter().map(|node| Node {
         name: format!("{}-again", node.name),
@@ -174,7 +233,14 @@ fn grid(base: Deployment) -> Deployment {
         ..Node::default()
     });
     let nodes = base.nodes.iter().cloned().chain(again).collect();
-    Deployment { quorums: QuorumSpec::Grid { rows: 2, columns: 3 }, nodes, ..base }
+    Deployment {
+        quorums: QuorumSpec::Grid {
+            rows: 2,
+            columns: 3,
+        },
+        nodes,
+        ..base
+    }
 }
 
 fn canary(protocol: &str, name: &str) -> Result<Canary> {
@@ -185,8 +251,15 @@ fn canary(protocol: &str, name: &str) -> Result<Canary> {
     if let Some(known) = own.iter().find(|known| **known == name) {
         return Ok(Canary::Named(known));
     }
-    let known: Vec<&str> = DRIVER_CANARIES.iter().map(|(name, _)| *name).chain(own).collect();
-    bail!(BadUsage(format!("there is no canary {name:?} for {protocol}: there are {}", known.join(", "))))
+    let known: Vec<&str> = DRIVER_CANARIES
+        .iter()
+        .map(|(name, _)| *name)
+        .chain(own)
+        .collect();
+    bail!(BadUsage(format!(
+        "there is no canary {name:?} for {protocol}: there are {}",
+        known.join(", ")
+    )))
 }
 
 fn read_level(level: Level) -> ReadLevel {
@@ -199,8 +272,14 @@ fn read_level(level: Level) -> ReadLevel {
 
 /// As a shell takes it.
 fn quoted(word: &str) -> String {
-    let plain = word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_./=,:@+".contains(&byte));
-    if plain && !word.is_empty() { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
+    let plain = word
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || b"-_./=,:@+".contains(&byte));
+    if plain && !word.is_empty() {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
 }
 
 #[cfg(test)]

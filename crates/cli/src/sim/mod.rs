@@ -43,7 +43,11 @@ impl Work for Simulate<'_> {
         let Simulate { arguments, choice } = self;
         let scenario = choice.scenario::<P>(arguments)?;
         // A file that cannot be written is to be told now, not after the work.
-        let trace = arguments.trace.as_deref().map(|path| Ok::<_, anyhow::Error>((path, open(path)?))).transpose()?;
+        let trace = arguments
+            .trace
+            .as_deref()
+            .map(|path| Ok::<_, anyhow::Error>((path, open(path)?)))
+            .transpose()?;
         let begun = Instant::now();
         let stop = until_interrupted()?;
         let summary = simulate::<P>(&scenario, arguments, &stop);
@@ -79,7 +83,9 @@ const INTERRUPTED: u8 = 130;
 /// Set by Ctrl-C: what was found so far is told. A second one ends the program at once.
 fn until_interrupted() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     let pressed = stop.clone();
     std::thread::spawn(move || {
         runtime.block_on(async {
@@ -106,38 +112,52 @@ fn judge(first: Option<&Outcome>, choice: &Choice) -> Result<ExitCode> {
             "canary l5 was NOT caught: it takes a rare order of events, which shows in about one run of a thousand; \
              try --seeds 0..5000 (the project's tests play it exactly)"
         ),
-        (Some(canary), None) => bail!("canary {canary} was NOT caught: try more --seeds, or another deployment"),
+        (Some(canary), None) => {
+            bail!("canary {canary} was NOT caught: try more --seeds, or another deployment")
+        }
         (None, Some(_)) => Ok(ExitCode::FAILURE),
         (None, None) => Ok(ExitCode::SUCCESS),
     }
 }
 
 /// Runs the seeds with a bar that shows how far they are.
-fn simulate<P: Protocol>(scenario: &Scenario, arguments: &arguments::Sim, stop: &AtomicBool) -> Summary {
+fn simulate<P: Protocol>(
+    scenario: &Scenario,
+    arguments: &arguments::Sim,
+    stop: &AtomicBool,
+) -> Summary {
     let seeds = match arguments.seed {
         Some(seed) => seed..seed + 1,
         None => arguments.seeds.clone(),
     };
     let bar = ProgressBar::new(seeds.end - seeds.start);
-    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} seeds, {per_sec}, {eta} left {msg}");
+    let style =
+        ProgressStyle::with_template("{bar:40} {pos}/{len} seeds, {per_sec}, {eta} left {msg}");
     bar.set_style(style.expect("the template is well formed"));
     let mut failed = 0;
-    let summary = parallel::run_seeds::<P>(scenario, seeds, !arguments.keep_going, stop, |outcome| {
-        bar.inc(1);
-        if outcome.result.is_err() {
-            failed += 1;
-            bar.set_message(format!("({failed} failed)"));
-        }
-    });
+    let summary =
+        parallel::run_seeds::<P>(scenario, seeds, !arguments.keep_going, stop, |outcome| {
+            bar.inc(1);
+            if outcome.result.is_err() {
+                failed += 1;
+                bar.set_message(format!("({failed} failed)"));
+            }
+        });
     bar.finish_and_clear();
     summary
 }
 
 /// Which seed failed, how, and the command that shows it again.
 fn tell(outcome: &Outcome, arguments: &arguments::Sim, choice: &Choice) {
-    let Err(failure) = &outcome.result else { return };
+    let Err(failure) = &outcome.result else {
+        return;
+    };
     let Failure { kind, message, at } = failure;
-    say!("seed {} failed after {:.3} simulated seconds: {kind:?}", outcome.seed, *at as f64 / 1e6);
+    say!(
+        "seed {} failed after {:.3} simulated seconds: {kind:?}",
+        outcome.seed,
+        *at as f64 / 1e6
+    );
     for line in message.lines() {
         say!("    {line}");
     }
@@ -150,13 +170,28 @@ fn open(path: &Path) -> Result<File> {
 }
 
 /// Runs a seed once more, every event of it into `file`: the same seed is the same run.
-fn write_trace<P: Protocol>(scenario: &Scenario, seed: Option<u64>, path: &Path, file: File) -> Result<()> {
+fn write_trace<P: Protocol>(
+    scenario: &Scenario,
+    seed: Option<u64>,
+    path: &Path,
+    file: File,
+) -> Result<()> {
     let Some(seed) = seed else {
-        say!("{} stays empty: no seed failed (a trace of one that passes: --seed N)", path.display());
+        say!(
+            "{} stays empty: no seed failed (a trace of one that passes: --seed N)",
+            path.display()
+        );
         return Ok(());
     };
     let sink: Sink = Box::new(BufWriter::new(file));
-    run_seed_watched::<P>(scenario, seed, Watch { trace: Some(sink), ..Watch::default() });
+    run_seed_watched::<P>(
+        scenario,
+        seed,
+        Watch {
+            trace: Some(sink),
+            ..Watch::default()
+        },
+    );
     say!("the trace of seed {seed} is in {}", path.display());
     Ok(())
 }

@@ -1,6 +1,6 @@
-//! Many seeds on several threads, told in order. Each run is a world of its own, so what comes of a seed
-//! does not depend on the thread; and because outcomes are gathered in the order of the seeds, neither
-//! does what is printed.
+//! Many seeds on several threads, told in order. Each run is a world of its own, so what comes of a
+//! seed does not depend on the thread; and because outcomes are gathered in the order of the seeds,
+//! neither does what is printed.
 
 use core::ops::Range;
 use ionian_kernel::protocol::Protocol;
@@ -12,8 +12,8 @@ use std::sync::mpsc;
 /// More gain nothing on the machines that this was measured on.
 const MAX_THREADS: usize = 8;
 
-/// Runs every seed; with `stop_at_first`, the runs up to and with the lowest that fails. No further one is begun once
-/// `stop` is set. `progress` is told of each outcome in the order of the seeds.
+/// Runs every seed; with `stop_at_first`, the runs up to and with the lowest that fails. No further
+/// one is begun once `stop` is set. `progress` is told of each outcome in the order of the seeds.
 pub(crate) fn run_seeds<P: Protocol>(
     scenario: &Scenario,
     seeds: Range<u64>,
@@ -21,7 +21,9 @@ pub(crate) fn run_seeds<P: Protocol>(
     stop: &AtomicBool,
     mut progress: impl FnMut(&Outcome),
 ) -> Summary {
-    let threads = std::thread::available_parallelism().map_or(1, |count| count.get()).min(MAX_THREADS);
+    let threads = std::thread::available_parallelism()
+        .map_or(1, |count| count.get())
+        .min(MAX_THREADS);
     let next = AtomicU64::new(seeds.start);
     let enough = AtomicBool::new(false);
     // Bounded, so that one slow seed does not let the others run far ahead of what can be told.
@@ -31,7 +33,8 @@ pub(crate) fn run_seeds<P: Protocol>(
         for _ in 0..threads {
             let (next, enough, done, end) = (&next, &enough, done.clone(), seeds.end);
             scope.spawn(move || {
-                // Seeds are handed out in order: when one fails, all before it are done or under way.
+                // Seeds are handed out in order: when one fails, all before it are done or under
+                // way.
                 while !enough.load(Ordering::Relaxed) && !stop.load(Ordering::Relaxed) {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
                     // The receiver is gone when it has heard enough.
@@ -72,14 +75,23 @@ mod tests {
     #[test]
     fn what_was_begun_is_told_when_the_user_stops_it() {
         let instances = vec![vec![NodeId(1), NodeId(2)], vec![], vec![NodeId(0)], vec![]];
-        let layout = Layout { instances: numbered(instances), ..Layout::default() };
-        let scenario = Scenario { stable_log: false, ..Scenario::new("unreplicated", layout) };
+        let layout = Layout {
+            instances: numbered(instances),
+            ..Layout::default()
+        };
+        let scenario = Scenario {
+            stable_log: false,
+            ..Scenario::new("unreplicated", layout)
+        };
         let (stop, mut told) = (AtomicBool::new(false), 0);
         let summary = run_seeds::<Unreplicated>(&scenario, 0..1_000_000, true, &stop, |outcome| {
             assert_eq!(outcome.seed, told);
             told += 1;
             stop.store(told >= 5, Ordering::Relaxed);
         });
-        assert!(summary.report.runs == told && (5..1000).contains(&told), "{told}");
+        assert!(
+            summary.report.runs == told && (5..1000).contains(&told),
+            "{told}"
+        );
     }
 }

@@ -32,19 +32,20 @@ pub(crate) enum SnapshotCommand {
 
 /// Save the state of a running cluster to a file, while clients go on
 ///
-/// The file holds every write that was acknowledged before the command began, and for each later one all of it or
-/// nothing: it is the state at one place of the log.
+/// The file holds every write that was acknowledged before the command began, and for each later
+/// one all of it or nothing: it is the state at one place of the log.
 #[derive(Debug, Args)]
 pub(crate) struct Save {
     /// The file to write; it must not exist
     pub(crate) file: PathBuf,
     #[command(flatten)]
     pub(crate) whereabouts: Whereabouts,
-    /// Save what the furthest replica has even if too few acceptors answer to know whether it is everything
+    /// Save what the furthest replica has even if too few acceptors answer to know whether it is
+    /// everything
     #[arg(long)]
     pub(crate) allow_stale: bool,
-    /// Copy the last snapshot of one stopped node instead, from its directory (DIR/nodes/NAME); what came after
-    /// it is not in it
+    /// Copy the last snapshot of one stopped node instead, from its directory (DIR/nodes/NAME);
+    /// what came after it is not in it
     #[arg(long, value_name = "NODE_DIR", conflicts_with_all = ["data", "config", "at", "allow_stale"])]
     pub(crate) stopped: Option<PathBuf>,
 }
@@ -77,16 +78,17 @@ pub(crate) struct Restore {
     /// Make this node's directory alone, on its machine
     #[arg(long, value_name = "NAME")]
     pub(crate) node: Option<String>,
-    /// Let the new cluster have the name of the old one: only if no node of that will ever be started again
+    /// Let the new cluster have the name of the old one: only if no node of that will ever be
+    /// started again
     #[arg(long)]
     pub(crate) same_name: bool,
 }
 
 /// Save what can be saved from the directories of some nodes, when too few are left for a quorum
 ///
-/// Takes the newest snapshot that a replica stored and executes what the acceptors there voted for after it. Says
-/// how far that went, and what may be missing or appear that was never acknowledged. Changes nothing in the
-/// directories.
+/// Takes the newest snapshot that a replica stored and executes what the acceptors there voted for
+/// after it. Says how far that went, and what may be missing or appear that was never acknowledged.
+/// Changes nothing in the directories.
 #[derive(Debug, Args)]
 pub(crate) struct Salvage {
     /// The directories of stopped nodes of one cluster (DIR/nodes/NAME)
@@ -95,11 +97,12 @@ pub(crate) struct Salvage {
     /// The file to write; it must not exist
     #[arg(long, value_name = "FILE")]
     pub(crate) output: PathBuf,
-    /// Go on behind slots of which nothing is known: saves more writes, but a later write may then be there
-    /// without an earlier one
+    /// Go on behind slots of which nothing is known: saves more writes, but a later write may then
+    /// be there without an earlier one
     #[arg(long)]
     pub(crate) past_holes: bool,
-    /// The cluster's deployment: tells whether the directories are enough for everything to be there
+    /// The cluster's deployment: tells whether the directories are enough for everything to be
+    /// there
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 }

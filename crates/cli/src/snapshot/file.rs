@@ -1,4 +1,5 @@
-//! A snapshot in a file of its own: a snapshot file of the write-ahead log's crate, stamped with a head in JSON.
+//! A snapshot in a file of its own: a snapshot file of the write-ahead log's crate, stamped with a
+//! head in JSON.
 
 use crate::arguments::BadUsage;
 use anyhow::{Context, Result, anyhow, bail};
@@ -47,7 +48,13 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    pub(crate) fn new(cluster: &str, protocol: &str, machine: &str, node: &str, origin: Origin) -> Self {
+    pub(crate) fn new(
+        cluster: &str,
+        protocol: &str,
+        machine: &str,
+        node: &str,
+        origin: Origin,
+    ) -> Self {
         Head {
             format: FORMAT,
             wire_version: WIRE_VERSION,
@@ -58,7 +65,9 @@ impl Head {
             slot: 0,
             origin,
             complete: false,
-            time: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
+            time: SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, |time| time.as_secs()),
         }
     }
 }
@@ -81,8 +90,14 @@ pub(crate) fn refuse_existing(file: &Path) -> Result<()> {
 /// Begins the file, beside its name; [`SnapshotWriter::finish`] gives it the name.
 pub(crate) fn begin(file: &Path, head: &Head) -> Result<SnapshotWriter> {
     refuse_existing(file)?;
-    let name = file.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
-    let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let name = file
+        .file_name()
+        .map(|name| name.to_string_lossy())
+        .unwrap_or_default();
+    let parent = file
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
     Ok(Snapshots::new(parent, &name, &serde_json::to_vec(head)?).begin()?)
 }
 
@@ -109,7 +124,10 @@ pub(crate) fn open(file: &Path) -> Result<Opened> {
     let reader = SnapshotReader::open(file).map_err(|error| in_words(file, error))?;
     let head: Head = serde_json::from_slice(reader.stamp()).map_err(|_| {
         let stamp = reader.stamp().escape_ascii();
-        anyhow!("{} is a snapshot stamped '{stamp}', and not one that was saved as a backup", file.display())
+        anyhow!(
+            "{} is a snapshot stamped '{stamp}', and not one that was saved as a backup",
+            file.display()
+        )
     })?;
     if (head.format, head.wire_version) != (FORMAT, WIRE_VERSION) {
         bail!(
@@ -121,7 +139,12 @@ pub(crate) fn open(file: &Path) -> Result<Opened> {
     }
     let bytes = reader.file_bytes();
     let chunks: Result<Vec<Bytes>, WalError> = reader.map(|chunk| chunk.map(Bytes::from)).collect();
-    Ok(Opened { path: file.to_owned(), head, bytes, chunks: chunks.map_err(|error| in_words(file, error))? })
+    Ok(Opened {
+        path: file.to_owned(),
+        head,
+        bytes,
+        chunks: chunks.map_err(|error| in_words(file, error))?,
+    })
 }
 
 /// The words of the log are for those who run a node from its directory.
@@ -129,7 +152,9 @@ fn in_words(file: &Path, error: WalError) -> anyhow::Error {
     let path = file.display();
     match error {
         WalError::NotOurs { .. } => anyhow!("{path} is no snapshot"),
-        WalError::Corrupt { offset, text, .. } => anyhow!("{path} is damaged at byte {offset}: {text}"),
+        WalError::Corrupt { offset, text, .. } => {
+            anyhow!("{path} is damaged at byte {offset}: {text}")
+        }
         other => other.into(),
     }
 }

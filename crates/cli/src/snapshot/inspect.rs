@@ -45,27 +45,73 @@ fn inspect(path: &Path) -> Result<Report> {
             (opened.path, opened.bytes, opened.head, state)
         }
     };
-    let mut executor = state::restored(&state, &head.machine).with_context(|| file.display().to_string())?;
-    let keys = (head.machine == MACHINE).then(|| state::keys(&mut executor)).transpose()?;
+    let mut executor =
+        state::restored(&state, &head.machine).with_context(|| file.display().to_string())?;
+    let keys = (head.machine == MACHINE)
+        .then(|| state::keys(&mut executor))
+        .transpose()?;
     let sessions = executor.session_count() as u64;
-    Ok(Report { file, file_bytes, head, state_bytes: state.len() as u64, keys, sessions })
+    Ok(Report {
+        file,
+        file_bytes,
+        head,
+        state_bytes: state.len() as u64,
+        keys,
+        sessions,
+    })
 }
 
 /// The newest snapshot of a stopped node, under the head that `save --stopped` would give it.
 fn of_node(path: &Path) -> Result<(PathBuf, u64, Head, Bytes)> {
     let node = StoppedNode::open(path)?;
-    let none = || format!("node {} in {} has stored no snapshot yet", node.name(), path.display());
+    let none = || {
+        format!(
+            "node {} in {} has stored no snapshot yet",
+            node.name(),
+            path.display()
+        )
+    };
     let stored = newest(&node)?.with_context(none)?;
-    let metadata = stored.path.metadata().with_context(|| format!("cannot look at {}", stored.path.display()))?;
-    let written = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    let metadata = stored
+        .path
+        .metadata()
+        .with_context(|| format!("cannot look at {}", stored.path.display()))?;
+    let written = metadata
+        .modified()
+        .ok()
+        .and_then(|time| time.duration_since(UNIX_EPOCH).ok());
     let time = written.map_or(0, |time| time.as_secs());
-    let head = Head::new(node.cluster(), node.protocol(), &machine_in(path)?, node.name(), Origin::Copied);
-    Ok((stored.path, metadata.len(), Head { slot: stored.stamp, time, ..head }, stored.snapshot))
+    let head = Head::new(
+        node.cluster(),
+        node.protocol(),
+        &machine_in(path)?,
+        node.name(),
+        Origin::Copied,
+    );
+    Ok((
+        stored.path,
+        metadata.len(),
+        Head {
+            slot: stored.stamp,
+            time,
+            ..head
+        },
+        stored.snapshot,
+    ))
 }
 
 fn text(report: &Report) -> String {
-    let Report { file, file_bytes, head, state_bytes, keys, sessions } = report;
-    let time = humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(head.time.min(LAST_SECOND)));
+    let Report {
+        file,
+        file_bytes,
+        head,
+        state_bytes,
+        keys,
+        sessions,
+    } = report;
+    let time = humantime::format_rfc3339_seconds(
+        UNIX_EPOCH + Duration::from_secs(head.time.min(LAST_SECOND)),
+    );
     let origin = match head.origin {
         Origin::Saved => "saved from the running cluster",
         Origin::Copied => "as a stopped node had stored it",

@@ -39,24 +39,32 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
 }
 
 /// The newest snapshot that a role of a stopped node stored.
-fn newest(node: &ionian_runtime::offline::StoppedNode) -> Result<Option<ionian_runtime::offline::StoredSnapshot>> {
+fn newest(
+    node: &ionian_runtime::offline::StoppedNode,
+) -> Result<Option<ionian_runtime::offline::StoredSnapshot>> {
     let mut found = Vec::new();
     for role in KEEPERS {
         found.extend(node.snapshots(role)?);
     }
     for snapshot in &found {
         if let Some(rejected) = &snapshot.rejected {
-            warn(&snapshot.path, &format!("is taken, because the newer one is unsound: {rejected}"));
+            warn(
+                &snapshot.path,
+                &format!("is taken, because the newer one is unsound: {rejected}"),
+            );
         }
     }
     Ok(found.into_iter().max_by_key(|snapshot| snapshot.stamp))
 }
 
-/// The machine whose state a node's directory holds. A directory that knows of no membership is one that a program of earlier
-/// days made, for its own machine.
+/// The machine whose state a node's directory holds. A directory that knows of no membership is one
+/// that a program of earlier days made, for its own machine.
 fn machine_in(directory: &Path) -> Result<String> {
     let known = ionian_runtime::membership::stored(directory)?;
-    Ok(known.map_or_else(|| crate::family::MACHINE.to_owned(), |known| known.deployment.machine))
+    Ok(known.map_or_else(
+        || crate::family::MACHINE.to_owned(),
+        |known| known.deployment.machine,
+    ))
 }
 
 fn warn(path: &Path, text: &str) {

@@ -1,4 +1,5 @@
-//! `ionian snapshot restore`: every replica finds the snapshot, and every acceptor has forgotten what is in it.
+//! `ionian snapshot restore`: every replica finds the snapshot, and every acceptor has forgotten
+//! what is in it.
 //!
 //! Why that is safe is said in docs/backup.md.
 
@@ -37,15 +38,26 @@ pub(crate) fn run(arguments: &arguments::Restore) -> Result<()> {
     state::restored(&whole, &snapshot.head.machine).with_context(about)?;
     // What the old cluster's membership had become is not what the new one begins with.
     let state = refounded(&whole).with_context(about)?;
-    let chunks: Vec<Bytes> =
-        (0..state.len()).step_by(CHUNK).map(|at| state.slice(at..state.len().min(at + CHUNK))).collect();
+    let chunks: Vec<Bytes> = (0..state.len())
+        .step_by(CHUNK)
+        .map(|at| state.slice(at..state.len().min(at + CHUNK)))
+        .collect();
     let protocol = deployment.protocol.clone();
     family::with_protocol(
         &protocol,
-        Make { deployment: &deployment, nodes: &nodes, slot: snapshot.head.slot, chunks, data: &arguments.data },
+        Make {
+            deployment: &deployment,
+            nodes: &nodes,
+            slot: snapshot.head.slot,
+            chunks,
+            data: &arguments.data,
+        },
     )??;
     if nodes.len() < deployment.nodes.len() {
-        say!("Start no node before every node of cluster {} is made from this very file.", deployment.cluster);
+        say!(
+            "Start no node before every node of cluster {} is made from this very file.",
+            deployment.cluster
+        );
     }
     Ok(())
 }
@@ -53,7 +65,9 @@ pub(crate) fn run(arguments: &arguments::Restore) -> Result<()> {
 fn check(snapshot: &Opened, deployment: &Deployment, same_name: bool) -> Result<()> {
     let head = &snapshot.head;
     if deployment.durability != Durability::Disk {
-        bail!("durability = \"memory\": what is restored would be gone with the first process; it must be \"disk\"");
+        bail!(
+            "durability = \"memory\": what is restored would be gone with the first process; it must be \"disk\""
+        );
     }
     if (&head.protocol, &head.machine) != (&deployment.protocol, &deployment.machine) {
         bail!(
@@ -88,22 +102,36 @@ impl Work for Make<'_> {
     type Output = Result<()>;
 
     fn run<P: Protocol>(self) -> Result<()> {
-        let Make { deployment, nodes, slot, chunks, data } = self;
+        let Make {
+            deployment,
+            nodes,
+            slot,
+            chunks,
+            data,
+        } = self;
         let layout = deployment.layout(P::KINDS)?;
         family::configure::<P>(layout.clone())?;
         let places = Places::new(data);
         let parent = places.nodes();
-        std::fs::create_dir_all(&parent).with_context(|| format!("cannot create {}", parent.display()))?;
+        std::fs::create_dir_all(&parent)
+            .with_context(|| format!("cannot create {}", parent.display()))?;
         let forgotten = forgotten(deployment, Slot(slot))?;
         // Looked at before anything is made, so that a refusal leaves nothing behind.
         for node in nodes {
             ionian_runtime::offline::refuse_used(&places.node(&name(deployment, *node)))?;
         }
         for node in nodes {
-            let (path, name) = (places.node(&name(deployment, *node)), name(deployment, *node));
+            let (path, name) = (
+                places.node(&name(deployment, *node)),
+                name(deployment, *node),
+            );
             let hosted = layout.on_node(*node);
             let of = |roles: &[&str]| -> Vec<Address> {
-                hosted.iter().copied().filter(|address| roles.contains(&P::KINDS[address.kind as usize])).collect()
+                hosted
+                    .iter()
+                    .copied()
+                    .filter(|address| roles.contains(&P::KINDS[address.kind as usize]))
+                    .collect()
             };
             let made = NewNode {
                 cluster: &deployment.cluster,
@@ -115,7 +143,11 @@ impl Work for Make<'_> {
                 stamp: slot,
                 snapshot: &chunks,
                 records: (of(&["acceptor"]).into_iter())
-                    .flat_map(|address| forgotten.iter().map(move |record| (address, record.clone())))
+                    .flat_map(|address| {
+                        forgotten
+                            .iter()
+                            .map(move |record| (address, record.clone()))
+                    })
                     .collect(),
             };
             made.make(&path)?;
@@ -147,10 +179,16 @@ fn forgotten(deployment: &Deployment, below: Slot) -> Result<Vec<Vec<u8>>> {
 /// The names of all nodes but this.
 fn others(deployment: &Deployment, node: NodeId) -> Vec<String> {
     let names = deployment.nodes.iter().map(|other| other.name.clone());
-    names.filter(|other| *other != name(deployment, node)).collect()
+    names
+        .filter(|other| *other != name(deployment, node))
+        .collect()
 }
 
 fn name(deployment: &Deployment, node: NodeId) -> String {
-    let place = deployment.ids().iter().position(|id| *id == node).expect("it is one of the deployment's");
+    let place = deployment
+        .ids()
+        .iter()
+        .position(|id| *id == node)
+        .expect("it is one of the deployment's");
     deployment.nodes[place].name.clone()
 }

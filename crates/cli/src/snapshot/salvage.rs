@@ -1,8 +1,8 @@
-//! `ionian snapshot salvage`: the newest snapshot that any of the replicas had stored, and after it, slot by slot,
-//! what the acceptors voted for in the highest round.
+//! `ionian snapshot salvage`: the newest snapshot that any of the replicas had stored, and after
+//! it, slot by slot, what the acceptors voted for in the highest round.
 //!
-//! With a read quorum of acceptors that is what a new leader would do in phase 1, and nothing acknowledged is lost.
-//! With fewer it is a guess, the best there is.
+//! With a read quorum of acceptors that is what a new leader would do in phase 1, and nothing
+//! acknowledged is lost. With fewer it is a guess, the best there is.
 
 use super::file::{self, Head, Origin};
 use super::{arguments, machine_in, newest, state, warn};
@@ -28,35 +28,59 @@ pub(crate) fn run(arguments: &arguments::Salvage) -> Result<()> {
     let (cluster, protocol) = (nodes[0].cluster(), nodes[0].protocol());
     let machine = machine_in(&arguments.directories[0])?;
     if machine != MACHINE {
-        bail!("the commands in these directories are of the machine {machine:?}: this program has {MACHINE:?} only");
+        bail!(
+            "the commands in these directories are of the machine {machine:?}: this program has {MACHINE:?} only"
+        );
     }
     let (base, from) = furthest(&nodes)?;
     let votes = Votes::read(&nodes, base.slot)?;
     let known = known(arguments, cluster)?;
-    let quorum = known.as_ref().map(|known| votes.are_a_read_quorum(known)).transpose()?.unwrap_or(false);
+    let quorum = known
+        .as_ref()
+        .map(|known| votes.are_a_read_quorum(known))
+        .transpose()?
+        .unwrap_or(false);
     let mut executor = base.executor;
     let end = votes.execute(&mut executor, base.slot, quorum || arguments.past_holes);
     // Of what lies below the frontier of a change acceptors that came with it may know nothing.
-    let settled = known.map_or(Slot::ZERO, |known| known.membership.frontier).max(votes.forgotten);
+    let settled = known
+        .map_or(Slot::ZERO, |known| known.membership.frontier)
+        .max(votes.forgotten);
     let complete = quorum && base.slot >= settled;
     let head = Head::new(cluster, protocol, MACHINE, &from, Origin::Salvaged);
-    let head = Head { slot: end.0, complete, ..head };
+    let head = Head {
+        slot: end.0,
+        complete,
+        ..head
+    };
     file::write(&arguments.output, &head, &executor.snapshot())?;
     report(&arguments.output, &votes, (base.slot, end), &from, complete);
     Ok(())
 }
 
-/// The newest membership that one of the directories knows of; else that of the deployment file, if one was given.
+/// The newest membership that one of the directories knows of; else that of the deployment file, if
+/// one was given.
 fn known(arguments: &arguments::Salvage, cluster: &str) -> Result<Option<Configuration>> {
     let mut newest: Option<Configuration> = None;
     for directory in &arguments.directories {
         let stored = membership::stored(directory)?;
-        newest = newest.filter(|newest| stored.as_ref().is_none_or(|it| it.epoch() <= newest.epoch())).or(stored);
+        newest = newest
+            .filter(|newest| {
+                stored
+                    .as_ref()
+                    .is_none_or(|it| it.epoch() <= newest.epoch())
+            })
+            .or(stored);
     }
-    let Some(file) = &arguments.config else { return Ok(newest) };
+    let Some(file) = &arguments.config else {
+        return Ok(newest);
+    };
     let deployment = Deployment::load(file)?;
     if deployment.cluster != cluster {
-        bail!("the deployment is of cluster {}, the directories are of {cluster}", deployment.cluster);
+        bail!(
+            "the deployment is of cluster {}, the directories are of {cluster}",
+            deployment.cluster
+        );
     }
     Ok(newest.or(Some(Configuration::founded(deployment))))
 }
@@ -66,13 +90,30 @@ fn open_all(directories: &[std::path::PathBuf]) -> Result<Vec<StoppedNode>> {
     for path in directories {
         let node = StoppedNode::open(path)?;
         if node.protocol() != MultiPaxos::NAME {
-            bail!("{} is of {}: only {} can be salvaged", path.display(), node.protocol(), MultiPaxos::NAME);
+            bail!(
+                "{} is of {}: only {} can be salvaged",
+                path.display(),
+                node.protocol(),
+                MultiPaxos::NAME
+            );
         }
-        if let Some(first) = nodes.first().filter(|first| first.cluster() != node.cluster()) {
-            bail!("{} is of cluster {}, those before of {}", path.display(), node.cluster(), first.cluster());
+        if let Some(first) = nodes
+            .first()
+            .filter(|first| first.cluster() != node.cluster())
+        {
+            bail!(
+                "{} is of cluster {}, those before of {}",
+                path.display(),
+                node.cluster(),
+                first.cluster()
+            );
         }
         if nodes.iter().any(|other| other.name() == node.name()) {
-            bail!("{} is of node {}, of which there is one already", path.display(), node.name());
+            bail!(
+                "{} is of node {}, of which there is one already",
+                path.display(),
+                node.name()
+            );
         }
         nodes.push(node);
     }
@@ -90,17 +131,30 @@ fn furthest(nodes: &[StoppedNode]) -> Result<(Base, String)> {
     let mut best = None;
     for node in nodes {
         if let Some(stored) = newest(node)? {
-            best =
-                best.filter(|(_, before): &(_, ionian_runtime::offline::StoredSnapshot)| before.stamp >= stored.stamp);
+            best = best.filter(
+                |(_, before): &(_, ionian_runtime::offline::StoredSnapshot)| {
+                    before.stamp >= stored.stamp
+                },
+            );
             best = best.or(Some((node, stored)));
         }
     }
     let Some((node, stored)) = best else {
-        let base = Base { slot: Slot::ZERO, executor: state::empty(MACHINE) };
+        let base = Base {
+            slot: Slot::ZERO,
+            executor: state::empty(MACHINE),
+        };
         return Ok((base, nodes[0].name().to_owned()));
     };
-    let executor = state::restored(&stored.snapshot, MACHINE).with_context(|| stored.path.display().to_string())?;
-    Ok((Base { slot: Slot(stored.stamp), executor }, node.name().to_owned()))
+    let executor = state::restored(&stored.snapshot, MACHINE)
+        .with_context(|| stored.path.display().to_string())?;
+    Ok((
+        Base {
+            slot: Slot(stored.stamp),
+            executor,
+        },
+        node.name().to_owned(),
+    ))
 }
 
 /// What the acceptors voted for.
@@ -108,7 +162,8 @@ fn furthest(nodes: &[StoppedNode]) -> Result<(Base, String)> {
 struct Votes {
     /// The vote of the highest round in each slot.
     highest: BTreeMap<Slot, Vote>,
-    /// Those that have said anything, and the node of each: one of the same number may have lived elsewhere since.
+    /// Those that have said anything, and the node of each: one of the same number may have lived
+    /// elsewhere since.
     acceptors: BTreeSet<(AcceptorId, String)>,
     /// What one of them has forgotten, f+1 replicas had stored.
     forgotten: Slot,
@@ -131,9 +186,13 @@ impl Votes {
                 }
                 here.insert(AcceptorId(author.index));
                 let record = decode_all(&record);
-                let record = record.with_context(|| format!("a record of node {} cannot be read", node.name()))?;
+                let record = record
+                    .with_context(|| format!("a record of node {} cannot be read", node.name()))?;
                 if let acceptor::Record::Promised { round }
-                | acceptor::Record::Voted { vote: Vote { round, .. }, .. }
+                | acceptor::Record::Voted {
+                    vote: Vote { round, .. },
+                    ..
+                }
                 | acceptor::Record::Confirmed { round, .. } = &record
                 {
                     votes.epoch = votes.epoch.max(round.epoch());
@@ -149,45 +208,66 @@ impl Votes {
                             votes.add(slot, vote.clone());
                         }
                     }
-                    acceptor::Record::Forgot { below } => votes.forgotten = votes.forgotten.max(below),
+                    acceptor::Record::Forgot { below } => {
+                        votes.forgotten = votes.forgotten.max(below)
+                    }
                     acceptor::Record::Voted { .. }
                     | acceptor::Record::Promised { .. }
                     | acceptor::Record::Began { .. } => {}
                 }
             }
-            votes.acceptors.extend(here.iter().map(|acceptor| (acceptor, node.name().to_owned())));
+            votes.acceptors.extend(
+                here.iter()
+                    .map(|acceptor| (acceptor, node.name().to_owned())),
+            );
         }
         Ok(votes)
     }
 
     fn add(&mut self, slot: Slot, vote: Vote) {
-        if self.highest.get(&slot).is_none_or(|highest| highest.round < vote.round) {
+        if self
+            .highest
+            .get(&slot)
+            .is_none_or(|highest| highest.round < vote.round)
+        {
             self.highest.insert(slot, vote);
         }
     }
 
-    /// Whether every acknowledged write is known to them, as far as `known` is the membership. It is if none of them has
-    /// promised anything of a later epoch: acceptors that leave have. One on a node that has left does not count for the member
-    /// that has its number now.
+    /// Whether every acknowledged write is known to them, as far as `known` is the membership. It
+    /// is if none of them has promised anything of a later epoch: acceptors that leave have. One on
+    /// a node that has left does not count for the member that has its number now.
     fn are_a_read_quorum(&self, known: &Configuration) -> Result<bool> {
         let config = multipaxos::config::Config::new(known.layout(MultiPaxos::KINDS)?)?;
         let layout = config.layout();
         let is_member = |(acceptor, node): &&(AcceptorId, String)| {
-            let place = layout.node_of(Address { kind: kind::Acceptor, index: acceptor.0 });
+            let place = layout.node_of(Address {
+                kind: kind::Acceptor,
+                index: acceptor.0,
+            });
             place.is_some_and(|place| layout.name(place) == *node)
         };
-        let members = self.acceptors.iter().filter(is_member).map(|(acceptor, _)| *acceptor).collect();
+        let members = self
+            .acceptors
+            .iter()
+            .filter(is_member)
+            .map(|(acceptor, _)| *acceptor)
+            .collect();
         Ok(config.can_read(members, self.epoch))
     }
 
     /// The slot behind the last vote.
     fn end(&self) -> Slot {
-        self.highest.keys().next_back().map_or(Slot::ZERO, |slot| slot.next())
+        self.highest
+            .keys()
+            .next_back()
+            .map_or(Slot::ZERO, |slot| slot.next())
     }
 
-    /// Executes from the slot `start` on; returns the first slot that is not executed. A slot without a vote ends
-    /// it, because something may have been chosen there elsewhere; unless `past_holes`. When a read quorum knows of
-    /// nothing in a slot that it has not forgotten, nothing was chosen there.
+    /// Executes from the slot `start` on; returns the first slot that is not executed. A slot
+    /// without a vote ends it, because something may have been chosen there elsewhere; unless
+    /// `past_holes`. When a read quorum knows of nothing in a slot that it has not forgotten,
+    /// nothing was chosen there.
     fn execute(&self, executor: &mut Executor, start: Slot, past_holes: bool) -> Slot {
         let mut next = start;
         for (slot, vote) in &self.highest {
@@ -224,7 +304,10 @@ fn report(output: &Path, votes: &Votes, (start, end): (Slot, Slot), from: &str, 
         );
     }
     if holes > 0 && !complete {
-        warn(output, &format!("lacks {holes} slots in between, of which nothing is known"));
+        warn(
+            output,
+            &format!("lacks {holes} slots in between, of which nothing is known"),
+        );
     }
     if start < votes.forgotten {
         warn(
@@ -254,10 +337,20 @@ mod tests {
     /// When a node leaves, the next one that comes is given the number of its acceptor.
     #[test]
     fn an_acceptor_of_a_node_that_has_left_is_not_taken_for_the_member_that_has_its_number() {
-        let known = Configuration::founded(Deployment::preset("colocated", &PresetOptions::default()).unwrap());
+        let known = Configuration::founded(
+            Deployment::preset("colocated", &PresetOptions::default()).unwrap(),
+        );
         let is_quorum = |acceptors: &[(u8, &str)]| {
-            let acceptors = acceptors.iter().map(|(index, node)| (AcceptorId(*index), (*node).to_owned())).collect();
-            Votes { acceptors, ..Votes::default() }.are_a_read_quorum(&known).unwrap()
+            let acceptors = acceptors
+                .iter()
+                .map(|(index, node)| (AcceptorId(*index), (*node).to_owned()))
+                .collect();
+            Votes {
+                acceptors,
+                ..Votes::default()
+            }
+            .are_a_read_quorum(&known)
+            .unwrap()
         };
         assert!(is_quorum(&[(0, "n0"), (2, "n2")]));
         assert!(!is_quorum(&[(0, "n0")]));

@@ -1,8 +1,9 @@
 //! `ionian snapshot save`: from a running cluster, or a copy of what a stopped node had stored.
 //!
-//! A write is acknowledged when a write quorum has voted for it, and every read quorum of acceptors has a member of
-//! that quorum. So the highest vote watermark of a read quorum, asked for when the command begins, is above every
-//! write that was acknowledged before; and a replica that has executed everything below it has them all.
+//! A write is acknowledged when a write quorum has voted for it, and every read quorum of acceptors
+//! has a member of that quorum. So the highest vote watermark of a read quorum, asked for when the
+//! command begins, is above every write that was acknowledged before; and a replica that has
+//! executed everything below it has them all.
 
 use super::file::{self, Head, Origin};
 use super::{KEEPERS, arguments, machine_in, newest};
@@ -35,7 +36,12 @@ pub(crate) fn run(arguments: &arguments::Save) -> Result<()> {
 }
 
 async fn save(known: &Configuration, file: &Path, allow_stale: bool) -> Result<()> {
-    let Deployment { cluster, protocol, machine, .. } = &known.deployment;
+    let Deployment {
+        cluster,
+        protocol,
+        machine,
+        ..
+    } = &known.deployment;
     let head = Head::new(cluster, protocol, machine, "", Origin::Saved);
     let status = ask_all(known).await;
     let reached = watermark(known, &status)?;
@@ -51,7 +57,10 @@ async fn save(known: &Configuration, file: &Path, allow_stale: bool) -> Result<(
     // Whoever is furthest ahead of what is asked for is there already.
     let mut replicas = replicas(&status);
     replicas.sort_by_key(|(executed, _)| std::cmp::Reverse(*executed));
-    let furthest = replicas.first().context("no node with a replica answers")?.0;
+    let furthest = replicas
+        .first()
+        .context("no node with a replica answers")?
+        .0;
     let at = reached.unwrap_or(furthest);
     let mut refusals = Vec::new();
     for (_, place) in replicas {
@@ -59,9 +68,15 @@ async fn save(known: &Configuration, file: &Path, allow_stale: bool) -> Result<(
         let address = resolve(&format!("node.{}.address", node.name), &node.address)?;
         match query_snapshot(address, at).await {
             Ok(snapshot) => {
-                let head = Head { node: node.name.clone(), slot: snapshot.stamp(), complete, ..head };
+                let head = Head {
+                    node: node.name.clone(),
+                    slot: snapshot.stamp(),
+                    complete,
+                    ..head
+                };
                 let receiving = receive(snapshot, file, &head).await;
-                return receiving.with_context(|| format!("node {} did not send all of it", node.name));
+                return receiving
+                    .with_context(|| format!("node {} did not send all of it", node.name));
             }
             Err(error) => refusals.push(format!("node {}: {}", node.name, explain(&error.into()))),
         }
@@ -89,11 +104,14 @@ async fn receive(mut snapshot: RemoteSnapshot, file: &Path, head: &Head) -> Resu
     Ok(())
 }
 
-/// The slot below which everything is that was acknowledged before; `None` when too few answer to know.
+/// The slot below which everything is that was acknowledged before; `None` when too few answer to
+/// know.
 fn watermark(known: &Configuration, status: &ClusterStatus) -> Result<Option<u64>> {
     let Some(quorums) = family::quorums(known)? else {
         // One server, which acknowledges what it has executed.
-        return Ok(figures(status, "server").filter_map(|(_, role)| figure(role, "executed")).max());
+        return Ok(figures(status, "server")
+            .filter_map(|(_, role)| figure(role, "executed"))
+            .max());
     };
     let mut present = AcceptorSet::EMPTY;
     let mut highest = 0;
@@ -109,12 +127,17 @@ fn watermark(known: &Configuration, status: &ClusterStatus) -> Result<Option<u64
 
 /// How far each node that keeps the state has executed, with its place among the answers.
 fn replicas(status: &ClusterStatus) -> Vec<(u64, usize)> {
-    let executed = |role| figures(status, role).filter_map(|(place, role)| Some((figure(role, "executed")?, place)));
+    let executed = |role| {
+        figures(status, role).filter_map(|(place, role)| Some((figure(role, "executed")?, place)))
+    };
     KEEPERS.into_iter().flat_map(executed).collect()
 }
 
 /// The instances of a role that answered, each with the place of its node.
-fn figures<'a>(status: &'a ClusterStatus, role: &'a str) -> impl Iterator<Item = (usize, &'a RoleStatus)> {
+fn figures<'a>(
+    status: &'a ClusterStatus,
+    role: &'a str,
+) -> impl Iterator<Item = (usize, &'a RoleStatus)> {
     let nodes = status.nodes.iter().enumerate();
     let answered = nodes.filter_map(|(place, node)| Some((place, node.status.as_ref()?)));
     answered
@@ -128,17 +151,37 @@ fn figure(role: &RoleStatus, name: &str) -> Option<u64> {
 
 fn silent(status: &ClusterStatus) -> String {
     let silent = status.nodes.iter().filter(|node| !node.up);
-    let silent: Vec<_> =
-        silent.map(|node| format!("{}: {}", node.name, node.error.as_deref().unwrap_or("down"))).collect();
-    if silent.is_empty() { "some have lost their memory".into() } else { silent.join("; ") }
+    let silent: Vec<_> = silent
+        .map(|node| format!("{}: {}", node.name, node.error.as_deref().unwrap_or("down")))
+        .collect();
+    if silent.is_empty() {
+        "some have lost their memory".into()
+    } else {
+        silent.join("; ")
+    }
 }
 
 fn copy(directory: &Path, file: &Path) -> Result<()> {
     let node = StoppedNode::open(directory)?;
-    let none = || format!("node {} in {} has stored no snapshot yet", node.name(), directory.display());
+    let none = || {
+        format!(
+            "node {} in {} has stored no snapshot yet",
+            node.name(),
+            directory.display()
+        )
+    };
     let stored = newest(&node)?.with_context(none)?;
-    let head = Head::new(node.cluster(), node.protocol(), &machine_in(directory)?, node.name(), Origin::Copied);
-    let head = Head { slot: stored.stamp, ..head };
+    let head = Head::new(
+        node.cluster(),
+        node.protocol(),
+        &machine_in(directory)?,
+        node.name(),
+        Origin::Copied,
+    );
+    let head = Head {
+        slot: stored.stamp,
+        ..head
+    };
     file::write(file, &head, &stored.snapshot)?;
     say!(
         "{} is written: the state at slot {} as node {} had stored it. What was acknowledged after is not in it: \

@@ -1,5 +1,5 @@
-//! Whether a cluster serves, and how many more of its nodes may fail: judged by what the nodes say together, not by
-//! what one says of itself.
+//! Whether a cluster serves, and how many more of its nodes may fail: judged by what the nodes say
+//! together, not by what one says of itself.
 
 use super::needs::{Need, Present, needs, tolerance};
 use super::text::{self, figure, instances};
@@ -38,8 +38,8 @@ impl Verdict {
 #[derive(Debug, Serialize)]
 pub(crate) struct Health {
     pub(crate) health: Verdict,
-    /// How many more nodes may fail, whichever they are, before something is not served any more; none where that is
-    /// so already.
+    /// How many more nodes may fail, whichever they are, before something is not served any more;
+    /// none where that is so already.
     pub(crate) failure_tolerance: Option<usize>,
     /// The same for each role: how many of the nodes that it is on.
     pub(crate) tolerance_by_role: BTreeMap<&'static str, usize>,
@@ -56,13 +56,20 @@ pub(crate) struct Health {
 pub(crate) type Probes = BTreeMap<String, Result<u64, String>>;
 
 /// Judges what all nodes have answered.
-pub(crate) fn judge(known: &Configuration, cluster: &ClusterStatus, probes: Option<&Probes>) -> Health {
+pub(crate) fn judge(
+    known: &Configuration,
+    cluster: &ClusterStatus,
+    probes: Option<&Probes>,
+) -> Health {
     let present = Present::of(cluster);
     let parts = family::leaders(known).unwrap_or_default().len() as u64;
     let needs = needs(known, epoch_led(known, cluster));
     let mut not_served: Vec<String> = match present.is_empty() {
         true => vec!["no node answers".to_owned()],
-        false => needs.iter().filter_map(|need| need.lost(present.all(), None)).collect(),
+        false => needs
+            .iter()
+            .filter_map(|need| need.lost(present.all(), None))
+            .collect(),
     };
     let mut troubles = text::troubles(known, cluster);
     troubles.extend(present.links().troubles());
@@ -76,18 +83,32 @@ pub(crate) fn judge(known: &Configuration, cluster: &ClusterStatus, probes: Opti
     if losses.contains(&text::LOST_VOTES) {
         not_served.push(text::LOST_VOTES.to_owned());
     }
-    troubles.extend(losses.into_iter().filter(|loss| *loss != text::LOST_VOTES).map(str::to_owned));
-    let lanes: Vec<Option<u64>> = instances(cluster).map(|(_, role)| figure(role, "session_open")).collect();
+    troubles.extend(
+        losses
+            .into_iter()
+            .filter(|loss| *loss != text::LOST_VOTES)
+            .map(str::to_owned),
+    );
+    let lanes: Vec<Option<u64>> = instances(cluster)
+        .map(|(_, role)| figure(role, "session_open"))
+        .collect();
     let mut lanes = lanes.into_iter().flatten().peekable();
     if not_served.is_empty() && lanes.peek().is_some() && lanes.all(|open| open == 0) {
         not_served.push("no client has a session yet".to_owned());
     }
     let probe_ms = probes.map(|probes| {
-        let failed = probes.iter().filter_map(|(node, probe)| Some((node, probe.as_ref().err()?)));
-        let failed: Vec<String> =
-            failed.map(|(node, why)| format!("a command of node {node} did not get through the log: {why}")).collect();
-        let done: BTreeMap<String, u64> =
-            probes.iter().filter_map(|(node, probe)| Some((node.clone(), *probe.as_ref().ok()?))).collect();
+        let failed = probes
+            .iter()
+            .filter_map(|(node, probe)| Some((node, probe.as_ref().err()?)));
+        let failed: Vec<String> = failed
+            .map(|(node, why)| {
+                format!("a command of node {node} did not get through the log: {why}")
+            })
+            .collect();
+        let done: BTreeMap<String, u64> = probes
+            .iter()
+            .filter_map(|(node, probe)| Some((node.clone(), *probe.as_ref().ok()?)))
+            .collect();
         if done.is_empty() && not_served.is_empty() {
             not_served.push("no command gets through the log".to_owned());
         }
@@ -102,7 +123,10 @@ pub(crate) fn judge(known: &Configuration, cluster: &ClusterStatus, probes: Opti
     if is_less {
         troubles.push(match failure_tolerance {
             Some(0) | None => "no more node may fail".to_owned(),
-            Some(tolerance) => format!("{tolerance} more may fail, where the deployment is meant for {}", cluster.f),
+            Some(tolerance) => format!(
+                "{tolerance} more may fail, where the deployment is meant for {}",
+                cluster.f
+            ),
         });
     }
     let health = match (not_served.is_empty(), troubles.is_empty()) {
@@ -110,7 +134,14 @@ pub(crate) fn judge(known: &Configuration, cluster: &ClusterStatus, probes: Opti
         (true, false) => Verdict::Degraded,
         (true, true) => Verdict::Healthy,
     };
-    Health { health, failure_tolerance, tolerance_by_role, not_served, troubles, probe_ms }
+    Health {
+        health,
+        failure_tolerance,
+        tolerance_by_role,
+        not_served,
+        troubles,
+        probe_ms,
+    }
 }
 
 /// The role that must be connected to all the others: what orders commands.
@@ -123,18 +154,22 @@ fn round(role: &RoleStatus, name: &str) -> Option<(u64, u64)> {
     Some((figure(role, "epoch")?, figure(role, name)?))
 }
 
-/// The epoch of the latest round in which somebody says that it leads. Where none does, that of the oldest quorums which can
-/// still be in use.
+/// The epoch of the latest round in which somebody says that it leads. Where none does, that of the
+/// oldest quorums which can still be in use.
 fn epoch_led(known: &Configuration, cluster: &ClusterStatus) -> Epoch {
     let leading = instances(cluster).filter(|(_, role)| figure(role, "leading") == Some(1));
     let latest = leading.filter_map(|(_, role)| round(role, "round")).max();
-    let epoch = latest.and_then(|(epoch, _)| u32::try_from(epoch).ok()).map(Epoch);
-    epoch.unwrap_or(known.membership.since).clamp(known.membership.since, known.epoch())
+    let epoch = latest
+        .and_then(|(epoch, _)| u32::try_from(epoch).ok())
+        .map(Epoch);
+    epoch
+        .unwrap_or(known.membership.since)
+        .clamp(known.membership.since, known.epoch())
 }
 
-/// The nodes of those who lead, or what is not served because none does, or because those who say so are not connected
-/// to what they need, or not followed: what counts is what a write quorum of acceptors has promised, and not what a leader
-/// believes of itself.
+/// The nodes of those who lead, or what is not served because none does, or because those who say
+/// so are not connected to what they need, or not followed: what counts is what a write quorum of
+/// acceptors has promised, and not what a leader believes of itself.
 fn led_from<'a>(
     known: &Configuration,
     cluster: &'a ClusterStatus,
@@ -150,16 +185,27 @@ fn led_from<'a>(
     };
     let leading: Vec<_> = hubs.filter(|(_, role)| leads(role) > 0).collect();
     let is_led = |led: u64| if parts > 1 { led >= parts } else { led > 0 };
-    let parts_led = |leading: &[(&Answer, &RoleStatus)]| leading.iter().map(|(_, role)| leads(role)).sum::<u64>();
+    let parts_led = |leading: &[(&Answer, &RoleStatus)]| {
+        leading.iter().map(|(_, role)| leads(role)).sum::<u64>()
+    };
     let led = parts_led(&leading);
     if !is_led(led) {
         return Err(match parts {
-            2.. => format!("writes: {} of {parts} parts of the log have no leader now", parts - led),
+            2.. => format!(
+                "writes: {} of {parts} parts of the log have no leader now",
+                parts - led
+            ),
             _ => "writes: there is no leader now".to_owned(),
         });
     }
-    let lost_at = |node: &str| needs.iter().find_map(|need| need.lost(present.near(node), Some(node)));
-    let (near, cut): (Vec<_>, Vec<_>) = leading.into_iter().partition(|(node, _)| lost_at(&node.name).is_none());
+    let lost_at = |node: &str| {
+        needs
+            .iter()
+            .find_map(|need| need.lost(present.near(node), Some(node)))
+    };
+    let (near, cut): (Vec<_>, Vec<_>) = leading
+        .into_iter()
+        .partition(|(node, _)| lost_at(&node.name).is_none());
     if !is_led(parts_led(&near)) {
         return Err(cut
             .iter()
@@ -171,12 +217,18 @@ fn led_from<'a>(
         .filter(|(node, role)| parts != 1 || is_followed(known, cluster, present, node, role))
         .collect();
     if followed.is_empty() {
-        return Err("writes: no write quorum of acceptors follows who says that it leads".to_owned());
+        return Err(
+            "writes: no write quorum of acceptors follows who says that it leads".to_owned(),
+        );
     }
-    Ok(followed.into_iter().map(|(node, _)| node.name.as_str()).collect())
+    Ok(followed
+        .into_iter()
+        .map(|(node, _)| node.name.as_str())
+        .collect())
 }
 
-/// Whether a write quorum of the acceptors that the leader is connected to has promised no round above its own.
+/// Whether a write quorum of the acceptors that the leader is connected to has promised no round
+/// above its own.
 fn is_followed(
     known: &Configuration,
     cluster: &ClusterStatus,
@@ -184,23 +236,38 @@ fn is_followed(
     node: &Answer,
     leader: &RoleStatus,
 ) -> bool {
-    let Some(led) = round(leader, "round") else { return false };
-    let Ok(Some(quorums)) = family::quorums_of(known, epoch_led(known, cluster)) else { return false };
+    let Some(led) = round(leader, "round") else {
+        return false;
+    };
+    let Ok(Some(quorums)) = family::quorums_of(known, epoch_led(known, cluster)) else {
+        return false;
+    };
     let acceptors = instances(cluster).filter(|(other, role)| {
         role.role == "acceptor"
             && figure(role, "amnesiac") != Some(1)
             && present.links().connect(&node.name, &other.name)
             && round(role, "promise").is_some_and(|promise| promise <= led)
     });
-    quorums.is_write_quorum(acceptors.map(|(_, role)| AcceptorId::at(role.index)).collect())
+    quorums.is_write_quorum(
+        acceptors
+            .map(|(_, role)| AcceptorId::at(role.index))
+            .collect(),
+    )
 }
 
 /// Nodes that take clients, and can tell nobody who leads what these ask for.
 fn cut_off(present: &Present<'_>, leading: &[&str]) -> Vec<String> {
     let takes = present.nodes(Some(CLIENT));
-    let cut = takes.iter().filter(|node| !leading.iter().any(|leader| present.links().connect(node, leader)));
+    let cut = takes.iter().filter(|node| {
+        !leading
+            .iter()
+            .any(|leader| present.links().connect(node, leader))
+    });
     cut.map(|node| {
-        format!("clients of {node} may not be served: it has no connection to {}, which leads", leading.join(", "))
+        format!(
+            "clients of {node} may not be served: it has no connection to {}, which leads",
+            leading.join(", ")
+        )
     })
     .collect()
 }

@@ -12,10 +12,17 @@ pub(super) struct Links<'a>(BTreeMap<&'a str, BTreeSet<&'a str>>);
 impl<'a> Links<'a> {
     /// A connection stands when both ends say so: an end that hears nothing gives it up first.
     pub(super) fn of(cluster: &'a ClusterStatus) -> Self {
-        let nodes: Vec<&NodeStatus> = cluster.nodes.iter().filter_map(|node| node.status.as_ref()).collect();
+        let nodes: Vec<&NodeStatus> = cluster
+            .nodes
+            .iter()
+            .filter_map(|node| node.status.as_ref())
+            .collect();
         let mut missing = Links::default();
         for (place, one) in nodes.iter().enumerate() {
-            for other in nodes[..place].iter().filter(|other| !(has(one, other) && has(other, one))) {
+            for other in nodes[..place]
+                .iter()
+                .filter(|other| !(has(one, other) && has(other, one)))
+            {
                 missing.0.entry(&one.name).or_default().insert(&other.name);
                 missing.0.entry(&other.name).or_default().insert(&one.name);
             }
@@ -30,7 +37,10 @@ impl<'a> Links<'a> {
 
     /// Whether what one of the nodes says reaches the other.
     pub(super) fn connect(&self, one: &str, other: &str) -> bool {
-        !self.0.get(one).is_some_and(|missing| missing.contains(other))
+        !self
+            .0
+            .get(one)
+            .is_some_and(|missing| missing.contains(other))
     }
 
     /// In words, each missing connection once: first the node that lacks most of them.
@@ -40,10 +50,15 @@ impl<'a> Links<'a> {
         while let Some(worst) = most(&left) {
             let others = left.remove(worst).unwrap_or_default();
             for other in &others {
-                left.get_mut(other).expect("a connection that is missing lacks at both ends").remove(worst);
+                left.get_mut(other)
+                    .expect("a connection that is missing lacks at both ends")
+                    .remove(worst);
             }
             let others: Vec<&str> = others.into_iter().collect();
-            found.push(format!("node {worst} answers, and has no connection to {}", others.join(", ")));
+            found.push(format!(
+                "node {worst} answers, and has no connection to {}",
+                others.join(", ")
+            ));
         }
         found
     }
@@ -51,11 +66,20 @@ impl<'a> Links<'a> {
 
 /// Whether `one` has a connection to `other`.
 fn has(one: &NodeStatus, other: &NodeStatus) -> bool {
-    one.peers.iter().any(|peer| peer.node == other.node && peer.state == PeerState::Connected)
+    one.peers
+        .iter()
+        .any(|peer| peer.node == other.node && peer.state == PeerState::Connected)
 }
 
 /// The first of those that lack most.
 fn most<'a>(missing: &BTreeMap<&'a str, BTreeSet<&'a str>>) -> Option<&'a str> {
-    let most = missing.values().map(BTreeSet::len).max().filter(|most| *most > 0)?;
-    missing.iter().find(|(_, others)| others.len() == most).map(|(node, _)| *node)
+    let most = missing
+        .values()
+        .map(BTreeSet::len)
+        .max()
+        .filter(|most| *most > 0)?;
+    missing
+        .iter()
+        .find(|(_, others)| others.len() == most)
+        .map(|(node, _)| *node)
 }

@@ -1,5 +1,5 @@
-//! A command that changes nothing, put through the log at every node that has a client lane: whether commands get
-//! through, whatever the nodes say of themselves.
+//! A command that changes nothing, put through the log at every node that has a client lane:
+//! whether commands get through, whatever the nodes say of themselves.
 
 use super::ClusterStatus;
 use super::health::Probes;
@@ -26,7 +26,11 @@ pub(super) async fn all(cluster: &ClusterStatus) -> Probes {
             questions.spawn(async move {
                 let begun = Instant::now();
                 let done = one(&address).await;
-                (name, done.map(|()| begun.elapsed().as_millis() as u64).map_err(|error| explain(&error)))
+                (
+                    name,
+                    done.map(|()| begun.elapsed().as_millis() as u64)
+                        .map_err(|error| explain(&error)),
+                )
             });
         }
     }
@@ -35,7 +39,9 @@ pub(super) async fn all(cluster: &ClusterStatus) -> Probes {
 
 async fn one(address: &str) -> Result<()> {
     // No change is ever under way in epoch 0: every replica executes this, and it changes nothing.
-    let nothing = Change::Abandon { epoch: Epoch::default() };
+    let nothing = Change::Abandon {
+        epoch: Epoch::default(),
+    };
     match request_change(resolve("address", address)?, &nothing, LIMIT).await? {
         Response::Decided(_) => Ok(()),
         Response::Refused(reason) | Response::Undecided(reason) => anyhow::bail!("{reason}"),

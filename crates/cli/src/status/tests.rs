@@ -17,7 +17,9 @@ struct Made {
 
 impl Made {
     fn new(preset: &str) -> Made {
-        Made::of(Configuration::founded(Deployment::preset(preset, &PresetOptions::default()).unwrap()))
+        Made::of(Configuration::founded(
+            Deployment::preset(preset, &PresetOptions::default()).unwrap(),
+        ))
     }
 
     fn of(known: Configuration) -> Made {
@@ -27,11 +29,25 @@ impl Made {
         let ids: Vec<u16> = known.nodes().into_keys().map(|node| node.0).collect();
         let nodes = ids.iter().map(|id| {
             let (_, node) = numbered.iter().find(|(number, _)| number == id).unwrap();
-            let roles = node.roles.iter().map(|placed| role(&placed.role, placed.number.unwrap(), &known));
-            let peers = ids.iter().filter(|other| *other != id).map(|other| peer(*other)).collect();
+            let roles = node
+                .roles
+                .iter()
+                .map(|placed| role(&placed.role, placed.number.unwrap(), &known));
+            let peers = ids
+                .iter()
+                .filter(|other| *other != id)
+                .map(|other| peer(*other))
+                .collect();
             let status = node_status(&node.name, *id, roles.collect(), peers);
             let (name, address) = (node.name.clone(), node.address.clone());
-            Answer { name, address, gateway: node.gateway.clone(), up: true, error: None, status: Some(status) }
+            Answer {
+                name,
+                address,
+                gateway: node.gateway.clone(),
+                up: true,
+                error: None,
+                status: Some(status),
+            }
         });
         let cluster = ClusterStatus {
             cluster: "made".into(),
@@ -54,7 +70,12 @@ impl Made {
     /// The first node no longer hears the second.
     fn deaf(&mut self, one: usize, other: usize) {
         let number = self.status(other).node;
-        let peer = self.status(one).peers.iter_mut().find(|peer| peer.node == number).unwrap();
+        let peer = self
+            .status(one)
+            .peers
+            .iter_mut()
+            .find(|peer| peer.node == number)
+            .unwrap();
         peer.state = PeerState::Disconnected;
     }
 
@@ -69,12 +90,21 @@ impl Made {
     }
 
     fn set(&mut self, node: usize, role: &str, figure: &str, value: u64) {
-        let role = self.status(node).roles.iter_mut().find(|it| it.role == role).unwrap();
+        let role = self
+            .status(node)
+            .roles
+            .iter_mut()
+            .find(|it| it.role == role)
+            .unwrap();
         role.figures.insert(figure.into(), value);
     }
 
     fn drain(&mut self, node: usize) {
-        self.status(node).drains = Some(DrainStatus { clients: 0, unanswered: 0, leads: false });
+        self.status(node).drains = Some(DrainStatus {
+            clients: 0,
+            unanswered: 0,
+            leads: false,
+        });
     }
 
     fn health(&self) -> Health {
@@ -83,7 +113,13 @@ impl Made {
 }
 
 fn role(role: &str, index: u8, known: &Configuration) -> RoleStatus {
-    let leads = |led: u64| if known.deployment.protocol == "mencius" || index == 0 { led } else { 0 };
+    let leads = |led: u64| {
+        if known.deployment.protocol == "mencius" || index == 0 {
+            led
+        } else {
+            0
+        }
+    };
     let mut figures: Vec<(&str, u64)> = match role {
         "leader" => vec![("leading", leads(1)), ("epoch", 0), ("round", 64)],
         "acceptor" => vec![("epoch", 0), ("promise", 64), ("amnesiac", 0)],
@@ -93,8 +129,15 @@ fn role(role: &str, index: u8, known: &Configuration) -> RoleStatus {
     if role == "leader" && known.deployment.protocol == "mencius" {
         figures.push(("stripes_led", 1));
     }
-    let figures = figures.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-    RoleStatus { role: role.to_owned(), index, figures }
+    let figures = figures
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect();
+    RoleStatus {
+        role: role.to_owned(),
+        index,
+        figures,
+    }
 }
 
 fn peer(node: u16) -> PeerStatus {
@@ -116,7 +159,12 @@ fn peer(node: u16) -> PeerStatus {
     }
 }
 
-fn node_status(name: &str, node: u16, roles: Vec<RoleStatus>, peers: Vec<PeerStatus>) -> NodeStatus {
+fn node_status(
+    name: &str,
+    node: u16,
+    roles: Vec<RoleStatus>,
+    peers: Vec<PeerStatus>,
+) -> NodeStatus {
     NodeStatus {
         cluster: "made".into(),
         protocol: String::new(),
@@ -143,7 +191,13 @@ fn node_status(name: &str, node: u16, roles: Vec<RoleStatus>, peers: Vec<PeerSta
 
 /// The verdict, how many more nodes may fail, and what is said.
 fn said(made: &Made) -> (Verdict, Option<usize>, Vec<String>) {
-    let Health { health, failure_tolerance, troubles, not_served, .. } = made.health();
+    let Health {
+        health,
+        failure_tolerance,
+        troubles,
+        not_served,
+        ..
+    } = made.health();
     (health, failure_tolerance, [not_served, troubles].concat())
 }
 
@@ -151,10 +205,23 @@ const PRESETS: [&str; 3] = ["colocated", "mencius", "spaxos"];
 
 #[test]
 fn where_nothing_is_missing_a_cluster_is_healthy() {
-    for preset in ["colocated", "mencius", "spaxos", "spaxos-batched", "compartmentalized"] {
-        assert_eq!(said(&Made::new(preset)), (Verdict::Healthy, Some(1), vec![]), "{preset}");
+    for preset in [
+        "colocated",
+        "mencius",
+        "spaxos",
+        "spaxos-batched",
+        "compartmentalized",
+    ] {
+        assert_eq!(
+            said(&Made::new(preset)),
+            (Verdict::Healthy, Some(1), vec![]),
+            "{preset}"
+        );
     }
-    assert_eq!(said(&Made::new("unreplicated")), (Verdict::Healthy, Some(0), vec![]));
+    assert_eq!(
+        said(&Made::new("unreplicated")),
+        (Verdict::Healthy, Some(0), vec![])
+    );
 }
 
 #[test]
@@ -165,11 +232,19 @@ fn nodes_that_answer_and_are_cut_from_each_other_serve_nothing() {
             made.cut(one, other);
         }
         let (verdict, tolerance, said) = said(&made);
-        assert_eq!((verdict, tolerance), (Verdict::NotServing, None), "{preset}: {said:?}");
+        assert_eq!(
+            (verdict, tolerance),
+            (Verdict::NotServing, None),
+            "{preset}: {said:?}"
+        );
         let why = "writes, for want of a write quorum: node n0, which leads, is connected to 1 of 3 acceptors";
         assert_eq!(
             said,
-            [why, "node n0 answers, and has no connection to n1, n2", "node n1 answers, and has no connection to n2"],
+            [
+                why,
+                "node n0 answers, and has no connection to n1, n2",
+                "node n1 answers, and has no connection to n2"
+            ],
             "{preset}"
         );
     }
@@ -186,9 +261,13 @@ fn a_node_that_is_cut_off_is_missed_like_one_that_is_down() {
         "clients of n2 may not be served: it has no connection to n0, which leads",
         "no more node may fail",
     ];
-    assert_eq!(said(&made), (Verdict::Degraded, Some(0), lines.map(String::from).to_vec()));
+    assert_eq!(
+        said(&made),
+        (Verdict::Degraded, Some(0), lines.map(String::from).to_vec())
+    );
 
-    // The one that leads: it says so until it learns better. Its part of the log is led by another with Mencius.
+    // The one that leads: it says so until it learns better. Its part of the log is led by another
+    // with Mencius.
     let mut made = Made::new("colocated");
     made.cut(0, 1);
     made.cut(0, 2);
@@ -197,12 +276,23 @@ fn a_node_that_is_cut_off_is_missed_like_one_that_is_down() {
     made.set(1, "leader", "round", 129);
     (1..3).for_each(|node| made.set(node, "acceptor", "promise", 129));
     let (verdict, tolerance, what) = said(&made);
-    assert_eq!((verdict, tolerance), (Verdict::Degraded, Some(0)), "{what:?}");
-    assert_eq!(what[1], "clients of n0 may not be served: it has no connection to n1, which leads");
+    assert_eq!(
+        (verdict, tolerance),
+        (Verdict::Degraded, Some(0)),
+        "{what:?}"
+    );
+    assert_eq!(
+        what[1],
+        "clients of n0 may not be served: it has no connection to n1, which leads"
+    );
     let mut made = Made::new("mencius");
     made.cut(2, 0);
     made.cut(2, 1);
-    assert_eq!(made.health().health, Verdict::NotServing, "nobody stands in for n2");
+    assert_eq!(
+        made.health().health,
+        Verdict::NotServing,
+        "nobody stands in for n2"
+    );
     made.set(0, "leader", "stripes_led", 2);
     assert_eq!(said(&made).0, Verdict::Degraded);
 }
@@ -214,8 +304,14 @@ fn a_node_through_which_alone_the_others_speak_may_not_fail() {
     made.cut(0, 1);
     made.set(0, "leader", "leading", 0);
     made.set(2, "leader", "leading", 1);
-    let lines = ["node n0 answers, and has no connection to n1", "no more node may fail"];
-    assert_eq!(said(&made), (Verdict::Degraded, Some(0), lines.map(String::from).to_vec()));
+    let lines = [
+        "node n0 answers, and has no connection to n1",
+        "no more node may fail",
+    ];
+    assert_eq!(
+        said(&made),
+        (Verdict::Degraded, Some(0), lines.map(String::from).to_vec())
+    );
 }
 
 #[test]
@@ -229,19 +325,31 @@ fn drained_nodes_take_no_clients() {
                  ionian drain {node} --undo"
             )
         };
-        assert_eq!(said(&made), (Verdict::Degraded, Some(1), vec![drained("n0")]), "{preset}");
+        assert_eq!(
+            said(&made),
+            (Verdict::Degraded, Some(1), vec![drained("n0")]),
+            "{preset}"
+        );
         made.drain(1);
-        assert_eq!((said(&made).0, said(&made).1), (Verdict::Degraded, Some(0)), "{preset}: n2 alone takes clients");
+        assert_eq!(
+            (said(&made).0, said(&made).1),
+            (Verdict::Degraded, Some(0)),
+            "{preset}: n2 alone takes clients"
+        );
         made.drain(2);
         let why = "anything, for want of a node that serves clients and is not drained: 0 of 3 clients answer and do \
                    their work";
         let all = [why.to_owned(), drained("n0"), drained("n1"), drained("n2")];
-        assert_eq!(said(&made), (Verdict::NotServing, None, all.to_vec()), "{preset}");
+        assert_eq!(
+            said(&made),
+            (Verdict::NotServing, None, all.to_vec()),
+            "{preset}"
+        );
     }
 }
 
-/// From three nodes to three others, none of which is up: the former go on by their own quorums, until a leader of the next
-/// epoch leads by those of both.
+/// From three nodes to three others, none of which is up: the former go on by their own quorums,
+/// until a leader of the next epoch leads by those of both.
 #[test]
 fn until_the_next_configuration_leads_the_one_before_serves() {
     let before = Deployment::preset("colocated", &PresetOptions::default()).unwrap();
@@ -249,7 +357,9 @@ fn until_the_next_configuration_leads_the_one_before_serves() {
     for (place, node) in after.nodes.iter_mut().enumerate() {
         node.name = format!("m{place}");
         node.id = Some(node.id.unwrap() + 3);
-        node.roles.iter_mut().for_each(|placed| placed.number = placed.number.map(|number| number + 3));
+        node.roles
+            .iter_mut()
+            .for_each(|placed| placed.number = placed.number.map(|number| number + 3));
     }
     let founded = Configuration::founded(before);
     let membership = Membership {
@@ -263,14 +373,26 @@ fn until_the_next_configuration_leads_the_one_before_serves() {
     assert_eq!(made.known.member("m2").unwrap().0, NodeId(5));
     (3..6).for_each(|node| made.gone(node));
     let (verdict, tolerance, lines) = said(&made);
-    assert_eq!((verdict, tolerance, lines.len()), (Verdict::Degraded, Some(1), 3), "{lines:?}");
-    assert!(lines.iter().all(|line| line.ends_with(" does not answer: it is down")), "{lines:?}");
+    assert_eq!(
+        (verdict, tolerance, lines.len()),
+        (Verdict::Degraded, Some(1), 3),
+        "{lines:?}"
+    );
+    assert!(
+        lines
+            .iter()
+            .all(|line| line.ends_with(" does not answer: it is down")),
+        "{lines:?}"
+    );
 
     made.set(0, "leader", "epoch", 1);
     made.set(0, "leader", "round", 0);
     let (verdict, _, lines) = said(&made);
     assert_eq!(verdict, Verdict::NotServing);
-    assert_eq!(lines[0], "writes, for want of a write quorum: 3 of 6 acceptors answer and do their work");
+    assert_eq!(
+        lines[0],
+        "writes, for want of a write quorum: 3 of 6 acceptors answer and do their work"
+    );
 }
 
 /// The number of a round begins anew with each epoch.
@@ -283,5 +405,8 @@ fn a_promise_of_a_later_epoch_is_not_one_to_the_leader_of_the_former() {
     }
     let (verdict, _, lines) = said(&made);
     assert_eq!(verdict, Verdict::NotServing);
-    assert_eq!(lines, ["writes: no write quorum of acceptors follows who says that it leads"]);
+    assert_eq!(
+        lines,
+        ["writes: no write quorum of acceptors follows who says that it leads"]
+    );
 }

@@ -17,7 +17,11 @@ pub(crate) fn show(known: &Configuration, cluster: &ClusterStatus, health: &Heal
     let mut text = head(&known.deployment, cluster);
     text += &verdict(health);
     // Who believes to lead is of no interest where nobody is led.
-    text += &if health.health == Verdict::NotServing { String::new() } else { leaders(known, cluster) };
+    text += &if health.health == Verdict::NotServing {
+        String::new()
+    } else {
+        leaders(known, cluster)
+    };
     text.push('\n');
     text += &nodes(cluster);
     text.push('\n');
@@ -47,10 +51,23 @@ fn verdict(health: &Health) -> String {
         Some(more) => format!("any {more} more nodes may fail"),
     };
     let least = health.failure_tolerance.unwrap_or(0);
-    let more = health.tolerance_by_role.iter().filter(|(_, tolerance)| **tolerance > least);
-    let more: Vec<String> = more.map(|(role, tolerance)| format!("{tolerance} with {role}")).collect();
-    let more = if more.is_empty() { String::new() } else { format!(" (of those: {})", more.join(", ")) };
-    let probe = match health.probe_ms.as_ref().and_then(|probes| probes.values().max()) {
+    let more = health
+        .tolerance_by_role
+        .iter()
+        .filter(|(_, tolerance)| **tolerance > least);
+    let more: Vec<String> = more
+        .map(|(role, tolerance)| format!("{tolerance} with {role}"))
+        .collect();
+    let more = if more.is_empty() {
+        String::new()
+    } else {
+        format!(" (of those: {})", more.join(", "))
+    };
+    let probe = match health
+        .probe_ms
+        .as_ref()
+        .and_then(|probes| probes.values().max())
+    {
         None => String::new(),
         Some(ms) => format!("; a command takes up to {ms} ms"),
     };
@@ -58,8 +75,20 @@ fn verdict(health: &Health) -> String {
 }
 
 fn head(deployment: &Deployment, cluster: &ClusterStatus) -> String {
-    let ClusterStatus { cluster: name, protocol, f, durability, nodes_up, nodes, .. } = cluster;
-    let acceptors: usize = deployment.nodes.iter().filter_map(|node| node.instances().get("acceptor").copied()).sum();
+    let ClusterStatus {
+        cluster: name,
+        protocol,
+        f,
+        durability,
+        nodes_up,
+        nodes,
+        ..
+    } = cluster;
+    let acceptors: usize = deployment
+        .nodes
+        .iter()
+        .filter_map(|node| node.instances().get("acceptor").copied())
+        .sum();
     let quorums = match acceptors {
         0 => String::new(),
         acceptors => format!(", {}", config::quorums(deployment.quorums, acceptors)),
@@ -77,7 +106,10 @@ fn head(deployment: &Deployment, cluster: &ClusterStatus) -> String {
 
 /// Every role instance that answered, with the node it is on.
 pub(super) fn instances(cluster: &ClusterStatus) -> impl Iterator<Item = (&Answer, &RoleStatus)> {
-    let up = cluster.nodes.iter().filter_map(|node| Some((node, node.status.as_ref()?)));
+    let up = cluster
+        .nodes
+        .iter()
+        .filter_map(|node| Some((node, node.status.as_ref()?)));
     up.flat_map(|(node, status)| status.roles.iter().map(move |role| (node, role)))
 }
 
@@ -92,17 +124,24 @@ fn leaders(known: &Configuration, cluster: &ClusterStatus) -> String {
     if led.is_empty() {
         return String::new();
     }
-    if led.iter().all(|(_, role)| figure(role, STRIPES_LED).is_none()) {
+    if led
+        .iter()
+        .all(|(_, role)| figure(role, STRIPES_LED).is_none())
+    {
         return the_leader(&led);
     }
     let nodes = known.deployment.nodes.iter();
-    let stripes = nodes.filter_map(|node| node.instances().get("leader").copied()).sum::<usize>();
+    let stripes = nodes
+        .filter_map(|node| node.instances().get("leader").copied())
+        .sum::<usize>();
     leaders_of_stripes(&led, stripes as u64)
 }
 
 /// After a change the old leader may believe in itself for a moment: the highest round counts.
 fn the_leader(all: &[(&str, &RoleStatus)]) -> String {
-    let leading = all.iter().filter(|(_, role)| figure(role, "leading") == Some(1));
+    let leading = all
+        .iter()
+        .filter(|(_, role)| figure(role, "leading") == Some(1));
     match leading.max_by_key(|(_, role)| (figure(role, "epoch"), figure(role, "round"))) {
         Some(leader) => format!("leader: {}\n", leader_in_its_round(leader)),
         None => "leader: none that can be reached\n".to_owned(),
@@ -110,13 +149,19 @@ fn the_leader(all: &[(&str, &RoleStatus)]) -> String {
 }
 
 fn leader_in_its_round((node, role): &(&str, &RoleStatus)) -> String {
-    format!("{} {} on {node}, round {}", role.role, role.index, figure(role, "round").unwrap_or(0))
+    format!(
+        "{} {} on {node}, round {}",
+        role.role,
+        role.index,
+        figure(role, "round").unwrap_or(0)
+    )
 }
 
 /// How many parts of the log a leader leads, where each has its own (Mencius).
 pub(super) const STRIPES_LED: &str = "stripes_led";
 
-/// Where the log is divided among leaders: all of them, those that stand in for others, and what nobody leads.
+/// Where the log is divided among leaders: all of them, those that stand in for others, and what
+/// nobody leads.
 fn leaders_of_stripes(all: &[(&str, &RoleStatus)], stripes: u64) -> String {
     let of = |role: &RoleStatus| figure(role, STRIPES_LED).unwrap_or(0);
     let mut leading: Vec<_> = all.iter().filter(|(_, role)| of(role) > 0).collect();
@@ -133,7 +178,10 @@ fn leaders_of_stripes(all: &[(&str, &RoleStatus)], stripes: u64) -> String {
     }
     let led: u64 = all.iter().map(|(_, role)| of(role)).sum();
     if led < stripes {
-        said.push(format!("{} of {stripes} stripes have none that can be reached", stripes - led));
+        said.push(format!(
+            "{} of {stripes} stripes have none that can be reached",
+            stripes - led
+        ));
     }
     format!("leaders: {}\n", said.join("; "))
 }
@@ -141,9 +189,14 @@ fn leaders_of_stripes(all: &[(&str, &RoleStatus)], stripes: u64) -> String {
 /// How many slots behind the furthest executor a node's slowest executor is.
 fn lags(cluster: &ClusterStatus) -> BTreeMap<&str, u64> {
     // Leaders report a replica's figure of the same name: only those count that execute themselves.
-    let executors = || instances(cluster).filter(|(_, role)| matches!(role.role.as_str(), "replica" | "server"));
+    let executors = || {
+        instances(cluster).filter(|(_, role)| matches!(role.role.as_str(), "replica" | "server"))
+    };
     let executed = |role: &RoleStatus| figure(role, "executed").unwrap_or(0);
-    let furthest = executors().map(|(_, role)| executed(role)).max().unwrap_or(0);
+    let furthest = executors()
+        .map(|(_, role)| executed(role))
+        .max()
+        .unwrap_or(0);
     let mut lags = BTreeMap::new();
     for (node, role) in executors() {
         let lag: &mut u64 = lags.entry(node.name.as_str()).or_default();
@@ -154,19 +207,40 @@ fn lags(cluster: &ClusterStatus) -> BTreeMap<&str, u64> {
 
 fn nodes(cluster: &ClusterStatus) -> String {
     let lags = lags(cluster);
-    let mut table =
-        vec![["node", "state", "pid", "up for", "cpu", "load", "lag", "peers", "address", "gateway"].map(String::from)];
+    let mut table = vec![
+        [
+            "node", "state", "pid", "up for", "cpu", "load", "lag", "peers", "address", "gateway",
+        ]
+        .map(String::from),
+    ];
     for node in &cluster.nodes {
-        let lag = lags.get(node.name.as_str()).map_or("-".to_owned(), u64::to_string);
+        let lag = lags
+            .get(node.name.as_str())
+            .map_or("-".to_owned(), u64::to_string);
         let gateway = node.gateway.clone().unwrap_or_else(|| "-".to_owned());
         let [name, address] = [&node.name, &node.address].map(String::clone);
         table.push(match &node.status {
             None => {
                 let none = || "-".to_owned();
-                [name, "NO ANSWER".into(), none(), none(), none(), none(), lag, none(), address, gateway]
+                [
+                    name,
+                    "NO ANSWER".into(),
+                    none(),
+                    none(),
+                    none(),
+                    none(),
+                    lag,
+                    none(),
+                    address,
+                    gateway,
+                ]
             }
             Some(status) => {
-                let connected = status.peers.iter().filter(|peer| peer.state == PeerState::Connected).count();
+                let connected = status
+                    .peers
+                    .iter()
+                    .filter(|peer| peer.state == PeerState::Connected)
+                    .count();
                 let load = 100.0 * status.process_cpu_us as f64 / status.uptime_us.max(1) as f64;
                 [
                     name,
@@ -195,8 +269,8 @@ fn duration(us: u64) -> String {
     }
 }
 
-/// One line for each role instance with the figures it reports. Those of one kind are neighbours, so that
-/// watermarks can be compared at a glance.
+/// One line for each role instance with the figures it reports. Those of one kind are neighbours,
+/// so that watermarks can be compared at a glance.
 fn roles(cluster: &ClusterStatus) -> String {
     let mut order: Vec<&str> = Vec::new();
     for (_, role) in instances(cluster) {
@@ -206,11 +280,21 @@ fn roles(cluster: &ClusterStatus) -> String {
     }
     let mut table = vec![["role", "node", "figures"].map(String::from)];
     for kind in order {
-        let mut of_kind: Vec<_> = instances(cluster).filter(|(_, role)| role.role == kind).collect();
+        let mut of_kind: Vec<_> = instances(cluster)
+            .filter(|(_, role)| role.role == kind)
+            .collect();
         of_kind.sort_by_key(|(_, role)| role.index);
         for (node, role) in of_kind {
-            let figures: Vec<String> = role.figures.iter().map(|(name, value)| format!("{name}={value}")).collect();
-            table.push([format!("{} {}", role.role, role.index), node.name.clone(), figures.join(" ")]);
+            let figures: Vec<String> = role
+                .figures
+                .iter()
+                .map(|(name, value)| format!("{name}={value}"))
+                .collect();
+            table.push([
+                format!("{} {}", role.role, role.index),
+                node.name.clone(),
+                figures.join(" "),
+            ]);
         }
     }
     aligned(&table)
@@ -233,17 +317,24 @@ pub(super) fn losses(known: &Configuration, cluster: &ClusterStatus) -> Vec<&'st
 
 fn losses_of(known: &Configuration, roles: &[&RoleStatus]) -> Vec<&'static str> {
     let forgetful = |kind| {
-        let of_kind = roles.iter().filter(move |role| role.role == kind && figure(role, "amnesiac") == Some(1));
+        let of_kind = roles
+            .iter()
+            .filter(move |role| role.role == kind && figure(role, "amnesiac") == Some(1));
         of_kind.map(|role| role.index)
     };
     let mut losses = Vec::new();
     if let Ok(Some(quorums)) = family::quorums(known) {
         let forgetful: AcceptorSet = forgetful("acceptor").map(AcceptorId).collect();
-        losses.extend((!quorums.is_read_quorum(quorums.members().without(forgetful))).then_some(LOST_VOTES));
+        losses.extend(
+            (!quorums.is_read_quorum(quorums.members().without(forgetful))).then_some(LOST_VOTES),
+        );
     }
     if let Ok(Some(stabilizers)) = family::stabilizers(known) {
         let forgetful: Set<StabilizerId> = forgetful("stabilizer").map(StabilizerId).collect();
-        losses.extend((!stabilizers.is_read_quorum(stabilizers.members().without(forgetful))).then_some(LOST_PAYLOADS));
+        losses.extend(
+            (!stabilizers.is_read_quorum(stabilizers.members().without(forgetful)))
+                .then_some(LOST_PAYLOADS),
+        );
     }
     losses
 }
@@ -261,7 +352,10 @@ fn forgot(node: &str, role: &RoleStatus) -> String {
              acceptors that remember"
         }
     };
-    format!("{} {} on {node} has lost its memory with an earlier process. {waits}", role.role, role.index)
+    format!(
+        "{} {} on {node} has lost its memory with an earlier process. {waits}",
+        role.role, role.index
+    )
 }
 
 /// What a node that was told to drain does without.
@@ -269,7 +363,9 @@ fn drained(node: &str, left: DrainStatus) -> String {
     let ends = format!("until it is started again, or told so by ionian drain {node} --undo");
     match left.is_done() {
         true => format!("node {node} is drained: it takes no clients and does not lead {ends}"),
-        false => format!("node {node} is draining: it takes no clients {ends}, and still has {left}"),
+        false => {
+            format!("node {node} is draining: it takes no clients {ends}, and still has {left}")
+        }
     }
 }
 
@@ -299,7 +395,9 @@ pub(super) fn troubles(known: &Configuration, cluster: &ClusterStatus) -> Vec<St
         for peer in &status.peers {
             if let Some(refusal) = &peer.refusal {
                 let members = known.nodes();
-                let name = members.get(&NodeId(peer.node)).map_or("?", |node| &node.name);
+                let name = members
+                    .get(&NodeId(peer.node))
+                    .map_or("?", |node| &node.name);
                 found.push(format!("node {name} refuses node {}: {refusal}", node.name));
             }
         }
@@ -318,12 +416,21 @@ pub(super) fn troubles(known: &Configuration, cluster: &ClusterStatus) -> Vec<St
 
 /// Columns two spaces apart; the last is not padded.
 fn aligned<const N: usize>(table: &[[String; N]]) -> String {
-    let width = |column: usize| table.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let width = |column: usize| {
+        table
+            .iter()
+            .map(|row| row[column].chars().count())
+            .max()
+            .unwrap_or(0)
+    };
     let widths: Vec<usize> = (0..N).map(width).collect();
     let mut text = String::new();
     for row in table {
-        let cells: Vec<String> =
-            row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}", width = *width)).collect();
+        let cells: Vec<String> = row
+            .iter()
+            .zip(&widths)
+            .map(|(cell, width)| format!("{cell:<width$}", width = *width))
+            .collect();
         text += cells.join("  ").trim_end();
         text.push('\n');
     }
@@ -342,8 +449,15 @@ mod tests {
     }
 
     fn role(role: &str, index: u8, figures: &[(&str, u64)]) -> RoleStatus {
-        let figures = figures.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
-        RoleStatus { role: role.to_owned(), index, figures }
+        let figures = figures
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), *value))
+            .collect();
+        RoleStatus {
+            role: role.to_owned(),
+            index,
+            figures,
+        }
     }
 
     fn leader(index: u8, figures: &[(&str, u64)]) -> RoleStatus {
@@ -352,43 +466,87 @@ mod tests {
 
     #[test]
     fn who_has_forgotten_is_told_what_that_role_waits_for() {
-        let said = ["acceptor", "stabilizer"].map(|kind| forgot("n0", &role(kind, 0, &[("amnesiac", 1)])));
-        assert!(said[0].contains("must not vote before the leader has let it in again"), "{}", said[0]);
-        assert!(said[1].starts_with("stabilizer 0 on n0 has lost its memory"), "{}", said[1]);
-        assert!(said[1].contains("read quorum of the other stabilizers") && !said[1].contains("vote"), "{}", said[1]);
+        let said =
+            ["acceptor", "stabilizer"].map(|kind| forgot("n0", &role(kind, 0, &[("amnesiac", 1)])));
+        assert!(
+            said[0].contains("must not vote before the leader has let it in again"),
+            "{}",
+            said[0]
+        );
+        assert!(
+            said[1].starts_with("stabilizer 0 on n0 has lost its memory"),
+            "{}",
+            said[1]
+        );
+        assert!(
+            said[1].contains("read quorum of the other stabilizers") && !said[1].contains("vote"),
+            "{}",
+            said[1]
+        );
     }
 
     #[test]
     fn what_is_lost_is_counted_by_role() {
-        let known = |preset| Configuration::founded(Deployment::preset(preset, &PresetOptions::default()).unwrap());
+        let known = |preset| {
+            Configuration::founded(Deployment::preset(preset, &PresetOptions::default()).unwrap())
+        };
         let forgetful = |places: &[(&str, u8)]| -> Vec<RoleStatus> {
-            places.iter().map(|(kind, index)| role(kind, *index, &[("amnesiac", 1)])).collect()
+            places
+                .iter()
+                .map(|(kind, index)| role(kind, *index, &[("amnesiac", 1)]))
+                .collect()
         };
         let lost = |preset, places| {
             let roles = forgetful(places);
             losses_of(&known(preset), &roles.iter().collect::<Vec<_>>())
         };
         let none: [&str; 0] = [];
-        assert_eq!(lost("spaxos-batched", &[("acceptor", 0), ("stabilizer", 1)]), none);
-        assert_eq!(lost("spaxos-batched", &[("acceptor", 0), ("acceptor", 2)]), [LOST_VOTES]);
-        assert_eq!(lost("spaxos-batched", &[("stabilizer", 0), ("stabilizer", 2)]), [LOST_PAYLOADS]);
-        assert_eq!(lost("colocated", &[("acceptor", 0), ("acceptor", 2)]), [LOST_VOTES]);
+        assert_eq!(
+            lost("spaxos-batched", &[("acceptor", 0), ("stabilizer", 1)]),
+            none
+        );
+        assert_eq!(
+            lost("spaxos-batched", &[("acceptor", 0), ("acceptor", 2)]),
+            [LOST_VOTES]
+        );
+        assert_eq!(
+            lost("spaxos-batched", &[("stabilizer", 0), ("stabilizer", 2)]),
+            [LOST_PAYLOADS]
+        );
+        assert_eq!(
+            lost("colocated", &[("acceptor", 0), ("acceptor", 2)]),
+            [LOST_VOTES]
+        );
         assert_eq!(lost("unreplicated", &[]), none);
     }
 
     #[test]
     fn the_leader_of_the_highest_round_is_named() {
-        let [old, new] = [128, 129].map(|round| leader(round as u8 % 2, &[("leading", 1), ("round", round)]));
-        assert_eq!(the_leader(&[("n0", &old), ("n1", &new)]), "leader: leader 1 on n1, round 129\n");
+        let [old, new] =
+            [128, 129].map(|round| leader(round as u8 % 2, &[("leading", 1), ("round", round)]));
+        assert_eq!(
+            the_leader(&[("n0", &old), ("n1", &new)]),
+            "leader: leader 1 on n1, round 129\n"
+        );
         let idle = leader(0, &[("leading", 0), ("round", 129)]);
-        assert_eq!(the_leader(&[("n0", &idle)]), "leader: none that can be reached\n");
+        assert_eq!(
+            the_leader(&[("n0", &idle)]),
+            "leader: none that can be reached\n"
+        );
     }
 
     #[test]
     fn where_each_leads_a_stripe_all_are_named() {
         let [own, two, none, other] =
             [(0, 1, 1), (1, 1, 2), (2, 0, 0), (2, 0, 1)].map(|(index, leading, stripes_led)| {
-                leader(index, &[("leading", leading), ("round", 64), (STRIPES_LED, stripes_led)])
+                leader(
+                    index,
+                    &[
+                        ("leading", leading),
+                        ("round", 64),
+                        (STRIPES_LED, stripes_led),
+                    ],
+                )
             });
         assert_eq!(
             leaders_of_stripes(&[("n1", &two), ("n0", &own), ("n2", &none)], 3),
@@ -403,6 +561,9 @@ mod tests {
 
     #[test]
     fn durations_are_told_in_two_units() {
-        assert_eq!([1_500_000, 61_000_000, 7_320_000_000].map(duration), ["1.5 s", "1 min 1 s", "2 h 2 min"]);
+        assert_eq!(
+            [1_500_000, 61_000_000, 7_320_000_000].map(duration),
+            ["1.5 s", "1 min 1 s", "2 h 2 min"]
+        );
     }
 }

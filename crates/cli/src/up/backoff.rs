@@ -5,8 +5,8 @@ use std::time::Duration;
 const FIRST: Duration = Duration::from_millis(100);
 /// For a node that was killed or crashed: there is nothing against starting it.
 const LONGEST: Duration = Duration::from_secs(5);
-/// For a node that says why it cannot run, as with a full disk: somebody has to do something first, and each
-/// attempt may read a long log.
+/// For a node that says why it cannot run, as with a full disk: somebody has to do something first,
+/// and each attempt may read a long log.
 const LONGEST_AFTER_REFUSAL: Duration = Duration::from_secs(30);
 
 /// A node that ran this long had nothing lasting against running.
@@ -19,13 +19,20 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// The delay before the next start, after a run of this length, and whether it will not grow any more.
+    /// The delay before the next start, after a run of this length, and whether it will not grow
+    /// any more.
     pub(crate) fn after(&mut self, run: Duration, refused: bool) -> (Duration, bool) {
         if run >= GOOD_RUN {
             self.failures = 0;
         }
-        let longest = if refused { LONGEST_AFTER_REFUSAL } else { LONGEST };
-        let delay = FIRST.saturating_mul(1 << self.failures.min(16)).min(longest);
+        let longest = if refused {
+            LONGEST_AFTER_REFUSAL
+        } else {
+            LONGEST
+        };
+        let delay = FIRST
+            .saturating_mul(1 << self.failures.min(16))
+            .min(longest);
         self.failures += 1;
         (delay, delay == longest)
     }
@@ -38,10 +45,18 @@ mod tests {
     #[test]
     fn grows_to_a_limit_and_begins_anew_after_a_good_run() {
         let mut backoff = Backoff::default();
-        let delays: Vec<u128> = (0..8).map(|_| backoff.after(Duration::ZERO, false).0.as_millis()).collect();
+        let delays: Vec<u128> = (0..8)
+            .map(|_| backoff.after(Duration::ZERO, false).0.as_millis())
+            .collect();
         assert_eq!(delays, [100, 200, 400, 800, 1600, 3200, 5000, 5000]);
-        assert_eq!(backoff.after(Duration::ZERO, true), (Duration::from_millis(25_600), false));
-        assert_eq!(backoff.after(Duration::ZERO, true), (LONGEST_AFTER_REFUSAL, true));
+        assert_eq!(
+            backoff.after(Duration::ZERO, true),
+            (Duration::from_millis(25_600), false)
+        );
+        assert_eq!(
+            backoff.after(Duration::ZERO, true),
+            (LONGEST_AFTER_REFUSAL, true)
+        );
         assert_eq!(backoff.after(GOOD_RUN, true), (FIRST, false));
     }
 }

@@ -12,7 +12,8 @@ use std::io::{Read, Seek, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Nodes whose `up` was killed notice it at once; this leaves room for one that writes its farewell.
+/// Nodes whose `up` was killed notice it at once; this leaves room for one that writes its
+/// farewell.
 const EARLIER_NODES_LIMIT: Duration = Duration::from_secs(5);
 
 /// A data directory in which no other `ionian up` runs as long as this lives.
@@ -30,12 +31,18 @@ impl Claimed {
 /// Makes the directory where needed and takes it for this process.
 pub(crate) fn claim(places: &Places) -> Result<Claimed> {
     for directory in [places.run(), places.logs()] {
-        fs::create_dir_all(&directory).with_context(|| format!("cannot create {}", directory.display()))?;
+        fs::create_dir_all(&directory)
+            .with_context(|| format!("cannot create {}", directory.display()))?;
     }
     let path = places.lock();
     let context = || format!("cannot open {}", path.display());
-    let mut file =
-        File::options().create(true).truncate(false).read(true).write(true).open(&path).with_context(context)?;
+    let mut file = File::options()
+        .create(true)
+        .truncate(false)
+        .read(true)
+        .write(true)
+        .open(&path)
+        .with_context(context)?;
     let mut owner = String::new();
     file.read_to_string(&mut owner).with_context(context)?;
     let mut lock = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
@@ -53,13 +60,20 @@ pub(crate) fn claim(places: &Places) -> Result<Claimed> {
         writeln!(file, "{}", std::process::id())
     };
     write(&mut lock).with_context(|| format!("cannot write {}", path.display()))?;
-    Ok(Claimed { places: places.clone(), _lock: lock })
+    Ok(Claimed {
+        places: places.clone(),
+        _lock: lock,
+    })
 }
 
 /// The deployment to run: that of the flags, that of the directory, or both when they agree.
 ///
 /// `file` is what the file of the flags says.
-pub(crate) fn deployment(places: &Places, arguments: &arguments::Up, file: Option<Deployment>) -> Result<Deployment> {
+pub(crate) fn deployment(
+    places: &Places,
+    arguments: &arguments::Up,
+    file: Option<Deployment>,
+) -> Result<Deployment> {
     let earlier = source::in_directory(places.root())?;
     let chosen = file.is_some() || arguments.preset.is_some();
     let base = match (file, &earlier) {
@@ -84,7 +98,9 @@ pub(crate) fn deployment(places: &Places, arguments: &arguments::Up, file: Optio
     if let Some(listen) = arguments.listen {
         wanted = source::move_gateways(wanted, listen)?;
     }
-    let Some(earlier) = earlier else { return Ok(wanted) };
+    let Some(earlier) = earlier else {
+        return Ok(wanted);
+    };
     let tuned = options_alone(&earlier, &wanted);
     if !tuned.is_empty() {
         bail!(
@@ -119,10 +135,15 @@ pub(crate) fn deployment(places: &Places, arguments: &arguments::Up, file: Optio
 /// The shared options that are to be others, where nothing else is.
 fn options_alone(earlier: &Deployment, wanted: &Deployment) -> Vec<String> {
     let others = SETTINGS.iter().filter(|setting| setting.shared);
-    let others = others.filter(|setting| earlier.options.value(setting) != wanted.options.value(setting));
-    let others: Vec<String> =
-        others.map(|setting| format!("{}={}", setting.key, wanted.options.value(setting))).collect();
-    let with_options = Deployment { options: wanted.options.clone(), ..earlier.clone() };
+    let others =
+        others.filter(|setting| earlier.options.value(setting) != wanted.options.value(setting));
+    let others: Vec<String> = others
+        .map(|setting| format!("{}={}", setting.key, wanted.options.value(setting)))
+        .collect();
+    let with_options = Deployment {
+        options: wanted.options.clone(),
+        ..earlier.clone()
+    };
     match with_options.digest() == wanted.digest() {
         true => others,
         false => Vec::new(),
@@ -131,7 +152,9 @@ fn options_alone(earlier: &Deployment, wanted: &Deployment) -> Vec<String> {
 
 /// Moves the nodes' own addresses, port by port.
 fn with_node_port(deployment: Deployment, first: Option<u16>) -> Result<Deployment> {
-    let Some(first) = first else { return Ok(deployment) };
+    let Some(first) = first else {
+        return Ok(deployment);
+    };
     let moves: Vec<String> = (u32::from(first)..)
         .zip(&deployment.nodes)
         .filter_map(|(port, node)| {
@@ -145,13 +168,22 @@ fn with_node_port(deployment: Deployment, first: Option<u16>) -> Result<Deployme
 /// Whether nodes are to be found elsewhere than before.
 pub(crate) fn moves(earlier: &Deployment, wanted: &Deployment) -> bool {
     let places = |deployment: &Deployment| -> Vec<_> {
-        deployment.nodes.iter().map(|node| (node.address.clone(), node.gateway.clone())).collect()
+        deployment
+            .nodes
+            .iter()
+            .map(|node| (node.address.clone(), node.gateway.clone()))
+            .collect()
     };
     places(earlier) != places(wanted)
 }
 
 fn keep_addresses(wanted: &mut Deployment, earlier: &Deployment, arguments: &arguments::Up) {
-    let set = |key: String| arguments.overrides.iter().any(|text| text.trim_start().starts_with(&key));
+    let set = |key: String| {
+        arguments
+            .overrides
+            .iter()
+            .any(|text| text.trim_start().starts_with(&key))
+    };
     for (node, before) in wanted.nodes.iter_mut().zip(&earlier.nodes) {
         if arguments.node_port.is_none() && !set(format!("node.{}.address=", node.name)) {
             node.address.clone_from(&before.address);
@@ -171,17 +203,37 @@ fn differences(earlier: &Deployment, wanted: &Deployment) -> Vec<String> {
         }
     };
     compare("cluster", earlier.cluster.clone(), wanted.cluster.clone());
-    compare("protocol", earlier.protocol.clone(), wanted.protocol.clone());
+    compare(
+        "protocol",
+        earlier.protocol.clone(),
+        wanted.protocol.clone(),
+    );
     compare("machine", earlier.machine.clone(), wanted.machine.clone());
     compare("f", earlier.f.to_string(), wanted.f.to_string());
-    compare("quorums", format!("{:?}", earlier.quorums), format!("{:?}", wanted.quorums));
-    compare("durability", earlier.durability.name().into(), wanted.durability.name().into());
+    compare(
+        "quorums",
+        format!("{:?}", earlier.quorums),
+        format!("{:?}", wanted.quorums),
+    );
+    compare(
+        "durability",
+        earlier.durability.name().into(),
+        wanted.durability.name().into(),
+    );
     for setting in SETTINGS {
         let value = |deployment: &Deployment| deployment.options.value(setting).to_string();
-        compare(&format!("options.{}", setting.key), value(earlier), value(wanted));
+        compare(
+            &format!("options.{}", setting.key),
+            value(earlier),
+            value(wanted),
+        );
     }
     let names = |deployment: &Deployment| {
-        let names: Vec<_> = deployment.nodes.iter().map(|node| node.name.as_str()).collect();
+        let names: Vec<_> = deployment
+            .nodes
+            .iter()
+            .map(|node| node.name.as_str())
+            .collect();
         format!("{} ({})", names.len(), names.join(", "))
     };
     if names(earlier) != names(wanted) {
@@ -191,9 +243,21 @@ fn differences(earlier: &Deployment, wanted: &Deployment) -> Vec<String> {
     for (before, after) in earlier.nodes.iter().zip(&wanted.nodes) {
         let key = |what| format!("node.{}.{what}", after.name);
         let gateway = |text: &Option<String>| text.clone().unwrap_or_else(|| "none".into());
-        compare(&key("address"), before.address.clone(), after.address.clone());
-        compare(&key("gateway"), gateway(&before.gateway), gateway(&after.gateway));
-        compare(&key("roles"), format!("{:?}", before.instances()), format!("{:?}", after.instances()));
+        compare(
+            &key("address"),
+            before.address.clone(),
+            after.address.clone(),
+        );
+        compare(
+            &key("gateway"),
+            gateway(&before.gateway),
+            gateway(&after.gateway),
+        );
+        compare(
+            &key("roles"),
+            format!("{:?}", before.instances()),
+            format!("{:?}", after.instances()),
+        );
     }
     found
 }
@@ -206,7 +270,11 @@ pub(crate) fn wait_for_earlier_nodes(claimed: &Claimed, nodes: &[Node]) -> Resul
         while is_locked(&path)? {
             if Instant::now() >= deadline {
                 let pid = fs::read_to_string(claimed.places.pid(&node.name)).unwrap_or_default();
-                let pid = if pid.is_empty() { String::new() } else { format!(" (process {})", pid.trim()) };
+                let pid = if pid.is_empty() {
+                    String::new()
+                } else {
+                    format!(" (process {})", pid.trim())
+                };
                 bail!(
                     "node {}{pid} runs in {} already, without an `ionian up`: stop it first",
                     node.name,
@@ -242,11 +310,18 @@ const CHANGED: &str = "\
 ";
 
 /// What a node leaves behind with durability "memory".
-const MARKS: [&str; 6] = ["lock", "identity", "identity.new", "vital", "membership.toml", "membership.toml.new"];
+const MARKS: [&str; 6] = [
+    "lock",
+    "identity",
+    "identity.new",
+    "vital",
+    "membership.toml",
+    "membership.toml.new",
+];
 
-/// Starts a memory cluster with no past: every node is new, so no acceptor waits for others to remember
-/// what it has forgotten, which nobody does. Only for a start of *all* nodes. Tells whether there was a
-/// past.
+/// Starts a memory cluster with no past: every node is new, so no acceptor waits for others to
+/// remember what it has forgotten, which nobody does. Only for a start of *all* nodes. Tells
+/// whether there was a past.
 ///
 /// # Errors
 /// When a node's directory holds more than the marks of a memory node, which is not ours to delete.
@@ -255,11 +330,16 @@ pub(crate) fn forget(claimed: &Claimed) -> Result<bool> {
     for path in claimed.places.node_directories()? {
         let context = || format!("cannot empty {}", path.display());
         let entries = match fs::read_dir(&path) {
-            Ok(entries) => entries.collect::<Result<Vec<_>, _>>().with_context(context)?,
+            Ok(entries) => entries
+                .collect::<Result<Vec<_>, _>>()
+                .with_context(context)?,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
             Err(error) => return Err(error).with_context(context),
         };
-        if let Some(other) = entries.iter().find(|entry| !MARKS.iter().any(|mark| entry.file_name() == *mark)) {
+        if let Some(other) = entries
+            .iter()
+            .find(|entry| !MARKS.iter().any(|mark| entry.file_name() == *mark))
+        {
             bail!(
                 "{} is not of a cluster with durability \"memory\": it may hold data. Use another directory with \
                  --data DIR",
@@ -276,7 +356,14 @@ pub(crate) fn forget(claimed: &Claimed) -> Result<bool> {
 pub(crate) fn write(claimed: &Claimed, deployment: &Deployment, has_changed: bool) -> Result<()> {
     let path = claimed.places.deployment();
     let draft = path.with_extension("toml.new");
-    let written = fs::write(&draft, format!("{}{}", if has_changed { CHANGED } else { "" }, deployment.to_toml()))
-        .and_then(|()| fs::rename(&draft, &path));
+    let written = fs::write(
+        &draft,
+        format!(
+            "{}{}",
+            if has_changed { CHANGED } else { "" },
+            deployment.to_toml()
+        ),
+    )
+    .and_then(|()| fs::rename(&draft, &path));
     written.with_context(|| format!("cannot write {}", path.display()))
 }

@@ -1,5 +1,5 @@
-//! Which nodes run here: those of the deployment that the cluster was founded with, and those that have joined it
-//! since on this machine; not those that have left.
+//! Which nodes run here: those of the deployment that the cluster was founded with, and those that
+//! have joined it since on this machine; not those that have left.
 
 use super::ports;
 use super::supervisor::Supervisor;
@@ -18,7 +18,8 @@ pub(crate) struct Members {
     known: Configuration,
     /// The names of the founding nodes, which need not ask anybody to join.
     founders: BTreeSet<String>,
-    /// The hosts of the founding nodes. All of those run here, so whoever has the same host is meant to as well.
+    /// The hosts of the founding nodes. All of those run here, so whoever has the same host is
+    /// meant to as well.
     hosts: BTreeSet<String>,
     /// Those that were started here, or were found to run elsewhere.
     seen: BTreeSet<String>,
@@ -35,7 +36,9 @@ impl Members {
     pub(crate) fn look(places: &Places, founding: &Deployment) -> Result<Self> {
         let founded = Configuration::founded(founding.clone());
         let stored = source::known_in(places.root())?;
-        let later = |known: &Configuration| known.founding == founded.founding && known.epoch() > founded.epoch();
+        let later = |known: &Configuration| {
+            known.founding == founded.founding && known.epoch() > founded.epoch()
+        };
         let known = stored.filter(later).unwrap_or(founded);
         let nodes = || founding.nodes.iter();
         Ok(Members {
@@ -50,7 +53,10 @@ impl Members {
     /// The nodes that are to run here.
     pub(crate) fn here(&self) -> Vec<Node> {
         let members = self.known.nodes().into_values();
-        members.filter(|node| self.hosts.contains(host(node))).cloned().collect()
+        members
+            .filter(|node| self.hosts.contains(host(node)))
+            .cloned()
+            .collect()
     }
 
     /// Starts a node.
@@ -60,28 +66,52 @@ impl Members {
     pub(crate) fn start(&mut self, node: &Node, supervisor: &mut Supervisor) -> Result<()> {
         self.seen.insert(node.name.clone());
         let others = self.known.nodes();
-        let contact = others.values().find(|other| other.name != node.name).map(|other| other.address.clone());
-        supervisor.start(node, contact.filter(|_| !self.founders.contains(&node.name)))
+        let contact = others
+            .values()
+            .find(|other| other.name != node.name)
+            .map(|other| other.address.clone());
+        supervisor.start(
+            node,
+            contact.filter(|_| !self.founders.contains(&node.name)),
+        )
     }
 
     /// Starts the nodes that have joined since the last look.
     pub(crate) fn start_newcomers(&mut self, supervisor: &mut Supervisor) {
         // What cannot be read now can be later.
-        let Ok(Some(known)) = source::known_in(self.places.root()) else { return };
+        let Ok(Some(known)) = source::known_in(self.places.root()) else {
+            return;
+        };
         if known.epoch() <= self.known.epoch() {
             return;
         }
         self.known = known;
         // Whoever has left may come back.
-        let members: BTreeSet<String> = self.known.nodes().into_values().map(|node| node.name.clone()).collect();
+        let members: BTreeSet<String> = self
+            .known
+            .nodes()
+            .into_values()
+            .map(|node| node.name.clone())
+            .collect();
         self.seen.retain(|name| members.contains(name));
-        for node in self.here().iter().filter(|node| !self.seen.contains(&node.name)).cloned().collect::<Vec<_>>() {
-            let started = ports::check(std::slice::from_ref(&node)).and_then(|()| self.start(&node, supervisor));
+        for node in self
+            .here()
+            .iter()
+            .filter(|node| !self.seen.contains(&node.name))
+            .cloned()
+            .collect::<Vec<_>>()
+        {
+            let started = ports::check(std::slice::from_ref(&node))
+                .and_then(|()| self.start(&node, supervisor));
             self.seen.insert(node.name.clone());
             match started {
                 Ok(()) => eprintln!("node {} has joined the cluster and is started", node.name),
                 Err(error) => {
-                    eprintln!("node {} has joined the cluster and is not started here: {}", node.name, explain(&error))
+                    eprintln!(
+                        "node {} has joined the cluster and is not started here: {}",
+                        node.name,
+                        explain(&error)
+                    )
                 }
             }
         }
@@ -94,5 +124,7 @@ impl Members {
 }
 
 fn host(node: &Node) -> &str {
-    node.address.rsplit_once(':').map_or(&node.address, |(host, _)| host)
+    node.address
+        .rsplit_once(':')
+        .map_or(&node.address, |(host, _)| host)
 }

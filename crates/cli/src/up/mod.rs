@@ -40,7 +40,12 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) fn run(arguments: &arguments::Up) -> Result<ExitCode> {
     let places = Places::new(&arguments.data);
     // Before there is a directory: a name that was mistyped leaves nothing behind.
-    let file = arguments.file.as_ref().or(arguments.config.as_ref()).map(Deployment::load).transpose()?;
+    let file = arguments
+        .file
+        .as_ref()
+        .or(arguments.config.as_ref())
+        .map(Deployment::load)
+        .transpose()?;
     let claimed = directory::claim(&places)?;
     let earlier = source::in_directory(places.root())?;
     let deployment = directory::deployment(&places, arguments, file)?;
@@ -48,7 +53,11 @@ pub(crate) fn run(arguments: &arguments::Up) -> Result<ExitCode> {
     family::machine(&deployment)?;
     let runs_in_memory = deployment.durability == Durability::Memory;
     // With durability "memory" the cluster begins anew, with the nodes that it was founded with.
-    let members = if runs_in_memory { None } else { Some(Members::look(&places, &deployment)?) };
+    let members = if runs_in_memory {
+        None
+    } else {
+        Some(Members::look(&places, &deployment)?)
+    };
     let has_changed = members.as_ref().is_some_and(Members::have_changed);
     let moves = earlier.is_some_and(|earlier| directory::moves(&earlier, &deployment));
     if has_changed && moves && (arguments.node_port.is_some() || arguments.listen.is_some()) {
@@ -58,7 +67,9 @@ pub(crate) fn run(arguments: &arguments::Up) -> Result<ExitCode> {
              member replace"
         );
     }
-    let nodes = members.as_ref().map_or_else(|| deployment.nodes.clone(), Members::here);
+    let nodes = members
+        .as_ref()
+        .map_or_else(|| deployment.nodes.clone(), Members::here);
     directory::wait_for_earlier_nodes(&claimed, &nodes)?;
     ports::check(&nodes)?;
     if runs_in_memory {
@@ -69,9 +80,18 @@ pub(crate) fn run(arguments: &arguments::Up) -> Result<ExitCode> {
     }
     directory::write(&claimed, &deployment, has_changed)?;
     let members = Members::look(&places, &deployment)?;
-    let is_new = !nodes.iter().any(|node| has_taken_part(&places.node(&node.name)));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(supervise(&claimed, members, (!arguments.no_restart, is_new), deployment.options.options().drain))
+    let is_new = !nodes
+        .iter()
+        .any(|node| has_taken_part(&places.node(&node.name)));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(supervise(
+        &claimed,
+        members,
+        (!arguments.no_restart, is_new),
+        deployment.options.options().drain,
+    ))
 }
 
 fn say_what_memory_means(earlier: bool) {
@@ -81,7 +101,9 @@ fn say_what_memory_means(earlier: bool) {
          lost."
     );
     if earlier {
-        eprintln!("This is a new and empty cluster: what the earlier one in this directory held is gone.");
+        eprintln!(
+            "This is a new and empty cluster: what the earlier one in this directory held is gone."
+        );
     }
 }
 
@@ -107,7 +129,10 @@ async fn supervise(
         None => Ok(()),
         Some(Err(ended)) => Err(ended),
         Some(Ok(())) => {
-            let served: Vec<&Node> = nodes.iter().filter(|node| !missing.borrow().contains(&node.name)).collect();
+            let served: Vec<&Node> = nodes
+                .iter()
+                .filter(|node| !missing.borrow().contains(&node.name))
+                .collect();
             announce(&served);
             tokio::select! {
                 biased;
@@ -127,9 +152,9 @@ async fn supervise(
              what {node} says (all of it is in {}), and start again",
             claimed.places().log(&node).display()
         )),
-        Err(Ended::AtStart(Refusal { node, how })) => {
-            Err(anyhow!("node {node} does not start: {how}. Nor does any other, as said above"))
-        }
+        Err(Ended::AtStart(Refusal { node, how })) => Err(anyhow!(
+            "node {node} does not start: {how}. Nor does any other, as said above"
+        )),
         Err(Ended::All) => Err(anyhow!("no node is left")),
     }
 }
@@ -146,7 +171,8 @@ fn do_without(Refusal { node, how }: Refusal, missing: &Missing) {
     missing.borrow_mut().insert(node);
 }
 
-/// Completes when every gateway serves but those of nodes that do not start; says so when that takes long.
+/// Completes when every gateway serves but those of nodes that do not start; says so when that
+/// takes long.
 async fn serving(nodes: &[Node], missing: &Missing) {
     let ready = ready::all_lanes_open(nodes, |node| missing.borrow().contains(&node.name));
     tokio::pin!(ready);
@@ -161,14 +187,19 @@ async fn serving(nodes: &[Node], missing: &Missing) {
 
 /// The line that scripts wait for, and one for people.
 fn announce(nodes: &[&Node]) {
-    let gateways: Vec<&str> = nodes.iter().filter_map(|node| node.gateway.as_deref()).collect();
+    let gateways: Vec<&str> = nodes
+        .iter()
+        .filter_map(|node| node.gateway.as_deref())
+        .collect();
     let mut text = format!("ready {}\n", gateways.join(" "));
     if let Some((host, port)) = gateways.first().and_then(|first| first.rsplit_once(':')) {
         let host = match host.trim_matches(['[', ']']) {
             "127.0.0.1" | "localhost" | "0.0.0.0" | "::" => String::new(),
             host => format!(" -h {host}"),
         };
-        text.push_str(&format!("connect with any Redis client, to any of these: redis-cli{host} -p {port}\n"));
+        text.push_str(&format!(
+            "connect with any Redis client, to any of these: redis-cli{host} -p {port}\n"
+        ));
     }
     // Nobody may be listening any more, which is no reason to stop.
     let mut out = std::io::stdout().lock();
@@ -181,7 +212,11 @@ struct Signals([Signal; 3]);
 impl Signals {
     fn listen() -> Result<Self> {
         let listen = |kind| signal(kind).context("signals cannot be waited for");
-        Ok(Signals([listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?, listen(SignalKind::hangup())?]))
+        Ok(Signals([
+            listen(SignalKind::interrupt())?,
+            listen(SignalKind::terminate())?,
+            listen(SignalKind::hangup())?,
+        ]))
     }
 
     fn stop(&mut self) -> impl Future<Output = ()> {

@@ -1,5 +1,5 @@
-//! Whether the addresses of a deployment can be listened on, asked before any process is started: one
-//! clear sentence is worth more than as many failing nodes.
+//! Whether the addresses of a deployment can be listened on, asked before any process is started:
+//! one clear sentence is worth more than as many failing nodes.
 
 use crate::node::{listen, resolve};
 use anyhow::{Result, bail};
@@ -14,9 +14,18 @@ pub(crate) fn check(nodes: &[Node]) -> Result<()> {
     let mut taken = Vec::new();
     for node in nodes {
         let key = |own: &Option<String>, usual: &str, other: &str| {
-            format!("node.{}.{}", node.name, if own.is_some() { other } else { usual })
+            format!(
+                "node.{}.{}",
+                node.name,
+                if own.is_some() { other } else { usual }
+            )
         };
-        check_one(&mut taken, &key(&node.listen, "address", "listen"), node.listens_at(), "--node-port PORT")?;
+        check_one(
+            &mut taken,
+            &key(&node.listen, "address", "listen"),
+            node.listens_at(),
+            "--node-port PORT",
+        )?;
         if let Some(gateway) = node.gateway_listens_at() {
             let key = key(&node.gateway_listen, "gateway", "gateway_listen");
             check_one(&mut taken, &key, gateway, "--listen ADDR")?;
@@ -25,7 +34,12 @@ pub(crate) fn check(nodes: &[Node]) -> Result<()> {
     Ok(())
 }
 
-fn check_one(taken: &mut Vec<std::net::TcpListener>, key: &str, text: &str, flag: &str) -> Result<()> {
+fn check_one(
+    taken: &mut Vec<std::net::TcpListener>,
+    key: &str,
+    text: &str,
+    flag: &str,
+) -> Result<()> {
     let address = resolve(key, text)?;
     match listen(address) {
         Ok(listener) => taken.push(listener),

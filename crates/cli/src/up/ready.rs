@@ -12,8 +12,8 @@ const POLL_EVERY: Duration = Duration::from_millis(25);
 /// How long a node may take to answer one question.
 const ANSWER_LIMIT: Duration = Duration::from_secs(1);
 
-/// Completes when the client lanes of every gateway node have opened their sessions: the log then works
-/// from end to end. Those of nodes that are `missing`, from whenever on, are not waited for.
+/// Completes when the client lanes of every gateway node have opened their sessions: the log then
+/// works from end to end. Those of nodes that are `missing`, from whenever on, are not waited for.
 pub(crate) async fn all_lanes_open(nodes: &[Node], missing: impl Fn(&Node) -> bool) {
     let gateways = nodes.iter().filter(|node| node.gateway.is_some());
     for node in gateways {
@@ -30,10 +30,16 @@ pub(crate) async fn all_lanes_open(nodes: &[Node], missing: impl Fn(&Node) -> bo
 }
 
 async fn lanes_open(address: SocketAddr) -> bool {
-    query_status(address, ANSWER_LIMIT).await.is_ok_and(|status| has_open_lanes(&status))
+    query_status(address, ANSWER_LIMIT)
+        .await
+        .is_ok_and(|status| has_open_lanes(&status))
 }
 
 fn has_open_lanes(status: &NodeStatus) -> bool {
-    let mut lanes = status.roles.iter().filter(|role| role.role == CLIENT).peekable();
+    let mut lanes = status
+        .roles
+        .iter()
+        .filter(|role| role.role == CLIENT)
+        .peekable();
     lanes.peek().is_some() && lanes.all(|lane| lane.figures.get("session_open") == Some(&1))
 }

@@ -1,7 +1,7 @@
 //! The processes: start, watch, start again, stop.
 //!
-//! Every node has a task of its own, which owns the process. Tasks are told to stop by a shared word and
-//! tell what became of their node through a channel.
+//! Every node has a task of its own, which owns the process. Tasks are told to stop by a shared
+//! word and tell what became of their node through a channel.
 
 use super::backoff::Backoff;
 use super::members::Members;
@@ -25,7 +25,8 @@ use tokio::process::{Child, Command};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-/// A node that was asked to stop is killed when it has not so long after the time in which it may answer its clients.
+/// A node that was asked to stop is killed when it has not so long after the time in which it may
+/// answer its clients.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
 
 /// How much of the end of a log is looked at for its last line.
@@ -107,8 +108,13 @@ impl Supervisor {
     ///
     /// # Errors
     /// When this program cannot be found.
-    pub(crate) fn new(places: &Places, (restart, is_new): (bool, bool), drain: Duration) -> Result<Self> {
-        let program = std::env::current_exe().context("cannot find the program that is to run the nodes")?;
+    pub(crate) fn new(
+        places: &Places,
+        (restart, is_new): (bool, bool),
+        drain: Duration,
+    ) -> Result<Self> {
+        let program =
+            std::env::current_exe().context("cannot find the program that is to run the nodes")?;
         let (stop, stop_told) = watch::channel(Stop::No);
         let (refused, refusals) = mpsc::unbounded_channel();
         let (gateway_count, gateways) = watch::channel(0);
@@ -123,7 +129,14 @@ impl Supervisor {
             refusals: refused,
             gateways: gateway_count,
         };
-        Ok(Supervisor { tasks: JoinSet::new(), common, refusals, stop, gateways, serving: Vec::new() })
+        Ok(Supervisor {
+            tasks: JoinSet::new(),
+            common,
+            refusals,
+            stop,
+            gateways,
+            serving: Vec::new(),
+        })
     }
 
     /// Starts a node; one that is not of the founding deployment asks `contact`.
@@ -136,17 +149,22 @@ impl Supervisor {
             name: node.name.clone(),
             contact,
             has_gateway,
-            stops_at: if has_gateway { Stop::Gateways } else { Stop::All },
+            stops_at: if has_gateway {
+                Stop::Gateways
+            } else {
+                Stop::All
+            },
             common: self.common.clone(),
         };
         let child = watched.spawn()?;
-        self.serving.extend(has_gateway.then(|| node.address.clone()));
+        self.serving
+            .extend(has_gateway.then(|| node.address.clone()));
         self.tasks.spawn(watched.run(child));
         Ok(())
     }
 
-    /// Runs until `ready` completes. A node of a cluster that has begun may refuse to run: `missing` is told its name, and
-    /// the others go on.
+    /// Runs until `ready` completes. A node of a cluster that has begun may refuse to run:
+    /// `missing` is told its name, and the others go on.
     ///
     /// # Errors
     /// When a node of a new cluster does not start, or every node of an old one, or none is left.
@@ -202,8 +220,9 @@ impl Supervisor {
         Ended::All
     }
 
-    /// Stops in order: first all clients are answered, as long as every node is there to do it, then those nodes stop that
-    /// have served clients, then the others. When `hurry` completes all are killed.
+    /// Stops in order: first all clients are answered, as long as every node is there to do it,
+    /// then those nodes stop that have served clients, then the others. When `hurry` completes all
+    /// are killed.
     pub(crate) async fn stop(mut self, hurry: impl Future<Output = ()>) {
         let drain = self.common.drain;
         let in_order = async {
@@ -223,10 +242,14 @@ impl Supervisor {
     }
 }
 
-/// Has the nodes at these addresses answer their clients and take no more of them in. One that does not answer is down.
+/// Has the nodes at these addresses answer their clients and take no more of them in. One that does
+/// not answer is down.
 async fn drain_all(addresses: &[String], limit: Duration) {
     let mut drains = JoinSet::new();
-    for address in addresses.iter().filter_map(|address| ionian_runtime::resolve(address).ok()) {
+    for address in addresses
+        .iter()
+        .filter_map(|address| ionian_runtime::resolve(address).ok())
+    {
         drains.spawn(async move {
             request_drain(address, true, limit).await?;
             drain::until_drained(address, limit).await
@@ -238,7 +261,10 @@ async fn drain_all(addresses: &[String], limit: Duration) {
 
 impl Watched {
     fn spawn(&self) -> Result<Child> {
-        let (path, deployment) = (self.common.places.log(&self.name), self.common.places.deployment());
+        let (path, deployment) = (
+            self.common.places.log(&self.name),
+            self.common.places.deployment(),
+        );
         let open = || File::options().create(true).append(true).open(&path);
         let log = open().with_context(|| format!("cannot open {}", path.display()))?;
         let both = log.try_clone().context("cannot open the log twice")?;
@@ -250,7 +276,8 @@ impl Watched {
             })
             .arg("--data")
             .arg(self.common.places.root())
-            // Never written to: its end tells the node that this process is gone, however that went.
+            // Never written to: its end tells the node that this process is gone, however that
+            // went.
             .stdin(Stdio::piped())
             .stdout(log)
             .stderr(both)
@@ -261,7 +288,8 @@ impl Watched {
             .with_context(|| format!("cannot start node {}", self.name))?;
         if let Some(pid) = child.id() {
             let path = self.common.places.pid(&self.name);
-            fs::write(&path, format!("{pid}\n")).with_context(|| format!("cannot write {}", path.display()))?;
+            fs::write(&path, format!("{pid}\n"))
+                .with_context(|| format!("cannot write {}", path.display()))?;
         }
         if self.has_gateway {
             self.common.gateways.send_modify(|running| *running += 1);
@@ -290,16 +318,25 @@ impl Watched {
                     self.ended();
                     let End::ByItself(status) = end else { return };
                     let how = self.describe(status);
-                    let refusal = || Refusal { node: self.name.clone(), how: how.clone() };
-                    // Heard only while the cluster starts. To a new one it is the reason to give up.
+                    let refusal = || Refusal {
+                        node: self.name.clone(),
+                        how: how.clone(),
+                    };
+                    // Heard only while the cluster starts. To a new one it is the reason to give
+                    // up.
                     let refuses = is_first && status.code() == Some(1);
-                    if refuses && self.common.refusals.send(refusal()).is_ok() && self.common.is_new {
+                    if refuses && self.common.refusals.send(refusal()).is_ok() && self.common.is_new
+                    {
                         return;
                     }
                     is_first = false;
                     if status.code() == Some(0) && self.was_removed() {
                         let data = self.common.places.node(&self.name);
-                        return eprintln!("node {} has left the cluster: {} can be deleted", self.name, data.display());
+                        return eprintln!(
+                            "node {} has left the cluster: {} can be deleted",
+                            self.name,
+                            data.display()
+                        );
                     }
                     if !self.common.restart {
                         return eprintln!("node {} {how}", self.name);
@@ -313,7 +350,10 @@ impl Watched {
                     Ok(next) => child = Some(next),
                     Err(error) => {
                         let how = format!("cannot be started: {}", output::explain(&error));
-                        if !self.pause(backoff.after(Duration::ZERO, true), how, &mut said).await {
+                        if !self
+                            .pause(backoff.after(Duration::ZERO, true), how, &mut said)
+                            .await
+                        {
                             return;
                         }
                     }
@@ -328,9 +368,14 @@ impl Watched {
         matches!(known, Ok(Some(known)) if known.member(&self.name).is_none())
     }
 
-    /// Reports and waits; false when there is to be no further start. What happens again and again, as often as it
-    /// is ever going to, is said once.
-    async fn pause(&mut self, (delay, is_last): (Duration, bool), how: String, said: &mut Option<String>) -> bool {
+    /// Reports and waits; false when there is to be no further start. What happens again and again,
+    /// as often as it is ever going to, is said once.
+    async fn pause(
+        &mut self,
+        (delay, is_last): (Duration, bool),
+        how: String,
+        said: &mut Option<String>,
+    ) -> bool {
         if *self.common.stop.borrow() != Stop::No {
             return false;
         }
@@ -350,7 +395,8 @@ impl Watched {
 
     /// Waits until the process ends, by itself or because it is told to.
     async fn watch(&mut self, mut child: Child) -> End {
-        // To wait for a process closes its input, if it is still there: too early for a line of life.
+        // To wait for a process closes its input, if it is still there: too early for a line of
+        // life.
         let _life_line = child.stdin.take();
         let stops_at = self.stops_at;
         tokio::select! {
@@ -383,7 +429,8 @@ impl Watched {
                 format!("has ended with exit code {code}: {last}")
             }
             (None, Some(number)) => {
-                let name = Signal::try_from(number).map_or("a signal without a name", Signal::as_str);
+                let name =
+                    Signal::try_from(number).map_or("a signal without a name", Signal::as_str);
                 format!("was killed by signal {number} ({name})")
             }
             (None, None) => "has ended, nobody knows how".to_owned(),
@@ -403,9 +450,13 @@ fn terminate(child: &Child) {
 fn last_line(path: &Path) -> Option<String> {
     let mut file = File::open(path).ok()?;
     let length = file.metadata().ok()?.len();
-    file.seek(SeekFrom::Start(length.saturating_sub(LAST_LINE_BYTES))).ok()?;
+    file.seek(SeekFrom::Start(length.saturating_sub(LAST_LINE_BYTES)))
+        .ok()?;
     let mut end = Vec::new();
     file.read_to_end(&mut end).ok()?;
     let text = String::from_utf8_lossy(&end);
-    text.lines().rev().find(|line| !line.trim().is_empty()).map(|line| line.trim().to_owned())
+    text.lines()
+        .rev()
+        .find(|line| !line.trim().is_empty())
+        .map(|line| line.trim().to_owned())
 }

@@ -1,4 +1,5 @@
-//! Nodes that listen elsewhere than where they are found: behind address translation, in containers.
+//! Nodes that listen elsewhere than where they are found: behind address translation, in
+//! containers.
 
 use crate::cluster::{Cluster, Directory, deployment, eventually, free_port, ionian, run, text};
 use std::io::copy;
@@ -11,9 +12,13 @@ fn forward(from: u16, to: u16) {
     let listener = TcpListener::bind(("127.0.0.1", from)).unwrap();
     spawn(move || {
         for outside in listener.incoming().map_while(Result::ok) {
-            let Ok(inside) = TcpStream::connect(("127.0.0.1", to)) else { continue };
-            for (mut one, mut other) in [(outside.try_clone().unwrap(), inside.try_clone().unwrap()), (inside, outside)]
-            {
+            let Ok(inside) = TcpStream::connect(("127.0.0.1", to)) else {
+                continue;
+            };
+            for (mut one, mut other) in [
+                (outside.try_clone().unwrap(), inside.try_clone().unwrap()),
+                (inside, outside),
+            ] {
                 spawn(move || {
                     let _ = copy(&mut one, &mut other);
                     let _ = other.shutdown(Shutdown::Write);
@@ -40,7 +45,13 @@ fn a_node_behind_address_translation_is_found_by_others_and_by_clients() {
     let status = run(&["status", "--wait", "--at", &format!("127.0.0.1:{found}")]);
     assert_eq!(status.status.code(), Some(0), "{}", text(&status.stdout));
     // What the log holds of the members leaves a node listening where it is.
-    let set = run(&["options", "set", "heartbeat_ms=60", "--data", &cluster.data()]);
+    let set = run(&[
+        "options",
+        "set",
+        "heartbeat_ms=60",
+        "--data",
+        &cluster.data(),
+    ]);
     assert_eq!(set.status.code(), Some(0), "{}", text(&set.stderr));
     cluster.kill_all();
     cluster.start_again(&[]);
@@ -56,10 +67,26 @@ fn a_machine_says_by_flags_where_it_listens() {
     std::fs::write(&file, deployment.to_toml()).unwrap();
     let [listens, serves] = [(); 2].map(|()| free_port());
     let [address, gateway] = [listens, serves].map(|port| format!("127.0.0.1:{port}"));
-    forward(deployment.nodes[0].address.rsplit_once(':').unwrap().1.parse().unwrap(), listens);
+    forward(
+        deployment.nodes[0]
+            .address
+            .rsplit_once(':')
+            .unwrap()
+            .1
+            .parse()
+            .unwrap(),
+        listens,
+    );
     let data = directory.path("data");
     let mut node = ionian()
-        .args(["node", name, "--config", file.to_str().unwrap(), "--data", data.to_str().unwrap()])
+        .args([
+            "node",
+            name,
+            "--config",
+            file.to_str().unwrap(),
+            "--data",
+            data.to_str().unwrap(),
+        ])
         .args(["--listen", &address, "--gateway-listen", &gateway])
         .stderr(Stdio::null())
         .spawn()
@@ -71,5 +98,10 @@ fn a_machine_says_by_flags_where_it_listens() {
     let listed = run(&["options", "list", "--at", &address]);
     let _ = node.kill();
     let _ = node.wait();
-    assert_eq!((reply.as_str(), listed.status.code()), ("OK\n", Some(0)), "{}", text(&listed.stderr));
+    assert_eq!(
+        (reply.as_str(), listed.status.code()),
+        ("OK\n", Some(0)),
+        "{}",
+        text(&listed.stderr)
+    );
 }

@@ -15,7 +15,17 @@ fn bench(flags: &[&str]) -> Value {
     let directory = Directory::new();
     let data = directory.path("data");
     fs::create_dir_all(&data).unwrap();
-    let short = ["bench", "--seconds", "0.5", "--warm-up", "0.1", "--rounds", "1", "--json", "-"];
+    let short = [
+        "bench",
+        "--seconds",
+        "0.5",
+        "--warm-up",
+        "0.1",
+        "--rounds",
+        "1",
+        "--json",
+        "-",
+    ];
     let attempt = || run(&[&short[..], &["--data", data.to_str().unwrap()], flags].concat());
     let mut output = attempt();
     // A machine that is busy with other things may have nothing answered in half a second.
@@ -24,33 +34,73 @@ fn bench(flags: &[&str]) -> Value {
             output = attempt();
         }
     }
-    assert!(output.status.success(), "{flags:?}: {}", text(&output.stderr));
-    assert_eq!(fs::read_dir(&data).unwrap().count(), 0, "the cluster's directory is removed");
-    assert!(text(&output.stderr).contains("commands/s"), "the table goes to standard error");
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", text(&output.stdout)))
+    assert!(
+        output.status.success(),
+        "{flags:?}: {}",
+        text(&output.stderr)
+    );
+    assert_eq!(
+        fs::read_dir(&data).unwrap().count(),
+        0,
+        "the cluster's directory is removed"
+    );
+    assert!(
+        text(&output.stderr).contains("commands/s"),
+        "the table goes to standard error"
+    );
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", text(&output.stdout)))
 }
 
 /// What holds of every round, however slow the machine is.
 fn is_sane(side: &Value) {
     let round = &side["rounds"][0];
-    let number = |name: &str| round[name].as_f64().unwrap_or_else(|| panic!("{name}: {round}"));
-    assert!(number("answered") > 0.0 && round["errors"].as_object().unwrap().is_empty(), "{round}");
-    assert!((number("per_second") - number("answered") / 0.5).abs() < 1e-6, "{round}");
-    let latency: Vec<f64> =
-        ["p50", "p90", "p99", "p999", "max"].map(|name| round["latency_ms"][name].as_f64().unwrap()).to_vec();
+    let number = |name: &str| {
+        round[name]
+            .as_f64()
+            .unwrap_or_else(|| panic!("{name}: {round}"))
+    };
+    assert!(
+        number("answered") > 0.0 && round["errors"].as_object().unwrap().is_empty(),
+        "{round}"
+    );
+    assert!(
+        (number("per_second") - number("answered") / 0.5).abs() < 1e-6,
+        "{round}"
+    );
+    let latency: Vec<f64> = ["p50", "p90", "p99", "p999", "max"]
+        .map(|name| round["latency_ms"][name].as_f64().unwrap())
+        .to_vec();
     assert!(latency[0] > 0.0 && latency.is_sorted(), "{latency:?}");
     let processes = side["processes"].as_array().unwrap();
-    assert_eq!(round["processor_us"].as_array().unwrap().len(), processes.len());
+    assert_eq!(
+        round["processor_us"].as_array().unwrap().len(),
+        processes.len()
+    );
     assert!(number("servers_us") >= 0.0);
 }
 
 #[test]
 fn a_closed_loop_says_how_fast_it_was_and_where() {
-    let found = bench(&["--clients", "4", "--reads", "50", "--level", "sequential", "--skew", "point:0.5"]);
+    let found = bench(&[
+        "--clients",
+        "4",
+        "--reads",
+        "50",
+        "--level",
+        "sequential",
+        "--skew",
+        "point:0.5",
+    ]);
     assert_eq!(found["asked"]["clients"], 4);
     assert_eq!(found["asked"]["skew"]["point"], 0.5);
     assert!(found["machine"]["processors"].as_u64().unwrap() >= 1);
-    assert!(found["command"].as_str().unwrap().contains("--skew point:0.5"));
+    assert!(
+        found["command"]
+            .as_str()
+            .unwrap()
+            .contains("--skew point:0.5")
+    );
     let side = &found["sides"][0];
     assert_eq!(side["name"], "colocated, durability memory");
     assert_eq!(side["processes"].as_array().unwrap(), &["n0", "n1", "n2"]);
@@ -62,37 +112,79 @@ fn a_closed_loop_says_how_fast_it_was_and_where() {
 
 #[test]
 fn an_open_loop_begins_what_was_asked_for() {
-    let found = bench(&["--preset", "unreplicated", "--rate", "100", "--pipeline", "5", "--clients", "20"]);
+    let found = bench(&[
+        "--preset",
+        "unreplicated",
+        "--rate",
+        "100",
+        "--pipeline",
+        "5",
+        "--clients",
+        "20",
+    ]);
     let side = &found["sides"][0];
     is_sane(side);
     let round = &side["rounds"][0];
-    let (answered, unfinished) = (round["answered"].as_u64().unwrap(), round["unfinished"].as_u64().unwrap());
-    assert!(round["bench_us"].as_f64().unwrap() > 0.0, "the generator looks at itself at both edges of the window");
+    let (answered, unfinished) = (
+        round["answered"].as_u64().unwrap(),
+        round["unfinished"].as_u64().unwrap(),
+    );
+    assert!(
+        round["bench_us"].as_f64().unwrap() > 0.0,
+        "the generator looks at itself at both edges of the window"
+    );
     // Whatever was late is counted elsewhere, and nothing is begun that was not due.
     assert!(answered + unfinished <= 60, "{round}");
 }
 
 #[test]
 fn a_client_lane_is_loaded_from_inside_of_its_node() {
-    let found = bench(&["--lanes", "--in-flight", "8", "--reads", "50", "--durability", "disk", "--keys", "100"]);
-    assert_eq!((&found["asked"]["in_flight"], &found["asked"]["clients"]), (&8.into(), &Value::Null));
+    let found = bench(&[
+        "--lanes",
+        "--in-flight",
+        "8",
+        "--reads",
+        "50",
+        "--durability",
+        "disk",
+        "--keys",
+        "100",
+    ]);
+    assert_eq!(
+        (&found["asked"]["in_flight"], &found["asked"]["clients"]),
+        (&8.into(), &Value::Null)
+    );
     let side = &found["sides"][0];
     assert_eq!(side["name"], "colocated, durability disk, client lane");
-    assert_eq!(side["processes"].as_array().unwrap(), &["n0, with client", "n1", "n2"]);
+    assert_eq!(
+        side["processes"].as_array().unwrap(),
+        &["n0, with client", "n1", "n2"]
+    );
     is_sane(side);
     let round = &side["rounds"][0];
-    assert_eq!((&round["nothing"], &round["bench_us"]), (&0.into(), &Value::Null));
+    assert_eq!(
+        (&round["nothing"], &round["bench_us"]),
+        (&0.into(), &Value::Null)
+    );
 }
 
-/// Interrupts a run once it is under way, which `begun` sees in the directory for temporary files: it says so, and
-/// nothing of it stays there.
+/// Interrupts a run once it is under way, which `begun` sees in the directory for temporary files:
+/// it says so, and nothing of it stays there.
 fn interrupt(flags: &[&str], signal: Signal, begun: impl Fn(&Path) -> bool) {
     let directory = Directory::new();
     let data = directory.path("data");
     fs::create_dir_all(&data).unwrap();
     let mut command = ionian();
-    command.arg("bench").args(flags).args(["--seconds", "1000"]).env("TMPDIR", &data);
-    let bench = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    command
+        .arg("bench")
+        .args(flags)
+        .args(["--seconds", "1000"])
+        .env("TMPDIR", &data);
+    let bench = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     eventually("it begins", || {
         let run = fs::read_dir(&data).unwrap().next()?.unwrap();
         begun(&run.path()).then_some(())
@@ -100,7 +192,11 @@ fn interrupt(flags: &[&str], signal: Signal, begun: impl Fn(&Path) -> bool) {
     kill(Pid::from_raw(bench.id() as i32), signal).unwrap();
     let output = bench.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("interrupted"), "{}", text(&output.stderr));
+    assert!(
+        text(&output.stderr).contains("interrupted"),
+        "{}",
+        text(&output.stderr)
+    );
     assert_eq!(fs::read_dir(&data).unwrap().count(), 0);
 }
 
@@ -125,17 +221,41 @@ fn error_replies_are_counted_and_no_success() {
         let _ = stream.write_all(b"+PONG\r\n");
         // One connection without pipelining: a command a read, of which every other one is refused.
         for turn in 0_u64.. {
-            let reply = if turn % 2 == 0 { &b"+OK\r\n"[..] } else { b"-OOM no memory\r\n" };
+            let reply = if turn % 2 == 0 {
+                &b"+OK\r\n"[..]
+            } else {
+                b"-OOM no memory\r\n"
+            };
             if stream.read(&mut piece).unwrap_or(0) == 0 || stream.write_all(reply).is_err() {
                 return;
             }
         }
     });
-    let flags = ["--target", &target, "--yes", "--clients", "1", "--warm-up", "0", "--seconds", "0.2", "--rounds", "1"];
+    let flags = [
+        "--target",
+        &target,
+        "--yes",
+        "--clients",
+        "1",
+        "--warm-up",
+        "0",
+        "--seconds",
+        "0.2",
+        "--rounds",
+        "1",
+    ];
     let output = run(&[&["bench"][..], &flags].concat());
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("error replies"), "{}", text(&output.stderr));
-    assert!(text(&output.stdout).contains("which count for nothing: OOM "), "{}", text(&output.stdout));
+    assert!(
+        text(&output.stderr).contains("error replies"),
+        "{}",
+        text(&output.stderr)
+    );
+    assert!(
+        text(&output.stdout).contains("which count for nothing: OOM "),
+        "{}",
+        text(&output.stdout)
+    );
 }
 
 /// Somebody who says these bytes to whoever connects.
@@ -170,22 +290,56 @@ fn holder_of_seven_keys() -> String {
 
 #[test]
 fn what_cannot_be_measured_is_told_in_a_line() {
-    let nobody = format!("redis://{}", TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap());
+    let nobody = format!(
+        "redis://{}",
+        TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+    );
     let web = somebody("HTTP/1.1 400 Bad Request\r\n");
     // It says what PING is answered with, and no more.
     let silent = somebody("+PONG\r\n");
     let full = holder_of_seven_keys();
     for (code, flags, says) in [
-        (1, &["--target", &nobody][..], "cannot connect to redis://127.0.0.1:"),
+        (
+            1,
+            &["--target", &nobody][..],
+            "cannot connect to redis://127.0.0.1:",
+        ),
         (1, &["--target", &web], "does not speak the Redis protocol"),
-        (1, &["--target", &silent, "--yes", "--warm-up", "0"], "in the middle of the run"),
-        (1, &["--target", &web, "--pid", "server=4294967295"], "server (process 4294967295) does not run"),
-        (2, &["--target", &full], "holds 7 keys, and the load writes and overwrites some: say --yes"),
-        (2, &["--target", "127.0.0.1:6379"], "must be redis://HOST:PORT"),
-        (2, &["--target", &web, "--preset", "colocated"], "cannot be used with"),
+        (
+            1,
+            &["--target", &silent, "--yes", "--warm-up", "0"],
+            "in the middle of the run",
+        ),
+        (
+            1,
+            &["--target", &web, "--pid", "server=4294967295"],
+            "server (process 4294967295) does not run",
+        ),
+        (
+            2,
+            &["--target", &full],
+            "holds 7 keys, and the load writes and overwrites some: say --yes",
+        ),
+        (
+            2,
+            &["--target", "127.0.0.1:6379"],
+            "must be redis://HOST:PORT",
+        ),
+        (
+            2,
+            &["--target", &web, "--preset", "colocated"],
+            "cannot be used with",
+        ),
         (2, &["--level", "eventual"], "say --reads PERCENT"),
         (2, &["--preset", "none"], "there are colocated"),
-        (2, &["--lanes", "--in-flight", "100000"], "--set options.in_flight=N"),
+        (
+            2,
+            &["--lanes", "--in-flight", "100000"],
+            "--set options.in_flight=N",
+        ),
         (2, &["--skew", "zipf"], "must be uniform, zipfian"),
     ] {
         let output = run(&[&["bench"], flags].concat());
@@ -197,17 +351,36 @@ fn what_cannot_be_measured_is_told_in_a_line() {
 
 /// Measures a role, as short as can be; returns the demands.
 fn role(flags: &[&str]) -> Vec<Value> {
-    let short = ["--rounds", "1", "--seconds", "0.2", "--warm-up", "0.1", "--share", "1", "--json", "-"];
+    let short = [
+        "--rounds",
+        "1",
+        "--seconds",
+        "0.2",
+        "--warm-up",
+        "0.1",
+        "--share",
+        "1",
+        "--json",
+        "-",
+    ];
     let output = run(&[&["bench", "role"][..], flags, &short].concat());
-    assert!(output.status.success(), "{flags:?}: {}", text(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{flags:?}: {}",
+        text(&output.stderr)
+    );
     let found: Value = serde_json::from_slice(&output.stdout).expect("a document");
-    assert!(found["machine"].as_str().unwrap().contains("processors"), "{found}");
+    assert!(
+        found["machine"].as_str().unwrap().contains("processors"),
+        "{found}"
+    );
     found["demands"].as_array().unwrap().clone()
 }
 
 #[test]
 fn each_role_of_an_unbatched_deployment_can_be_measured_alone() {
-    // What comes in and goes out for a command is the paper's figure 4: a column of two acceptors, four replicas.
+    // What comes in and goes out for a command is the paper's figure 4: a column of two acceptors,
+    // four replicas.
     for (name, work, into, out) in [
         ("leader", &["write"][..], 1.0, 1.0),
         ("proxy_leader", &["write"], 3.0, 6.0),
@@ -215,22 +388,48 @@ fn each_role_of_an_unbatched_deployment_can_be_measured_alone() {
         ("replica", &["execute", "answer", "read"], 1.0, 0.0),
     ] {
         let found = role(&[name]);
-        assert_eq!(found.iter().map(|demand| demand["workload"].as_str().unwrap()).collect::<Vec<_>>(), work);
+        assert_eq!(
+            found
+                .iter()
+                .map(|demand| demand["workload"].as_str().unwrap())
+                .collect::<Vec<_>>(),
+            work
+        );
         for demand in found {
             let number = |name: &str| demand[name].as_f64().unwrap();
-            assert!(number("commands_per_second") > 0.0 && number("demand_us") >= 0.0, "{demand}");
-            assert!((number("messages_in") - into).abs() < 0.3 * into, "{demand}");
+            assert!(
+                number("commands_per_second") > 0.0 && number("demand_us") >= 0.0,
+                "{demand}"
+            );
+            assert!(
+                (number("messages_in") - into).abs() < 0.3 * into,
+                "{demand}"
+            );
             // Answers share messages, as many as come together.
-            assert!(number("messages_out") >= 0.7 * out && number("messages_out") <= 1.3 * out.max(1.0), "{demand}");
+            assert!(
+                number("messages_out") >= 0.7 * out && number("messages_out") <= 1.3 * out.max(1.0),
+                "{demand}"
+            );
         }
     }
 }
 
 #[test]
 fn each_role_of_batches_can_be_measured_alone() {
-    for name in ["batcher", "leader", "proxy_leader", "acceptor", "replica", "unbatcher", "read_batcher"] {
+    for name in [
+        "batcher",
+        "leader",
+        "proxy_leader",
+        "acceptor",
+        "replica",
+        "unbatcher",
+        "read_batcher",
+    ] {
         for demand in role(&[name, "--preset", "batched", "--batch", "20"]) {
-            assert_eq!((demand["batch"].as_u64(), demand["deployment"].as_str()), (Some(20), Some("batched")));
+            assert_eq!(
+                (demand["batch"].as_u64(), demand["deployment"].as_str()),
+                (Some(20), Some("batched"))
+            );
             assert!(demand["messages_in"].as_f64().unwrap() < 1.0, "{demand}");
         }
     }
@@ -241,7 +440,8 @@ fn each_role_of_batches_can_be_measured_alone() {
 
 #[test]
 fn each_role_of_mencius_and_of_s_paxos_can_be_measured_alone() {
-    // Without what shares messages: answers of stabilizers, what disseminators are told to be chosen.
+    // Without what shares messages: answers of stabilizers, what disseminators are told to be
+    // chosen.
     for (preset, name, into, out) in [
         ("mencius-compartmentalized", "leader", 1.0, 1.0),
         ("mencius-compartmentalized", "proxy_leader", 3.0, 5.0),
@@ -255,16 +455,32 @@ fn each_role_of_mencius_and_of_s_paxos_can_be_measured_alone() {
     ] {
         for demand in role(&[name, "--preset", preset]) {
             let number = |name: &str| demand[name].as_f64().unwrap();
-            assert!((number("messages_in") - into).abs() < 0.3 * into, "{demand}");
-            assert!(number("messages_out") >= 0.7 * out && number("messages_out") <= 1.3 * out.max(1.0), "{demand}");
+            assert!(
+                (number("messages_in") - into).abs() < 0.3 * into,
+                "{demand}"
+            );
+            assert!(
+                number("messages_out") >= 0.7 * out && number("messages_out") <= 1.3 * out.max(1.0),
+                "{demand}"
+            );
         }
     }
-    let [store, deliver] = &role(&["stabilizer"])[..] else { panic!("it stores and delivers") };
-    assert_eq!((store["workload"].as_str(), deliver["workload"].as_str()), (Some("store"), Some("deliver")));
-    assert!(deliver["messages_out"].as_f64().unwrap() > 3.0, "every replica is told: {deliver}");
-    for (preset, name) in
-        [("mencius-batched", "leader"), ("spaxos-batched", "disseminator"), ("spaxos-batched", "leader")]
-    {
+    let [store, deliver] = &role(&["stabilizer"])[..] else {
+        panic!("it stores and delivers")
+    };
+    assert_eq!(
+        (store["workload"].as_str(), deliver["workload"].as_str()),
+        (Some("store"), Some("deliver"))
+    );
+    assert!(
+        deliver["messages_out"].as_f64().unwrap() > 3.0,
+        "every replica is told: {deliver}"
+    );
+    for (preset, name) in [
+        ("mencius-batched", "leader"),
+        ("spaxos-batched", "disseminator"),
+        ("spaxos-batched", "leader"),
+    ] {
         for demand in role(&[name, "--preset", preset, "--batch", "20"]) {
             assert!(demand["messages_in"].as_f64().unwrap() < 1.0, "{demand}");
         }
@@ -274,8 +490,13 @@ fn each_role_of_mencius_and_of_s_paxos_can_be_measured_alone() {
 #[test]
 fn a_whole_node_can_be_measured_and_a_machine_that_does_nothing() {
     for preset in ["baseline", "mencius", "spaxos"] {
-        let [node] = &role(&["node", "--preset", preset, "--in-flight", "512"])[..] else { panic!("it writes") };
-        assert_eq!((node["role"].as_str(), node["deployment"].as_str()), (Some("node"), Some(preset)));
+        let [node] = &role(&["node", "--preset", preset, "--in-flight", "512"])[..] else {
+            panic!("it writes")
+        };
+        assert_eq!(
+            (node["role"].as_str(), node["deployment"].as_str()),
+            (Some("node"), Some(preset))
+        );
         // The others are told, vote and answer: no node does all alone.
         assert!(node["messages_out"].as_f64().unwrap() > 0.5, "{node}");
     }
@@ -284,14 +505,25 @@ fn a_whole_node_can_be_measured_and_a_machine_that_does_nothing() {
     }
     let output = run(&["bench", "role", "node", "--preset", "compartmentalized"]);
     assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
-    assert!(text(&output.stderr).contains("baseline, mencius or spaxos"), "{}", text(&output.stderr));
+    assert!(
+        text(&output.stderr).contains("baseline, mencius or spaxos"),
+        "{}",
+        text(&output.stderr)
+    );
 }
 
 #[test]
 fn a_figure_is_drawn_from_demands() {
     let directory = Directory::new();
     let out = directory.path("figures");
-    let output = run(&["bench", "figure", "all", "--quick", "--out", out.to_str().unwrap()]);
+    let output = run(&[
+        "bench",
+        "figure",
+        "all",
+        "--quick",
+        "--out",
+        out.to_str().unwrap(),
+    ]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     for figure in [
         "28a",
@@ -313,7 +545,11 @@ fn a_figure_is_drawn_from_demands() {
     ] {
         for kind in ["svg", "png", "csv", "json", "md"] {
             let path = out.join(format!("{figure}.{kind}"));
-            assert!(fs::metadata(&path).is_ok_and(|file| file.len() > 100), "{} is missing", path.display());
+            assert!(
+                fs::metadata(&path).is_ok_and(|file| file.len() > 100),
+                "{} is missing",
+                path.display()
+            );
         }
     }
 }
@@ -321,21 +557,48 @@ fn a_figure_is_drawn_from_demands() {
 #[test]
 fn roles_that_are_none_are_bad_usage() {
     for (flags, says) in [
-        (&["role", "king"][..], "must be leader, proxy_leader, acceptor"),
+        (
+            &["role", "king"][..],
+            "must be leader, proxy_leader, acceptor",
+        ),
         (&["role", "all", "--preset", "batched"], "without --preset"),
-        (&["role", "leader", "--seconds", "0"], "must be 0.01 to 3600"),
+        (
+            &["role", "leader", "--seconds", "0"],
+            "must be 0.01 to 3600",
+        ),
         (&["role", "leader", "--share", "2"], "must be 0.01 to 1"),
         (&["role", "leader", "--machine", "sqlite"], "kv, nothing"),
         (&["figure", "35"], "possible values"),
-        (&["role", "replica", "--preset", "batched", "--value-bytes", "1000000"], "a batch must be at most"),
-        (&["role", "replica", "--value-bytes", "1000000"], "--keys 10000 of --value-bytes 1000000"),
+        (
+            &[
+                "role",
+                "replica",
+                "--preset",
+                "batched",
+                "--value-bytes",
+                "1000000",
+            ],
+            "a batch must be at most",
+        ),
+        (
+            &["role", "replica", "--value-bytes", "1000000"],
+            "--keys 10000 of --value-bytes 1000000",
+        ),
         (&["role", "leader", "--in-flight", "60000"], "512..=51200"),
     ] {
         let output = run(&[&["bench"][..], flags].concat());
         assert_eq!(output.status.code(), Some(2), "{flags:?}");
-        assert!(text(&output.stderr).contains(says), "{flags:?}: {}", text(&output.stderr));
+        assert!(
+            text(&output.stderr).contains(says),
+            "{flags:?}: {}",
+            text(&output.stderr)
+        );
     }
     let output = run(&["bench", "role", "leader", "--preset", "colocated"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("no node with the role leader alone"), "{}", text(&output.stderr));
+    assert!(
+        text(&output.stderr).contains("no node with the role leader alone"),
+        "{}",
+        text(&output.stderr)
+    );
 }

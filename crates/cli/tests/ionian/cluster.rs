@@ -27,13 +27,19 @@ pub(crate) fn run(arguments: &[&str]) -> Output {
     ionian().args(arguments).output().unwrap()
 }
 
-/// As [`run`], of a node that should end by itself: its exit code, and what it said. One that goes on is killed, and
-/// fails the test.
+/// As [`run`], of a node that should end by itself: its exit code, and what it said. One that goes
+/// on is killed, and fails the test.
 pub(crate) fn run_node(arguments: &[&str]) -> (Option<i32>, String) {
     let directory = Directory::new();
     let log = directory.path("stderr");
     let stderr = fs::File::create(&log).unwrap();
-    let child = ionian().arg("node").args(arguments).stdout(Stdio::null()).stderr(stderr).spawn().unwrap();
+    let child = ionian()
+        .arg("node")
+        .args(arguments)
+        .stdout(Stdio::null())
+        .stderr(stderr)
+        .spawn()
+        .unwrap();
     let mut node = Nodes(vec![child]);
     let status = eventually("the node ends", || node.0[0].try_wait().unwrap());
     (status.code(), fs::read_to_string(log).unwrap())
@@ -73,7 +79,8 @@ pub(crate) struct Directory(PathBuf);
 impl Directory {
     pub(crate) fn new() -> Directory {
         let number = COUNTER.fetch_add(1, Ordering::Relaxed);
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("ionian-{}-{number}", std::process::id()));
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR"))
+            .join(format!("ionian-{}-{number}", std::process::id()));
         fs::create_dir_all(&path).unwrap();
         Directory(path)
     }
@@ -133,7 +140,12 @@ impl Cluster {
         let mut arguments = vec![file.to_str().unwrap()];
         arguments.extend(flags);
         let (up, stdout) = spawn(&directory, &arguments);
-        let cluster = Cluster { directory, deployment, up, stdout };
+        let cluster = Cluster {
+            directory,
+            deployment,
+            up,
+            stdout,
+        };
         cluster.wait_until_ready();
         cluster
     }
@@ -147,14 +159,21 @@ impl Cluster {
             // It notices that `ionian up` is gone, and may be gone itself.
             let _ = kill(*pid, Signal::SIGKILL);
         }
-        eventually("all are gone", || pids.iter().all(|pid| !is_alive(*pid)).then_some(()));
+        eventually("all are gone", || {
+            pids.iter().all(|pid| !is_alive(*pid)).then_some(())
+        });
     }
 
     /// Starts the deployment that `given.toml` in the directory says.
     pub(crate) fn start_in(directory: Directory, deployment: Deployment) -> Cluster {
         let file = directory.path("given.toml");
         let (up, stdout) = spawn(&directory, &[file.to_str().unwrap()]);
-        let cluster = Cluster { directory, deployment, up, stdout };
+        let cluster = Cluster {
+            directory,
+            deployment,
+            up,
+            stdout,
+        };
         cluster.wait_until_ready();
         cluster
     }
@@ -176,8 +195,15 @@ impl Cluster {
     }
 
     fn wait_until_ready_but(&self, missing: Option<&str>) {
-        let ready = self.stdout.recv_timeout(LIMIT).unwrap_or_else(|_| panic!("not ready: {}", self.stderr()));
-        let there = self.deployment.nodes.iter().filter(|node| Some(node.name.as_str()) != missing);
+        let ready = self
+            .stdout
+            .recv_timeout(LIMIT)
+            .unwrap_or_else(|_| panic!("not ready: {}", self.stderr()));
+        let there = self
+            .deployment
+            .nodes
+            .iter()
+            .filter(|node| Some(node.name.as_str()) != missing);
         let gateways: Vec<_> = there.filter_map(|node| node.gateway.clone()).collect();
         assert_eq!(ready, format!("ready {}", gateways.join(" ")));
     }
@@ -192,8 +218,14 @@ impl Cluster {
 
     /// The gateway ports, node by node.
     pub(crate) fn gateways(&self) -> Vec<u16> {
-        let gateways = self.deployment.nodes.iter().filter_map(|node| node.gateway.as_ref());
-        gateways.map(|text| text.rsplit_once(':').unwrap().1.parse().unwrap()).collect()
+        let gateways = self
+            .deployment
+            .nodes
+            .iter()
+            .filter_map(|node| node.gateway.as_ref());
+        gateways
+            .map(|text| text.rsplit_once(':').unwrap().1.parse().unwrap())
+            .collect()
     }
 
     pub(crate) fn client(&self, gateway: usize) -> Client {
@@ -208,7 +240,9 @@ impl Cluster {
     }
 
     pub(crate) fn pids(&self) -> Vec<Pid> {
-        (0..self.deployment.nodes.len()).filter_map(|node| self.pid(node)).collect()
+        (0..self.deployment.nodes.len())
+            .filter_map(|node| self.pid(node))
+            .collect()
     }
 
     pub(crate) fn signal(&self, node: usize, signal: Signal) {
@@ -217,7 +251,8 @@ impl Cluster {
 
     pub(crate) fn status(&self) -> Value {
         let output = run(&["status", "--json", "--data", &self.data()]);
-        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output.stderr)))
+        serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|_| panic!("{}", text(&output.stderr)))
     }
 
     /// The place of the node whose leader leads, by the highest round.
@@ -226,9 +261,15 @@ impl Cluster {
             let status = self.status();
             let nodes = status["nodes"].as_array().unwrap().clone();
             let leading = nodes.iter().enumerate().flat_map(|(place, node)| {
-                let roles = node["status"]["roles"].as_array().cloned().unwrap_or_default();
+                let roles = node["status"]["roles"]
+                    .as_array()
+                    .cloned()
+                    .unwrap_or_default();
                 let figures = roles.into_iter().map(|role| role["figures"].clone());
-                figures.filter(|f| f["leading"] == 1).map(move |f| (f["round"].as_u64(), place)).collect::<Vec<_>>()
+                figures
+                    .filter(|f| f["leading"] == 1)
+                    .map(move |f| (f["round"].as_u64(), place))
+                    .collect::<Vec<_>>()
             });
             leading.max().map(|(_, place)| place)
         })
@@ -261,7 +302,10 @@ impl Cluster {
                 }
             }
             let furthest = executed.iter().max().copied().unwrap_or(0);
-            executed.iter().all(|executed| furthest - executed <= lag).then_some(())
+            executed
+                .iter()
+                .all(|executed| furthest - executed <= lag)
+                .then_some(())
         });
     }
 
@@ -282,7 +326,11 @@ impl Cluster {
         assert_eq!(status.code(), Some(0), "{}", self.stderr());
         assert!(pids.iter().all(|pid| !is_alive(*pid)), "a process is left");
         assert!(self.pids().is_empty(), "a pid file is left");
-        assert!(!self.stderr().contains("and is killed"), "{}", self.stderr());
+        assert!(
+            !self.stderr().contains("and is killed"),
+            "{}",
+            self.stderr()
+        );
     }
 }
 
@@ -300,7 +348,8 @@ impl Drop for Cluster {
 /// Whether there is a process of this id that has not ended.
 pub(crate) fn is_alive(pid: Pid) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+    stat.rsplit_once(") ")
+        .is_some_and(|(_, rest)| !rest.starts_with('Z'))
 }
 
 fn spawn(directory: &Directory, flags: &[&str]) -> (Child, Receiver<String>) {
@@ -315,6 +364,11 @@ fn spawn(directory: &Directory, flags: &[&str]) -> (Child, Receiver<String>) {
         .unwrap();
     let (line, lines) = mpsc::channel();
     let stdout = BufReader::new(up.stdout.take().unwrap());
-    std::thread::spawn(move || stdout.lines().map_while(Result::ok).try_for_each(|text| line.send(text)));
+    std::thread::spawn(move || {
+        stdout
+            .lines()
+            .map_while(Result::ok)
+            .try_for_each(|text| line.send(text))
+    });
     (up, lines)
 }

@@ -16,7 +16,11 @@ fn fails(arguments: &[&str], code: i32, says: &str) {
 
 fn works(arguments: &[&str]) -> String {
     let output = run(arguments);
-    assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{arguments:?}: {}",
+        text(&output.stderr)
+    );
     text(&output.stdout)
 }
 
@@ -29,17 +33,45 @@ fn config_init_writes_what_config_check_accepts() {
         let preset = line.split_whitespace().next().unwrap();
         works(&["config", "init", "--preset", preset, "--force", path]);
         let summary = works(&["config", "check", path]);
-        assert!(summary.contains("clients connect to 127.0.0.1:7379"), "{summary}");
+        assert!(
+            summary.contains("clients connect to 127.0.0.1:7379"),
+            "{summary}"
+        );
     }
-    works(&["config", "init", "--preset", "compartmentalized", "--force", path]);
+    works(&[
+        "config",
+        "init",
+        "--preset",
+        "compartmentalized",
+        "--force",
+        path,
+    ]);
     let summary = works(&["config", "check", path]);
-    assert!(summary.contains("4 acceptors in a 2x2 grid: a row reads (2 acceptors), a column writes (2)"), "{summary}");
-    assert!(summary.contains("10 proxy_leader  on proxy-leader-0 proxy-leader-1"), "{summary}");
+    assert!(
+        summary
+            .contains("4 acceptors in a 2x2 grid: a row reads (2 acceptors), a column writes (2)"),
+        "{summary}"
+    );
+    assert!(
+        summary.contains("10 proxy_leader  on proxy-leader-0 proxy-leader-1"),
+        "{summary}"
+    );
 
     fails(&["config", "init", path], 1, "--force");
-    assert_eq!(works(&["config", "init", "-"]), works(&["config", "init", "--preset", "colocated", "-"]));
-    fails(&["config", "init", "--preset", "none", "-"], 2, "there are colocated");
-    fails(&["config", "init", "--set", "nonsense", "-"], 2, "must be key=value");
+    assert_eq!(
+        works(&["config", "init", "-"]),
+        works(&["config", "init", "--preset", "colocated", "-"])
+    );
+    fails(
+        &["config", "init", "--preset", "none", "-"],
+        2,
+        "there are colocated",
+    );
+    fails(
+        &["config", "init", "--set", "nonsense", "-"],
+        2,
+        "must be key=value",
+    );
 }
 
 #[test]
@@ -50,15 +82,27 @@ fn config_check_explains_what_is_wrong() {
     let good = works(&["config", "init", "-"]);
     let grid = "quorums = \"grid 1x3\"";
     for (from, to, says) in [
-        ("f = 1", "f = 2", "wrong.toml: this is no deployment of multipaxos: 3 acceptors in majorities tolerate f=1"),
+        (
+            "f = 1",
+            "f = 2",
+            "wrong.toml: this is no deployment of multipaxos: 3 acceptors in majorities tolerate f=1",
+        ),
         (
             "quorums = \"majority\"",
             grid,
             "a 1x3 grid tolerates f=0, not f=1: rows and columns must be at least f+1 = 2",
         ),
-        ("\"replica\"", "\"replika\"", "\"replika\": must be roles of multipaxos"),
+        (
+            "\"replica\"",
+            "\"replika\"",
+            "\"replika\": must be roles of multipaxos",
+        ),
         ("f = 1", "g = 1", "unknown key g"),
-        ("[options]", "[options]\nbatch_commands = 0", "options.batch_commands = 0"),
+        (
+            "[options]",
+            "[options]\nbatch_commands = 0",
+            "options.batch_commands = 0",
+        ),
     ] {
         fs::write(&file, good.replace(from, to)).unwrap();
         let output = run(&["config", "check", path]);
@@ -67,7 +111,11 @@ fn config_check_explains_what_is_wrong() {
         assert!(error.contains(says), "{to}: {error}");
     }
     fails(&["config", "check", "/nowhere.toml"], 1, "cannot be read");
-    fails(&["node", "n7", "--config", path, "--data", "/nowhere"], 1, "");
+    fails(
+        &["node", "n7", "--config", path, "--data", "/nowhere"],
+        1,
+        "",
+    );
 }
 
 #[test]
@@ -76,33 +124,66 @@ fn config_check_says_what_a_network_amounts_to() {
     let file = directory.path("far.toml");
     let path = file.to_str().unwrap();
     let checked = |changes: &[&str]| {
-        let sets = changes.iter().flat_map(|change| ["--set", change]).collect::<Vec<_>>();
+        let sets = changes
+            .iter()
+            .flat_map(|change| ["--set", change])
+            .collect::<Vec<_>>();
         works(&["config", "init", "--force", path]);
         works(&[&["config", "check", path], &sets[..]].concat())
     };
     assert!(!checked(&[]).contains("network"));
-    assert!(checked(&["network.delay_ms=50"]).contains("\n! [network] has no effect: no node has a site"));
+    assert!(
+        checked(&["network.delay_ms=50"])
+            .contains("\n! [network] has no effect: no node has a site")
+    );
     let one = checked(&["network.delay_ms=50", "node.n0.site=A"]);
     assert!(one.contains("every node that has a site is at A"), "{one}");
     let two = checked(&["network.delay_ms=50", "node.n0.site=A", "node.n1.site=B"]);
-    assert!(two.ends_with("from A to B and back: 50 ms each way\n"), "{two}");
+    assert!(
+        two.ends_with("from A to B and back: 50 ms each way\n"),
+        "{two}"
+    );
 }
 
 #[test]
 fn bad_usage_has_an_exit_code_of_its_own() {
-    for arguments in [&["frobnicate"][..], &["up", "--durability", "paper"], &["sim", "--seeds", "5..5"], &["exec"]] {
+    for arguments in [
+        &["frobnicate"][..],
+        &["up", "--durability", "paper"],
+        &["sim", "--seeds", "5..5"],
+        &["exec"],
+    ] {
         fails(arguments, 2, "--help");
     }
     assert!(works(&["--version"]).starts_with("ionian "));
     assert!(works(&["up", "--help"]).contains("Examples:"));
     fails(&["snapshot", "save", "-"], 2, "written to a file");
-    fails(&["snapshot", "salvage", "/nowhere", "--output", "-"], 2, "written to a file");
-    fails(&["up", "a.toml", "--config", "b.toml"], 2, "cannot be used with");
+    fails(
+        &["snapshot", "salvage", "/nowhere", "--output", "-"],
+        2,
+        "written to a file",
+    );
+    fails(
+        &["up", "a.toml", "--config", "b.toml"],
+        2,
+        "cannot be used with",
+    );
     let version = works(&["--version"]);
-    assert!(version.contains("wire version and data format ") && version.contains("backup format "), "{version}");
+    assert!(
+        version.contains("wire version and data format ") && version.contains("backup format "),
+        "{version}"
+    );
     fails(&["status", "--data", "/nowhere"], 1, "holds no deployment");
-    fails(&["exec", "--at", "127.0.0.1:1", "GET", "k"], 1, "no gateway can be reached");
-    fails(&["exec", "--data", "/nowhere", "GET", "k"], 1, "/nowhere holds no deployment");
+    fails(
+        &["exec", "--at", "127.0.0.1:1", "GET", "k"],
+        1,
+        "no gateway can be reached",
+    );
+    fails(
+        &["exec", "--data", "/nowhere", "GET", "k"],
+        1,
+        "/nowhere holds no deployment",
+    );
 }
 
 #[test]
@@ -112,13 +193,22 @@ fn exec_and_status_ask_a_cluster() {
     let exec = |words: &[&str]| run(&[&["exec", "--data", &data], words].concat());
     assert_eq!(text(&exec(&["SET", "k", "a\nb"]).stdout), "OK\n");
     assert_eq!(text(&exec(&["GET", "k"]).stdout), "a\nb\n");
-    assert_eq!(text(&exec(&["--consistency", "eventual", "STRLEN", "k"]).stdout), "3\n");
+    assert_eq!(
+        text(&exec(&["--consistency", "eventual", "STRLEN", "k"]).stdout),
+        "3\n"
+    );
     assert_eq!(text(&exec(&["MGET", "k", "none"]).stdout), "a\nb\n\n");
     let refused = exec(&["INCR", "k"]);
     assert_eq!(refused.status.code(), Some(1));
-    assert!(text(&refused.stdout).starts_with("ERR value is not an integer"), "{refused:?}");
+    assert!(
+        text(&refused.stdout).starts_with("ERR value is not an integer"),
+        "{refused:?}"
+    );
     let shown = works(&["status", "--data", &data]);
-    assert!(shown.contains("1 of 1 nodes answer") && shown.contains("server 0  server-0"), "{shown}");
+    assert!(
+        shown.contains("1 of 1 nodes answer") && shown.contains("server 0  server-0"),
+        "{shown}"
+    );
     let status = cluster.status();
     assert_eq!(status["nodes"][0]["status"]["protocol"], "unreplicated");
     assert_eq!(status["nodes"][0]["up"], true);
@@ -128,34 +218,81 @@ fn exec_and_status_ask_a_cluster() {
 fn sim_runs_seeds_and_catches_canaries() {
     let directory = Directory::new();
     let printed = works(&["sim", "--seeds", "0..6"]);
-    assert!(printed.contains("multipaxos: 6 runs in") && printed.contains("0 failed"), "{printed}");
-    works(&["sim", "--protocol", "unreplicated", "--seeds", "0..6", "--durability", "memory"]);
+    assert!(
+        printed.contains("multipaxos: 6 runs in") && printed.contains("0 failed"),
+        "{printed}"
+    );
+    works(&[
+        "sim",
+        "--protocol",
+        "unreplicated",
+        "--seeds",
+        "0..6",
+        "--durability",
+        "memory",
+    ]);
     works(&["sim", "--protocol", "spaxos", "--seeds", "0..6"]);
-    works(&["sim", "--preset", "batched", "--seeds", "0..3", "--reads", "sequential", "--operations", "20"]);
+    works(&[
+        "sim",
+        "--preset",
+        "batched",
+        "--seeds",
+        "0..3",
+        "--reads",
+        "sequential",
+        "--operations",
+        "20",
+    ]);
 
     let trace = directory.path("trace");
     let caught = works(&["sim", "--canary", "s8", "--trace", trace.to_str().unwrap()]);
     assert!(caught.contains("canary s8 was caught by seed"), "{caught}");
     assert!(fs::metadata(&trace).unwrap().len() > 1000);
-    let replay = caught.lines().find_map(|line| line.trim().strip_prefix("replay: ionian ")).unwrap();
-    let again: Vec<String> =
-        replay.split(' ').map(|word| word.replace("seed-", directory.path("seed-").to_str().unwrap())).collect();
+    let replay = caught
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("replay: ionian "))
+        .unwrap();
+    let again: Vec<String> = replay
+        .split(' ')
+        .map(|word| word.replace("seed-", directory.path("seed-").to_str().unwrap()))
+        .collect();
     works(&again.iter().map(String::as_str).collect::<Vec<_>>());
     // The same seed is the same run, byte for byte.
     let replayed = fs::read(again.last().unwrap()).unwrap();
     assert!(replayed == fs::read(&trace).unwrap());
 
-    // With a disk every acceptor comes back, and a proxy leader that never asks another quorum gets away.
-    fails(&["sim", "--canary", "l8", "--durability", "disk", "--seeds", "0..5"], 1, "NOT caught");
+    // With a disk every acceptor comes back, and a proxy leader that never asks another quorum gets
+    // away.
+    fails(
+        &[
+            "sim",
+            "--canary",
+            "l8",
+            "--durability",
+            "disk",
+            "--seeds",
+            "0..5",
+        ],
+        1,
+        "NOT caught",
+    );
     // Without saying so it gets what shows it.
     works(&["sim", "--canary", "l8"]);
     works(&["sim", "--canary", "s7"]);
     works(&["sim", "--protocol", "spaxos", "--canary", "amnesia"]);
     works(&["sim", "--protocol", "spaxos", "--canary", "void"]);
-    fails(&["sim", "--protocol", "spaxos", "--canary", "s99"], 2, "there is no canary");
+    fails(
+        &["sim", "--protocol", "spaxos", "--canary", "s99"],
+        2,
+        "there is no canary",
+    );
     fails(&["sim", "--canary", "none"], 2, "there is no canary");
     fails(&["sim", "--seed", "18446744073709551615"], 2, "is not in");
-    fails(&["sim", "--protocol", "unreplicated", "--preset", "batched"], 1, "the deployment runs multipaxos");
+    fails(
+        &["sim", "--protocol", "unreplicated", "--preset", "batched"],
+        1,
+        "the deployment runs multipaxos",
+    );
 }
 
 #[test]
@@ -167,13 +304,23 @@ fn what_is_mistyped_is_bad_usage_whichever_flag_it_is() {
     for (arguments, said) in [
         (&["up", "--listen", "127.0.0.1:65535"][..], "65536"),
         (&["up", "--node-port", "65535"], "65536"),
-        (&["up", "--config", file, "--listen", "127.0.0.1:65535"], "--listen 127.0.0.1:65535: "),
+        (
+            &["up", "--config", file, "--listen", "127.0.0.1:65535"],
+            "--listen 127.0.0.1:65535: ",
+        ),
         (&["node", "n9", "--config", file], "n0, n1, n2"),
-        (&["node", "n0", "--join", "abc"], "--join \"abc\": must be the HOST:PORT"),
+        (
+            &["node", "n0", "--join", "abc"],
+            "--join \"abc\": must be the HOST:PORT",
+        ),
     ] {
         let output = run(&[arguments, &["--data", data]].concat());
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
-        assert!(text(&output.stderr).contains(said), "{arguments:?}: {}", text(&output.stderr));
+        assert!(
+            text(&output.stderr).contains(said),
+            "{arguments:?}: {}",
+            text(&output.stderr)
+        );
     }
 }
 
@@ -181,7 +328,12 @@ fn what_is_mistyped_is_bad_usage_whichever_flag_it_is() {
 fn a_file_that_is_not_there_leaves_no_data_directory() {
     let directory = Directory::new();
     let data = directory.path("data");
-    let output = run(&["up", directory.path("none.toml").to_str().unwrap(), "--data", data.to_str().unwrap()]);
+    let output = run(&[
+        "up",
+        directory.path("none.toml").to_str().unwrap(),
+        "--data",
+        data.to_str().unwrap(),
+    ]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(!data.exists());
 }
@@ -190,13 +342,23 @@ fn a_file_that_is_not_there_leaves_no_data_directory() {
 fn a_deployment_of_another_machine_is_not_said_to_be_run_by_up() {
     let directory = Directory::new();
     let file = directory.path("cluster.toml");
-    let output = run(&["config", "init", "--set", "machine=tally", file.to_str().unwrap()]);
+    let output = run(&[
+        "config",
+        "init",
+        "--set",
+        "machine=tally",
+        file.to_str().unwrap(),
+    ]);
     let said = text(&output.stdout);
-    assert!(said.contains("the program that was built with the machine \"tally\" runs its nodes"), "{output:?}");
+    assert!(
+        said.contains("the program that was built with the machine \"tally\" runs its nodes"),
+        "{output:?}"
+    );
     assert!(!said.contains("ionian up"), "{said}");
 }
 
-/// Scripts start what runs in the background with SIGINT ignored: a command that waits could not be interrupted there.
+/// Scripts start what runs in the background with SIGINT ignored: a command that waits could not be
+/// interrupted there.
 #[test]
 fn a_command_that_waits_ends_with_ctrl_c_however_it_was_started() {
     let directory = Directory::new();
@@ -204,10 +366,20 @@ fn a_command_that_waits_ends_with_ctrl_c_however_it_was_started() {
     works(&["config", "init", file.to_str().unwrap()]);
     let script = "trap '' INT; echo; exec \"$0\" status --wait --timeout 600 --config \"$1\"";
     let mut command = Command::new("sh");
-    command.args(["-c", script, env!("CARGO_BIN_EXE_ionian"), file.to_str().unwrap()]);
+    command.args([
+        "-c",
+        script,
+        env!("CARGO_BIN_EXE_ionian"),
+        file.to_str().unwrap(),
+    ]);
     let mut waiting = Nodes(vec![command.stdout(Stdio::piped()).spawn().unwrap()]);
     let mut ignored = [0];
-    waiting.0[0].stdout.as_mut().unwrap().read_exact(&mut ignored).unwrap();
+    waiting.0[0]
+        .stdout
+        .as_mut()
+        .unwrap()
+        .read_exact(&mut ignored)
+        .unwrap();
     let status = eventually("it ends", || {
         kill(Pid::from_raw(waiting.0[0].id() as i32), Signal::SIGINT).unwrap();
         waiting.0[0].try_wait().unwrap()

@@ -1,4 +1,5 @@
-//! Disks that fail, and data that is deleted: the node says why and ends with exit code 1, the others go on.
+//! Disks that fail, and data that is deleted: the node says why and ends with exit code 1, the
+//! others go on.
 
 use crate::cluster::{Cluster, Directory, deployment, eventually, ionian, run, run_node, text};
 use crate::resp::{Client, Reply};
@@ -27,7 +28,11 @@ fn write(cluster: &Cluster, keys: std::ops::Range<u32>, bytes: usize) -> Vec<Str
 fn assert_there(cluster: &Cluster, gateway: usize, keys: &[String], bytes: usize) {
     let mut client = cluster.client(gateway);
     for key in keys {
-        assert_eq!(client.get(key).map(|value| value.len()), Some(bytes), "{key}");
+        assert_eq!(
+            client.get(key).map(|value| value.len()),
+            Some(bytes),
+            "{key}"
+        );
     }
 }
 
@@ -40,7 +45,9 @@ fn said(cluster: &Cluster, words: &[&str]) -> String {
     eventually(&format!("{words:?} is said"), || {
         let stderr = cluster.stderr();
         let mut lines = stderr.lines().filter(|line| line.starts_with("node n0 "));
-        lines.find(|line| words.iter().all(|word| line.contains(word))).map(str::to_owned)
+        lines
+            .find(|line| words.iter().all(|word| line.contains(word)))
+            .map(str::to_owned)
     })
 }
 
@@ -53,16 +60,28 @@ fn a_node_whose_log_cannot_grow_says_so_and_the_others_go_on() {
     eventually("it has stopped", || cluster.pid(0).is_none().then_some(()));
     let program = env!("CARGO_BIN_EXE_ionian");
     let config = cluster.directory.path("data/deployment.toml");
-    // Blocks of 512 bytes, or in some shells of twice as much: 4 or 8 MiB, less than a file of the log.
+    // Blocks of 512 bytes, or in some shells of twice as much: 4 or 8 MiB, less than a file of the
+    // log.
     let limited = Command::new("sh")
-        .args(["-c", "ulimit -f 8192 && exec \"$@\"", "sh", program, "node", "n0", "--data", &cluster.data()])
+        .args([
+            "-c",
+            "ulimit -f 8192 && exec \"$@\"",
+            "sh",
+            program,
+            "node",
+            "n0",
+            "--data",
+            &cluster.data(),
+        ])
         .args(["--config", config.to_str().unwrap()])
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
     // More than the limit in any case, through the log of each node.
-    let mut waiting = Some(std::thread::spawn(move || limited.wait_with_output().unwrap()));
+    let mut waiting = Some(std::thread::spawn(move || {
+        limited.wait_with_output().unwrap()
+    }));
     let mut next = 20;
     while !waiting.as_ref().unwrap().is_finished() {
         assert!(next < 5000, "300 MB were written, and the node runs");
@@ -73,11 +92,21 @@ fn a_node_whose_log_cannot_grow_says_so_and_the_others_go_on() {
     let error = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{error}");
     let last = error.lines().last().unwrap();
-    assert!(last.starts_with("ionian: cannot write to ") && last.contains("n0/wal/"), "{last}");
+    assert!(
+        last.starts_with("ionian: cannot write to ") && last.contains("n0/wal/"),
+        "{last}"
+    );
     assert!(last.contains("File too large"), "{last}");
     acknowledged.extend(write(&cluster, next..next + 20, 100));
     // Started again without the limit it is the node that it was, and lacks nothing.
-    let flags = ["node", "n0", "--data", &cluster.data(), "--config", config.to_str().unwrap()];
+    let flags = [
+        "node",
+        "n0",
+        "--data",
+        &cluster.data(),
+        "--config",
+        config.to_str().unwrap(),
+    ];
     let mut again = ionian().args(flags).stderr(Stdio::null()).spawn().unwrap();
     cluster.wait_until_whole();
     let (small, large): (Vec<_>, Vec<_>) = acknowledged.into_iter().partition(|key| {
@@ -97,9 +126,23 @@ fn a_snapshot_that_cannot_be_written_ends_the_node_until_that_is_mended() {
     fs::remove_dir_all(&snapshots).unwrap();
     fs::write(&snapshots, "in the way").unwrap();
     let mut acknowledged = write(&cluster, 0..200, 10);
-    said(&cluster, &["has ended with exit code 1: ionian: cannot ", "n0/snapshots", "; started again in 0."]);
+    said(
+        &cluster,
+        &[
+            "has ended with exit code 1: ionian: cannot ",
+            "n0/snapshots",
+            "; started again in 0.",
+        ],
+    );
     // It is tried again, and each time it says why it does not run, ever more slowly.
-    said(&cluster, &["cannot create the directory ", "n0/snapshots", "; started again in 1.6 s"]);
+    said(
+        &cluster,
+        &[
+            "cannot create the directory ",
+            "n0/snapshots",
+            "; started again in 1.6 s",
+        ],
+    );
     acknowledged.extend(write(&cluster, 200..220, 10));
     assert!(cluster.pids().len() >= 2, "the others run");
     fs::remove_file(&snapshots).unwrap();
@@ -122,7 +165,10 @@ fn a_directory_that_cannot_be_written_is_named() {
         let error = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{error}");
         let last = error.lines().last().unwrap();
-        assert!(last.starts_with("ionian: cannot ") && last.contains("nodes/n0") && last.contains(says), "{last}");
+        assert!(
+            last.starts_with("ionian: cannot ") && last.contains("nodes/n0") && last.contains(says),
+            "{last}"
+        );
     };
     fs::write(&place, "a file where a directory should be").unwrap();
     refused("cannot create the directory");
@@ -146,7 +192,13 @@ fn a_node_whose_data_was_deleted_is_refused_and_the_others_go_on() {
     let mut acknowledged = write(&cluster, 0..20, 10);
     fs::remove_dir_all(of_node(&cluster, "")).unwrap();
     cluster.signal(0, Signal::SIGKILL);
-    let refusal = said(&cluster, &["has ended with exit code 1: ionian: node ", "; started again in 0."]);
+    let refusal = said(
+        &cluster,
+        &[
+            "has ended with exit code 1: ionian: node ",
+            "; started again in 0.",
+        ],
+    );
     for words in [
         "refuses this node: node 'n0' is known here by the data directory ",
         "its data was deleted or exchanged",
@@ -154,7 +206,10 @@ fn a_node_whose_data_was_deleted_is_refused_and_the_others_go_on() {
     ] {
         assert!(refusal.contains(words), "{refusal}");
     }
-    said(&cluster, &["its data was deleted", "; started again in 0.8 s"]);
+    said(
+        &cluster,
+        &["its data was deleted", "; started again in 0.8 s"],
+    );
     acknowledged.extend(write(&cluster, 20..40, 10));
     assert_there(&cluster, 1, &acknowledged, 10);
     assert_there(&cluster, 2, &acknowledged, 10);
@@ -163,14 +218,23 @@ fn a_node_whose_data_was_deleted_is_refused_and_the_others_go_on() {
 
 /// The segments of the first node's log.
 fn segments(cluster: &Cluster) -> Vec<PathBuf> {
-    let paths = fs::read_dir(of_node(cluster, "wal")).unwrap().map(|entry| entry.unwrap().path());
-    let mut segments: Vec<PathBuf> =
-        paths.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("00")).collect();
+    let paths = fs::read_dir(of_node(cluster, "wal"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let mut segments: Vec<PathBuf> = paths
+        .filter(|path| {
+            path.file_name()
+                .unwrap()
+                .to_string_lossy()
+                .starts_with("00")
+        })
+        .collect();
     segments.sort();
     segments
 }
 
-/// What becomes of the last of some segments: a process that reads them must not go on without what is gone.
+/// What becomes of the last of some segments: a process that reads them must not go on without what
+/// is gone.
 fn damage(kind: &str, segments: &[PathBuf]) {
     let last = segments.last().unwrap();
     let mut content = fs::read(last).unwrap();
@@ -204,11 +268,23 @@ fn a_log_that_was_cut_while_its_node_was_stopped_is_refused_however_it_was_cut()
         let segments = segments(&cluster);
         assert!(segments.len() > 1, "{segments:?}");
         damage(kind, &segments);
-        let (code, error) = run_node(&["n0", "--config", config.to_str().unwrap(), "--data", &cluster.data()]);
+        let (code, error) = run_node(&[
+            "n0",
+            "--config",
+            config.to_str().unwrap(),
+            "--data",
+            &cluster.data(),
+        ]);
         assert_eq!(code, Some(1), "{kind}: {error}");
         let last = error.lines().last().unwrap();
-        assert!(last.starts_with("ionian: ") && last.contains("n0/wal/"), "{kind}: {last}");
-        assert!(last.contains("A crash cannot have done this"), "{kind}: {last}");
+        assert!(
+            last.starts_with("ionian: ") && last.contains("n0/wal/"),
+            "{kind}: {last}"
+        );
+        assert!(
+            last.contains("A crash cannot have done this"),
+            "{kind}: {last}"
+        );
         assert!(last.contains("ionian member replace"), "{kind}: {last}");
         fs::remove_dir_all(&log).unwrap();
     }

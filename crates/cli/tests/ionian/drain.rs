@@ -8,8 +8,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A client that counts its own key up and never sends a command twice. It looks whether its connection has been closed before it
-/// sends, as client libraries do when they take one from their pool.
+/// A client that counts its own key up and never sends a command twice. It looks whether its
+/// connection has been closed before it sends, as client libraries do when they take one from their
+/// pool.
 struct Counter {
     key: String,
     gateways: Vec<SocketAddr>,
@@ -21,18 +22,40 @@ struct Counter {
 impl Counter {
     fn new(number: usize, gateways: &[SocketAddr]) -> Self {
         let gateways = gateways.to_vec();
-        Counter { key: format!("counter-{number}"), gateways, turn: number, connection: None, reached: 0 }
+        Counter {
+            key: format!("counter-{number}"),
+            gateways,
+            turn: number,
+            connection: None,
+            reached: 0,
+        }
     }
 
     fn count(&mut self) {
-        let mut connection = self.connection.take().filter(is_open).unwrap_or_else(|| self.connect());
-        let command = format!("*2\r\n$4\r\nINCR\r\n${}\r\n{}\r\n", self.key.len(), self.key);
-        connection.get_mut().write_all(command.as_bytes()).unwrap_or_else(|error| panic!("{}: {error}", self.key));
+        let mut connection = self
+            .connection
+            .take()
+            .filter(is_open)
+            .unwrap_or_else(|| self.connect());
+        let command = format!(
+            "*2\r\n$4\r\nINCR\r\n${}\r\n{}\r\n",
+            self.key.len(),
+            self.key
+        );
+        connection
+            .get_mut()
+            .write_all(command.as_bytes())
+            .unwrap_or_else(|error| panic!("{}: {error}", self.key));
         let mut reply = String::new();
         let read = connection.read_line(&mut reply);
         self.reached += 1;
         let local = connection.get_ref().peer_addr();
-        assert_eq!(reply, format!(":{}\r\n", self.reached), "{}: {read:?} from {local:?}", self.key);
+        assert_eq!(
+            reply,
+            format!(":{}\r\n", self.reached),
+            "{}: {read:?} from {local:?}",
+            self.key
+        );
         self.connection = Some(connection);
     }
 
@@ -47,10 +70,16 @@ impl Counter {
             // As libraries do, one after the other.
             for greeting in [["LIB-NAME", "counter"], ["LIB-VER", "1"]] {
                 let command = format!("CLIENT SETINFO {}\r\n", greeting.join(" "));
-                stream.get_mut().write_all(command.as_bytes()).unwrap_or_else(|error| panic!("greeting: {error}"));
+                stream
+                    .get_mut()
+                    .write_all(command.as_bytes())
+                    .unwrap_or_else(|error| panic!("greeting: {error}"));
                 let mut reply = String::new();
                 let read = stream.read_line(&mut reply);
-                assert_eq!(reply, "+OK\r\n", "a gateway that took a client in sent it away: {read:?}");
+                assert_eq!(
+                    reply, "+OK\r\n",
+                    "a gateway that took a client in sent it away: {read:?}"
+                );
             }
             Some(stream)
         })
@@ -67,13 +96,23 @@ fn is_open(connection: &BufReader<TcpStream>) -> bool {
 }
 
 fn addresses(cluster: &Cluster) -> Vec<SocketAddr> {
-    cluster.gateways().iter().map(|port| SocketAddr::from(([127, 0, 0, 1], *port))).collect()
+    cluster
+        .gateways()
+        .iter()
+        .map(|port| SocketAddr::from(([127, 0, 0, 1], *port)))
+        .collect()
 }
 
 /// What a node has said.
 fn log(cluster: &Cluster, node: usize) -> String {
     let name = &cluster.deployment.nodes[node].name;
-    std::fs::read_to_string(cluster.directory.path("data").join(format!("logs/{name}.log"))).unwrap()
+    std::fs::read_to_string(
+        cluster
+            .directory
+            .path("data")
+            .join(format!("logs/{name}.log")),
+    )
+    .unwrap()
 }
 
 /// Asks a node for something that it cannot do alone, and returns when it waits for the others.
@@ -81,8 +120,13 @@ fn ask_in_vain(cluster: &Cluster, node: usize) -> TcpStream {
     let mut stream = TcpStream::connect(addresses(cluster)[node]).unwrap();
     stream.write_all(b"INCR lonely\r\n").unwrap();
     eventually("it was taken in", || {
-        let roles = cluster.status()["nodes"][node]["status"]["roles"].as_array()?.clone();
-        roles.iter().any(|role| role["figures"]["in_flight"] == 1).then_some(())
+        let roles = cluster.status()["nodes"][node]["status"]["roles"]
+            .as_array()?
+            .clone();
+        roles
+            .iter()
+            .any(|role| role["figures"]["in_flight"] == 1)
+            .then_some(())
     });
     stream
 }
@@ -111,16 +155,27 @@ fn a_rolling_restart_loses_no_reply_and_executes_nothing_twice() {
         for node in 0..3 {
             let (before, pid) = (stops(&cluster), cluster.pid(node));
             cluster.signal(node, Signal::SIGTERM);
-            eventually("the node has stopped in order", || (stops(&cluster) > before).then_some(()));
-            eventually("another process runs", || cluster.pid(node).filter(|new| Some(*new) != pid));
+            eventually("the node has stopped in order", || {
+                (stops(&cluster) > before).then_some(())
+            });
+            eventually("another process runs", || {
+                cluster.pid(node).filter(|new| Some(*new) != pid)
+            });
             cluster.wait_until_whole_under_load();
         }
         over.store(true, Ordering::Relaxed);
-        let counted: i64 = clients.into_iter().map(|client| client.join().unwrap()).sum();
+        let counted: i64 = clients
+            .into_iter()
+            .map(|client| client.join().unwrap())
+            .sum();
         assert!(counted > 0, "{preset}: nobody counted anything");
         for (place, node) in cluster.deployment.nodes.iter().enumerate() {
             let log = log(&cluster, place);
-            assert!(!log.contains("what is left"), "{preset}: {} had to give up: {log}", node.name);
+            assert!(
+                !log.contains("what is left"),
+                "{preset}: {} had to give up: {log}",
+                node.name
+            );
         }
     }
 }
@@ -129,7 +184,10 @@ fn a_rolling_restart_loses_no_reply_and_executes_nothing_twice() {
 fn a_drained_node_has_no_clients_and_does_not_lead_until_it_may_again() {
     let cluster = Cluster::start("colocated", &[], &[]);
     let (data, leader) = (cluster.data(), cluster.leader());
-    let (name, gateway) = (cluster.deployment.nodes[leader].name.clone(), addresses(&cluster)[leader]);
+    let (name, gateway) = (
+        cluster.deployment.nodes[leader].name.clone(),
+        addresses(&cluster)[leader],
+    );
     let idle = BufReader::new(TcpStream::connect(gateway).unwrap());
     let mut busy = Counter::new(0, &[gateway]);
     busy.count();
@@ -141,24 +199,42 @@ fn a_drained_node_has_no_clients_and_does_not_lead_until_it_may_again() {
     );
     assert_eq!(drained.status.code(), Some(0));
     assert!(!is_open(&idle) && !is_open(busy.connection.as_ref().unwrap()));
-    assert_eq!(TcpStream::connect(gateway).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+    assert_eq!(
+        TcpStream::connect(gateway).unwrap_err().kind(),
+        ErrorKind::ConnectionRefused
+    );
     assert_ne!(cluster.leader(), leader);
     let status = cluster.status();
     assert_eq!(status["nodes"][leader]["status"]["drains"]["clients"], 0);
     let looked = run(&["status", "--data", &data]);
     assert_eq!(looked.status.code(), Some(3), "{looked:?}");
-    assert!(text(&looked.stdout).contains(&format!("! node {name} is drained: it takes no clients")), "{looked:?}");
+    assert!(
+        text(&looked.stdout).contains(&format!("! node {name} is drained: it takes no clients")),
+        "{looked:?}"
+    );
     // The others serve, with the drained one's vote.
     cluster.client((leader + 1) % 3).set("k", "v");
     let unknown = run(&["drain", "n9", "--data", &data]);
     assert_eq!(unknown.status.code(), Some(2));
-    assert!(text(&unknown.stderr).contains("there is no node \"n9\": the members are n0, n1, n2"), "{unknown:?}");
+    assert!(
+        text(&unknown.stderr).contains("there is no node \"n9\": the members are n0, n1, n2"),
+        "{unknown:?}"
+    );
     let undone = run(&["drain", &name, "--undo", "--data", &data]);
     assert_eq!(undone.status.code(), Some(0), "{undone:?}");
-    let mut client =
-        eventually("clients are taken in again", || TcpStream::connect(gateway).ok().map(|_| cluster.client(leader)));
-    assert_eq!(client.call(&["INCR", "counter-0"]).unwrap(), Reply::Integer(2));
-    assert_eq!(cluster.status()["nodes"][leader]["status"]["drains"], serde_json::Value::Null);
+    let mut client = eventually("clients are taken in again", || {
+        TcpStream::connect(gateway)
+            .ok()
+            .map(|_| cluster.client(leader))
+    });
+    assert_eq!(
+        client.call(&["INCR", "counter-0"]).unwrap(),
+        Reply::Integer(2)
+    );
+    assert_eq!(
+        cluster.status()["nodes"][leader]["status"]["drains"],
+        serde_json::Value::Null
+    );
 }
 
 #[test]
@@ -166,14 +242,21 @@ fn where_all_nodes_are_drained_clients_are_not_served() {
     let cluster = Cluster::start("colocated", &[], &[]);
     let data = cluster.data();
     for node in ["n0", "n1", "n2"] {
-        assert_eq!(run(&["drain", node, "--data", &data]).status.code(), Some(0));
+        assert_eq!(
+            run(&["drain", node, "--data", &data]).status.code(),
+            Some(0)
+        );
     }
     let looked = run(&["status", "--data", &data]);
     assert_eq!(looked.status.code(), Some(1), "{looked:?}");
-    assert!(text(&looked.stdout).contains("for want of a node that serves clients and is not drained"), "{looked:?}");
+    assert!(
+        text(&looked.stdout).contains("for want of a node that serves clients and is not drained"),
+        "{looked:?}"
+    );
 }
 
-/// With no majority a command cannot be answered: the node waits for as long as it may, says what is left, and stops.
+/// With no majority a command cannot be answered: the node waits for as long as it may, says what
+/// is left, and stops.
 #[test]
 fn a_node_that_cannot_answer_stops_when_its_time_is_over() {
     let cluster = Cluster::start("colocated", &["options.drain_ms=300"], &[]);
@@ -182,7 +265,11 @@ fn a_node_that_cannot_answer_stops_when_its_time_is_over() {
     others(Signal::SIGSTOP);
     let asked = ask_in_vain(&cluster, 0);
     cluster.signal(0, Signal::SIGHUP);
-    eventually("it says that it goes on", || log(&cluster, 0).contains("SIGHUP: there is nothing").then_some(()));
+    eventually("it says that it goes on", || {
+        log(&cluster, 0)
+            .contains("SIGHUP: there is nothing")
+            .then_some(())
+    });
     cluster.signal(0, Signal::SIGTERM);
     eventually("it stops", || (stops(&cluster) == 1).then_some(()));
     let log = log(&cluster, 0);
@@ -199,13 +286,30 @@ fn a_node_that_cannot_answer_stops_when_its_time_is_over() {
 fn a_second_signal_ends_a_node_at_once() {
     let cluster = Cluster::start("colocated", &["options.drain_ms=600000"], &[]);
     cluster.client(0).set("k", "v");
-    [1, 2].iter().for_each(|node| cluster.signal(*node, Signal::SIGSTOP));
+    [1, 2]
+        .iter()
+        .for_each(|node| cluster.signal(*node, Signal::SIGSTOP));
     let asked = ask_in_vain(&cluster, 0);
     cluster.signal(0, Signal::SIGTERM);
-    eventually("it drains", || log(&cluster, 0).contains("draining: no new clients").then_some(()));
+    eventually("it drains", || {
+        log(&cluster, 0)
+            .contains("draining: no new clients")
+            .then_some(())
+    });
     cluster.signal(0, Signal::SIGTERM);
-    eventually("it ends", || cluster.stderr().contains("has ended with exit code 1").then_some(()));
-    assert!(cluster.stderr().contains("stopping at once: SIGTERM; commands that were taken in are not answered"));
+    eventually("it ends", || {
+        cluster
+            .stderr()
+            .contains("has ended with exit code 1")
+            .then_some(())
+    });
+    assert!(
+        cluster
+            .stderr()
+            .contains("stopping at once: SIGTERM; commands that were taken in are not answered")
+    );
     drop(asked);
-    [1, 2].iter().for_each(|node| cluster.signal(*node, Signal::SIGCONT));
+    [1, 2]
+        .iter()
+        .for_each(|node| cluster.signal(*node, Signal::SIGCONT));
 }

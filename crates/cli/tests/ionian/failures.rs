@@ -29,7 +29,10 @@ impl Writer {
                     break;
                 }
                 let key = format!("{prefix}{number}");
-                match client.call(&["SET", &key, &key]).expect("the gateway lives") {
+                match client
+                    .call(&["SET", &key, &key])
+                    .expect("the gateway lives")
+                {
                     Reply::Status(_) => {
                         keys.push(key);
                         count.fetch_add(1, Ordering::Relaxed);
@@ -40,13 +43,19 @@ impl Writer {
             }
             keys
         });
-        Writer { acknowledged, stop, thread }
+        Writer {
+            acknowledged,
+            stop,
+            thread,
+        }
     }
 
     /// Waits for `more` acknowledged writes.
     pub(crate) fn go_on(&self, more: u64) {
         let goal = self.acknowledged.load(Ordering::Relaxed) + more;
-        eventually("writes are acknowledged", || (self.acknowledged.load(Ordering::Relaxed) >= goal).then_some(()));
+        eventually("writes are acknowledged", || {
+            (self.acknowledged.load(Ordering::Relaxed) >= goal).then_some(())
+        });
     }
 
     pub(crate) fn finish(self) -> Vec<String> {
@@ -78,15 +87,19 @@ fn a_node_of_each_role_can_die_under_load() {
         let writer = Writer::start(cluster.gateways()[0], "k");
         let first_of_its_kind = |name: &str| name.ends_with("-0") && !name.starts_with("gateway");
         let nodes = cluster.deployment.nodes.iter().enumerate();
-        let victims: Vec<usize> =
-            nodes.filter(|(_, node)| first_of_its_kind(&node.name)).map(|(place, _)| place).collect();
+        let victims: Vec<usize> = nodes
+            .filter(|(_, node)| first_of_its_kind(&node.name))
+            .map(|(place, _)| place)
+            .collect();
         assert!(victims.len() >= 6, "{victims:?}");
         for victim in victims {
             let before = cluster.pid(victim);
             writer.go_on(20);
             cluster.signal(victim, Signal::SIGKILL);
             writer.go_on(20);
-            eventually("the node is started again", || cluster.pid(victim).filter(|pid| Some(*pid) != before));
+            eventually("the node is started again", || {
+                cluster.pid(victim).filter(|pid| Some(*pid) != before)
+            });
             cluster.wait_until_whole_under_load();
         }
         let keys = writer.finish();
@@ -100,21 +113,32 @@ fn a_node_of_each_role_can_die_under_load() {
 fn nodes_die_one_after_another(preset: &str, durability: &str) {
     let cluster = Cluster::start(preset, &[durability], &[]);
     let mut keys = Vec::new();
-    // The leader's node, then, when that one is back, whichever leads then, and at last a follower's.
+    // The leader's node, then, when that one is back, whichever leads then, and at last a
+    // follower's.
     for (prefix, kills_leader) in [("a", true), ("b", true), ("c", false)] {
         let leader = cluster.leader();
-        let victim = if kills_leader { leader } else { (leader + 1) % 3 };
+        let victim = if kills_leader {
+            leader
+        } else {
+            (leader + 1) % 3
+        };
         let writer = Writer::start(cluster.gateways()[(victim + 1) % 3], prefix);
         writer.go_on(50);
         let before = cluster.pid(victim);
         cluster.signal(victim, Signal::SIGKILL);
         writer.go_on(50);
-        eventually("the node is started again", || cluster.pid(victim).filter(|pid| Some(*pid) != before));
+        eventually("the node is started again", || {
+            cluster.pid(victim).filter(|pid| Some(*pid) != before)
+        });
         cluster.wait_until_whole_under_load();
         writer.go_on(50);
         keys.extend(writer.finish());
         cluster.wait_until_whole();
-        assert!(cluster.stderr().contains("was killed by signal 9 (SIGKILL); started again in"));
+        assert!(
+            cluster
+                .stderr()
+                .contains("was killed by signal 9 (SIGKILL); started again in")
+        );
         // Through the node that was gone.
         let mut client = cluster.client(victim);
         for key in &keys {
@@ -125,7 +149,11 @@ fn nodes_die_one_after_another(preset: &str, durability: &str) {
 
 #[test]
 fn without_a_majority_clients_are_told_within_bounded_time() {
-    let cluster = Cluster::start("colocated", &["options.patience_ms=1500"], &["--no-restart"]);
+    let cluster = Cluster::start(
+        "colocated",
+        &["options.patience_ms=1500"],
+        &["--no-restart"],
+    );
     cluster.client(0).set("k", "v");
     cluster.signal(1, Signal::SIGKILL);
     cluster.signal(2, Signal::SIGKILL);
@@ -133,8 +161,15 @@ fn without_a_majority_clients_are_told_within_bounded_time() {
     for command in [&["SET", "k", "w"][..], &["GET", "k"]] {
         let begun = Instant::now();
         let reply = client.call(command).unwrap();
-        assert!(matches!(&reply, Reply::Error(error) if error.starts_with("TRYAGAIN")), "{command:?}: {reply:?}");
-        assert!(begun.elapsed() < Duration::from_secs(10), "{command:?}: {:?}", begun.elapsed());
+        assert!(
+            matches!(&reply, Reply::Error(error) if error.starts_with("TRYAGAIN")),
+            "{command:?}: {reply:?}"
+        );
+        assert!(
+            begun.elapsed() < Duration::from_secs(10),
+            "{command:?}: {:?}",
+            begun.elapsed()
+        );
     }
     // What is not promised to be fresh is served all the same.
     client.call(&["IONIAN", "CONSISTENCY", "EVENTUAL"]).unwrap();
@@ -151,7 +186,10 @@ fn service_resumes_when_a_majority_moves_again() {
     cluster.signal(leader, Signal::SIGSTOP);
     cluster.signal(asleep, Signal::SIGSTOP);
     let mut client = cluster.client(other);
-    assert!(matches!(client.call(&["SET", "k", "w"]).unwrap(), Reply::Error(_)));
+    assert!(matches!(
+        client.call(&["SET", "k", "w"]).unwrap(),
+        Reply::Error(_)
+    ));
     cluster.signal(asleep, Signal::SIGCONT);
     eventually("writes are taken again", || {
         matches!(client.call(&["SET", "k", "x"]).unwrap(), Reply::Status(_)).then_some(())
@@ -159,9 +197,11 @@ fn service_resumes_when_a_majority_moves_again() {
     // The leader that was must find out that it is none.
     cluster.signal(leader, Signal::SIGCONT);
     let mut late = cluster.client(leader);
-    let seen = eventually("the late one serves", || match late.call(&["GET", "k"]).unwrap() {
-        Reply::Bulk(value) => value,
-        _ => None,
+    let seen = eventually("the late one serves", || {
+        match late.call(&["GET", "k"]).unwrap() {
+            Reply::Bulk(value) => value,
+            _ => None,
+        }
     });
     assert_eq!(seen, "x");
     cluster.wait_until_whole();

@@ -1,5 +1,6 @@
-//! The example `tally` of the library, which is a service of its own on three nodes, each a process, and the commands of this
-//! program on its cluster. The whole of docs/library.md, and what it promises when nodes die.
+//! The example `tally` of the library, which is a service of its own on three nodes, each a
+//! process, and the commands of this program on its cluster. The whole of docs/library.md, and what
+//! it promises when nodes die.
 
 use crate::cluster::{Directory, LIMIT, deployment, eventually, free_port, run, text};
 use ionian_deployment::Deployment;
@@ -9,10 +10,17 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// The example, which cargo builds for the tests of this crate (see `Cargo.toml`), but not for one that is named alone.
+/// The example, which cargo builds for the tests of this crate (see `Cargo.toml`), but not for one
+/// that is named alone.
 fn tally() -> Command {
-    let beside = Path::new(env!("CARGO_BIN_EXE_ionian")).with_file_name("examples").join("tally-under-test");
-    assert!(beside.exists(), "{} is not built: cargo build -p ionian-cli --examples", beside.display());
+    let beside = Path::new(env!("CARGO_BIN_EXE_ionian"))
+        .with_file_name("examples")
+        .join("tally-under-test");
+    assert!(
+        beside.exists(),
+        "{} is not built: cargo build -p ionian-cli --examples",
+        beside.display()
+    );
     Command::new(beside)
 }
 
@@ -32,7 +40,13 @@ impl Node {
             .arg(directory.path(data))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(File::options().create(true).append(true).open(&log).unwrap())
+            .stderr(
+                File::options()
+                    .create(true)
+                    .append(true)
+                    .open(&log)
+                    .unwrap(),
+            )
             .spawn()
             .unwrap();
         Node { child, log }
@@ -50,7 +64,11 @@ impl Drop for Node {
         let _ = self.child.kill();
         let _ = self.child.wait();
         if std::thread::panicking() {
-            eprintln!("{}:\n{}", self.log.display(), fs::read_to_string(&self.log).unwrap_or_default());
+            eprintln!(
+                "{}:\n{}",
+                self.log.display(),
+                fs::read_to_string(&self.log).unwrap_or_default()
+            );
         }
     }
 }
@@ -62,7 +80,8 @@ fn ask(deployment: &Deployment, place: usize, line: &str) -> Option<String> {
     (&stream).write_all(format!("{line}\n").as_bytes()).ok()?;
     let mut answer = String::new();
     BufReader::new(&stream).read_line(&mut answer).ok()?;
-    (!answer.is_empty() && !answer.starts_with("error: the cluster")).then(|| answer.trim_end().to_owned())
+    (!answer.is_empty() && !answer.starts_with("error: the cluster"))
+        .then(|| answer.trim_end().to_owned())
 }
 
 /// As [`ask`], until the cluster answers: only for what may be executed more than once.
@@ -73,18 +92,30 @@ fn eventually_told(deployment: &Deployment, place: usize, line: &str) -> String 
 /// Adds, once: an answer that does not come fails the test.
 fn add(deployment: &Deployment, place: usize, name: &str, amount: i64, expected: i64) {
     let answer = ask(deployment, place, &format!("add {name} {amount}"));
-    assert_eq!(answer, Some(expected.to_string()), "add {name} {amount} at node {place}");
+    assert_eq!(
+        answer,
+        Some(expected.to_string()),
+        "add {name} {amount} at node {place}"
+    );
 }
 
 fn done(arguments: &[&str]) -> String {
     let output = run(arguments);
-    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", text(&output.stderr));
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "{arguments:?}: {}",
+        text(&output.stderr)
+    );
     text(&output.stdout)
 }
 
 /// Three nodes of a deployment on free ports, and its file.
 fn three(directory: &Directory, cluster: &str) -> (Deployment, String) {
-    let deployment = deployment("colocated", &["machine=tally", &format!("cluster={cluster}")]);
+    let deployment = deployment(
+        "colocated",
+        &["machine=tally", &format!("cluster={cluster}")],
+    );
     let file = directory.path(&format!("{cluster}.toml"));
     fs::write(&file, deployment.to_toml()).unwrap();
     (deployment, file.to_str().unwrap().to_owned())
@@ -100,8 +131,16 @@ fn a_service_of_ones_own_runs_on_three_nodes_and_all_tools_work_with_it() {
 
     add(&deployment, 0, "apples", 5, 5);
     add(&deployment, 1, "pears", 2, 2);
-    assert_eq!(eventually_told(&deployment, 2, "get apples"), "5", "a linearizable read at another node");
-    assert!(ask(&deployment, 0, "steal apples").unwrap().contains("known are add NAME AMOUNT"));
+    assert_eq!(
+        eventually_told(&deployment, 2, "get apples"),
+        "5",
+        "a linearizable read at another node"
+    );
+    assert!(
+        ask(&deployment, 0, "steal apples")
+            .unwrap()
+            .contains("known are add NAME AMOUNT")
+    );
 
     // One node dies. What it had acknowledged is there, and the others go on.
     nodes[0].take().unwrap().kill();
@@ -113,7 +152,10 @@ fn a_service_of_ones_own_runs_on_three_nodes_and_all_tools_work_with_it() {
     let backup = backup.to_str().unwrap();
     done(&["snapshot", "save", backup, "--config", &file]);
     let about = done(&["snapshot", "inspect", backup]);
-    assert!(about.contains("replicating tally") && about.contains("sessions"), "{about}");
+    assert!(
+        about.contains("replicating tally") && about.contains("sessions"),
+        "{about}"
+    );
     assert!(!about.contains("keys"), "{about}");
     add(&deployment, 2, "apples", 10, 16);
 
@@ -122,12 +164,30 @@ fn a_service_of_ones_own_runs_on_three_nodes_and_all_tools_work_with_it() {
     let gateway = format!("127.0.0.1:{}", free_port());
     let contact = deployment.nodes[1].address.as_str();
     let joining = Node::start(&directory, "n3", &["--join", contact], "data-n3");
-    done(&["member", "replace", "n0", "n3", "--address", &address, "--gateway", &gateway, "--config", &file]);
+    done(&[
+        "member",
+        "replace",
+        "n0",
+        "n3",
+        "--address",
+        &address,
+        "--gateway",
+        &gateway,
+        "--config",
+        &file,
+    ]);
     let members = done(&["member", "list", "--config", &file, "--toml"]);
-    assert!(members.contains(&address) && members.contains("machine = \"tally\""), "{members}");
+    assert!(
+        members.contains(&address) && members.contains("machine = \"tally\""),
+        "{members}"
+    );
     let mut now = Deployment::parse(&members).unwrap();
     now.nodes.retain(|node| node.name == "n3");
-    assert_eq!(eventually_told(&now, 0, "get apples"), "16", "the new node answers");
+    assert_eq!(
+        eventually_told(&now, 0, "get apples"),
+        "16",
+        "the new node answers"
+    );
     add(&now, 0, "pears", 1, 3);
     // It keeps what it is told: killed and started again it finds the others by what it knows.
     joining.kill();
@@ -139,10 +199,22 @@ fn a_service_of_ones_own_runs_on_three_nodes_and_all_tools_work_with_it() {
     nodes.clear();
     let (restored, new_file) = three(&directory, "tallies-2");
     let new_data = directory.path("data-2");
-    done(&["snapshot", "restore", backup, "--config", &new_file, "--data", new_data.to_str().unwrap()]);
+    done(&[
+        "snapshot",
+        "restore",
+        backup,
+        "--config",
+        &new_file,
+        "--data",
+        new_data.to_str().unwrap(),
+    ]);
     let start = |name: &str| Node::start(&directory, name, &["--config", &new_file], "data-2");
     let _nodes = ["n0", "n1", "n2"].map(start);
-    assert_eq!(eventually_told(&restored, 0, "get apples"), "6", "as it was when the backup was made");
+    assert_eq!(
+        eventually_told(&restored, 0, "get apples"),
+        "6",
+        "as it was when the backup was made"
+    );
     assert_eq!(eventually_told(&restored, 1, "get pears"), "2");
     add(&restored, 2, "apples", 1, 7);
 }
@@ -155,24 +227,56 @@ fn a_machine_that_this_program_does_not_have_is_refused_where_it_matters_and_onl
     let data = directory.path("data");
     for arguments in [
         &["up", &file, "--data", data.to_str().unwrap()][..],
-        &["node", "n0", "--config", &file, "--data", data.to_str().unwrap()],
+        &[
+            "node",
+            "n0",
+            "--config",
+            &file,
+            "--data",
+            data.to_str().unwrap(),
+        ],
     ] {
         let output = run(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         let why = text(&output.stderr);
-        assert!(why.contains("machine = \"tally\"") && why.contains("docs/library.md"), "{why}");
+        assert!(
+            why.contains("machine = \"tally\"") && why.contains("docs/library.md"),
+            "{why}"
+        );
     }
     // What clients of Redis ask for only the key-value store does.
-    let output = run(&["up", "--preset", "colocated", "--set", "machine=nothing", "--data", data.to_str().unwrap()]);
+    let output = run(&[
+        "up",
+        "--preset",
+        "colocated",
+        "--set",
+        "machine=nothing",
+        "--data",
+        data.to_str().unwrap(),
+    ]);
     assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
-    assert!(text(&output.stderr).contains("machine = \"nothing\": node.n0 has a gateway"), "{}", text(&output.stderr));
+    assert!(
+        text(&output.stderr).contains("machine = \"nothing\": node.n0 has a gateway"),
+        "{}",
+        text(&output.stderr)
+    );
     // And the other way round: the example does not run a node of the key-value store.
     let kv = deployment("colocated", &[]);
     fs::write(directory.path("kv.toml"), kv.to_toml()).unwrap();
-    let output =
-        tally().args(["n0", "--config"]).arg(directory.path("kv.toml")).arg("--data").arg(&data).output().unwrap();
+    let output = tally()
+        .args(["n0", "--config"])
+        .arg(directory.path("kv.toml"))
+        .arg("--data")
+        .arg(&data)
+        .output()
+        .unwrap();
     assert_eq!(output.status.code(), Some(1));
     let why = text(&output.stderr);
     assert!(why.contains("machine"), "{why}");
-    assert!(why.lines().last().is_some_and(|line| line.starts_with("tally: ")), "an error for programmers: {why}");
+    assert!(
+        why.lines()
+            .last()
+            .is_some_and(|line| line.starts_with("tally: ")),
+        "an error for programmers: {why}"
+    );
 }

@@ -5,8 +5,14 @@ use nix::sys::signal::Signal;
 
 #[test]
 fn a_log_tells_of_elections_of_snapshots_and_of_peers() {
-    let mut cluster = Cluster::start("colocated", &["durability=disk", "options.snapshot_slots=16"], &[]);
-    let paths: Vec<_> = (0..3).map(|node| cluster.directory.path(&format!("data/logs/n{node}.log"))).collect();
+    let mut cluster = Cluster::start(
+        "colocated",
+        &["durability=disk", "options.snapshot_slots=16"],
+        &[],
+    );
+    let paths: Vec<_> = (0..3)
+        .map(|node| cluster.directory.path(&format!("data/logs/n{node}.log")))
+        .collect();
     let tells_one = |nodes: &[usize], texts: &[&str]| {
         let holds = |node: &&usize| {
             let log = std::fs::read_to_string(&paths[**node]).unwrap();
@@ -30,7 +36,10 @@ fn a_log_tells_of_elections_of_snapshots_and_of_peers() {
     tells(&[first], "leads no longer");
     cluster.signal(first, Signal::SIGKILL);
     // What was under way to it decides which.
-    let ends = [format!("node {first} has closed the connection"), format!("the connection to node {first} broke")];
+    let ends = [
+        format!("node {first} has closed the connection"),
+        format!("the connection to node {first} broke"),
+    ];
     tells_one(&others, &[&ends[0], &ends[1]]);
     cluster.stop(Signal::SIGTERM);
 }

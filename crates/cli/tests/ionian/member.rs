@@ -15,7 +15,13 @@ fn member(cluster: &Cluster, arguments: &[&str]) -> Output {
 
 #[track_caller]
 fn done(output: &Output) -> String {
-    assert_eq!(output.status.code(), Some(0), "{}{}", text(&output.stdout), text(&output.stderr));
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "{}{}",
+        text(&output.stdout),
+        text(&output.stderr)
+    );
     text(&output.stdout)
 }
 
@@ -35,8 +41,22 @@ impl Node {
     fn join(name: &str, contact: &str, directory: &Directory) -> Node {
         let log = std::fs::File::create(directory.path(&format!("{name}.log"))).unwrap();
         let data = directory.path("elsewhere");
-        let arguments = ["node", name, "--join", contact, "--data", data.to_str().unwrap()];
-        Node(ionian().args(arguments).stdin(Stdio::null()).stderr(log).spawn().unwrap())
+        let arguments = [
+            "node",
+            name,
+            "--join",
+            contact,
+            "--data",
+            data.to_str().unwrap(),
+        ];
+        Node(
+            ionian()
+                .args(arguments)
+                .stdin(Stdio::null())
+                .stderr(log)
+                .spawn()
+                .unwrap(),
+        )
     }
 
     /// Waits until it has ended, and gives the exit code.
@@ -59,37 +79,92 @@ fn a_killed_node_is_replaced_under_load_and_the_cluster_starts_again_without_it(
     let writer = Writer::start(cluster.gateways()[0], "k");
     writer.go_on(50);
     cluster.signal(1, Signal::SIGKILL);
-    let replace = ["replace", "n1", "n3", "--address", &address, "--gateway", &gateway];
+    let replace = [
+        "replace",
+        "n1",
+        "n3",
+        "--address",
+        &address,
+        "--gateway",
+        &gateway,
+    ];
     let said = done(&member(&cluster, &replace));
-    assert!(said.starts_with("epoch 1 begins\n") && said.ends_with("done: the cluster is in epoch 2\n"), "{said}");
+    assert!(
+        said.starts_with("epoch 1 begins\n") && said.ends_with("done: the cluster is in epoch 2\n"),
+        "{said}"
+    );
     writer.go_on(50);
     // The same command again finds that it is done.
-    assert_eq!(done(&member(&cluster, &replace)), "the cluster is so already, in epoch 2\n");
-    eventually("n1 is let go", || cluster.stderr().contains("node n1 has left the cluster").then_some(()));
-    assert!(cluster.stderr().contains("node n3 has joined the cluster and is started"), "{}", cluster.stderr());
+    assert_eq!(
+        done(&member(&cluster, &replace)),
+        "the cluster is so already, in epoch 2\n"
+    );
+    eventually("n1 is let go", || {
+        cluster
+            .stderr()
+            .contains("node n1 has left the cluster")
+            .then_some(())
+    });
+    assert!(
+        cluster
+            .stderr()
+            .contains("node n3 has joined the cluster and is started"),
+        "{}",
+        cluster.stderr()
+    );
     let status = cluster.status();
-    let names: Vec<_> = status["nodes"].as_array().unwrap().iter().map(|node| node["name"].clone()).collect();
+    let names: Vec<_> = status["nodes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|node| node["name"].clone())
+        .collect();
     assert_eq!(names, ["n0", "n2", "n3"]);
-    assert_eq!((&status["epoch"], &status["changing"]), (&2.into(), &false.into()));
+    assert_eq!(
+        (&status["epoch"], &status["changing"]),
+        (&2.into(), &false.into())
+    );
     // A file that went stale leads to those who know, and so does any of them.
     let given = cluster.directory.path("given.toml");
     let stale = run(&["status", "--wait", "--config", given.to_str().unwrap()]);
     assert_eq!(stale.status.code(), Some(0), "{}", text(&stale.stdout));
     let said = text(&stale.stderr);
-    assert!(said.contains("the cluster has changed since epoch 0") && said.contains("it is in epoch 2"), "{said}");
+    assert!(
+        said.contains("the cluster has changed since epoch 0") && said.contains("it is in epoch 2"),
+        "{said}"
+    );
     let listed = done(&run(&["member", "list", "--at", &address]));
-    assert!(listed.starts_with("cluster ionian: epoch 2\n") && !listed.contains("n1"), "{listed}");
+    assert!(
+        listed.starts_with("cluster ionian: epoch 2\n") && !listed.contains("n1"),
+        "{listed}"
+    );
     let saved = cluster.directory.path("saved.snapshot");
-    done(&run(&["snapshot", "save", saved.to_str().unwrap(), "--at", &address]));
+    done(&run(&[
+        "snapshot",
+        "save",
+        saved.to_str().unwrap(),
+        "--at",
+        &address,
+    ]));
     let (code, said) = refused(&run(&["status", "--at", "n3"]));
-    assert_eq!((code, said.contains("must be the HOST:PORT")), (Some(2), true), "{said}");
+    assert_eq!(
+        (code, said.contains("must be the HOST:PORT")),
+        (Some(2), true),
+        "{said}"
+    );
     let keys = writer.finish();
     let port: u16 = gateway.rsplit_once(':').unwrap().1.parse().unwrap();
-    assert_eq!(Client::connect(port).get(&keys[keys.len() - 1]), keys.last().cloned());
+    assert_eq!(
+        Client::connect(port).get(&keys[keys.len() - 1]),
+        keys.last().cloned()
+    );
 
     cluster.stop(Signal::SIGTERM);
     let file = std::fs::read_to_string(cluster.directory.path("data/deployment.toml")).unwrap();
-    assert!(file.contains("name = \"n1\""), "it names the cluster for ever");
+    assert!(
+        file.contains("name = \"n1\""),
+        "it names the cluster for ever"
+    );
     // From here on the test expects the members of today.
     let mut new = cluster.deployment.nodes.remove(1);
     (new.name, new.address, new.gateway) = ("n3".into(), address, Some(gateway));
@@ -109,13 +184,31 @@ fn flags_of_addresses_may_be_given_again_after_a_change_and_not_be_others() {
     let places: Vec<String> = (0..3)
         .flat_map(|node| {
             let (address, gateway) = (local(nodes + node), local(gateways + node));
-            [format!("node.n{node}.address={address}"), format!("node.n{node}.gateway={gateway}")]
+            [
+                format!("node.n{node}.address={address}"),
+                format!("node.n{node}.gateway={gateway}"),
+            ]
         })
         .collect();
-    let places: Vec<&str> = [&["durability=disk"][..], &places.iter().map(String::as_str).collect::<Vec<_>>()].concat();
+    let places: Vec<&str> = [
+        &["durability=disk"][..],
+        &places.iter().map(String::as_str).collect::<Vec<_>>(),
+    ]
+    .concat();
     let mut cluster = Cluster::start("colocated", &places, &[]);
     let (address, gateway) = (local(free_port()), local(free_port()));
-    done(&member(&cluster, &["replace", "n1", "n3", "--address", &address, "--gateway", &gateway]));
+    done(&member(
+        &cluster,
+        &[
+            "replace",
+            "n1",
+            "n3",
+            "--address",
+            &address,
+            "--gateway",
+            &gateway,
+        ],
+    ));
     cluster.kill_all();
     let mut new = cluster.deployment.nodes.remove(1);
     (new.name, new.address, new.gateway) = ("n3".into(), address, Some(gateway));
@@ -128,7 +221,10 @@ fn flags_of_addresses_may_be_given_again_after_a_change_and_not_be_others() {
     let output = run(&["up", "--node-port", &other, "--data", &cluster.data()]);
     let (code, said) = refused(&output);
     assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("are those of the membership: leave the flags out"), "{said}");
+    assert!(
+        said.contains("are those of the membership: leave the flags out"),
+        "{said}"
+    );
 }
 
 /// The first of three that follow each other.
@@ -144,24 +240,58 @@ fn a_change_that_waits_for_a_node_is_abandoned_or_finished_when_it_comes() {
     let cluster = Cluster::start("colocated", &[], &[]);
     // Another host as far as `ionian up` can tell: it leaves the node to others.
     let address = format!("localhost:{}", free_port());
-    let add = ["add", "n3", "--address", &address, "--roles", "acceptor,replica"];
-    assert_eq!(done(&member(&cluster, &[&add[..], &["--no-wait"]].concat())), "epoch 1 begins\n");
+    let add = [
+        "add",
+        "n3",
+        "--address",
+        &address,
+        "--roles",
+        "acceptor,replica",
+    ];
+    assert_eq!(
+        done(&member(&cluster, &[&add[..], &["--no-wait"]].concat())),
+        "epoch 1 begins\n"
+    );
     let listed = done(&member(&cluster, &["list"]));
-    assert!(listed.starts_with("cluster ionian: epoch 1, a change is under way\n"), "{listed}");
-    assert!(listed.contains("n3 (joins)") && listed.contains("+acceptor:3 +replica:3"), "{listed}");
-    assert!(listed.contains("! waits for node n3, which does not answer: `ionian node n3 --join"), "{listed}");
+    assert!(
+        listed.starts_with("cluster ionian: epoch 1, a change is under way\n"),
+        "{listed}"
+    );
+    assert!(
+        listed.contains("n3 (joins)") && listed.contains("+acceptor:3 +replica:3"),
+        "{listed}"
+    );
+    assert!(
+        listed.contains("! waits for node n3, which does not answer: `ionian node n3 --join"),
+        "{listed}"
+    );
     let (code, said) = refused(&member(&cluster, &["remove", "n2"]));
     assert_eq!(code, Some(1));
-    assert!(said.contains("another change is under way, in epoch 1"), "{said}");
-    assert_eq!(done(&member(&cluster, &["abandon"])), "epoch 2 begins\ndone: the cluster is in epoch 2\n");
+    assert!(
+        said.contains("another change is under way, in epoch 1"),
+        "{said}"
+    );
+    assert_eq!(
+        done(&member(&cluster, &["abandon"])),
+        "epoch 2 begins\ndone: the cluster is in epoch 2\n"
+    );
     let (code, said) = refused(&member(&cluster, &["abandon"]));
-    assert_eq!((code, said.as_str()), (Some(1), "ionian: no change is under way\n"));
+    assert_eq!(
+        (code, said.as_str()),
+        (Some(1), "ionian: no change is under way\n")
+    );
 
     // Again; an interrupted wait changes nothing, and the same command waits for the same change.
     let data = cluster.data();
     let arguments = [&["member"][..], &add, &["--data", &data]].concat();
-    let mut interrupted = ionian().args(&arguments).stdout(Stdio::null()).spawn().unwrap();
-    eventually("the change has begun", || (cluster.status()["epoch"] == 3).then_some(()));
+    let mut interrupted = ionian()
+        .args(&arguments)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    eventually("the change has begun", || {
+        (cluster.status()["epoch"] == 3).then_some(())
+    });
     kill(Pid::from_raw(interrupted.id() as i32), Signal::SIGINT).unwrap();
     interrupted.wait().unwrap();
     let contact = &cluster.deployment.nodes[0].address;
@@ -169,23 +299,40 @@ fn a_change_that_waits_for_a_node_is_abandoned_or_finished_when_it_comes() {
     let said = done(&run(&arguments));
     // A directory of `ionian node` says which cluster it is of.
     let elsewhere = cluster.directory.path("elsewhere");
-    let listed = done(&run(&["member", "list", "--data", elsewhere.to_str().unwrap()]));
+    let listed = done(&run(&[
+        "member",
+        "list",
+        "--data",
+        elsewhere.to_str().unwrap(),
+    ]));
     assert!(listed.contains("n3"), "{listed}");
-    assert!(said.starts_with("this change is under way already, in epoch 3\n"), "{said}");
-    assert!(said.ends_with("done: the cluster is in epoch 4\n"), "{said}");
+    assert!(
+        said.starts_with("this change is under way already, in epoch 3\n"),
+        "{said}"
+    );
+    assert!(
+        said.ends_with("done: the cluster is in epoch 4\n"),
+        "{said}"
+    );
 
     // It knows by itself what it belongs to, whether anybody is there to ask or not.
     kill(Pid::from_raw(node.0.id() as i32), Signal::SIGTERM).unwrap();
     assert_eq!(node.ended(), Some(0));
     let mut node = Node::join("n3", "127.0.0.1:1", &cluster.directory);
-    eventually("all are up", || (cluster.status()["nodes_up"] == 4).then_some(()));
+    eventually("all are up", || {
+        (cluster.status()["nodes_up"] == 4).then_some(())
+    });
     done(&member(&cluster, &["remove", "n3"]));
     assert_eq!(node.ended(), Some(0));
     let log = std::fs::read_to_string(cluster.directory.path("n3.log")).unwrap();
-    assert!(log.contains("is not a member of the cluster any more"), "{log}");
+    assert!(
+        log.contains("is not a member of the cluster any more"),
+        "{log}"
+    );
 }
 
-/// Three nodes are to be replaced by three others, none of which runs: the former serve, and that is what status says.
+/// Three nodes are to be replaced by three others, none of which runs: the former serve, and that
+/// is what status says.
 #[test]
 fn while_the_next_nodes_are_missing_status_says_that_the_others_serve() {
     let cluster = Cluster::start("colocated", &[], &[]);
@@ -195,16 +342,25 @@ fn while_the_next_nodes_are_missing_status_says_that_the_others_serve() {
         // Another host as far as `ionian up` can tell: it leaves the nodes to others.
         node.address = format!("localhost:{}", free_port());
         node.gateway = Some(local(free_port()));
-        node.roles.iter_mut().for_each(|placed| placed.number = None);
+        node.roles
+            .iter_mut()
+            .for_each(|placed| placed.number = None);
     }
     let file = cluster.directory.path("next.toml");
     std::fs::write(&file, next.to_toml()).unwrap();
-    let begun = done(&member(&cluster, &["apply", file.to_str().unwrap(), "--no-wait"]));
+    let begun = done(&member(
+        &cluster,
+        &["apply", file.to_str().unwrap(), "--no-wait"],
+    ));
     assert_eq!(begun, "epoch 1 begins\n");
     cluster.client(0).set("k", "v");
     let looked = run(&["status", "--data", &cluster.data()]);
     assert_eq!(looked.status.code(), Some(3), "{}", text(&looked.stdout));
-    assert!(text(&looked.stdout).contains("! node m2 does not answer"), "{}", text(&looked.stdout));
+    assert!(
+        text(&looked.stdout).contains("! node m2 does not answer"),
+        "{}",
+        text(&looked.stdout)
+    );
     cluster.client(1).set("k", "w");
 }
 
@@ -214,15 +370,48 @@ fn what_cannot_be_done_is_refused_with_the_reason() {
     let address = local(free_port());
     let taken = cluster.deployment.nodes[2].address.clone();
     let cases: &[(&[&str], &str)] = &[
-        (&["remove", "n7"], "no node \"n7\": the deployment has n0, n1, n2"),
+        (
+            &["remove", "n7"],
+            "no node \"n7\": the deployment has n0, n1, n2",
+        ),
         (&["remove", "n2"], "there must be at least 2f+1 = 3"),
-        (&["replace", "n7", "n8", "--address", &address], "no node \"n7\""),
-        (&["replace", "n1", "n2", "--address", &address], "= \"n2\": taken by"),
-        (&["add", "n1", "--address", &address, "--roles", "replica"], "taken by"),
-        (&["add", "n3", "--address", &taken, "--roles", "replica"], "taken by node.n2.address"),
-        (&["add", "n3", "--address", &address], "node.n3.roles = []: must be a list with at least one role"),
-        (&["add", "n3", "--address", &address, "--roles", "mixer"], "must be roles of multipaxos"),
-        (&["add", "n3", "--address", &address, "--roles", "acceptor", "--quorums", "grid 3x3"], "a 3x3 grid holds 9"),
+        (
+            &["replace", "n7", "n8", "--address", &address],
+            "no node \"n7\"",
+        ),
+        (
+            &["replace", "n1", "n2", "--address", &address],
+            "= \"n2\": taken by",
+        ),
+        (
+            &["add", "n1", "--address", &address, "--roles", "replica"],
+            "taken by",
+        ),
+        (
+            &["add", "n3", "--address", &taken, "--roles", "replica"],
+            "taken by node.n2.address",
+        ),
+        (
+            &["add", "n3", "--address", &address],
+            "node.n3.roles = []: must be a list with at least one role",
+        ),
+        (
+            &["add", "n3", "--address", &address, "--roles", "mixer"],
+            "must be roles of multipaxos",
+        ),
+        (
+            &[
+                "add",
+                "n3",
+                "--address",
+                &address,
+                "--roles",
+                "acceptor",
+                "--quorums",
+                "grid 3x3",
+            ],
+            "a 3x3 grid holds 9",
+        ),
     ];
     for (arguments, reason) in cases {
         let (code, said) = refused(&member(&cluster, arguments));
@@ -234,7 +423,16 @@ fn what_cannot_be_done_is_refused_with_the_reason() {
         &["add", "n3", "--address", "nowhere", "--roles", "replica"],
         &["add", "n 3", "--address", &address, "--roles", "replica"],
         &["add", "n3", "--address", &address, "--roles", "replica*0"],
-        &["add", "n3", "--address", &address, "--roles", "replica", "--quorums", "most"],
+        &[
+            "add",
+            "n3",
+            "--address",
+            &address,
+            "--roles",
+            "replica",
+            "--quorums",
+            "most",
+        ],
         &["exchange", "n1"],
     ];
     for arguments in bad {
@@ -249,9 +447,15 @@ fn what_cannot_be_done_is_refused_with_the_reason() {
     };
     let (code, said) = apply(&|text| text.replace("\"ionian\"", "\"other\""));
     assert_eq!(code, Some(1));
-    assert!(said.contains("cluster = \"other\": must be \"ionian\" as in the running cluster"), "{said}");
+    assert!(
+        said.contains("cluster = \"other\": must be \"ionian\" as in the running cluster"),
+        "{said}"
+    );
     let (_, said) = apply(&|text| text.replace(&taken, &address));
-    assert!(said.contains("to move a node, replace it by one of another name"), "{said}");
+    assert!(
+        said.contains("to move a node, replace it by one of another name"),
+        "{said}"
+    );
     // Nothing of all that has changed anything; and a file that says what there is changes nothing.
     std::fs::write(&file, done(&member(&cluster, &["list", "--toml"]))).unwrap();
     let said = done(&member(&cluster, &["apply", file.to_str().unwrap()]));
@@ -278,22 +482,38 @@ impl Stranded {
         prepare(&cluster);
         let said = cluster.directory.path("said");
         let file = std::fs::File::create(&said).unwrap();
-        let mut stranded = Stranded { cluster, said, processes: Nodes(Vec::new()) };
+        let mut stranded = Stranded {
+            cluster,
+            said,
+            processes: Nodes(Vec::new()),
+        };
         stranded.kill(1);
         stranded.kill(2);
         // What it proposed while it led its successor would find in its log.
         eventually("n0 does not lead", || {
-            let roles = stranded.cluster.status()["nodes"][0]["status"]["roles"].as_array()?.clone();
-            roles.iter().all(|role| role["figures"]["leading"] != 1).then_some(())
+            let roles = stranded.cluster.status()["nodes"][0]["status"]["roles"]
+                .as_array()?
+                .clone();
+            roles
+                .iter()
+                .all(|role| role["figures"]["leading"] != 1)
+                .then_some(())
         });
         let mut waiting = ionian();
-        waiting.arg("member").args(command).args(["--data", &stranded.cluster.data()]);
-        waiting.stdin(Stdio::null()).stdout(file.try_clone().unwrap()).stderr(file);
+        waiting
+            .arg("member")
+            .args(command)
+            .args(["--data", &stranded.cluster.data()]);
+        waiting
+            .stdin(Stdio::null())
+            .stdout(file.try_clone().unwrap())
+            .stderr(file);
         stranded.processes.0.push(waiting.spawn().unwrap());
         eventually("it says that it waits", || {
             let said = stranded.said();
             assert_eq!(stranded.processes.0[0].try_wait().unwrap(), None, "{said}");
-            said.contains("waits for a leader and a quorum: n1 at ").then_some(())
+            said.contains("waits for a leader and a quorum: n1 at ")
+                .then_some(())
         });
         stranded
     }
@@ -304,14 +524,30 @@ impl Stranded {
 
     fn kill(&self, node: usize) {
         self.cluster.signal(node, Signal::SIGKILL);
-        eventually("it is gone", || self.cluster.pid(node).is_none().then_some(()));
+        eventually("it is gone", || {
+            self.cluster.pid(node).is_none().then_some(())
+        });
     }
 
     fn start(&mut self, names: &[&str]) {
         let config = self.cluster.directory.path("given.toml");
         for name in names {
-            let flags = ["node", name, "--data", &self.cluster.data(), "--config", config.to_str().unwrap()];
-            self.processes.0.push(ionian().args(flags).stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+            let flags = [
+                "node",
+                name,
+                "--data",
+                &self.cluster.data(),
+                "--config",
+                config.to_str().unwrap(),
+            ];
+            self.processes.0.push(
+                ionian()
+                    .args(flags)
+                    .stdin(Stdio::null())
+                    .stderr(Stdio::null())
+                    .spawn()
+                    .unwrap(),
+            );
         }
     }
 
@@ -328,44 +564,75 @@ impl Stranded {
     /// Waits until the command has ended with this exit code and these words.
     #[track_caller]
     fn ended(mut self, code: i32, last: &str) {
-        let status = eventually("the command ends", || self.processes.0[0].try_wait().unwrap());
+        let status = eventually("the command ends", || {
+            self.processes.0[0].try_wait().unwrap()
+        });
         assert_eq!(status.code(), Some(code), "{}", self.said());
         assert!(self.said().ends_with(last), "{}", self.said());
     }
 }
 
-/// The one node that answers when the command is given has no quorum, and dies: the others come back, and are asked.
+/// The one node that answers when the command is given has no quorum, and dies: the others come
+/// back, and are asked.
 #[test]
 fn a_change_waits_for_a_quorum_and_asks_nodes_that_were_down_at_first() {
     let address = format!("localhost:{}", free_port());
-    let mut stranded = Stranded::new(&["add", "n3", "--address", &address, "--roles", "proxy_leader", "--no-wait"]);
+    let mut stranded = Stranded::new(&[
+        "add",
+        "n3",
+        "--address",
+        &address,
+        "--roles",
+        "proxy_leader",
+        "--no-wait",
+    ]);
     stranded.kill(0);
     stranded.start(&["n1", "n2"]);
     stranded.done("epoch 1 begins\n");
 }
 
-/// The change has been made, and finished, by the time that the command can ask for it again: the log says that it is in another
-/// epoch by then.
+/// The change has been made, and finished, by the time that the command can ask for it again: the
+/// log says that it is in another epoch by then.
 #[test]
 fn a_change_that_was_finished_before_its_command_heard_of_it_is_done() {
     let address = format!("localhost:{}", free_port());
-    let add = ["add", "n3", "--address", &address, "--roles", "acceptor,replica"];
+    let add = [
+        "add",
+        "n3",
+        "--address",
+        &address,
+        "--roles",
+        "acceptor,replica",
+    ];
     let mut stranded = Stranded::new(&add);
     stranded.signal_command(Signal::SIGSTOP);
     stranded.kill(0);
     stranded.start(&["n0", "n1", "n2"]);
     let contact = stranded.cluster.deployment.nodes[0].address.clone();
     let _new = Node::join("n3", &contact, &stranded.cluster.directory);
-    eventually("the same command is carried out", || member(&stranded.cluster, &add).status.success().then_some(()));
+    eventually("the same command is carried out", || {
+        member(&stranded.cluster, &add)
+            .status
+            .success()
+            .then_some(())
+    });
     stranded.signal_command(Signal::SIGCONT);
     stranded.done("epoch 1 begins\ndone: the cluster is in epoch 2\n");
 }
 
-/// By the time that the command can ask the log, nothing is left to abandon: the log says the same as if it had been.
+/// By the time that the command can ask the log, nothing is left to abandon: the log says the same
+/// as if it had been.
 #[test]
 fn a_change_that_was_finished_is_not_said_to_be_abandoned() {
     let address = format!("localhost:{}", free_port());
-    let add = ["add", "n3", "--address", &address, "--roles", "acceptor,replica"];
+    let add = [
+        "add",
+        "n3",
+        "--address",
+        &address,
+        "--roles",
+        "acceptor,replica",
+    ];
     let begin = |cluster: &Cluster| {
         done(&member(cluster, &[&add[..], &["--no-wait"]].concat()));
         let knows = || (cluster.status()["nodes"][0]["status"]["epoch"] == 1).then_some(());
@@ -379,11 +646,18 @@ fn a_change_that_was_finished_is_not_said_to_be_abandoned() {
     let _new = Node::join("n3", &contact, &stranded.cluster.directory);
     eventually("it is finished", || {
         let said = text(&member(&stranded.cluster, &["list"]).stdout);
-        assert!(said.is_empty() || said.contains("n3"), "it was abandoned before: {}", stranded.said());
+        assert!(
+            said.is_empty() || said.contains("n3"),
+            "it was abandoned before: {}",
+            stranded.said()
+        );
         said.starts_with("cluster ionian: epoch 2\n").then_some(())
     });
     stranded.signal_command(Signal::SIGCONT);
-    stranded.ended(1, "the change was finished before it could be abandoned, in epoch 2\n");
+    stranded.ended(
+        1,
+        "the change was finished before it could be abandoned, in epoch 2\n",
+    );
 }
 
 #[test]
@@ -391,9 +665,18 @@ fn a_cluster_that_does_not_run_cannot_be_changed() {
     let directory = Directory::new();
     let file = directory.path("d.toml");
     std::fs::write(&file, crate::cluster::deployment("baseline", &[]).to_toml()).unwrap();
-    let (code, said) = refused(&run(&["member", "remove", "n1", "--config", file.to_str().unwrap()]));
+    let (code, said) = refused(&run(&[
+        "member",
+        "remove",
+        "n1",
+        "--config",
+        file.to_str().unwrap(),
+    ]));
     assert_eq!(code, Some(1));
-    assert!(said.starts_with("ionian: no node of the cluster answers: n0 at"), "{said}");
+    assert!(
+        said.starts_with("ionian: no node of the cluster answers: n0 at"),
+        "{said}"
+    );
 }
 
 /// Where members cannot change, that is what is said, and not what is wrong with the plan besides.
@@ -404,7 +687,11 @@ fn members_stay_what_they_are(preset: &str, reason: &str) {
     let other = cluster.directory.path("other.toml");
     let text = cluster.deployment.to_toml();
     // Another roster that would not do, and the one in force.
-    std::fs::write(&other, text.replace("f = 0", "f = 1").replace("f = 1", "f = 2")).unwrap();
+    std::fs::write(
+        &other,
+        text.replace("f = 0", "f = 1").replace("f = 1", "f = 2"),
+    )
+    .unwrap();
     let same = cluster.directory.path("given.toml");
     let address = local(free_port());
     for arguments in [
@@ -418,22 +705,34 @@ fn members_stay_what_they_are(preset: &str, reason: &str) {
     ] {
         let (code, said) = refused(&member(&cluster, arguments));
         assert_eq!(code, Some(1), "{arguments:?}: {said}");
-        assert!(said.starts_with("ionian: this cannot be done: ") && said.contains(reason), "{arguments:?}: {said}");
+        assert!(
+            said.starts_with("ionian: this cannot be done: ") && said.contains(reason),
+            "{arguments:?}: {said}"
+        );
     }
     cluster.client(0).set("k", "v");
 }
 
 #[test]
 fn the_members_of_a_mencius_cluster_stay_what_they_are() {
-    members_stay_what_they_are("mencius", "the membership of a Mencius cluster cannot be changed: save a snapshot");
+    members_stay_what_they_are(
+        "mencius",
+        "the membership of a Mencius cluster cannot be changed: save a snapshot",
+    );
 }
 
 #[test]
 fn the_members_of_an_spaxos_cluster_stay_what_they_are() {
-    members_stay_what_they_are("spaxos", "the members of an S-Paxos cluster cannot be changed while it runs");
+    members_stay_what_they_are(
+        "spaxos",
+        "the members of an S-Paxos cluster cannot be changed while it runs",
+    );
 }
 
 #[test]
 fn the_members_of_an_unreplicated_cluster_stay_what_they_are() {
-    members_stay_what_they_are("unreplicated", "an unreplicated cluster cannot be changed while it runs");
+    members_stay_what_they_are(
+        "unreplicated",
+        "an unreplicated cluster cannot be changed while it runs",
+    );
 }

@@ -11,44 +11,83 @@ fn options(cluster: &Cluster, arguments: &[&str]) -> Output {
 
 #[track_caller]
 fn done(output: &Output) -> String {
-    assert_eq!(output.status.code(), Some(0), "{}{}", text(&output.stdout), text(&output.stderr));
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "{}{}",
+        text(&output.stdout),
+        text(&output.stderr)
+    );
     text(&output.stdout)
 }
 
 #[track_caller]
 fn refused(output: &Output, code: i32, says: &str) {
     let said = text(&output.stderr);
-    assert_eq!((output.status.code(), said.contains(says)), (Some(code), true), "{said}");
+    assert_eq!(
+        (output.status.code(), said.contains(says)),
+        (Some(code), true),
+        "{said}"
+    );
 }
 
 /// The line of an option in the list, as words.
 fn listed(cluster: &Cluster, key: &str) -> String {
     let list = done(&options(cluster, &["list"]));
-    let line = list.lines().find(|line| line.split_whitespace().next() == Some(key)).expect("it is listed");
+    let line = list
+        .lines()
+        .find(|line| line.split_whitespace().next() == Some(key))
+        .expect("it is listed");
     line.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[test]
 fn they_are_changed_under_load_and_outlive_every_process() {
-    let set = ["set", "heartbeat_ms=50", "election_timeout_ms=250", "window_slots=64", "retained_slots=4096"];
-    let set = [&set[..], &["batch_commands=20", "session_expiry_s=60", "revoke_slots=1000"]].concat();
+    let set = [
+        "set",
+        "heartbeat_ms=50",
+        "election_timeout_ms=250",
+        "window_slots=64",
+        "retained_slots=4096",
+    ];
+    let set = [
+        &set[..],
+        &[
+            "batch_commands=20",
+            "session_expiry_s=60",
+            "revoke_slots=1000",
+        ],
+    ]
+    .concat();
     for preset in ["colocated", "mencius", "spaxos"] {
         let mut cluster = Cluster::start(preset, &["options.batch_commands=10"], &[]);
         let writer = Writer::start(cluster.gateways()[0], "k");
         writer.go_on(50);
         let said = done(&options(&cluster, &set));
         assert!(said.starts_with("epoch 1 begins\n"), "{preset}: {said}");
-        assert!(said.contains("options.batch_commands = 20, and was 10\n"), "{preset}: {said}");
-        assert!(said.ends_with("done: the cluster is in epoch 1\n"), "{preset}: {said}");
+        assert!(
+            said.contains("options.batch_commands = 20, and was 10\n"),
+            "{preset}: {said}"
+        );
+        assert!(
+            said.ends_with("done: the cluster is in epoch 1\n"),
+            "{preset}: {said}"
+        );
         writer.go_on(50);
-        assert!(done(&options(&cluster, &set)).contains("are so already, in epoch 1"), "{preset}");
+        assert!(
+            done(&options(&cluster, &set)).contains("are so already, in epoch 1"),
+            "{preset}"
+        );
         // Every node has taken it over, and said so.
         for node in &cluster.deployment.nodes {
-            let log = cluster.directory.path(&format!("data/logs/{}.log", node.name));
+            let log = cluster
+                .directory
+                .path(&format!("data/logs/{}.log", node.name));
             eventually("each node follows", || {
                 let log = std::fs::read_to_string(&log).unwrap();
-                (log.contains("epoch 1: options.window_slots = 64") && log.contains("options.batch_commands = 20"))
-                    .then_some(())
+                (log.contains("epoch 1: options.window_slots = 64")
+                    && log.contains("options.batch_commands = 20"))
+                .then_some(())
             });
         }
         // One dies, and is found out by the new timers where it led; then all of them do.
@@ -59,11 +98,18 @@ fn they_are_changed_under_load_and_outlive_every_process() {
         cluster.kill_all();
         cluster.start_again(&[]);
         assert!(
-            listed(&cluster, "window_slots").starts_with("window_slots 64 default 8192 set for all nodes"),
+            listed(&cluster, "window_slots")
+                .starts_with("window_slots 64 default 8192 set for all nodes"),
             "{preset}"
         );
-        assert!(listed(&cluster, "batch_commands").starts_with("batch_commands 20 "), "{preset}");
-        assert!(listed(&cluster, "batch_bytes").contains("as each node was started"), "{preset}");
+        assert!(
+            listed(&cluster, "batch_commands").starts_with("batch_commands 20 "),
+            "{preset}"
+        );
+        assert!(
+            listed(&cluster, "batch_bytes").contains("as each node was started"),
+            "{preset}"
+        );
         let mut client = cluster.client(1);
         for key in &keys {
             assert_eq!(client.get(key).as_ref(), Some(key), "{preset}");
@@ -75,17 +121,51 @@ fn they_are_changed_under_load_and_outlive_every_process() {
 #[test]
 fn what_cannot_be_set_is_refused_with_what_to_do_instead() {
     let mut cluster = Cluster::start("colocated", &[], &[]);
-    refused(&options(&cluster, &["set", "heartbeat=50"]), 2, "unknown key options.heartbeat");
-    refused(&options(&cluster, &["set", "heartbeat_ms=0"]), 2, "a whole number from 1 to");
-    refused(&options(&cluster, &["set", "heartbeat_ms=1000"]), 2, "at least twice options.heartbeat_ms = 1000");
-    refused(&options(&cluster, &["set", "patience_ms=100"]), 2, "Restart one node after the other with --set");
+    refused(
+        &options(&cluster, &["set", "heartbeat=50"]),
+        2,
+        "unknown key options.heartbeat",
+    );
+    refused(
+        &options(&cluster, &["set", "heartbeat_ms=0"]),
+        2,
+        "a whole number from 1 to",
+    );
+    refused(
+        &options(&cluster, &["set", "heartbeat_ms=1000"]),
+        2,
+        "at least twice options.heartbeat_ms = 1000",
+    );
+    refused(
+        &options(&cluster, &["set", "patience_ms=100"]),
+        2,
+        "Restart one node after the other with --set",
+    );
     refused(&options(&cluster, &["set"]), 2, "KEY=VALUE");
-    assert!(listed(&cluster, "patience_ms").contains("not changed while the cluster runs: the gateway"));
+    assert!(
+        listed(&cluster, "patience_ms").contains("not changed while the cluster runs: the gateway")
+    );
     cluster.stop(Signal::SIGTERM);
     // What `ionian up` cannot do, it says how to.
     let data = cluster.data();
-    let up = run(&["up", "--data", &data, "--set", "options.heartbeat_ms=50", "--set", "options.window_slots=9"]);
-    refused(&up, 1, &format!("ionian options set window_slots=9 heartbeat_ms=50 --data {data}"));
+    let up = run(&[
+        "up",
+        "--data",
+        &data,
+        "--set",
+        "options.heartbeat_ms=50",
+        "--set",
+        "options.window_slots=9",
+    ]);
+    refused(
+        &up,
+        1,
+        &format!("ionian options set window_slots=9 heartbeat_ms=50 --data {data}"),
+    );
     let plain = Cluster::start("unreplicated", &[], &[]);
-    refused(&options(&plain, &["set", "heartbeat_ms=50"]), 1, "stop it, change its file, and start it again");
+    refused(
+        &options(&plain, &["set", "heartbeat_ms=50"]),
+        1,
+        "stop it, change its file, and start it again",
+    );
 }

@@ -28,7 +28,9 @@ impl Client {
         let stream = TcpStream::connect(("127.0.0.1", port))?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(REPLY_LIMIT))?;
-        Ok(Client { input: BufReader::new(stream) })
+        Ok(Client {
+            input: BufReader::new(stream),
+        })
     }
 
     pub(crate) fn call(&mut self, words: &[&str]) -> io::Result<Reply> {
@@ -60,7 +62,10 @@ impl Client {
     }
 
     pub(crate) fn set(&mut self, key: &str, value: &str) {
-        assert_eq!(self.call(&["SET", key, value]).unwrap(), Reply::Status("OK".into()));
+        assert_eq!(
+            self.call(&["SET", key, value]).unwrap(),
+            Reply::Status("OK".into())
+        );
     }
 
     pub(crate) fn get(&mut self, key: &str) -> Option<String> {

@@ -1,6 +1,9 @@
-//! Backups: saved from a cluster under load, restored into a new one, salvaged from what is left of one.
+//! Backups: saved from a cluster under load, restored into a new one, salvaged from what is left of
+//! one.
 
-use crate::cluster::{Cluster, Directory, Nodes, deployment, eventually, ionian, run, run_node, text};
+use crate::cluster::{
+    Cluster, Directory, Nodes, deployment, eventually, ionian, run, run_node, text,
+};
 use crate::resp::{Client, Reply};
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -8,12 +11,21 @@ use std::fs;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-const DISK: &[&str] = &["durability=disk", "cluster=old", "options.snapshot_slots=40"];
+const DISK: &[&str] = &[
+    "durability=disk",
+    "cluster=old",
+    "options.snapshot_slots=40",
+];
 
 /// Does what must be done; returns what was printed.
 fn done(arguments: &[&str]) -> String {
     let output = run(arguments);
-    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", text(&output.stderr));
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "{arguments:?}: {}",
+        text(&output.stderr)
+    );
     text(&output.stdout)
 }
 
@@ -21,7 +33,11 @@ fn done(arguments: &[&str]) -> String {
 fn refused(code: i32, arguments: &[&str]) -> String {
     let output = run(arguments);
     let why = text(&output.stderr);
-    assert_eq!((output.status.code(), why.lines().count()), (Some(code), 1), "{arguments:?}: {why}");
+    assert_eq!(
+        (output.status.code(), why.lines().count()),
+        (Some(code), 1),
+        "{arguments:?}: {why}"
+    );
     why
 }
 
@@ -31,7 +47,10 @@ fn inspect(file: &str) -> Value {
 
 fn set(client: &mut Client, number: u64) {
     let (key, value) = (format!("key:{number}"), format!("value {number}"));
-    assert_eq!(client.call(&["SET", &key, &value]).unwrap(), Reply::Status("OK".into()));
+    assert_eq!(
+        client.call(&["SET", &key, &value]).unwrap(),
+        Reply::Status("OK".into())
+    );
 }
 
 /// Whether the first so many keys are there.
@@ -39,7 +58,11 @@ fn assert_has(cluster: &Cluster, count: u64) {
     let mut client = cluster.client(0);
     for number in 0..count {
         let reply = client.call(&["GET", &format!("key:{number}")]).unwrap();
-        assert_eq!(reply, Reply::Bulk(Some(format!("value {number}"))), "of {count}");
+        assert_eq!(
+            reply,
+            Reply::Bulk(Some(format!("value {number}"))),
+            "of {count}"
+        );
     }
 }
 
@@ -56,10 +79,20 @@ fn restore(preset: &str, file: &str) -> Cluster {
     let (config, data) = (at(&directory, "given.toml"), at(&directory, "data"));
     // As on machines of their own, one after the other.
     for node in &deployment.nodes {
-        let said = done(&["snapshot", "restore", file, "--config", &config, "--data", &data, "--node", &node.name]);
-        assert!(said.contains("Start no node before every node of cluster new is made"), "{said}");
+        let said = done(&[
+            "snapshot", "restore", file, "--config", &config, "--data", &data, "--node", &node.name,
+        ]);
+        assert!(
+            said.contains("Start no node before every node of cluster new is made"),
+            "{said}"
+        );
     }
-    let again = refused(1, &["snapshot", "restore", file, "--config", &config, "--data", &data]);
+    let again = refused(
+        1,
+        &[
+            "snapshot", "restore", file, "--config", &config, "--data", &data,
+        ],
+    );
     assert!(again.contains("n0 is not empty"), "{again}");
     Cluster::start_in(directory, deployment)
 }
@@ -95,7 +128,9 @@ fn is_saved_and_restored(preset: &str) {
                 }
             }
         });
-        eventually("there is load", || (acknowledged.load(Ordering::Acquire) > 200).then_some(()));
+        eventually("there is load", || {
+            (acknowledged.load(Ordering::Acquire) > 200).then_some(())
+        });
         let before = acknowledged.load(Ordering::Acquire);
         done(&["snapshot", "save", &file, "--data", &cluster.data()]);
         let after = acknowledged.load(Ordering::Acquire);
@@ -104,8 +139,14 @@ fn is_saved_and_restored(preset: &str) {
     });
     let head = inspect(&file);
     let keys = head["keys"].as_u64().unwrap();
-    assert!((before..=after + 1).contains(&keys), "{keys} keys, {before} to {after} acknowledged");
-    assert_eq!((head["cluster"].as_str(), head["complete"].as_bool()), (Some("old"), Some(true)));
+    assert!(
+        (before..=after + 1).contains(&keys),
+        "{keys} keys, {before} to {after} acknowledged"
+    );
+    assert_eq!(
+        (head["cluster"].as_str(), head["complete"].as_bool()),
+        (Some("old"), Some(true))
+    );
     let again = refused(1, &["snapshot", "save", &file, "--data", &cluster.data()]);
     assert!(again.contains("saved exists already"), "{again}");
 
@@ -129,15 +170,41 @@ fn a_save_needs_a_read_quorum_or_the_word_that_it_may_be_stale() {
     cluster.wait_until_whole();
     cluster.signal(1, Signal::SIGKILL);
     let (one, two) = (at(&cluster.directory, "one"), at(&cluster.directory, "two"));
-    eventually("the node is gone", || cluster.pid(1).is_none().then_some(()));
+    eventually("the node is gone", || {
+        cluster.pid(1).is_none().then_some(())
+    });
     done(&["snapshot", "save", &one, "--data", &cluster.data()]);
-    assert_eq!((inspect(&one)["keys"].as_u64(), inspect(&one)["complete"].as_bool()), (Some(10), Some(true)));
+    assert_eq!(
+        (
+            inspect(&one)["keys"].as_u64(),
+            inspect(&one)["complete"].as_bool()
+        ),
+        (Some(10), Some(true))
+    );
     cluster.signal(2, Signal::SIGKILL);
-    eventually("the node is gone", || cluster.pid(2).is_none().then_some(()));
+    eventually("the node is gone", || {
+        cluster.pid(2).is_none().then_some(())
+    });
     let why = refused(1, &["snapshot", "save", &two, "--data", &cluster.data()]);
-    assert!(why.contains("too few acceptors answer") && why.contains("--allow-stale"), "{why}");
-    done(&["snapshot", "save", &two, "--data", &cluster.data(), "--allow-stale"]);
-    assert_eq!((inspect(&two)["keys"].as_u64(), inspect(&two)["complete"].as_bool()), (Some(10), Some(false)));
+    assert!(
+        why.contains("too few acceptors answer") && why.contains("--allow-stale"),
+        "{why}"
+    );
+    done(&[
+        "snapshot",
+        "save",
+        &two,
+        "--data",
+        &cluster.data(),
+        "--allow-stale",
+    ]);
+    assert_eq!(
+        (
+            inspect(&two)["keys"].as_u64(),
+            inspect(&two)["complete"].as_bool()
+        ),
+        (Some(10), Some(false))
+    );
 }
 
 #[test]
@@ -146,35 +213,77 @@ fn a_new_cluster_begins_with_what_was_salvaged() {
     let mut client = cluster.client(0);
     (0..200).for_each(|number| set(&mut client, number));
     let [n0, n1, n2] = ["n0", "n1", "n2"].map(|name| format!("{}/nodes/{name}", cluster.data()));
-    let running = refused(1, &["snapshot", "salvage", &n0, "--output", &at(&cluster.directory, "no")]);
-    assert!(running.contains("is in use by another process"), "{running}");
+    let running = refused(
+        1,
+        &[
+            "snapshot",
+            "salvage",
+            &n0,
+            "--output",
+            &at(&cluster.directory, "no"),
+        ],
+    );
+    assert!(
+        running.contains("is in use by another process"),
+        "{running}"
+    );
     eventually("every replica has stored something", || {
         let kept = |node: &Value| {
             let roles = node["status"]["roles"].as_array()?.iter();
-            roles.filter(|role| role["role"] == "replica").map(|role| role["figures"]["kept"].as_u64()).next()?
+            roles
+                .filter(|role| role["role"] == "replica")
+                .map(|role| role["figures"]["kept"].as_u64())
+                .next()?
         };
         let nodes = cluster.status()["nodes"].as_array().unwrap().clone();
-        nodes.iter().all(|node| kept(node).is_some_and(|kept| kept > 120)).then_some(())
+        nodes
+            .iter()
+            .all(|node| kept(node).is_some_and(|kept| kept > 120))
+            .then_some(())
     });
     // As a power failure would; what is there is what had been synced.
     (0..3).for_each(|place| cluster.signal(place, Signal::SIGSTOP));
     cluster.kill_all();
 
     // With a quorum nothing is lost.
-    let (config, all) = (at(&cluster.directory, "given.toml"), at(&cluster.directory, "all"));
-    let said = done(&["snapshot", "salvage", &n0, &n1, "--config", &config, "--output", &all]);
+    let (config, all) = (
+        at(&cluster.directory, "given.toml"),
+        at(&cluster.directory, "all"),
+    );
+    let said = done(&[
+        "snapshot", "salvage", &n0, &n1, "--config", &config, "--output", &all,
+    ]);
     assert!(said.contains("every acknowledged write is in it"), "{said}");
-    assert_eq!((inspect(&all)["keys"].as_u64(), inspect(&all)["complete"].as_bool()), (Some(200), Some(true)));
+    assert_eq!(
+        (
+            inspect(&all)["keys"].as_u64(),
+            inspect(&all)["complete"].as_bool()
+        ),
+        (Some(200), Some(true))
+    );
 
     // With one node of three: as far as its snapshot and its acceptor's votes go, without a gap.
     let one = at(&cluster.directory, "one");
     let said = done(&["snapshot", "salvage", &n2, "--output", &one]);
-    assert!(said.contains("What may be lost") && said.contains("What may appear"), "{said}");
+    assert!(
+        said.contains("What may be lost") && said.contains("What may appear"),
+        "{said}"
+    );
     let stored = inspect(&n2)["keys"].as_u64().unwrap();
     let keys = inspect(&one)["keys"].as_u64().unwrap();
-    assert!(stored > 100 && (stored..=200).contains(&keys), "{stored} stored, {keys} salvaged");
+    assert!(
+        stored > 100 && (stored..=200).contains(&keys),
+        "{stored} stored, {keys} salvaged"
+    );
     let past = at(&cluster.directory, "past");
-    done(&["snapshot", "salvage", &n2, "--past-holes", "--output", &past]);
+    done(&[
+        "snapshot",
+        "salvage",
+        &n2,
+        "--past-holes",
+        "--output",
+        &past,
+    ]);
     assert!((keys..=200).contains(&inspect(&past)["keys"].as_u64().unwrap()));
     let copy = at(&cluster.directory, "copy");
     done(&["snapshot", "save", &copy, "--stopped", &n2]);
@@ -194,19 +303,36 @@ fn what_cannot_be_used_is_refused_in_plain_words() {
     let file = at(&cluster.directory, "file");
     done(&["snapshot", "save", &file, "--data", &cluster.data()]);
     cluster.stop(Signal::SIGTERM);
-    let (config, data) = (at(&cluster.directory, "given.toml"), at(&cluster.directory, "elsewhere"));
+    let (config, data) = (
+        at(&cluster.directory, "given.toml"),
+        at(&cluster.directory, "elsewhere"),
+    );
     let restore = |file: &str, config: &str| {
-        ["snapshot", "restore", file, "--config", config, "--data", &data].map(str::to_owned).to_vec()
+        [
+            "snapshot", "restore", file, "--config", config, "--data", &data,
+        ]
+        .map(str::to_owned)
+        .to_vec()
     };
     let refused_restore = |code, file: &str, config: &str| {
         let arguments = restore(file, config);
-        refused(code, &arguments.iter().map(String::as_str).collect::<Vec<_>>())
+        refused(
+            code,
+            &arguments.iter().map(String::as_str).collect::<Vec<_>>(),
+        )
     };
 
     let same = refused_restore(2, &file, &config);
-    assert!(same.contains("the name of the cluster that the snapshot is of, \"old\"") && same.contains("--same-name"));
+    assert!(
+        same.contains("the name of the cluster that the snapshot is of, \"old\"")
+            && same.contains("--same-name")
+    );
     let memory = at(&cluster.directory, "memory.toml");
-    fs::write(&memory, deployment("colocated", &["cluster=new", "durability=memory"]).to_toml()).unwrap();
+    fs::write(
+        &memory,
+        deployment("colocated", &["cluster=new", "durability=memory"]).to_toml(),
+    )
+    .unwrap();
     assert!(refused_restore(1, &file, &memory).contains("it must be \"disk\""));
 
     let bytes = fs::read(&file).unwrap();
@@ -215,23 +341,53 @@ fn what_cannot_be_used_is_refused_in_plain_words() {
     let middle = bytes.len() - 60;
     flipped[middle] ^= 4;
     for (content, word) in [
-        (&b"no snapshot at all, but long enough to be one"[..], "is no snapshot"),
+        (
+            &b"no snapshot at all, but long enough to be one"[..],
+            "is no snapshot",
+        ),
         (b"", "is no snapshot"),
         (&bytes[..bytes.len() - 1], "is damaged at byte"),
         (&flipped, "is damaged at byte"),
     ] {
         fs::write(&broken, content).unwrap();
-        assert!(refused(1, &["snapshot", "inspect", &broken]).contains(word), "{word}");
-        assert!(refused_restore(1, &broken, &config).contains(word), "{word}");
+        assert!(
+            refused(1, &["snapshot", "inspect", &broken]).contains(word),
+            "{word}"
+        );
+        assert!(
+            refused_restore(1, &broken, &config).contains(word),
+            "{word}"
+        );
     }
-    assert!(!fs::exists(&data).unwrap(), "a refusal leaves nothing behind");
-    assert!(refused(1, &["snapshot", "inspect", &at(&cluster.directory, "none")]).contains("cannot open"));
+    assert!(
+        !fs::exists(&data).unwrap(),
+        "a refusal leaves nothing behind"
+    );
+    assert!(
+        refused(1, &["snapshot", "inspect", &at(&cluster.directory, "none")])
+            .contains("cannot open")
+    );
     let stored = format!("{}/nodes/n0/snapshots/replica-0", cluster.data());
     if fs::exists(&stored).unwrap() {
-        assert!(refused(1, &["snapshot", "inspect", &stored]).contains("and not one that was saved as a backup"));
+        assert!(
+            refused(1, &["snapshot", "inspect", &stored])
+                .contains("and not one that was saved as a backup")
+        );
     }
-    let whole = refused(1, &["snapshot", "salvage", &cluster.data(), "--output", &broken.replace("broken", "x")]);
-    assert!(whole.contains("is no directory of a node with durability \"disk\""), "{whole}");
+    let whole = refused(
+        1,
+        &[
+            "snapshot",
+            "salvage",
+            &cluster.data(),
+            "--output",
+            &broken.replace("broken", "x"),
+        ],
+    );
+    assert!(
+        whole.contains("is no directory of a node with durability \"disk\""),
+        "{whole}"
+    );
 }
 
 #[test]
@@ -251,12 +407,18 @@ fn a_node_is_restored_once_and_from_the_very_file_that_the_others_are() {
     let (config, data) = (at(&directory, "given.toml"), at(&directory, "data"));
     let place = directory.path("data/nodes/n2");
     let make = |node: &str, file: &str| {
-        done(&["snapshot", "restore", file, "--config", &config, "--data", &data, "--node", node])
+        done(&[
+            "snapshot", "restore", file, "--config", &config, "--data", &data, "--node", node,
+        ])
     };
     let node = |name: &str| {
         let mut command = ionian();
         command.args(["node", name, "--config", &config, "--data", &data]);
-        command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+        command
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap()
     };
     let refused = |says: &str| {
         let (code, error) = run_node(&["n2", "--config", &config, "--data", &data]);
@@ -279,7 +441,9 @@ fn a_node_is_restored_once_and_from_the_very_file_that_the_others_are() {
     };
     eventually("the new cluster serves", || {
         std::net::TcpStream::connect(("127.0.0.1", gateway(2))).ok()?;
-        let reply = Client::connect(gateway(2)).call(&["SET", "key:10", "value 10"]).ok()?;
+        let reply = Client::connect(gateway(2))
+            .call(&["SET", "key:10", "value 10"])
+            .ok()?;
         (reply == Reply::Status("OK".into())).then_some(())
     });
     // Its disk dies, and is restored as it was at first: without what it has voted for since.

@@ -8,22 +8,49 @@ use serde_json::Value;
 fn asked(cluster: &Cluster, flags: &[&str]) -> (Option<i32>, Value) {
     let output = run(&[&["status", "--json", "--data", &cluster.data()], flags].concat());
     let document = serde_json::from_slice(&output.stdout);
-    (output.status.code(), document.unwrap_or_else(|error| panic!("{error}: {}", text(&output.stderr))))
+    (
+        output.status.code(),
+        document.unwrap_or_else(|error| panic!("{error}: {}", text(&output.stderr))),
+    )
 }
 
 fn strings(value: &Value) -> String {
-    value.as_array().unwrap().iter().map(|line| format!("{}\n", line.as_str().unwrap())).collect()
+    value
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|line| format!("{}\n", line.as_str().unwrap()))
+        .collect()
 }
 
 #[test]
 fn its_exit_code_says_whether_the_cluster_serves_and_it_says_how_many_more_may_fail() {
-    let cluster = Cluster::start("colocated", &["options.patience_ms=1500"], &["--no-restart"]);
+    let cluster = Cluster::start(
+        "colocated",
+        &["options.patience_ms=1500"],
+        &["--no-restart"],
+    );
     let (code, healthy) = asked(&cluster, &["--wait", "--probe"]);
-    assert_eq!((code, &healthy["health"]), (Some(0), &"healthy".into()), "{healthy}");
-    assert_eq!((&healthy["failure_tolerance"], &healthy["troubles"]), (&1.into(), &Value::Array(vec![])));
+    assert_eq!(
+        (code, &healthy["health"]),
+        (Some(0), &"healthy".into()),
+        "{healthy}"
+    );
+    assert_eq!(
+        (&healthy["failure_tolerance"], &healthy["troubles"]),
+        (&1.into(), &Value::Array(vec![]))
+    );
     assert_eq!(healthy["tolerance_by_role"]["acceptor"], 1);
-    assert_eq!(healthy["tolerance_by_role"]["replica"], 2, "two replicas may go, were it for them alone");
-    let probed: Vec<_> = healthy["probe_ms"].as_object().unwrap().keys().cloned().collect();
+    assert_eq!(
+        healthy["tolerance_by_role"]["replica"], 2,
+        "two replicas may go, were it for them alone"
+    );
+    let probed: Vec<_> = healthy["probe_ms"]
+        .as_object()
+        .unwrap()
+        .keys()
+        .cloned()
+        .collect();
     assert_eq!(probed, ["n0", "n1", "n2"]);
 
     // Not the leader, so that no election is under way in between.
@@ -34,28 +61,52 @@ fn its_exit_code_says_whether_the_cluster_serves_and_it_says_how_many_more_may_f
         let (code, document) = asked(&cluster, &["--probe"]);
         (code != Some(0)).then_some((code, document))
     });
-    assert_eq!((code, &degraded["health"]), (Some(3), &"degraded".into()), "{degraded}");
+    assert_eq!(
+        (code, &degraded["health"]),
+        (Some(3), &"degraded".into()),
+        "{degraded}"
+    );
     assert_eq!(degraded["failure_tolerance"], 0);
     let name = &cluster.deployment.nodes[dead].name;
-    assert!(strings(&degraded["troubles"]).contains(&format!("node {name} does not answer")), "{degraded}");
+    assert!(
+        strings(&degraded["troubles"]).contains(&format!("node {name} does not answer")),
+        "{degraded}"
+    );
 
     // The leader goes on to believe in itself; what counts is that nobody can follow it.
     cluster.signal(paused, Signal::SIGSTOP);
     let (code, gone) = asked(&cluster, &[]);
-    assert_eq!((code, &gone["health"]), (Some(1), &"not_serving".into()), "{gone}");
+    assert_eq!(
+        (code, &gone["health"]),
+        (Some(1), &"not_serving".into()),
+        "{gone}"
+    );
     assert_eq!(gone["failure_tolerance"], Value::Null);
     let why = strings(&gone["not_served"]);
-    assert!(why.contains("writes, for want of a write quorum: 1 of 3 acceptors answer"), "{why}");
+    assert!(
+        why.contains("writes, for want of a write quorum: 1 of 3 acceptors answer"),
+        "{why}"
+    );
     let shown = text(&run(&["status", "--data", &cluster.data()]).stdout);
-    assert!(shown.contains("health: NOT SERVING\n") && !shown.contains("leader: leader"), "{shown}");
-    assert!(shown.contains("no answer within 3s"), "a paused node is not said to be down: {shown}");
+    assert!(
+        shown.contains("health: NOT SERVING\n") && !shown.contains("leader: leader"),
+        "{shown}"
+    );
+    assert!(
+        shown.contains("no answer within 3s"),
+        "a paused node is not said to be down: {shown}"
+    );
 
     cluster.signal(paused, Signal::SIGCONT);
     let (code, back) = eventually("it serves again", || {
         let (code, document) = asked(&cluster, &["--probe"]);
         (code == Some(3)).then_some((code, document))
     });
-    assert_eq!((code, back["not_served"].as_array().map(Vec::len)), (Some(3), Some(0)), "{back}");
+    assert_eq!(
+        (code, back["not_served"].as_array().map(Vec::len)),
+        (Some(3), Some(0)),
+        "{back}"
+    );
 }
 
 #[test]
@@ -74,7 +125,10 @@ fn it_waits_for_a_node_that_is_to_lead_to_the_others() {
     drop(up.join().unwrap());
     let down = run(&["status", "--wait", "--timeout", "1", "--at", &address]);
     assert_eq!(down.status.code(), Some(1), "{down:?}");
-    assert!(text(&down.stderr).contains(&format!("no node answers at {address}")), "{down:?}");
+    assert!(
+        text(&down.stderr).contains(&format!("no node answers at {address}")),
+        "{down:?}"
+    );
 }
 
 #[test]
@@ -82,7 +136,11 @@ fn parts_of_the_log_and_payloads_are_counted_too() {
     for preset in ["mencius", "spaxos"] {
         let cluster = Cluster::start(preset, &["options.patience_ms=1500"], &["--no-restart"]);
         let (code, healthy) = asked(&cluster, &["--wait", "--probe"]);
-        assert_eq!((code, &healthy["failure_tolerance"]), (Some(0), &1.into()), "{preset}: {healthy}");
+        assert_eq!(
+            (code, &healthy["failure_tolerance"]),
+            (Some(0), &1.into()),
+            "{preset}: {healthy}"
+        );
         for node in [1, 2] {
             cluster.signal(node, Signal::SIGKILL);
         }
@@ -91,7 +149,14 @@ fn parts_of_the_log_and_payloads_are_counted_too() {
             (document["nodes_up"] == 1).then_some((code, document))
         });
         assert_eq!(code, Some(1), "{preset}: {gone}");
-        let role = if preset == "spaxos" { "stabilizer" } else { "acceptor" };
-        assert!(strings(&gone["not_served"]).contains(role), "{preset}: {gone}");
+        let role = if preset == "spaxos" {
+            "stabilizer"
+        } else {
+            "acceptor"
+        };
+        assert!(
+            strings(&gone["not_served"]).contains(role),
+            "{preset}: {gone}"
+        );
     }
 }

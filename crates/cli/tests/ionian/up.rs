@@ -20,7 +20,11 @@ fn every_preset_serves_clients_and_stops_in_order() {
         assert_eq!(other.call(&["INCR", "n"]).unwrap(), Reply::Integer(1));
         assert_eq!(one.call(&["INCR", "n"]).unwrap(), Reply::Integer(2));
         let status = cluster.status();
-        assert_eq!(status["nodes_up"], cluster.deployment.nodes.len(), "{preset}");
+        assert_eq!(
+            status["nodes_up"],
+            cluster.deployment.nodes.len(),
+            "{preset}"
+        );
         cluster.stop(Signal::SIGTERM);
     }
 }
@@ -28,7 +32,13 @@ fn every_preset_serves_clients_and_stops_in_order() {
 #[test]
 fn a_directory_is_used_by_one_and_used_again_as_it_is() {
     let mut cluster = Cluster::start("colocated", &["durability=memory"], &[]);
-    assert!(cluster.stderr().contains("durability = memory: nothing is stored"), "{}", cluster.stderr());
+    assert!(
+        cluster
+            .stderr()
+            .contains("durability = memory: nothing is stored"),
+        "{}",
+        cluster.stderr()
+    );
     cluster.client(0).set("k", "v");
     let data = cluster.data();
 
@@ -36,14 +46,22 @@ fn a_directory_is_used_by_one_and_used_again_as_it_is() {
     let second = run(&["up", "--data", &data]);
     assert_eq!(second.status.code(), Some(1));
     let error = text(&second.stderr);
-    assert!(error.contains("another `ionian up` runs in") && error.contains(&cluster.up_pid().to_string()), "{error}");
+    assert!(
+        error.contains("another `ionian up` runs in")
+            && error.contains(&cluster.up_pid().to_string()),
+        "{error}"
+    );
     assert_eq!(cluster.client(1).get("k"), Some("v".into()));
 
-    // Again without being told anything: the same deployment, and a new cluster. Ctrl-C as a terminal
-    // sends it.
+    // Again without being told anything: the same deployment, and a new cluster. Ctrl-C as a
+    // terminal sends it.
     cluster.stop(Signal::SIGINT);
     cluster.start_again(&[]);
-    assert!(cluster.stderr().contains("a new and empty cluster"), "{}", cluster.stderr());
+    assert!(
+        cluster.stderr().contains("a new and empty cluster"),
+        "{}",
+        cluster.stderr()
+    );
     assert_eq!(cluster.client(2).get("k"), None);
     cluster.client(2).set("k", "w");
 
@@ -55,36 +73,75 @@ fn a_directory_is_used_by_one_and_used_again_as_it_is() {
     cluster.start_again(&["--set", "options.batch_commands=100"]);
     assert!(pids.iter().all(|pid| !is_alive(*pid)));
     let said = cluster.stderr();
-    assert!(said.contains("options.batch_commands was 256, is to be 100"), "{said}");
+    assert!(
+        said.contains("options.batch_commands was 256, is to be 100"),
+        "{said}"
+    );
     cluster.stop(Signal::SIGTERM);
 
     // For another deployment it is not used.
     for (flags, difference) in [
         (["--preset", "baseline"], "node.n0.roles was"),
-        (["--preset", "unreplicated"], "protocol was multipaxos, is to be unreplicated"),
-        (["--set", "options.heartbeat_ms=50"], "options.heartbeat_ms was 100, is to be 50"),
-        (["--durability", "disk"], "durability was memory, is to be disk"),
-        (["--set", "durability=disk"], "durability was memory, is to be disk"),
+        (
+            ["--preset", "unreplicated"],
+            "protocol was multipaxos, is to be unreplicated",
+        ),
+        (
+            ["--set", "options.heartbeat_ms=50"],
+            "options.heartbeat_ms was 100, is to be 50",
+        ),
+        (
+            ["--durability", "disk"],
+            "durability was memory, is to be disk",
+        ),
+        (
+            ["--set", "durability=disk"],
+            "durability was memory, is to be disk",
+        ),
     ] {
-        let refused = ionian().arg("up").args(flags).args(["--data", &data]).output().unwrap();
+        let refused = ionian()
+            .arg("up")
+            .args(flags)
+            .args(["--data", &data])
+            .output()
+            .unwrap();
         let error = text(&refused.stderr);
         assert_eq!(refused.status.code(), Some(1));
-        let held = ["holds another deployment", "holds a cluster with other options"];
-        assert!(held.iter().any(|held| error.contains(held)) && error.contains(difference), "{error}");
+        let held = [
+            "holds another deployment",
+            "holds a cluster with other options",
+        ];
+        assert!(
+            held.iter().any(|held| error.contains(held)) && error.contains(difference),
+            "{error}"
+        );
     }
 }
 
 #[test]
 fn a_cluster_on_disk_goes_on_where_it_was() {
     let mut cluster = Cluster::start("colocated", &[], &[]);
-    assert!(!cluster.stderr().contains("durability = memory"), "{}", cluster.stderr());
+    assert!(
+        !cluster.stderr().contains("durability = memory"),
+        "{}",
+        cluster.stderr()
+    );
     for life in 1..=3 {
         let mut client = cluster.client(life % 3);
-        assert_eq!(client.call(&["INCR", "lives"]).unwrap(), Reply::Integer(life as i64));
+        assert_eq!(
+            client.call(&["INCR", "lives"]).unwrap(),
+            Reply::Integer(life as i64)
+        );
         (0..20).for_each(|key| client.set(&format!("{life}.{key}"), "v"));
         let status = cluster.status();
         assert_eq!(status["durability"], "disk");
-        assert!(status["nodes"].as_array().unwrap().iter().all(|node| node["status"]["amnesiac"] == false));
+        assert!(
+            status["nodes"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .all(|node| node["status"]["amnesiac"] == false)
+        );
         // Once in order, and then by the power switch: everything at once, so that no node can help
         // another to remember.
         if life == 1 {
@@ -97,10 +154,18 @@ fn a_cluster_on_disk_goes_on_where_it_was() {
             cluster.wait_for_up();
         }
         cluster.start_again(&[]);
-        assert!(!cluster.stderr().contains("new and empty"), "{}", cluster.stderr());
+        assert!(
+            !cluster.stderr().contains("new and empty"),
+            "{}",
+            cluster.stderr()
+        );
         let mut client = cluster.client(0);
         for (life, key) in (1..=life).flat_map(|life| (0..20).map(move |key| (life, key))) {
-            assert_eq!(client.get(&format!("{life}.{key}")), Some("v".into()), "{life}.{key}");
+            assert_eq!(
+                client.get(&format!("{life}.{key}")),
+                Some("v".into()),
+                "{life}.{key}"
+            );
         }
     }
     // A node alone comes back by itself.
@@ -110,9 +175,15 @@ fn a_cluster_on_disk_goes_on_where_it_was() {
     assert_eq!(cluster.client(1).get("k"), Some("v".into()));
     cluster.stop(Signal::SIGTERM);
     // The durability of a directory is for good.
-    let refused = ionian().args(["up", "--durability", "memory", "--data", &cluster.data()]).output().unwrap();
+    let refused = ionian()
+        .args(["up", "--durability", "memory", "--data", &cluster.data()])
+        .output()
+        .unwrap();
     let error = text(&refused.stderr);
-    assert!(error.contains("durability was disk, is to be memory"), "{error}");
+    assert!(
+        error.contains("durability was disk, is to be memory"),
+        "{error}"
+    );
     cluster.start_again(&[]);
     assert_eq!(cluster.client(2).get("lives"), Some("3".into()));
     cluster.stop(Signal::SIGINT);
@@ -121,13 +192,21 @@ fn a_cluster_on_disk_goes_on_where_it_was() {
 #[test]
 fn a_port_in_use_is_named() {
     let deployment = deployment("colocated", &[]);
-    for text_of in [&deployment.nodes[1].address, deployment.nodes[2].gateway.as_ref().unwrap()] {
+    for text_of in [
+        &deployment.nodes[1].address,
+        deployment.nodes[2].gateway.as_ref().unwrap(),
+    ] {
         let directory = crate::cluster::Directory::new();
         let file = directory.path("given.toml");
         std::fs::write(&file, deployment.to_toml()).unwrap();
         let _taken = TcpListener::bind(text_of).unwrap();
         let data = directory.path("data");
-        let refused = run(&["up", file.to_str().unwrap(), "--data", data.to_str().unwrap()]);
+        let refused = run(&[
+            "up",
+            file.to_str().unwrap(),
+            "--data",
+            data.to_str().unwrap(),
+        ]);
         assert_eq!(refused.status.code(), Some(1));
         let error = text(&refused.stderr);
         let port = text_of.rsplit_once(':').unwrap().1;
@@ -140,18 +219,36 @@ fn a_node_that_ends_is_only_reported_when_told_so() {
     let mut cluster = Cluster::start("colocated", &[], &["--no-restart"]);
     let pid = cluster.pid(1).unwrap();
     cluster.signal(1, Signal::SIGKILL);
-    let said = eventually("the end is reported", || Some(cluster.stderr()).filter(|text| text.contains("node n1")));
-    assert!(said.contains("node n1 was killed by signal 9 (SIGKILL)\n"), "{said}");
+    let said = eventually("the end is reported", || {
+        Some(cluster.stderr()).filter(|text| text.contains("node n1"))
+    });
+    assert!(
+        said.contains("node n1 was killed by signal 9 (SIGKILL)\n"),
+        "{said}"
+    );
     assert!(!is_alive(pid) && cluster.pid(1).is_none());
     let shown = run(&["status", "--data", &cluster.data()]);
-    assert!(matches!(shown.status.code(), Some(1 | 3)), "not healthy, or serving no more: n1 may have led");
+    assert!(
+        matches!(shown.status.code(), Some(1 | 3)),
+        "not healthy, or serving no more: n1 may have led"
+    );
     let shown = text(&shown.stdout);
-    assert!(shown.contains("2 of 3 nodes answer") && shown.contains("! node n1 does not answer"), "{shown}");
+    assert!(
+        shown.contains("2 of 3 nodes answer") && shown.contains("! node n1 does not answer"),
+        "{shown}"
+    );
     // The others go on.
     cluster.client(0).set("k", "v");
     // It can be started by hand, and is let in again.
     let config = cluster.directory.path("data/deployment.toml");
-    let flags = ["node", "n1", "--data", &cluster.data(), "--config", config.to_str().unwrap()];
+    let flags = [
+        "node",
+        "n1",
+        "--data",
+        &cluster.data(),
+        "--config",
+        config.to_str().unwrap(),
+    ];
     let mut by_hand = ionian().args(flags).stderr(Stdio::null()).spawn().unwrap();
     cluster.wait_until_whole();
     assert_eq!(cluster.client(1).get("k"), Some("v".into()));
@@ -161,20 +258,37 @@ fn a_node_that_ends_is_only_reported_when_told_so() {
     cluster.signal(0, Signal::SIGKILL);
     cluster.signal(2, Signal::SIGKILL);
     assert_eq!(cluster.wait_for_up().code(), Some(1));
-    assert!(cluster.stderr().contains("no node is left"), "{}", cluster.stderr());
+    assert!(
+        cluster.stderr().contains("no node is left"),
+        "{}",
+        cluster.stderr()
+    );
 }
 
 #[test]
 fn a_node_that_refuses_to_run_is_tried_again_ever_more_slowly() {
     let mut cluster = Cluster::start("colocated", &["durability=memory"], &[]);
-    std::fs::write(cluster.directory.path("data/nodes/n2/vital/0000000000000001.wal"), "nothing that a node wrote")
-        .unwrap();
+    std::fs::write(
+        cluster
+            .directory
+            .path("data/nodes/n2/vital/0000000000000001.wal"),
+        "nothing that a node wrote",
+    )
+    .unwrap();
     cluster.signal(2, Signal::SIGKILL);
-    let said =
-        eventually("three attempts", || Some(cluster.stderr()).filter(|text| text.contains("started again in 0.8 s")));
-    assert!(said.contains("node n2 was killed by signal 9 (SIGKILL); started again in 0.1 s"), "{said}");
+    let said = eventually("three attempts", || {
+        Some(cluster.stderr()).filter(|text| text.contains("started again in 0.8 s"))
+    });
+    assert!(
+        said.contains("node n2 was killed by signal 9 (SIGKILL); started again in 0.1 s"),
+        "{said}"
+    );
     let refusal = "node n2 has ended with exit code 1: ionian: ";
-    assert!(said.contains(refusal) && said.contains("0000000000000001.wal does not begin as a log segment"), "{said}");
+    assert!(
+        said.contains(refusal)
+            && said.contains("0000000000000001.wal does not begin as a log segment"),
+        "{said}"
+    );
     cluster.client(0).set("k", "v");
     cluster.stop(Signal::SIGTERM);
 }
@@ -186,18 +300,34 @@ fn a_cluster_that_cannot_start_says_why_and_gives_up() {
     let (file, data) = (directory.path("given.toml"), directory.path("data"));
     std::fs::write(&file, deployment.to_toml()).unwrap();
     std::fs::create_dir_all(directory.path("data/nodes/n1")).unwrap();
-    std::fs::write(directory.path("data/nodes/n1/vital"), "nothing that a node wrote").unwrap();
-    let refused = run(&["up", file.to_str().unwrap(), "--data", data.to_str().unwrap()]);
+    std::fs::write(
+        directory.path("data/nodes/n1/vital"),
+        "nothing that a node wrote",
+    )
+    .unwrap();
+    let refused = run(&[
+        "up",
+        file.to_str().unwrap(),
+        "--data",
+        data.to_str().unwrap(),
+    ]);
     assert_eq!(refused.status.code(), Some(1));
     let error = text(&refused.stderr);
-    assert!(error.contains("node n1 does not start: has ended with exit code 1: ionian: "), "{error}");
-    assert!(error.contains("A new cluster begins with all of its nodes") && error.contains("n1.log"), "{error}");
+    assert!(
+        error.contains("node n1 does not start: has ended with exit code 1: ionian: "),
+        "{error}"
+    );
+    assert!(
+        error.contains("A new cluster begins with all of its nodes") && error.contains("n1.log"),
+        "{error}"
+    );
     assert!(!error.contains("started again"), "{error}");
     // Even what lies there of a node that could not start is somebody's data.
     assert!(directory.path("data/nodes/n1/vital").exists());
 }
 
-/// A cluster that has begun can do without a node: the others start, and it comes back when its trouble is over.
+/// A cluster that has begun can do without a node: the others start, and it comes back when its
+/// trouble is over.
 #[test]
 fn the_others_start_without_a_node_that_cannot() {
     let mut cluster = Cluster::start("colocated", &["durability=disk"], &[]);
@@ -208,14 +338,28 @@ fn the_others_start_without_a_node_that_cannot() {
     std::fs::write(&identity, "nothing that a node wrote").unwrap();
     cluster.start_again_without("n1");
     let said = cluster.stderr();
-    assert!(said.contains("node n1 does not start: has ended with exit code 1: ionian: "), "{said}");
-    assert!(said.contains("identity") && said.contains("The others go on without it"), "{said}");
+    assert!(
+        said.contains("node n1 does not start: has ended with exit code 1: ionian: "),
+        "{said}"
+    );
+    assert!(
+        said.contains("identity") && said.contains("The others go on without it"),
+        "{said}"
+    );
     assert!(said.contains("ionian member replace n1 NEW"), "{said}");
-    assert_eq!(cluster.client(0).call(&["GET", "k"]).unwrap(), Reply::Bulk(Some("v".into())));
+    assert_eq!(
+        cluster.client(0).call(&["GET", "k"]).unwrap(),
+        Reply::Bulk(Some("v".into()))
+    );
     cluster.client(2).set("k", "w");
     // n1 is started again ever more slowly, at first within a second or so.
     std::fs::write(&identity, sound).unwrap();
-    eventually("n1 is back", || run(&["status", "--data", &cluster.data()]).status.success().then_some(()));
+    eventually("n1 is back", || {
+        run(&["status", "--data", &cluster.data()])
+            .status
+            .success()
+            .then_some(())
+    });
     cluster.stop(Signal::SIGTERM);
 }
 
@@ -226,9 +370,15 @@ fn a_second_signal_does_not_wait_for_a_node_that_stands_still() {
     let pids = cluster.pids();
     let begun = Instant::now();
     kill(cluster.up_pid(), Signal::SIGINT).unwrap();
-    eventually("the first is heard", || cluster.stderr().contains("Ctrl-C again").then_some(()));
+    eventually("the first is heard", || {
+        cluster.stderr().contains("Ctrl-C again").then_some(())
+    });
     kill(cluster.up_pid(), Signal::SIGINT).unwrap();
     assert_eq!(cluster.wait_for_up().code(), Some(0));
-    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    assert!(
+        begun.elapsed() < Duration::from_secs(4),
+        "{:?}",
+        begun.elapsed()
+    );
     assert!(pids.iter().all(|pid| !is_alive(*pid)));
 }

@@ -1,5 +1,5 @@
-//! S-Paxos: the roles that handle payloads, which MultiPaxos does not have. They hear of payloads when one of its roles
-//! would hear of values, and so its drivers drive them.
+//! S-Paxos: the roles that handle payloads, which MultiPaxos does not have. They hear of payloads
+//! when one of its roles would hear of values, and so its drivers drive them.
 
 use super::Surroundings;
 use ionian_kernel::batch::{Batch, Value};
@@ -28,22 +28,36 @@ const IN_FLIGHT: u64 = 64;
 /// A payload is void so many slots later: 8 windows, as large as they are by default.
 const VOID_AFTER: u64 = 8 * 8192;
 
-/// Disseminators learn so seldom how far the log is executed that so many payloads are void from the same slot on.
+/// Disseminators learn so seldom how far the log is executed that so many payloads are void from
+/// the same slot on.
 const HEARTBEAT: u64 = 1024;
 
 impl Payloads {
     pub(super) fn new(layout: &Layout) -> Self {
         let second = layout.count(kind::Stabilizer).div_ceil(2) as u8;
-        Payloads { disseminators: layout.count(kind::Disseminator) as u64, second }
+        Payloads {
+            disseminators: layout.count(kind::Disseminator) as u64,
+            second,
+        }
     }
 
     /// What the log holds in place of payload `index`, which is given the slot of this number.
     pub(super) fn reference(&self, index: u64) -> Reference {
         let disseminator = DisseminatorId((index % self.disseminators) as u8);
-        let id = PayloadId { disseminator, life: LIFE, number: LIFE + index / self.disseminators };
+        let id = PayloadId {
+            disseminator,
+            life: LIFE,
+            number: LIFE + index / self.disseminators,
+        };
         // A column of the grid of two rows, or two of three.
-        let stored = [StabilizerId(0), StabilizerId(self.second)].into_iter().collect();
-        Reference { id, until: Slot(index - index % HEARTBEAT + VOID_AFTER), stored }
+        let stored = [StabilizerId(0), StabilizerId(self.second)]
+            .into_iter()
+            .collect();
+        Reference {
+            id,
+            until: Slot(index - index % HEARTBEAT + VOID_AFTER),
+            stored,
+        }
     }
 
     /// Below which number its disseminator proposes nothing more when it proposes this payload.
@@ -52,8 +66,8 @@ impl Payloads {
     }
 }
 
-/// A stabilizer, in place of an acceptor: when that is to vote for a value it is to store one as a payload, and to hand
-/// over an earlier one, which is chosen. So it hands over whatever it stores.
+/// A stabilizer, in place of an acceptor: when that is to vote for a value it is to store one as a
+/// payload, and to hand over an earlier one, which is chosen. So it hands over whatever it stores.
 pub(crate) struct Storing {
     payloads: Payloads,
     replicas: Set<ReplicaId>,
@@ -65,12 +79,24 @@ const CHOSEN_AFTER: u64 = 64;
 impl Storing {
     fn store(&self, slot: Slot, round: Round, batch: Batch) -> stabilizer::In {
         let Reference { id, until, .. } = self.payloads.reference(slot.0);
-        stabilizer::In::Store { round, floor: self.payloads.floor(id), payload: Payload { id, until, batch } }
+        stabilizer::In::Store {
+            round,
+            floor: self.payloads.floor(id),
+            payload: Payload { id, until, batch },
+        }
     }
 
     fn choose(&self, slot: Slot, value: Value) -> stabilizer::In {
-        let value = Value { batch: self.payloads.reference(slot.0).batch(), ..value };
-        stabilizer::In::Chosen { slot, value, replier: ReplicaId(0), replicas: self.replicas }
+        let value = Value {
+            batch: self.payloads.reference(slot.0).batch(),
+            ..value
+        };
+        stabilizer::In::Chosen {
+            slot,
+            value,
+            replier: ReplicaId(0),
+            replicas: self.replicas,
+        }
     }
 }
 
@@ -78,19 +104,33 @@ impl Surroundings for Storing {
     type Protocol = SPaxos;
 
     fn new(layout: &Layout) -> Self {
-        Storing { payloads: Payloads::new(layout), replicas: layout.all(kind::Replica) }
+        Storing {
+            payloads: Payloads::new(layout),
+            replicas: layout.all(kind::Replica),
+        }
     }
 
     fn say(&mut self, message: multipaxos::Message, hear: &mut dyn FnMut(spaxos::Message)) {
         match message {
-            multipaxos::Message::Acceptor(acceptor::In::Phase2a { slot, round, value, .. }) => {
-                hear(spaxos::Message::Stabilizer(self.store(slot, round, value.batch.clone())));
+            multipaxos::Message::Acceptor(acceptor::In::Phase2a {
+                slot, round, value, ..
+            }) => {
+                hear(spaxos::Message::Stabilizer(self.store(
+                    slot,
+                    round,
+                    value.batch.clone(),
+                )));
                 if let Some(chosen) = slot.0.checked_sub(CHOSEN_AFTER) {
-                    hear(spaxos::Message::Stabilizer(self.choose(Slot(chosen), value)));
+                    hear(spaxos::Message::Stabilizer(
+                        self.choose(Slot(chosen), value),
+                    ));
                 }
             }
             multipaxos::Message::Acceptor(acceptor::In::Heartbeat { kept, .. }) => {
-                hear(spaxos::Message::Stabilizer(stabilizer::In::Kept { round: round(), kept }));
+                hear(spaxos::Message::Stabilizer(stabilizer::In::Kept {
+                    round: round(),
+                    kept,
+                }));
             }
             message => unreachable!("no driver says {message:?}"),
         }
@@ -107,8 +147,9 @@ impl Surroundings for Storing {
     fn answer(&mut self, _: u64, _: spaxos::Message, _: &mut dyn FnMut(spaxos::Message)) {}
 }
 
-/// A disseminator, in place of a proxy leader: when that is to get a value chosen it is to get one stored, and hears
-/// from stabilizers what that hears from acceptors. What it proposes is chosen in the burst after.
+/// A disseminator, in place of a proxy leader: when that is to get a value chosen it is to get one
+/// stored, and hears from stabilizers what that hears from acceptors. What it proposes is chosen in
+/// the burst after.
 pub(crate) struct Disseminating {
     proxies: usize,
     /// The number of its first payload, which it has drawn.
@@ -126,42 +167,77 @@ fn round() -> Round {
 }
 
 impl Disseminating {
-    /// Once a burst, as peers do: proxy leaders say what is chosen, each its share, and stabilizers what they store.
+    /// Once a burst, as peers do: proxy leaders say what is chosen, each its share, and stabilizers
+    /// what they store.
     fn tell(&mut self, hear: &mut dyn FnMut(disseminator::In)) {
         let stored = core::mem::take(&mut self.stored);
-        let Some(stable) = stored.values().next().cloned() else { return };
+        let Some(stable) = stored.values().next().cloned() else {
+            return;
+        };
         let life = self.life.expect("what is stored has a name");
         let chosen: Vec<u64> = core::mem::replace(&mut self.proposed, stable).collect();
         for chosen in chosen.chunks(chosen.len().div_ceil(self.proxies).max(1)) {
             let numbers = chosen.iter().map(|index| life + index).collect();
-            hear(disseminator::In::Chosen { numbers, below: Slot(self.proposed.start) });
+            hear(disseminator::In::Chosen {
+                numbers,
+                below: Slot(self.proposed.start),
+            });
         }
         for (from, indexes) in stored {
             let tickets = indexes.map(|index| {
-                let id = PayloadId { disseminator: DisseminatorId(0), life, number: life + index };
-                Ticket { id, until: Slot(VOID_AFTER), round: round(), floor: life + self.proposed.start }
+                let id = PayloadId {
+                    disseminator: DisseminatorId(0),
+                    life,
+                    number: life + index,
+                };
+                Ticket {
+                    id,
+                    until: Slot(VOID_AFTER),
+                    round: round(),
+                    floor: life + self.proposed.start,
+                }
             });
-            hear(disseminator::In::Stored { from, tickets: tickets.collect(), lives: Vec::new() });
+            hear(disseminator::In::Stored {
+                from,
+                tickets: tickets.collect(),
+                lives: Vec::new(),
+            });
         }
     }
 
-    fn disseminator_hears(&mut self, message: proxy_leader::In, hear: &mut dyn FnMut(disseminator::In)) {
+    fn disseminator_hears(
+        &mut self,
+        message: proxy_leader::In,
+        hear: &mut dyn FnMut(disseminator::In),
+    ) {
         match message {
-            proxy_leader::In::Phase2a { value, proposer, .. } => {
+            proxy_leader::In::Phase2a {
+                value, proposer, ..
+            } => {
                 if !self.begun {
                     self.begun = true;
-                    hear(disseminator::In::Progress { round: round(), executed: Slot::ZERO });
+                    hear(disseminator::In::Progress {
+                        round: round(),
+                        executed: Slot::ZERO,
+                    });
                 }
                 self.tell(hear);
                 let batch = value.batch;
                 hear(match proposer {
-                    Proposer::Batcher { id, number } => disseminator::In::Disseminate { from: id, number, batch },
+                    Proposer::Batcher { id, number } => disseminator::In::Disseminate {
+                        from: id,
+                        number,
+                        batch,
+                    },
                     _ => disseminator::In::Commands { commands: batch },
                 });
             }
             proxy_leader::In::Phase2b { from, .. } => {
                 let before = self.proposed.end;
-                self.stored.entry(StabilizerId(from.0)).or_insert(before..before).end += 1;
+                self.stored
+                    .entry(StabilizerId(from.0))
+                    .or_insert(before..before)
+                    .end += 1;
             }
             message => unreachable!("no driver says {message:?}"),
         }
@@ -173,7 +249,13 @@ impl Surroundings for Disseminating {
 
     fn new(layout: &Layout) -> Self {
         let proxies = layout.count(kind::ProxyLeader);
-        Disseminating { proxies, life: None, stored: BTreeMap::new(), proposed: 0..0, begun: false }
+        Disseminating {
+            proxies,
+            life: None,
+            stored: BTreeMap::new(),
+            proposed: 0..0,
+            begun: false,
+        }
     }
 
     /// The leader, to which it proposes.
@@ -182,8 +264,12 @@ impl Surroundings for Disseminating {
     }
 
     fn say(&mut self, message: multipaxos::Message, hear: &mut dyn FnMut(spaxos::Message)) {
-        let multipaxos::Message::ProxyLeader(message) = message else { unreachable!("no driver says {message:?}") };
-        self.disseminator_hears(message, &mut |message| hear(spaxos::Message::Disseminator(message)));
+        let multipaxos::Message::ProxyLeader(message) = message else {
+            unreachable!("no driver says {message:?}")
+        };
+        self.disseminator_hears(message, &mut |message| {
+            hear(spaxos::Message::Disseminator(message))
+        });
     }
 
     fn hear(&self, _: spaxos::Message) -> Option<multipaxos::Message> {
@@ -192,7 +278,9 @@ impl Surroundings for Disseminating {
 
     /// Its first payload, of which the others are told by name.
     fn is_answered(message: &spaxos::Message) -> bool {
-        let spaxos::Message::Stabilizer(stabilizer::In::Store { payload, .. }) = message else { return false };
+        let spaxos::Message::Stabilizer(stabilizer::In::Store { payload, .. }) = message else {
+            return false;
+        };
         payload.id.number == payload.id.life
     }
 

@@ -1,4 +1,5 @@
-//! S-Paxos: the roles that order references to payloads. Those that handle payloads are in `payloads`.
+//! S-Paxos: the roles that order references to payloads. Those that handle payloads are in
+//! `payloads`.
 
 use super::Surroundings;
 use super::payloads::Payloads;
@@ -10,8 +11,8 @@ use ionian_protocols::multipaxos::{self, acceptor, leader as ordering, proxy_lea
 use ionian_protocols::spaxos::message::{PayloadId, Reference, Ticket};
 use ionian_protocols::spaxos::{self, SPaxos, kind, leader, proxy_leader};
 
-/// The roles of MultiPaxos that are at work in S-Paxos. Where MultiPaxos's hear of commands, those that order hear of a
-/// reference to a payload instead, which its disseminator proposes.
+/// The roles of MultiPaxos that are at work in S-Paxos. Where MultiPaxos's hear of commands, those
+/// that order hear of a reference to a payload instead, which its disseminator proposes.
 pub(crate) struct Referring {
     payloads: Payloads,
     stabilizers: Set<StabilizerId>,
@@ -30,7 +31,12 @@ impl Referring {
 
     fn propose(&mut self, near: Set<ReplicaId>) -> leader::In {
         let Reference { id, until, stored } = self.next_reference();
-        let ticket = Ticket { id, until, round: self.round, floor: self.payloads.floor(id) };
+        let ticket = Ticket {
+            id,
+            until,
+            round: self.round,
+            floor: self.payloads.floor(id),
+        };
         leader::In::propose(&ticket, stored, near)
     }
 
@@ -45,12 +51,34 @@ impl Referring {
 
     fn proxy_leader_hears(&mut self, message: proxying::In) -> proxy_leader::In {
         let message = match message {
-            proxying::In::Phase2a { slot, round, value, replier, .. } => {
+            proxying::In::Phase2a {
+                slot,
+                round,
+                value,
+                replier,
+                ..
+            } => {
                 let reference = self.next_reference();
-                let PayloadId { disseminator, number, .. } = reference.id;
-                let proposer = Proposer::Batcher { id: BatcherId(disseminator.0), number };
-                let value = Value { batch: reference.batch(), ..value };
-                proxying::In::Phase2a { slot, round, value, proposer, replier }
+                let PayloadId {
+                    disseminator,
+                    number,
+                    ..
+                } = reference.id;
+                let proposer = Proposer::Batcher {
+                    id: BatcherId(disseminator.0),
+                    number,
+                };
+                let value = Value {
+                    batch: reference.batch(),
+                    ..value
+                };
+                proxying::In::Phase2a {
+                    slot,
+                    round,
+                    value,
+                    proposer,
+                    replier,
+                }
             }
             message => message,
         };
@@ -59,9 +87,22 @@ impl Referring {
 
     fn acceptor_hears(&mut self, message: acceptor::In) -> acceptor::In {
         match message {
-            acceptor::In::Phase2a { from, slot, round, value } => {
-                let value = Value { batch: self.next_reference().batch(), ..value };
-                acceptor::In::Phase2a { from, slot, round, value }
+            acceptor::In::Phase2a {
+                from,
+                slot,
+                round,
+                value,
+            } => {
+                let value = Value {
+                    batch: self.next_reference().batch(),
+                    ..value
+                };
+                acceptor::In::Phase2a {
+                    from,
+                    slot,
+                    round,
+                    value,
+                }
             }
             message => message,
         }
@@ -73,7 +114,12 @@ impl Surroundings for Referring {
 
     fn new(layout: &Layout) -> Self {
         let (payloads, stabilizers) = (Payloads::new(layout), layout.all(kind::Stabilizer));
-        Referring { payloads, stabilizers, next: 0, round: Round(0) }
+        Referring {
+            payloads,
+            stabilizers,
+            next: 0,
+            round: Round(0),
+        }
     }
 
     /// One stabilizer, which tells the replicas.
@@ -85,8 +131,12 @@ impl Surroundings for Referring {
         use multipaxos::Message as Theirs;
         match message {
             Theirs::Leader(message) => hear(spaxos::Message::Leader(self.leader_hears(message))),
-            Theirs::ProxyLeader(message) => hear(spaxos::Message::ProxyLeader(self.proxy_leader_hears(message))),
-            Theirs::Acceptor(message) => hear(spaxos::Message::Acceptor(self.acceptor_hears(message))),
+            Theirs::ProxyLeader(message) => hear(spaxos::Message::ProxyLeader(
+                self.proxy_leader_hears(message),
+            )),
+            Theirs::Acceptor(message) => {
+                hear(spaxos::Message::Acceptor(self.acceptor_hears(message)))
+            }
             Theirs::Replica(message) => hear(spaxos::Message::Replica(message)),
             message => unreachable!("no driver says {message:?}"),
         }
@@ -102,14 +152,19 @@ impl Surroundings for Referring {
     }
 
     fn is_answered(message: &spaxos::Message) -> bool {
-        let spaxos::Message::Leader(leader::In::Ordering { message }) = message else { return false };
+        let spaxos::Message::Leader(leader::In::Ordering { message }) = message else {
+            return false;
+        };
         matches!(message, ordering::In::ProxyAlive { .. })
     }
 
-    /// When a proxy leader says that it lives, which is as often as stabilizers do, they say it too.
+    /// When a proxy leader says that it lives, which is as often as stabilizers do, they say it
+    /// too.
     fn answer(&mut self, _: u64, _: spaxos::Message, hear: &mut dyn FnMut(spaxos::Message)) {
         for from in self.stabilizers.iter() {
-            hear(spaxos::Message::ProxyLeader(proxy_leader::In::StabilizerAlive { from }));
+            hear(spaxos::Message::ProxyLeader(
+                proxy_leader::In::StabilizerAlive { from },
+            ));
         }
     }
 }

@@ -32,11 +32,19 @@ const SUBCOMMANDS: &[(&str, usize, usize, Sub)] = &[
     ("caching", 1, 1, caching),
     ("getname", 0, 0, |context, _| name_or_null(context)),
     ("getredir", 0, 0, |context, _| {
-        context.integer(if context.client.tracking.get() == Tracking::Off { -1 } else { 0 })
+        context.integer(if context.client.tracking.get() == Tracking::Off {
+            -1
+        } else {
+            0
+        })
     }),
     ("help", 0, 0, |context, _| context.help(HELP)),
-    ("id", 0, 0, |context, _| context.integer(context.client.id as i64)),
-    ("info", 0, 0, |context, _| context.verbatim(&line(context.client))),
+    ("id", 0, 0, |context, _| {
+        context.integer(context.client.id as i64)
+    }),
+    ("info", 0, 0, |context, _| {
+        context.verbatim(&line(context.client))
+    }),
     ("list", 0, usize::MAX, list),
     ("no-evict", 1, 1, no_evict),
     ("no-touch", 1, 1, on_or_off),
@@ -47,7 +55,8 @@ const SUBCOMMANDS: &[(&str, usize, usize, Sub)] = &[
 ];
 
 pub(super) fn client(context: &mut Context<'_>, words: &[Bytes]) {
-    let Some((name, fewest, most, run)) = SUBCOMMANDS.iter().find(|sub| is(&words[1], sub.0)) else {
+    let Some((name, fewest, most, run)) = SUBCOMMANDS.iter().find(|sub| is(&words[1], sub.0))
+    else {
         return context.unknown_subcommand("CLIENT", &words[1]);
     };
     let rest = &words[2..];
@@ -64,14 +73,21 @@ pub(super) fn is_plain_name(name: &[u8]) -> bool {
 
 fn name_or_null(context: &mut Context<'_>) {
     let name = context.client.name.borrow();
-    if name.is_empty() { context.null() } else { context.bulk(&*name) }
+    if name.is_empty() {
+        context.null()
+    } else {
+        context.bulk(&*name)
+    }
 }
 
 fn set_name(context: &mut Context<'_>, words: &[Bytes]) {
     if !is_plain_name(&words[0]) {
         return context.error(BAD_NAME);
     }
-    context.client.name.replace(Bytes::copy_from_slice(&words[0]));
+    context
+        .client
+        .name
+        .replace(Bytes::copy_from_slice(&words[0]));
     context.ok();
 }
 
@@ -85,7 +101,9 @@ fn set_info(context: &mut Context<'_>, words: &[Bytes]) {
         return context.error(format_args!("ERR Unrecognized option '{option}'"));
     };
     if !is_plain_name(&words[1]) {
-        return context.error(format_args!("ERR {name} cannot contain spaces, newlines or special characters."));
+        return context.error(format_args!(
+            "ERR {name} cannot contain spaces, newlines or special characters."
+        ));
     }
     field.replace(Bytes::copy_from_slice(&words[1]));
     context.ok();
@@ -94,13 +112,18 @@ fn set_info(context: &mut Context<'_>, words: &[Bytes]) {
 fn no_evict(context: &mut Context<'_>, words: &[Bytes]) {
     match &*words[0].to_ascii_lowercase() {
         b"off" => context.ok(),
-        b"on" => context.error("ERR CLIENT NO-EVICT ON is not supported: every client may have to be closed"),
+        b"on" => context
+            .error("ERR CLIENT NO-EVICT ON is not supported: every client may have to be closed"),
         _ => context.error(SYNTAX),
     }
 }
 
 fn on_or_off(context: &mut Context<'_>, words: &[Bytes]) {
-    if is(&words[0], "ON") || is(&words[0], "OFF") { context.ok() } else { context.error(SYNTAX) }
+    if is(&words[0], "ON") || is(&words[0], "OFF") {
+        context.ok()
+    } else {
+        context.error(SYNTAX)
+    }
 }
 
 fn reply(context: &mut Context<'_>, words: &[Bytes]) {
@@ -121,19 +144,26 @@ fn tracking(context: &mut Context<'_>, words: &[Bytes]) {
         mode = match &*option.to_ascii_lowercase() {
             b"optin" if mode != Tracking::OptOut => Tracking::OptIn,
             b"optout" if mode != Tracking::OptIn => Tracking::OptOut,
-            b"optin" | b"optout" => return context.error("ERR You can't use both OPTIN and OPTOUT"),
+            b"optin" | b"optout" => {
+                return context.error("ERR You can't use both OPTIN and OPTOUT");
+            }
             b"noloop" => mode,
             b"bcast" | b"prefix" | b"redirect" => {
-                return context.error("ERR CLIENT TRACKING with BCAST, PREFIX or REDIRECT is not supported");
+                return context
+                    .error("ERR CLIENT TRACKING with BCAST, PREFIX or REDIRECT is not supported");
             }
             _ => return context.error(SYNTAX),
         };
     }
     if on && !context.client.resp3.get() {
-        return context.error("ERR CLIENT TRACKING ON is supported for RESP3 only, begin with HELLO 3");
+        return context
+            .error("ERR CLIENT TRACKING ON is supported for RESP3 only, begin with HELLO 3");
     }
     context.client.caching.set(None);
-    context.client.tracking.set(if on { mode } else { Tracking::Off });
+    context
+        .client
+        .tracking
+        .set(if on { mode } else { Tracking::Off });
     context.ok();
 }
 
@@ -170,7 +200,11 @@ fn list(context: &mut Context<'_>, words: &[Bytes]) {
             }
         },
         [option, wanted @ ..] if is(option, "ID") && !wanted.is_empty() => {
-            let Some(mut wanted) = wanted.iter().map(|id| number(id)).collect::<Option<Vec<_>>>() else {
+            let Some(mut wanted) = wanted
+                .iter()
+                .map(|id| number(id))
+                .collect::<Option<Vec<_>>>()
+            else {
                 return context.error("ERR Invalid client ID");
             };
             wanted.sort_unstable();
@@ -180,7 +214,9 @@ fn list(context: &mut Context<'_>, words: &[Bytes]) {
     }
     let mut text = String::new();
     context.host.for_each_client(|client| {
-        let named = ids.as_ref().is_none_or(|ids| ids.binary_search(&(client.id as i64)).is_ok());
+        let named = ids
+            .as_ref()
+            .is_none_or(|ids| ids.binary_search(&(client.id as i64)).is_ok());
         if of_this_type && named {
             text.push_str(&line(client));
         }
@@ -189,7 +225,10 @@ fn list(context: &mut Context<'_>, words: &[Bytes]) {
 }
 
 fn flags(client: &Client) -> &'static str {
-    match (client.queued.get().is_some(), client.tracking.get() == Tracking::Off) {
+    match (
+        client.queued.get().is_some(),
+        client.tracking.get() == Tracking::Off,
+    ) {
         (false, true) => "N",
         (true, true) => "x",
         (false, false) => "t",
@@ -199,7 +238,8 @@ fn flags(client: &Client) -> &'static str {
 
 /// One line of CLIENT LIST.
 fn line(client: &Client) -> String {
-    let text = |field: &std::cell::RefCell<Bytes>| String::from_utf8_lossy(&field.borrow()).into_owned();
+    let text =
+        |field: &std::cell::RefCell<Bytes>| String::from_utf8_lossy(&field.borrow()).into_owned();
     let memory = client.memory.get();
     let mut line = String::new();
     writeln!(

@@ -1,5 +1,6 @@
-//! ROLE and CLUSTER: how clients find the other gateways. All are equal, so each says of itself that it is the master of
-//! the one shard, and of the others that they are its replicas: a client goes on with another one when it loses this.
+//! ROLE and CLUSTER: how clients find the other gateways. All are equal, so each says of itself
+//! that it is the master of the one shard, and of the others that they are its replicas: a client
+//! goes on with another one when it loses this.
 
 use super::is;
 use crate::peers::Peer;
@@ -47,7 +48,11 @@ pub(super) fn cluster(context: &mut Context<'_>, words: &[Bytes]) {
         [sub] if is(sub, "SHARDS") => shards(context),
         [sub] if is(sub, "SLOTS") => slots(context),
         [sub, key] if is(sub, "KEYSLOT") => context.integer(i64::from(slot(key))),
-        [sub, ..] if ["INFO", "MYID", "NODES", "SHARDS", "SLOTS", "KEYSLOT"].iter().any(|known| is(sub, known)) => {
+        [sub, ..]
+            if ["INFO", "MYID", "NODES", "SHARDS", "SLOTS", "KEYSLOT"]
+                .iter()
+                .any(|known| is(sub, known)) =>
+        {
             let sub = String::from_utf8_lossy(sub).to_lowercase();
             context.wrong_number(format_args!("cluster|{sub}"));
         }
@@ -59,7 +64,11 @@ pub(super) fn cluster(context: &mut Context<'_>, words: &[Bytes]) {
 /// All gateways, this one first, with an address for each.
 fn gateways(context: &Context<'_>) -> Vec<Peer> {
     let reached = Peer::new("gateway", &context.client.local_address);
-    let reached = reached.unwrap_or(Peer { name: "gateway".into(), host: String::new(), port: 0 });
+    let reached = reached.unwrap_or(Peer {
+        name: "gateway".into(),
+        host: String::new(),
+        port: 0,
+    });
     let mut all = context.host.gateways.borrow().clone();
     if all.is_empty() {
         all.push(reached.clone());
@@ -101,8 +110,12 @@ fn shards(context: &mut Context<'_>) {
         context.bulk(peer.id());
         context.bulk("port");
         context.integer(i64::from(peer.port));
-        for (key, value) in [("ip", &*peer.host), ("endpoint", &peer.host), ("role", role_of(i)), ("health", "online")]
-        {
+        for (key, value) in [
+            ("ip", &*peer.host),
+            ("endpoint", &peer.host),
+            ("role", role_of(i)),
+            ("health", "online"),
+        ] {
             context.bulk(key);
             context.bulk(value);
         }
@@ -121,7 +134,10 @@ fn nodes(context: &mut Context<'_>) {
             _ => ("slave", &*first, String::new()),
         };
         let Peer { host, port, .. } = peer;
-        text += &format!("{} {host}:{port}@0 {flags} {master} 0 0 1 connected{slots}\n", peer.id());
+        text += &format!(
+            "{} {host}:{port}@0 {flags} {master} 0 0 1 connected{slots}\n",
+            peer.id()
+        );
     }
     context.verbatim(&text);
 }
@@ -130,16 +146,25 @@ fn role_of(place: usize) -> &'static str {
     if place == 0 { "master" } else { "replica" }
 }
 
-/// The slot of a key as Redis Cluster computes it: of what stands in its first braces, if there is something.
+/// The slot of a key as Redis Cluster computes it: of what stands in its first braces, if there is
+/// something.
 fn slot(key: &[u8]) -> u16 {
     let open = key.iter().position(|&byte| byte == b'{');
     let inside = open.and_then(|open| {
         let rest = &key[open + 1..];
-        rest.iter().position(|&byte| byte == b'}').map(|close| &rest[..close])
+        rest.iter()
+            .position(|&byte| byte == b'}')
+            .map(|close| &rest[..close])
     });
     let hashed = inside.filter(|inside| !inside.is_empty()).unwrap_or(key);
     let crc = hashed.iter().fold(0u16, |crc, byte| {
-        (0..8).fold(crc ^ u16::from(*byte) << 8, |crc, _| if crc >> 15 == 1 { crc << 1 ^ 0x1021 } else { crc << 1 })
+        (0..8).fold(crc ^ u16::from(*byte) << 8, |crc, _| {
+            if crc >> 15 == 1 {
+                crc << 1 ^ 0x1021
+            } else {
+                crc << 1
+            }
+        })
     });
     crc % SLOTS
 }
@@ -150,7 +175,12 @@ mod tests {
 
     #[test]
     fn slots_are_those_of_redis_cluster() {
-        for (key, expected) in [("foo", 12182), ("123456789", 12739), ("{foo}bar", 12182), ("", 0)] {
+        for (key, expected) in [
+            ("foo", 12182),
+            ("123456789", 12739),
+            ("{foo}bar", 12182),
+            ("", 0),
+        ] {
             assert_eq!(slot(key.as_bytes()), expected, "{key}");
         }
         assert_eq!(slot(b"x{user}y"), slot(b"user"));

@@ -1,4 +1,5 @@
-//! CONFIG: what programs ask for before they start. The settings themselves are in the deployment file.
+//! CONFIG: what programs ask for before they start. The settings themselves are in the deployment
+//! file.
 
 use super::matches;
 use crate::host::Host;
@@ -50,7 +51,10 @@ fn parameters(host: &Host) -> Vec<(&'static str, String)> {
         // Durability is that of the deployment, which these two say nothing about.
         ("appendonly", "no".into()),
         ("bind", address.trim_matches(['[', ']']).into()),
-        ("client-output-buffer-limit", format!("normal {} 0 0", limits.client_bytes)),
+        (
+            "client-output-buffer-limit",
+            format!("normal {} 0 0", limits.client_bytes),
+        ),
         ("cluster-enabled", "no".into()),
         ("databases", "1".into()),
         ("maxclients", limits.connections.to_string()),

@@ -6,7 +6,8 @@ use crate::host::REDIS_VERSION;
 use crate::reply::Context;
 use bytes::Bytes;
 
-pub(super) const BAD_NAME: &str = "ERR Client names cannot contain spaces, newlines or special characters.";
+pub(super) const BAD_NAME: &str =
+    "ERR Client names cannot contain spaces, newlines or special characters.";
 
 const WRONG_PASS: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 
@@ -30,8 +31,8 @@ pub(super) fn select(context: &mut Context<'_>, words: &[Bytes]) {
     }
 }
 
-/// There are no users and no passwords. As in Redis without a password, the user `default` has any; a password for no
-/// user is refused, lest it be believed to protect the data.
+/// There are no users and no passwords. As in Redis without a password, the user `default` has any;
+/// a password for no user is refused, lest it be believed to protect the data.
 pub(super) fn auth(context: &mut Context<'_>, words: &[Bytes]) {
     match words.len() {
         3 if &words[1][..] == b"default" => context.ok(),
@@ -50,7 +51,9 @@ pub(super) fn hello(context: &mut Context<'_>, words: &[Bytes]) {
         Some(Some(2)) => false,
         Some(Some(3)) => true,
         Some(Some(_)) => return context.error("NOPROTO unsupported protocol version"),
-        Some(None) => return context.error("ERR Protocol version is not an integer or out of range"),
+        Some(None) => {
+            return context.error("ERR Protocol version is not an integer or out of range");
+        }
     };
     let mut name = None;
     let mut options = words.get(2..).unwrap_or_default();

@@ -15,7 +15,11 @@ const HELP: &[&str] = &[
     "HELP -- Print this help.",
 ];
 
-const LEVELS: [ReadLevel; 3] = [ReadLevel::Linearizable, ReadLevel::Sequential, ReadLevel::Eventual];
+const LEVELS: [ReadLevel; 3] = [
+    ReadLevel::Linearizable,
+    ReadLevel::Sequential,
+    ReadLevel::Eventual,
+];
 
 pub(super) fn ionian(context: &mut Context<'_>, words: &[Bytes]) {
     match &words[1..] {
@@ -23,13 +27,16 @@ pub(super) fn ionian(context: &mut Context<'_>, words: &[Bytes]) {
         [sub] if is(sub, "CHECK") => context.ok(),
         [sub] if is(sub, "HELP") => context.help(HELP),
         [sub] if is(sub, "CONSISTENCY") => context.bulk(level_name(context.client.level.get())),
-        [sub, name] if is(sub, "CONSISTENCY") => match LEVELS.iter().find(|level| is(name, level_name(**level))) {
-            Some(level) => {
-                context.client.level.set(*level);
-                context.ok();
+        [sub, name] if is(sub, "CONSISTENCY") => {
+            match LEVELS.iter().find(|level| is(name, level_name(**level))) {
+                Some(level) => {
+                    context.client.level.set(*level);
+                    context.ok();
+                }
+                None => context
+                    .error("ERR the consistency is one of linearizable, sequential, eventual"),
             }
-            None => context.error("ERR the consistency is one of linearizable, sequential, eventual"),
-        },
+        }
         [sub, ..] if is(sub, "CONSISTENCY") => context.wrong_number("ionian|consistency"),
         [sub, ..] => context.unknown_subcommand("IONIAN", sub),
         [] => context.wrong_number("ionian"),

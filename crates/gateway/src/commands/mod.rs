@@ -52,7 +52,13 @@ impl Own {
 }
 
 const fn own(name: &'static str, arity: i32, run: Run) -> Own {
-    Own { name, arity, flags: &["loading", "stale", "fast"], keys: [0; 3], run }
+    Own {
+        name,
+        arity,
+        flags: &["loading", "stale", "fast"],
+        keys: [0; 3],
+        run,
+    }
 }
 
 /// Sorted by name, for the search.
@@ -80,7 +86,10 @@ pub(crate) const OWN: &[Own] = &[
     own("time", 1, Run::Plain(server::time)),
     own("unwatch", 1, Run::Control(Control::Unwatch)),
     own("wait", 3, Run::Plain(server::wait)),
-    Own { keys: [1, -1, 1], ..own("watch", -2, Run::Control(Control::Watch)) },
+    Own {
+        keys: [1, -1, 1],
+        ..own("watch", -2, Run::Control(Control::Watch))
+    },
 ];
 
 /// The own command with this name, in any case.
@@ -89,7 +98,9 @@ pub(crate) fn find(name: &[u8]) -> Option<&'static Own> {
     let lower = lower.get_mut(..name.len())?;
     lower.copy_from_slice(name);
     lower.make_ascii_lowercase();
-    let at = OWN.binary_search_by(|own| own.name.as_bytes().cmp(lower)).ok()?;
+    let at = OWN
+        .binary_search_by(|own| own.name.as_bytes().cmp(lower))
+        .ok()?;
     Some(&OWN[at])
 }
 
@@ -109,8 +120,8 @@ fn number(word: &[u8]) -> Option<i64> {
 const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
 const SYNTAX: &str = "ERR syntax error";
 
-/// Whether the whole of `text` matches a pattern of `*` and `?`, in any case. It comes back to the last
-/// `*` only, so a stranger's pattern takes at most the product of the lengths.
+/// Whether the whole of `text` matches a pattern of `*` and `?`, in any case. It comes back to the
+/// last `*` only, so a stranger's pattern takes at most the product of the lengths.
 fn matches(mut pattern: &[u8], text: &str) -> bool {
     let mut text = text.as_bytes();
     let mut retry = None;
@@ -121,7 +132,9 @@ fn matches(mut pattern: &[u8], text: &str) -> bool {
                 pattern = rest;
             }
             ([], []) => return true,
-            ([wanted, rest @ ..], [byte, after @ ..]) if *wanted == b'?' || wanted.eq_ignore_ascii_case(byte) => {
+            ([wanted, rest @ ..], [byte, after @ ..])
+                if *wanted == b'?' || wanted.eq_ignore_ascii_case(byte) =>
+            {
                 (pattern, text) = (rest, after);
             }
             _ => match retry {
@@ -143,8 +156,15 @@ mod tests {
     fn the_table_is_sorted_and_names_fit() {
         assert!(OWN.is_sorted_by(|a, b| a.name < b.name));
         for own in OWN {
-            assert!(find(own.name.to_uppercase().as_bytes()).is_some_and(|found| found.name == own.name));
-            assert!(!ionian_machines::kv::knows(own.name.as_bytes()), "{} is answered twice", own.name);
+            assert!(
+                find(own.name.to_uppercase().as_bytes())
+                    .is_some_and(|found| found.name == own.name)
+            );
+            assert!(
+                !ionian_machines::kv::knows(own.name.as_bytes()),
+                "{} is answered twice",
+                own.name
+            );
         }
         assert!(find(b"").is_none() && find(b"get").is_none() && find(b"a long name").is_none());
     }
@@ -164,7 +184,11 @@ mod tests {
             ("", "save", false),
             ("a*a*a*b", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", false),
         ] {
-            assert_eq!(matches(pattern.as_bytes(), text), expected, "{pattern} {text}");
+            assert_eq!(
+                matches(pattern.as_bytes(), text),
+                expected,
+                "{pattern} {text}"
+            );
         }
     }
 

@@ -26,14 +26,16 @@ pub(crate) fn wants_keys(words: &[Bytes]) -> bool {
 
 /// The clock of the gateway's machine, not the time that leaders stamp into the log.
 pub(super) fn time(context: &mut Context<'_>, _: &[Bytes]) {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     context.array(2);
     context.bulk(now.as_secs().to_string());
     context.bulk(now.subsec_micros().to_string());
 }
 
-/// Every write that was acknowledged is already replicated, so there is nothing to wait for: the answer
-/// is on how many further machines it is, which depends on the deployment alone.
+/// Every write that was acknowledged is already replicated, so there is nothing to wait for: the
+/// answer is on how many further machines it is, which depends on the deployment alone.
 pub(super) fn wait(context: &mut Context<'_>, words: &[Bytes]) {
     match (number(&words[1]), number(&words[2])) {
         (Some(_), Some(timeout)) if timeout < 0 => context.error("ERR timeout is negative"),

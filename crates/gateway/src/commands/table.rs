@@ -32,7 +32,8 @@ pub(super) fn command(context: &mut Context<'_>, words: &[Bytes]) {
     match &*sub.to_ascii_lowercase() {
         b"count" if rest.is_empty() => context.integer(entries().count() as i64),
         b"count" => context.wrong_number("command|count"),
-        // Without it, as before Redis 7, programs keep to the documentation of Redis that they have themselves.
+        // Without it, as before Redis 7, programs keep to the documentation of Redis that they have
+        // themselves.
         b"getkeys" if rest.len() < 2 => context.wrong_number("command|getkeys"),
         b"getkeys" => get_keys(context, rest),
         b"help" => context.help(HELP),
@@ -52,7 +53,12 @@ pub(super) fn command(context: &mut Context<'_>, words: &[Bytes]) {
 }
 
 fn entries() -> impl Iterator<Item = Entry> {
-    let own = OWN.iter().map(|own| Entry { name: own.name, arity: own.arity, flags: own.flags, keys: own.keys });
+    let own = OWN.iter().map(|own| Entry {
+        name: own.name,
+        arity: own.arity,
+        flags: own.flags,
+        keys: own.keys,
+    });
     own.chain(kv::command_table().iter().map(|info| Entry {
         name: info.name,
         arity: info.arity,
@@ -65,15 +71,18 @@ fn find(name: &[u8]) -> Option<Entry> {
     entries().find(|entry| is(name, entry.name))
 }
 
-/// The ten elements of Redis 7; the last four (categories, tips, key specifications, subcommands) are
-/// left empty.
+/// The ten elements of Redis 7; the last four (categories, tips, key specifications, subcommands)
+/// are left empty.
 fn describe(context: &mut Context<'_>, entry: Entry) {
     context.array(10);
     context.bulk(entry.name);
     context.integer(i64::from(entry.arity));
     context.set(entry.flags.len());
     entry.flags.iter().for_each(|flag| context.simple(flag));
-    entry.keys.iter().for_each(|&key| context.integer(i64::from(key)));
+    entry
+        .keys
+        .iter()
+        .for_each(|&key| context.integer(i64::from(key)));
     context.set(0);
     (0..3).for_each(|_| context.array(0));
 }
@@ -83,10 +92,16 @@ fn list(context: &mut Context<'_>, words: &[Bytes]) {
         [] => &b"*"[..],
         [filter, kind, pattern] if is(filter, "FILTERBY") && is(kind, "PATTERN") => pattern,
         // There are no modules and no categories, so nothing is in one.
-        [filter, kind, _] if is(filter, "FILTERBY") && (is(kind, "MODULE") || is(kind, "ACLCAT")) => b"",
+        [filter, kind, _]
+            if is(filter, "FILTERBY") && (is(kind, "MODULE") || is(kind, "ACLCAT")) =>
+        {
+            b""
+        }
         _ => return context.error(SYNTAX),
     };
-    let found: Vec<_> = entries().filter(|entry| matches(pattern, entry.name)).collect();
+    let found: Vec<_> = entries()
+        .filter(|entry| matches(pattern, entry.name))
+        .collect();
     context.array(found.len());
     found.iter().for_each(|entry| context.bulk(entry.name));
 }
@@ -103,8 +118,15 @@ fn get_keys(context: &mut Context<'_>, words: &[Bytes]) {
     if words.len() < arity || entry.arity > 0 && words.len() > arity {
         return context.error("ERR Invalid number of arguments specified for command");
     }
-    let end = if last < 0 { (words.len() as i64 + i64::from(last)) as usize } else { last as usize };
-    let keys: Vec<_> = (first as usize..=end).step_by(step.max(1) as usize).filter_map(|at| words.get(at)).collect();
+    let end = if last < 0 {
+        (words.len() as i64 + i64::from(last)) as usize
+    } else {
+        last as usize
+    };
+    let keys: Vec<_> = (first as usize..=end)
+        .step_by(step.max(1) as usize)
+        .filter_map(|at| words.get(at))
+        .collect();
     context.array(keys.len());
     keys.iter().for_each(|key| context.bulk(key));
 }

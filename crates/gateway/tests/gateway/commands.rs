@@ -18,9 +18,15 @@ fn simple_ones() {
     check(&[
         ("PING", "+PONG\n"),
         ("ping x", "$1\nx\n"),
-        ("PING a b", "-ERR wrong number of arguments for 'ping' command\n"),
+        (
+            "PING a b",
+            "-ERR wrong number of arguments for 'ping' command\n",
+        ),
         ("ECHO x", "$1\nx\n"),
-        ("ECHO", "-ERR wrong number of arguments for 'echo' command\n"),
+        (
+            "ECHO",
+            "-ERR wrong number of arguments for 'echo' command\n",
+        ),
         ("SELECT 0", "+OK\n"),
         ("SELECT 1", "-ERR DB index is out of range\n"),
         ("SELECT a", "-ERR value is not an integer or out of range\n"),
@@ -30,55 +36,128 @@ fn simple_ones() {
              Are you sure your configuration is correct?\n",
         ),
         ("AUTH default x", "+OK\n"),
-        ("AUTH somebody x", "-WRONGPASS invalid username-password pair or user is disabled.\n"),
-        ("HELLO 3 AUTH somebody x", "-WRONGPASS invalid username-password pair or user is disabled.\n"),
+        (
+            "AUTH somebody x",
+            "-WRONGPASS invalid username-password pair or user is disabled.\n",
+        ),
+        (
+            "HELLO 3 AUTH somebody x",
+            "-WRONGPASS invalid username-password pair or user is disabled.\n",
+        ),
         ("AUTH a b c", "-ERR syntax error\n"),
         ("ROLE", "*3\n$6\nmaster\n:0\n*0\n"),
         ("READONLY\nREADWRITE\nASKING", "+OK\n+OK\n+OK\n"),
         ("IONIAN CHECK", "+OK\n"),
-        ("IONIAN CHECK now", "-ERR unknown subcommand 'CHECK'. Try IONIAN HELP.\n"),
-        ("TIME a", "-ERR wrong number of arguments for 'time' command\n"),
+        (
+            "IONIAN CHECK now",
+            "-ERR unknown subcommand 'CHECK'. Try IONIAN HELP.\n",
+        ),
+        (
+            "TIME a",
+            "-ERR wrong number of arguments for 'time' command\n",
+        ),
         ("WAIT 1 10", ":1\n"),
         ("WAIT a 1", "-ERR value is not an integer or out of range\n"),
-        ("WAIT 1 a", "-ERR timeout is not an integer or out of range\n"),
+        (
+            "WAIT 1 a",
+            "-ERR timeout is not an integer or out of range\n",
+        ),
         ("WAIT 1 -1", "-ERR timeout is negative\n"),
-        ("SUBSCRIBE a", "-ERR unknown command 'SUBSCRIBE', with args beginning with: 'a' \n"),
-        ("DEBUG SLEEP 1", "-ERR unknown command 'DEBUG', with args beginning with: 'SLEEP' '1' \n"),
-        ("IONIAN", "-ERR wrong number of arguments for 'ionian' command\n"),
-        ("IONIAN x", "-ERR unknown subcommand 'x'. Try IONIAN HELP.\n"),
+        (
+            "SUBSCRIBE a",
+            "-ERR unknown command 'SUBSCRIBE', with args beginning with: 'a' \n",
+        ),
+        (
+            "DEBUG SLEEP 1",
+            "-ERR unknown command 'DEBUG', with args beginning with: 'SLEEP' '1' \n",
+        ),
+        (
+            "IONIAN",
+            "-ERR wrong number of arguments for 'ionian' command\n",
+        ),
+        (
+            "IONIAN x",
+            "-ERR unknown subcommand 'x'. Try IONIAN HELP.\n",
+        ),
         ("IONIAN CONSISTENCY", "$12\nlinearizable\n"),
-        ("IONIAN CONSISTENCY strong", "-ERR the consistency is one of linearizable, sequential, eventual\n"),
-        ("ionian consistency Eventual\nionian consistency", "+OK\n$8\neventual\n"),
+        (
+            "IONIAN CONSISTENCY strong",
+            "-ERR the consistency is one of linearizable, sequential, eventual\n",
+        ),
+        (
+            "ionian consistency Eventual\nionian consistency",
+            "+OK\n$8\neventual\n",
+        ),
     ]);
     let (mut client, mut cluster) = (client(), Cluster::default());
     assert!(client.ask(&mut cluster, "TIME").starts_with("*2\n$10\n"));
-    assert!(client.ask(&mut cluster, "IONIAN HELP").starts_with("*7\n+IONIAN <sub"));
+    assert!(
+        client
+            .ask(&mut cluster, "IONIAN HELP")
+            .starts_with("*7\n+IONIAN <sub")
+    );
 }
 
 #[test]
 fn client_commands() {
     check(&[
-        ("CLIENT", "-ERR wrong number of arguments for 'client' command\n"),
-        ("CLIENT FOO", "-ERR unknown subcommand 'FOO'. Try CLIENT HELP.\n"),
+        (
+            "CLIENT",
+            "-ERR wrong number of arguments for 'client' command\n",
+        ),
+        (
+            "CLIENT FOO",
+            "-ERR unknown subcommand 'FOO'. Try CLIENT HELP.\n",
+        ),
         ("CLIENT ID", ":1\n"),
-        ("CLIENT ID x", "-ERR wrong number of arguments for 'client|id' command\n"),
+        (
+            "CLIENT ID x",
+            "-ERR wrong number of arguments for 'client|id' command\n",
+        ),
         ("CLIENT GETNAME", "$-1\n"),
-        ("CLIENT SETNAME 'a b'", "-ERR Client names cannot contain spaces, newlines or special characters.\n"),
-        ("CLIENT SETNAME", "-ERR wrong number of arguments for 'client|setname' command\n"),
+        (
+            "CLIENT SETNAME 'a b'",
+            "-ERR Client names cannot contain spaces, newlines or special characters.\n",
+        ),
+        (
+            "CLIENT SETNAME",
+            "-ERR wrong number of arguments for 'client|setname' command\n",
+        ),
         ("CLIENT SETNAME me\nCLIENT GETNAME", "+OK\n$2\nme\n"),
         ("CLIENT SETNAME ''\nCLIENT GETNAME", "+OK\n$-1\n"),
-        ("CLIENT SETINFO LIB-NAME lib\nCLIENT SETINFO lib-ver 1.0", "+OK\n+OK\n"),
+        (
+            "CLIENT SETINFO LIB-NAME lib\nCLIENT SETINFO lib-ver 1.0",
+            "+OK\n+OK\n",
+        ),
         ("CLIENT SETINFO x y", "-ERR Unrecognized option 'x'\n"),
-        ("CLIENT SETINFO LIB-VER 'a b'", "-ERR lib-ver cannot contain spaces, newlines or special characters.\n"),
+        (
+            "CLIENT SETINFO LIB-VER 'a b'",
+            "-ERR lib-ver cannot contain spaces, newlines or special characters.\n",
+        ),
         ("CLIENT NO-EVICT off", "+OK\n"),
-        ("CLIENT NO-EVICT on", "-ERR CLIENT NO-EVICT ON is not supported: every client may have to be closed\n"),
+        (
+            "CLIENT NO-EVICT on",
+            "-ERR CLIENT NO-EVICT ON is not supported: every client may have to be closed\n",
+        ),
         ("CLIENT NO-TOUCH x", "-ERR syntax error\n"),
         ("CLIENT REPLY on", "+OK\n"),
-        ("CLIENT REPLY off", "-ERR CLIENT REPLY OFF and SKIP are not supported\n"),
+        (
+            "CLIENT REPLY off",
+            "-ERR CLIENT REPLY OFF and SKIP are not supported\n",
+        ),
         ("CLIENT TRACKING off", "+OK\n"),
-        ("CLIENT TRACKING on", "-ERR CLIENT TRACKING ON is supported for RESP3 only, begin with HELLO 3\n"),
-        ("CLIENT TRACKING on BCAST", "-ERR CLIENT TRACKING with BCAST, PREFIX or REDIRECT is not supported\n"),
-        ("CLIENT TRACKING on OPTIN optout", "-ERR You can't use both OPTIN and OPTOUT\n"),
+        (
+            "CLIENT TRACKING on",
+            "-ERR CLIENT TRACKING ON is supported for RESP3 only, begin with HELLO 3\n",
+        ),
+        (
+            "CLIENT TRACKING on BCAST",
+            "-ERR CLIENT TRACKING with BCAST, PREFIX or REDIRECT is not supported\n",
+        ),
+        (
+            "CLIENT TRACKING on OPTIN optout",
+            "-ERR You can't use both OPTIN and OPTOUT\n",
+        ),
         ("CLIENT GETREDIR", ":-1\n"),
         ("CLIENT LIST ID a", "-ERR Invalid client ID\n"),
         ("CLIENT LIST TYPE foo", "-ERR Unknown client type 'foo'\n"),
@@ -93,13 +172,25 @@ fn client_list_shows_who_is_there() {
     let host = host(Limits::default());
     let mut cluster = Cluster::default();
     let (mut a, b) = (Client::new(&host), Client::new(&host));
-    a.ask(&mut cluster, "CLIENT SETNAME me\nIONIAN CONSISTENCY eventual\nWATCH k l");
+    a.ask(
+        &mut cluster,
+        "CLIENT SETNAME me\nIONIAN CONSISTENCY eventual\nWATCH k l",
+    );
     let list = a.ask(&mut cluster, "CLIENT LIST");
-    assert!(list.contains("id=1 addr=1.2.3.4:5 laddr=6.7.8.9:10 name=me age=0"), "{list}");
-    assert!(list.contains(" watch=2 ") && list.contains("consistency=eventual\nid=2 "), "{list}");
+    assert!(
+        list.contains("id=1 addr=1.2.3.4:5 laddr=6.7.8.9:10 name=me age=0"),
+        "{list}"
+    );
+    assert!(
+        list.contains(" watch=2 ") && list.contains("consistency=eventual\nid=2 "),
+        "{list}"
+    );
     drop(b);
     assert!(!a.ask(&mut cluster, "CLIENT LIST").contains("id=2"));
-    assert!(a.ask(&mut cluster, "MULTI\nGET a\nCLIENT INFO\nEXEC").contains("id=1 "));
+    assert!(
+        a.ask(&mut cluster, "MULTI\nGET a\nCLIENT INFO\nEXEC")
+            .contains("id=1 ")
+    );
     assert!(a.ask(&mut cluster, "CLIENT LIST ID 1 5").contains("id=1 "));
 }
 
@@ -111,8 +202,14 @@ fn hello() {
     let head = "$6\nserver\n$5\nredis\n$7\nversion\n$6\n7.0.15\n$5\nproto\n";
     assert_eq!(ask("HELLO"), format!("*14\n{head}:2\n{tail}"));
     assert_eq!(ask("HELLO 4"), "-NOPROTO unsupported protocol version\n");
-    assert_eq!(ask("HELLO a"), "-ERR Protocol version is not an integer or out of range\n");
-    assert_eq!(ask("HELLO 3 foo"), "-ERR Syntax error in HELLO option 'foo'\n");
+    assert_eq!(
+        ask("HELLO a"),
+        "-ERR Protocol version is not an integer or out of range\n"
+    );
+    assert_eq!(
+        ask("HELLO 3 foo"),
+        "-ERR Syntax error in HELLO option 'foo'\n"
+    );
     assert!(ask("HELLO 3 AUTH a b").starts_with("-WRONGPASS"));
     assert!(ask("HELLO 2 AUTH default b").starts_with("*14\n"));
     assert_eq!(
@@ -121,7 +218,10 @@ fn hello() {
     );
     // What failed has changed nothing.
     assert_eq!(ask("CLIENT GETNAME"), "$-1\n");
-    assert_eq!(ask("HELLO 3 SETNAME me\nCLIENT GETNAME"), format!("%7\n{head}:3\n{tail}$2\nme\n"));
+    assert_eq!(
+        ask("HELLO 3 SETNAME me\nCLIENT GETNAME"),
+        format!("%7\n{head}:3\n{tail}$2\nme\n")
+    );
     assert_eq!(ask("RESET\nCLIENT GETNAME"), "+RESET\n$-1\n");
     assert_eq!(ask("HELLO 3\nCLIENT GETNAME").lines().last(), Some("_"));
     assert!(ask("INFO replication").starts_with("=53\ntxt:# Replication\nrole:master\n"));
@@ -143,15 +243,27 @@ fn info_and_config() {
         assert!(all.contains(part), "{part}: {all}");
     }
     assert_eq!(ask("INFO everything").lines().count(), all.lines().count());
-    assert_eq!(ask("INFO replication"), "$49\n# Replication\nrole:master\nprotocol:multipaxos\n\n");
+    assert_eq!(
+        ask("INFO replication"),
+        "$49\n# Replication\nrole:master\nprotocol:multipaxos\n\n"
+    );
     assert_eq!(ask("INFO nothing"), "$0\n\n");
     assert_eq!(ask("CONFIG GET save"), "*2\n$4\nsave\n$0\n\n");
     assert_eq!(ask("CONFIG GET APPEND*"), "*2\n$10\nappendonly\n$2\nno\n");
     assert!(ask("CONFIG GET max*y save").starts_with("*6\n$9\nmaxmemory\n$1\n0\n$16\n"));
-    assert_eq!(ask("CONFIG GET"), "-ERR wrong number of arguments for 'config|get' command\n");
-    assert_eq!(ask("CONFIG FOO"), "-ERR unknown subcommand 'FOO'. Try CONFIG HELP.\n");
+    assert_eq!(
+        ask("CONFIG GET"),
+        "-ERR wrong number of arguments for 'config|get' command\n"
+    );
+    assert_eq!(
+        ask("CONFIG FOO"),
+        "-ERR unknown subcommand 'FOO'. Try CONFIG HELP.\n"
+    );
     for line in ["SET a b", "RESETSTAT", "REWRITE"] {
-        assert!(ask(&format!("CONFIG {line}")).ends_with("Ionian is configured by its deployment file and flags\n"));
+        assert!(
+            ask(&format!("CONFIG {line}"))
+                .ends_with("Ionian is configured by its deployment file and flags\n")
+        );
     }
 }
 
@@ -170,13 +282,28 @@ fn command() {
     assert_eq!(ask("COMMAND GETKEYS GET a"), "*1\n$1\na\n");
     assert_eq!(ask("COMMAND GETKEYS MSET a 1 b 2"), "*2\n$1\na\n$1\nb\n");
     assert_eq!(ask("COMMAND GETKEYS WATCH a b"), "*2\n$1\na\n$1\nb\n");
-    assert_eq!(ask("COMMAND GETKEYS MSET a"), "-ERR Invalid number of arguments specified for command\n");
-    assert_eq!(ask("COMMAND GETKEYS PING x"), "-ERR The command has no key arguments\n");
-    assert_eq!(ask("COMMAND GETKEYS foo a"), "-ERR Invalid command specified\n");
+    assert_eq!(
+        ask("COMMAND GETKEYS MSET a"),
+        "-ERR Invalid number of arguments specified for command\n"
+    );
+    assert_eq!(
+        ask("COMMAND GETKEYS PING x"),
+        "-ERR The command has no key arguments\n"
+    );
+    assert_eq!(
+        ask("COMMAND GETKEYS foo a"),
+        "-ERR Invalid command specified\n"
+    );
     assert_eq!(ask("COMMAND LIST FILTERBY PATTERN ech*"), "*1\n$4\necho\n");
     assert_eq!(ask("COMMAND LIST FILTERBY MODULE x"), "*0\n");
-    assert_eq!(ask("COMMAND DOCS get"), "-ERR unknown subcommand 'DOCS'. Try COMMAND HELP.\n");
-    assert_eq!(ask("COMMAND FOO"), "-ERR unknown subcommand 'FOO'. Try COMMAND HELP.\n");
+    assert_eq!(
+        ask("COMMAND DOCS get"),
+        "-ERR unknown subcommand 'DOCS'. Try COMMAND HELP.\n"
+    );
+    assert_eq!(
+        ask("COMMAND FOO"),
+        "-ERR unknown subcommand 'FOO'. Try COMMAND HELP.\n"
+    );
 }
 
 /// Every reply is one whole frame of its protocol, as an independent decoder sees it.
@@ -210,38 +337,59 @@ fn replies_are_well_formed() {
     for line in lines {
         client.send(format!("{line}\r\n"));
         let reply = Bytes::from(client.finish(&mut cluster));
-        let (_, len) = redis_protocol::resp2::decode::decode_bytes(&reply).unwrap().unwrap();
+        let (_, len) = redis_protocol::resp2::decode::decode_bytes(&reply)
+            .unwrap()
+            .unwrap();
         assert_eq!(len, reply.len(), "{line}");
     }
     client.ask(&mut cluster, "HELLO 3");
     for line in lines {
         client.send(format!("{line}\r\n"));
         let reply = Bytes::from(client.finish(&mut cluster));
-        let (_, len) = redis_protocol::resp3::decode::complete::decode_bytes(&reply).unwrap().unwrap();
+        let (_, len) = redis_protocol::resp3::decode::complete::decode_bytes(&reply)
+            .unwrap()
+            .unwrap();
         assert_eq!(len, reply.len(), "{line}");
     }
 }
 
-/// A client that caches is told to forget what it has read, once it has it, and only what it wants to hear of.
+/// A client that caches is told to forget what it has read, once it has it, and only what it wants
+/// to hear of.
 #[test]
 fn what_is_tracked_is_invalidated_after_it_was_read() {
     let (mut client, mut cluster) = (client(), Cluster::default());
     let mut ask = |lines: &str| client.ask(&mut cluster, lines);
     let push = |keys: &[&str]| {
-        let keys: String = keys.iter().map(|key| format!("${}\n{key}\n", key.len())).collect::<Vec<_>>().concat();
-        format!(">2\n$10\ninvalidate\n*{}\n{keys}", keys.matches('$').count())
+        let keys: String = keys
+            .iter()
+            .map(|key| format!("${}\n{key}\n", key.len()))
+            .collect::<Vec<_>>()
+            .concat();
+        format!(
+            ">2\n$10\ninvalidate\n*{}\n{keys}",
+            keys.matches('$').count()
+        )
     };
     assert!(ask("HELLO 3\nMSET a 1 b 2").ends_with("+OK\n"));
     assert_eq!(ask("CLIENT TRACKING on\nCLIENT GETREDIR"), "+OK\n:0\n");
     assert_eq!(ask("GET a"), format!("$1\n1\n{}", push(&["a"])));
-    assert_eq!(ask("MGET a b"), format!("*2\n$1\n1\n$1\n2\n{}", push(&["a", "b"])));
+    assert_eq!(
+        ask("MGET a b"),
+        format!("*2\n$1\n1\n$1\n2\n{}", push(&["a", "b"]))
+    );
     assert_eq!(ask("SET a 1\nPING"), "+OK\n+PONG\n");
     assert_eq!(ask("CLIENT TRACKING on OPTIN\nGET a"), "+OK\n$1\n1\n");
     let replies = ask("CLIENT CACHING YES\nMULTI\nPTTL a\nGET a\nEXEC\nGET a");
     let exec = "+OK\n+OK\n+QUEUED\n+QUEUED\n*2\n:-1\n$1\n1\n";
     assert_eq!(replies, format!("{exec}{}$1\n1\n", push(&["a", "a"])));
-    assert_eq!(ask("CLIENT CACHING YES\nGET b\nGET a"), format!("+OK\n$1\n2\n$1\n1\n{}", push(&["b"])));
-    assert_eq!(ask("CLIENT TRACKING on OPTOUT\nCLIENT CACHING NO\nGET a"), "+OK\n+OK\n$1\n1\n");
+    assert_eq!(
+        ask("CLIENT CACHING YES\nGET b\nGET a"),
+        format!("+OK\n$1\n2\n$1\n1\n{}", push(&["b"]))
+    );
+    assert_eq!(
+        ask("CLIENT TRACKING on OPTOUT\nCLIENT CACHING NO\nGET a"),
+        "+OK\n+OK\n$1\n1\n"
+    );
     assert_eq!(ask("CLIENT TRACKING off\nGET a"), "+OK\n$1\n1\n");
     assert!(ask("CLIENT CACHING YES").starts_with("-ERR CLIENT CACHING can be called only when"));
 }
@@ -250,22 +398,50 @@ fn what_is_tracked_is_invalidated_after_it_was_read() {
 #[test]
 fn a_gateway_names_itself_as_the_master_of_all_slots() {
     let (mut client, mut cluster) = (client(), Cluster::default());
-    let id = client.ask(&mut cluster, "CLUSTER MYID").lines().nth(1).expect("an id").to_owned();
+    let id = client
+        .ask(&mut cluster, "CLUSTER MYID")
+        .lines()
+        .nth(1)
+        .expect("an id")
+        .to_owned();
     assert_eq!(id.len(), 40);
     let slots = client.ask(&mut cluster, "CLUSTER SLOTS");
-    assert_eq!(slots, format!("*1\n*3\n:0\n:16383\n*4\n$7\n6.7.8.9\n:10\n$40\n{id}\n*0\n"));
+    assert_eq!(
+        slots,
+        format!("*1\n*3\n:0\n:16383\n*4\n$7\n6.7.8.9\n:10\n$40\n{id}\n*0\n")
+    );
     let nodes = client.ask(&mut cluster, "CLUSTER NODES");
-    assert!(nodes.ends_with(&format!("{id} 6.7.8.9:10@0 myself,master - 0 0 1 connected 0-16383\n\n")), "{nodes}");
-    assert!(client.ask(&mut cluster, "CLUSTER SHARDS").contains("$4\nrole\n$6\nmaster\n"));
-    assert!(client.ask(&mut cluster, "CLUSTER INFO").contains("cluster_state:ok\ncluster_slots_assigned:16384\n"));
+    assert!(
+        nodes.ends_with(&format!(
+            "{id} 6.7.8.9:10@0 myself,master - 0 0 1 connected 0-16383\n\n"
+        )),
+        "{nodes}"
+    );
+    assert!(
+        client
+            .ask(&mut cluster, "CLUSTER SHARDS")
+            .contains("$4\nrole\n$6\nmaster\n")
+    );
+    assert!(
+        client
+            .ask(&mut cluster, "CLUSTER INFO")
+            .contains("cluster_state:ok\ncluster_slots_assigned:16384\n")
+    );
     assert_eq!(client.ask(&mut cluster, "CLUSTER KEYSLOT foo"), ":12182\n");
-    assert!(client.ask(&mut cluster, "CLUSTER FAILOVER").starts_with("-ERR unknown subcommand 'FAILOVER'"));
+    assert!(
+        client
+            .ask(&mut cluster, "CLUSTER FAILOVER")
+            .starts_with("-ERR unknown subcommand 'FAILOVER'")
+    );
 }
 
 #[test]
 fn info_tells_what_happened() {
     let (mut client, mut cluster) = (client(), Cluster::default());
-    client.ask(&mut cluster, "SET a 1\nSET b x\nGET a\nINCR b\nGET\nINCR a 2\nINCRBY a x\nnonsense\nEXEC\nPING");
+    client.ask(
+        &mut cluster,
+        "SET a 1\nSET b x\nGET a\nINCR b\nGET\nINCR a 2\nINCRBY a x\nnonsense\nEXEC\nPING",
+    );
     client.ask(&mut cluster, "MULTI\nINCR b\nEXEC");
     let info = client.ask(&mut cluster, "INFO");
     for line in [
@@ -284,33 +460,70 @@ fn info_tells_what_happened() {
         "errorstat_ERR:count=6",
         "blocked_clients:0",
     ] {
-        assert!(info.lines().any(|it| it == line), "{line} is not in\n{info}");
+        assert!(
+            info.lines().any(|it| it == line),
+            "{line} is not in\n{info}"
+        );
     }
     let stats = |name: &str| {
-        let line = info.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{name}:")));
-        let fields = line.unwrap_or_else(|| panic!("{name} is not in\n{info}")).split(',');
-        fields.filter_map(|field| field.split_once('=')?.1.parse::<f64>().ok()).collect::<Vec<_>>()
+        let line = info
+            .lines()
+            .find_map(|line| line.strip_prefix(&format!("cmdstat_{name}:")));
+        let fields = line
+            .unwrap_or_else(|| panic!("{name} is not in\n{info}"))
+            .split(',');
+        fields
+            .filter_map(|field| field.split_once('=')?.1.parse::<f64>().ok())
+            .collect::<Vec<_>>()
     };
     // Calls, rejected and failed ones.
-    for (name, calls, rejected, failed) in [("set", 2.0, 0.0, 0.0), ("get", 1.0, 1.0, 0.0), ("incr", 1.0, 1.0, 1.0)] {
+    for (name, calls, rejected, failed) in [
+        ("set", 2.0, 0.0, 0.0),
+        ("get", 1.0, 1.0, 0.0),
+        ("incr", 1.0, 1.0, 1.0),
+    ] {
         let found = stats(name);
-        assert_eq!((found[0], found[3], found[4]), (calls, rejected, failed), "{name}");
+        assert_eq!(
+            (found[0], found[3], found[4]),
+            (calls, rejected, failed),
+            "{name}"
+        );
     }
-    let memory = info.lines().find_map(|line| line.strip_prefix("used_memory:")).expect("a field");
+    let memory = info
+        .lines()
+        .find_map(|line| line.strip_prefix("used_memory:"))
+        .expect("a field");
     assert!(memory.parse::<u64>().unwrap() > 1 << 20);
-    assert_eq!(client.ask(&mut cluster, "INFO keyspace"), "$24\n# Keyspace\ndb0:keys=2\n\n");
-    assert!(!client.ask(&mut cluster, "INFO server clients").contains("Keyspace"));
+    assert_eq!(
+        client.ask(&mut cluster, "INFO keyspace"),
+        "$24\n# Keyspace\ndb0:keys=2\n\n"
+    );
+    assert!(
+        !client
+            .ask(&mut cluster, "INFO server clients")
+            .contains("Keyspace")
+    );
     // Where no replica answers, the rest is told.
     client.send("INFO\r\n");
     client.answer(Err(Refusal::Unavailable));
     let info = String::from_utf8(client.take()).unwrap();
-    assert!(info.contains("# Keyspace") && !info.contains("db0"), "{info}");
+    assert!(
+        info.contains("# Keyspace") && !info.contains("db0"),
+        "{info}"
+    );
     // The check of the quorum says what PING does not.
     client.send("IONIAN CHECK\r\nPING\r\n");
     client.answer(Err(Refusal::Unavailable));
     assert!(client.take().starts_with(b"-TRYAGAIN"));
     let line = client.ask(&mut cluster, "SET a 1\nCLIENT INFO");
-    for field in [" idle=0 ", " cmd=client ", " qbuf=", " omem=", " tot-mem=", " multi-mem=0 "] {
+    for field in [
+        " idle=0 ",
+        " cmd=client ",
+        " qbuf=",
+        " omem=",
+        " tot-mem=",
+        " multi-mem=0 ",
+    ] {
         assert!(line.contains(field), "{field} is not in {line}");
     }
 }

@@ -16,15 +16,20 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    pub(crate) fn execute(&mut self, operation: Operation, payload: &[u8]) -> Result<Bytes, Refusal> {
+    pub(crate) fn execute(
+        &mut self,
+        operation: Operation,
+        payload: &[u8],
+    ) -> Result<Bytes, Refusal> {
         self.now += 1;
         let mut reply = Vec::new();
         match operation {
             Operation::Write => self.machine.apply(Timestamp(self.now), payload, &mut reply),
             Operation::Change => unreachable!("the gateway changes no membership"),
-            Operation::Read(_) => {
-                self.machine.read(Timestamp(self.now), payload, &mut reply).map_err(|_| Refusal::NotARead)?
-            }
+            Operation::Read(_) => self
+                .machine
+                .read(Timestamp(self.now), payload, &mut reply)
+                .map_err(|_| Refusal::NotARead)?,
         }
         Ok(reply.into())
     }
@@ -34,7 +39,9 @@ pub(crate) fn host(limits: Limits) -> Rc<Host> {
     Host::new(
         limits,
         Box::new(|info: &mut InfoWriter| {
-            info.section("Replication").field("role", "master").field("protocol", "multipaxos");
+            info.section("Replication")
+                .field("role", "master")
+                .field("protocol", "multipaxos");
         }),
     )
 }
@@ -93,7 +100,10 @@ impl Client {
 
     /// Answers the request in flight with `outcome`.
     pub(crate) fn answer(&mut self, outcome: Result<Bytes, Refusal>) {
-        assert!(self.request.take().is_some(), "there is a request to be answered");
+        assert!(
+            self.request.take().is_some(),
+            "there is a request to be answered"
+        );
         self.connection.on_reply(outcome);
         self.connection.advance();
         self.push(64 << 10);
@@ -101,7 +111,9 @@ impl Client {
 
     /// Lets the cluster execute the request in flight; false if there is none.
     pub(crate) fn step(&mut self, cluster: &mut Cluster) -> bool {
-        let Some((operation, payload)) = self.request.clone() else { return false };
+        let Some((operation, payload)) = self.request.clone() else {
+            return false;
+        };
         self.answer(cluster.execute(operation, &payload));
         true
     }

@@ -23,7 +23,10 @@ fn what_waits_becomes_one_compound() {
     client.send(request(&[b"INCR", b"n"]));
     (0..100).for_each(|_| client.send(request(&[b"INCR", b"n"])));
     let replies = text(&client.finish(&mut cluster));
-    assert_eq!(replies, (1..=101).map(|n| format!(":{n}\n")).collect::<String>());
+    assert_eq!(
+        replies,
+        (1..=101).map(|n| format!(":{n}\n")).collect::<String>()
+    );
     assert_eq!(client.operations, [WRITE, WRITE]);
 }
 
@@ -77,15 +80,27 @@ fn the_level_of_reads_is_that_of_the_connection() {
     let eventual = Operation::Read(ReadLevel::Eventual);
     let sequential = Operation::Read(ReadLevel::Sequential);
     // WATCH, and a transaction that relies on it, are linearizable whatever the level.
-    assert_eq!(client.operations, [READ, eventual, sequential, READ, sequential, READ, READ, READ]);
+    assert_eq!(
+        client.operations,
+        [
+            READ, eventual, sequential, READ, sequential, READ, READ, READ
+        ]
+    );
 }
 
 #[test]
 fn compounds_have_limits() {
-    let limits = Limits { compound_commands: 10, compound_bytes: 1000, ..Limits::default() };
+    let limits = Limits {
+        compound_commands: 10,
+        compound_bytes: 1000,
+        ..Limits::default()
+    };
     let (mut client, mut cluster) = (Client::new(&host(limits)), Cluster::default());
     client.send(request(&[b"INCR", b"n"]).repeat(25));
-    assert_eq!(text(&client.finish(&mut cluster)), (1..=25).map(|n| format!(":{n}\n")).collect::<String>());
+    assert_eq!(
+        text(&client.finish(&mut cluster)),
+        (1..=25).map(|n| format!(":{n}\n")).collect::<String>()
+    );
     assert_eq!(client.operations.len(), 3);
     client.operations.clear();
     // One command larger than a compound goes alone, others as many as fit.
@@ -104,7 +119,10 @@ fn connections_are_answered_in_any_order() {
         client.send("INCR n\r\nPING\r\n");
     }
     for (turn, at) in [7, 2, 9, 0, 4, 1, 3, 8, 6, 5].into_iter().enumerate() {
-        assert_eq!(text(&clients[at].finish(&mut cluster)), format!(":{}\n+PONG\n", turn + 1));
+        assert_eq!(
+            text(&clients[at].finish(&mut cluster)),
+            format!(":{}\n+PONG\n", turn + 1)
+        );
     }
 }
 
@@ -116,34 +134,54 @@ fn every_command_of_a_refused_compound_is_told() {
             Refusal::Busy,
             "-BUSY Ionian is overloaded: too much in flight, the command was not executed, try again later\n",
         ),
-        (Refusal::Unavailable, "-TRYAGAIN the cluster did not answer in time, the command was not executed\n"),
+        (
+            Refusal::Unavailable,
+            "-TRYAGAIN the cluster did not answer in time, the command was not executed\n",
+        ),
         (
             Refusal::Unknown,
             "-TRYAGAIN the cluster did not answer in time, the command may or may not have been executed\n",
         ),
-        (Refusal::NotARead, "-ERR the command changes state and cannot be sent as a read\n"),
-        (Refusal::TooLarge, "-ERR the command is larger than the cluster's limit\n"),
-        (Refusal::Failed, "-ERR the state machine fails on this command, which was not executed\n"),
+        (
+            Refusal::NotARead,
+            "-ERR the command changes state and cannot be sent as a read\n",
+        ),
+        (
+            Refusal::TooLarge,
+            "-ERR the command is larger than the cluster's limit\n",
+        ),
+        (
+            Refusal::Failed,
+            "-ERR the state machine fails on this command, which was not executed\n",
+        ),
     ];
     for (refusal, error) in refusals {
         client.send("SET a 1\r\nSET b 1\r\nPING\r\nSET c 1\r\n");
         client.answer(Err(refusal));
-        assert_eq!(text(&client.finish(&mut cluster)), error.repeat(2) + "+PONG\n+OK\n");
+        assert_eq!(
+            text(&client.finish(&mut cluster)),
+            error.repeat(2) + "+PONG\n+OK\n"
+        );
     }
 }
 
 /// A command behind one that was not answered waited for twice as long.
 #[test]
 fn the_deadline_of_a_command_behind_an_unanswered_one_counts_from_when_it_came() {
-    for (outcome, from_arrival) in
-        [(Err(Refusal::Unknown), true), (Err(Refusal::Unavailable), true), (Ok(Bytes::from_static(b"+OK\r\n")), false)]
-    {
+    for (outcome, from_arrival) in [
+        (Err(Refusal::Unknown), true),
+        (Err(Refusal::Unavailable), true),
+        (Ok(Bytes::from_static(b"+OK\r\n")), false),
+    ] {
         let mut client = client();
         client.send("SET a 1\r\n");
         client.send("SET b 1\r\n");
         let came = Instant::now();
         client.answer(outcome.clone());
-        let since = client.connection.in_flight_since().expect("the second is in flight");
+        let since = client
+            .connection
+            .in_flight_since()
+            .expect("the second is in flight");
         assert_eq!(since <= came, from_arrival, "{outcome:?}");
     }
 }
@@ -151,18 +189,24 @@ fn the_deadline_of_a_command_behind_an_unanswered_one_counts_from_when_it_came()
 #[test]
 fn what_is_given_up_before_it_was_sent_on_was_not_executed() {
     let mut client = client();
-    client.connection.receive(Bytes::from_static(b"SET a 1\r\n"));
+    client
+        .connection
+        .receive(Bytes::from_static(b"SET a 1\r\n"));
     assert!(client.connection.has_request());
     client.connection.give_up();
     client.connection.advance();
     assert!(!client.connection.has_request() && !client.connection.is_in_flight());
-    let not_executed = "-TRYAGAIN the cluster did not answer in time, the command was not executed\n";
+    let not_executed =
+        "-TRYAGAIN the cluster did not answer in time, the command was not executed\n";
     assert_eq!(text(&client.take()), not_executed);
 }
 
 #[test]
 fn a_slow_reader_is_not_read_from_and_loses_nothing() {
-    let limits = Limits { output_bytes_soft: 10_000, ..Limits::default() };
+    let limits = Limits {
+        output_bytes_soft: 10_000,
+        ..Limits::default()
+    };
     let (mut client, mut cluster) = (Client::new(&host(limits)), Cluster::default());
     client.send(request(&[b"SET", b"k", &[b'x'; 4000]]));
     client.finish(&mut cluster);
@@ -194,10 +238,16 @@ fn replies_of_own_commands_fill_the_output_no_further() {
 
 #[test]
 fn a_client_that_takes_too_much_is_closed_and_told_why() {
-    let limits = Limits { client_bytes: 100_000, ..Limits::default() };
+    let limits = Limits {
+        client_bytes: 100_000,
+        ..Limits::default()
+    };
     let closed = |mut client: Client| {
         let text = text(client.connection.output());
-        assert!(text.contains("-ERR closed: commands and replies of this client take "), "{text}");
+        assert!(
+            text.contains("-ERR closed: commands and replies of this client take "),
+            "{text}"
+        );
         assert!(
             text.ends_with(" KiB, 97 are allowed. A command that was not answered may or may not have been executed\n")
         );
@@ -215,7 +265,13 @@ fn a_client_that_takes_too_much_is_closed_and_told_why() {
     assert!(closed(client).starts_with("-ERR"));
     // By a command that is not complete.
     let mut client = Client::new(&host(limits));
-    client.send([&b"PING\r\n*2\r\n$3\r\nGET\r\n$200000\r\n"[..], &[b'x'; 150_000]].concat());
+    client.send(
+        [
+            &b"PING\r\n*2\r\n$3\r\nGET\r\n$200000\r\n"[..],
+            &[b'x'; 150_000],
+        ]
+        .concat(),
+    );
     assert!(closed(client).starts_with("+PONG\n-ERR"));
     // By commands that MULTI has queued.
     let mut client = Client::new(&host(limits));
@@ -233,10 +289,14 @@ fn a_client_that_takes_too_much_is_closed_and_told_why() {
     assert!(client.connection.is_closed() && client.connection.has_last_word());
 }
 
-/// Input that has come and gone counts for nothing: not against the room for a pipeline, and not as memory.
+/// Input that has come and gone counts for nothing: not against the room for a pipeline, and not as
+/// memory.
 #[test]
 fn memory_is_given_back() {
-    let host = host(Limits { client_bytes: 300_000, ..Limits::default() });
+    let host = host(Limits {
+        client_bytes: 300_000,
+        ..Limits::default()
+    });
     let (mut client, mut cluster) = (Client::new(&host), Cluster::default());
     for _ in 0..20 {
         client.send("PING\r\n".repeat(10_000));
@@ -246,11 +306,19 @@ fn memory_is_given_back() {
         client.send(b"MULTI\r\nGET k\r\nEXEC\r\nWATCH k\r\nUNWATCH\r\n");
         client.finish(&mut cluster);
     }
-    assert!(client.connection.held() < 1000, "{} bytes are held for nothing", client.connection.held());
+    assert!(
+        client.connection.held() < 1000,
+        "{} bytes are held for nothing",
+        client.connection.held()
+    );
     // A word of a command that is not complete does not keep alive what came with it.
     client.send([&b"PING\r\n".repeat(1000)[..], b"*3\r\n$3\r\nSET\r\n"].concat());
     client.finish(&mut cluster);
-    assert!(client.connection.held() < 1000, "{}", client.connection.held());
+    assert!(
+        client.connection.held() < 1000,
+        "{}",
+        client.connection.held()
+    );
 }
 
 #[test]
@@ -266,7 +334,10 @@ fn a_client_that_ends_its_input_still_gets_its_replies() {
 #[test]
 fn quit_and_protocol_errors_come_after_the_replies_before() {
     let mut cluster = Cluster::default();
-    for (last, reply) in [("QUIT", "+OK\n"), ("*x", "-ERR Protocol error: invalid multibulk length\n")] {
+    for (last, reply) in [
+        ("QUIT", "+OK\n"),
+        ("*x", "-ERR Protocol error: invalid multibulk length\n"),
+    ] {
         let mut client = client();
         let replies = client.ask(&mut cluster, &format!("INCR a\nPING\nINCR a\n{last}\nPING"));
         assert!(replies.ends_with(&format!("\n{reply}")), "{replies}");
@@ -277,26 +348,39 @@ fn quit_and_protocol_errors_come_after_the_replies_before() {
 
 #[test]
 fn http_is_cut_off() {
-    for line in ["POST / HTTP/1.1", "Host: localhost", "GET a\r\nhost: localhost"] {
+    for line in [
+        "POST / HTTP/1.1",
+        "Host: localhost",
+        "GET a\r\nhost: localhost",
+    ] {
         let mut client = client();
         client.send(format!("{line}\r\nPING\r\n"));
-        assert!(client.connection.is_closed() && client.take().is_empty(), "{line}");
+        assert!(
+            client.connection.is_closed() && client.take().is_empty(),
+            "{line}"
+        );
     }
 }
 
 #[test]
 fn nulls_in_both_protocols() {
     let (mut client, mut cluster) = (client(), Cluster::default());
-    assert_eq!(client.ask(&mut cluster, "SET a $-1\nMGET a b\nGET b"), "+OK\n*2\n$3\n$-1\n$-1\n$-1\n");
+    assert_eq!(
+        client.ask(&mut cluster, "SET a $-1\nMGET a b\nGET b"),
+        "+OK\n*2\n$3\n$-1\n$-1\n$-1\n"
+    );
     // The protocol changes between the reply before and the reply behind.
-    let replies = client.ask(&mut cluster, "GET b\nHELLO 3\nMGET a b\nGET b\nHELLO 2\nGET b");
+    let replies = client.ask(
+        &mut cluster,
+        "GET b\nHELLO 3\nMGET a b\nGET b\nHELLO 2\nGET b",
+    );
     assert!(replies.starts_with("$-1\n%7\n"), "{replies}");
     assert!(replies.contains("*2\n$3\n$-1\n_\n_\n*14\n"), "{replies}");
     assert!(replies.ends_with("$-1\n"), "{replies}");
 }
 
-/// The machine stops a pipeline when its replies have become large. The rest goes as further compounds, in
-/// order, and a write behind large reads takes effect once.
+/// The machine stops a pipeline when its replies have become large. The rest goes as further
+/// compounds, in order, and a write behind large reads takes effect once.
 #[test]
 fn a_pipeline_with_large_replies_goes_in_several_compounds() {
     let (mut client, mut cluster) = (client(), Cluster::default());
@@ -305,12 +389,32 @@ fn a_pipeline_with_large_replies_goes_in_several_compounds() {
     client.finish(&mut cluster);
     client.operations.clear();
     let reply = [b"$307200\r\n", &large[..], b"\r\n"].concat();
-    client.send([request(&[b"GET", b"large"]).repeat(10), request(&[b"INCR", b"n"]).repeat(2)].concat());
+    client.send(
+        [
+            request(&[b"GET", b"large"]).repeat(10),
+            request(&[b"INCR", b"n"]).repeat(2),
+        ]
+        .concat(),
+    );
     let replies = client.finish(&mut cluster);
-    assert!(replies == [reply.repeat(10), b":1\r\n:2\r\n".to_vec()].concat(), "{} bytes", replies.len());
+    assert!(
+        replies == [reply.repeat(10), b":1\r\n:2\r\n".to_vec()].concat(),
+        "{} bytes",
+        replies.len()
+    );
     // Four values are above a megabyte: 4 + 4 + 2 reads, then the writes.
     assert_eq!(client.operations, [READ, READ, READ, WRITE]);
-    client.send([request(&[b"INCR", b"n"]), request(&[b"GET", b"large"]).repeat(5)].concat());
+    client.send(
+        [
+            request(&[b"INCR", b"n"]),
+            request(&[b"GET", b"large"]).repeat(5),
+        ]
+        .concat(),
+    );
     let replies = client.finish(&mut cluster);
-    assert!(replies == [b":3\r\n".to_vec(), reply.repeat(5)].concat(), "{} bytes", replies.len());
+    assert!(
+        replies == [b":3\r\n".to_vec(), reply.repeat(5)].concat(),
+        "{} bytes",
+        replies.len()
+    );
 }

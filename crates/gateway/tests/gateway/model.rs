@@ -1,5 +1,5 @@
-//! Whatever is pipelined, however it is cut, and however late the cluster answers: the replies are those
-//! to the same commands sent one at a time.
+//! Whatever is pipelined, however it is cut, and however late the cluster answers: the replies are
+//! those to the same commands sent one at a time.
 
 use crate::common::{Client, Cluster, host, text};
 use ionian_gateway::Limits;
@@ -38,7 +38,10 @@ const LINES: &[&str] = &[
 /// Commands one at a time.
 fn one_by_one(lines: &[&str]) -> String {
     let (mut client, mut cluster) = (Client::new(&host(Limits::default())), Cluster::default());
-    lines.iter().map(|line| client.ask(&mut cluster, line)).collect()
+    lines
+        .iter()
+        .map(|line| client.ask(&mut cluster, line))
+        .collect()
 }
 
 proptest! {

@@ -7,7 +7,11 @@ use proptest::prelude::*;
 use redis_protocol::resp2::types::{BytesFrame, Resp2Frame};
 
 /// All commands of `bytes` cut as `cuts` says, and how it ended.
-fn parse(bytes: &[u8], cuts: &[usize], limits: &Limits) -> (Vec<Vec<Bytes>>, Option<ProtocolError>) {
+fn parse(
+    bytes: &[u8],
+    cuts: &[usize],
+    limits: &Limits,
+) -> (Vec<Vec<Bytes>>, Option<ProtocolError>) {
     let mut parser = Parser::default();
     let (mut commands, mut rest) = (Vec::new(), bytes);
     let mut cuts = cuts.iter().copied().cycle();
@@ -28,7 +32,12 @@ fn parse(bytes: &[u8], cuts: &[usize], limits: &Limits) -> (Vec<Vec<Bytes>>, Opt
 }
 
 fn small() -> Limits {
-    Limits { args: 8, bulk_bytes: 64, inline_bytes: 100, ..Limits::default() }
+    Limits {
+        args: 8,
+        bulk_bytes: 64,
+        inline_bytes: 100,
+        ..Limits::default()
+    }
 }
 
 #[test]
@@ -68,12 +77,21 @@ fn protocol_errors_as_in_redis() {
         ("*1\n$4\r\nPING\r\n".into(), "invalid multibulk length"),
         ("*\r\n".into(), "invalid multibulk length"),
         ("*65537\r\n".into(), "invalid multibulk length"),
-        ("*9999999999999999999999\r\n".into(), "invalid multibulk length"),
+        (
+            "*9999999999999999999999\r\n".into(),
+            "invalid multibulk length",
+        ),
         ("*1\r\n$abc\r\n".into(), "invalid bulk length"),
         ("*1\r\n$-1\r\n".into(), "invalid bulk length"),
         ("*1\r\n$8388609\r\n".into(), "invalid bulk length"),
-        ("*2\r\n$1\r\na\r\n$8388608\r\n".into(), "invalid bulk length"),
-        ("*1\r\n$9223372036854775807\r\n".into(), "invalid bulk length"),
+        (
+            "*2\r\n$1\r\na\r\n$8388608\r\n".into(),
+            "invalid bulk length",
+        ),
+        (
+            "*1\r\n$9223372036854775807\r\n".into(),
+            "invalid bulk length",
+        ),
         ("*1\r\nGET\r\n".into(), "expected '$', got 'G'"),
         ("*2\r\n$3\r\nGET\r\n*1\r\n".into(), "expected '$', got '*'"),
         ("*1\r\n\r\n".into(), "expected '$', got ' '"),
@@ -88,7 +106,11 @@ fn protocol_errors_as_in_redis() {
             let mut client = client();
             client.send_pieces(input.as_bytes(), piece);
             let head: String = input.chars().take(30).collect();
-            assert_eq!(text(&client.take()), format!("-ERR Protocol error: {expected}\n"), "{head}");
+            assert_eq!(
+                text(&client.take()),
+                format!("-ERR Protocol error: {expected}\n"),
+                "{head}"
+            );
             assert!(client.connection.is_closed());
         }
     }
@@ -105,15 +127,31 @@ fn what_redis_forgives_is_forgiven() {
 #[test]
 fn inline_quotes() {
     let line = br#"SET "a\x41\n\"" 'b\'\n' c\d "" "\xzz"  e"f" "#;
-    let (commands, error) = parse(&[&line[..], b"\x0b\t\r\n"].concat(), &[], &Limits::default());
+    let (commands, error) = parse(
+        &[&line[..], b"\x0b\t\r\n"].concat(),
+        &[],
+        &Limits::default(),
+    );
     assert_eq!(error, None);
     let words: Vec<&[u8]> = commands[0].iter().map(|word| &word[..]).collect();
-    assert_eq!(words, [&b"SET"[..], b"aA\n\"", b"b'\\n", b"c\\d", b"", b"xzz", b"ef"]);
+    assert_eq!(
+        words,
+        [
+            &b"SET"[..],
+            b"aA\n\"",
+            b"b'\\n",
+            b"c\\d",
+            b"",
+            b"xzz",
+            b"ef"
+        ]
+    );
 }
 
 #[test]
 fn a_large_value_is_looked_at_once() {
-    // Single bytes of 8 MiB, and 65,536 words in pieces: what starts over with each piece takes minutes.
+    // Single bytes of 8 MiB, and 65,536 words in pieces: what starts over with each piece takes
+    // minutes.
     let value = vec![b'x'; (8 << 20) - 4];
     let bytes = request(&[b"SET", b"k", &value]);
     let (commands, error) = parse(&bytes, &[1], &Limits::default());
@@ -126,7 +164,10 @@ fn a_large_value_is_looked_at_once() {
 
 #[test]
 fn an_announced_value_takes_no_memory_before_it_comes() {
-    let limits = Limits { bulk_bytes: usize::MAX / 2, ..Limits::default() };
+    let limits = Limits {
+        bulk_bytes: usize::MAX / 2,
+        ..Limits::default()
+    };
     let mut client = Client::new(&host(limits));
     client.send("*65536\r\n$999999999999999999\r\nabc");
     assert!(client.connection.wants_input() && client.connection.output().is_empty());

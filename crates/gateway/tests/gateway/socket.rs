@@ -18,11 +18,19 @@ use tokio::task::LocalSet;
 type Node = Box<dyn FnMut(&mut Cluster, Vec<Request>) -> Vec<Reply>>;
 
 fn execute(cluster: &mut Cluster, request: &Request) -> Reply {
-    Reply { token: request.token, outcome: cluster.execute(request.operation, &request.payload) }
+    Reply {
+        token: request.token,
+        outcome: cluster.execute(request.operation, &request.payload),
+    }
 }
 
 fn answer_all() -> Node {
-    Box::new(|cluster, requests| requests.iter().map(|request| execute(cluster, request)).collect())
+    Box::new(|cluster, requests| {
+        requests
+            .iter()
+            .map(|request| execute(cluster, request))
+            .collect()
+    })
 }
 
 /// Runs `client` on a thread of its own against a gateway, until it returns.
@@ -30,14 +38,18 @@ fn run(limits: Limits, node: Node, client: impl FnOnce(SocketAddr) + Send + 'sta
     run_after(limits, node, |_, address| address, client);
 }
 
-/// The same; `begin` is called before the gateway's tasks have run at all, and what it makes is given to `client`.
+/// The same; `begin` is called before the gateway's tasks have run at all, and what it makes is
+/// given to `client`.
 fn run_after<T: Send + 'static>(
     limits: Limits,
     mut node: Node,
     begin: impl FnOnce(&Gateway, SocketAddr) -> T,
     client: impl FnOnce(T) + Send + 'static,
 ) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     LocalSet::new().block_on(&runtime, async move {
         let queue = Rc::new(RefCell::new(Vec::new()));
         let wake = Rc::new(Notify::new());
@@ -68,7 +80,10 @@ fn run_after<T: Send + 'static>(
         });
         let begun = begin(&gateway, address);
         let client = tokio::task::spawn_blocking(move || client(begun));
-        tokio::time::timeout(Duration::from_secs(60), client).await.expect("it ends").expect("it does not panic");
+        tokio::time::timeout(Duration::from_secs(60), client)
+            .await
+            .expect("it ends")
+            .expect("it does not panic");
         // All clients are gone, which the gateway notices.
         while gateway.connections() > 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -80,14 +95,19 @@ fn run_after<T: Send + 'static>(
 fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
     stream.set_nodelay(true).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(30)))
+        .unwrap();
     stream
 }
 
 fn expect(stream: &mut TcpStream, expected: &[u8]) {
     let mut got = vec![0; expected.len()];
     stream.read_exact(&mut got).unwrap();
-    assert_eq!(String::from_utf8_lossy(&got), String::from_utf8_lossy(expected));
+    assert_eq!(
+        String::from_utf8_lossy(&got),
+        String::from_utf8_lossy(expected)
+    );
 }
 
 #[test]
@@ -100,7 +120,8 @@ fn clients_talk_to_the_cluster() {
             b.write_all(&request(&[b"INCR", b"n"])).unwrap();
             expect(&mut b, format!(":{}\r\n", 2 * turn + 2).as_bytes());
         }
-        a.write_all(&[request(&[b"GET", b"n"]), b"PING\r\nQUIT\r\n".to_vec()].concat()).unwrap();
+        a.write_all(&[request(&[b"GET", b"n"]), b"PING\r\nQUIT\r\n".to_vec()].concat())
+            .unwrap();
         expect(&mut a, b"$3\r\n200\r\n+PONG\r\n+OK\r\n");
         assert_eq!(a.read(&mut [0]).unwrap(), 0);
         // What was sent before the end of the input is answered.
@@ -114,7 +135,10 @@ fn clients_talk_to_the_cluster() {
 
 #[test]
 fn a_reader_slower_than_its_replies_gets_them_all() {
-    let limits = Limits { output_bytes_soft: 100_000, ..Limits::default() };
+    let limits = Limits {
+        output_bytes_soft: 100_000,
+        ..Limits::default()
+    };
     run(limits, answer_all(), |address| {
         let mut stream = connect(address);
         let value = vec![b'x'; 1_000_000];
@@ -122,7 +146,8 @@ fn a_reader_slower_than_its_replies_gets_them_all() {
         expect(&mut stream, b"+OK\r\n");
         let mut writer = stream.try_clone().unwrap();
         let commands = [request(&[b"GET", b"k"]), request(&[b"PING"])].concat();
-        let writing = std::thread::spawn(move || (0..100).for_each(|_| writer.write_all(&commands).unwrap()));
+        let writing =
+            std::thread::spawn(move || (0..100).for_each(|_| writer.write_all(&commands).unwrap()));
         std::thread::sleep(Duration::from_millis(50));
         let expected = [&b"$1000000\r\n"[..], &value, b"\r\n+PONG\r\n"].concat();
         let mut got = vec![0; expected.len()];
@@ -136,7 +161,10 @@ fn a_reader_slower_than_its_replies_gets_them_all() {
 
 #[test]
 fn there_is_a_limit_to_connections() {
-    let limits = Limits { connections: 2, ..Limits::default() };
+    let limits = Limits {
+        connections: 2,
+        ..Limits::default()
+    };
     run(limits, answer_all(), |address| {
         let mut streams = [connect(address), connect(address)];
         for stream in &mut streams {
@@ -164,13 +192,19 @@ fn first_is_late() -> Node {
             seen += 1;
             if seen == 1 {
                 let reply = execute(cluster, &request);
-                late = Some(Reply { outcome: Ok(Bytes::from_static(b"+LATE\r\n")), ..reply });
+                late = Some(Reply {
+                    outcome: Ok(Bytes::from_static(b"+LATE\r\n")),
+                    ..reply
+                });
             } else {
                 replies.extend(late.clone());
                 replies.push(execute(cluster, &request));
                 // And once more, and for a connection that never was.
                 replies.extend(late.clone());
-                replies.push(Reply { token: u64::MAX, ..replies[0].clone() });
+                replies.push(Reply {
+                    token: u64::MAX,
+                    ..replies[0].clone()
+                });
             }
         }
         replies
@@ -179,7 +213,10 @@ fn first_is_late() -> Node {
 
 #[test]
 fn a_request_without_a_reply_is_given_up_and_its_late_reply_ignored() {
-    let limits = Limits { deadline: Duration::from_millis(80), ..Limits::default() };
+    let limits = Limits {
+        deadline: Duration::from_millis(80),
+        ..Limits::default()
+    };
     run(limits, first_is_late(), |address| {
         let mut stream = connect(address);
         stream.write_all(b"SET a 1\r\nGET a\r\n").unwrap();
@@ -214,18 +251,28 @@ fn a_client_that_breaks_the_protocol_is_told_and_closed() {
         stream.write_all(b"PING\r\n*1\r\n!\r\n").unwrap();
         let mut rest = Vec::new();
         stream.read_to_end(&mut rest).unwrap();
-        assert_eq!(rest, b"+PONG\r\n-ERR Protocol error: expected '$', got '!'\r\n");
+        assert_eq!(
+            rest,
+            b"+PONG\r\n-ERR Protocol error: expected '$', got '!'\r\n"
+        );
     });
 }
 
-/// A client that sends all that it has before it reads must find the reason, and not a reset connection.
+/// A client that sends all that it has before it reads must find the reason, and not a reset
+/// connection.
 #[test]
 fn what_ends_a_connection_reaches_a_client_that_still_sends() {
-    let limits = Limits { bulk_bytes: 1 << 20, ..Limits::default() };
+    let limits = Limits {
+        bulk_bytes: 1 << 20,
+        ..Limits::default()
+    };
     run(limits, answer_all(), |address| {
         let too_large = request(&[b"SET", b"k", &vec![b'x'; 24 << 20]]);
         let too_many: Vec<u8> = [&b"*70000\r\n"[..], &b"$1\r\na\r\n".repeat(70_000)].concat();
-        for (sent, error) in [(too_large, "invalid bulk length"), (too_many, "invalid multibulk length")] {
+        for (sent, error) in [
+            (too_large, "invalid bulk length"),
+            (too_many, "invalid multibulk length"),
+        ] {
             let mut stream = connect(address);
             stream.write_all(b"PING\r\n").unwrap();
             stream.write_all(&sent).expect("all of it is taken");
@@ -240,14 +287,25 @@ fn what_ends_a_connection_reaches_a_client_that_still_sends() {
 /// The end of what is discarded: the client is not waited for without end.
 #[test]
 fn a_client_that_never_stops_sending_is_cut_off() {
-    let limits = Limits { linger_bytes: 1 << 20, ..Limits::default() };
+    let limits = Limits {
+        linger_bytes: 1 << 20,
+        ..Limits::default()
+    };
     run(limits, answer_all(), |address| {
         let mut stream = connect(address);
         stream.write_all(b"*1\r\n!\r\n").unwrap();
-        let sent = (0..2_000).take_while(|_| stream.write_all(&[b'x'; 64 << 10]).is_ok()).count();
-        assert!(sent < 2_000, "128 MB were taken of a client that was told that its connection is closed");
+        let sent = (0..2_000)
+            .take_while(|_| stream.write_all(&[b'x'; 64 << 10]).is_ok())
+            .count();
+        assert!(
+            sent < 2_000,
+            "128 MB were taken of a client that was told that its connection is closed"
+        );
     });
-    let limits = Limits { linger: Duration::from_millis(50), ..Limits::default() };
+    let limits = Limits {
+        linger: Duration::from_millis(50),
+        ..Limits::default()
+    };
     run(limits, answer_all(), |address| {
         let mut stream = connect(address);
         stream.write_all(b"*1\r\n!\r\n").unwrap();
@@ -259,20 +317,30 @@ fn a_client_that_never_stops_sending_is_cut_off() {
 
 #[test]
 fn those_who_hold_most_are_closed_first_and_the_others_served() {
-    let limits = Limits { memory_bytes: 4 << 20, ..Limits::default() };
+    let limits = Limits {
+        memory_bytes: 4 << 20,
+        ..Limits::default()
+    };
     run(limits, answer_all(), |address| {
         let mut served = connect(address);
         let mut check = || {
             served.write_all(b"INCR n\r\n").unwrap();
             let mut reply = [0; 16];
             let len = served.read(&mut reply).unwrap();
-            assert_eq!(reply[0], b':', "{:?}", String::from_utf8_lossy(&reply[..len]));
+            assert_eq!(
+                reply[0],
+                b':',
+                "{:?}",
+                String::from_utf8_lossy(&reply[..len])
+            );
         };
         // All but the end of a command, 20 MB together.
         let head = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1000000\r\n";
         let mut streams: Vec<_> = (0..20).map(|_| connect(address)).collect();
         for stream in &mut streams {
-            stream.write_all(&[&head[..], &[b'x'; 999_999]].concat()).expect("all is taken, kept or not");
+            stream
+                .write_all(&[&head[..], &[b'x'; 999_999]].concat())
+                .expect("all is taken, kept or not");
             check();
         }
         let (mut told, mut kept) = (0, 0);
@@ -281,20 +349,33 @@ fn those_who_hold_most_are_closed_first_and_the_others_served() {
             let mut reply = [0; 200];
             let len = stream.read(&mut reply).expect("no reset");
             match String::from_utf8_lossy(&reply[..len]) {
-                text if text.starts_with("-ERR closed: of all clients of this node this one holds most") => told += 1,
+                text if text.starts_with(
+                    "-ERR closed: of all clients of this node this one holds most",
+                ) =>
+                {
+                    told += 1
+                }
                 text if text == "+OK\r\n" => kept += 1,
                 text => panic!("{text}"),
             }
         }
-        assert!(told + kept == 20 && kept > 0 && told >= 16, "{told} were closed, {kept} were served");
+        assert!(
+            told + kept == 20 && kept > 0 && told >= 16,
+            "{told} were closed, {kept} were served"
+        );
 
-        // Replies of 20 MB that are not read: what the sockets do not take is bounded, and others are served.
+        // Replies of 20 MB that are not read: what the sockets do not take is bounded, and others
+        // are served.
         streams.clear();
-        served.write_all(&request(&[b"SET", b"big", &vec![b'x'; 1 << 20]])).unwrap();
+        served
+            .write_all(&request(&[b"SET", b"big", &vec![b'x'; 1 << 20]]))
+            .unwrap();
         expect(&mut served, b"+OK\r\n");
         let deaf: Vec<_> = (0..20).map(|_| connect(address)).collect();
         for mut stream in &deaf {
-            stream.write_all(&request(&[b"GET", b"big"]).repeat(8)).unwrap();
+            stream
+                .write_all(&request(&[b"GET", b"big"]).repeat(8))
+                .unwrap();
             served.write_all(b"PING\r\n").unwrap();
             expect(&mut served, b"+PONG\r\n");
         }
@@ -302,22 +383,36 @@ fn those_who_hold_most_are_closed_first_and_the_others_served() {
         let mut info = [0; 4096];
         let len = served.read(&mut info).unwrap();
         let info = String::from_utf8_lossy(&info[..len]).into_owned();
-        let held = info.lines().find_map(|line| line.strip_prefix("client_memory:")).expect("a field");
+        let held = info
+            .lines()
+            .find_map(|line| line.strip_prefix("client_memory:"))
+            .expect("a field");
         assert!(held.parse::<usize>().unwrap() <= 4 << 20, "{info}");
     });
 }
 
 #[test]
 fn a_command_that_stays_unfinished_is_given_up() {
-    let limits = Limits { unfinished: Duration::from_millis(100), ..Limits::default() };
+    let limits = Limits {
+        unfinished: Duration::from_millis(100),
+        ..Limits::default()
+    };
     run(limits, answer_all(), |address| {
-        for part in [&b"*2\r\n$3\r\nGET\r\n$5\r\nab"[..], b"GET a", b"*2\r\n", b"PING\r\nPI"] {
+        for part in [
+            &b"*2\r\n$3\r\nGET\r\n$5\r\nab"[..],
+            b"GET a",
+            b"*2\r\n",
+            b"PING\r\nPI",
+        ] {
             let mut stream = connect(address);
             stream.write_all(part).unwrap();
             let mut rest = String::new();
             stream.read_to_string(&mut rest).unwrap();
             let rest = rest.strip_prefix("+PONG\r\n").unwrap_or(&rest);
-            assert_eq!(rest, "-ERR Protocol error: the command was not complete after 0 s\r\n");
+            assert_eq!(
+                rest,
+                "-ERR Protocol error: the command was not complete after 0 s\r\n"
+            );
         }
         // One that is idle between commands stays.
         let mut stream = connect(address);
@@ -329,7 +424,8 @@ fn a_command_that_stays_unfinished_is_given_up() {
     });
 }
 
-/// Clients that the system had taken in when the drain began are greeted and answered once; their connections end with the answer.
+/// Clients that the system had taken in when the drain began are greeted and answered once; their
+/// connections end with the answer.
 #[test]
 fn whoever_was_taken_in_when_a_drain_begins_is_served() {
     let begin = |gateway: &Gateway, address| {
@@ -337,23 +433,34 @@ fn whoever_was_taken_in_when_a_drain_begins_is_served() {
         gateway.drain(true);
         (clients, address)
     };
-    run_after(Limits::default(), answer_all(), begin, |(clients, address)| {
-        let mut counted = Vec::new();
-        for mut client in clients {
-            client.write_all(b"CLIENT SETINFO LIB-NAME test\r\n").unwrap();
-            expect(&mut client, b"+OK\r\n");
-            client.write_all(b"INCR n\r\n").unwrap();
-            let mut answer = String::new();
-            client.read_to_string(&mut answer).unwrap();
-            counted.push(answer);
-        }
-        let expected: Vec<String> = (1..=50).map(|number| format!(":{number}\r\n")).collect();
-        assert_eq!(counted, expected);
-        assert_eq!(TcpStream::connect(address).unwrap_err().kind(), std::io::ErrorKind::ConnectionRefused);
-    });
+    run_after(
+        Limits::default(),
+        answer_all(),
+        begin,
+        |(clients, address)| {
+            let mut counted = Vec::new();
+            for mut client in clients {
+                client
+                    .write_all(b"CLIENT SETINFO LIB-NAME test\r\n")
+                    .unwrap();
+                expect(&mut client, b"+OK\r\n");
+                client.write_all(b"INCR n\r\n").unwrap();
+                let mut answer = String::new();
+                client.read_to_string(&mut answer).unwrap();
+                counted.push(answer);
+            }
+            let expected: Vec<String> = (1..=50).map(|number| format!(":{number}\r\n")).collect();
+            assert_eq!(counted, expected);
+            assert_eq!(
+                TcpStream::connect(address).unwrap_err().kind(),
+                std::io::ErrorKind::ConnectionRefused
+            );
+        },
+    );
 }
 
-/// All commands of all clients were sent on at once: their replies met on the way, where nobody counted them.
+/// All commands of all clients were sent on at once: their replies met on the way, where nobody
+/// counted them.
 #[test]
 fn as_many_large_replies_are_asked_for_as_there_is_room_for() {
     let most = Arc::new(AtomicUsize::new(0));
@@ -379,12 +486,17 @@ fn as_many_large_replies_are_asked_for_as_there_is_room_for() {
         }
         replies
     });
-    let limits = Limits { expected_bytes: 4 << 20, ..Limits::default() };
+    let limits = Limits {
+        expected_bytes: 4 << 20,
+        ..Limits::default()
+    };
     run(limits, node, move |address| {
         let mut served = connect(address);
         let value = vec![b'x'; 1_000_000];
         let reply = [&b"$1000000\r\n"[..], &value, b"\r\n"].concat();
-        served.write_all(&request(&[b"SET", b"big", &value])).unwrap();
+        served
+            .write_all(&request(&[b"SET", b"big", &value]))
+            .unwrap();
         expect(&mut served, b"+OK\r\n");
         let mut streams: Vec<_> = (0..40).map(|_| connect(address)).collect();
         let mut got = vec![0; reply.len()];
@@ -392,7 +504,9 @@ fn as_many_large_replies_are_asked_for_as_there_is_room_for() {
         streams[0].read_exact(&mut got).unwrap();
         served.write_all(b"INCR n\r\n").unwrap();
         expect(&mut served, b":1\r\n");
-        streams.iter_mut().for_each(|stream| stream.write_all(b"GET big\r\n").unwrap());
+        streams
+            .iter_mut()
+            .for_each(|stream| stream.write_all(b"GET big\r\n").unwrap());
         // Others are served meanwhile.
         for count in 2..=60 {
             served.write_all(b"INCR n\r\n").unwrap();
@@ -403,5 +517,9 @@ fn as_many_large_replies_are_asked_for_as_there_is_room_for() {
             assert!(got == reply);
         }
     });
-    assert_eq!(most.load(Ordering::Relaxed), 4, "large replies were on their way at once");
+    assert_eq!(
+        most.load(Ordering::Relaxed),
+        4,
+        "large replies were on their way at once"
+    );
 }

@@ -8,7 +8,10 @@ use ionian_kernel::client::Refusal;
 fn a_transaction_is_one_compound() {
     let (mut client, mut cluster) = (client(), Cluster::default());
     let replies = client.ask(&mut cluster, "MULTI\nSET a 1\nINCR a\nGET b\nEXEC\nGET a");
-    assert_eq!(replies, "+OK\n+QUEUED\n+QUEUED\n+QUEUED\n*3\n+OK\n:2\n$-1\n$1\n2\n");
+    assert_eq!(
+        replies,
+        "+OK\n+QUEUED\n+QUEUED\n+QUEUED\n*3\n+OK\n:2\n$-1\n$1\n2\n"
+    );
     assert_eq!(client.operations, [WRITE, READ]);
 }
 
@@ -42,10 +45,19 @@ fn errors_as_in_redis() {
         "+OK\n+QUEUED\n+QUEUED\n+QUEUED\n*3\n-ERR value is not an integer or out of range\n+OK\n\
          -ERR syntax error\n$1\nd\n"
     );
-    assert_eq!(ask("MULTI\nSET a f\nDISCARD\nGET a"), "+OK\n+QUEUED\n+OK\n$1\nd\n");
-    assert_eq!(ask("MULTI\nSET a f\nRESET\nEXEC"), "+OK\n+QUEUED\n+RESET\n-ERR EXEC without MULTI\n");
+    assert_eq!(
+        ask("MULTI\nSET a f\nDISCARD\nGET a"),
+        "+OK\n+QUEUED\n+OK\n$1\nd\n"
+    );
+    assert_eq!(
+        ask("MULTI\nSET a f\nRESET\nEXEC"),
+        "+OK\n+QUEUED\n+RESET\n-ERR EXEC without MULTI\n"
+    );
     assert_eq!(ask("MULTI\nEXEC"), "+OK\n*0\n");
-    assert_eq!(ask("WATCH"), "-ERR wrong number of arguments for 'watch' command\n");
+    assert_eq!(
+        ask("WATCH"),
+        "-ERR wrong number of arguments for 'watch' command\n"
+    );
     assert_eq!(ask("MULTI\nQUIT"), "+OK\n+OK\n");
 }
 
@@ -53,15 +65,31 @@ fn errors_as_in_redis() {
 fn own_commands_are_answered_in_their_place() {
     let (mut client, mut cluster) = (client(), Cluster::default());
     assert_eq!(
-        client.ask(&mut cluster, "MULTI\nPING\nSET a 1\nECHO x\nUNWATCH\nMGET a b\nSELECT 1\nEXEC"),
+        client.ask(
+            &mut cluster,
+            "MULTI\nPING\nSET a 1\nECHO x\nUNWATCH\nMGET a b\nSELECT 1\nEXEC"
+        ),
         "+OK\n+QUEUED\n+QUEUED\n+QUEUED\n+QUEUED\n+QUEUED\n+QUEUED\n\
          *6\n+PONG\n+OK\n$1\nx\n+OK\n*2\n$1\n1\n$-1\n-ERR DB index is out of range\n"
     );
-    assert_eq!(client.ask(&mut cluster, "MULTI\nPING\nTIME x\nEXEC").lines().last().unwrap()[..10], *"-EXECABORT");
-    assert_eq!(client.ask(&mut cluster, "MULTI\nPING\nPING x\nEXEC"), "+OK\n+QUEUED\n+QUEUED\n*2\n+PONG\n$1\nx\n");
+    assert_eq!(
+        client
+            .ask(&mut cluster, "MULTI\nPING\nTIME x\nEXEC")
+            .lines()
+            .last()
+            .unwrap()[..10],
+        *"-EXECABORT"
+    );
+    assert_eq!(
+        client.ask(&mut cluster, "MULTI\nPING\nPING x\nEXEC"),
+        "+OK\n+QUEUED\n+QUEUED\n*2\n+PONG\n$1\nx\n"
+    );
     // The protocol that a transaction chooses holds from there on.
     let replies = client.ask(&mut cluster, "MULTI\nGET b\nHELLO 3\nGET b\nEXEC\nGET b");
-    assert!(replies.contains("*3\n$-1\n%7\n") && replies.ends_with("*0\n_\n_\n"), "{replies}");
+    assert!(
+        replies.contains("*3\n$-1\n%7\n") && replies.ends_with("*0\n_\n_\n"),
+        "{replies}"
+    );
 }
 
 #[test]
@@ -69,15 +97,24 @@ fn a_watched_key_that_changes_stops_exec() {
     let host = host(Limits::default());
     let mut cluster = Cluster::default();
     let (mut a, mut b) = (Client::new(&host), Client::new(&host));
-    assert_eq!(a.ask(&mut cluster, "SET k 1\nWATCH k other\nMULTI\nINCR k"), "+OK\n+OK\n+OK\n+QUEUED\n");
+    assert_eq!(
+        a.ask(&mut cluster, "SET k 1\nWATCH k other\nMULTI\nINCR k"),
+        "+OK\n+OK\n+OK\n+QUEUED\n"
+    );
     assert_eq!(b.ask(&mut cluster, "INCR k"), ":2\n");
     assert_eq!(a.ask(&mut cluster, "EXEC\nGET k"), "*-1\n$1\n2\n");
     // Nothing is watched any more.
-    assert_eq!(a.ask(&mut cluster, "MULTI\nPING\nINCR k\nEXEC"), "+OK\n+QUEUED\n+QUEUED\n*2\n+PONG\n:3\n");
+    assert_eq!(
+        a.ask(&mut cluster, "MULTI\nPING\nINCR k\nEXEC"),
+        "+OK\n+QUEUED\n+QUEUED\n*2\n+PONG\n:3\n"
+    );
     // Null comes in the protocol of the client, also with own commands in the transaction.
     assert!(a.ask(&mut cluster, "HELLO 3\nWATCH k").ends_with("+OK\n"));
     b.ask(&mut cluster, "SET k 7");
-    assert_eq!(a.ask(&mut cluster, "MULTI\nPING\nGET k\nEXEC"), "+OK\n+QUEUED\n+QUEUED\n_\n");
+    assert_eq!(
+        a.ask(&mut cluster, "MULTI\nPING\nGET k\nEXEC"),
+        "+OK\n+QUEUED\n+QUEUED\n_\n"
+    );
 }
 
 /// The value that EXEC would overwrite was read between the two.
@@ -86,25 +123,50 @@ fn a_watched_key_that_came_and_went_stops_exec() {
     let host = host(Limits::default());
     let mut cluster = Cluster::default();
     let (mut a, mut b) = (Client::new(&host), Client::new(&host));
-    for gone in ["DEL k", "GETDEL k", "RENAME k l", "PEXPIRE k -1", "FLUSHALL"] {
-        assert_eq!(a.ask(&mut cluster, "DEL k\nWATCH k").lines().last(), Some("+OK"));
+    for gone in [
+        "DEL k",
+        "GETDEL k",
+        "RENAME k l",
+        "PEXPIRE k -1",
+        "FLUSHALL",
+    ] {
+        assert_eq!(
+            a.ask(&mut cluster, "DEL k\nWATCH k").lines().last(),
+            Some("+OK")
+        );
         b.ask(&mut cluster, "SET k 10");
         assert_eq!(a.ask(&mut cluster, "GET k"), "$2\n10\n");
         b.ask(&mut cluster, gone);
-        assert_eq!(a.ask(&mut cluster, "MULTI\nSET k 11\nEXEC"), "+OK\n+QUEUED\n*-1\n", "{gone}");
+        assert_eq!(
+            a.ask(&mut cluster, "MULTI\nSET k 11\nEXEC"),
+            "+OK\n+QUEUED\n*-1\n",
+            "{gone}"
+        );
     }
 }
 
 #[test]
 fn own_changes_after_watch_count_and_unwatch_discard_and_exec_forget() {
     let (mut client, mut cluster) = (client(), Cluster::default());
-    assert_eq!(client.ask(&mut cluster, "WATCH k\nSET k 1\nMULTI\nEXEC"), "+OK\n+OK\n+OK\n*-1\n");
+    assert_eq!(
+        client.ask(&mut cluster, "WATCH k\nSET k 1\nMULTI\nEXEC"),
+        "+OK\n+OK\n+OK\n*-1\n"
+    );
     for forget in ["UNWATCH", "MULTI\nDISCARD", "MULTI\nEXEC", "RESET"] {
-        let replies = client.ask(&mut cluster, &format!("WATCH k\n{forget}\nINCR k\nMULTI\nINCR k\nEXEC"));
+        let replies = client.ask(
+            &mut cluster,
+            &format!("WATCH k\n{forget}\nINCR k\nMULTI\nINCR k\nEXEC"),
+        );
         assert!(replies.contains("+QUEUED\n*1\n:"), "{forget}: {replies}");
     }
     // Watched again later, the first version still counts.
-    assert_eq!(client.ask(&mut cluster, "WATCH k\nINCR k\nWATCH k\nMULTI\nEXEC").lines().last(), Some("*-1"));
+    assert_eq!(
+        client
+            .ask(&mut cluster, "WATCH k\nINCR k\nWATCH k\nMULTI\nEXEC")
+            .lines()
+            .last(),
+        Some("*-1")
+    );
 }
 
 #[test]
@@ -126,7 +188,9 @@ fn a_watch_that_was_not_answered_stops_exec() {
     client.answer(Err(Refusal::Unavailable));
     let replies = text(&client.finish(&mut cluster));
     assert!(replies.starts_with("-TRYAGAIN"), "{replies}");
-    assert!(replies.ends_with("-EXECABORT Transaction discarded because of previous errors.\n+OK\n+QUEUED\n*1\n+OK\n"));
+    assert!(replies.ends_with(
+        "-EXECABORT Transaction discarded because of previous errors.\n+OK\n+QUEUED\n*1\n+OK\n"
+    ));
 }
 
 #[test]
@@ -135,20 +199,48 @@ fn a_refused_transaction_is_one_error() {
     client.send("MULTI\r\nSET a 1\r\nPING\r\nSET b 1\r\nEXEC\r\nPING\r\n");
     client.answer(Err(Refusal::Busy));
     let replies = text(&client.finish(&mut cluster));
-    assert!(replies.contains("+QUEUED\n-BUSY") && replies.ends_with("later\n+PONG\n"), "{replies}");
+    assert!(
+        replies.contains("+QUEUED\n-BUSY") && replies.ends_with("later\n+PONG\n"),
+        "{replies}"
+    );
 }
 
 #[test]
 fn a_transaction_has_limits() {
-    let limits = Limits { transaction_commands: 3, transaction_bytes: 1000, watched_keys: 3, ..Limits::default() };
+    let limits = Limits {
+        transaction_commands: 3,
+        transaction_bytes: 1000,
+        watched_keys: 3,
+        ..Limits::default()
+    };
     let (mut client, mut cluster) = (Client::new(&host(limits)), Cluster::default());
     let abort = "-EXECABORT Transaction discarded because of previous errors.\n";
-    let many = client.ask(&mut cluster, "MULTI\nINCR a\nPING\nINCR a\nINCR a\nINCR a\nEXEC");
-    assert_eq!(many, format!("+OK\n+QUEUED\n+QUEUED\n+QUEUED\n-ERR the transaction is too large\n+QUEUED\n{abort}"));
+    let many = client.ask(
+        &mut cluster,
+        "MULTI\nINCR a\nPING\nINCR a\nINCR a\nINCR a\nEXEC",
+    );
+    assert_eq!(
+        many,
+        format!(
+            "+OK\n+QUEUED\n+QUEUED\n+QUEUED\n-ERR the transaction is too large\n+QUEUED\n{abort}"
+        )
+    );
     for line in ["SET a ", "ECHO "] {
-        let long = client.ask(&mut cluster, &format!("MULTI\n{line}{}\nEXEC", "x".repeat(1001)));
-        assert_eq!(long, format!("+OK\n-ERR the transaction is too large\n{abort}"));
+        let long = client.ask(
+            &mut cluster,
+            &format!("MULTI\n{line}{}\nEXEC", "x".repeat(1001)),
+        );
+        assert_eq!(
+            long,
+            format!("+OK\n-ERR the transaction is too large\n{abort}")
+        );
     }
-    let watched = client.ask(&mut cluster, "WATCH a b\nWATCH c d\nMULTI\nINCR a\nEXEC\nGET a");
-    assert_eq!(watched, format!("+OK\n-ERR too many watched keys\n+OK\n+QUEUED\n{abort}$-1\n"));
+    let watched = client.ask(
+        &mut cluster,
+        "WATCH a b\nWATCH c d\nMULTI\nINCR a\nEXEC\nGET a",
+    );
+    assert_eq!(
+        watched,
+        format!("+OK\n-ERR too many watched keys\n+OK\n+QUEUED\n{abort}$-1\n")
+    );
 }

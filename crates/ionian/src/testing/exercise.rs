@@ -34,19 +34,24 @@ impl std::error::Error for MachineFault {}
 
 /// Tries the machine with commands of each seed, and with rubbish:
 ///
-/// - two copies that execute the same commands answer the same and have the same snapshot (a map with randomly seeded hashing
-///   that is iterated shows here);
-/// - a copy that is restored from the other's snapshot, fresh or used, has the same snapshot, and answers the same from then on;
-/// - the pieces of a [frozen](crate::StateMachine::freeze) state are the snapshot of that moment, whatever is executed before
-///   they are written;
+/// - two copies that execute the same commands answer the same and have the same snapshot (a map
+///   with randomly seeded hashing that is iterated shows here);
+/// - a copy that is restored from the other's snapshot, fresh or used, has the same snapshot, and
+///   answers the same from then on;
+/// - the pieces of a [frozen](crate::StateMachine::freeze) state are the snapshot of that moment,
+///   whatever is executed before they are written;
 /// - reading changes nothing;
-/// - no bytes make it panic, be they a command, a query or a snapshot, and a snapshot that is refused changes nothing;
-/// - two commands whose [footprints](Footprint::conflicts) do not conflict can be executed in either order.
+/// - no bytes make it panic, be they a command, a query or a snapshot, and a snapshot that is
+///   refused changes nothing;
+/// - two commands whose [footprints](Footprint::conflicts) do not conflict can be executed in
+///   either order.
 ///
 /// # Errors
 /// The first fault that is found.
 pub fn exercise<M: Commands>(seeds: Range<u64>) -> Result<(), MachineFault> {
-    seeds.into_iter().try_for_each(|seed| Exercise::<M>::new(seed).run())
+    seeds
+        .into_iter()
+        .try_for_each(|seed| Exercise::<M>::new(seed).run())
 }
 
 struct Exercise<M> {
@@ -61,7 +66,14 @@ struct Exercise<M> {
 impl<M: Commands> Exercise<M> {
     fn new(seed: u64) -> Self {
         let (one, other) = (M::default(), M::default());
-        Exercise { seed, step: 0, random: Random::new(seed), now: Timestamp(1), one, other }
+        Exercise {
+            seed,
+            step: 0,
+            random: Random::new(seed),
+            now: Timestamp(1),
+            one,
+            other,
+        }
     }
 
     fn run(mut self) -> Result<(), MachineFault> {
@@ -81,18 +93,29 @@ impl<M: Commands> Exercise<M> {
             let (one, other) = (snapshot(&self.one), snapshot(&self.other));
             if one != other {
                 let (one, other) = (shown(&one), shown(&other));
-                return self.fault(format!("two copies that did the same have other snapshots: {one} and {other}"));
+                return self.fault(format!(
+                    "two copies that did the same have other snapshots: {one} and {other}"
+                ));
             }
         }
         Ok(())
     }
 
     fn fault<T>(&self, what: String) -> Result<T, MachineFault> {
-        Err(MachineFault { seed: self.seed, step: self.step, what })
+        Err(MachineFault {
+            seed: self.seed,
+            step: self.step,
+            what,
+        })
     }
 
     /// Calls the machine; a panic is a fault.
-    fn call<T>(&self, doing: &str, bytes: &[u8], work: impl FnOnce() -> T) -> Result<T, MachineFault> {
+    fn call<T>(
+        &self,
+        doing: &str,
+        bytes: &[u8],
+        work: impl FnOnce() -> T,
+    ) -> Result<T, MachineFault> {
         match catch_unwind(AssertUnwindSafe(work)) {
             Ok(done) => Ok(done),
             Err(_) => self.fault(format!("it panics when it {doing} {}", shown(bytes))),
@@ -107,13 +130,22 @@ impl<M: Commands> Exercise<M> {
     fn execute(&mut self, command: &[u8]) -> Result<(), MachineFault> {
         let now = self.now;
         // Taken out, so that a fault can be told with the rest of it.
-        let (mut one, mut other) = (std::mem::take(&mut self.one), std::mem::take(&mut self.other));
-        let answers =
-            self.call("executes", command, || (apply(&mut one, now, command), apply(&mut other, now, command)))?;
+        let (mut one, mut other) = (
+            std::mem::take(&mut self.one),
+            std::mem::take(&mut self.other),
+        );
+        let answers = self.call("executes", command, || {
+            (
+                apply(&mut one, now, command),
+                apply(&mut other, now, command),
+            )
+        })?;
         (self.one, self.other) = (one, other);
         if answers.0 != answers.1 {
             let (command, one, other) = (shown(command), shown(&answers.0), shown(&answers.1));
-            return self.fault(format!("two copies in the same state answer {command} differently: {one} and {other}"));
+            return self.fault(format!(
+                "two copies in the same state answer {command} differently: {one} and {other}"
+            ));
         }
         Ok(())
     }
@@ -129,13 +161,17 @@ impl<M: Commands> Exercise<M> {
             let mut reply = Vec::new();
             machine.read(self.now, query, &mut reply).map(|()| reply)
         };
-        let answers = self.call("answers the query", query, || (asked(&self.one), asked(&self.other)))?;
+        let answers = self.call("answers the query", query, || {
+            (asked(&self.one), asked(&self.other))
+        })?;
         let shown_query = shown(query);
         if snapshot(&self.one) != before {
             return self.fault(format!("reading {shown_query} changes the state"));
         }
         if answers.0 != answers.1 {
-            return self.fault(format!("two copies in the same state answer the query {shown_query} differently"));
+            return self.fault(format!(
+                "two copies in the same state answer the query {shown_query} differently"
+            ));
         }
         if must_be_a_read && answers.0.is_err() {
             return self.fault(format!(
@@ -154,11 +190,17 @@ impl<M: Commands> Exercise<M> {
         let mut restored = M::default();
         let same = restored.restore(&before);
         if let Err(error) = same {
-            return self.fault(format!("it refuses its own snapshot {}: {error}", shown(&before)));
+            return self.fault(format!(
+                "it refuses its own snapshot {}: {error}",
+                shown(&before)
+            ));
         }
         let refused = self.call("restores", &rubbish, || restored.restore(&rubbish).is_err())?;
         if refused && snapshot(&restored) != before {
-            return self.fault(format!("it refuses the snapshot {}, and its state is another now", shown(&rubbish)));
+            return self.fault(format!(
+                "it refuses the snapshot {}, and its state is another now",
+                shown(&rubbish)
+            ));
         }
         Ok(())
     }
@@ -170,16 +212,27 @@ impl<M: Commands> Exercise<M> {
         if !is_fresh {
             for _ in 0..self.random.below(5) {
                 let command = M::random_write(&mut self.random);
-                self.call("executes", &command, || apply(&mut restored, self.now, &command))?;
+                self.call("executes", &command, || {
+                    apply(&mut restored, self.now, &command)
+                })?;
             }
         }
         if let Err(error) = self.call("restores", &taken, || restored.restore(&taken))? {
-            return self.fault(format!("it refuses its own snapshot {}: {error}", shown(&taken)));
+            return self.fault(format!(
+                "it refuses its own snapshot {}: {error}",
+                shown(&taken)
+            ));
         }
         let again = snapshot(&restored);
         if again != taken {
-            let (kind, taken, again) = (if is_fresh { "fresh" } else { "used" }, shown(&taken), shown(&again));
-            return self.fault(format!("a {kind} copy that was restored from {taken} has the snapshot {again}"));
+            let (kind, taken, again) = (
+                if is_fresh { "fresh" } else { "used" },
+                shown(&taken),
+                shown(&again),
+            );
+            return self.fault(format!(
+                "a {kind} copy that was restored from {taken} has the snapshot {again}"
+            ));
         }
         // It must also answer the same from now on: that shows what the snapshot does not have.
         self.other = restored;
@@ -196,14 +249,19 @@ impl<M: Commands> Exercise<M> {
         }
         if written != taken {
             let (taken, written) = (shown(&taken), shown(&written));
-            return self.fault(format!("the pieces of a frozen state are {written}, its snapshot was {taken}"));
+            return self.fault(format!(
+                "the pieces of a frozen state are {written}, its snapshot was {taken}"
+            ));
         }
         Ok(())
     }
 
     /// Two commands that do not conflict, in either order.
     fn commute(&mut self) -> Result<(), MachineFault> {
-        let commands = [M::random_write(&mut self.random), M::random_write(&mut self.random)];
+        let commands = [
+            M::random_write(&mut self.random),
+            M::random_write(&mut self.random),
+        ];
         let [one, other] = commands.each_ref().map(|command| {
             let mut footprint = Footprint::default();
             self.one.footprint(command, &mut footprint);
@@ -224,8 +282,9 @@ impl<M: Commands> Exercise<M> {
         };
         if after([0, 1]) != after([1, 0]) {
             let (one, other) = (shown(&commands[0]), shown(&commands[1]));
-            return self
-                .fault(format!("{one} and {other} do not conflict by their footprints, and their order matters"));
+            return self.fault(format!(
+                "{one} and {other} do not conflict by their footprints, and their order matters"
+            ));
         }
         Ok(())
     }
@@ -247,5 +306,8 @@ fn snapshot<M: Commands>(machine: &M) -> Vec<u8> {
 pub(super) fn shown(bytes: &[u8]) -> String {
     const MOST: usize = 80;
     let more = if bytes.len() > MOST { "..." } else { "" };
-    format!("\"{}\"{more}", bytes[..bytes.len().min(MOST)].escape_ascii())
+    format!(
+        "\"{}\"{more}",
+        bytes[..bytes.len().min(MOST)].escape_ascii()
+    )
 }

@@ -1,8 +1,9 @@
-//! A test kit for a state machine of yours: [`exercise`] tries the machine by itself, [`Simulation`] tries it replicated, under
-//! faults, in the simulator that tests the protocols.
+//! A test kit for a state machine of yours: [`exercise`] tries the machine by itself,
+//! [`Simulation`] tries it replicated, under faults, in the simulator that tests the protocols.
 //!
-//! Both need [`Commands`]: what clients of your service send. Both decide everything by the seed: the same seed gives the same
-//! run. The feature `testing` brings them; use it in `dev-dependencies`, so that the simulator is in no program that you ship.
+//! Both need [`Commands`]: what clients of your service send. Both decide everything by the seed:
+//! the same seed gives the same run. The feature `testing` brings them; use it in
+//! `dev-dependencies`, so that the simulator is in no program that you ship.
 //!
 //! ```
 //! use ionian::testing::{Commands, Random, Simulation, exercise};
@@ -65,9 +66,9 @@ pub trait Commands: StateMachine + Default + 'static {
     /// A query that [`read`](StateMachine::read) answers.
     fn random_read(random: &mut Random) -> Vec<u8>;
 
-    /// For the check of linearizability, the part of the state that a command or query is about, if the state falls into parts
-    /// that have nothing to do with each other, such as keys. Each part's history is checked alone, which is much faster. The
-    /// default is one part.
+    /// For the check of linearizability, the part of the state that a command or query is about, if
+    /// the state falls into parts that have nothing to do with each other, such as keys. Each
+    /// part's history is checked alone, which is much faster. The default is one part.
     fn part(command: &[u8]) -> u64 {
         let _ = command;
         0

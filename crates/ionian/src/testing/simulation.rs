@@ -3,7 +3,8 @@
 use super::exercise::shown;
 use super::{Commands, Random, Report};
 use crate::{
-    Deployment, Footprint, Frozen, NotARead, PresetOptions, RestoreError, StartError, StateMachine, Timestamp,
+    Deployment, Footprint, Frozen, NotARead, PresetOptions, RestoreError, StartError, StateMachine,
+    Timestamp,
 };
 use bytes::Bytes;
 use ionian_kernel::client::Operation;
@@ -18,16 +19,19 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::path::PathBuf;
 
-/// Each command carries a number, by which the simulator knows it again in the log; the machine does not see it.
+/// Each command carries a number, by which the simulator knows it again in the log; the machine
+/// does not see it.
 const NUMBER: usize = size_of::<u64>();
 
-/// Simulated clusters of your machine: the protocol's real code on a simulated network, simulated clocks and disks, with
-/// clients that work while messages are lost, repeated and delayed, nodes stand still, are cut off and crash. Then the faults
-/// stop, and the cluster must finish everything.
+/// Simulated clusters of your machine: the protocol's real code on a simulated network, simulated
+/// clocks and disks, with clients that work while messages are lost, repeated and delayed, nodes
+/// stand still, are cut off and crash. Then the faults stop, and the cluster must finish
+/// everything.
 ///
-/// What is checked: all replicas execute the same commands with the same answers, each command once; what was acknowledged is
-/// never lost, and what was refused has no effect; answers are linearizable, the machine itself being the measure: a copy that
-/// executes the commands one after the other, each at the time at which the log has it, and is never restored.
+/// What is checked: all replicas execute the same commands with the same answers, each command
+/// once; what was acknowledged is never lost, and what was refused has no effect; answers are
+/// linearizable, the machine itself being the measure: a copy that executes the commands one after
+/// the other, each at the time at which the log has it, and is never restored.
 #[derive(Clone, Debug)]
 pub struct Simulation {
     preset: String,
@@ -61,7 +65,11 @@ impl fmt::Display for SimulationFailure {
         match self {
             SimulationFailure::Start(error) => error.fmt(f),
             SimulationFailure::Trace(error) => write!(f, "the trace cannot be written: {error}"),
-            SimulationFailure::Run { seed, knobs, failure } => write!(
+            SimulationFailure::Run {
+                seed,
+                knobs,
+                failure,
+            } => write!(
                 f,
                 "seed {seed} fails: {failure}\n(faults: {knobs})\nIt fails again with .seeds({seed}..{}); \
                  .trace(\"FILE\") writes down every event of it",
@@ -76,7 +84,13 @@ impl std::error::Error for SimulationFailure {}
 impl Simulation {
     /// Of this preset, such as `colocated`: 100 seeds of about 60 operations, with disks.
     pub fn new(preset: &str) -> Self {
-        Simulation { preset: preset.into(), seeds: 0..100, operations: 60, in_memory: false, trace: None }
+        Simulation {
+            preset: preset.into(),
+            seeds: 0..100,
+            operations: 60,
+            in_memory: false,
+            trace: None,
+        }
     }
 
     /// Runs these seeds.
@@ -91,12 +105,18 @@ impl Simulation {
 
     /// Nodes have no disks: those that crash come back without their memory.
     pub fn in_memory(self) -> Self {
-        Simulation { in_memory: true, ..self }
+        Simulation {
+            in_memory: true,
+            ..self
+        }
     }
 
     /// Writes every event of the last run, which is the one that fails if one does, to this file.
     pub fn trace(self, file: impl Into<PathBuf>) -> Self {
-        Simulation { trace: Some(file.into()), ..self }
+        Simulation {
+            trace: Some(file.into()),
+            ..self
+        }
     }
 
     /// Runs all seeds, until one fails.
@@ -106,8 +126,13 @@ impl Simulation {
     pub fn run<M: Commands>(&self) -> Result<Report, SimulationFailure> {
         let preset = Deployment::preset(&self.preset, &PresetOptions::default());
         let deployment = preset.map_err(|error| SimulationFailure::Start(error.into()))?;
-        let unknown = || SimulationFailure::Start(StartError::Protocol(deployment.protocol.clone()));
-        let run = Run { simulation: self, deployment: &deployment, machine: PhantomData::<M> };
+        let unknown =
+            || SimulationFailure::Start(StartError::Protocol(deployment.protocol.clone()));
+        let run = Run {
+            simulation: self,
+            deployment: &deployment,
+            machine: PhantomData::<M>,
+        };
         named::with_protocol(&deployment.protocol, run).ok_or_else(unknown)?
     }
 }
@@ -122,12 +147,25 @@ impl<M: Commands> Work for Run<'_, M> {
     type Output = Result<Report, SimulationFailure>;
 
     fn run<P: Protocol>(self) -> Self::Output {
-        let Simulation { preset, seeds, operations, in_memory, trace } = self.simulation;
+        let Simulation {
+            preset,
+            seeds,
+            operations,
+            in_memory,
+            trace,
+        } = self.simulation;
         let layout = self.deployment.layout(P::KINDS);
-        let base = Scenario::new(preset, layout.map_err(|error| SimulationFailure::Start(error.into()))?);
+        let base = Scenario::new(
+            preset,
+            layout.map_err(|error| SimulationFailure::Start(error.into()))?,
+        );
         let scenario = Scenario {
             operations: *operations,
-            durability: if *in_memory { Durability::Memory { returns: true } } else { Durability::Disk },
+            durability: if *in_memory {
+                Durability::Memory { returns: true }
+            } else {
+                Durability::Disk
+            },
             // A single server executes what is not on disk yet, and holds back the answers.
             stable_log: P::NAME != Unreplicated::NAME,
             ..base
@@ -142,7 +180,11 @@ impl<M: Commands> Work for Run<'_, M> {
             let outcome = run_seed_with(&scenario, seed, Clients::<M>::default(), watch);
             report.merge(&outcome.report);
             if let Err(failure) = outcome.result {
-                return Err(SimulationFailure::Run { seed, knobs: outcome.knobs, failure });
+                return Err(SimulationFailure::Run {
+                    seed,
+                    knobs: outcome.knobs,
+                    failure,
+                });
             }
         }
         Ok(report)
@@ -157,7 +199,10 @@ struct Clients<M> {
 
 impl<M> Default for Clients<M> {
     fn default() -> Self {
-        Clients { next: 0, machine: PhantomData }
+        Clients {
+            next: 0,
+            machine: PhantomData,
+        }
     }
 }
 
@@ -175,7 +220,12 @@ struct Told(Bytes);
 
 impl fmt::Display for Asked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", if self.is_read { "read" } else { "write" }, shown(&self.bytes))
+        write!(
+            f,
+            "{} {}",
+            if self.is_read { "read" } else { "write" },
+            shown(&self.bytes)
+        )
     }
 }
 
@@ -185,7 +235,8 @@ impl fmt::Display for Told {
     }
 }
 
-/// The state after these commands. It is made by executing them anew, so that nothing rests on `restore`, which is under test.
+/// The state after these commands. It is made by executing them anew, so that nothing rests on
+/// `restore`, which is under test.
 struct State<M> {
     commands: Vec<(Timestamp, Bytes)>,
     /// By which equal states are known.
@@ -196,13 +247,21 @@ struct State<M> {
 // By hand: the derived ones would ask it of the machine as well.
 impl<M> Clone for State<M> {
     fn clone(&self) -> Self {
-        State { commands: self.commands.clone(), snapshot: self.snapshot.clone(), machine: PhantomData }
+        State {
+            commands: self.commands.clone(),
+            snapshot: self.snapshot.clone(),
+            machine: PhantomData,
+        }
     }
 }
 
 impl<M> Default for State<M> {
     fn default() -> Self {
-        State { commands: Vec::new(), snapshot: Vec::new(), machine: PhantomData }
+        State {
+            commands: Vec::new(),
+            snapshot: Vec::new(),
+            machine: PhantomData,
+        }
     }
 }
 
@@ -260,12 +319,24 @@ impl<M: Commands> Model for Clients<M> {
             Want::Any(_) | Want::Write => Operation::Write,
         };
         let is_read = matches!(operation, Operation::Read(_));
-        let bytes = if is_read { M::random_read(random) } else { M::random_write(random) };
+        let bytes = if is_read {
+            M::random_read(random)
+        } else {
+            M::random_write(random)
+        };
         self.next += 1;
         let mut payload = bytes.clone();
         payload.extend_from_slice(&self.next.to_le_bytes());
-        let action = Asked { part: M::part(&bytes), bytes: bytes.into(), is_read };
-        Call { operation, payload: payload.into(), action }
+        let action = Asked {
+            part: M::part(&bytes),
+            bytes: bytes.into(),
+            is_read,
+        };
+        Call {
+            operation,
+            payload: payload.into(),
+            action,
+        }
     }
 
     fn parse(&mut self, text: &str) -> Result<Call<Asked>, String> {

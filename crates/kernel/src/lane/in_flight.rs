@@ -1,4 +1,5 @@
-//! The requests of a lane that were not answered, and what is known of the answered ones between them.
+//! The requests of a lane that were not answered, and what is known of the answered ones between
+//! them.
 
 use super::Pending;
 use crate::session::SESSION_WINDOW;
@@ -7,8 +8,8 @@ use alloc::vec::Vec;
 
 /// Requests by number, from the lowest unanswered on.
 pub(super) struct InFlight {
-    /// The lowest unanswered number. The cluster keeps the results of all commands from here on, so that one that comes
-    /// again is not executed again.
+    /// The lowest unanswered number. The cluster keeps the results of all commands from here on, so
+    /// that one that comes again is not executed again.
     pub(super) floor: u64,
     places: VecDeque<Place>,
     /// How many are unanswered.
@@ -54,11 +55,17 @@ impl Place {
 
 impl InFlight {
     pub(super) fn new(floor: u64) -> Self {
-        InFlight { floor, places: VecDeque::new(), occupied: 0, bytes: 0, kept: 0 }
+        InFlight {
+            floor,
+            places: VecDeque::new(),
+            occupied: 0,
+            bytes: 0,
+            kept: 0,
+        }
     }
 
-    /// Whether one old request has held the floor for so long that numbers run out, or that the cluster keeps as many bytes of
-    /// results as `limit`.
+    /// Whether one old request has held the floor for so long that numbers run out, or that the
+    /// cluster keeps as many bytes of results as `limit`.
     pub(super) fn is_stretched(&self, limit: usize) -> bool {
         self.places.len() as u64 >= SESSION_WINDOW / 2 || self.kept >= limit
     }
@@ -91,10 +98,16 @@ impl InFlight {
 
     /// Gives up the requests that `which` names: what becomes of them is not known here.
     pub(super) fn take_if(&mut self, which: impl Fn(&Pending) -> bool) -> Vec<Pending> {
-        let chosen = self.places.iter_mut().filter(|place| place.pending().is_some_and(&which));
+        let chosen = self
+            .places
+            .iter_mut()
+            .filter(|place| place.pending().is_some_and(&which));
         let gone: Vec<Pending> = chosen.filter_map(|place| place.end(0)).collect();
         self.occupied -= gone.len();
-        self.bytes -= gone.iter().map(|pending| pending.payload.len()).sum::<usize>();
+        self.bytes -= gone
+            .iter()
+            .map(|pending| pending.payload.len())
+            .sum::<usize>();
         self.raise_floor();
         gone
     }
@@ -113,7 +126,9 @@ impl InFlight {
 
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (u64, &mut Pending)> {
         let floor = self.floor;
-        (floor..).zip(self.places.iter_mut()).filter_map(|(number, place)| Some((number, place.pending_mut()?)))
+        (floor..)
+            .zip(self.places.iter_mut())
+            .filter_map(|(number, place)| Some((number, place.pending_mut()?)))
     }
 
     pub(super) fn into_pending(self) -> impl Iterator<Item = Pending> {
@@ -121,8 +136,21 @@ impl InFlight {
     }
 
     pub(super) fn invariants(&self) {
-        assert!((self.places.len() as u64) < SESSION_WINDOW, "a lane numbers commands beyond its session");
-        let kept = self.places.iter().map(|place| if let Place::Done(kept) = place { *kept } else { 0 });
-        assert_eq!(self.kept, kept.sum::<usize>(), "a lane lost count of the results that the cluster keeps");
+        assert!(
+            (self.places.len() as u64) < SESSION_WINDOW,
+            "a lane numbers commands beyond its session"
+        );
+        let kept = self.places.iter().map(|place| {
+            if let Place::Done(kept) = place {
+                *kept
+            } else {
+                0
+            }
+        });
+        assert_eq!(
+            self.kept,
+            kept.sum::<usize>(),
+            "a lane lost count of the results that the cluster keeps"
+        );
     }
 }

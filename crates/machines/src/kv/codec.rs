@@ -1,6 +1,7 @@
-//! The encoding of a compound in the log. All numbers are little endian; a length comes before what it
-//! counts, in as many bytes as it needs, seven bits in each; the first byte is the version of the format. What is
-//! decoded may be any bytes: every field is checked, and nothing is allocated beyond a small multiple of the input.
+//! The encoding of a compound in the log. All numbers are little endian; a length comes before what
+//! it counts, in as many bytes as it needs, seven bits in each; the first byte is the version of
+//! the format. What is decoded may be any bytes: every field is checked, and nothing is allocated
+//! beyond a small multiple of the input.
 
 use super::command::{Command, Compound, Condition, Expiry, Only, Op, SetForm, When};
 use super::long_double::LongDouble;
@@ -15,7 +16,10 @@ const VERSIONS: u8 = 2;
 #[derive(Debug, PartialEq)]
 pub(super) enum Decoded<'a> {
     Pipeline(Ops<'a>),
-    Transaction { watched: Vec<(&'a [u8], u64)>, commands: Vec<Op<&'a [u8]>> },
+    Transaction {
+        watched: Vec<(&'a [u8], u64)>,
+        commands: Vec<Op<&'a [u8]>>,
+    },
     Versions(Vec<&'a [u8]>),
 }
 
@@ -187,16 +191,32 @@ fn op<S: Sink, B: AsRef<[u8]>>(out: &mut S, command: &Op<B>) {
             bytes(out, key.as_ref());
             bytes(out, value.as_ref());
         }),
-        Op::Rename { from, to, only_new: flag } | Op::Copy { from, to, replace: flag } => {
+        Op::Rename {
+            from,
+            to,
+            only_new: flag,
+        }
+        | Op::Copy {
+            from,
+            to,
+            replace: flag,
+        } => {
             bytes(out, from.as_ref());
             bytes(out, to.as_ref());
             out.put(&[u8::from(*flag)]);
         }
-        Op::Scan { cursor, count, strings, pattern } => {
+        Op::Scan {
+            cursor,
+            count,
+            strings,
+            pattern,
+        } => {
             out.put(&cursor.to_le_bytes());
             out.put(&count.to_le_bytes());
             out.put(&[u8::from(*strings), u8::from(pattern.is_some())]);
-            pattern.iter().for_each(|pattern| bytes(out, pattern.as_ref()));
+            pattern
+                .iter()
+                .for_each(|pattern| bytes(out, pattern.as_ref()));
         }
         Op::GetRange { key, .. }
         | Op::Ttl { key, .. }
@@ -220,13 +240,23 @@ fn fields<S: Sink, B: AsRef<[u8]>>(out: &mut S, command: &Op<B>) {
             out.put(&start.to_le_bytes());
             out.put(&end.to_le_bytes());
         }
-        Op::Ttl { seconds, relative, .. } => out.put(&[u8::from(*seconds), u8::from(*relative)]),
-        Op::Set { value, form, condition, expiry: deadline, .. } => {
+        Op::Ttl {
+            seconds, relative, ..
+        } => out.put(&[u8::from(*seconds), u8::from(*relative)]),
+        Op::Set {
+            value,
+            form,
+            condition,
+            expiry: deadline,
+            ..
+        } => {
             bytes(out, value.as_ref());
             out.put(&[*form as u8, *condition as u8]);
             expiry(out, *deadline);
         }
-        Op::GetEx { expiry: deadline, .. } => expiry(out, *deadline),
+        Op::GetEx {
+            expiry: deadline, ..
+        } => expiry(out, *deadline),
         Op::IncrBy { by, .. } => out.put(&by.to_le_bytes()),
         Op::IncrByFloat { by: None, .. } => out.put(&[2]),
         Op::IncrByFloat { by: Some(by), .. } => {
@@ -240,7 +270,9 @@ fn fields<S: Sink, B: AsRef<[u8]>>(out: &mut S, command: &Op<B>) {
             out.put(&offset.to_le_bytes());
             bytes(out, value.as_ref());
         }
-        Op::Expire { when: time, only, .. } => {
+        Op::Expire {
+            when: time, only, ..
+        } => {
             when(out, *time);
             let flags = [only.missing, only.present, only.greater, only.less];
             out.put(&flags.map(u8::from));
@@ -320,8 +352,8 @@ impl<'a> Input<'a> {
         Some(head)
     }
 
-    /// The count is not trusted with memory: most lists are short, and a long one grows as its items,
-    /// each of one byte at least, turn out to be there.
+    /// The count is not trusted with memory: most lists are short, and a long one grows as its
+    /// items, each of one byte at least, turn out to be there.
     fn list<T>(&mut self, item: impl Fn(&mut Self) -> Option<T>) -> Option<Vec<T>> {
         let count = self.length()?;
         let mut items = Vec::with_capacity(count.min(16) as usize);
@@ -351,7 +383,11 @@ impl<'a> Input<'a> {
     fn when(&mut self) -> Option<When> {
         let amount = self.i64()?;
         let flags = self.byte()?;
-        (flags < 4).then_some(When { amount, seconds: flags & 1 == 1, relative: flags & 2 == 2 })
+        (flags < 4).then_some(When {
+            amount,
+            seconds: flags & 1 == 1,
+            relative: flags & 2 == 2,
+        })
     }
 
     fn expiry(&mut self) -> Option<Expiry> {
@@ -365,12 +401,22 @@ impl<'a> Input<'a> {
     }
 
     fn set_form(&mut self) -> Option<SetForm> {
-        const FORMS: [SetForm; 5] = [SetForm::Set, SetForm::SetGet, SetForm::SetNx, SetForm::SetEx, SetForm::PSetEx];
+        const FORMS: [SetForm; 5] = [
+            SetForm::Set,
+            SetForm::SetGet,
+            SetForm::SetNx,
+            SetForm::SetEx,
+            SetForm::PSetEx,
+        ];
         FORMS.get(usize::from(self.byte()?)).copied()
     }
 
     fn condition(&mut self) -> Option<Condition> {
-        const CONDITIONS: [Condition; 3] = [Condition::Always, Condition::IfMissing, Condition::IfPresent];
+        const CONDITIONS: [Condition; 3] = [
+            Condition::Always,
+            Condition::IfMissing,
+            Condition::IfPresent,
+        ];
         CONDITIONS.get(usize::from(self.byte()?)).copied()
     }
 
@@ -386,13 +432,27 @@ impl<'a> Input<'a> {
     }
 
     fn only(&mut self) -> Option<Only> {
-        Some(Only { missing: self.flag()?, present: self.flag()?, greater: self.flag()?, less: self.flag()? })
+        Some(Only {
+            missing: self.flag()?,
+            present: self.flag()?,
+            greater: self.flag()?,
+            less: self.flag()?,
+        })
     }
 
     fn scan(&mut self) -> Option<Op<&'a [u8]>> {
         let (cursor, count, strings) = (self.u64()?, self.u64()?, self.flag()?);
-        let pattern = if self.flag()? { Some(self.bytes()?) } else { None };
-        (count > 0).then_some(Op::Scan { cursor, count, strings, pattern })
+        let pattern = if self.flag()? {
+            Some(self.bytes()?)
+        } else {
+            None
+        };
+        (count > 0).then_some(Op::Scan {
+            cursor,
+            count,
+            strings,
+            pattern,
+        })
     }
 
     /// The fields are decoded in the order in which they are written here.
@@ -403,8 +463,16 @@ impl<'a> Input<'a> {
             2 => Op::MGet(self.keys()?),
             3 => Op::Exists(self.keys()?),
             4 => Op::StrLen(self.bytes()?),
-            5 => Op::GetRange { key: self.bytes()?, start: self.i64()?, end: self.i64()? },
-            6 => Op::Ttl { key: self.bytes()?, seconds: self.flag()?, relative: self.flag()? },
+            5 => Op::GetRange {
+                key: self.bytes()?,
+                start: self.i64()?,
+                end: self.i64()?,
+            },
+            6 => Op::Ttl {
+                key: self.bytes()?,
+                seconds: self.flag()?,
+                relative: self.flag()?,
+            },
             7 => Op::Type(self.bytes()?),
             8 => Op::DbSize,
             9 => Op::Keys(self.bytes()?),
@@ -420,16 +488,44 @@ impl<'a> Input<'a> {
             33 => Op::MSet(self.pairs()?),
             34 => Op::MSetNx(self.pairs()?),
             35 => Op::GetDel(self.bytes()?),
-            36 => Op::GetEx { key: self.bytes()?, expiry: self.expiry()? },
+            36 => Op::GetEx {
+                key: self.bytes()?,
+                expiry: self.expiry()?,
+            },
             37 => Op::Del(self.keys()?),
-            38 => Op::IncrBy { key: self.bytes()?, by: self.i64()? },
-            39 => Op::IncrByFloat { key: self.bytes()?, by: self.long_double()? },
-            40 => Op::Append { key: self.bytes()?, value: self.bytes()? },
-            41 => Op::SetRange { key: self.bytes()?, offset: self.u64()?, value: self.bytes()? },
-            42 => Op::Expire { key: self.bytes()?, when: self.when()?, only: self.only()? },
+            38 => Op::IncrBy {
+                key: self.bytes()?,
+                by: self.i64()?,
+            },
+            39 => Op::IncrByFloat {
+                key: self.bytes()?,
+                by: self.long_double()?,
+            },
+            40 => Op::Append {
+                key: self.bytes()?,
+                value: self.bytes()?,
+            },
+            41 => Op::SetRange {
+                key: self.bytes()?,
+                offset: self.u64()?,
+                value: self.bytes()?,
+            },
+            42 => Op::Expire {
+                key: self.bytes()?,
+                when: self.when()?,
+                only: self.only()?,
+            },
             43 => Op::Persist(self.bytes()?),
-            44 => Op::Rename { from: self.bytes()?, to: self.bytes()?, only_new: self.flag()? },
-            45 => Op::Copy { from: self.bytes()?, to: self.bytes()?, replace: self.flag()? },
+            44 => Op::Rename {
+                from: self.bytes()?,
+                to: self.bytes()?,
+                only_new: self.flag()?,
+            },
+            45 => Op::Copy {
+                from: self.bytes()?,
+                to: self.bytes()?,
+                replace: self.flag()?,
+            },
             46 => Op::FlushAll,
             _ => return None,
         })
@@ -498,7 +594,10 @@ mod tests {
     ];
 
     fn command(line: &str) -> Command {
-        let argv: Vec<_> = line.split(' ').map(|word| Bytes::from(word.to_owned())).collect();
+        let argv: Vec<_> = line
+            .split(' ')
+            .map(|word| Bytes::from(word.to_owned()))
+            .collect();
         Command::parse_queued(&argv).expect(line)
     }
 
@@ -527,31 +626,93 @@ mod tests {
             Op::MGet(keys) => Op::MGet(all(keys)),
             Op::Exists(keys) => Op::Exists(all(keys)),
             Op::StrLen(k) => Op::StrLen(key(k)),
-            Op::GetRange { key: k, start, end } => Op::GetRange { key: key(k), start: *start, end: *end },
-            Op::Ttl { key: k, seconds, relative } => Op::Ttl { key: key(k), seconds: *seconds, relative: *relative },
+            Op::GetRange { key: k, start, end } => Op::GetRange {
+                key: key(k),
+                start: *start,
+                end: *end,
+            },
+            Op::Ttl {
+                key: k,
+                seconds,
+                relative,
+            } => Op::Ttl {
+                key: key(k),
+                seconds: *seconds,
+                relative: *relative,
+            },
             Op::Type(k) => Op::Type(key(k)),
             Op::DbSize => Op::DbSize,
             Op::Keys(pattern) => Op::Keys(key(pattern)),
-            Op::Scan { cursor, count, strings, pattern } => {
-                Op::Scan { cursor: *cursor, count: *count, strings: *strings, pattern: pattern.as_ref().map(key) }
-            }
+            Op::Scan {
+                cursor,
+                count,
+                strings,
+                pattern,
+            } => Op::Scan {
+                cursor: *cursor,
+                count: *count,
+                strings: *strings,
+                pattern: pattern.as_ref().map(key),
+            },
             Op::RandomKey => Op::RandomKey,
-            Op::Set { key: k, value, form, condition, expiry } => {
-                Op::Set { key: key(k), value: key(value), form: *form, condition: *condition, expiry: *expiry }
-            }
+            Op::Set {
+                key: k,
+                value,
+                form,
+                condition,
+                expiry,
+            } => Op::Set {
+                key: key(k),
+                value: key(value),
+                form: *form,
+                condition: *condition,
+                expiry: *expiry,
+            },
             Op::MSet(pairs) => Op::MSet(pairs.iter().map(pair).collect()),
             Op::MSetNx(pairs) => Op::MSetNx(pairs.iter().map(pair).collect()),
             Op::GetDel(k) => Op::GetDel(key(k)),
-            Op::GetEx { key: k, expiry } => Op::GetEx { key: key(k), expiry: *expiry },
+            Op::GetEx { key: k, expiry } => Op::GetEx {
+                key: key(k),
+                expiry: *expiry,
+            },
             Op::Del(keys) => Op::Del(all(keys)),
-            Op::IncrBy { key: k, by } => Op::IncrBy { key: key(k), by: *by },
-            Op::IncrByFloat { key: k, by } => Op::IncrByFloat { key: key(k), by: *by },
-            Op::Append { key: k, value } => Op::Append { key: key(k), value: key(value) },
-            Op::SetRange { key: k, offset, value } => Op::SetRange { key: key(k), offset: *offset, value: key(value) },
-            Op::Expire { key: k, when, only } => Op::Expire { key: key(k), when: *when, only: *only },
+            Op::IncrBy { key: k, by } => Op::IncrBy {
+                key: key(k),
+                by: *by,
+            },
+            Op::IncrByFloat { key: k, by } => Op::IncrByFloat {
+                key: key(k),
+                by: *by,
+            },
+            Op::Append { key: k, value } => Op::Append {
+                key: key(k),
+                value: key(value),
+            },
+            Op::SetRange {
+                key: k,
+                offset,
+                value,
+            } => Op::SetRange {
+                key: key(k),
+                offset: *offset,
+                value: key(value),
+            },
+            Op::Expire { key: k, when, only } => Op::Expire {
+                key: key(k),
+                when: *when,
+                only: *only,
+            },
             Op::Persist(k) => Op::Persist(key(k)),
-            Op::Rename { from, to, only_new } => Op::Rename { from: key(from), to: key(to), only_new: *only_new },
-            Op::Copy { from, to, replace } => Op::Copy { from: key(from), to: key(to), replace: *replace },
+            Op::Rename { from, to, only_new } => Op::Rename {
+                from: key(from),
+                to: key(to),
+                only_new: *only_new,
+            },
+            Op::Copy { from, to, replace } => Op::Copy {
+                from: key(from),
+                to: key(to),
+                replace: *replace,
+            },
             Op::FlushAll => Op::FlushAll,
         };
         ops.iter().map(|op| Command(own(op))).collect()
@@ -581,7 +742,8 @@ mod tests {
 
     #[test]
     fn every_kind_of_command_is_tried() {
-        let tags: std::collections::BTreeSet<u8> = LINES.iter().map(|line| tag(&command(line).0)).collect();
+        let tags: std::collections::BTreeSet<u8> =
+            LINES.iter().map(|line| tag(&command(line).0)).collect();
         assert!(tags.into_iter().eq((0..=11).chain(32..=46)));
     }
 

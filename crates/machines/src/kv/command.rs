@@ -6,7 +6,8 @@ use super::parse;
 use bytes::Bytes;
 
 /// No value grows beyond this: the counterpart of Redis's `proto-max-bulk-len`. Values live in
-/// memory on every replica and travel through the log, which half a gigabyte would stall for seconds.
+/// memory on every replica and travel through the log, which half a gigabyte would stall for
+/// seconds.
 pub const MAX_VALUE_LEN: usize = 64 << 20;
 
 /// One parsed, validated command.
@@ -25,10 +26,10 @@ impl Command {
         }
     }
 
-    /// Parses a command that MULTI queues. Redis refuses there only commands that it does not know or
-    /// that have the wrong number of arguments; other mistakes are answered by EXEC, in their place,
-    /// and the commands around them are executed. Such a command is parsed to one that is a read and
-    /// answers the error.
+    /// Parses a command that MULTI queues. Redis refuses there only commands that it does not know
+    /// or that have the wrong number of arguments; other mistakes are answered by EXEC, in their
+    /// place, and the commands around them are executed. Such a command is parsed to one that is a
+    /// read and answers the error.
     ///
     /// # Errors
     /// The text of Redis's error reply, upon which EXEC has to be refused.
@@ -54,7 +55,8 @@ impl Command {
 /// What is executed as one: nothing happens between its parts.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Compound {
-    /// Commands each for itself; the reply is that of the first, then that of the second, and so on.
+    /// Commands each for itself; the reply is that of the first, then that of the second, and so
+    /// on.
     Pipeline(Vec<Command>),
     /// MULTI ... EXEC: all commands, if the watched keys still have the given versions, else none.
     Transaction {
@@ -63,7 +65,8 @@ pub enum Compound {
         /// What is executed, each command for itself: the error of one does not undo another.
         commands: Vec<Command>,
     },
-    /// The versions of keys, for WATCH: an array of integers. A key that was changed, or came and went, has another one.
+    /// The versions of keys, for WATCH: an array of integers. A key that was changed, or came and
+    /// went, has another one.
     Versions(Vec<Bytes>),
 }
 
@@ -84,8 +87,8 @@ impl Compound {
     }
 }
 
-/// A command over bytes of either kind: shared ones when it comes from a client, borrowed ones when it
-/// comes from the log, so that executing it copies nothing but what the map keeps.
+/// A command over bytes of either kind: shared ones when it comes from a client, borrowed ones when
+/// it comes from the log, so that executing it copies nothing but what the map keeps.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Op<B> {
     // Reads.
@@ -221,7 +224,11 @@ impl When {
 
     /// The time in milliseconds since 1970; `None` if it is too large or too small to be said.
     pub(super) fn deadline(self, now: u64) -> Option<i64> {
-        let amount = if self.seconds { self.amount.checked_mul(1000)? } else { self.amount };
+        let amount = if self.seconds {
+            self.amount.checked_mul(1000)?
+        } else {
+            self.amount
+        };
         if !self.relative {
             return Some(amount);
         }

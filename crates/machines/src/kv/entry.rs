@@ -25,8 +25,8 @@ pub(super) struct Entry {
 
 /// The key, then the value, then zeros for the value to grow into.
 ///
-/// What a command on one of many keys costs is mostly that it waits for memory: a short entry is one place that has
-/// to be fetched (two cache lines beside each other), a long one two.
+/// What a command on one of many keys costs is mostly that it waits for memory: a short entry is
+/// one place that has to be fetched (two cache lines beside each other), a long one two.
 #[derive(Clone, Debug)]
 enum Data {
     Short([u8; SHORT]),
@@ -114,7 +114,9 @@ impl Entry {
                 rest.fill(0);
             }
             // What is shared is not copied to be overwritten.
-            Data::Long(bytes) if bytes.len() == key_len + value.len() && Arc::strong_count(bytes) == 1 => {
+            Data::Long(bytes)
+                if bytes.len() == key_len + value.len() && Arc::strong_count(bytes) == 1 =>
+            {
                 Arc::make_mut(bytes)[key_len..].copy_from_slice(value);
             }
             _ => self.data = Data::new(self.key(), value, 0),
@@ -154,7 +156,10 @@ mod tests {
             let value = vec![len as u8; len];
             entry.set_value(&value);
             assert_eq!((entry.key(), entry.value()), (&b"key"[..], &value[..]));
-            assert_eq!(matches!(entry.data, Data::Short(_)), entry.data.bytes().len() == SHORT && len <= 36);
+            assert_eq!(
+                matches!(entry.data, Data::Short(_)),
+                entry.data.bytes().len() == SHORT && len <= 36
+            );
         }
         // What a longer value has left behind does not come back as zeros that it grows by.
         entry.set_value(b"long value");

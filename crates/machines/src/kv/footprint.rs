@@ -1,5 +1,5 @@
-//! Which keys a command touches: named by their buckets, as the version of a missing key depends on what was created
-//! in its bucket.
+//! Which keys a command touches: named by their buckets, as the version of a missing key depends on
+//! what was created in its bucket.
 
 use super::codec::Decoded;
 use super::command::{Expiry, Op};
@@ -10,10 +10,15 @@ use ionian_kernel::machine::Footprint;
 pub(super) fn of_compound(compound: &Decoded, footprint: &mut Footprint) {
     match compound {
         Decoded::Pipeline(commands) => {
-            commands.as_slice().iter().for_each(|op| of_command(op, footprint));
+            commands
+                .as_slice()
+                .iter()
+                .for_each(|op| of_command(op, footprint));
         }
         Decoded::Transaction { watched, commands } => {
-            footprint.reads.extend(watched.iter().map(|(key, _)| bucket(key)));
+            footprint
+                .reads
+                .extend(watched.iter().map(|(key, _)| bucket(key)));
             commands.iter().for_each(|op| of_command(op, footprint));
         }
         Decoded::Versions(keys) => reads(footprint, keys),
@@ -25,9 +30,11 @@ fn of_command(op: &Op<&[u8]>, footprint: &mut Footprint) {
     footprint.timed |= is_timed(op);
     match op {
         Op::Fail(_) => {}
-        Op::Get(key) | Op::StrLen(key) | Op::GetRange { key, .. } | Op::Ttl { key, .. } | Op::Type(key) => {
-            footprint.reads.push(bucket(key))
-        }
+        Op::Get(key)
+        | Op::StrLen(key)
+        | Op::GetRange { key, .. }
+        | Op::Ttl { key, .. }
+        | Op::Type(key) => footprint.reads.push(bucket(key)),
         Op::MGet(keys) | Op::Exists(keys) => reads(footprint, keys),
         Op::DbSize | Op::Keys(_) | Op::Scan { .. } | Op::RandomKey | Op::FlushAll => {
             footprint.everything = true;
@@ -43,7 +50,9 @@ fn of_command(op: &Op<&[u8]>, footprint: &mut Footprint) {
         | Op::Persist(key) => footprint.writes.push(bucket(key)),
         Op::Del(keys) => footprint.writes.extend(keys.iter().map(|key| bucket(key))),
         Op::MSet(pairs) | Op::MSetNx(pairs) => {
-            footprint.writes.extend(pairs.iter().map(|(key, _)| bucket(key)));
+            footprint
+                .writes
+                .extend(pairs.iter().map(|(key, _)| bucket(key)));
         }
         Op::Rename { from, to, .. } => footprint.writes.extend([bucket(from), bucket(to)]),
         Op::Copy { from, to, .. } => {

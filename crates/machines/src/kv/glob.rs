@@ -1,10 +1,11 @@
-//! The patterns of KEYS and SCAN MATCH: `*`, `?`, `[a-c]`, `[^x]` and `\` before what is meant as is.
+//! The patterns of KEYS and SCAN MATCH: `*`, `?`, `[a-c]`, `[^x]` and `\` before what is meant as
+//! is.
 
 /// Whether the whole of `text` matches `pattern`.
 ///
-/// Everything except `*` matches exactly one byte, so it is enough to come back to the last `*` when
-/// something does not match: the time is at most the product of the lengths, where recursion on every
-/// `*` would let a client stall all replicas with a pattern like `a*a*a*a*b`.
+/// Everything except `*` matches exactly one byte, so it is enough to come back to the last `*`
+/// when something does not match: the time is at most the product of the lengths, where recursion
+/// on every `*` would let a client stall all replicas with a pattern like `a*a*a*a*b`.
 pub(super) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut pattern, mut text) = (pattern, text);
     let mut retry: Option<(&[u8], &[u8])> = None;
@@ -105,13 +106,20 @@ mod tests {
             ("[a-]x", "-x", false),
             ("[]x", "x", false),
         ] {
-            assert_eq!(matches(pattern.as_bytes(), text.as_bytes()), expected, "{pattern} {text}");
+            assert_eq!(
+                matches(pattern.as_bytes(), text.as_bytes()),
+                expected,
+                "{pattern} {text}"
+            );
         }
     }
 
     /// Takes 2^40 steps where every `*` is tried with every length.
     #[test]
     fn stars_do_not_multiply() {
-        assert!(!matches(&[b"a*".repeat(40), b"b".to_vec()].concat(), &b"a".repeat(2000)));
+        assert!(!matches(
+            &[b"a*".repeat(40), b"b".to_vec()].concat(),
+            &b"a".repeat(2000)
+        ));
     }
 }

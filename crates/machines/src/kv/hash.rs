@@ -17,7 +17,9 @@ pub(super) fn sip13(key0: u64, key1: u64, data: &[u8]) -> u64 {
     };
     let mut words = data.chunks_exact(8);
     for word in &mut words {
-        state.compress(u64::from_le_bytes(word.try_into().expect("chunks of eight bytes")));
+        state.compress(u64::from_le_bytes(
+            word.try_into().expect("chunks of eight bytes"),
+        ));
     }
     let mut last = [0; 8];
     last[..words.remainder().len()].copy_from_slice(words.remainder());

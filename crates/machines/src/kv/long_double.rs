@@ -42,7 +42,11 @@ pub(super) fn parse(text: &[u8]) -> Parsed {
     }
     let number = decimal(digits).and_then(|(digits, exponent)| from_decimal(digits, exponent));
     match number {
-        Some((mantissa, exponent)) => Parsed::Finite(LongDouble { negative, mantissa, exponent }),
+        Some((mantissa, exponent)) => Parsed::Finite(LongDouble {
+            negative,
+            mantissa,
+            exponent,
+        }),
         None => Parsed::Invalid,
     }
 }
@@ -55,7 +59,11 @@ impl LongDouble {
         } else {
             mantissa >> 63 == 1 && (MIN_EXPONENT..=MAX_EXPONENT).contains(&exponent)
         };
-        valid.then_some(LongDouble { negative, mantissa, exponent })
+        valid.then_some(LongDouble {
+            negative,
+            mantissa,
+            exponent,
+        })
     }
 
     pub(super) fn parts(self) -> (bool, u64, i32) {
@@ -71,15 +79,30 @@ impl LongDouble {
             return Some(other);
         }
         let order = |number: &LongDouble| (number.exponent, number.mantissa);
-        let (large, small) = if order(&self) >= order(&other) { (self, other) } else { (other, self) };
+        let (large, small) = if order(&self) >= order(&other) {
+            (self, other)
+        } else {
+            (other, self)
+        };
         // The lowest of the 62 extra bits stands for everything below it: it is enough to tell on
         // which side of the middle between two numbers the sum lies.
         let shift = large.exponent.abs_diff(small.exponent).min(127);
-        let (a, b) = (u128::from(large.mantissa) << 62, u128::from(small.mantissa) << 62);
+        let (a, b) = (
+            u128::from(large.mantissa) << 62,
+            u128::from(small.mantissa) << 62,
+        );
         let b = b >> shift | u128::from(b.trailing_zeros() < shift);
-        let sum = if large.negative == small.negative { a + b } else { a - b };
+        let sum = if large.negative == small.negative {
+            a + b
+        } else {
+            a - b
+        };
         let (mantissa, exponent) = round(sum, large.exponent - 62, false)?;
-        Some(LongDouble { negative: large.negative && mantissa != 0, mantissa, exponent })
+        Some(LongDouble {
+            negative: large.negative && mantissa != 0,
+            mantissa,
+            exponent,
+        })
     }
 
     /// The number with at most 17 decimals and no zeros at their end.
@@ -90,7 +113,8 @@ impl LongDouble {
             whole.shift_left(self.exponent as u32);
             whole.decimal()
         } else {
-            let scaled = shift_right_rounded(u128::from(self.mantissa) * UNIT, -self.exponent as u32);
+            let scaled =
+                shift_right_rounded(u128::from(self.mantissa) * UNIT, -self.exponent as u32);
             let text = format!("{}.{:017}", scaled / UNIT, scaled % UNIT);
             text.trim_end_matches('0').trim_end_matches('.').to_owned()
         };
@@ -109,7 +133,10 @@ fn decimal(text: &[u8]) -> Option<(Vec<u8>, i64)> {
         None => (text, 0),
     };
     let mut parts = number.splitn(2, |&byte| byte == b'.');
-    let (whole, fraction) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    let (whole, fraction) = (
+        parts.next().unwrap_or_default(),
+        parts.next().unwrap_or_default(),
+    );
     let digits = [whole, fraction].concat();
     let valid = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
     valid.then(|| (digits, exponent - fraction.len() as i64))
@@ -143,15 +170,25 @@ fn from_decimal(digits: Vec<u8>, power: i64) -> Option<(u64, i32)> {
     }
     let (mut numerator, mut denominator) = (Big::from(0), Big::from(1));
     for group in digits.chunks(9) {
-        let value = group.iter().fold(0, |sum, digit| sum * 10 + u32::from(digit - b'0'));
+        let value = group
+            .iter()
+            .fold(0, |sum, digit| sum * 10 + u32::from(digit - b'0'));
         numerator.multiply_add(10u32.pow(group.len() as u32), value);
     }
-    let scaled = if power >= 0 { &mut numerator } else { &mut denominator };
+    let scaled = if power >= 0 {
+        &mut numerator
+    } else {
+        &mut denominator
+    };
     (0..power.abs() / 9).for_each(|_| scaled.multiply_add(1_000_000_000, 0));
     scaled.multiply_add(10u32.pow((power.abs() % 9) as u32), 0);
     // Makes the quotient 66 or 67 bits long: 64 of mantissa, and some to round by.
     let shift = 66 + i64::from(denominator.bits()) - i64::from(numerator.bits());
-    let scaled = if shift >= 0 { &mut numerator } else { &mut denominator };
+    let scaled = if shift >= 0 {
+        &mut numerator
+    } else {
+        &mut denominator
+    };
     scaled.shift_left(shift.unsigned_abs() as u32);
     let mut quotient: u128 = 0;
     denominator.shift_left(67);
@@ -160,7 +197,8 @@ fn from_decimal(digits: Vec<u8>, power: i64) -> Option<(u64, i32)> {
         quotient = quotient << 1 | u128::from(fits);
         denominator.shift_right_one();
     }
-    round(quotient, -shift as i32, !numerator.is_zero()).filter(|(_, exponent)| *exponent >= MIN_EXPONENT)
+    round(quotient, -shift as i32, !numerator.is_zero())
+        .filter(|(_, exponent)| *exponent >= MIN_EXPONENT)
 }
 
 /// `value * 2^exponent`, plus something below one `2^exponent` if `more`, with 64 bits of mantissa.
@@ -174,7 +212,11 @@ fn round(value: u128, exponent: i32, more: bool) -> Option<(u64, i32)> {
         return finite((value as u64) << -extra, exponent + extra);
     }
     // Shifting two bits up first keeps a place for what is below the value.
-    let value = if extra < 62 { value << 2 | u128::from(more) } else { value | u128::from(more) };
+    let value = if extra < 62 {
+        value << 2 | u128::from(more)
+    } else {
+        value | u128::from(more)
+    };
     let extra_bits = if extra < 62 { extra + 2 } else { extra } as u32;
     let rounded = shift_right_rounded(value, extra_bits);
     match u64::try_from(rounded) {
@@ -241,7 +283,8 @@ impl Big {
     fn shift_left(&mut self, bits: u32) {
         self.multiply_add(1 << (bits % 32), 0);
         if !self.is_zero() {
-            self.0.splice(0..0, std::iter::repeat_n(0, bits as usize / 32));
+            self.0
+                .splice(0..0, std::iter::repeat_n(0, bits as usize / 32));
         }
     }
 
@@ -256,7 +299,10 @@ impl Big {
     /// Subtracts `other` and says so, unless it is larger.
     fn subtract_if_not_less(&mut self, other: &Big) -> bool {
         let order = self.0.len().cmp(&other.0.len());
-        if order.then_with(|| self.0.iter().rev().cmp(other.0.iter().rev())).is_lt() {
+        if order
+            .then_with(|| self.0.iter().rev().cmp(other.0.iter().rev()))
+            .is_lt()
+        {
             return false;
         }
         let mut borrow = false;
@@ -283,7 +329,10 @@ impl Big {
             groups.push(rest);
         }
         let mut text = groups.pop().unwrap_or(0).to_string();
-        groups.iter().rev().for_each(|group| text.push_str(&format!("{group:09}")));
+        groups
+            .iter()
+            .rev()
+            .for_each(|group| text.push_str(&format!("{group:09}")));
         text
     }
 }
@@ -314,7 +363,11 @@ mod tests {
             ("1234567", "0.1", "1234567.10000000000002274"),
             // In the middle between two numbers, and hardly above it.
             (TWO_TO_127, "9223372036854775808", TWO_TO_127),
-            (TWO_TO_127, "9223372036854775809", "170141183460469231750134047789593657344"),
+            (
+                TWO_TO_127,
+                "9223372036854775809",
+                "170141183460469231750134047789593657344",
+            ),
         ] {
             assert_eq!(number(a).add(number(b)).unwrap().text(), sum, "{a} + {b}");
         }
@@ -322,7 +375,9 @@ mod tests {
 
     #[test]
     fn what_is_no_number_is_refused() {
-        for text in ["", "abc", " 1", "1 ", "nan", ".", "e5", "1e", "1e5000", "-", "1e-5000", "1.2.3"] {
+        for text in [
+            "", "abc", " 1", "1 ", "nan", ".", "e5", "1e", "1e5000", "-", "1e-5000", "1.2.3",
+        ] {
             assert_eq!(parse(text.as_bytes()), Parsed::Invalid, "{text}");
         }
         assert_eq!(parse(b"-Infinity"), Parsed::Infinite);
@@ -332,7 +387,10 @@ mod tests {
     #[test]
     fn parts_are_checked() {
         let (negative, mantissa, exponent) = number("-2.5").parts();
-        assert_eq!(LongDouble::from_parts(negative, mantissa, exponent), Some(number("-2.5")));
+        assert_eq!(
+            LongDouble::from_parts(negative, mantissa, exponent),
+            Some(number("-2.5"))
+        );
         assert_eq!(LongDouble::from_parts(false, 1, 0), None);
         assert_eq!(LongDouble::from_parts(false, 1 << 63, 1 << 30), None);
         assert_eq!(LongDouble::from_parts(false, 0, 1), None);

@@ -4,16 +4,17 @@
 //! client's words --parse--> Command --encode--> log --decode--> Op --write/read--> Store, reply
 //! ```
 //!
-//! A command or query of the machine is the encoding of one [`Compound`]; its reply is RESP2, ready to
-//! be handed to a client. Where the machine differs from Redis:
+//! A command or query of the machine is the encoding of one [`Compound`]; its reply is RESP2, ready
+//! to be handed to a client. Where the machine differs from Redis:
 //!
-//! - There is one database, and strings are the only type; a value holds 64 MiB ([`MAX_VALUE_LEN`]).
+//! - There is one database, and strings are the only type; a value holds 64 MiB
+//!   ([`MAX_VALUE_LEN`]).
 //! - INCRBYFLOAT refuses hexadecimal numbers.
-//! - SET with EXAT or PXAT in the past leaves no key behind; with Redis it counts in DBSIZE for a while.
-//!   No key is counted here, or listed, after its time.
+//! - SET with EXAT or PXAT in the past leaves no key behind; with Redis it counts in DBSIZE for a
+//!   while. No key is counted here, or listed, after its time.
 //! - SCAN meets keys in the order of a fixed hash, and a cursor stays valid across restarts.
-//! - EXEC is sometimes refused, once in 65,536 creations of other keys, though no watched key has changed: a missing
-//!   key's version is that of all missing keys of its bucket (`store.rs`).
+//! - EXEC is sometimes refused, once in 65,536 creations of other keys, though no watched key has
+//!   changed: a missing key's version is that of all missing keys of its bucket (`store.rs`).
 //! - RANDOMKEY answers the same key until something changes.
 
 mod codec;
@@ -44,8 +45,8 @@ use snapshot::Picture;
 use std::hint::black_box;
 use store::{Key, Store};
 
-/// How many expired keys one command removes besides its own work. More than one, so that a stream of
-/// writes with deadlines cannot outrun the removal; and few, so that no command has to wait.
+/// How many expired keys one command removes besides its own work. More than one, so that a stream
+/// of writes with deadlines cannot outrun the removal; and few, so that no command has to wait.
 const PURGED_PER_COMMAND: usize = 32;
 
 const MALFORMED: &[u8] = b"ERR malformed command";
@@ -53,8 +54,8 @@ const MALFORMED: &[u8] = b"ERR malformed command";
 /// A pipeline stops when its replies have reached this size.
 const PIPELINE_REPLY_BYTES: usize = 1 << 20;
 
-/// One command's reply, if it is made of several values, is at most this large, and what comes beyond is
-/// refused. A transaction's is at most this and one value.
+/// One command's reply, if it is made of several values, is at most this large, and what comes
+/// beyond is refused. A transaction's is at most this and one value.
 const MAX_REPLY_BYTES: usize = 64 << 20;
 
 /// The key-value store.
@@ -75,7 +76,9 @@ impl StateMachine for Kv {
         match &compound {
             Decoded::Pipeline(commands) => {
                 self.approach(commands.as_slice());
-                pipeline(commands.as_slice(), reply, |op, reply| self.execute(now.0, op, reply));
+                pipeline(commands.as_slice(), reply, |op, reply| {
+                    self.execute(now.0, op, reply)
+                });
             }
             Decoded::Transaction { watched, commands } if self.unchanged(now.0, watched) => {
                 transaction(commands, reply, |op, reply| self.execute(now.0, op, reply));
@@ -105,7 +108,10 @@ impl StateMachine for Kv {
     }
 
     fn restore(&mut self, snapshot: &[u8]) -> Result<(), RestoreError> {
-        *self = Kv { store: snapshot::read(snapshot)?, now: 0 };
+        *self = Kv {
+            store: snapshot::read(snapshot)?,
+            now: 0,
+        };
         Ok(())
     }
 
@@ -123,21 +129,30 @@ impl StateMachine for Kv {
 
 impl Kv {
     fn unchanged(&self, now: u64, watched: &[(&[u8], u64)]) -> bool {
-        watched.iter().all(|(key, version)| self.store.version(Key::new(key), now) == *version)
+        watched
+            .iter()
+            .all(|(key, version)| self.store.version(Key::new(key), now) == *version)
     }
 
-    /// A command spends most of its time on waiting for memory. What several commands wait for can come at the same
-    /// time, if it is asked for before the first of them is executed.
+    /// A command spends most of its time on waiting for memory. What several commands wait for can
+    /// come at the same time, if it is asked for before the first of them is executed.
     fn approach(&self, ops: &[Op<&[u8]>]) {
         if ops.len() < 2 {
             return;
         }
-        // Positions first: a processor looks only so many instructions ahead, and should find many places in them.
+        // Positions first: a processor looks only so many instructions ahead, and should find many
+        // places in them.
         let mut positions = [0; 16];
         for some in ops.chunks(positions.len()) {
             let keys = some.iter().filter_map(Op::key);
-            let count = positions.iter_mut().zip(keys).map(|(place, key)| *place = hash::position(key)).count();
-            let found = positions[..count].iter().fold(false, |found, position| found ^ self.store.touch(*position));
+            let count = positions
+                .iter_mut()
+                .zip(keys)
+                .map(|(place, key)| *place = hash::position(key))
+                .count();
+            let found = positions[..count]
+                .iter()
+                .fold(false, |found, position| found ^ self.store.touch(*position));
             black_box(found);
         }
     }
@@ -152,7 +167,8 @@ impl Kv {
 
     /// Answers a compound that is a read, or a transaction that is not executed.
     fn answer(&self, now: u64, compound: &Decoded, reply: &mut Vec<u8>) {
-        let answer = |op: &Op<&[u8]>, reply: &mut Vec<u8>| read::answer(&self.store, now, op, reply);
+        let answer =
+            |op: &Op<&[u8]>, reply: &mut Vec<u8>| read::answer(&self.store, now, op, reply);
         match compound {
             Decoded::Pipeline(commands) => {
                 self.approach(commands.as_slice());
@@ -173,10 +189,14 @@ impl Kv {
     }
 }
 
-/// Carries out commands one by one, and stops when their replies have become large: a short request can
-/// have a reply of any size, every replica keeps the replies to writes for a while, and whoever asked may
-/// be slow to take them. [`answered`] tells the sender how far it went.
-fn pipeline(commands: &[Op<&[u8]>], reply: &mut Vec<u8>, mut carry_out: impl FnMut(&Op<&[u8]>, &mut Vec<u8>)) {
+/// Carries out commands one by one, and stops when their replies have become large: a short request
+/// can have a reply of any size, every replica keeps the replies to writes for a while, and whoever
+/// asked may be slow to take them. [`answered`] tells the sender how far it went.
+fn pipeline(
+    commands: &[Op<&[u8]>],
+    reply: &mut Vec<u8>,
+    mut carry_out: impl FnMut(&Op<&[u8]>, &mut Vec<u8>),
+) {
     let start = reply.len();
     for (done, op) in (1..).zip(commands) {
         carry_out(op, reply);
@@ -189,8 +209,13 @@ fn pipeline(commands: &[Op<&[u8]>], reply: &mut Vec<u8>, mut carry_out: impl FnM
     }
 }
 
-/// Carries out all commands. Reads are refused when the replies have become as large as a reply can be.
-fn transaction(commands: &[Op<&[u8]>], reply: &mut Vec<u8>, mut carry_out: impl FnMut(&Op<&[u8]>, &mut Vec<u8>)) {
+/// Carries out all commands. Reads are refused when the replies have become as large as a reply can
+/// be.
+fn transaction(
+    commands: &[Op<&[u8]>],
+    reply: &mut Vec<u8>,
+    mut carry_out: impl FnMut(&Op<&[u8]>, &mut Vec<u8>),
+) {
     let start = reply.len();
     reply::array(reply, commands.len());
     for op in commands {
@@ -201,15 +226,17 @@ fn transaction(commands: &[Op<&[u8]>], reply: &mut Vec<u8>, mut carry_out: impl 
     }
 }
 
-/// The first byte of the reply to a pipeline that was not carried out to its end. No reply of Redis begins
-/// so.
+/// The first byte of the reply to a pipeline that was not carried out to its end. No reply of Redis
+/// begins so.
 const STOPPED: u8 = 0;
 
-/// How many commands of a pipeline were carried out, if not all, and their replies. The sender sends the
-/// others again: none of them had any effect.
+/// How many commands of a pipeline were carried out, if not all, and their replies. The sender
+/// sends the others again: none of them had any effect.
 pub fn answered(reply: &Bytes) -> (Option<usize>, Bytes) {
     match reply.first_chunk::<5>() {
-        Some([STOPPED, count @ ..]) => (Some(u32::from_le_bytes(*count) as usize), reply.slice(5..)),
+        Some([STOPPED, count @ ..]) => {
+            (Some(u32::from_le_bytes(*count) as usize), reply.slice(5..))
+        }
         _ => (None, reply.clone()),
     }
 }
@@ -219,7 +246,10 @@ mod tests {
     use super::*;
 
     fn command(words: &[&[u8]]) -> Command {
-        let words: Vec<Bytes> = words.iter().map(|word| Bytes::copy_from_slice(word)).collect();
+        let words: Vec<Bytes> = words
+            .iter()
+            .map(|word| Bytes::copy_from_slice(word))
+            .collect();
         Command::parse(&words).expect("a command")
     }
 
@@ -229,17 +259,30 @@ mod tests {
         let large = vec![b'x'; PIPELINE_REPLY_BYTES / 2];
         let mut apply = |commands: Vec<Command>| {
             let mut reply = b"kept".to_vec();
-            kv.apply(Timestamp(1), &Compound::Pipeline(commands).encode(), &mut reply);
+            kv.apply(
+                Timestamp(1),
+                &Compound::Pipeline(commands).encode(),
+                &mut reply,
+            );
             answered(&Bytes::from(reply.split_off(4)))
         };
-        assert_eq!(apply(vec![command(&[b"SET", b"k", &large])]), (None, Bytes::from_static(b"+OK\r\n")));
-        let (get, set) = (|| command(&[b"GET", b"k"]), || command(&[b"SET", b"k", b"small"]));
+        assert_eq!(
+            apply(vec![command(&[b"SET", b"k", &large])]),
+            (None, Bytes::from_static(b"+OK\r\n"))
+        );
+        let (get, set) = (
+            || command(&[b"GET", b"k"]),
+            || command(&[b"SET", b"k", b"small"]),
+        );
         let (done, replies) = apply(vec![get(), get(), set(), get()]);
         assert_eq!(done, Some(2), "the write behind the limit was not executed");
         assert!(replies.starts_with(b"$524288\r\nxxx") && replies.len() > PIPELINE_REPLY_BYTES);
         // All at the limit, but none left out.
         assert_eq!(apply(vec![get(), get()]).0, None);
-        assert_eq!(apply(vec![set(), get()]), (None, Bytes::from_static(b"+OK\r\n$5\r\nsmall\r\n")));
+        assert_eq!(
+            apply(vec![set(), get()]),
+            (None, Bytes::from_static(b"+OK\r\n$5\r\nsmall\r\n"))
+        );
     }
 
     #[test]
@@ -257,7 +300,10 @@ mod tests {
         let refusal = [b"-", reply::TOO_LARGE, b"\r\n"].concat();
         assert_eq!(apply(Compound::Pipeline(vec![command(&words)])), refusal);
         let gets = (0..20).map(|_| command(&[b"GET", b"k"])).collect();
-        let reply = apply(Compound::Transaction { watched: Vec::new(), commands: gets });
+        let reply = apply(Compound::Transaction {
+            watched: Vec::new(),
+            commands: gets,
+        });
         assert!(reply.len() < MAX_REPLY_BYTES + (9 << 20) && reply.ends_with(&refusal));
     }
 
@@ -265,12 +311,17 @@ mod tests {
     fn a_command_removes_a_few_expired_keys() {
         let mut kv = Kv::default();
         for i in 0..PURGED_PER_COMMAND + 8 {
-            kv.store.set(Key::new(format!("k{i}").as_bytes()), b"v", Some(5), 0);
+            kv.store
+                .set(Key::new(format!("k{i}").as_bytes()), b"v", Some(5), 0);
         }
         for left in [PURGED_PER_COMMAND + 8, 8, 0] {
             // At time zero all that is still there counts.
             assert_eq!(kv.store.live_len(0), left);
-            kv.apply(Timestamp(5), &Compound::Pipeline(Vec::new()).encode(), &mut Vec::new());
+            kv.apply(
+                Timestamp(5),
+                &Compound::Pipeline(Vec::new()).encode(),
+                &mut Vec::new(),
+            );
         }
     }
 }

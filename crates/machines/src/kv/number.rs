@@ -27,7 +27,11 @@ pub(super) fn cursor(text: &[u8]) -> Option<u64> {
         return None;
     }
     let value: u64 = std::str::from_utf8(digits).ok()?.parse().ok()?;
-    Some(if negative { value.wrapping_neg() } else { value })
+    Some(if negative {
+        value.wrapping_neg()
+    } else {
+        value
+    })
 }
 
 #[cfg(test)]

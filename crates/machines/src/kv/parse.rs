@@ -1,5 +1,5 @@
-//! From the words of a client to a typed command, with the errors of Redis 7 in its order: the number
-//! of arguments, the options, the numbers in them.
+//! From the words of a client to a typed command, with the errors of Redis 7 in its order: the
+//! number of arguments, the options, the numbers in them.
 
 use super::command::{Condition, Expiry, MAX_VALUE_LEN, Only, Op, SetForm, When};
 use super::long_double::{self, Parsed};
@@ -79,18 +79,33 @@ fn is(word: &[u8], option: &str) -> bool {
 
 /// The options of SET and GETEX that give a deadline: their unit, and from when it counts.
 fn deadline_option(word: &[u8]) -> Option<(bool, bool)> {
-    const OPTIONS: [(&str, (bool, bool)); 4] =
-        [("ex", (true, true)), ("px", (false, true)), ("exat", (true, false)), ("pxat", (false, false))];
-    OPTIONS.iter().find(|(name, _)| is(word, name)).map(|(_, form)| *form)
+    const OPTIONS: [(&str, (bool, bool)); 4] = [
+        ("ex", (true, true)),
+        ("px", (false, true)),
+        ("exat", (true, false)),
+        ("pxat", (false, false)),
+    ];
+    OPTIONS
+        .iter()
+        .find(|(name, _)| is(word, name))
+        .map(|(_, form)| *form)
 }
 
 fn when(amount: i64, (seconds, relative): (bool, bool)) -> When {
-    When { amount, seconds, relative }
+    When {
+        amount,
+        seconds,
+        relative,
+    }
 }
 
 /// Refuses early what executing the command would refuse whatever the time is.
 fn possible(when: When, command: &str) -> Result<Expiry, Refused> {
-    if when.is_possible() { Ok(Expiry::At(when)) } else { Err(Refused::WhenExecuted(invalid_expire(command))) }
+    if when.is_possible() {
+        Ok(Expiry::At(when))
+    } else {
+        Err(Refused::WhenExecuted(invalid_expire(command)))
+    }
 }
 
 /// The words behind the fixed arguments of SET and GETEX.
@@ -114,7 +129,9 @@ impl<'a> Options<'a> {
                     return Err(SYNTAX.into());
                 };
                 options.deadline = Some((form, amount));
-            } else if is(word, if is_set { "keepttl" } else { "persist" }) && options.deadline.is_none() {
+            } else if is(word, if is_set { "keepttl" } else { "persist" })
+                && options.deadline.is_none()
+            {
                 options.alone = true;
             } else if is_set && is(word, "get") {
                 options.get = true;
@@ -145,7 +162,11 @@ pub(super) fn set(argv: &[Bytes]) -> Parsing {
     Ok(Op::Set {
         key: argv[1].clone(),
         value: argv[2].clone(),
-        form: if options.get { SetForm::SetGet } else { SetForm::Set },
+        form: if options.get {
+            SetForm::SetGet
+        } else {
+            SetForm::Set
+        },
         condition: options.condition.unwrap_or(Condition::Always),
         expiry,
     })
@@ -160,36 +181,79 @@ pub(super) fn get_ex(argv: &[Bytes]) -> Parsing {
         Ok(None) if options.alone => Expiry::Clear,
         Ok(None) => Expiry::Keep,
     };
-    Ok(Op::GetEx { key: argv[1].clone(), expiry })
+    Ok(Op::GetEx {
+        key: argv[1].clone(),
+        expiry,
+    })
 }
 
 pub(super) fn set_ex(argv: &[Bytes], seconds: bool) -> Parsing {
-    let (form, name) = if seconds { (SetForm::SetEx, "setex") } else { (SetForm::PSetEx, "psetex") };
+    let (form, name) = if seconds {
+        (SetForm::SetEx, "setex")
+    } else {
+        (SetForm::PSetEx, "psetex")
+    };
     let expiry = possible(when(integer(&argv[2])?, (seconds, true)), name)?;
-    Ok(plain_set(&argv[1], &argv[3], form, Condition::Always, expiry))
+    Ok(plain_set(
+        &argv[1],
+        &argv[3],
+        form,
+        Condition::Always,
+        expiry,
+    ))
 }
 
 pub(super) fn set_nx(argv: &[Bytes]) -> Parsing {
-    Ok(plain_set(&argv[1], &argv[2], SetForm::SetNx, Condition::IfMissing, Expiry::Clear))
+    Ok(plain_set(
+        &argv[1],
+        &argv[2],
+        SetForm::SetNx,
+        Condition::IfMissing,
+        Expiry::Clear,
+    ))
 }
 
 pub(super) fn get_set(argv: &[Bytes]) -> Parsing {
-    Ok(plain_set(&argv[1], &argv[2], SetForm::SetGet, Condition::Always, Expiry::Clear))
+    Ok(plain_set(
+        &argv[1],
+        &argv[2],
+        SetForm::SetGet,
+        Condition::Always,
+        Expiry::Clear,
+    ))
 }
 
-fn plain_set(key: &Bytes, value: &Bytes, form: SetForm, condition: Condition, expiry: Expiry) -> Op<Bytes> {
-    Op::Set { key: key.clone(), value: value.clone(), form, condition, expiry }
+fn plain_set(
+    key: &Bytes,
+    value: &Bytes,
+    form: SetForm,
+    condition: Condition,
+    expiry: Expiry,
+) -> Op<Bytes> {
+    Op::Set {
+        key: key.clone(),
+        value: value.clone(),
+        form,
+        condition,
+        expiry,
+    }
 }
 
 pub(super) fn pairs(argv: &[Bytes], name: &str) -> Result<Vec<(Bytes, Bytes)>, Refused> {
     if argv.len().is_multiple_of(2) {
         return Err(Refused::WhenExecuted(wrong_number(name)));
     }
-    Ok(argv[1..].chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect())
+    Ok(argv[1..]
+        .chunks_exact(2)
+        .map(|pair| (pair[0].clone(), pair[1].clone()))
+        .collect())
 }
 
 pub(super) fn incr(argv: &[Bytes], by: i64) -> Parsing {
-    Ok(Op::IncrBy { key: argv[1].clone(), by })
+    Ok(Op::IncrBy {
+        key: argv[1].clone(),
+        by,
+    })
 }
 
 pub(super) fn incr_by(argv: &[Bytes]) -> Parsing {
@@ -198,7 +262,10 @@ pub(super) fn incr_by(argv: &[Bytes]) -> Parsing {
 
 pub(super) fn decr_by(argv: &[Bytes]) -> Parsing {
     let by = integer(&argv[2])?;
-    incr(argv, by.checked_neg().ok_or("ERR decrement would overflow")?)
+    incr(
+        argv,
+        by.checked_neg().ok_or("ERR decrement would overflow")?,
+    )
 }
 
 pub(super) fn incr_by_float(argv: &[Bytes]) -> Parsing {
@@ -208,26 +275,44 @@ pub(super) fn incr_by_float(argv: &[Bytes]) -> Parsing {
         Parsed::Infinite => None,
         Parsed::Invalid => return Err(WRONG_FLOAT.into()),
     };
-    Ok(Op::IncrByFloat { key: argv[1].clone(), by })
+    Ok(Op::IncrByFloat {
+        key: argv[1].clone(),
+        by,
+    })
 }
 
 pub(super) fn append(argv: &[Bytes]) -> Parsing {
-    Ok(Op::Append { key: argv[1].clone(), value: argv[2].clone() })
+    Ok(Op::Append {
+        key: argv[1].clone(),
+        value: argv[2].clone(),
+    })
 }
 
 pub(super) fn get_range(argv: &[Bytes]) -> Parsing {
     let (start, end) = (integer(&argv[2])?, integer(&argv[3])?);
-    Ok(Op::GetRange { key: argv[1].clone(), start, end })
+    Ok(Op::GetRange {
+        key: argv[1].clone(),
+        start,
+        end,
+    })
 }
 
 pub(super) fn set_range(argv: &[Bytes]) -> Parsing {
     let offset = integer(&argv[2])?;
     let offset = u64::try_from(offset).map_err(|_| "ERR offset is out of range")?;
-    Ok(Op::SetRange { key: argv[1].clone(), offset, value: argv[3].clone() })
+    Ok(Op::SetRange {
+        key: argv[1].clone(),
+        offset,
+        value: argv[3].clone(),
+    })
 }
 
 pub(super) fn ttl(argv: &[Bytes], seconds: bool, relative: bool) -> Parsing {
-    Ok(Op::Ttl { key: argv[1].clone(), seconds, relative })
+    Ok(Op::Ttl {
+        key: argv[1].clone(),
+        seconds,
+        relative,
+    })
 }
 
 pub(super) fn expire(argv: &[Bytes], seconds: bool, relative: bool) -> Parsing {
@@ -251,8 +336,16 @@ pub(super) fn expire(argv: &[Bytes], seconds: bool, relative: bool) -> Parsing {
     if only.greater && only.less {
         return Err("ERR GT and LT options at the same time are not compatible".into());
     }
-    let when = When { amount: integer(&argv[2])?, seconds, relative };
-    Ok(Op::Expire { key: argv[1].clone(), when, only })
+    let when = When {
+        amount: integer(&argv[2])?,
+        seconds,
+        relative,
+    };
+    Ok(Op::Expire {
+        key: argv[1].clone(),
+        when,
+        only,
+    })
 }
 
 pub(super) fn flush(argv: &[Bytes]) -> Parsing {
@@ -264,7 +357,11 @@ pub(super) fn flush(argv: &[Bytes]) -> Parsing {
 }
 
 pub(super) fn rename(argv: &[Bytes], only_new: bool) -> Parsing {
-    Ok(Op::Rename { from: argv[1].clone(), to: argv[2].clone(), only_new })
+    Ok(Op::Rename {
+        from: argv[1].clone(),
+        to: argv[2].clone(),
+        only_new,
+    })
 }
 
 pub(super) fn copy(argv: &[Bytes]) -> Parsing {
@@ -285,7 +382,11 @@ pub(super) fn copy(argv: &[Bytes]) -> Parsing {
     if argv[1] == argv[2] {
         return Err("ERR source and destination objects are the same".into());
     }
-    Ok(Op::Copy { from: argv[1].clone(), to: argv[2].clone(), replace })
+    Ok(Op::Copy {
+        from: argv[1].clone(),
+        to: argv[2].clone(),
+        replace,
+    })
 }
 
 pub(super) fn scan(argv: &[Bytes]) -> Parsing {
@@ -304,5 +405,10 @@ pub(super) fn scan(argv: &[Bytes]) -> Parsing {
             _ => return Err(SYNTAX.into()),
         }
     }
-    Ok(Op::Scan { cursor, count: count as u64, strings, pattern })
+    Ok(Op::Scan {
+        cursor,
+        count: count as u64,
+        strings,
+        pattern,
+    })
 }

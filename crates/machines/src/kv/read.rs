@@ -14,12 +14,18 @@ pub(super) fn answer(store: &Store, now: u64, op: &Op<&[u8]>, out: &mut Vec<u8>)
     match op {
         Op::Fail(text) => reply::error(out, text),
         Op::Get(key) => reply::bulk_or_null(out, find(key).map(Entry::value)),
-        Op::MGet(keys) if is_too_large(keys.iter().map(|key| find(key).map_or(0, |entry| entry.value().len()))) => {
+        Op::MGet(keys)
+            if is_too_large(
+                keys.iter()
+                    .map(|key| find(key).map_or(0, |entry| entry.value().len())),
+            ) =>
+        {
             reply::error(out, reply::TOO_LARGE);
         }
         Op::MGet(keys) => {
             reply::array(out, keys.len());
-            keys.iter().for_each(|key| reply::bulk_or_null(out, find(key).map(Entry::value)));
+            keys.iter()
+                .for_each(|key| reply::bulk_or_null(out, find(key).map(Entry::value)));
         }
         Op::Exists(keys) => {
             let count = keys.iter().filter(|key| find(key).is_some()).count();
@@ -29,16 +35,32 @@ pub(super) fn answer(store: &Store, now: u64, op: &Op<&[u8]>, out: &mut Vec<u8>)
             reply::integer(out, find(key).map_or(0, |entry| entry.value().len() as i64));
         }
         Op::GetRange { key, start, end } => {
-            reply::bulk(out, find(key).map_or(&[], |entry| range(entry.value(), *start, *end)));
+            reply::bulk(
+                out,
+                find(key).map_or(&[], |entry| range(entry.value(), *start, *end)),
+            );
         }
-        Op::Ttl { key, seconds, relative } => {
+        Op::Ttl {
+            key,
+            seconds,
+            relative,
+        } => {
             let from = if *relative { now } else { 0 };
             reply::integer(out, time_left(find(key), from, *seconds));
         }
-        Op::Type(key) => reply::simple(out, if find(key).is_some() { "string" } else { "none" }),
+        Op::Type(key) => reply::simple(
+            out,
+            if find(key).is_some() {
+                "string"
+            } else {
+                "none"
+            },
+        ),
         Op::DbSize => reply::integer(out, store.live_len(now) as i64),
         Op::Keys(pattern) => {
-            let entries = store.in_order(now).filter(|entry| glob::matches(pattern, entry.key()));
+            let entries = store
+                .in_order(now)
+                .filter(|entry| glob::matches(pattern, entry.key()));
             let keys: Vec<_> = entries.map(Entry::key).collect();
             if is_too_large(keys.iter().map(|key| key.len())) {
                 return reply::error(out, reply::TOO_LARGE);
@@ -46,11 +68,18 @@ pub(super) fn answer(store: &Store, now: u64, op: &Op<&[u8]>, out: &mut Vec<u8>)
             reply::array(out, keys.len());
             keys.iter().for_each(|key| reply::bulk(out, key));
         }
-        Op::Scan { cursor, count, strings, pattern } => {
+        Op::Scan {
+            cursor,
+            count,
+            strings,
+            pattern,
+        } => {
             let limit = usize::try_from(*count).unwrap_or(usize::MAX);
             let (page, next) = store.page(*cursor, limit, now);
             let pattern = pattern.unwrap_or(b"*");
-            let matching = page.iter().filter(|entry| *strings && glob::matches(pattern, entry.key()));
+            let matching = page
+                .iter()
+                .filter(|entry| *strings && glob::matches(pattern, entry.key()));
             let keys: Vec<_> = matching.map(|entry| entry.key()).collect();
             reply::array(out, 2);
             reply::bulk(out, next.to_string().as_bytes());
@@ -71,21 +100,37 @@ fn is_too_large(lengths: impl Iterator<Item = usize>) -> bool {
 /// The answer of TTL and its relatives: -2 for no key, -1 for no deadline. Seconds are rounded.
 fn time_left(entry: Option<&Entry>, from: u64, seconds: bool) -> i64 {
     let Some(entry) = entry else { return -2 };
-    let Some(deadline) = entry.deadline() else { return -1 };
+    let Some(deadline) = entry.deadline() else {
+        return -1;
+    };
     let left = deadline.saturating_sub(from);
-    if seconds { ((left + 500) / 1000) as i64 } else { left as i64 }
+    if seconds {
+        ((left + 500) / 1000) as i64
+    } else {
+        left as i64
+    }
 }
 
 /// The part of `value` from `start` to `end`, both included; negative ones count from the end.
 fn range(value: &[u8], start: i64, end: i64) -> &[u8] {
     let len = value.len() as i64;
-    let index = |at: i64| if at < 0 { at.saturating_add(len).max(0) } else { at };
+    let index = |at: i64| {
+        if at < 0 {
+            at.saturating_add(len).max(0)
+        } else {
+            at
+        }
+    };
     // Both before the beginning would both become zero, and then mean one byte.
     if start < 0 && end < 0 && start > end {
         return &[];
     }
     let (start, end) = (index(start), index(end).min(len - 1));
-    if start > end { &[] } else { &value[start as usize..=end as usize] }
+    if start > end {
+        &[]
+    } else {
+        &value[start as usize..=end as usize]
+    }
 }
 
 /// Some key, the same on every replica in this state; another one after the next change.

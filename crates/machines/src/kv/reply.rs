@@ -10,7 +10,8 @@ pub(super) const OVERFLOW: &str = "ERR increment or decrement would overflow";
 pub(super) const NOT_FINITE: &str = "ERR increment would produce NaN or Infinity";
 
 /// What is said in place of a reply that would be larger than any can be.
-pub(super) const TOO_LARGE: &[u8] = b"ERR the reply would be larger than 64 MB, ask for less at once";
+pub(super) const TOO_LARGE: &[u8] =
+    b"ERR the reply would be larger than 64 MB, ask for less at once";
 
 pub(super) fn invalid_expire(command: &str) -> String {
     format!("ERR invalid expire time in '{command}' command")
@@ -29,7 +30,13 @@ pub(super) fn simple(out: &mut Vec<u8>, text: &str) {
 /// A line break inside of an error would end the reply early, so it becomes a space, as in Redis.
 pub(super) fn error(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'-');
-    out.extend(text.iter().map(|&byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte }));
+    out.extend(text.iter().map(|&byte| {
+        if matches!(byte, b'\r' | b'\n') {
+            b' '
+        } else {
+            byte
+        }
+    }));
     out.extend_from_slice(b"\r\n");
 }
 

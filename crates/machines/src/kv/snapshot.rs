@@ -18,12 +18,12 @@ const FORMAT: u8 = 2;
 /// What a part of the picture begins with.
 const ENTRY: u8 = 0;
 const ARRIVALS: u8 = 1;
-/// How much is written at once: enough that the work of a piece outweighs that of asking for it, and a
-/// fraction of a millisecond.
+/// How much is written at once: enough that the work of a piece outweighs that of asking for it,
+/// and a fraction of a millisecond.
 const PIECE: usize = 256 << 10;
 
-/// The state at one moment, written in pieces of about `piece` bytes. It shares each segment with the
-/// store until it has written it.
+/// The state at one moment, written in pieces of about `piece` bytes. It shares each segment with
+/// the store until it has written it.
 pub(super) struct Picture {
     now: u64,
     piece: usize,
@@ -31,16 +31,25 @@ pub(super) struct Picture {
     head: Vec<u8>,
     /// The segments that are not completely written.
     segments: vec::IntoIter<Arc<Segment>>,
-    /// Of the first of them, once it is begun: where the entries are that are not completely written.
+    /// Of the first of them, once it is begun: where the entries are that are not completely
+    /// written.
     entries: Option<vec::IntoIter<usize>>,
-    /// How much of the value of the first of these is written; all before it is, too, if it is anything.
+    /// How much of the value of the first of these is written; all before it is, too, if it is
+    /// anything.
     written: usize,
 }
 
 impl Picture {
     pub(super) fn new(store: &Store, now: u64) -> Picture {
         let head = [&[FORMAT][..], &store.modifications().to_le_bytes()].concat();
-        Picture { now, piece: PIECE, head, segments: store.share().into_iter(), entries: None, written: 0 }
+        Picture {
+            now,
+            piece: PIECE,
+            head,
+            segments: store.share().into_iter(),
+            entries: None,
+            written: 0,
+        }
     }
 }
 
@@ -55,7 +64,11 @@ impl Frozen for Picture {
                 arrivals(store::SEGMENTS - self.segments.len(), segment, out);
                 store::order(segment, self.now).into_iter()
             });
-            let Some(entry) = entries.as_slice().first().and_then(|index| segment.entries.get_bucket(*index)) else {
+            let Some(entry) = entries
+                .as_slice()
+                .first()
+                .and_then(|index| segment.entries.get_bucket(*index))
+            else {
                 // From now on the store need not copy the segment any more.
                 self.segments.next();
                 self.entries = None;
@@ -68,7 +81,8 @@ impl Frozen for Picture {
                 out.extend_from_slice(key);
                 out.extend_from_slice(&(value.len() as u32).to_le_bytes());
             }
-            // A long value is parted. Some of it always follows its length, which must not come twice.
+            // A long value is parted. Some of it always follows its length, which must not come
+            // twice.
             let room = self.piece.saturating_sub(out.len() - start).max(1);
             let end = value.len().min(self.written + room);
             out.extend_from_slice(&value[self.written..end]);
@@ -132,13 +146,20 @@ fn parse(mut input: &[u8]) -> Result<Store, &'static str> {
         if version == 0 || version > i64::MAX as u64 || deadline > i64::MAX as u64 {
             return Err("a version or a deadline is out of range");
         }
-        let entry = Entry::new(Key::new(key), value, version, (deadline > 0).then_some(deadline));
+        let entry = Entry::new(
+            Key::new(key),
+            value,
+            version,
+            (deadline > 0).then_some(deadline),
+        );
         // In this order no key comes twice, which `insert` relies on.
         let position = entry.order().0;
         if last.is_some_and(|last| last >= (position, key)) {
             return Err("its keys are not in order");
         }
-        if !store.has_arrived(position) || last_bucket.map(|bucket| bucket / BUCKETS) > Some(store::segment(position)) {
+        if !store.has_arrived(position)
+            || last_bucket.map(|bucket| bucket / BUCKETS) > Some(store::segment(position))
+        {
             return Err("a key is not among those that were created");
         }
         last = Some((position, key));
@@ -174,7 +195,11 @@ mod tests {
     /// Some keys, of which many share a segment.
     static KEYS: LazyLock<Vec<String>> = LazyLock::new(|| {
         let first = |key: &String| Key::new(key.as_bytes()).position >> 54;
-        (0..).map(|i| format!("k{i}")).filter(|key| [0, 1, 1023].contains(&first(key))).take(12).collect()
+        (0..)
+            .map(|i| format!("k{i}"))
+            .filter(|key| [0, 1, 1023].contains(&first(key)))
+            .take(12)
+            .collect()
     });
 
     /// K is a key, V a value, N a number and L a longer one.
@@ -199,8 +224,13 @@ mod tests {
 
     fn line() -> impl Strategy<Value = Vec<String>> {
         let numbers = (0..100u32, 0..4000u32);
-        (0..FORMS.len(), vec(0..KEYS.len(), 3), vec("[a-z]{0,6}|[0-9]", 3), numbers).prop_map(
-            |(form, keys, values, (number, long))| {
+        (
+            0..FORMS.len(),
+            vec(0..KEYS.len(), 3),
+            vec("[a-z]{0,6}|[0-9]", 3),
+            numbers,
+        )
+            .prop_map(|(form, keys, values, (number, long))| {
                 let (mut keys, mut values) = (keys.into_iter(), values.into_iter());
                 let word = |word: &str| match word {
                     "K" => keys.next().map_or_else(String::new, |i| KEYS[i].clone()),
@@ -210,8 +240,7 @@ mod tests {
                     _ => word.to_owned(),
                 };
                 FORMS[form].split(' ').map(word).collect()
-            },
-        )
+            })
     }
 
     #[derive(Clone, Debug)]
@@ -235,9 +264,14 @@ mod tests {
 
     fn reply(kv: &mut Kv, now: u64, line: &[String]) -> String {
         let words: Vec<_> = line.iter().map(|word| Bytes::from(word.clone())).collect();
-        let command = Command::parse_queued(&words).unwrap_or_else(|error| panic!("{line:?}: {error}"));
+        let command =
+            Command::parse_queued(&words).unwrap_or_else(|error| panic!("{line:?}: {error}"));
         let mut reply = Vec::new();
-        kv.apply(Timestamp(now), &Compound::Pipeline(vec![command]).encode(), &mut reply);
+        kv.apply(
+            Timestamp(now),
+            &Compound::Pipeline(vec![command]).encode(),
+            &mut reply,
+        );
         String::from_utf8_lossy(&reply).into_owned()
     }
 
@@ -252,7 +286,14 @@ mod tests {
 
     impl Taken {
         fn new(kv: &Kv, piece: usize, expected: Vec<u8>) -> Taken {
-            Taken(Picture { piece, ..Picture::new(&kv.store, kv.now) }, Vec::new(), expected)
+            Taken(
+                Picture {
+                    piece,
+                    ..Picture::new(&kv.store, kv.now)
+                },
+                Vec::new(),
+                expected,
+            )
         }
 
         /// Whether there was another piece.
@@ -262,16 +303,20 @@ mod tests {
             let len = self.1.len() - before;
             assert_eq!(some, len > 0);
             assert_eq!(self.1, self.2[..self.1.len()]);
-            // A key, two lengths, the version and the deadline may come on top, and the arrivals of a segment.
-            assert!(len < piece + 40 + 11 * BUCKETS && (len >= piece || self.1.len() == self.2.len() || !some));
+            // A key, two lengths, the version and the deadline may come on top, and the arrivals of
+            // a segment.
+            assert!(
+                len < piece + 40 + 11 * BUCKETS
+                    && (len >= piece || self.1.len() == self.2.len() || !some)
+            );
             some
         }
     }
 
     proptest! {
-        /// Whatever happens after a picture is taken, it shows what was before; and whatever pictures
-        /// are taken, the machine goes on as one of which there are none. The latter has removed what has
-        /// expired, the former perhaps not yet: that does not show.
+        /// Whatever happens after a picture is taken, it shows what was before; and whatever
+        /// pictures are taken, the machine goes on as one of which there are none. The latter has
+        /// removed what has expired, the former perhaps not yet: that does not show.
         #[test]
         fn pictures_and_the_machine_are_independent(actions in vec(action(), 0..150)) {
             let (mut kv, mut alone, mut now) = (Kv::default(), Kv::default(), 1000);
@@ -308,7 +353,8 @@ mod tests {
         let mut kv = Kv::default();
         for i in 0..5000 {
             // Longer than what an entry holds itself.
-            kv.store.set(Key::new(format!("k{i}").as_bytes()), &[b'b'; 64], None, 0);
+            kv.store
+                .set(Key::new(format!("k{i}").as_bytes()), &[b'b'; 64], None, 0);
         }
         kv
     }
@@ -327,7 +373,10 @@ mod tests {
         let mut last = kv.store.shared();
         while picture.write_some() {
             let now = kv.store.shared();
-            assert!(now <= last && last.0 - now.0 < 10, "a few segments with every piece");
+            assert!(
+                now <= last && last.0 - now.0 < 10,
+                "a few segments with every piece"
+            );
             last = now;
         }
         // It is complete, though not dropped.
@@ -340,7 +389,11 @@ mod tests {
         let mut picture = Taken::new(&kv, 100_000, whole(&kv));
         assert!(picture.write_some());
         for i in 0..5000 {
-            reply(&mut kv, 0, &["set".to_owned(), format!("k{i}"), "after".to_owned()]);
+            reply(
+                &mut kv,
+                0,
+                &["set".to_owned(), format!("k{i}"), "after".to_owned()],
+            );
         }
         assert!(kv.store.shared() == (0, 0), "all is replaced");
         let other = Taken::new(&kv, 100_000, whole(&kv));

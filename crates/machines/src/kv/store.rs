@@ -1,29 +1,30 @@
 //! The map from keys to values, with expiry.
 //!
-//! Entries lie in a fixed number of segments, chosen by the highest bits of the key's position, a hash
-//! that all replicas agree on. So the segments in their order, each sorted, give all keys in the order
-//! of positions: this is what SCAN, KEYS, RANDOMKEY and snapshots walk, and it costs GET and SET
-//! nothing. Each segment is a hash table that grows by itself; a million keys need a thousand growths
-//! of a thousand entries instead of one that stops the replica.
+//! Entries lie in a fixed number of segments, chosen by the highest bits of the key's position, a
+//! hash that all replicas agree on. So the segments in their order, each sorted, give all keys in
+//! the order of positions: this is what SCAN, KEYS, RANDOMKEY and snapshots walk, and it costs GET
+//! and SET nothing. Each segment is a hash table that grows by itself; a million keys need a
+//! thousand growths of a thousand entries instead of one that stops the replica.
 //!
 //! Within a segment entries are found by the position mixed with a seed of this process. Anyone can
 //! compute positions, and could find keys whose positions have many bits in common; with the seed
 //! this does not tell where they collide. The order inside a segment differs between replicas for
 //! that reason, and nothing that leaves this file depends on it.
 //!
-//! A picture of the store shares its segments, so that taking it costs a counter a segment. A segment is
-//! copied when it is written to while it is shared, but of its keys and values only the short ones, which lie
-//! in their entries: copies of an entry share longer ones, until one of them changes. What is not shared is written in
-//! place.
+//! A picture of the store shares its segments, so that taking it costs a counter a segment. A
+//! segment is copied when it is written to while it is shared, but of its keys and values only the
+//! short ones, which lie in their entries: copies of an entry share longer ones, until one of them
+//! changes. What is not shared is written in place.
 //!
 //! An expired key is missing for every method that is given the time. It is removed when it is next
 //! written, or by `purge`, a bounded number at a time.
 //!
-//! WATCH has to notice a key that came and went, and nothing remembers a missing key. So each of 65,536 buckets
-//! of positions counts the keys that were created in it (`arrivals`), and a missing key has the count of its
-//! bucket for a version. Creations are counted and not removals, because a key that expires is removed at some
-//! time later, another one on each replica. Now and then the creation of another key of the bucket stops an EXEC for
-//! nothing, after which the client tries again; no change is ever missed.
+//! WATCH has to notice a key that came and went, and nothing remembers a missing key. So each of
+//! 65,536 buckets of positions counts the keys that were created in it (`arrivals`), and a missing
+//! key has the count of its bucket for a version. Creations are counted and not removals, because a
+//! key that expires is removed at some time later, another one on each replica. Now and then the
+//! creation of another key of the bucket stops an EXEC for nothing, after which the client tries
+//! again; no change is ever missed.
 
 use super::entry::{Entry, NEVER};
 use super::hash;
@@ -32,15 +33,15 @@ use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-/// The number of segments is two to this power. Enough that a million keys leave a thousand a segment,
-/// which one page of SCAN looks through; few enough that an empty store is small.
+/// The number of segments is two to this power. Enough that a million keys leave a thousand a
+/// segment, which one page of SCAN looks through; few enough that an empty store is small.
 const SEGMENT_BITS: u32 = 10;
 
 /// The number of segments.
 pub(super) const SEGMENTS: usize = 1 << SEGMENT_BITS;
 
-/// So many highest bits of a position are its bucket. A command's footprint names buckets: what happens in one
-/// does not show in another.
+/// So many highest bits of a position are its bucket. A command's footprint names buckets: what
+/// happens in one does not show in another.
 const BUCKET_BITS: u32 = 16;
 
 /// Buckets of a segment.
@@ -60,7 +61,10 @@ pub(super) struct Key<'a> {
 
 impl<'a> Key<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Key<'a> {
-        Key { position: hash::position(bytes), bytes }
+        Key {
+            position: hash::position(bytes),
+            bytes,
+        }
     }
 }
 
@@ -73,9 +77,10 @@ enum Change {
 }
 
 /// The version of an entry after a change. It is a hash of the versions before, that is of all that
-/// happened to the key since it was created, and of the arrivals in its bucket until then. It is not a count of all
-/// changes of the machine: commands that touch nothing in common may be executed in either order, and a count would
-/// then differ between replicas. It is never zero, and fits into a RESP integer.
+/// happened to the key since it was created, and of the arrivals in its bucket until then. It is
+/// not a count of all changes of the machine: commands that touch nothing in common may be executed
+/// in either order, and a count would then differ between replicas. It is never zero, and fits into
+/// a RESP integer.
 fn version(before: u64, change: Change, number: u64, bytes: &[u8]) -> u64 {
     let hash = hash::sip13(before ^ (change as u64) << 61, number, bytes);
     (hash >> 1).max(1)
@@ -93,7 +98,10 @@ pub(super) struct Segment {
 
 impl Segment {
     fn arrivals(&self, position: u64) -> u64 {
-        self.arrivals.get(bucket(position) as usize % BUCKETS).copied().unwrap_or(0)
+        self.arrivals
+            .get(bucket(position) as usize % BUCKETS)
+            .copied()
+            .unwrap_or(0)
     }
 
     fn arrivals_mut(&mut self, position: u64) -> &mut u64 {
@@ -105,7 +113,11 @@ impl Segment {
 
     /// The buckets of this segment in which keys were created, in their order, and how many.
     pub(super) fn arrived(&self) -> impl Iterator<Item = (usize, u64)> {
-        self.arrivals.iter().copied().enumerate().filter(|(_, count)| *count > 0)
+        self.arrivals
+            .iter()
+            .copied()
+            .enumerate()
+            .filter(|(_, count)| *count > 0)
     }
 }
 
@@ -133,8 +145,8 @@ impl Default for Store {
     }
 }
 
-/// The segments of an empty store. They are not one that all share: what the segments know about their
-/// tables then lies in few pages of memory.
+/// The segments of an empty store. They are not one that all share: what the segments know about
+/// their tables then lies in few pages of memory.
 fn empty_segments() -> Box<[Arc<Segment>]> {
     (0..SEGMENTS).map(|_| Arc::default()).collect()
 }
@@ -162,21 +174,29 @@ impl Store {
     pub(super) fn get(&self, key: Key, now: u64) -> Option<&Entry> {
         self.segments[segment(key.position)]
             .entries
-            .find(mix(self.seeds, key.position), |entry| entry.order() == (key.position, key.bytes))
+            .find(mix(self.seeds, key.position), |entry| {
+                entry.order() == (key.position, key.bytes)
+            })
             .filter(|entry| entry.is_live(now))
     }
 
-    /// Whether there is a key of this position: fetches where it lies, so that it is near when it is wanted.
+    /// Whether there is a key of this position: fetches where it lies, so that it is near when it
+    /// is wanted.
     pub(super) fn touch(&self, position: u64) -> bool {
         let entries = &self.segments[segment(position)].entries;
-        entries.find(mix(self.seeds, position), |entry| entry.position == position).is_some()
+        entries
+            .find(mix(self.seeds, position), |entry| {
+                entry.position == position
+            })
+            .is_some()
     }
 
     pub(super) fn contains(&self, key: Key, now: u64) -> bool {
         self.get(key, now).is_some()
     }
 
-    /// The version of a key. If it is missing, how many keys were created in its bucket, itself perhaps among them.
+    /// The version of a key. If it is missing, how many keys were created in its bucket, itself
+    /// perhaps among them.
     pub(super) fn version(&self, key: Key, now: u64) -> u64 {
         let arrivals = || self.segments[segment(key.position)].arrivals(key.position);
         self.get(key, now).map_or_else(arrivals, Entry::version)
@@ -233,7 +253,9 @@ impl Store {
 
     /// Changes the deadline of a key, if the key exists.
     pub(super) fn set_deadline(&mut self, key: Key, deadline: Option<u64>, now: u64) {
-        let Some((entry, deadlines)) = self.live_mut(key, now) else { return };
+        let Some((entry, deadlines)) = self.live_mut(key, now) else {
+            return;
+        };
         let number = deadline.unwrap_or(NEVER);
         entry.version = version(entry.version, Change::Deadline, number, &[]);
         reschedule(deadlines, entry, number);
@@ -251,7 +273,10 @@ impl Store {
     pub(super) fn clear(&mut self) {
         for segment in &mut self.segments {
             let arrivals = segment.arrivals.clone();
-            *segment = Arc::new(Segment { entries: HashTable::new(), arrivals });
+            *segment = Arc::new(Segment {
+                entries: HashTable::new(),
+                arrivals,
+            });
         }
         self.deadlines.clear();
         self.len = 0;
@@ -261,11 +286,16 @@ impl Store {
     /// Adds an entry whose key is not there.
     pub(super) fn insert(&mut self, entry: Entry) {
         if entry.deadline != NEVER {
-            *self.deadlines.entry((entry.deadline, entry.position)).or_default() += 1;
+            *self
+                .deadlines
+                .entry((entry.deadline, entry.position))
+                .or_default() += 1;
         }
         let (seeds, position) = (self.seeds, entry.position);
         let rehash = |entry: &Entry| mix(seeds, entry.position);
-        self.segment_mut(position).entries.insert_unique(mix(seeds, position), entry, rehash);
+        self.segment_mut(position)
+            .entries
+            .insert_unique(mix(seeds, position), entry, rehash);
         self.len += 1;
     }
 
@@ -277,14 +307,20 @@ impl Store {
     /// The entry of a key, and the index that must follow its deadline. One that has expired is
     /// removed, so that what is written now does not inherit anything from it.
     fn live_mut(&mut self, key: Key, now: u64) -> Option<(&mut Entry, &mut Deadlines)> {
-        if self.deadlines.first_key_value().is_some_and(|((first, _), _)| *first <= now) && self.get(key, now).is_none()
+        if self
+            .deadlines
+            .first_key_value()
+            .is_some_and(|((first, _), _)| *first <= now)
+            && self.get(key, now).is_none()
         {
             self.take(key);
             return None;
         }
         let entry = Arc::make_mut(&mut self.segments[segment(key.position)])
             .entries
-            .find_mut(mix(self.seeds, key.position), |entry| entry.order() == (key.position, key.bytes))?;
+            .find_mut(mix(self.seeds, key.position), |entry| {
+                entry.order() == (key.position, key.bytes)
+            })?;
         Some((entry, &mut self.deadlines))
     }
 
@@ -301,17 +337,22 @@ impl Store {
         Some(entry)
     }
 
-    /// Removes what has expired, at most about `limit` keys: the rest waits for the next call. So it does
-    /// after the first segment that has to be copied, or one command might have to copy many.
+    /// Removes what has expired, at most about `limit` keys: the rest waits for the next call. So
+    /// it does after the first segment that has to be copied, or one command might have to copy
+    /// many.
     pub(super) fn purge(&mut self, now: u64, limit: usize) {
         for _ in 0..limit {
             match self.deadlines.first_key_value() {
                 Some(((deadline, _), _)) if *deadline <= now => {}
                 _ => return,
             }
-            let Some((at, count)) = self.deadlines.pop_first() else { return };
+            let Some((at, count)) = self.deadlines.pop_first() else {
+                return;
+            };
             let is_shared = Arc::strong_count(&self.segments[segment(at.1)]) > 1;
-            self.segment_mut(at.1).entries.retain(|entry| (entry.deadline, entry.position) != at);
+            self.segment_mut(at.1)
+                .entries
+                .retain(|entry| (entry.deadline, entry.position) != at);
             self.len -= count as usize;
             if is_shared {
                 return;
@@ -321,7 +362,10 @@ impl Store {
 
     /// The number of keys that have not expired. Walks over those that have, but were not removed.
     pub(super) fn live_len(&self, now: u64) -> usize {
-        let expired = self.deadlines.range(..=(now, u64::MAX)).map(|(_, count)| *count as usize);
+        let expired = self
+            .deadlines
+            .range(..=(now, u64::MAX))
+            .map(|(_, count)| *count as usize);
         self.len - expired.sum::<usize>()
     }
 
@@ -347,9 +391,18 @@ impl Store {
     /// How many of the segments that are not empty, and of the entries' data, are shared.
     #[cfg(test)]
     pub(super) fn shared(&self) -> (usize, usize) {
-        let segments = self.segments.iter().filter(|it| !it.entries.is_empty() && Arc::strong_count(it) > 1);
-        let entries = self.segments.iter().flat_map(|segment| segment.entries.iter());
-        (segments.count(), entries.filter(|entry| entry.is_shared()).count())
+        let segments = self
+            .segments
+            .iter()
+            .filter(|it| !it.entries.is_empty() && Arc::strong_count(it) > 1);
+        let entries = self
+            .segments
+            .iter()
+            .flat_map(|segment| segment.entries.iter());
+        (
+            segments.count(),
+            entries.filter(|entry| entry.is_shared()).count(),
+        )
     }
 
     /// The entries from position `from` on, at least `limit` of them if there are as many, and the
@@ -365,7 +418,9 @@ impl Store {
                 _ if entries.len() <= wanted => None,
                 0 => return (page, (i as u64) << (64 - SEGMENT_BITS)),
                 _ => {
-                    let last = entries.select_nth_unstable_by_key(wanted - 1, |e| e.position).1;
+                    let last = entries
+                        .select_nth_unstable_by_key(wanted - 1, |e| e.position)
+                        .1;
                     let last = last.position;
                     entries.retain(|entry| entry.position <= last);
                     Some(last.wrapping_add(1))
@@ -381,9 +436,13 @@ impl Store {
     }
 }
 
-/// Where in a segment the entries are that have not expired, in the order of their positions and keys.
+/// Where in a segment the entries are that have not expired, in the order of their positions and
+/// keys.
 pub(super) fn order(segment: &Segment, now: u64) -> Vec<usize> {
-    let entries = segment.entries.iter_buckets().filter_map(|index| Some((segment.entries.get_bucket(index)?, index)));
+    let entries = segment
+        .entries
+        .iter_buckets()
+        .filter_map(|index| Some((segment.entries.get_bucket(index)?, index)));
     let mut entries: Vec<_> = entries.filter(|(entry, _)| entry.is_live(now)).collect();
     entries.sort_unstable_by(|(a, _), (b, _)| a.order().cmp(&b.order()));
     entries.into_iter().map(|(_, index)| index).collect()
@@ -415,13 +474,34 @@ mod tests {
     fn what_has_expired_is_removed_a_few_at_a_time() {
         let mut store = Store::default();
         for i in 0..100 {
-            store.set(Key::new(format!("k{i}").as_bytes()), b"v", Some(5 + i / 50), 0);
+            store.set(
+                Key::new(format!("k{i}").as_bytes()),
+                b"v",
+                Some(5 + i / 50),
+                0,
+            );
         }
         store.set(Key::new(b"stays"), b"v", None, 0);
-        for (now, left) in [(4, 101), (5, 81), (5, 61), (5, 51), (5, 51), (6, 31), (7, 11), (7, 1)] {
+        for (now, left) in [
+            (4, 101),
+            (5, 81),
+            (5, 61),
+            (5, 51),
+            (5, 51),
+            (6, 31),
+            (7, 11),
+            (7, 1),
+        ] {
             store.purge(now, 20);
-            let entries: usize = store.segments.iter().map(|segment| segment.entries.len()).sum();
-            assert_eq!((store.len, entries, store.deadlines.len()), (left, left, left - 1));
+            let entries: usize = store
+                .segments
+                .iter()
+                .map(|segment| segment.entries.len())
+                .sum();
+            assert_eq!(
+                (store.len, entries, store.deadlines.len()),
+                (left, left, left - 1)
+            );
         }
     }
 
@@ -430,7 +510,15 @@ mod tests {
         let mut store = Store::default();
         // One key a segment.
         for position in (0..40).map(|i| i << (64 - SEGMENT_BITS)) {
-            store.set(Key { position, bytes: b"k" }, b"v", Some(5), 0);
+            store.set(
+                Key {
+                    position,
+                    bytes: b"k",
+                },
+                b"v",
+                Some(5),
+                0,
+            );
         }
         let picture = store.share();
         for left in [39, 38] {
@@ -446,17 +534,27 @@ mod tests {
     fn a_value_grows_by_zeros_whoever_shares_it() {
         let (mut store, mut model) = (Store::default(), Vec::new());
         let mut pictures = Vec::new();
-        for (i, offset) in [0, 3, 1000, 1001, 1500, 1600, 1400, 4000, 4002].into_iter().enumerate() {
+        for (i, offset) in [0, 3, 1000, 1001, 1500, 1600, 1400, 4000, 4002]
+            .into_iter()
+            .enumerate()
+        {
             model.resize(model.len().max(offset + 2), 0);
             model[offset..offset + 2].copy_from_slice(b"ab");
             store.edit(Key::new(b"k"), offset, b"ab", 0);
-            assert_eq!(store.get(Key::new(b"k"), 0).map(Entry::value), Some(&model[..]));
+            assert_eq!(
+                store.get(Key::new(b"k"), 0).map(Entry::value),
+                Some(&model[..])
+            );
             if i % 2 == 0 {
                 pictures.push((store.share(), model.clone()));
             }
         }
         for (segments, model) in pictures {
-            let values: Vec<_> = segments.iter().flat_map(|segment| segment.entries.iter()).map(Entry::value).collect();
+            let values: Vec<_> = segments
+                .iter()
+                .flat_map(|segment| segment.entries.iter())
+                .map(Entry::value)
+                .collect();
             assert_eq!(values, [&model[..]]);
         }
     }
@@ -466,11 +564,20 @@ mod tests {
     fn keys_of_one_position_are_kept_apart() {
         let mut store = Store::default();
         let key = |bytes| Key { position: 7, bytes };
-        for (bytes, deadline) in [(b"b", Some(5)), (b"a", Some(5)), (b"c", None), (b"d", Some(6))] {
+        for (bytes, deadline) in [
+            (b"b", Some(5)),
+            (b"a", Some(5)),
+            (b"c", None),
+            (b"d", Some(6)),
+        ] {
             store.set(key(bytes), bytes, deadline, 0);
         }
-        let keys =
-            |(page, next): (Vec<&Entry>, u64)| (page.iter().map(|entry| entry.key()[0]).collect::<Vec<_>>(), next);
+        let keys = |(page, next): (Vec<&Entry>, u64)| {
+            (
+                page.iter().map(|entry| entry.key()[0]).collect::<Vec<_>>(),
+                next,
+            )
+        };
         assert_eq!(keys(store.page(0, 1, 0)), (b"abcd".to_vec(), 8));
         assert_eq!(keys(store.page(0, 1, 5)), (b"cd".to_vec(), 8));
         store.set_deadline(key(b"a"), None, 0);

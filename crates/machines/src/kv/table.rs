@@ -42,7 +42,9 @@ pub(super) fn find(name: &[u8]) -> Option<&'static CommandInfo> {
     let lower = lower.get_mut(..name.len())?;
     lower.copy_from_slice(name);
     lower.make_ascii_lowercase();
-    let at = COMMANDS.binary_search_by(|info| info.name.as_bytes().cmp(lower)).ok()?;
+    let at = COMMANDS
+        .binary_search_by(|info| info.name.as_bytes().cmp(lower))
+        .ok()?;
     Some(&COMMANDS[at])
 }
 
@@ -53,7 +55,15 @@ const fn info(
     keys: [i32; 3],
     parse: Parse,
 ) -> CommandInfo {
-    CommandInfo { name, arity, flags, first_key: keys[0], last_key: keys[1], step: keys[2], parse }
+    CommandInfo {
+        name,
+        arity,
+        flags,
+        first_key: keys[0],
+        last_key: keys[1],
+        step: keys[2],
+        parse,
+    }
 }
 
 type Flags = &'static [&'static str];
@@ -78,15 +88,27 @@ const COMMANDS: &[CommandInfo] = &[
     info("dbsize", 1, READ_FAST, NONE, |_| Ok(Op::DbSize)),
     info("decr", 2, GROW_FAST, ONE, |argv| parse::incr(argv, -1)),
     info("decrby", 3, GROW_FAST, ONE, parse::decr_by),
-    info("del", -2, WRITE, ALL, |argv| Ok(Op::Del(argv[1..].to_vec()))),
-    info("exists", -2, READ_FAST, ALL, |argv| Ok(Op::Exists(argv[1..].to_vec()))),
-    info("expire", -3, WRITE_FAST, ONE, |argv| parse::expire(argv, true, true)),
-    info("expireat", -3, WRITE_FAST, ONE, |argv| parse::expire(argv, true, false)),
-    info("expiretime", 2, READ_FAST, ONE, |argv| parse::ttl(argv, true, false)),
+    info("del", -2, WRITE, ALL, |argv| {
+        Ok(Op::Del(argv[1..].to_vec()))
+    }),
+    info("exists", -2, READ_FAST, ALL, |argv| {
+        Ok(Op::Exists(argv[1..].to_vec()))
+    }),
+    info("expire", -3, WRITE_FAST, ONE, |argv| {
+        parse::expire(argv, true, true)
+    }),
+    info("expireat", -3, WRITE_FAST, ONE, |argv| {
+        parse::expire(argv, true, false)
+    }),
+    info("expiretime", 2, READ_FAST, ONE, |argv| {
+        parse::ttl(argv, true, false)
+    }),
     info("flushall", -1, WRITE, NONE, parse::flush),
     info("flushdb", -1, WRITE, NONE, parse::flush),
     info("get", 2, READ_FAST, ONE, |argv| Ok(Op::Get(key(argv)))),
-    info("getdel", 2, WRITE_FAST, ONE, |argv| Ok(Op::GetDel(key(argv)))),
+    info("getdel", 2, WRITE_FAST, ONE, |argv| {
+        Ok(Op::GetDel(key(argv)))
+    }),
     info("getex", -2, WRITE_FAST, ONE, parse::get_ex),
     info("getrange", 4, READ, ONE, parse::get_range),
     info("getset", 3, GROW_FAST, ONE, parse::get_set),
@@ -94,29 +116,55 @@ const COMMANDS: &[CommandInfo] = &[
     info("incrby", 3, GROW_FAST, ONE, parse::incr_by),
     info("incrbyfloat", 3, GROW_FAST, ONE, parse::incr_by_float),
     info("keys", 2, READ, NONE, |argv| Ok(Op::Keys(key(argv)))),
-    info("mget", -2, READ_FAST, ALL, |argv| Ok(Op::MGet(argv[1..].to_vec()))),
-    info("mset", -3, GROW, PAIRS, |argv| Ok(Op::MSet(parse::pairs(argv, "mset")?))),
-    info("msetnx", -3, GROW, PAIRS, |argv| Ok(Op::MSetNx(parse::pairs(argv, "msetnx")?))),
-    info("persist", 2, WRITE_FAST, ONE, |argv| Ok(Op::Persist(key(argv)))),
-    info("pexpire", -3, WRITE_FAST, ONE, |argv| parse::expire(argv, false, true)),
-    info("pexpireat", -3, WRITE_FAST, ONE, |argv| parse::expire(argv, false, false)),
-    info("pexpiretime", 2, READ_FAST, ONE, |argv| parse::ttl(argv, false, false)),
+    info("mget", -2, READ_FAST, ALL, |argv| {
+        Ok(Op::MGet(argv[1..].to_vec()))
+    }),
+    info("mset", -3, GROW, PAIRS, |argv| {
+        Ok(Op::MSet(parse::pairs(argv, "mset")?))
+    }),
+    info("msetnx", -3, GROW, PAIRS, |argv| {
+        Ok(Op::MSetNx(parse::pairs(argv, "msetnx")?))
+    }),
+    info("persist", 2, WRITE_FAST, ONE, |argv| {
+        Ok(Op::Persist(key(argv)))
+    }),
+    info("pexpire", -3, WRITE_FAST, ONE, |argv| {
+        parse::expire(argv, false, true)
+    }),
+    info("pexpireat", -3, WRITE_FAST, ONE, |argv| {
+        parse::expire(argv, false, false)
+    }),
+    info("pexpiretime", 2, READ_FAST, ONE, |argv| {
+        parse::ttl(argv, false, false)
+    }),
     info("psetex", 4, GROW, ONE, |argv| parse::set_ex(argv, false)),
-    info("pttl", 2, READ_FAST, ONE, |argv| parse::ttl(argv, false, true)),
+    info("pttl", 2, READ_FAST, ONE, |argv| {
+        parse::ttl(argv, false, true)
+    }),
     info("randomkey", 1, READ, NONE, |_| Ok(Op::RandomKey)),
     info("rename", 3, WRITE, TWO, |argv| parse::rename(argv, false)),
-    info("renamenx", 3, WRITE_FAST, TWO, |argv| parse::rename(argv, true)),
+    info("renamenx", 3, WRITE_FAST, TWO, |argv| {
+        parse::rename(argv, true)
+    }),
     info("scan", -2, READ, NONE, parse::scan),
     info("set", -3, GROW, ONE, parse::set),
     info("setex", 4, GROW, ONE, |argv| parse::set_ex(argv, true)),
     info("setnx", 3, GROW_FAST, ONE, parse::set_nx),
     info("setrange", 4, GROW, ONE, parse::set_range),
-    info("strlen", 2, READ_FAST, ONE, |argv| Ok(Op::StrLen(key(argv)))),
+    info("strlen", 2, READ_FAST, ONE, |argv| {
+        Ok(Op::StrLen(key(argv)))
+    }),
     info("substr", 4, READ, ONE, parse::get_range),
-    info("touch", -2, READ_FAST, ALL, |argv| Ok(Op::Exists(argv[1..].to_vec()))),
-    info("ttl", 2, READ_FAST, ONE, |argv| parse::ttl(argv, true, true)),
+    info("touch", -2, READ_FAST, ALL, |argv| {
+        Ok(Op::Exists(argv[1..].to_vec()))
+    }),
+    info("ttl", 2, READ_FAST, ONE, |argv| {
+        parse::ttl(argv, true, true)
+    }),
     info("type", 2, READ_FAST, ONE, |argv| Ok(Op::Type(key(argv)))),
-    info("unlink", -2, WRITE_FAST, ALL, |argv| Ok(Op::Del(argv[1..].to_vec()))),
+    info("unlink", -2, WRITE_FAST, ALL, |argv| {
+        Ok(Op::Del(argv[1..].to_vec()))
+    }),
 ];
 
 fn key(argv: &[Bytes]) -> Bytes {
@@ -131,7 +179,11 @@ mod tests {
     fn the_table_is_sorted_and_names_fit() {
         assert!(COMMANDS.is_sorted_by(|a, b| a.name < b.name));
         for info in COMMANDS {
-            assert!(knows(info.name.to_ascii_uppercase().as_bytes()), "{}", info.name);
+            assert!(
+                knows(info.name.to_ascii_uppercase().as_bytes()),
+                "{}",
+                info.name
+            );
         }
         assert!(!knows(b"") && !knows(b"gett") && !knows(b"a name longer than any command"));
     }
@@ -145,7 +197,12 @@ mod tests {
             let argv: Vec<Bytes> = std::iter::once(name).chain(words).collect();
             let argv = &argv[..info.arity.unsigned_abs() as usize];
             let op = parse::parse(argv).unwrap_or_else(|_| panic!("{argv:?}"));
-            assert_eq!(op.is_read(), info.flags.contains(&"readonly"), "{}", info.name);
+            assert_eq!(
+                op.is_read(),
+                info.flags.contains(&"readonly"),
+                "{}",
+                info.name
+            );
         }
     }
 }

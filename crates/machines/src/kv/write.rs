@@ -12,14 +12,20 @@ pub(super) fn execute(store: &mut Store, now: u64, op: &Op<&[u8]>, out: &mut Vec
     let result = match op {
         Op::Set { .. } => set(store, now, op, out),
         Op::MSet(pairs) => {
-            pairs.iter().for_each(|(key, value)| store.set(Key::new(key), value, None, now));
+            pairs
+                .iter()
+                .for_each(|(key, value)| store.set(Key::new(key), value, None, now));
             reply::ok(out);
             Ok(())
         }
         Op::MSetNx(pairs) => {
-            let free = pairs.iter().all(|(key, _)| !store.contains(Key::new(key), now));
+            let free = pairs
+                .iter()
+                .all(|(key, _)| !store.contains(Key::new(key), now));
             if free {
-                pairs.iter().for_each(|(key, value)| store.set(Key::new(key), value, None, now));
+                pairs
+                    .iter()
+                    .for_each(|(key, value)| store.set(Key::new(key), value, None, now));
             }
             integer(out, i64::from(free))
         }
@@ -37,11 +43,15 @@ pub(super) fn execute(store: &mut Store, now: u64, op: &Op<&[u8]>, out: &mut Vec
         Op::IncrBy { key, by } => incr_by(store, now, Key::new(key), *by, out),
         Op::IncrByFloat { key, by } => incr_by_float(store, now, Key::new(key), *by, out),
         Op::Append { key, value } => append(store, now, Key::new(key), value, out),
-        Op::SetRange { key, offset, value } => set_range(store, now, Key::new(key), *offset, value, out),
+        Op::SetRange { key, offset, value } => {
+            set_range(store, now, Key::new(key), *offset, value, out)
+        }
         Op::Expire { key, when, only } => expire(store, now, Key::new(key), *when, *only, out),
         Op::Persist(key) => {
             let key = Key::new(key);
-            let had_one = store.get(key, now).is_some_and(|entry| entry.deadline().is_some());
+            let had_one = store
+                .get(key, now)
+                .is_some_and(|entry| entry.deadline().is_some());
             if had_one {
                 store.set_deadline(key, None, now);
             }
@@ -80,7 +90,16 @@ fn positive(when: When, now: u64, command: &str) -> Result<u64, String> {
 }
 
 fn set(store: &mut Store, now: u64, op: &Op<&[u8]>, out: &mut Vec<u8>) -> Executed {
-    let Op::Set { key, value, form, condition, expiry } = op else { return Ok(()) };
+    let Op::Set {
+        key,
+        value,
+        form,
+        condition,
+        expiry,
+    } = op
+    else {
+        return Ok(());
+    };
     let name = match form {
         SetForm::SetEx => "setex",
         SetForm::PSetEx => "psetex",
@@ -92,8 +111,9 @@ fn set(store: &mut Store, now: u64, op: &Op<&[u8]>, out: &mut Vec<u8>) -> Execut
         Expiry::Clear | Expiry::Keep | Expiry::NotANumber => None,
     };
     // A plain SET looks for its key only once, when it writes.
-    let is_plain =
-        !matches!(form, SetForm::SetGet) && matches!(condition, Condition::Always) && !matches!(expiry, Expiry::Keep);
+    let is_plain = !matches!(form, SetForm::SetGet)
+        && matches!(condition, Condition::Always)
+        && !matches!(expiry, Expiry::Keep);
     let old = if is_plain { None } else { store.get(key, now) };
     let deadline = match expiry {
         Expiry::Keep => old.and_then(Entry::deadline),
@@ -157,15 +177,26 @@ fn incr_by(store: &mut Store, now: u64, key: Key, by: i64, out: &mut Vec<u8>) ->
     integer(out, sum)
 }
 
-fn incr_by_float(store: &mut Store, now: u64, key: Key, by: Option<LongDouble>, out: &mut Vec<u8>) -> Executed {
+fn incr_by_float(
+    store: &mut Store,
+    now: u64,
+    key: Key,
+    by: Option<LongDouble>,
+    out: &mut Vec<u8>,
+) -> Executed {
     let old = store.get(key, now);
     let deadline = old.and_then(Entry::deadline);
-    let value = match old.map_or(long_double::parse(b"0"), |old| long_double::parse(old.value())) {
+    let value = match old.map_or(long_double::parse(b"0"), |old| {
+        long_double::parse(old.value())
+    }) {
         Parsed::Finite(value) => value,
         Parsed::Infinite => return Err(reply::NOT_FINITE.into()),
         Parsed::Invalid => return Err(reply::WRONG_FLOAT.into()),
     };
-    let text = by.and_then(|by| value.add(by)).ok_or(reply::NOT_FINITE)?.text();
+    let text = by
+        .and_then(|by| value.add(by))
+        .ok_or(reply::NOT_FINITE)?
+        .text();
     store.set(key, text.as_bytes(), deadline, now);
     reply::bulk(out, text.as_bytes());
     Ok(())
@@ -180,7 +211,14 @@ fn append(store: &mut Store, now: u64, key: Key, value: &[u8], out: &mut Vec<u8>
     integer(out, (len + value.len()) as i64)
 }
 
-fn set_range(store: &mut Store, now: u64, key: Key, offset: u64, value: &[u8], out: &mut Vec<u8>) -> Executed {
+fn set_range(
+    store: &mut Store,
+    now: u64,
+    key: Key,
+    offset: u64,
+    value: &[u8],
+    out: &mut Vec<u8>,
+) -> Executed {
     let len = store.get(key, now).map_or(0, |entry| entry.value().len());
     if value.is_empty() {
         return integer(out, len as i64);
@@ -193,15 +231,26 @@ fn set_range(store: &mut Store, now: u64, key: Key, offset: u64, value: &[u8], o
     integer(out, len.max(offset + value.len()) as i64)
 }
 
-fn expire(store: &mut Store, now: u64, key: Key, when: When, only: Only, out: &mut Vec<u8>) -> Executed {
+fn expire(
+    store: &mut Store,
+    now: u64,
+    key: Key,
+    when: When,
+    only: Only,
+    out: &mut Vec<u8>,
+) -> Executed {
     let name = match (when.seconds, when.relative) {
         (true, true) => "expire",
         (false, true) => "pexpire",
         (true, false) => "expireat",
         (false, false) => "pexpireat",
     };
-    let deadline = when.deadline(now).ok_or_else(|| reply::invalid_expire(name))?;
-    let Some(entry) = store.get(key, now) else { return integer(out, 0) };
+    let deadline = when
+        .deadline(now)
+        .ok_or_else(|| reply::invalid_expire(name))?;
+    let Some(entry) = store.get(key, now) else {
+        return integer(out, 0);
+    };
     let old = entry.deadline().map(|old| old as i64);
     // A key without a deadline lives longer than any other.
     let refused = only.missing && old.is_some()
@@ -218,7 +267,14 @@ fn expire(store: &mut Store, now: u64, key: Key, when: When, only: Only, out: &m
     integer(out, 1)
 }
 
-fn rename(store: &mut Store, now: u64, from: &[u8], to: &[u8], only_new: bool, out: &mut Vec<u8>) -> Executed {
+fn rename(
+    store: &mut Store,
+    now: u64,
+    from: &[u8],
+    to: &[u8],
+    only_new: bool,
+    out: &mut Vec<u8>,
+) -> Executed {
     let (source, target) = (Key::new(from), Key::new(to));
     if !store.contains(source, now) {
         return Err(reply::NO_SUCH_KEY.into());
@@ -234,9 +290,18 @@ fn rename(store: &mut Store, now: u64, from: &[u8], to: &[u8], only_new: bool, o
     Ok(())
 }
 
-fn copy(store: &mut Store, now: u64, from: &[u8], to: &[u8], replace: bool, out: &mut Vec<u8>) -> Executed {
+fn copy(
+    store: &mut Store,
+    now: u64,
+    from: &[u8],
+    to: &[u8],
+    replace: bool,
+    out: &mut Vec<u8>,
+) -> Executed {
     let target = Key::new(to);
-    let Some(entry) = store.get(Key::new(from), now) else { return integer(out, 0) };
+    let Some(entry) = store.get(Key::new(from), now) else {
+        return integer(out, 0);
+    };
     if !replace && store.contains(target, now) {
         return integer(out, 0);
     }

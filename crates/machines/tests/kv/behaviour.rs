@@ -16,9 +16,13 @@ fn footprint(lines: &[&str]) -> Footprint {
 fn version(kv: &Kv, now: u64, key: &str) -> u64 {
     let query = Compound::Versions(vec![Bytes::copy_from_slice(key.as_bytes())]).encode();
     let mut reply = Vec::new();
-    kv.read(Timestamp(now), &query, &mut reply).expect("versions are a read");
+    kv.read(Timestamp(now), &query, &mut reply)
+        .expect("versions are a read");
     let text = shown(&reply);
-    text.trim_start_matches("*1|:").trim_end_matches('|').parse().expect("an integer")
+    text.trim_start_matches("*1|:")
+        .trim_end_matches('|')
+        .parse()
+        .expect("an integer")
 }
 
 fn transaction(watched: &[(&str, u64)], lines: &[&str]) -> Compound {
@@ -39,10 +43,24 @@ fn a_key_is_gone_when_its_time_has_come() {
     assert_eq!(kv.next_deadline(Timestamp(NOW + 100)), None);
     // As a read, nothing having been removed.
     let mut reply = Vec::new();
-    let lines = ["get k", "exists k", "dbsize", "keys *", "scan 0", "randomkey", "ttl k", "type k"];
-    kv.read(Timestamp(NOW + 100), &pipeline(&lines).encode(), &mut reply).unwrap();
+    let lines = [
+        "get k",
+        "exists k",
+        "dbsize",
+        "keys *",
+        "scan 0",
+        "randomkey",
+        "ttl k",
+        "type k",
+    ];
+    kv.read(Timestamp(NOW + 100), &pipeline(&lines).encode(), &mut reply)
+        .unwrap();
     assert_eq!(shown(&reply), "$-1|:0|:0|*0|*2|$1|0|*0|$-1|:-2|+none|");
-    assert_eq!(version(&kv, NOW + 100, "k"), 1, "a key came, and is missing");
+    assert_eq!(
+        version(&kv, NOW + 100, "k"),
+        1,
+        "a key came, and is missing"
+    );
     // What is written then starts anew.
     assert_eq!(run(&mut kv, NOW + 100, "append k x"), ":1|");
     assert_eq!(run(&mut kv, NOW + 100, "ttl k"), ":-1|");
@@ -60,7 +78,11 @@ fn what_has_expired_is_not_seen_before_it_is_removed() {
     assert_eq!(run(&mut kv, later, "dbsize"), ":1|");
     assert_eq!(run(&mut kv, later, "keys *"), "*1|$5|stays|");
     for i in 0..1000 {
-        assert_eq!(run(&mut kv, later, &format!("set k{i} new nx get")), "$-1|", "k{i}");
+        assert_eq!(
+            run(&mut kv, later, &format!("set k{i} new nx get")),
+            "$-1|",
+            "k{i}"
+        );
         assert_eq!(run(&mut kv, later, &format!("get k{i}")), "$3|new|", "k{i}");
     }
     assert_eq!(run(&mut kv, later, "dbsize"), ":1001|");
@@ -87,13 +109,22 @@ fn a_transaction_is_executed_if_nothing_watched_has_changed() {
     run(&mut kv, NOW, "set a 1");
     let (a, b) = (version(&kv, NOW, "a"), version(&kv, NOW, "b"));
     assert!(a != 0 && b == 0);
-    let both = transaction(&[("a", a), ("b", b)], &["incr a", "append a x", "incr a", "get a"]);
+    let both = transaction(
+        &[("a", a), ("b", b)],
+        &["incr a", "append a x", "incr a", "get a"],
+    );
     let not_an_integer = "-ERR value is not an integer or out of range|";
-    assert_eq!(apply(&mut kv, NOW, &both), format!("*4|:2|:2|{not_an_integer}$2|2x|"));
+    assert_eq!(
+        apply(&mut kv, NOW, &both),
+        format!("*4|:2|:2|{not_an_integer}$2|2x|")
+    );
     assert_eq!(apply(&mut kv, NOW, &both), "*-1|");
     assert_eq!(apply(&mut kv, NOW, &transaction(&[], &[])), "*0|");
     run(&mut kv, NOW, "set b 1");
-    assert_eq!(apply(&mut kv, NOW, &transaction(&[("b", 0)], &["set b 2"])), "*-1|");
+    assert_eq!(
+        apply(&mut kv, NOW, &transaction(&[("b", 0)], &["set b 2"])),
+        "*-1|"
+    );
     assert_eq!(run(&mut kv, NOW, "get b"), "$1|1|");
 }
 
@@ -143,9 +174,19 @@ fn every_change_makes_another_version() {
         run(&mut kv, NOW, line);
         assert_eq!(version(&kv, NOW, "k"), before, "{line}");
     }
-    for line in ["del k", "set k v", "flushall", "set k v", "getdel k", "set k v exat 1"] {
+    for line in [
+        "del k",
+        "set k v",
+        "flushall",
+        "set k v",
+        "getdel k",
+        "set k v exat 1",
+    ] {
         run(&mut kv, NOW, line);
-        assert!(seen.insert(version(&kv, NOW, "k")), "{line}: as it was before, but it came and went");
+        assert!(
+            seen.insert(version(&kv, NOW, "k")),
+            "{line}: as it was before, but it came and went"
+        );
     }
     let before = version(&kv, NOW, "k");
     for line in ["del k", "flushall", "get k", "expire k 5", "set k v xx"] {
@@ -159,7 +200,10 @@ fn a_mistake_in_a_queued_command_is_answered_in_its_place() {
     let queued = Command::parse_queued(&argv(&["set", "k", "v", "ex", "0"])).unwrap();
     assert!(queued.is_read());
     let commands = vec![command("set k v"), queued, command("get k")];
-    let compound = Compound::Transaction { watched: Vec::new(), commands };
+    let compound = Compound::Transaction {
+        watched: Vec::new(),
+        commands,
+    };
     let expected = "*3|+OK|-ERR invalid expire time in 'set' command|$1|v|";
     assert_eq!(apply(&mut Kv::default(), NOW, &compound), expected);
     assert!(Command::parse_queued(&argv(&["get"])).is_err());
@@ -171,10 +215,17 @@ fn a_write_is_not_executed_as_a_read() {
     let mut kv = Kv::default();
     run(&mut kv, NOW, "set k v");
     let before = snapshot(&kv);
-    for compound in [pipeline(&["get k", "set k w"]), pipeline(&["getex k"]), transaction(&[("k", 1)], &["del k"])] {
+    for compound in [
+        pipeline(&["get k", "set k w"]),
+        pipeline(&["getex k"]),
+        transaction(&[("k", 1)], &["del k"]),
+    ] {
         assert!(!compound.is_read());
         let mut reply = Vec::new();
-        assert_eq!(kv.read(Timestamp(NOW), &compound.encode(), &mut reply), Err(NotARead));
+        assert_eq!(
+            kv.read(Timestamp(NOW), &compound.encode(), &mut reply),
+            Err(NotARead)
+        );
         assert!(reply.is_empty());
     }
     assert_eq!(snapshot(&kv), before);
@@ -193,7 +244,11 @@ fn scan(kv: &mut Kv, options: &str, mut between: impl FnMut(&mut Kv)) -> Vec<Str
         let reply = run(kv, NOW, &format!("scan {cursor}{options}"));
         let mut parts = reply.split('|').skip(2).map(str::to_owned);
         cursor = parts.next().expect("a cursor");
-        keys.extend(parts.skip(1).filter(|part| !part.is_empty() && !part.starts_with('$')));
+        keys.extend(
+            parts
+                .skip(1)
+                .filter(|part| !part.is_empty() && !part.starts_with('$')),
+        );
         if cursor == "0" {
             return keys;
         }
@@ -211,7 +266,11 @@ fn scan_meets_every_key_that_stays_and_each_once() {
     for options in ["", " count 1", " count 700", " count 100000"] {
         let keys = scan(&mut kv, options, |_| {});
         assert_eq!(keys.len(), 6000, "{options}");
-        assert_eq!(keys.into_iter().collect::<BTreeSet<_>>().len(), 6000, "{options}");
+        assert_eq!(
+            keys.into_iter().collect::<BTreeSet<_>>().len(),
+            6000,
+            "{options}"
+        );
     }
     let mut i = 0;
     let keys = scan(&mut kv, " match stays* count 20", |kv| {
@@ -255,9 +314,15 @@ fn values_are_limited() {
     let mut kv = Kv::default();
     let error = "-ERR string exceeds maximum allowed size (proto-max-bulk-len)|";
     let last = MAX_VALUE_LEN - 1;
-    assert_eq!(run(&mut kv, NOW, &format!("setrange k {last} x")), format!(":{MAX_VALUE_LEN}|"));
+    assert_eq!(
+        run(&mut kv, NOW, &format!("setrange k {last} x")),
+        format!(":{MAX_VALUE_LEN}|")
+    );
     assert_eq!(run(&mut kv, NOW, &format!("setrange k {last} xy")), error);
-    assert_eq!(run(&mut kv, NOW, &format!("setrange k {} x", i64::MAX)), error);
+    assert_eq!(
+        run(&mut kv, NOW, &format!("setrange k {} x", i64::MAX)),
+        error
+    );
     assert_eq!(run(&mut kv, NOW, "append k x"), error);
     let long = Bytes::from(vec![0; MAX_VALUE_LEN + 1]);
     let argv = [Bytes::from_static(b"set"), Bytes::from_static(b"k"), long];
@@ -279,14 +344,22 @@ fn footprints_name_what_is_touched() {
     let mut watching = Footprint::default();
     let compound = transaction(&[("w", 1)], &["set a 1"]);
     Kv::default().footprint(&compound.encode(), &mut watching);
-    assert!(watching.conflicts(&footprint(&["set w 1"])) && watching.conflicts(&footprint(&["get a"])));
+    assert!(
+        watching.conflicts(&footprint(&["set w 1"])) && watching.conflicts(&footprint(&["get a"]))
+    );
 }
 
 #[test]
 fn the_table_names_the_commands() {
     assert!(knows(b"GeT") && !knows(b"multi"));
-    let set = command_table().iter().find(|info| info.name == "mset").expect("mset");
-    assert_eq!((set.arity, set.first_key, set.last_key, set.step), (-3, 1, -1, 2));
+    let set = command_table()
+        .iter()
+        .find(|info| info.name == "mset")
+        .expect("mset");
+    assert_eq!(
+        (set.arity, set.first_key, set.last_key, set.step),
+        (-3, 1, -1, 2)
+    );
 }
 
 #[test]
@@ -312,11 +385,23 @@ fn a_picture_comes_in_pieces_and_may_be_written_elsewhere() {
     }
     run(&mut kv, NOW + 1, "setrange long 5 yyy");
     let mut pieces = writer.join().expect("it does not panic");
-    assert_eq!(pieces.pop(), Some(Vec::new()), "after the end nothing is written");
+    assert_eq!(
+        pieces.pop(),
+        Some(Vec::new()),
+        "after the end nothing is written"
+    );
     let (last, full) = pieces.split_last().expect("some pieces");
-    assert!(full.len() > 10 && full.iter().all(|piece| (64 << 10..1 << 20).contains(&piece.len())));
+    assert!(
+        full.len() > 10
+            && full
+                .iter()
+                .all(|piece| (64 << 10..1 << 20).contains(&piece.len()))
+    );
     assert!((1..1 << 20).contains(&last.len()));
     assert!(pieces.concat() == expected);
     assert_eq!(run(&mut kv, NOW + 1, "strlen k3999"), ":501|");
-    assert_eq!(run(&mut kv, NOW + 1, "getrange long 4 8"), "$5|\\x00yyy\\x00|");
+    assert_eq!(
+        run(&mut kv, NOW + 1, "getrange long 4 8"),
+        "$5|\\x00yyy\\x00|"
+    );
 }

@@ -14,7 +14,10 @@ use ionian_machines::kv::{Command, Compound, Kv};
 const NOW: u64 = 1_700_000_000_000;
 
 fn argv(words: &[&str]) -> Vec<Bytes> {
-    words.iter().map(|word| Bytes::copy_from_slice(word.as_bytes())).collect()
+    words
+        .iter()
+        .map(|word| Bytes::copy_from_slice(word.as_bytes()))
+        .collect()
 }
 
 /// The command that `line` spells, in words parted by spaces.

@@ -15,7 +15,11 @@ fn key() -> impl Strategy<Value = String> {
 }
 
 fn value() -> impl Strategy<Value = String> {
-    prop_oneof![(-20i64..20).prop_map(|i| i.to_string()), "[a-z]{0,6}", Just("1.5".to_owned())]
+    prop_oneof![
+        (-20i64..20).prop_map(|i| i.to_string()),
+        "[a-z]{0,6}",
+        Just("1.5".to_owned())
+    ]
 }
 
 /// Commands over keys, values and numbers.
@@ -67,17 +71,23 @@ const FORMS: &[&str] = &[
 
 /// The words of a command, most of them well formed.
 fn words() -> impl Strategy<Value = Vec<String>> {
-    (0..FORMS.len(), vec(key(), 2), vec(value(), 2), vec(-5i64..100, 2)).prop_map(|(form, keys, values, numbers)| {
-        let (mut keys, mut values) = (keys.into_iter(), values.into_iter());
-        let mut numbers = numbers.into_iter().map(|number| number.to_string());
-        let fill = |word: &str| match word {
-            "K" => keys.next(),
-            "V" => values.next(),
-            "N" => numbers.next(),
-            _ => Some(word.to_owned()),
-        };
-        FORMS[form].split(' ').filter_map(fill).collect()
-    })
+    (
+        0..FORMS.len(),
+        vec(key(), 2),
+        vec(value(), 2),
+        vec(-5i64..100, 2),
+    )
+        .prop_map(|(form, keys, values, numbers)| {
+            let (mut keys, mut values) = (keys.into_iter(), values.into_iter());
+            let mut numbers = numbers.into_iter().map(|number| number.to_string());
+            let fill = |word: &str| match word {
+                "K" => keys.next(),
+                "V" => values.next(),
+                "N" => numbers.next(),
+                _ => Some(word.to_owned()),
+            };
+            FORMS[form].split(' ').filter_map(fill).collect()
+        })
 }
 
 fn parsed(words: &[String]) -> Option<Command> {
@@ -112,10 +122,14 @@ fn replies(kv: &mut Kv, now: &mut u64, history: &[(u64, Compound)]) -> Vec<Vec<u
         *now += passed;
         let (mut applied, mut read) = (Vec::new(), Vec::new());
         if compound.is_read() {
-            kv.read(Timestamp(*now), &compound.encode(), &mut read).expect("a read");
+            kv.read(Timestamp(*now), &compound.encode(), &mut read)
+                .expect("a read");
         }
         kv.apply(Timestamp(*now), &compound.encode(), &mut applied);
-        assert!(!compound.is_read() || read == applied, "a read answers what the log would");
+        assert!(
+            !compound.is_read() || read == applied,
+            "a read answers what the log would"
+        );
         applied
     };
     history.iter().map(reply).collect()
@@ -127,7 +141,8 @@ struct Model(BTreeMap<String, (String, Option<u64>)>);
 
 impl Model {
     fn execute(&mut self, now: u64, words: &[String]) -> Option<String> {
-        self.0.retain(|_, (_, deadline)| deadline.is_none_or(|deadline| now < deadline));
+        self.0
+            .retain(|_, (_, deadline)| deadline.is_none_or(|deadline| now < deadline));
         let words: Vec<_> = words.iter().map(String::as_str).collect();
         let bulk = |value: Option<&(String, Option<u64>)>| match value {
             Some((value, _)) => format!("${}\r\n{value}\r\n", value.len()),
@@ -172,7 +187,10 @@ impl Model {
                 format!(":{}\r\n", u8::from(had.is_some()))
             }
             ["del", a, b] => {
-                let count = [a, b].iter().filter(|key| self.0.remove(**key).is_some()).count();
+                let count = [a, b]
+                    .iter()
+                    .filter(|key| self.0.remove(**key).is_some())
+                    .count();
                 format!(":{count}\r\n")
             }
             ["getdel", key] => bulk(self.0.remove(key).as_ref()),
@@ -203,7 +221,11 @@ fn what_does_not_conflict_commutes() {
     };
     let mut before = Kv::default();
     let setup = "mset k0 0 k1 1 k2 2";
-    before.apply(Timestamp(NOW), &filled(setup, &[]).encode(), &mut Vec::new());
+    before.apply(
+        Timestamp(NOW),
+        &filled(setup, &[]).encode(),
+        &mut Vec::new(),
+    );
     let before = snapshot(&before);
     let mut tried = 0;
     let lists = [["k0", "k1"], ["k1", "k0"], ["k2", "k3"], ["k3", "k0"]];

@@ -9,7 +9,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-/// Keys of different buckets, which the first test checks: what happens to one does not show in another.
+/// Keys of different buckets, which the first test checks: what happens to one does not show in
+/// another.
 const KEYS: [&str; 4] = ["k0", "k1", "k2", "k3"];
 
 /// A and B are keys.
@@ -50,7 +51,9 @@ struct Model {
 
 impl Model {
     fn live(&self, now: u64, key: &str) -> bool {
-        self.keys.get(key).is_some_and(|(_, deadline)| deadline.is_none_or(|at| now < at))
+        self.keys
+            .get(key)
+            .is_some_and(|(_, deadline)| deadline.is_none_or(|at| now < at))
     }
 
     fn put(&mut self, key: &'static str, value: &str, deadline: Option<u64>) {
@@ -67,7 +70,11 @@ impl Model {
 
     fn execute(&mut self, now: u64, form: &str, a: &'static str, b: &'static str) {
         let (has_a, has_b) = (self.live(now, a), self.live(now, b));
-        let (value, deadline) = if has_a { self.keys[a].clone() } else { (String::new(), None) };
+        let (value, deadline) = if has_a {
+            self.keys[a].clone()
+        } else {
+            (String::new(), None)
+        };
         match form {
             "set A v" => self.put(a, "v", None),
             "set A v nx" if !has_a => self.put(a, "v", None),
@@ -98,7 +105,9 @@ impl Model {
                 self.put(a, "1", None);
                 self.put(b, "2", None);
             }
-            "rename A B" | "renamenx A B" if has_a && a != b && (form.starts_with("rename ") || !has_b) => {
+            "rename A B" | "renamenx A B"
+                if has_a && a != b && (form.starts_with("rename ") || !has_b) =>
+            {
                 self.remove(now, a);
                 self.put(b, &value, deadline);
             }
@@ -111,22 +120,42 @@ impl Model {
 
     /// What WATCH remembers of a key: EXEC must find the same.
     fn seen(&self, now: u64, key: &str) -> (bool, u32) {
-        (self.live(now, key), self.touched.get(key).copied().unwrap_or(0))
+        (
+            self.live(now, key),
+            self.touched.get(key).copied().unwrap_or(0),
+        )
     }
 }
 
 fn versions(kv: &Kv, now: u64, keys: &[&str]) -> Vec<u64> {
-    let keys = keys.iter().map(|key| Bytes::copy_from_slice(key.as_bytes())).collect();
+    let keys = keys
+        .iter()
+        .map(|key| Bytes::copy_from_slice(key.as_bytes()))
+        .collect();
     let mut reply = Vec::new();
-    kv.read(Timestamp(now), &Compound::Versions(keys).encode(), &mut reply).expect("versions are a read");
+    kv.read(
+        Timestamp(now),
+        &Compound::Versions(keys).encode(),
+        &mut reply,
+    )
+    .expect("versions are a read");
     let text = String::from_utf8(reply).expect("digits");
-    text.split("\r\n").filter_map(|line| line.strip_prefix(':')?.parse().ok()).collect()
+    text.split("\r\n")
+        .filter_map(|line| line.strip_prefix(':')?.parse().ok())
+        .collect()
 }
 
 /// Whether an EXEC that finds nothing to do is executed.
 fn executes(kv: &mut Kv, now: u64, key: &str, version: u64) -> bool {
     let watched = vec![(Bytes::copy_from_slice(key.as_bytes()), version)];
-    match &*apply(kv, now, &Compound::Transaction { watched, commands: vec![command("get x")] }) {
+    match &*apply(
+        kv,
+        now,
+        &Compound::Transaction {
+            watched,
+            commands: vec![command("get x")],
+        },
+    ) {
         "*1|$-1|" => true,
         "*-1|" => false,
         other => panic!("EXEC answered {other}"),
@@ -135,7 +164,14 @@ fn executes(kv: &mut Kv, now: u64, key: &str, version: u64) -> bool {
 
 #[test]
 fn a_key_that_came_and_went_stops_exec() {
-    for gone in ["del k", "getdel k", "rename k other", "pexpire k 0", "flushall", "set k v exat 1"] {
+    for gone in [
+        "del k",
+        "getdel k",
+        "rename k other",
+        "pexpire k 0",
+        "flushall",
+        "set k v exat 1",
+    ] {
         let mut kv = Kv::default();
         let before = versions(&kv, NOW, &["k"])[0];
         run(&mut kv, NOW, "set k 10");
@@ -148,11 +184,16 @@ fn a_key_that_came_and_went_stops_exec() {
     let mut kv = Kv::default();
     let before = versions(&kv, NOW, &["k"])[0];
     run(&mut kv, NOW, "set k 10 px 1");
-    assert_ne!(versions(&kv, NOW + 1, &["k"])[0], before, "it lies there still");
+    assert_ne!(
+        versions(&kv, NOW + 1, &["k"])[0],
+        before,
+        "it lies there still"
+    );
     assert!(!executes(&mut kv, NOW + 1, "k", before));
 }
 
-/// A snapshot knows what came and went, or a replica that took it would decide otherwise than the others.
+/// A snapshot knows what came and went, or a replica that took it would decide otherwise than the
+/// others.
 #[test]
 fn what_came_and_went_is_in_the_snapshot() {
     let (mut kv, mut restored) = (Kv::default(), Kv::default());
@@ -164,18 +205,28 @@ fn what_came_and_went_is_in_the_snapshot() {
     assert!(!executes(&mut restored, NOW, "k", before));
 }
 
-/// A missing key shares its version with the keys of its bucket, so whoever watches one must conflict with
-/// whoever creates another. The memory for it does not grow with the keys that came and went.
+/// A missing key shares its version with the keys of its bucket, so whoever watches one must
+/// conflict with whoever creates another. The memory for it does not grow with the keys that came
+/// and went.
 #[test]
 fn keys_of_one_bucket_conflict_and_nothing_grows() {
     let bucket = |key: &str| {
         let mut footprint = Footprint::default();
-        Kv::default().footprint(&Compound::Pipeline(vec![command(&format!("get {key}"))]).encode(), &mut footprint);
+        Kv::default().footprint(
+            &Compound::Pipeline(vec![command(&format!("get {key}"))]).encode(),
+            &mut footprint,
+        );
         footprint.reads[0]
     };
     let buckets: Vec<_> = KEYS.iter().map(|key| bucket(key)).collect();
-    assert!((1..KEYS.len()).all(|i| !buckets[..i].contains(&buckets[i])), "the model's keys are independent");
-    let twin = (0..).map(|i| format!("twin{i}")).find(|key| bucket(key) == buckets[0]).expect("65,536 buckets");
+    assert!(
+        (1..KEYS.len()).all(|i| !buckets[..i].contains(&buckets[i])),
+        "the model's keys are independent"
+    );
+    let twin = (0..)
+        .map(|i| format!("twin{i}"))
+        .find(|key| bucket(key) == buckets[0])
+        .expect("65,536 buckets");
     let mut kv = Kv::default();
     let before = versions(&kv, NOW, &["k0", "k1"]);
     run(&mut kv, NOW, &format!("set {twin} v"));
@@ -187,14 +238,17 @@ fn keys_of_one_bucket_conflict_and_nothing_grows() {
         run(&mut kv, NOW, "mset k0 v k1 v k2 v k3 v");
         run(&mut kv, NOW, "del k0 k1 k2 k3");
         let now = snapshot(&kv).len();
-        assert!(round == 0 || now == len, "the picture grew from {len} to {now}");
+        assert!(
+            round == 0 || now == len,
+            "the picture grew from {len} to {now}"
+        );
         len = now;
     }
 }
 
 proptest! {
-    /// EXEC is executed exactly when Redis executes it, whatever happened since WATCH, a restart from a snapshot
-    /// included.
+    /// EXEC is executed exactly when Redis executes it, whatever happened since WATCH, a restart
+    /// from a snapshot included.
     #[test]
     fn exec_agrees_with_redis(
         lines in vec((0..3u64, proptest::sample::select(FORMS), 0..KEYS.len(), 0..KEYS.len()), 1..60),

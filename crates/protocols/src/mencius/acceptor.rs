@@ -1,7 +1,8 @@
 //! The acceptor: MultiPaxos's own, once for each stripe, and a keeper of reservations.
 //!
-//! Stands behind the proxy leader, and answers leaders in phase 1 and readers. The promise to take part in no lower
-//! round is made stripe by stripe; a reader is told the highest slot of the whole log.
+//! Stands behind the proxy leader, and answers leaders in phase 1 and readers. The promise to take
+//! part in no lower round is made stripe by stripe; a reader is told the highest slot of the whole
+//! log.
 
 use super::branch;
 use super::canary::Canary;
@@ -96,8 +97,8 @@ struct InStripe {
     inner: Inner<multipaxos::acceptor::Acceptor>,
     /// What leaders have reserved of it, but for what others have reserved again in later rounds.
     reserved: Vec<Reserved>,
-    /// Of positions below this one it needs no records. All stripes' records are released by one number: what is kept
-    /// of the log grows in all of them alike.
+    /// Of positions below this one it needs no records. All stripes' records are released by one
+    /// number: what is kept of the log grows in all of them alike.
     released: u64,
 }
 
@@ -118,29 +119,65 @@ impl Acceptor {
             reserved: Vec::new(),
             released: 0,
         });
-        let (id, node, listeners) = (AcceptorId(birth.address.index), birth.node, listeners(&config, birth.node));
-        Acceptor { id, node, stripes: stripes.collect(), listeners, config }
+        let (id, node, listeners) = (
+            AcceptorId(birth.address.index),
+            birth.node,
+            listeners(&config, birth.node),
+        );
+        Acceptor {
+            id,
+            node,
+            stripes: stripes.collect(),
+            listeners,
+            config,
+        }
     }
 
     /// What it does in each stripe, for those who watch.
     pub fn stripes(&self) -> impl Iterator<Item = (Stripe, &multipaxos::acceptor::Acceptor)> {
-        self.config.stripes.iter().zip(self.stripes.iter().map(|stripe| &*stripe.inner))
+        self.config
+            .stripes
+            .iter()
+            .zip(self.stripes.iter().map(|stripe| &*stripe.inner))
     }
 
     fn call(
         &mut self,
         stripe: Stripe,
         out: &mut Out<'_, Self>,
-        act: impl FnOnce(&mut multipaxos::acceptor::Acceptor, &mut Out<'_, multipaxos::acceptor::Acceptor>),
+        act: impl FnOnce(
+            &mut multipaxos::acceptor::Acceptor,
+            &mut Out<'_, multipaxos::acceptor::Acceptor>,
+        ),
     ) {
-        let InStripe { inner, reserved, released } = &mut self.stripes[usize::from(stripe.0)];
+        let InStripe {
+            inner,
+            reserved,
+            released,
+        } = &mut self.stripes[usize::from(stripe.0)];
         inner.call(act);
         let stripes = self.config.stripes;
         let left = inner.pour(out, &RecordTag(stripe), |envelope, relay| match envelope {
-            multipaxos::Envelope::ToLeaders(to, multipaxos::leader::In::Phase1b { from, round, mut votes, clock }) => {
+            multipaxos::Envelope::ToLeaders(
+                to,
+                multipaxos::leader::In::Phase1b {
+                    from,
+                    round,
+                    mut votes,
+                    clock,
+                },
+            ) => {
                 votes.reserved = reserved.clone();
-                let message = multipaxos::leader::In::Phase1b { from, round, votes, clock };
-                relay.send(Envelope::ToLeaders(to, leader::In::InStripe { stripe, message }));
+                let message = multipaxos::leader::In::Phase1b {
+                    from,
+                    round,
+                    votes,
+                    clock,
+                };
+                relay.send(Envelope::ToLeaders(
+                    to,
+                    leader::In::InStripe { stripe, message },
+                ));
             }
             envelope => relay.send(striped(stripes, stripe, envelope)),
         });
@@ -152,72 +189,118 @@ impl Acceptor {
     }
 
     /// Replicas of this node hear of what is suggested: they may execute other commands before it.
-    fn tell_suggestion(&self, stripe: Stripe, message: &multipaxos::acceptor::In, out: &mut Out<'_, Self>) {
+    fn tell_suggestion(
+        &self,
+        stripe: Stripe,
+        message: &multipaxos::acceptor::In,
+        out: &mut Out<'_, Self>,
+    ) {
         if let multipaxos::acceptor::In::Phase2a { slot, value, .. } = message
             && !self.listeners.is_empty()
             && !value.batch.is_empty()
         {
             let (slot, value) = (self.config.stripes.slot(stripe, *slot), value.clone());
             // Unfenced: that it was suggested is so whatever becomes of this vote.
-            out.send_unfenced(Envelope::ToReplicas(self.listeners, replica::In::Suggested { slot, value }));
+            out.send_unfenced(Envelope::ToReplicas(
+                self.listeners,
+                replica::In::Suggested { slot, value },
+            ));
         }
     }
 
-    /// The slot of the log after the highest in which it ever voted, and the highest epoch of its promises, in all
-    /// stripes in which it may take part.
+    /// The slot of the log after the highest in which it ever voted, and the highest epoch of its
+    /// promises, in all stripes in which it may take part.
     fn watermark(&self) -> (Slot, Epoch) {
         let stripes = self.config.stripes.iter().zip(&self.stripes);
-        stripes.fold((Slot::ZERO, Epoch::default()), |(watermark, epoch), (stripe, InStripe { inner, .. })| {
-            let (position, promise) = inner.watermark().unwrap_or_default();
-            (watermark.max(self.config.stripes.end(stripe, position)), epoch.max(promise.epoch()))
-        })
+        stripes.fold(
+            (Slot::ZERO, Epoch::default()),
+            |(watermark, epoch), (stripe, InStripe { inner, .. })| {
+                let (position, promise) = inner.watermark().unwrap_or_default();
+                (
+                    watermark.max(self.config.stripes.end(stripe, position)),
+                    epoch.max(promise.epoch()),
+                )
+            },
+        )
     }
 
-    /// The highest slot of the log in which it ever voted decides, whichever stripe that is in: what is below it in
-    /// other stripes is voted for, or skipped, or revoked before a replica executes that slot.
+    /// The highest slot of the log in which it ever voted decides, whichever stripe that is in:
+    /// what is below it in other stripes is voted for, or skipped, or revoked before a replica
+    /// executes that slot.
     fn on_pre_read(&self, from: ReaderId, inquiry: u64, out: &mut Out<'_, Self>) {
-        if self.stripes.iter().any(|stripe| stripe.inner.watermark().is_none()) {
+        if self
+            .stripes
+            .iter()
+            .any(|stripe| stripe.inner.watermark().is_none())
+        {
             return out.reached(branch::READ_WHILE_FORGETFUL);
         }
         let (watermark, epoch) = self.watermark();
         let from_me = self.id;
         out.send(match from {
             ReaderId::Client { id } => {
-                let message = client::In::PreReadAck { from: from_me, inquiry, watermark, epoch };
+                let message = client::In::PreReadAck {
+                    from: from_me,
+                    inquiry,
+                    watermark,
+                    epoch,
+                };
                 Envelope::ToClients(Set::one(id), message)
             }
             ReaderId::ReadBatcher { id } => {
-                let message = read_batcher::In::PreReadAck { from: from_me, inquiry, watermark, epoch };
+                let message = read_batcher::In::PreReadAck {
+                    from: from_me,
+                    inquiry,
+                    watermark,
+                    epoch,
+                };
                 Envelope::ToReadBatchers(Set::one(id), message)
             }
         });
     }
 
-    /// Whoever leads the stripe after this leader must ask a read quorum, which meets the write quorum that granted the
-    /// reservation. If an acceptor of both was asked by the later leader first, it has promised its round and refuses
-    /// here; if not, the later leader hears of the reservation. So a reservation that is complete is known to all
-    /// later leaders, and none of them puts anything but a noop into a slot that may have been skipped.
-    fn on_reserve(&mut self, from: LeaderId, stripe: Stripe, reserved: Reserved, out: &mut Out<'_, Self>) {
+    /// Whoever leads the stripe after this leader must ask a read quorum, which meets the write
+    /// quorum that granted the reservation. If an acceptor of both was asked by the later leader
+    /// first, it has promised its round and refuses here; if not, the later leader hears of the
+    /// reservation. So a reservation that is complete is known to all later leaders, and none of
+    /// them puts anything but a noop into a slot that may have been skipped.
+    fn on_reserve(
+        &mut self,
+        from: LeaderId,
+        stripe: Stripe,
+        reserved: Reserved,
+        out: &mut Out<'_, Self>,
+    ) {
         let place = &mut self.stripes[usize::from(stripe.0)];
-        let Some((_, promise)) = place.inner.watermark() else { return };
+        let Some((_, promise)) = place.inner.watermark() else {
+            return;
+        };
         if reserved.round < promise && !self.config.has(Canary::S12ReservesForTheDeposed) {
             out.reached(branch::RESERVE_REFUSED);
             let message = multipaxos::leader::In::Nack { round: promise };
-            return out.send(Envelope::ToLeaders(Set::one(from), leader::In::InStripe { stripe, message }));
+            return out.send(Envelope::ToLeaders(
+                Set::one(from),
+                leader::In::InStripe { stripe, message },
+            ));
         }
         if place.reserve(reserved) {
             out.persist_vital(Record::Reserved { stripe, reserved });
         } else {
             out.reached(branch::RESERVED_ALREADY);
         }
-        let message = leader::In::Reserved { from: self.id, stripe, reserved };
+        let message = leader::In::Reserved {
+            from: self.id,
+            stripe,
+            reserved,
+        };
         // Fenced: what is skipped because of it must never be used by another.
         out.send(Envelope::ToLeaders(Set::one(from), message));
     }
 }
 
 impl InStripe {
-    /// Takes a reservation down; false when it is known. It stands for all earlier ones that it covers.
+    /// Takes a reservation down; false when it is known. It stands for all earlier ones that it
+    /// covers.
     fn reserve(&mut self, reserved: Reserved) -> bool {
         let covers = |one: &Reserved, other: &Reserved| {
             one.round >= other.round && one.start <= other.start && one.end >= other.end
@@ -254,7 +337,8 @@ impl Role for Acceptor {
         }
     }
 
-    /// The stripe's own slots say how long a vote is kept; all else is small and written again at a checkpoint.
+    /// The stripe's own slots say how long a vote is kept; all else is small and written again at a
+    /// checkpoint.
     fn key(record: &Record) -> Option<u64> {
         match record {
             Record::InStripe { record, .. } => multipaxos::acceptor::Acceptor::key(record),
@@ -269,7 +353,13 @@ impl Role for Acceptor {
     }
 
     fn checkpoint(&self, out: &mut Out<'_, Self>) {
-        for (stripe, InStripe { inner, reserved, .. }) in self.config.stripes.iter().zip(&self.stripes) {
+        for (
+            stripe,
+            InStripe {
+                inner, reserved, ..
+            },
+        ) in self.config.stripes.iter().zip(&self.stripes)
+        {
             inner.checkpoint(out, &RecordTag(stripe));
             for reserved in reserved.iter().copied() {
                 out.persist_vital(Record::Reserved { stripe, reserved });
@@ -282,7 +372,9 @@ impl Role for Acceptor {
         self.config = config;
         for stripe in self.config.stripes.iter() {
             let within = self.config.of(stripe).clone();
-            self.call(stripe, out, |role, out| role.on_reconfigure(now, within, out));
+            self.call(stripe, out, |role, out| {
+                role.on_reconfigure(now, within, out)
+            });
         }
     }
 
@@ -293,7 +385,11 @@ impl Role for Acceptor {
                 self.call(stripe, out, |role, out| role.on_message(now, message, out));
             }
             In::PreRead { from, inquiry } => self.on_pre_read(from, inquiry, out),
-            In::Reserve { from, stripe, reserved } if self.config.knows(stripe) => {
+            In::Reserve {
+                from,
+                stripe,
+                reserved,
+            } if self.config.knows(stripe) => {
                 self.on_reserve(from, stripe, reserved, out);
             }
             In::InStripe { .. } | In::Reserve { .. } => {}
@@ -307,22 +403,31 @@ impl Role for Acceptor {
     }
 
     fn next_timer(&self) -> Option<Instant> {
-        self.stripes.iter().fold(None, |next, stripe| earliest(next, stripe.inner.next_timer()))
+        self.stripes.iter().fold(None, |next, stripe| {
+            earliest(next, stripe.inner.next_timer())
+        })
     }
 
     fn invariants(&self) {
-        self.stripes.iter().for_each(|stripe| stripe.inner.invariants());
+        self.stripes
+            .iter()
+            .for_each(|stripe| stripe.inner.invariants());
     }
 
     fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
         let (watermark, _) = self.watermark();
-        let forgotten = self.stripes().map(|(stripe, inner)| self.config.stripes.slot(stripe, inner.forgotten()));
+        let forgotten = self
+            .stripes()
+            .map(|(stripe, inner)| self.config.stripes.slot(stripe, inner.forgotten()));
         let forgotten = forgotten.min().unwrap_or_default();
-        super::message::report_together(self.stripes().map(|(_, inner)| inner), &mut |name, figure| match name {
-            // These are slots of the log.
-            "watermark" => report(name, watermark.0),
-            "forgotten" => report(name, forgotten.0),
-            _ => report(name, figure),
-        });
+        super::message::report_together(
+            self.stripes().map(|(_, inner)| inner),
+            &mut |name, figure| match name {
+                // These are slots of the log.
+                "watermark" => report(name, watermark.0),
+                "forgotten" => report(name, forgotten.0),
+                _ => report(name, figure),
+            },
+        );
     }
 }

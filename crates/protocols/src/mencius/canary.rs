@@ -1,10 +1,11 @@
-//! Defects of Mencius built in on purpose, to test the tests; those of the roles that it shares with MultiPaxos are
-//! [there](crate::multipaxos::canary). A deployment file cannot name them.
+//! Defects of Mencius built in on purpose, to test the tests; those of the roles that it shares
+//! with MultiPaxos are [there](crate::multipaxos::canary). A deployment file cannot name them.
 
 /// One defect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Canary {
-    /// A leader counts positions by the number of leaders that serve its stripe and not by the number of stripes.
+    /// A leader counts positions by the number of leaders that serve its stripe and not by the
+    /// number of stripes.
     S3WrongStripes,
     /// A leader skips slots that it has not reserved, and whoever follows it may use them.
     SkipsUnreserved,
@@ -16,9 +17,11 @@ pub enum Canary {
     L6RangeStopsAtKnown,
     /// A leader that is behind waits for commands to fill its slots.
     NeverSkips,
-    /// A replica executes commands early though an earlier one that is not known yet may be in their way.
+    /// A replica executes commands early though an earlier one that is not known yet may be in
+    /// their way.
     CommutesWithTheUnknown,
-    /// Servers that do not reach each other are not told by a third what they cannot tell each other.
+    /// Servers that do not reach each other are not told by a third what they cannot tell each
+    /// other.
     PassesNothingOn,
     /// A leader that has lost its stripe leaves it to others for ever.
     StaysAway,
@@ -40,6 +43,9 @@ impl Canary {
 
     /// The defect of this name, if it is one of Mencius itself.
     pub fn named(name: &str) -> Option<Canary> {
-        Self::ALL.iter().find(|(known, _)| *known == name).map(|(_, canary)| *canary)
+        Self::ALL
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, canary)| *canary)
     }
 }

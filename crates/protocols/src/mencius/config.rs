@@ -16,7 +16,8 @@ pub struct Config {
     layout: Layout,
     /// How the log is divided.
     pub stripes: Stripes,
-    /// What MultiPaxos's roles need to know in each stripe: there the leaders are its own and those that stand in.
+    /// What MultiPaxos's roles need to know in each stripe: there the leaders are its own and those
+    /// that stand in.
     each: Vec<Arc<multipaxos::config::Config>>,
     leaders: Set<LeaderId>,
     replicas: Set<ReplicaId>,
@@ -33,13 +34,20 @@ impl Config {
     /// Says which rule of the protocol it breaks.
     pub fn new(layout: Layout) -> Result<Self, LayoutError> {
         let canary = layout.canary.and_then(Canary::named);
-        // What is not a defect of Mencius itself is one of the roles that it shares with MultiPaxos.
-        let shared = Layout { canary: layout.canary.filter(|_| canary.is_none()), ..layout.clone() };
+        // What is not a defect of Mencius itself is one of the roles that it shares with
+        // MultiPaxos.
+        let shared = Layout {
+            canary: layout.canary.filter(|_| canary.is_none()),
+            ..layout.clone()
+        };
         multipaxos::config::Config::new(shared.clone())?;
         let leaders: Vec<(u8, NodeId)> = layout.places(kind::Leader).iter().collect();
-        let each = (0..leaders.len()).map(|stripe| of_stripe(&shared, &leaders, stripe).map(Arc::new));
+        let each =
+            (0..leaders.len()).map(|stripe| of_stripe(&shared, &leaders, stripe).map(Arc::new));
         let each = each.collect::<Result<_, _>>()?;
-        let beside = leaders.iter().map(|(leader, node)| (LeaderId(*leader), layout.near(kind::Replica, *node)));
+        let beside = leaders
+            .iter()
+            .map(|(leader, node)| (LeaderId(*leader), layout.near(kind::Replica, *node)));
         Ok(Config {
             stripes: Stripes::new(leaders.len()),
             each,
@@ -61,7 +69,8 @@ impl Config {
         usize::from(stripe.0) < self.each.len()
     }
 
-    /// The stripes that a leader serves: its own first, then those in which it stands in for others.
+    /// The stripes that a leader serves: its own first, then those in which it stands in for
+    /// others.
     pub fn served_by(&self, leader: LeaderId) -> Vec<Stripe> {
         let serves = |stripe: &Stripe| self.of(*stripe).leaders().contains(leader);
         let mut served: Vec<Stripe> = self.stripes.iter().filter(serves).collect();
@@ -69,12 +78,15 @@ impl Config {
         served
     }
 
-    /// The stripe that an instance on `node` proposes in: that of a leader beside it; where there is none each
-    /// takes its turn.
+    /// The stripe that an instance on `node` proposes in: that of a leader beside it; where there
+    /// is none each takes its turn.
     pub fn stripe_near(&self, index: u8, node: NodeId) -> Stripe {
         let leaders = self.layout.places(kind::Leader);
         let homes = self.stripes.iter().zip(leaders.iter());
-        let near: Vec<Stripe> = homes.filter(|(_, (_, home))| *home == node).map(|(stripe, _)| stripe).collect();
+        let near: Vec<Stripe> = homes
+            .filter(|(_, (_, home))| *home == node)
+            .map(|(stripe, _)| stripe)
+            .collect();
         match near.is_empty() {
             true => Stripe(index % self.stripes.count() as u8),
             false => near[usize::from(index) % near.len()],
@@ -84,14 +96,19 @@ impl Config {
     /// The instances of a kind that propose in a stripe.
     pub fn proposers<I: Id>(&self, kind: u8, stripe: Stripe) -> Set<I> {
         let places = self.layout.places(kind);
-        let there = places.iter().filter(|(index, node)| self.stripe_near(*index, *node) == stripe);
+        let there = places
+            .iter()
+            .filter(|(index, node)| self.stripe_near(*index, *node) == stripe);
         there.map(|(index, _)| I::at(index)).collect()
     }
 
     /// The replicas on the node of a leader; all of them where there is none.
     pub fn replicas_of(&self, leader: LeaderId) -> Set<ReplicaId> {
         let beside = self.beside.iter().find(|(known, _)| *known == leader);
-        beside.map(|(_, replicas)| *replicas).filter(|replicas| !replicas.is_empty()).unwrap_or(self.replicas)
+        beside
+            .map(|(_, replicas)| *replicas)
+            .filter(|replicas| !replicas.is_empty())
+            .unwrap_or(self.replicas)
     }
 
     /// All leaders.
@@ -115,7 +132,8 @@ impl Config {
     }
 }
 
-/// The configuration of one stripe: its own leader, and the next f on other nodes, which stand in for it.
+/// The configuration of one stripe: its own leader, and the next f on other nodes, which stand in
+/// for it.
 fn of_stripe(
     layout: &Layout,
     leaders: &[(u8, NodeId)],
@@ -137,7 +155,10 @@ fn of_stripe(
     }
     let mut instances = layout.instances.clone();
     instances[usize::from(kind::Leader)] = served.into_iter().collect::<Places>();
-    let config = multipaxos::config::Config::new(Layout { instances, ..layout.clone() })?;
+    let config = multipaxos::config::Config::new(Layout {
+        instances,
+        ..layout.clone()
+    })?;
     let mut config = config.telling_neighbours();
     (config.home, config.skips) = (LeaderId(home), true);
     Ok(config)
@@ -150,18 +171,37 @@ mod tests {
 
     fn everything_on(nodes: u16) -> Layout {
         let all = || (0..nodes).map(NodeId).collect::<Vec<_>>();
-        let instances = numbered(Vec::from([all(), Vec::new(), Vec::new(), all(), all(), all(), all(), Vec::new()]));
-        Layout { f: usize::from(nodes / 2), instances, ..Layout::default() }
+        let instances = numbered(Vec::from([
+            all(),
+            Vec::new(),
+            Vec::new(),
+            all(),
+            all(),
+            all(),
+            all(),
+            Vec::new(),
+        ]));
+        Layout {
+            f: usize::from(nodes / 2),
+            instances,
+            ..Layout::default()
+        }
     }
 
     #[test]
     fn every_leader_has_its_stripe_and_f_others_stand_in() {
         let config = Config::new(everything_on(5)).unwrap();
         assert_eq!(config.stripes.count(), 5);
-        assert_eq!(config.served_by(LeaderId(1)), [Stripe(1), Stripe(0), Stripe(4)]);
+        assert_eq!(
+            config.served_by(LeaderId(1)),
+            [Stripe(1), Stripe(0), Stripe(4)]
+        );
         assert_eq!(config.of(Stripe(4)).leader(Round(0), 0), LeaderId(4));
         assert_eq!(config.stripe_near(3, NodeId(3)), Stripe(3));
-        assert_eq!(config.proposers::<ClientId>(kind::Client, Stripe(2)), Set::one(ClientId(2)));
+        assert_eq!(
+            config.proposers::<ClientId>(kind::Client, Stripe(2)),
+            Set::one(ClientId(2))
+        );
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! What must hold over all roles at once, at every moment of every run: MultiPaxos's facts in every stripe, and what
-//! skipping adds to them.
+//! What must hold over all roles at once, at every moment of every run: MultiPaxos's facts in every
+//! stripe, and what skipping adds to them.
 
 use super::acceptor::Acceptor;
 use super::config::Config;
@@ -37,7 +37,11 @@ struct Seen {
 
 impl protocol::Invariants<Mencius> for Invariants {
     fn new(config: &Arc<Config>) -> Self {
-        Invariants { config: config.clone(), ledger: Ledger::default(), seen: BTreeMap::new() }
+        Invariants {
+            config: config.clone(),
+            ledger: Ledger::default(),
+            seen: BTreeMap::new(),
+        }
     }
 
     fn check(&mut self, address: Address, instance: &Instance) -> Result<(), String> {
@@ -65,9 +69,15 @@ impl protocol::Invariants<Mencius> for Invariants {
             })
         };
         self.config.stripes.iter().find_map(|stripe| {
-            let leads = |leader: &Leader| leader.stripes().any(|(led, role)| led == stripe && role.is_leading());
+            let leads = |leader: &Leader| {
+                leader
+                    .stripes()
+                    .any(|(led, role)| led == stripe && role.is_leading())
+            };
             match leaders().find(|leader| leader.home() == stripe) {
-                Some(home) => (!leads(home)).then(|| format!("{stripe:?} is not led by its own leader")),
+                Some(home) => {
+                    (!leads(home)).then(|| format!("{stripe:?} is not led by its own leader"))
+                }
                 None => (!leaders().any(leads)).then(|| format!("{stripe:?} is led by none")),
             }
         })
@@ -79,7 +89,9 @@ impl Invariants {
     fn check_acceptor(&mut self, address: Address, acceptor: &Acceptor) -> Result<(), String> {
         for (stripe, acceptor) in acceptor.stripes() {
             let seen = self.seen.entry((address, stripe)).or_default();
-            if core::mem::replace(&mut seen.cast, acceptor.votes_cast()) == acceptor.votes_cast() && seen.cast > 0 {
+            if core::mem::replace(&mut seen.cast, acceptor.votes_cast()) == acceptor.votes_cast()
+                && seen.cast > 0
+            {
                 continue;
             }
             for (position, vote) in acceptor.votes() {
@@ -87,28 +99,32 @@ impl Invariants {
                     let slot = self.config.stripes.slot(stripe, position);
                     let quorums = &self.config.of(stripe).quorums;
                     let enough = |_, voters| quorums.is_write_quorum(voters);
-                    self.ledger.check_vote(AcceptorId(address.index), slot, vote, enough)?;
+                    self.ledger
+                        .check_vote(AcceptorId(address.index), slot, vote, enough)?;
                 }
             }
         }
         Ok(())
     }
 
-    /// Replicas execute what was chosen: what a write quorum voted for in one round, or a noop where a leader skipped:
-    /// "because all other servers can only propose no-op, when the coordinator proposes no-op, any server learns that
-    /// no-op has been chosen" (Mencius 4.2). No leader may skip a slot in which a write quorum stands for another value,
-    /// and none may do so later.
+    /// Replicas execute what was chosen: what a write quorum voted for in one round, or a noop
+    /// where a leader skipped: "because all other servers can only propose no-op, when the
+    /// coordinator proposes no-op, any server learns that no-op has been chosen" (Mencius 4.2). No
+    /// leader may skip a slot in which a write quorum stands for another value, and none may do so
+    /// later.
     fn check_replica(&mut self, address: Address, replica: &Replica) -> Result<(), String> {
         let Invariants { config, ledger, .. } = self;
         ledger.check_replica(address, replica, |votes, slot, value| {
             let (stripe, _) = config.stripes.place(slot);
             let quorums = &config.of(stripe).quorums;
-            let is_chosen =
-                |(_, voted, voters): &(Round, &Value, _)| *voted == value && quorums.is_write_quorum(*voters);
+            let is_chosen = |(_, voted, voters): &(Round, &Value, _)| {
+                *voted == value && quorums.is_write_quorum(*voters)
+            };
             let last = votes.in_slot(slot).filter(is_chosen).last();
             let by_votes = last.map(|(round, voted, _)| (voted.clone(), Some(round)));
             let is_other = |(_, voted, voters)| voted != value && quorums.is_write_quorum(voters);
-            let may_be_skipped = || *value == Value::default() && !votes.standing_in(slot).any(is_other);
+            let may_be_skipped =
+                || *value == Value::default() && !votes.standing_in(slot).any(is_other);
             by_votes.or_else(|| may_be_skipped().then(|| (Value::default(), None)))
         })
     }

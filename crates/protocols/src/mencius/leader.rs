@@ -1,13 +1,14 @@
-//! The leader (Mencius 4; compartmentalization 6): suggests in its own stripe, skips when it is behind the others, and
-//! revokes the stripe of a dead one.
+//! The leader (Mencius 4; compartmentalization 6): suggests in its own stripe, skips when it is
+//! behind the others, and revokes the stripe of a dead one.
 //!
-//! Stands between client or batcher and proxy leader. In each stripe that it serves it does the work of a MultiPaxos
-//! leader; that is all of suggesting, of rounds, elections, phase 1 and repair. What is its own: all leaders tell each
-//! other how far they are, and whoever is behind leaves its unused slots to noops (Rule 2); it tells replicas so,
-//! without a vote (`skips.rs`; `reservation.rs` says why that is safe). When it stands in for a dead leader it revokes
-//! (Rule 3): phase 1 ends what was begun, and from there on it skips the stripe, far ahead (Optimization 3). A leader
-//! that comes back takes its stripe over again, above everything that was skipped meanwhile; what it had suggested and
-//! lost its proposers send again (Rule 4).
+//! Stands between client or batcher and proxy leader. In each stripe that it serves it does the
+//! work of a MultiPaxos leader; that is all of suggesting, of rounds, elections, phase 1 and
+//! repair. What is its own: all leaders tell each other how far they are, and whoever is behind
+//! leaves its unused slots to noops (Rule 2); it tells replicas so, without a vote (`skips.rs`;
+//! `reservation.rs` says why that is safe). When it stands in for a dead leader it revokes (Rule
+//! 3): phase 1 ends what was begun, and from there on it skips the stripe, far ahead (Optimization
+//! 3). A leader that comes back takes its stripe over again, above everything that was skipped
+//! meanwhile; what it had suggested and lost its proposers send again (Rule 4).
 
 mod gaps;
 mod relay;
@@ -80,7 +81,8 @@ messages! {
             /// The proxy leader.
             from: ProxyLeaderId,
         },
-        /// Another leader has suggested something below this slot of the log, and will go on from there.
+        /// Another leader has suggested something below this slot of the log, and will go on from
+        /// there.
         5 => Index {
             /// The leader.
             from: LeaderId,
@@ -96,7 +98,8 @@ messages! {
             /// What was reserved, in which round.
             reserved: Reserved,
         },
-        /// A leader has not heard of some others for an election timeout: it is to be told what is heard of them.
+        /// A leader has not heard of some others for an election timeout: it is to be told what is
+        /// heard of them.
         7 => Misses {
             /// The leader.
             from: LeaderId,
@@ -133,8 +136,8 @@ impl Tag for RecordTag {
     }
 }
 
-/// A leader further ahead than so many slots is not believed: no message of a stranger makes anybody skip a log's
-/// whole life.
+/// A leader further ahead than so many slots is not believed: no message of a stranger makes
+/// anybody skip a log's whole life.
 const MAX_JUMP: u64 = 1 << 40;
 
 /// A leader.
@@ -177,7 +180,10 @@ impl Leader {
         let id = LeaderId(birth.address.index);
         let mut random = Random::new(birth.seed);
         let served = config.served_by(id).into_iter().map(|stripe| {
-            let birth = Birth { seed: random.any(), ..*birth };
+            let birth = Birth {
+                seed: random.any(),
+                ..*birth
+            };
             let leader = multipaxos::leader::Leader::new(config.of(stripe).clone(), &birth);
             let leader = Inner::new(leader, birth.keeps_records);
             Served {
@@ -207,7 +213,9 @@ impl Leader {
 
     /// What it does in each stripe that it serves, for those who watch.
     pub fn stripes(&self) -> impl Iterator<Item = (Stripe, &multipaxos::leader::Leader)> {
-        self.served.iter().map(|served| (served.stripe, &*served.leader))
+        self.served
+            .iter()
+            .map(|served| (served.stripe, &*served.leader))
     }
 
     /// The stripe that is its own.
@@ -216,7 +224,9 @@ impl Leader {
     }
 
     fn place(&self, stripe: Stripe) -> Option<usize> {
-        self.served.iter().position(|served| served.stripe == stripe)
+        self.served
+            .iter()
+            .position(|served| served.stripe == stripe)
     }
 
     /// Calls what it is in one stripe, and carries out what that asks for.
@@ -227,9 +237,16 @@ impl Leader {
         out: &mut Out<'_, Self>,
         act: impl FnOnce(&mut multipaxos::leader::Leader, &mut Out<'_, multipaxos::leader::Leader>),
     ) {
-        let Leader { config, served, suggested, frontier, .. } = self;
+        let Leader {
+            config,
+            served,
+            suggested,
+            frontier,
+            ..
+        } = self;
         let (before, rest) = served.split_at_mut(place);
-        let (Served { stripe, leader, .. }, after) = rest.split_first_mut().expect("a stripe that it serves");
+        let (Served { stripe, leader, .. }, after) =
+            rest.split_first_mut().expect("a stripe that it serves");
         let others = (&*before, &*after);
         let stripe = *stripe;
         leader.call(act);
@@ -240,36 +257,76 @@ impl Leader {
                 {
                     *suggested = (*suggested).max(config.stripes.slot(stripe, slot).next());
                 }
-                relay.send(striped(config.stripes, stripe, multipaxos::Envelope::ToProxyLeaders(to, message)));
+                relay.send(striped(
+                    config.stripes,
+                    stripe,
+                    multipaxos::Envelope::ToProxyLeaders(to, message),
+                ));
             }
-            // Commands of all stripes wait in its own: who proposes in another is told of a round of that one.
-            multipaxos::Envelope::ToClients(clients, multipaxos::client::In::NotLeader { round }) => {
-                for (round, proposers) in rounds(config, (stripe, round), others, kind::Client, clients) {
-                    relay.send(Envelope::ToClients(proposers, multipaxos::client::In::NotLeader { round }));
+            // Commands of all stripes wait in its own: who proposes in another is told of a round
+            // of that one.
+            multipaxos::Envelope::ToClients(
+                clients,
+                multipaxos::client::In::NotLeader { round },
+            ) => {
+                for (round, proposers) in
+                    rounds(config, (stripe, round), others, kind::Client, clients)
+                {
+                    relay.send(Envelope::ToClients(
+                        proposers,
+                        multipaxos::client::In::NotLeader { round },
+                    ));
                 }
             }
-            multipaxos::Envelope::ToBatchers(batchers, multipaxos::batcher::In::NotLeader { round }) => {
-                for (round, proposers) in rounds(config, (stripe, round), others, kind::Batcher, batchers) {
-                    relay.send(Envelope::ToBatchers(proposers, multipaxos::batcher::In::NotLeader { round }));
+            multipaxos::Envelope::ToBatchers(
+                batchers,
+                multipaxos::batcher::In::NotLeader { round },
+            ) => {
+                for (round, proposers) in
+                    rounds(config, (stripe, round), others, kind::Batcher, batchers)
+                {
+                    relay.send(Envelope::ToBatchers(
+                        proposers,
+                        multipaxos::batcher::In::NotLeader { round },
+                    ));
                 }
             }
             // Who proposes in other stripes has other leaders to follow.
-            multipaxos::Envelope::ToClients(clients, message @ multipaxos::client::In::NewLeader { .. }) => {
+            multipaxos::Envelope::ToClients(
+                clients,
+                message @ multipaxos::client::In::NewLeader { .. },
+            ) => {
                 let clients = clients.and(config.proposers(kind::Client, stripe));
                 relay.send(Envelope::ToClients(clients, message));
             }
-            multipaxos::Envelope::ToBatchers(batchers, message @ multipaxos::batcher::In::NewLeader { .. }) => {
+            multipaxos::Envelope::ToBatchers(
+                batchers,
+                message @ multipaxos::batcher::In::NewLeader { .. },
+            ) => {
                 let batchers = batchers.and(config.proposers(kind::Batcher, stripe));
                 relay.send(Envelope::ToBatchers(batchers, message));
             }
             multipaxos::Envelope::ToReplicas(
                 replicas,
-                multipaxos::replica::In::Heartbeat { round, executed, time, .. },
+                multipaxos::replica::In::Heartbeat {
+                    round,
+                    executed,
+                    time,
+                    ..
+                },
             ) => {
-                // Below the frontier everything is used or skipped sooner or later: a replica that was not told so,
-                // because the message was lost, is to ask.
+                // Below the frontier everything is used or skipped sooner or later: a replica that
+                // was not told so, because the message was lost, is to ask.
                 let executed = config.stripes.end(stripe, executed).max(*frontier);
-                relay.send(Envelope::ToReplicas(replicas, replica::In::Heartbeat { stripe, round, executed, time }));
+                relay.send(Envelope::ToReplicas(
+                    replicas,
+                    replica::In::Heartbeat {
+                        stripe,
+                        round,
+                        executed,
+                        time,
+                    },
+                ));
             }
             envelope => relay.send(striped(config.stripes, stripe, envelope)),
         });
@@ -289,10 +346,14 @@ impl Leader {
         let (start, end) = served.leader.vacant();
         let stripe = served.stripe;
         served.vacant = (round.is_some() && start < end).then_some(Range { stripe, start, end });
-        served.gaps = round.map(|_| Gaps::new(now, served.leader.gaps())).unwrap_or_default();
+        served.gaps = round
+            .map(|_| Gaps::new(now, served.leader.gaps()))
+            .unwrap_or_default();
         if place == 0 && round.is_some() {
             // It goes on above everything that was skipped in its absence: the others must follow.
-            self.suggested = self.suggested.max(self.config.stripes.end(stripe, served.leader.next_slot()));
+            self.suggested = self
+                .suggested
+                .max(self.config.stripes.end(stripe, served.leader.next_slot()));
         }
         if place == 0 {
             let deposed = self.served[place].leader.is_standby();
@@ -317,7 +378,13 @@ impl Leader {
             if let Some(end) = served.reservation.want(now, wanted, index, resend_after) {
                 let (start, stripe) = (served.leader.vacant().0, served.stripe);
                 let acceptors = self.config.of(stripe).quorums.members();
-                reserve(self.id, stripe, Reserved { round, start, end }, acceptors, out);
+                reserve(
+                    self.id,
+                    stripe,
+                    Reserved { round, start, end },
+                    acceptors,
+                    out,
+                );
             }
             let granted = match self.config.has(Canary::SkipsUnreserved) {
                 true => Slot::MAX,
@@ -338,8 +405,9 @@ impl Leader {
         }
     }
 
-    /// The position that a stripe should go on at: that of its own beyond the frontier (Rule 2), and that of a stripe
-    /// that it revokes far ahead of it (Optimization 3), so that nobody has to wait for the next revocation.
+    /// The position that a stripe should go on at: that of its own beyond the frontier (Rule 2),
+    /// and that of a stripe that it revokes far ahead of it (Optimization 3), so that nobody has to
+    /// wait for the next revocation.
     fn wanted_index(&self, place: usize) -> Slot {
         let (stripe, beta) = (self.served[place].stripe, self.revoke_slots());
         let from = |slot| self.config.stripes.from(stripe, slot);
@@ -347,7 +415,11 @@ impl Leader {
             return from(self.frontier);
         }
         let next = self.served[place].leader.next_slot();
-        if next < from(self.frontier.plus(beta)) { from(self.frontier.plus(2 * beta)) } else { next }
+        if next < from(self.frontier.plus(beta)) {
+            from(self.frontier.plus(2 * beta))
+        } else {
+            next
+        }
     }
 
     fn revoke_slots(&self) -> u64 {
@@ -358,7 +430,8 @@ impl Leader {
         let stripe = self.served[place].stripe;
         self.served[place].leader.skip_to(end);
         self.skipped += end.distance(start);
-        self.skips.add(now, Range { stripe, start, end }, self.config.replicas());
+        self.skips
+            .add(now, Range { stripe, start, end }, self.config.replicas());
         if place > 0 {
             self.prompt = self.config.replicas();
         }
@@ -368,12 +441,23 @@ impl Leader {
     fn tell_skips(&mut self, now: Instant, proposes: bool, out: &mut Out<'_, Self>) {
         let options = self.config.options();
         let many = self.skips.slots() > options.skip_slots as u64;
-        let late = self.skips.oldest().is_some_and(|oldest| oldest + options.skip_delay <= now);
-        let whom = if proposes || many || late { self.config.replicas() } else { self.prompt };
-        self.skips.tell(whom, |replicas, Range { stripe, start, end }| {
-            // Unfenced: that these slots may be skipped is on the disks of a write quorum.
-            out.send_unfenced(Envelope::ToReplicas(replicas, replica::In::Skip { stripe, start, end }));
-        });
+        let late = self
+            .skips
+            .oldest()
+            .is_some_and(|oldest| oldest + options.skip_delay <= now);
+        let whom = if proposes || many || late {
+            self.config.replicas()
+        } else {
+            self.prompt
+        };
+        self.skips
+            .tell(whom, |replicas, Range { stripe, start, end }| {
+                // Unfenced: that these slots may be skipped is on the disks of a write quorum.
+                out.send_unfenced(Envelope::ToReplicas(
+                    replicas,
+                    replica::In::Skip { stripe, start, end },
+                ));
+            });
         self.prompt = Set::EMPTY;
     }
 
@@ -383,14 +467,20 @@ impl Leader {
         self.tell_at = now + self.config.options().heartbeat;
         let others = self.config.leaders().without(Set::one(self.id));
         // Unfenced: whoever skips too much for it has lost nothing.
-        out.send_unfenced(Envelope::ToLeaders(others, In::Index { from: self.id, slot: self.suggested }));
+        out.send_unfenced(Envelope::ToLeaders(
+            others,
+            In::Index {
+                from: self.id,
+                slot: self.suggested,
+            },
+        ));
     }
 
     fn on_index(&mut self, now: Instant, from: LeaderId, slot: Slot, out: &mut Out<'_, Self>) {
         self.relay.heard(from, now);
         let those = self.relay.those_that_miss(from, now);
-        // Whoever suggests waits for what was skipped, whether it is the one that went furthest or not: every suggestion
-        // carries the promise (Mencius 4.4, Optimization 1).
+        // Whoever suggests waits for what was skipped, whether it is the one that went furthest or
+        // not: every suggestion carries the promise (Mencius 4.4, Optimization 1).
         let mut waiting = self.config.replicas_of(from);
         if !those.is_empty() {
             out.reached(branch::PASSES_ON);
@@ -413,26 +503,45 @@ impl Leader {
     /// Has the others pass on what they hear of those that this one does not hear.
     fn ask_for_missing(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         let others = self.config.leaders().without(Set::one(self.id));
-        let leaders = self.relay.missing(now, others, self.config.options().election_timeout);
+        let leaders = self
+            .relay
+            .missing(now, others, self.config.options().election_timeout);
         let rest = others.without(leaders);
         if !leaders.is_empty() && !rest.is_empty() && !self.config.has(Canary::PassesNothingOn) {
             out.reached(branch::MISSES_LEADER);
             // Unfenced: it reveals nothing.
-            out.send_unfenced(Envelope::ToLeaders(rest, In::Misses { from: self.id, leaders }));
+            out.send_unfenced(Envelope::ToLeaders(
+                rest,
+                In::Misses {
+                    from: self.id,
+                    leaders,
+                },
+            ));
         }
     }
 
     // What others ask of it.
 
-    /// Commands go into its own stripe, whoever sends them. In a stripe that it revokes they would come far too late.
-    fn on_propose(&mut self, now: Instant, stripe: Stripe, message: multipaxos::leader::In, out: &mut Out<'_, Self>) {
+    /// Commands go into its own stripe, whoever sends them. In a stripe that it revokes they would
+    /// come far too late.
+    fn on_propose(
+        &mut self,
+        now: Instant,
+        stripe: Stripe,
+        message: multipaxos::leader::In,
+        out: &mut Out<'_, Self>,
+    ) {
         if !self.served[0].leader.is_standby() {
-            return self.call(now, 0, out, |leader, out| leader.on_message(now, message, out));
+            return self.call(now, 0, out, |leader, out| {
+                leader.on_message(now, message, out)
+            });
         }
         let place = self.place(stripe).unwrap_or(0);
         out.reached(branch::TURNS_AWAY);
         if let multipaxos::leader::In::Propose { proposer, .. } = message {
-            self.call(now, place, out, |leader, out| leader.turn_away(proposer, out));
+            self.call(now, place, out, |leader, out| {
+                leader.turn_away(proposer, out)
+            });
         }
     }
 
@@ -453,18 +562,41 @@ impl Leader {
             };
             let of_stripe = |slot| stripes.from(stripe, slot);
             let (executed, kept) = (of_stripe(executed), of_stripe(kept));
-            let round = rounds.get(usize::from(stripe.0)).copied().unwrap_or_default();
-            let message = multipaxos::leader::In::Executed { from, executed, kept, round, times };
-            self.call(now, place, out, |leader, out| leader.on_message(now, message, out));
+            let round = rounds
+                .get(usize::from(stripe.0))
+                .copied()
+                .unwrap_or_default();
+            let message = multipaxos::leader::In::Executed {
+                from,
+                executed,
+                kept,
+                round,
+                times,
+            };
+            self.call(now, place, out, |leader, out| {
+                leader.on_message(now, message, out)
+            });
         }
     }
 
-    /// A replica misses slots. What this leader skipped it says again; what it has not used yet it skips now; all else
-    /// is mended as in MultiPaxos, where a slot without any vote turns out to be a noop.
-    fn on_recover(&mut self, now: Instant, from: ReplicaId, slots: &[Slot], out: &mut Out<'_, Self>) {
+    /// A replica misses slots. What this leader skipped it says again; what it has not used yet it
+    /// skips now; all else is mended as in MultiPaxos, where a slot without any vote turns out to
+    /// be a noop.
+    fn on_recover(
+        &mut self,
+        now: Instant,
+        from: ReplicaId,
+        slots: &[Slot],
+        out: &mut Out<'_, Self>,
+    ) {
         for slot in slots.iter().copied() {
             let (stripe, start) = self.config.stripes.place(slot);
-            let Some(place) = self.place(stripe).filter(|place| self.served[*place].round.is_some()) else { continue };
+            let Some(place) = self
+                .place(stripe)
+                .filter(|place| self.served[*place].round.is_some())
+            else {
+                continue;
+            };
             let served = &self.served[place];
             if start >= served.leader.next_slot() {
                 out.reached(branch::SKIPS_FOR_REPLICA);
@@ -477,8 +609,12 @@ impl Leader {
                     out.send_unfenced(Envelope::ToReplicas(Set::one(from), message));
                 }
             } else {
-                let message = multipaxos::leader::In::Recover { slots: Vec::from([start]) };
-                self.call(now, place, out, |leader, out| leader.on_message(now, message, out));
+                let message = multipaxos::leader::In::Recover {
+                    slots: Vec::from([start]),
+                };
+                self.call(now, place, out, |leader, out| {
+                    leader.on_message(now, message, out)
+                });
             }
         }
     }
@@ -496,7 +632,8 @@ impl Leader {
     }
 }
 
-/// Of `whom`, those that propose in a stripe and in each of the others that are served, with what is known of its rounds.
+/// Of `whom`, those that propose in a stripe and in each of the others that are served, with what
+/// is known of its rounds.
 fn rounds<'a, I: Id + 'a>(
     config: &'a Config,
     own: (Stripe, Round),
@@ -504,7 +641,10 @@ fn rounds<'a, I: Id + 'a>(
     kind: u8,
     whom: Set<I>,
 ) -> impl Iterator<Item = (Round, Set<I>)> + 'a {
-    let others = before.iter().chain(after).map(|served| (served.stripe, served.leader.round()));
+    let others = before
+        .iter()
+        .chain(after)
+        .map(|served| (served.stripe, served.leader.round()));
     let each = core::iter::once(own).chain(others);
     each.map(move |(stripe, round)| (round, whom.and(config.proposers(kind, stripe))))
         .filter(|(_, some)| !some.is_empty())
@@ -537,45 +677,69 @@ impl Role for Leader {
     }
 
     fn on_reconfigure(&mut self, now: Instant, config: Arc<Config>, out: &mut Out<'_, Self>) {
-        self.returning.set_timeout(config.options().election_timeout);
+        self.returning
+            .set_timeout(config.options().election_timeout);
         self.config = config;
         for place in 0..self.served.len() {
             let within = self.config.of(self.served[place].stripe).clone();
-            self.call(now, place, out, |leader, out| leader.on_reconfigure(now, within, out));
+            self.call(now, place, out, |leader, out| {
+                leader.on_reconfigure(now, within, out)
+            });
         }
     }
 
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
         match message {
-            In::InStripe { stripe, message: message @ multipaxos::leader::In::Propose { .. } } => {
+            In::InStripe {
+                stripe,
+                message: message @ multipaxos::leader::In::Propose { .. },
+            } => {
                 self.on_propose(now, stripe, message, out);
             }
             In::InStripe { stripe, message } => {
                 if let Some(place) = self.place(stripe) {
-                    self.call(now, place, out, |leader, out| leader.on_message(now, message, out));
+                    self.call(now, place, out, |leader, out| {
+                        leader.on_message(now, message, out)
+                    });
                 }
             }
-            In::Executed { from, executed, kept, rounds, times } => {
+            In::Executed {
+                from,
+                executed,
+                kept,
+                rounds,
+                times,
+            } => {
                 self.on_executed(now, from, (executed, kept), (&rounds, times), out);
             }
             In::Recover { from, slots } => self.on_recover(now, from, &slots, out),
             In::AdvanceClock { deadline } => {
                 let message = multipaxos::leader::In::AdvanceClock { deadline };
-                self.call(now, 0, out, |leader, out| leader.on_message(now, message, out));
+                self.call(now, 0, out, |leader, out| {
+                    leader.on_message(now, message, out)
+                });
             }
             In::ProxyAlive { from } => {
                 for place in 0..self.served.len() {
                     let message = multipaxos::leader::In::ProxyAlive { from };
-                    self.call(now, place, out, |leader, out| leader.on_message(now, message, out));
+                    self.call(now, place, out, |leader, out| {
+                        leader.on_message(now, message, out)
+                    });
                 }
             }
             In::Index { from, slot } => self.on_index(now, from, slot, out),
-            // The replica that waits for it may not hear this leader either: all are told, and pass it on.
+            // The replica that waits for it may not hear this leader either: all are told, and pass
+            // it on.
             In::PassedOn { slot, .. } => self.reach(slot, self.config.replicas()),
             In::Misses { from, leaders } => {
-                self.relay.asks(from, leaders, now + self.config.options().election_timeout);
+                self.relay
+                    .asks(from, leaders, now + self.config.options().election_timeout);
             }
-            In::Reserved { from, stripe, reserved } => self.on_reserved(now, from, stripe, reserved, out),
+            In::Reserved {
+                from,
+                stripe,
+                reserved,
+            } => self.on_reserved(now, from, stripe, reserved, out),
         }
     }
 
@@ -596,9 +760,15 @@ impl Role for Leader {
             let reserves = earliest(served.reservation.next_timer(), served.gaps.next_timer());
             earliest(earliest(next, served.leader.next_timer()), reserves)
         });
-        let skips = self.skips.oldest().map(|oldest| oldest + self.config.options().skip_delay);
+        let skips = self
+            .skips
+            .oldest()
+            .map(|oldest| oldest + self.config.options().skip_delay);
         let tell = self.served[0].round.map(|_| self.tell_at);
-        earliest(earliest(inner, skips), earliest(tell, self.returning.next_timer()))
+        earliest(
+            earliest(inner, skips),
+            earliest(tell, self.returning.next_timer()),
+        )
     }
 
     fn on_burst_end(&mut self, now: Instant, out: &mut Out<'_, Self>) {
@@ -612,7 +782,9 @@ impl Role for Leader {
 
     fn on_drain(&mut self, now: Instant, drains: bool, out: &mut Out<'_, Self>) {
         for place in 0..self.served.len() {
-            self.call(now, place, out, |leader, out| leader.on_drain(now, drains, out));
+            self.call(now, place, out, |leader, out| {
+                leader.on_drain(now, drains, out)
+            });
         }
     }
 
@@ -632,14 +804,24 @@ impl Role for Leader {
     }
 
     fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
-        let Served { stripe: home, leader, .. } = &self.served[0];
+        let Served {
+            stripe: home,
+            leader,
+            ..
+        } = &self.served[0];
         Role::status(&**leader, &mut |name, figure| match name {
             // Slots of the log, as replicas and acceptors have them.
             "next_slot" => report(name, self.config.stripes.slot(*home, Slot(figure)).0),
             "executed" => report(name, self.config.stripes.end(*home, Slot(figure)).0),
             _ => report(name, figure),
         });
-        report("stripes_led", self.served.iter().filter(|served| served.round.is_some()).count() as u64);
+        report(
+            "stripes_led",
+            self.served
+                .iter()
+                .filter(|served| served.round.is_some())
+                .count() as u64,
+        );
         report("frontier", self.frontier.0);
         report("skipped", self.skipped);
         report("untold_skips", self.skips.slots());

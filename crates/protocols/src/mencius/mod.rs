@@ -1,9 +1,10 @@
 //! Mencius (Mao et al.), as published and compartmentalized (compartmentalization, section 6).
 //!
-//! The log is dealt out to several leaders: slot `s` of `n` leaders belongs to leader `s` modulo `n`. Such a part is a
-//! stripe, and in a stripe every role does what it does in MultiPaxos, with rounds, phase 1 and quorums of the stripe's
-//! own: the roles here hold those of [`multipaxos`] and add what it takes to make one log of
-//! many. From left to right, messages of Mencius alone in capitals:
+//! The log is dealt out to several leaders: slot `s` of `n` leaders belongs to leader `s` modulo
+//! `n`. Such a part is a stripe, and in a stripe every role does what it does in MultiPaxos, with
+//! rounds, phase 1 and quorums of the stripe's own: the roles here hold those of [`multipaxos`] and
+//! add what it takes to make one log of many. From left to right, messages of Mencius alone in
+//! capitals:
 //!
 //! ```text
 //! client ── Commands ──> batcher ── Propose ──> leader ── Phase2a ──> proxy leader        (suggest)
@@ -19,12 +20,14 @@
 //! leader ── SKIP ──> replica: what I left                                                   (skip)
 //! ```
 //!
-//! A leader that hears of an index beyond its own leaves its unused slots to noops and says so to the replicas, which
-//! need nobody's vote to believe it. For that to be safe nobody else may put anything but a noop there, now or later:
-//! that is what is reserved beforehand (`leader/reservation.rs`).
+//! A leader that hears of an index beyond its own leaves its unused slots to noops and says so to
+//! the replicas, which need nobody's vote to believe it. For that to be safe nobody else may put
+//! anything but a noop there, now or later: that is what is reserved beforehand
+//! (`leader/reservation.rs`).
 //!
-//! Every stripe has f leaders of other nodes that stand in for its own. When it is silent one of them is elected, by the
-//! witness of the acceptors as in MultiPaxos, finishes what was begun in the stripe and skips the rest (revoke):
+//! Every stripe has f leaders of other nodes that stand in for its own. When it is silent one of
+//! them is elected, by the witness of the acceptors as in MultiPaxos, finishes what was begun in
+//! the stripe and skips the rest (revoke):
 //!
 //! ```text
 //! leader ── Heartbeat ──> leaders of the stripe, acceptors, replicas
@@ -33,12 +36,14 @@
 //! leader ── NewLeader ──> clients and batchers of the stripe
 //! ```
 //!
-//! Linearizable reads ask a read quorum of acceptors as in MultiPaxos; what an acceptor tells is the highest slot of the
-//! log in which it has voted, whatever its stripe. Recovery is MultiPaxos's, but that a replica asks all leaders for
-//! what it misses, and each answers for the stripes that it leads, with a vote or with a SKIP.
+//! Linearizable reads ask a read quorum of acceptors as in MultiPaxos; what an acceptor tells is
+//! the highest slot of the log in which it has voted, whatever its stripe. Recovery is
+//! MultiPaxos's, but that a replica asks all leaders for what it misses, and each answers for the
+//! stripes that it leads, with a vote or with a SKIP.
 //!
-//! Safety rests on MultiPaxos's three facts in every stripe, and on a fourth: a slot that was skipped was reserved by
-//! its leader's round, and whoever leads in a later round has heard of that.
+//! Safety rests on MultiPaxos's three facts in every stripe, and on a fourth: a slot that was
+//! skipped was reserved by its leader's round, and whoever leads in a later round has heard of
+//! that.
 
 pub mod stripe;
 
@@ -125,8 +130,8 @@ impl Protocol for Mencius {
         config::Config::new(layout).map(Arc::new)
     }
 
-    /// Leaders cannot come or go, for the stripes are as many; acceptors and replicas could, but each stripe would
-    /// have to hand over at a slot of its own, and that is not built.
+    /// Leaders cannot come or go, for the stripes are as many; acceptors and replicas could, but
+    /// each stripe would have to hand over at a slot of its own, and that is not built.
     fn transition(from: &Layout, to: &Layout) -> Result<Transition, LayoutError> {
         config::Config::new(from.clone())?;
         config::Config::new(to.clone())?;
@@ -143,7 +148,9 @@ impl Protocol for Mencius {
 
     /// Its own, and those of the roles that it shares, but for changes of the membership.
     fn branches() -> Vec<&'static str> {
-        let shared = multipaxos::branch::ALL.iter().filter(|one| !multipaxos::branch::OF_CHANGES.contains(one));
+        let shared = multipaxos::branch::ALL
+            .iter()
+            .filter(|one| !multipaxos::branch::OF_CHANGES.contains(one));
         branch::ALL.iter().chain(shared).copied().collect()
     }
 
@@ -160,16 +167,30 @@ impl Protocol for Mencius {
     fn instantiate(config: &Self::Config, birth: Birth<'_>) -> Instance {
         let shared = config.clone();
         match birth.address.kind {
-            kind::Client => Instance::Client(of_stripe(config, &birth, multipaxos::client::ClientLane::new)),
-            kind::Batcher => Instance::Batcher(of_stripe(config, &birth, multipaxos::batcher::Batcher::new)),
-            kind::ReadBatcher => {
-                Instance::ReadBatcher(of_stripe(config, &birth, multipaxos::read_batcher::ReadBatcher::new))
+            kind::Client => Instance::Client(of_stripe(
+                config,
+                &birth,
+                multipaxos::client::ClientLane::new,
+            )),
+            kind::Batcher => {
+                Instance::Batcher(of_stripe(config, &birth, multipaxos::batcher::Batcher::new))
             }
+            kind::ReadBatcher => Instance::ReadBatcher(of_stripe(
+                config,
+                &birth,
+                multipaxos::read_batcher::ReadBatcher::new,
+            )),
             kind::Leader => Instance::Leader(leader::Leader::new(shared, &birth)),
-            kind::ProxyLeader => Instance::ProxyLeader(proxy_leader::ProxyLeader::new(shared, &birth)),
+            kind::ProxyLeader => {
+                Instance::ProxyLeader(proxy_leader::ProxyLeader::new(shared, &birth))
+            }
             kind::Acceptor => Instance::Acceptor(acceptor::Acceptor::new(shared, &birth)),
             kind::Replica => Instance::Replica(replica::Replica::new(shared, &birth)),
-            kind::Unbatcher => Instance::Unbatcher(of_stripe(config, &birth, multipaxos::unbatcher::Unbatcher::new)),
+            kind::Unbatcher => Instance::Unbatcher(of_stripe(
+                config,
+                &birth,
+                multipaxos::unbatcher::Unbatcher::new,
+            )),
             kind => unreachable!("the protocol has no role of kind {kind}"),
         }
     }

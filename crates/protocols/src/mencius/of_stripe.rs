@@ -1,5 +1,5 @@
-//! Roles of MultiPaxos that work here as they do there: to a client lane or a batcher its stripe looks like the log of
-//! a MultiPaxos cluster, with a leader of its own and others that stand in.
+//! Roles of MultiPaxos that work here as they do there: to a client lane or a batcher its stripe
+//! looks like the log of a MultiPaxos cluster, with a leader of its own and others that stand in.
 
 use super::config::Config;
 use super::stripe::{Stripe, Stripes};
@@ -35,12 +35,21 @@ impl Translate for InStripe {
 }
 
 /// The role that `make` makes. It proposes in the stripe of a leader beside it, or in one of all.
-pub(super) fn of_stripe<R: Role<Send = multipaxos::Envelope, Config = Arc<multipaxos::config::Config>>>(
+pub(super) fn of_stripe<
+    R: Role<Send = multipaxos::Envelope, Config = Arc<multipaxos::config::Config>>,
+>(
     config: &Config,
     birth: &Birth<'_>,
     make: impl FnOnce(Arc<multipaxos::config::Config>, &Birth<'_>) -> R,
 ) -> OfStripe<R> {
     let stripe = config.stripe_near(birth.address.index, birth.node);
     let role = make(config.of(stripe).clone(), birth);
-    Adapted::new(role, birth.keeps_records, InStripe { stripes: config.stripes, stripe })
+    Adapted::new(
+        role,
+        birth.keeps_records,
+        InStripe {
+            stripes: config.stripes,
+            stripe,
+        },
+    )
 }

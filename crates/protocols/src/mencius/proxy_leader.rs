@@ -1,5 +1,5 @@
-//! The proxy leader (compartmentalization 6.2): MultiPaxos's own, once for each stripe, since every stripe has a
-//! round of its own.
+//! The proxy leader (compartmentalization 6.2): MultiPaxos's own, once for each stripe, since every
+//! stripe has a round of its own.
 //!
 //! Stands between leader and acceptors, and between acceptors and replicas.
 
@@ -40,25 +40,42 @@ pub struct ProxyLeader {
 impl ProxyLeader {
     /// The proxy leader of this birth.
     pub fn new(config: Arc<Config>, birth: &Birth<'_>) -> Self {
-        let of = |stripe| multipaxos::proxy_leader::ProxyLeader::new(config.of(stripe).clone(), birth);
-        let stripes = config.stripes.iter().map(|stripe| Inner::new(of(stripe), birth.keeps_records)).collect();
-        ProxyLeader { stripes, touched: 0, config }
+        let of =
+            |stripe| multipaxos::proxy_leader::ProxyLeader::new(config.of(stripe).clone(), birth);
+        let stripes = config
+            .stripes
+            .iter()
+            .map(|stripe| Inner::new(of(stripe), birth.keeps_records))
+            .collect();
+        ProxyLeader {
+            stripes,
+            touched: 0,
+            config,
+        }
     }
 
     fn call(
         &mut self,
         stripe: Stripe,
         out: &mut Out<'_, Self>,
-        act: impl FnOnce(&mut multipaxos::proxy_leader::ProxyLeader, &mut Out<'_, multipaxos::proxy_leader::ProxyLeader>),
+        act: impl FnOnce(
+            &mut multipaxos::proxy_leader::ProxyLeader,
+            &mut Out<'_, multipaxos::proxy_leader::ProxyLeader>,
+        ),
     ) {
-        let ProxyLeader { config, stripes, .. } = self;
+        let ProxyLeader {
+            config, stripes, ..
+        } = self;
         let inner = &mut stripes[usize::from(stripe.0)];
         inner.call(act);
         let left = inner.pour(out, &Untagged, |envelope, relay| match envelope {
             // One who says that it lives is enough.
             multipaxos::Envelope::ToLeaders(_, multipaxos::leader::In::ProxyAlive { from }) => {
                 if stripe == Stripe(0) {
-                    relay.send(Envelope::ToLeaders(config.leaders(), leader::In::ProxyAlive { from }));
+                    relay.send(Envelope::ToLeaders(
+                        config.leaders(),
+                        leader::In::ProxyAlive { from },
+                    ));
                 }
             }
             envelope => relay.send(striped(config.stripes, stripe, envelope)),
@@ -90,7 +107,9 @@ impl Role for ProxyLeader {
     fn on_reconfigure(&mut self, now: Instant, config: Arc<Config>, out: &mut Out<'_, Self>) {
         for stripe in self.each() {
             let within = config.of(stripe).clone();
-            self.call(stripe, out, |role, out| role.on_reconfigure(now, within, out));
+            self.call(stripe, out, |role, out| {
+                role.on_reconfigure(now, within, out)
+            });
         }
         self.config = config;
     }
@@ -110,7 +129,9 @@ impl Role for ProxyLeader {
     }
 
     fn next_timer(&self) -> Option<Instant> {
-        self.stripes.iter().fold(None, |next, stripe| earliest(next, stripe.next_timer()))
+        self.stripes
+            .iter()
+            .fold(None, |next, stripe| earliest(next, stripe.next_timer()))
     }
 
     fn on_burst_end(&mut self, now: Instant, out: &mut Out<'_, Self>) {

@@ -45,14 +45,16 @@ messages! {
             /// The position after the last.
             end: Slot,
         },
-        /// A leader suggests this value: the slot holds it or a noop, once it is decided. Told by an acceptor beside.
+        /// A leader suggests this value: the slot holds it or a noop, once it is decided. Told by
+        /// an acceptor beside.
         3 => Suggested {
             /// The slot of the log.
             slot: Slot,
             /// The value.
             value: Value,
         },
-        /// The leader of a stripe lives, and every slot of the log below `executed` is in use or skipped.
+        /// The leader of a stripe lives, and every slot of the log below `executed` is in use or
+        /// skipped.
         2 => Heartbeat {
             /// The stripe.
             stripe: Stripe,
@@ -80,7 +82,8 @@ pub struct Replica {
     /// When the leader of each stripe was heard last.
     heard: Vec<Instant>,
     commuting: Commuting,
-    /// Whether anything is known of any slot that was not when it last looked for commands that commute.
+    /// Whether anything is known of any slot that was not when it last looked for commands that
+    /// commute.
     learned: bool,
     early: u64,
 }
@@ -116,7 +119,14 @@ impl Replica {
         out: &mut Out<'_, Self>,
         act: impl FnOnce(&mut multipaxos::replica::Replica, &mut Out<'_, multipaxos::replica::Replica>),
     ) {
-        let Replica { id, config, inner, skipped, rounds, .. } = self;
+        let Replica {
+            id,
+            config,
+            inner,
+            skipped,
+            rounds,
+            ..
+        } = self;
         let from = *id;
         inner.call(act);
         let left = inner.pour(out, &Untagged, |envelope, relay| {
@@ -124,9 +134,18 @@ impl Replica {
                 return relay.send(striped(config.stripes, Stripe(0), envelope));
             };
             let message = match message {
-                multipaxos::leader::In::Executed { executed, kept, times, .. } => {
-                    leader::In::Executed { from, executed, kept, rounds: rounds.clone(), times }
-                }
+                multipaxos::leader::In::Executed {
+                    executed,
+                    kept,
+                    times,
+                    ..
+                } => leader::In::Executed {
+                    from,
+                    executed,
+                    kept,
+                    rounds: rounds.clone(),
+                    times,
+                },
                 multipaxos::leader::In::Recover { mut slots } => {
                     slots.retain(|slot| {
                         let (stripe, position) = config.stripes.place(*slot);
@@ -134,7 +153,9 @@ impl Replica {
                     });
                     leader::In::Recover { from, slots }
                 }
-                multipaxos::leader::In::AdvanceClock { deadline } => leader::In::AdvanceClock { deadline },
+                multipaxos::leader::In::AdvanceClock { deadline } => {
+                    leader::In::AdvanceClock { deadline }
+                }
                 message => unreachable!("a replica does not say {message:?} to a leader"),
             };
             relay.send(Envelope::ToLeaders(config.leaders(), message));
@@ -184,14 +205,16 @@ impl Replica {
         }
     }
 
-    /// The leader of a stripe lives. Whether all do is looked at when one is heard: while none is, nothing is to be had.
+    /// The leader of a stripe lives. Whether all do is looked at when one is heard: while none is,
+    /// nothing is to be had.
     fn on_heartbeat(&mut self, now: Instant, stripe: Stripe, round: Round) {
         let stripe = usize::from(stripe.0);
         self.rounds[stripe] = round.max(self.rounds[stripe]);
         self.heard[stripe] = now;
         let timeout = self.config.options().election_timeout;
         let cut_off = self.heard.iter().any(|heard| now.since(*heard) > timeout);
-        self.inner.set_cut_off(cut_off && !self.config.has(Canary::PassesNothingOn));
+        self.inner
+            .set_cut_off(cut_off && !self.config.has(Canary::PassesNothingOn));
     }
 
     /// Executes what commutes with everything that comes before it.
@@ -202,7 +225,11 @@ impl Replica {
         }
         self.learned = false;
         let mut commuting = core::mem::take(&mut self.commuting);
-        let ready = commuting.ready(&self.inner, |slot| self.skipped_until(slot), self.config.canary);
+        let ready = commuting.ready(
+            &self.inner,
+            |slot| self.skipped_until(slot),
+            self.config.canary,
+        );
         self.commuting = commuting;
         self.early += ready.len() as u64;
         for slot in ready {
@@ -250,14 +277,30 @@ impl Role for Replica {
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
         self.learned |= !matches!(message, In::Heartbeat { .. });
         match message {
-            In::OfLog { message } => self.call(out, |replica, out| replica.on_message(now, message, out)),
-            In::Skip { stripe, start, end } if self.config.knows(stripe) => self.on_skip(stripe, start, end, out),
-            In::Heartbeat { stripe, round, executed, time } if self.config.knows(stripe) => {
+            In::OfLog { message } => {
+                self.call(out, |replica, out| replica.on_message(now, message, out))
+            }
+            In::Skip { stripe, start, end } if self.config.knows(stripe) => {
+                self.on_skip(stripe, start, end, out)
+            }
+            In::Heartbeat {
+                stripe,
+                round,
+                executed,
+                time,
+            } if self.config.knows(stripe) => {
                 self.on_heartbeat(now, stripe, round);
-                let message = multipaxos::replica::In::Heartbeat { round, executed, keep: Slot::ZERO, time };
+                let message = multipaxos::replica::In::Heartbeat {
+                    round,
+                    executed,
+                    keep: Slot::ZERO,
+                    time,
+                };
                 self.call(out, |replica, out| replica.on_message(now, message, out));
             }
-            In::Suggested { slot, value } => self.commuting.suggest(self.inner.executed(), slot, value),
+            In::Suggested { slot, value } => {
+                self.commuting.suggest(self.inner.executed(), slot, value)
+            }
             In::Skip { .. } | In::Heartbeat { .. } => {}
         }
         self.pass_skipped(now, out);

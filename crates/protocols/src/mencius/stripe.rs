@@ -1,8 +1,9 @@
 //! How the log is divided among the leaders.
 //!
-//! Inside a stripe slots are counted by themselves, from 0 and without gaps: leaders, proxy leaders and acceptors do
-//! there what they do in MultiPaxos. Such a number is called a *position* here. Only what concerns the whole log is
-//! counted in slots of the log: what replicas execute, what readers wait for, and how far leaders are.
+//! Inside a stripe slots are counted by themselves, from 0 and without gaps: leaders, proxy leaders
+//! and acceptors do there what they do in MultiPaxos. Such a number is called a *position* here.
+//! Only what concerns the whole log is counted in slots of the log: what replicas execute, what
+//! readers wait for, and how far leaders are.
 
 use alloc::vec::Vec;
 use ionian_kernel::id::{MAX_INSTANCES, Slot};
@@ -19,12 +20,16 @@ impl Wire for Stripe {
     fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
         match u8::decode(reader)? {
             stripe if usize::from(stripe) < MAX_INSTANCES => Ok(Stripe(stripe)),
-            stripe => Err(WireError::OutOfRange { what: "stripe", value: stripe.into() }),
+            stripe => Err(WireError::OutOfRange {
+                what: "stripe",
+                value: stripe.into(),
+            }),
         }
     }
 }
 
-/// The stripes of a log, which are dealt out in turn: slot `s` is in stripe `s` modulo their number.
+/// The stripes of a log, which are dealt out in turn: slot `s` is in stripe `s` modulo their
+/// number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stripes {
     count: u64,
@@ -34,7 +39,9 @@ impl Stripes {
     /// So many stripes, at least one.
     pub fn new(count: usize) -> Self {
         assert!((1..=MAX_INSTANCES).contains(&count), "{count} stripes");
-        Stripes { count: count as u64 }
+        Stripes {
+            count: count as u64,
+        }
     }
 
     /// How many there are.
@@ -49,20 +56,30 @@ impl Stripes {
 
     /// The slot of the log at this position of a stripe.
     pub fn slot(self, stripe: Stripe, position: Slot) -> Slot {
-        Slot(position.0.saturating_mul(self.count).saturating_add(stripe.0.into()))
+        Slot(
+            position
+                .0
+                .saturating_mul(self.count)
+                .saturating_add(stripe.0.into()),
+        )
     }
 
     /// The stripe of a slot, and its position there.
     pub fn place(self, slot: Slot) -> (Stripe, Slot) {
-        (Stripe((slot.0 % self.count) as u8), Slot(slot.0 / self.count))
+        (
+            Stripe((slot.0 % self.count) as u8),
+            Slot(slot.0 / self.count),
+        )
     }
 
-    /// The first position of a stripe whose slot is not below `slot`: how many of its positions lie below.
+    /// The first position of a stripe whose slot is not below `slot`: how many of its positions lie
+    /// below.
     pub fn from(self, stripe: Stripe, slot: Slot) -> Slot {
         Slot(slot.0.saturating_sub(stripe.0.into()).div_ceil(self.count))
     }
 
-    /// The slot after that of the last position below `end`; the first of the log when there is none.
+    /// The slot after that of the last position below `end`; the first of the log when there is
+    /// none.
     pub fn end(self, stripe: Stripe, end: Slot) -> Slot {
         match end.0.checked_sub(1) {
             None => Slot::ZERO,
@@ -75,7 +92,8 @@ impl Stripes {
 mod tests {
     use super::*;
 
-    /// s3: what counts is the number of stripes, whatever the number of leaders that stand in for one another.
+    /// s3: what counts is the number of stripes, whatever the number of leaders that stand in for
+    /// one another.
     #[test]
     fn s3_every_slot_is_at_one_position_of_one_stripe() {
         for count in [1, 2, 3, 7, 64] {

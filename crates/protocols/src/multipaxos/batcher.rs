@@ -1,7 +1,9 @@
-//! The batcher (4.1): gathers commands into batches, so that the leader handles one message a batch.
+//! The batcher (4.1): gathers commands into batches, so that the leader handles one message a
+//! batch.
 //!
-//! Stands between client and leader. It keeps every batch until a proxy leader says that it was chosen,
-//! and hands what is left to a new leader at once, so that a leader's death costs no client a retry.
+//! Stands between client and leader. It keeps every batch until a proxy leader says that it was
+//! chosen, and hands what is left to a new leader at once, so that a leader's death costs no client
+//! a retry.
 
 pub(crate) mod batches;
 
@@ -49,7 +51,8 @@ messages! {
 }
 
 /// How long the leader may leave a batch unchosen before it is proposed again. Well above what the
-/// proxy leaders need to get round a dead acceptor, since a batch proposed twice is work done twice.
+/// proxy leaders need to get round a dead acceptor, since a batch proposed twice is work done
+/// twice.
 const PROPOSE_AGAIN_AFTER: Duration = Duration::from_millis(250);
 
 /// A batcher.
@@ -76,7 +79,11 @@ impl Batcher {
             id: BatcherId(birth.address.index),
             node: birth.node,
             near: config.near(kind::Replica, birth.node),
-            batches: Batches::new(PROPOSE_AGAIN_AFTER, config.options(), &mut Random::new(birth.seed)),
+            batches: Batches::new(
+                PROPOSE_AGAIN_AFTER,
+                config.options(),
+                &mut Random::new(birth.seed),
+            ),
             round: Round(0),
             stray: 0,
             turned_at: Instant::ZERO,
@@ -97,11 +104,34 @@ impl Batcher {
         }
     }
 
-    fn propose(&mut self, now: Instant, Due { number, batch, again }: Due, out: &mut Out<'_, Self>) {
+    fn propose(
+        &mut self,
+        now: Instant,
+        Due {
+            number,
+            batch,
+            again,
+        }: Due,
+        out: &mut Out<'_, Self>,
+    ) {
         *self.batches.with(number) = now;
         let leader = self.config.leader(self.round, self.stray);
-        let (proposer, near) = (Proposer::Batcher { id: self.id, number }, self.near);
-        out.send(Envelope::ToLeaders(Set::one(leader), leader::In::Propose { proposer, near, batch, again }));
+        let (proposer, near) = (
+            Proposer::Batcher {
+                id: self.id,
+                number,
+            },
+            self.near,
+        );
+        out.send(Envelope::ToLeaders(
+            Set::one(leader),
+            leader::In::Propose {
+                proposer,
+                near,
+                batch,
+                again,
+            },
+        ));
     }
 
     fn turn(&mut self, now: Instant, round: Round, stray: u64) {
@@ -110,7 +140,12 @@ impl Batcher {
     }
 
     fn on_chosen(&mut self, now: Instant, numbers: &[u64], out: &mut Out<'_, Self>) {
-        let Self { batches, turned_at, served_at, .. } = self;
+        let Self {
+            batches,
+            turned_at,
+            served_at,
+            ..
+        } = self;
         batches.settle(numbers, |sent| {
             if sent >= *turned_at {
                 *served_at = now;
@@ -119,16 +154,23 @@ impl Batcher {
         self.propose_waiting(now, out);
     }
 
-    /// Sends again what is overdue, to another leader if this one is silent: it was sent something since it was last seen to
-    /// serve, and that is overdue. What is overdue with its predecessor, or was lost on the way while other batches were chosen,
-    /// says nothing against it. (Of two leaders one may be dead: each turn without need is one back to that.)
+    /// Sends again what is overdue, to another leader if this one is silent: it was sent something
+    /// since it was last seen to serve, and that is overdue. What is overdue with its predecessor,
+    /// or was lost on the way while other batches were chosen, says nothing against it. (Of two
+    /// leaders one may be dead: each turn without need is one back to that.)
     fn propose_overdue(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         let overdue = self.batches.overdue(now);
-        let blames = |sent: Instant| sent >= self.served_at || self.config.has(Canary::BlamesSuccessors);
-        if overdue.iter().any(|due| blames(*self.batches.with(due.number))) {
+        let blames =
+            |sent: Instant| sent >= self.served_at || self.config.has(Canary::BlamesSuccessors);
+        if overdue
+            .iter()
+            .any(|due| blames(*self.batches.with(due.number)))
+        {
             self.turn(now, self.round, self.stray + 1);
         }
-        overdue.into_iter().for_each(|due| self.propose(now, due, out));
+        overdue
+            .into_iter()
+            .for_each(|due| self.propose(now, due, out));
     }
 
     /// Turns to the leader of `round`, which may have none of what is in flight.
@@ -167,9 +209,11 @@ impl Role for Batcher {
             In::BatchesChosen { numbers } => self.on_chosen(now, &numbers, out),
             In::NewLeader { round } if round >= self.round => self.follow(now, round, out),
             In::NotLeader { round } if round > self.round => self.follow(now, round, out),
-            // The stray was wrong. (Not when there was none: then the leader of the round itself does not
-            // lead, and nobody better is known.)
-            In::NotLeader { round } if round == self.round && self.stray > 0 => self.follow(now, round, out),
+            // The stray was wrong. (Not when there was none: then the leader of the round itself
+            // does not lead, and nobody better is known.)
+            In::NotLeader { round } if round == self.round && self.stray > 0 => {
+                self.follow(now, round, out)
+            }
             In::NewLeader { .. } | In::NotLeader { .. } => {}
         }
     }
@@ -188,11 +232,18 @@ impl Role for Batcher {
     fn next_timer(&self) -> Option<Instant> {
         // l9: a batch that is not full must not wait for ever.
         let waits = self.config.has(Canary::L9PartBatchWaits);
-        earliest(self.batches.check_at, self.batches.closes_at(self.config.options()).filter(|_| !waits))
+        earliest(
+            self.batches.check_at,
+            self.batches
+                .closes_at(self.config.options())
+                .filter(|_| !waits),
+        )
     }
 
     fn on_burst_end(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        if self.batches.is_due(now, self.config.options()) && !self.config.has(Canary::L9PartBatchWaits) {
+        if self.batches.is_due(now, self.config.options())
+            && !self.config.has(Canary::L9PartBatchWaits)
+        {
             self.close(now, out);
         }
     }

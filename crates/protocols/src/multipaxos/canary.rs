@@ -1,5 +1,6 @@
-//! Defects built in on purpose, to test the tests: each is a mistake that a published implementation
-//! of this protocol made, and the simulator must catch every one. A deployment file cannot name them.
+//! Defects built in on purpose, to test the tests: each is a mistake that a published
+//! implementation of this protocol made, and the simulator must catch every one. A deployment file
+//! cannot name them.
 
 use alloc::format;
 use alloc::string::String;
@@ -26,7 +27,8 @@ pub enum Canary {
     UnfencedVote,
     /// An acceptor's log is truncated one slot too far.
     TruncatesTooFar,
-    /// A replica that restarts does not find in its snapshot which commands its sessions have executed.
+    /// A replica that restarts does not find in its snapshot which commands its sessions have
+    /// executed.
     SnapshotWithoutSessions,
     /// An acceptor forgets what it promised and votes in older rounds.
     ForgetsPromise,
@@ -44,17 +46,21 @@ pub enum Canary {
     QueuesCopies,
     /// Phase 1 is begun anew when an election timeout has passed, though it advances.
     ImpatientPhase1,
-    /// A proxy leader asks acceptors again for what it has asked for already, whenever the leader hands it over again.
+    /// A proxy leader asks acceptors again for what it has asked for already, whenever the leader
+    /// hands it over again.
     AsksAtOnce,
-    /// A change of the membership takes effect at once: there is no time in which both configurations are in force.
+    /// A change of the membership takes effect at once: there is no time in which both
+    /// configurations are in force.
     AppliesAtOnce,
     /// An acceptor that lost its memory takes part as if it had not.
     AmnesiacVotes,
     /// A slot that one acceptor has forgotten is repaired with a vote that another still holds.
     RepairsForgotten,
-    /// Watermarks that acceptors told a reader before its configuration changed count in the new one.
+    /// Watermarks that acceptors told a reader before its configuration changed count in the new
+    /// one.
     CountsOldWatermarks,
-    /// An acceptor that is new in the configuration to come acts as if it had promised a round of it.
+    /// An acceptor that is new in the configuration to come acts as if it had promised a round of
+    /// it.
     NewcomersBar,
     /// A leader takes acceptors that answered at any time since a change began for reachable.
     AnswersNeverAge,
@@ -68,9 +74,11 @@ pub enum Canary {
     LeadsAlone,
     /// A leader that has proposed nothing takes it for granted that a write quorum hears it.
     TrustsItsIdleness,
-    /// A proxy leader says nothing to a leader whose proposals it drops because acceptors have promised a higher round.
+    /// A proxy leader says nothing to a leader whose proposals it drops because acceptors have
+    /// promised a higher round.
     DropsSilently,
-    /// A leader that hears no proxy leader or no replica any more goes on as long as a write quorum hears it.
+    /// A leader that hears no proxy leader or no replica any more goes on as long as a write quorum
+    /// hears it.
     NeedsNoHelpers,
     /// A leader gives slots to a proxy leader as long as it hears it, whatever becomes of them.
     CountsOnTheHeard,
@@ -78,13 +86,16 @@ pub enum Canary {
     AsksAhead,
     /// A leader that asks for votes in vain does not take its stripe back (Mencius).
     NeverReturns,
-    /// A leader takes its stripe back whether it reaches those without whom it cannot lead or not (Mencius).
+    /// A leader takes its stripe back whether it reaches those without whom it cannot lead or not
+    /// (Mencius).
     DeposesBlindly,
     /// A leader does not let acceptors take part again that lost their votes.
     ShutsOut,
-    /// An acceptor whose log lacks votes that it confirms starts all the same if they are of epochs that are over.
+    /// An acceptor whose log lacks votes that it confirms starts all the same if they are of epochs
+    /// that are over.
     PardonsEarlierEpochs,
-    /// A batcher or a client lane turns from a leader at whatever is overdue, also where another left it unanswered.
+    /// A batcher or a client lane turns from a leader at whatever is overdue, also where another
+    /// left it unanswered.
     BlamesSuccessors,
     /// A leader that stands in vain, or stands by again, keeps what waits for it to lead.
     KeepsQueue,
@@ -143,7 +154,10 @@ impl Canary {
         let known = Self::ALL.iter().find(|(known, _)| *known == name);
         known.map(|(_, canary)| *canary).ok_or_else(|| {
             let names: Vec<&str> = Self::ALL.iter().map(|(name, _)| *name).collect();
-            format!("there is no canary {name:?}: the canaries are {}", names.join(", "))
+            format!(
+                "there is no canary {name:?}: the canaries are {}",
+                names.join(", ")
+            )
         })
     }
 }
@@ -153,7 +167,9 @@ pub(super) fn without_sessions(snapshot: &Bytes) -> Bytes {
     let mut reader = Reader::new(snapshot);
     let now = Timestamp::decode(&mut reader).expect("begins with the time");
     let membership = Membership::decode(&mut reader).expect("goes on with the membership");
-    let next = SessionId::decode(&mut Reader::new(&snapshot.slice(snapshot.len() - reader.remaining()..)));
+    let next = SessionId::decode(&mut Reader::new(
+        &snapshot.slice(snapshot.len() - reader.remaining()..),
+    ));
     let next = next.expect("then come the sessions");
     let mut sessions = Sessions::new(Duration::from_secs(600));
     sessions.restore(&mut reader).expect("whole");

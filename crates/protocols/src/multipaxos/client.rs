@@ -1,10 +1,10 @@
 //! The client lane: carries the commands of one application (a gateway with its many connections, a
 //! library's handle) into the cluster.
 //!
-//! Stands at both ends of the chart. Writes go to a batcher, or to the leader where the deployment has
-//! no batchers; linearizable reads to a read batcher, or to acceptors and then a replica; sequential
-//! and eventual reads to a replica at once. Whatever is not answered is asked again elsewhere, under
-//! the same id, until the lane's patience ends.
+//! Stands at both ends of the chart. Writes go to a batcher, or to the leader where the deployment
+//! has no batchers; linearizable reads to a read batcher, or to acceptors and then a replica;
+//! sequential and eventual reads to a replica at once. Whatever is not answered is asked again
+//! elsewhere, under the same id, until the lane's patience ends.
 
 use super::canary::Canary;
 use super::config::Config;
@@ -106,13 +106,21 @@ impl ClientLane {
             due: Due::default(),
             round: Round(0),
             stray: 0,
-            batchers: Choice::new(config.all(kind::Batcher), config.near(kind::Batcher, birth.node), random.any()),
+            batchers: Choice::new(
+                config.all(kind::Batcher),
+                config.near(kind::Batcher, birth.node),
+                random.any(),
+            ),
             read_batchers: Choice::new(
                 config.all(kind::ReadBatcher),
                 config.near(kind::ReadBatcher, birth.node),
                 random.any(),
             ),
-            replicas: Choice::new(config.serving(), config.near(kind::Replica, birth.node), random.any()),
+            replicas: Choice::new(
+                config.serving(),
+                config.near(kind::Replica, birth.node),
+                random.any(),
+            ),
             reader: QuorumReader::new(config.clone(), birth.node, &mut random),
             writes: BatchBuilder::default(),
             writes_via: None,
@@ -138,13 +146,22 @@ impl ClientLane {
         self.due = due;
     }
 
-    /// Small ones find out who leads: a large one would go to each that does not, and then to the right one again.
+    /// Small ones find out who leads: a large one would go to each that does not, and then to the
+    /// right one again.
     fn leader_for(&self, command: &Command) -> LeaderId {
         let large = command.payload.len() >= LARGE_BYTES;
-        self.config.leader(self.round, if large { self.stray.saturating_sub(LARGE_STRAYS_AFTER) } else { self.stray })
+        self.config.leader(
+            self.round,
+            if large {
+                self.stray.saturating_sub(LARGE_STRAYS_AFTER)
+            } else {
+                self.stray
+            },
+        )
     }
 
-    /// Whether the leader that is asked now has left a write unanswered, and not only those before it.
+    /// Whether the leader that is asked now has left a write unanswered, and not only those before
+    /// it.
     fn is_leader_silent(&self) -> bool {
         let blames = |write: &DueWrite| match write.via {
             Some(via) => via == self.leader_for(&write.command).index(),
@@ -154,34 +171,55 @@ impl ClientLane {
     }
 
     fn write(&mut self, now: Instant, write: DueWrite, out: &mut Out<'_, Self>) {
-        let DueWrite { command, via, again } = write;
+        let DueWrite {
+            command,
+            via,
+            again,
+        } = write;
         if self.batchers.is_empty() {
             let (proposer, near) = (Proposer::Client { id: self.id }, self.replicas.preferred());
             let large = command.payload.len() >= LARGE_BYTES;
-            // Of a large one all copies are the same bytes: one that waits for its way need not wait twice.
+            // Of a large one all copies are the same bytes: one that waits for its way need not
+            // wait twice.
             let (batch, again) = (Batch::one(&command), again || large);
             let leader = self.leader_for(&command);
-            self.lane.sent_via(command.session, command.number, leader.index());
-            let message = leader::In::Propose { proposer, near, batch, again };
+            self.lane
+                .sent_via(command.session, command.number, leader.index());
+            let message = leader::In::Propose {
+                proposer,
+                near,
+                batch,
+                again,
+            };
             return out.send(Envelope::ToLeaders(Set::one(leader), message));
         }
         if let Some(silent) = via {
             self.batchers.silent(BatcherId(silent), now);
-            self.writes_via = self.writes_via.filter(|(batcher, _)| batcher.index() != silent);
+            self.writes_via = self
+                .writes_via
+                .filter(|(batcher, _)| batcher.index() != silent);
         }
         if self.writes_via.is_none() {
             self.flush_writes(out);
             self.writes_via = self.batchers.next(now);
         }
         let (batcher, _) = self.writes_via.expect("there are batchers");
-        self.lane.sent_via(command.session, command.number, batcher.index());
+        self.lane
+            .sent_via(command.session, command.number, batcher.index());
         self.writes.push(&command);
         if self.writes.byte_len() >= self.config.options().batch_bytes {
             self.flush_writes(out);
         }
     }
 
-    fn read(&mut self, now: Instant, level: ReadLevel, command: Command, via: Option<u8>, out: &mut Out<'_, Self>) {
+    fn read(
+        &mut self,
+        now: Instant,
+        level: ReadLevel,
+        command: Command,
+        via: Option<u8>,
+        out: &mut Out<'_, Self>,
+    ) {
         let executed = match level {
             ReadLevel::Linearizable if self.read_batchers.is_empty() => {
                 if let Some(silent) = self.quorum_reads_via.filter(|_| via.is_some()) {
@@ -202,17 +240,26 @@ impl ClientLane {
         }
     }
 
-    fn read_by_batcher(&mut self, now: Instant, command: Command, via: Option<u8>, out: &mut Out<'_, Self>) {
+    fn read_by_batcher(
+        &mut self,
+        now: Instant,
+        command: Command,
+        via: Option<u8>,
+        out: &mut Out<'_, Self>,
+    ) {
         if let Some(silent) = via {
             self.read_batchers.silent(ReadBatcherId(silent), now);
-            self.reads_via = self.reads_via.filter(|(batcher, _)| batcher.index() != silent);
+            self.reads_via = self
+                .reads_via
+                .filter(|(batcher, _)| batcher.index() != silent);
         }
         if self.reads_via.is_none() {
             self.flush_reads(out);
             self.reads_via = self.read_batchers.next(now);
         }
         let (batcher, _) = self.reads_via.expect("there are read batchers");
-        self.lane.sent_via(command.session, command.number, batcher.index());
+        self.lane
+            .sent_via(command.session, command.number, batcher.index());
         self.reads.push(&command);
     }
 
@@ -224,7 +271,10 @@ impl ClientLane {
         out: &mut Out<'_, Self>,
     ) -> Option<ReplicaId> {
         let (replica, replicas) = self.replicas.next(now)?;
-        out.send(Envelope::ToReplicas(replicas, replica::In::Read { reads, executed }));
+        out.send(Envelope::ToReplicas(
+            replicas,
+            replica::In::Read { reads, executed },
+        ));
         Some(replica)
     }
 
@@ -232,7 +282,9 @@ impl ClientLane {
         if let Some((_, batchers)) = self.writes_via
             && !self.writes.is_empty()
         {
-            let message = batcher::In::Commands { commands: self.writes.take() };
+            let message = batcher::In::Commands {
+                commands: self.writes.take(),
+            };
             out.send(Envelope::ToBatchers(batchers, message));
         }
     }
@@ -241,28 +293,34 @@ impl ClientLane {
         if let Some((_, batchers)) = self.reads_via
             && !self.reads.is_empty()
         {
-            let message = read_batcher::In::Reads { reads: self.reads.take() };
+            let message = read_batcher::In::Reads {
+                reads: self.reads.take(),
+            };
             out.send(Envelope::ToReadBatchers(batchers, message));
         }
     }
 
     fn pre_read(&self, (acceptors, inquiry): Ask, out: &mut Out<'_, Self>) {
         let from = ReaderId::Client { id: self.id };
-        out.send(Envelope::ToAcceptors(acceptors, acceptor::In::PreRead { from, inquiry }));
+        out.send(Envelope::ToAcceptors(
+            acceptors,
+            acceptor::In::PreRead { from, inquiry },
+        ));
     }
 
     /// Turns to the leader of `round`, which may have none of what is in flight.
     fn follow(&mut self, now: Instant, round: Round, out: &mut Out<'_, Self>) {
         (self.round, self.stray) = (round, 0);
-        // Where there are batchers it is they who propose again. A lane that has no session yet asks all
-        // the same: it must have one before it can serve anybody.
+        // Where there are batchers it is they who propose again. A lane that has no session yet
+        // asks all the same: it must have one before it can serve anybody.
         if self.batchers.is_empty() || !self.lane.is_open() {
             self.lane.resend_writes(now, &mut self.due);
             self.carry_out(now, out);
         }
     }
 
-    /// The stray was wrong: turns to the leader of the round again, which has none of what went astray.
+    /// The stray was wrong: turns to the leader of the round again, which has none of what went
+    /// astray.
     fn come_back(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         if self.stray > LARGE_STRAYS_AFTER {
             return self.follow(now, self.round, out);
@@ -270,7 +328,8 @@ impl ClientLane {
         self.stray = 0;
         if self.batchers.is_empty() || !self.lane.is_open() {
             // Large ones did not.
-            self.lane.resend_small_writes(now, LARGE_BYTES, &mut self.due);
+            self.lane
+                .resend_small_writes(now, LARGE_BYTES, &mut self.due);
             self.carry_out(now, out);
         }
     }
@@ -294,9 +353,14 @@ impl Role for ClientLane {
     fn on_reconfigure(&mut self, now: Instant, config: Arc<Config>, _: &mut Out<'_, Self>) {
         let (node, options) = (self.node, config.options());
         self.lane.reconfigure(now, options);
-        self.batchers.reconfigure(config.all(kind::Batcher), config.near(kind::Batcher, node));
-        self.read_batchers.reconfigure(config.all(kind::ReadBatcher), config.near(kind::ReadBatcher, node));
-        self.replicas.reconfigure(config.serving(), config.near(kind::Replica, node));
+        self.batchers
+            .reconfigure(config.all(kind::Batcher), config.near(kind::Batcher, node));
+        self.read_batchers.reconfigure(
+            config.all(kind::ReadBatcher),
+            config.near(kind::ReadBatcher, node),
+        );
+        self.replicas
+            .reconfigure(config.serving(), config.near(kind::Replica, node));
         self.reader.reconfigure(now, config.clone());
         self.config = config;
     }
@@ -310,20 +374,33 @@ impl Role for ClientLane {
             In::Answers { answers } => {
                 self.replicas.heard(ReplicaId(answers.from));
                 let via = self.lane.on_answers(now, &answers, &mut self.due);
-                Set::from_bits(via.writes).iter().for_each(|batcher| self.batchers.heard(batcher));
-                Set::from_bits(via.reads).iter().for_each(|batcher| self.read_batchers.heard(batcher));
+                Set::from_bits(via.writes)
+                    .iter()
+                    .for_each(|batcher| self.batchers.heard(batcher));
+                Set::from_bits(via.reads)
+                    .iter()
+                    .for_each(|batcher| self.read_batchers.heard(batcher));
                 self.carry_out(now, out);
             }
-            In::PreReadAck { from, inquiry, watermark, epoch } => {
-                if let Some((reads, executed)) = self.reader.on_ack(from, inquiry, (watermark, epoch)) {
+            In::PreReadAck {
+                from,
+                inquiry,
+                watermark,
+                epoch,
+            } => {
+                if let Some((reads, executed)) =
+                    self.reader.on_ack(from, inquiry, (watermark, epoch))
+                {
                     self.quorum_reads_via = self.send_to_replica(now, reads, executed, out);
                 }
             }
             In::NewLeader { round } if round >= self.round => self.follow(now, round, out),
             In::NotLeader { round } if round > self.round => self.follow(now, round, out),
-            // The stray was wrong. (Not when there was none: then the leader of the round itself does not
-            // lead, and nobody better is known.)
-            In::NotLeader { round } if round == self.round && self.stray > 0 => self.come_back(now, out),
+            // The stray was wrong. (Not when there was none: then the leader of the round itself
+            // does not lead, and nobody better is known.)
+            In::NotLeader { round } if round == self.round && self.stray > 0 => {
+                self.come_back(now, out)
+            }
             In::NewLeader { .. } | In::NotLeader { .. } => {}
         }
     }

@@ -17,10 +17,11 @@ pub struct Config {
     layout: Layout,
     /// All instances of each kind, as bits: asked for with every message.
     instances: Vec<u64>,
-    /// By the number of an acceptor, the replicas on its node. Empty where no acceptor lives with a replica, or none is to
-    /// tell them anything.
+    /// By the number of an acceptor, the replicas on its node. Empty where no acceptor lives with a
+    /// replica, or none is to tell them anything.
     beside: Vec<Set<ReplicaId>>,
-    /// The acceptors' quorum system; while the membership is changing, that of both configurations together.
+    /// The acceptors' quorum system; while the membership is changing, that of both configurations
+    /// together.
     pub quorums: QuorumSystem,
     /// While the membership is changing: the quorum system of the configuration before.
     before: Option<QuorumSystem>,
@@ -28,10 +29,11 @@ pub struct Config {
     pub keepers: Vec<(Set<ReplicaId>, usize)>,
     /// The leader that founds a cluster and is asked first.
     pub home: LeaderId,
-    /// Whether slots that a leader has reserved may be noops without any vote (Mencius): whoever finds no vote in
-    /// a slot that is chosen then knows what is in it.
+    /// Whether slots that a leader has reserved may be noops without any vote (Mencius): whoever
+    /// finds no vote in a slot that is chosen then knows what is in it.
     pub skips: bool,
-    /// Whether leaders order references, so that the bytes of what replicas execute never fill their windows (S-Paxos).
+    /// Whether leaders order references, so that the bytes of what replicas execute never fill
+    /// their windows (S-Paxos).
     pub orders_references: bool,
     /// The defect built in on purpose, in tests of the tests.
     pub canary: Option<Canary>,
@@ -43,14 +45,30 @@ impl Config {
     /// # Errors
     /// Says which rule of the protocol it breaks.
     pub fn new(layout: Layout) -> Result<Self, LayoutError> {
-        let canary = layout.canary.map(Canary::named).transpose().map_err(LayoutError)?;
+        let canary = layout
+            .canary
+            .map(Canary::named)
+            .transpose()
+            .map_err(LayoutError)?;
         let (now, keepers) = check(&layout)?;
-        let instances = (0..super::KINDS.len()).map(|kind| layout.all::<ClientId>(kind as u8).bits()).collect();
+        let instances = (0..super::KINDS.len())
+            .map(|kind| layout.all::<ClientId>(kind as u8).bits())
+            .collect();
         let (before, keepers, home) = (None, Vec::from([keepers]), LeaderId(0));
         let (beside, skips, orders_references) = (Vec::new(), false, false);
         let quorums = now;
-        let mut config =
-            Config { instances, beside, quorums, before, keepers, home, skips, orders_references, canary, layout };
+        let mut config = Config {
+            instances,
+            beside,
+            quorums,
+            before,
+            keepers,
+            home,
+            skips,
+            orders_references,
+            canary,
+            layout,
+        };
         if let Some(next) = &config.layout.next {
             let (quorums, keepers) = check(next)?;
             if config.has(Canary::AppliesAtOnce) {
@@ -64,8 +82,8 @@ impl Config {
         Ok(config)
     }
 
-    /// The same, with acceptors that tell the replicas of their nodes what is chosen, without a value on the network. For
-    /// those who hand replicas the very values that acceptors vote for.
+    /// The same, with acceptors that tell the replicas of their nodes what is chosen, without a
+    /// value on the network. For those who hand replicas the very values that acceptors vote for.
     pub fn telling_neighbours(self) -> Self {
         let mut beside = Vec::new();
         for (acceptor, node) in self.layout.places(kind::Acceptor).iter() {
@@ -80,13 +98,18 @@ impl Config {
 
     /// The same, for leaders that order references to values that go to replicas past them.
     pub fn ordering_references(self) -> Self {
-        Config { orders_references: true, ..self }
+        Config {
+            orders_references: true,
+            ..self
+        }
     }
 
-    /// How to get from one layout to another: at once when acceptors and replicas stay what they are.
+    /// How to get from one layout to another: at once when acceptors and replicas stay what they
+    /// are.
     ///
     /// # Errors
-    /// When either breaks a rule, or an instance would move to another node: nothing could be known of its state.
+    /// When either breaks a rule, or an instance would move to another node: nothing could be known
+    /// of its state.
     pub fn transition(from: &Layout, to: &Layout) -> Result<Transition, LayoutError> {
         check(from)?;
         check(to)?;
@@ -116,11 +139,15 @@ impl Config {
 
     /// The latest epoch that this configuration knows: messages that name later ones are ignored.
     pub fn latest_epoch(&self) -> Epoch {
-        if self.has(Canary::BelievesAnyEpoch) { Epoch(u32::MAX) } else { self.epoch() }
+        if self.has(Canary::BelievesAnyEpoch) {
+            Epoch(u32::MAX)
+        } else {
+            self.epoch()
+        }
     }
 
-    /// Below this slot nothing is asked of acceptors: those of this configuration may know nothing of what others
-    /// chose there, or something older. Replicas keep it.
+    /// Below this slot nothing is asked of acceptors: those of this configuration may know nothing
+    /// of what others chose there, or something older. Replicas keep it.
     pub fn frontier(&self) -> Slot {
         self.layout.frontier
     }
@@ -130,8 +157,8 @@ impl Config {
         self.before.is_some()
     }
 
-    /// The quorums by which values are chosen in `round`, as far as this configuration knows: not those of
-    /// epochs that are over, and not of any to come.
+    /// The quorums by which values are chosen in `round`, as far as this configuration knows: not
+    /// those of epochs that are over, and not of any to come.
     pub fn quorums_of(&self, round: Round) -> Option<&QuorumSystem> {
         let Layout { epoch, since, .. } = self.layout;
         match &self.before {
@@ -141,49 +168,68 @@ impl Config {
         }
     }
 
-    /// The first round of the configuration: acceptors refuse those before it, which are of configurations that are over.
+    /// The first round of the configuration: acceptors refuse those before it, which are of
+    /// configurations that are over.
     pub fn oldest_round(&self) -> Round {
         self.layout.since.first_round()
     }
 
-    /// Whether an acceptor may take part in `round`. One that is new in the configuration to come has no part in earlier
-    /// epochs: an acceptor of its number may have promised something to somebody there. It keeps out of them, and
-    /// promises nothing by that: the configuration before goes on by its own quorums.
+    /// Whether an acceptor may take part in `round`. One that is new in the configuration to come
+    /// has no part in earlier epochs: an acceptor of its number may have promised something to
+    /// somebody there. It keeps out of them, and promises nothing by that: the configuration before
+    /// goes on by its own quorums.
     pub fn takes_part(&self, acceptor: AcceptorId, round: Round) -> bool {
-        let is_new = self.before.as_ref().is_some_and(|before| !before.members().contains(acceptor));
+        let is_new = self
+            .before
+            .as_ref()
+            .is_some_and(|before| !before.members().contains(acceptor));
         !is_new || round.epoch() >= self.epoch()
     }
 
     /// The first epoch in whose rounds an acceptor takes part that has just come to life.
     pub fn first_epoch_of(&self, acceptor: AcceptorId) -> Epoch {
         let oldest = self.oldest_round();
-        if self.takes_part(acceptor, oldest) { oldest.epoch() } else { self.epoch() }
+        if self.takes_part(acceptor, oldest) {
+            oldest.epoch()
+        } else {
+            self.epoch()
+        }
     }
 
-    /// The epoch in which a leader can begin a round, when the acceptors in `answered` can be reached and the
-    /// highest round that they have promised is `promise`. While the membership is changing it is the present
-    /// one if both configurations can be reached, else the one before as long as that is possible: nobody need
-    /// wait for nodes that are not started yet.
+    /// The epoch in which a leader can begin a round, when the acceptors in `answered` can be
+    /// reached and the highest round that they have promised is `promise`. While the membership is
+    /// changing it is the present one if both configurations can be reached, else the one before as
+    /// long as that is possible: nobody need wait for nodes that are not started yet.
     pub fn electable(&self, answered: AcceptorSet, promise: Round) -> Option<Epoch> {
         let reachable = |quorums: &QuorumSystem| {
-            quorums.is_read_quorum(answered) && (!self.is_joint() || quorums.is_write_quorum(answered))
+            quorums.is_read_quorum(answered)
+                && (!self.is_joint() || quorums.is_write_quorum(answered))
         };
         let epoch = self.epoch();
         match &self.before {
             _ if promise.epoch() > epoch => None,
             _ if reachable(&self.quorums) => Some(epoch),
-            Some(before) if promise.epoch() < epoch && reachable(before) => Some(self.epoch_before()),
+            Some(before) if promise.epoch() < epoch && reachable(before) => {
+                Some(self.epoch_before())
+            }
             _ => None,
         }
     }
 
-    /// The latest epoch with the quorums of `round`, if this configuration knows them: rounds begin in it. Not in an
-    /// earlier one with the same quorums, though it may be enough: the leader of this number may have been another there
-    /// and have used rounds of which nobody who is asked has heard.
+    /// The latest epoch with the quorums of `round`, if this configuration knows them: rounds begin
+    /// in it. Not in an earlier one with the same quorums, though it may be enough: the leader of
+    /// this number may have been another there and have used rounds of which nobody who is asked
+    /// has heard.
     pub fn latest_like(&self, round: Round) -> Option<Epoch> {
         let Layout { epoch, since, .. } = self.layout;
         let is_before = self.is_joint() && round.epoch() < epoch;
-        (since..=epoch).contains(&round.epoch()).then(|| if is_before { self.epoch_before() } else { epoch })
+        (since..=epoch).contains(&round.epoch()).then(|| {
+            if is_before {
+                self.epoch_before()
+            } else {
+                epoch
+            }
+        })
     }
 
     /// While the membership is changing: the last epoch of the configuration before.
@@ -194,12 +240,12 @@ impl Config {
         }
     }
 
-    /// Whether watermarks from `answered`, of which the highest promise is of `epoch`, are enough for a
-    /// linearizable read: see `docs/protocols/multipaxos.md`, "Membership".
+    /// Whether watermarks from `answered`, of which the highest promise is of `epoch`, are enough
+    /// for a linearizable read: see `docs/protocols/multipaxos.md`, "Membership".
     pub fn can_read(&self, answered: AcceptorSet, epoch: Epoch) -> bool {
         let before = self.before.as_ref().filter(|_| epoch < self.epoch());
-        let enough =
-            self.quorums.is_read_quorum(answered) || before.is_some_and(|before| before.is_read_quorum(answered));
+        let enough = self.quorums.is_read_quorum(answered)
+            || before.is_some_and(|before| before.is_read_quorum(answered));
         enough && epoch <= self.epoch()
     }
 
@@ -207,9 +253,15 @@ impl Config {
     pub fn leader(&self, round: Round, stray: u64) -> LeaderId {
         let leaders = self.leaders();
         // Nobody owns the first round of all.
-        let owner = if round == Round(0) { self.home } else { round.leader() };
+        let owner = if round == Round(0) {
+            self.home
+        } else {
+            round.leader()
+        };
         let place = leaders.iter().take_while(|leader| *leader < owner).count() as u64;
-        leaders.pick(place + stray).expect("a deployment has leaders")
+        leaders
+            .pick(place + stray)
+            .expect("a deployment has leaders")
     }
 
     /// The replicas that clients are sent to: not those that have yet to catch up.
@@ -272,7 +324,10 @@ impl Config {
 
     /// The replicas that an acceptor tells.
     pub fn replicas_beside(&self, acceptor: AcceptorId) -> Set<ReplicaId> {
-        self.beside.get(usize::from(acceptor.0)).copied().unwrap_or_default()
+        self.beside
+            .get(usize::from(acceptor.0))
+            .copied()
+            .unwrap_or_default()
     }
 
     /// Whether this defect is built in.
@@ -284,22 +339,34 @@ impl Config {
 /// Checks one configuration by itself: its quorum system, and who keeps what.
 fn check(layout: &Layout) -> Result<(QuorumSystem, (Set<ReplicaId>, usize)), LayoutError> {
     let f = layout.f;
-    let layout = &Layout { next: None, ..layout.clone() };
+    let layout = &Layout {
+        next: None,
+        ..layout.clone()
+    };
     let count = |kind| layout.count(kind);
     if count(kind::Client) == 0 {
-        return Err(LayoutError("there is no client: give at least one node a gateway or the role \"client\"".into()));
+        return Err(LayoutError(
+            "there is no client: give at least one node a gateway or the role \"client\"".into(),
+        ));
     }
-    for (kind, name) in [(kind::Leader, "leaders"), (kind::ProxyLeader, "proxy leaders"), (kind::Replica, "replicas")] {
+    for (kind, name) in [
+        (kind::Leader, "leaders"),
+        (kind::ProxyLeader, "proxy leaders"),
+        (kind::Replica, "replicas"),
+    ] {
         at_least(name, count(kind), f + 1)?;
     }
-    for (kind, name) in
-        [(kind::Batcher, "batchers"), (kind::ReadBatcher, "read batchers"), (kind::Unbatcher, "unbatchers")]
-    {
+    for (kind, name) in [
+        (kind::Batcher, "batchers"),
+        (kind::ReadBatcher, "read batchers"),
+        (kind::Unbatcher, "unbatchers"),
+    ] {
         if count(kind) > 0 {
             at_least(name, count(kind), f + 1)?;
         }
     }
-    let quorums = QuorumSystem::new(layout.quorums, layout.all(kind::Acceptor), f).map_err(LayoutError)?;
+    let quorums =
+        QuorumSystem::new(layout.quorums, layout.all(kind::Acceptor), f).map_err(LayoutError)?;
     check_failures(layout, &quorums)?;
     Ok((quorums, (layout.all(kind::Replica), f)))
 }
@@ -324,7 +391,11 @@ fn check_failures(layout: &Layout, quorums: &QuorumSystem) -> Result<(), LayoutE
 fn lost_with(layout: &Layout, quorums: &QuorumSystem, failed: &[NodeId]) -> Option<&'static str> {
     let alive = |kind| {
         let places = layout.places(kind);
-        places.iter().filter(|(_, node)| !failed.contains(node)).map(|(index, _)| AcceptorId(index)).collect()
+        places
+            .iter()
+            .filter(|(_, node)| !failed.contains(node))
+            .map(|(index, _)| AcceptorId(index))
+            .collect()
     };
     let acceptors: AcceptorSet = alive(kind::Acceptor);
     if !quorums.is_read_quorum(acceptors) {
@@ -341,14 +412,20 @@ fn lost_with(layout: &Layout, quorums: &QuorumSystem, failed: &[NodeId]) -> Opti
         (kind::ReadBatcher, "read batcher"),
         (kind::Unbatcher, "unbatcher"),
     ];
-    kinds.into_iter().find(|(kind, _)| layout.count(*kind) > 0 && alive(*kind).is_empty()).map(|(_, name)| name)
+    kinds
+        .into_iter()
+        .find(|(kind, _)| layout.count(*kind) > 0 && alive(*kind).is_empty())
+        .map(|(_, name)| name)
 }
 
 pub(crate) fn at_least(name: &str, count: usize, needed: usize) -> Result<(), LayoutError> {
     if count >= needed {
         return Ok(());
     }
-    let message: String = format!("{count} {name}: to tolerate f={} there must be at least f+1 = {needed}", needed - 1);
+    let message: String = format!(
+        "{count} {name}: to tolerate f={} there must be at least f+1 = {needed}",
+        needed - 1
+    );
     Err(LayoutError(message))
 }
 
@@ -378,7 +455,12 @@ mod tests {
         let mut next = 0..;
         let nodes = |count: &usize| next.by_ref().take(*count).map(NodeId).collect();
         let instances = numbered(counts.iter().map(nodes).collect());
-        Layout { f, quorums, instances, ..Layout::default() }
+        Layout {
+            f,
+            quorums,
+            instances,
+            ..Layout::default()
+        }
     }
 
     fn refusal(layout: Layout) -> String {
@@ -387,7 +469,15 @@ mod tests {
 
     #[test]
     fn the_papers_deployments_are_accepted() {
-        Config::new(apart(1, [2, 0, 0, 2, 10, 4, 4, 0], QuorumSpec::Grid { rows: 2, columns: 2 })).unwrap();
+        Config::new(apart(
+            1,
+            [2, 0, 0, 2, 10, 4, 4, 0],
+            QuorumSpec::Grid {
+                rows: 2,
+                columns: 2,
+            },
+        ))
+        .unwrap();
         Config::new(apart(1, [2, 2, 2, 2, 3, 3, 2, 3], QuorumSpec::Majority)).unwrap();
         Config::new(apart(0, [1, 0, 0, 1, 1, 1, 1, 0], QuorumSpec::Majority)).unwrap();
     }
@@ -395,23 +485,34 @@ mod tests {
     #[test]
     fn each_rule_is_refused_in_its_own_words() {
         let majority = QuorumSpec::Majority;
-        assert!(refusal(apart(1, [0, 0, 0, 2, 2, 3, 2, 0], majority)).starts_with("there is no client"));
+        assert!(
+            refusal(apart(1, [0, 0, 0, 2, 2, 3, 2, 0], majority)).starts_with("there is no client")
+        );
         let one_leader = refusal(apart(1, [1, 0, 0, 1, 2, 3, 2, 0], majority));
-        assert_eq!(one_leader, "1 leaders: to tolerate f=1 there must be at least f+1 = 2");
+        assert_eq!(
+            one_leader,
+            "1 leaders: to tolerate f=1 there must be at least f+1 = 2"
+        );
         assert!(refusal(apart(1, [1, 1, 0, 2, 2, 3, 2, 0], majority)).starts_with("1 batchers"));
-        assert!(refusal(apart(1, [1, 0, 0, 2, 2, 2, 2, 0], majority)).contains("at least 2f+1 = 3"));
+        assert!(
+            refusal(apart(1, [1, 0, 0, 2, 2, 2, 2, 0], majority)).contains("at least 2f+1 = 3")
+        );
     }
 
-    /// Leader 1 of the epochs up to 3 is another than that of epoch 4. Acceptor 0 has promised the former one a round of which
-    /// the other acceptors have not heard, and does not answer the latter: it must begin a round of an epoch of its own.
+    /// Leader 1 of the epochs up to 3 is another than that of epoch 4. Acceptor 0 has promised the
+    /// former one a round of which the other acceptors have not heard, and does not answer the
+    /// latter: it must begin a round of an epoch of its own.
     #[test]
     fn rounds_begin_in_the_last_epoch_with_their_quorums() {
         let joint = |canary| {
             let mut layout = apart(1, [1, 0, 0, 2, 2, 3, 2, 0], QuorumSpec::Majority);
             let mut next = layout.clone();
             next.instances[kind::Acceptor as usize] =
-                [(3, NodeId(50)), (4, NodeId(51)), (5, NodeId(52))].into_iter().collect();
-            (layout.epoch, layout.since, layout.next, layout.canary) = (Epoch(5), Epoch(2), Some(next.into()), canary);
+                [(3, NodeId(50)), (4, NodeId(51)), (5, NodeId(52))]
+                    .into_iter()
+                    .collect();
+            (layout.epoch, layout.since, layout.next, layout.canary) =
+                (Epoch(5), Epoch(2), Some(next.into()), canary);
             Config::new(layout).unwrap()
         };
         let (old, all): (AcceptorSet, AcceptorSet) = (AcceptorSet::first(3), AcceptorSet::first(6));
@@ -421,16 +522,31 @@ mod tests {
             assert_eq!(config.electable(old, promised), Some(Epoch(4)));
             assert_eq!(config.electable(all, promised), Some(Epoch(5)));
         }
-        assert_eq!((config.electable(old, round(5)), config.electable(all, round(6))), (None, None));
+        assert_eq!(
+            (
+                config.electable(old, round(5)),
+                config.electable(all, round(6))
+            ),
+            (None, None)
+        );
         let latest = [1, 2, 4, 5, 6].map(|epoch| config.latest_like(round(epoch)));
-        assert_eq!(latest, [None, Some(Epoch(4)), Some(Epoch(4)), Some(Epoch(5)), None]);
-        assert_eq!(joint(Some("epochs")).electable(old, round(2)), Some(Epoch(2)), "the canary shows nothing");
+        assert_eq!(
+            latest,
+            [None, Some(Epoch(4)), Some(Epoch(4)), Some(Epoch(5)), None]
+        );
+        assert_eq!(
+            joint(Some("epochs")).electable(old, round(2)),
+            Some(Epoch(2)),
+            "the canary shows nothing"
+        );
     }
 
     #[test]
     fn several_instances_on_one_node_fail_together() {
         let mut layout = apart(1, [1, 0, 0, 2, 2, 3, 2, 0], QuorumSpec::Majority);
-        let shared = layout.instances[kind::Acceptor as usize].node_of(0).unwrap();
+        let shared = layout.instances[kind::Acceptor as usize]
+            .node_of(0)
+            .unwrap();
         layout.instances[kind::Acceptor as usize] = Vec::from([shared, shared, NodeId(98)]).into();
         let message = refusal(layout.clone());
         assert_eq!(
@@ -440,7 +556,8 @@ mod tests {
                 shared.0
             )
         );
-        layout.instances[kind::Acceptor as usize] = Vec::from([shared, NodeId(99), NodeId(98)]).into();
+        layout.instances[kind::Acceptor as usize] =
+            Vec::from([shared, NodeId(99), NodeId(98)]).into();
         layout.instances[kind::Replica as usize] = Vec::from([shared, shared]).into();
         assert!(refusal(layout).ends_with("no replica is left"));
     }

@@ -1,9 +1,10 @@
-//! The leader (2.3, 3.1): gives every batch the next slot and hands it to a proxy leader; is elected,
-//! and runs phase 1.
+//! The leader (2.3, 3.1): gives every batch the next slot and hands it to a proxy leader; is
+//! elected, and runs phase 1.
 //!
-//! Stands between client or batcher and proxy leader. All that must survive its crash is which rounds it
-//! has used; the rest it learns from a read quorum in phase 1. In the steady state it takes in one
-//! message a batch and sends one; replicas tell it now and then how far they have executed.
+//! Stands between client or batcher and proxy leader. All that must survive its crash is which
+//! rounds it has used; the rest it learns from a read quorum in phase 1. In the steady state it
+//! takes in one message a batch and sends one; replicas tell it now and then how far they have
+//! executed.
 
 mod admission;
 mod carried;
@@ -72,8 +73,8 @@ messages! {
             from: ReplicaId,
             /// The slot that it executes next.
             executed: Slot,
-            /// It would find every slot below this one again after a crash: acceptors may forget what
-            /// f+1 replicas keep.
+            /// It would find every slot below this one again after a crash: acceptors may forget
+            /// what f+1 replicas keep.
             kept: Slot,
             /// The highest round that it had heard of when it said so.
             round: Round,
@@ -134,7 +135,8 @@ messages! {
             /// The highest round that it has promised.
             promise: Round,
         },
-        /// The leader is about to stop, or to do without leading: whoever is told so takes over at once.
+        /// The leader is about to stop, or to do without leading: whoever is told so takes over at
+        /// once.
         10 => TakeOver {
             /// The leader.
             from: LeaderId,
@@ -150,9 +152,9 @@ messages! {
 }
 
 /// What a leader must find again: a round that it has used. It must not use one twice, for it could
-/// propose two values in one slot of one round; and the acceptors cannot remind it, because two read
-/// quorums of a grid need not meet: the row that answers after the crash may never have heard of the
-/// round that another row promised. Vital: one small record an election.
+/// propose two values in one slot of one round; and the acceptors cannot remind it, because two
+/// read quorums of a grid need not meet: the row that answers after the crash may never have heard
+/// of the round that another row promised. Vital: one small record an election.
 #[derive(Clone, Debug)]
 pub struct Record {
     /// The round.
@@ -170,8 +172,8 @@ pub struct Leader {
     state: State,
     timer: ElectionTimer,
     heartbeat_at: Instant,
-    /// When it began to lead: from the first of these slots up to the other one nothing was proposed, and only
-    /// noops can be there.
+    /// When it began to lead: from the first of these slots up to the other one nothing was
+    /// proposed, and only noops can be there.
     vacant: (Slot, Slot),
     /// The same below them, where phase 1 has found long runs of slots without any value.
     gaps: Vec<(Slot, Slot)>,
@@ -231,7 +233,9 @@ impl Leader {
             heartbeat_at: Instant::ZERO,
             vacant: (Slot::ZERO, Slot::ZERO),
             gaps: Vec::new(),
-            founder: birth.address.index == config.home.0 && !birth.amnesiac && config.epoch() == Epoch::default(),
+            founder: birth.address.index == config.home.0
+                && !birth.amnesiac
+                && config.epoch() == Epoch::default(),
             progress: Progress::new(&config),
             repairs: Repairs::new(config.clone()),
             admission: Admission::default(),
@@ -273,7 +277,11 @@ impl Leader {
 
     /// Proposes noops in slots below this one, as far as its window is open and nothing else waits.
     pub(crate) fn fill_below(&mut self, now: Instant, slot: Slot, out: &mut Out<'_, Self>) {
-        while self.is_leading() && self.queue.is_empty() && self.may_propose(0) && self.window.next_slot < slot {
+        while self.is_leading()
+            && self.queue.is_empty()
+            && self.may_propose(0)
+            && self.window.next_slot < slot
+        {
             self.propose_noop(now, out);
         }
     }
@@ -289,8 +297,17 @@ impl Leader {
 
     // Proposing.
 
-    fn on_propose(&mut self, now: Instant, proposal: Proposal, again: bool, out: &mut Out<'_, Self>) {
-        if matches!(self.state, State::Standby | State::Candidate { in_vain: true, .. }) {
+    fn on_propose(
+        &mut self,
+        now: Instant,
+        proposal: Proposal,
+        again: bool,
+        out: &mut Out<'_, Self>,
+    ) {
+        if matches!(
+            self.state,
+            State::Standby | State::Candidate { in_vain: true, .. }
+        ) {
             out.reached(branch::TURNS_AWAY);
             return self.turn_away(proposal.proposer, out);
         }
@@ -298,8 +315,14 @@ impl Leader {
             return;
         }
         match self.state {
-            State::Leading if self.queue.is_empty() && self.may_propose(proposal.batch.byte_len()) => {
-                let Proposal { proposer, near, batch } = proposal;
+            State::Leading
+                if self.queue.is_empty() && self.may_propose(proposal.batch.byte_len()) =>
+            {
+                let Proposal {
+                    proposer,
+                    near,
+                    batch,
+                } = proposal;
                 return self.propose(now, proposer, near, batch, out);
             }
             // A batch that comes during an election or phase 1 waits (l3).
@@ -316,10 +339,12 @@ impl Leader {
         }
     }
 
-    /// Whether a batch that is proposed once more is in hand already: then it is neither queued nor proposed again.
+    /// Whether a batch that is proposed once more is in hand already: then it is neither queued nor
+    /// proposed again.
     fn has(&mut self, batch: &Batch) -> bool {
         let found = self.carried.batches().chain(self.window.batches());
-        let has = !self.config.has(Canary::QueuesCopies) && self.held.has(batch, &self.queue, found);
+        let has =
+            !self.config.has(Canary::QueuesCopies) && self.held.has(batch, &self.queue, found);
         self.repeated += u64::from(has);
         has
     }
@@ -336,20 +361,41 @@ impl Leader {
 
     /// Proposes again what was found in phase 1, as far as there is room for it.
     fn propose_carried(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        while let Some((slot, _)) = self.carried.peek().filter(|(slot, bytes)| self.window.has_room_for(*slot, *bytes))
+        while let Some((slot, _)) = self
+            .carried
+            .peek()
+            .filter(|(slot, bytes)| self.window.has_room_for(*slot, *bytes))
         {
             let value = self.carried.take();
-            out.reached(if value.is_some() { branch::PROPOSES_AGAIN } else { branch::FILLS_HOLE });
+            out.reached(if value.is_some() {
+                branch::PROPOSES_AGAIN
+            } else {
+                branch::FILLS_HOLE
+            });
             // A noop has no time of its own, so that whoever fills the slot puts the same into it.
             let value = value.unwrap_or_default();
-            self.window.propose(now, self.round, slot, value, Proposer::Nobody {}, Set::EMPTY, out);
+            self.window.propose(
+                now,
+                self.round,
+                slot,
+                value,
+                Proposer::Nobody {},
+                Set::EMPTY,
+                out,
+            );
         }
     }
 
     fn propose_queued(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         while self.is_leading() && !self.queue.is_empty() && self.is_open() {
-            let Some(next) = self.queue.pop(|bytes| self.window.flow.has_room(bytes)) else { return };
-            let Proposal { proposer, near, batch } = next;
+            let Some(next) = self.queue.pop(|bytes| self.window.flow.has_room(bytes)) else {
+                return;
+            };
+            let Proposal {
+                proposer,
+                near,
+                batch,
+            } = next;
             self.propose_held(now, proposer, near, batch, out);
         }
     }
@@ -375,10 +421,14 @@ impl Leader {
         batch: Batch,
         out: &mut Out<'_, Self>,
     ) {
-        let value = Value { stamp: self.clock.stamp(now), batch };
+        let value = Value {
+            stamp: self.clock.stamp(now),
+            batch,
+        };
         let slot = self.window.next_slot;
         self.window.next_slot = slot.next();
-        self.window.propose(now, self.round, slot, value, proposer, near, out);
+        self.window
+            .propose(now, self.round, slot, value, proposer, near, out);
     }
 
     fn propose_noop(&mut self, now: Instant, out: &mut Out<'_, Self>) {
@@ -388,9 +438,15 @@ impl Leader {
     pub(crate) fn turn_away(&self, proposer: Proposer, out: &mut Out<'_, Self>) {
         let round = self.round;
         match proposer {
-            Proposer::Client { id } => out.send(Envelope::ToClients(Set::one(id), client::In::NotLeader { round })),
+            Proposer::Client { id } => out.send(Envelope::ToClients(
+                Set::one(id),
+                client::In::NotLeader { round },
+            )),
             Proposer::Batcher { id, .. } => {
-                out.send(Envelope::ToBatchers(Set::one(id), batcher::In::NotLeader { round }));
+                out.send(Envelope::ToBatchers(
+                    Set::one(id),
+                    batcher::In::NotLeader { round },
+                ));
             }
             Proposer::Nobody {} => {}
         }
@@ -407,10 +463,13 @@ impl Leader {
         out: &mut Out<'_, Self>,
     ) {
         self.window.heard_replica(from, now);
-        self.progress.report(from, executed, kept, round >= self.round);
+        self.progress
+            .report(from, executed, kept, round >= self.round);
         let executed = self.progress.executed();
-        self.window.advance_to(now, executed, |batch| self.held.remove(batch));
-        self.carried.skip_to(executed, |batch| self.held.remove(batch));
+        self.window
+            .advance_to(now, executed, |batch| self.held.remove(batch));
+        self.carried
+            .skip_to(executed, |batch| self.held.remove(batch));
         if self.is_leading() {
             self.propose_carried(now, out);
         }
@@ -419,8 +478,8 @@ impl Leader {
         self.finish_change(now, out);
     }
 
-    /// A replica misses slots that its peers do not have. Each is mended alone: a hole never causes a
-    /// leader change (l2).
+    /// A replica misses slots that its peers do not have. Each is mended alone: a hole never causes
+    /// a leader change (l2).
     fn on_recover(&mut self, now: Instant, slots: &[Slot], out: &mut Out<'_, Self>) {
         if !self.is_leading() {
             return;
@@ -441,9 +500,9 @@ impl Leader {
         }
     }
 
-    /// A slot beyond the last that this leader proposed was voted for in an older round and not chosen:
-    /// phase 1 asked a read quorum that had no such vote. A read that saw the vote waits for the slot, so
-    /// somebody must finish it (l5); whatever is chosen there, the read sees it.
+    /// A slot beyond the last that this leader proposed was voted for in an older round and not
+    /// chosen: phase 1 asked a read quorum that had no such vote. A read that saw the vote waits
+    /// for the slot, so somebody must finish it (l5); whatever is chosen there, the read sees it.
     fn fill_up_to(&mut self, now: Instant, slot: Slot, out: &mut Out<'_, Self>) {
         let reach = self.config.options().window_slots as u64;
         let near = slot.distance(self.progress.executed()) < reach;
@@ -474,10 +533,22 @@ impl Leader {
 
     // Acceptors that lost their votes.
 
-    fn on_rejoin(&mut self, now: Instant, from: AcceptorId, nonce: u64, promise: Round, out: &mut Out<'_, Self>) {
+    fn on_rejoin(
+        &mut self,
+        now: Instant,
+        from: AcceptorId,
+        nonce: u64,
+        promise: Round,
+        out: &mut Out<'_, Self>,
+    ) {
         // One that has no part in this leader's round yet asks again in a later one.
-        let has_part = self.config.quorums_of(self.round).is_some_and(|quorums| quorums.members().contains(from));
-        let Some(epoch) = self.config.latest_like(self.round.max(promise)) else { return };
+        let has_part = self
+            .config
+            .quorums_of(self.round)
+            .is_some_and(|quorums| quorums.members().contains(from));
+        let Some(epoch) = self.config.latest_like(self.round.max(promise)) else {
+            return;
+        };
         if !self.is_leading() || !has_part || self.config.has(Canary::ShutsOut) {
             return;
         }
@@ -504,7 +575,10 @@ impl Leader {
     /// Lets in those that may be: each once, and `again` the one that asks again.
     fn admit(&mut self, again: Option<AcceptorId>, out: &mut Out<'_, Self>) {
         if self.is_leading() {
-            for (acceptor, message) in self.admission.admitted(self.round, self.progress.kept_since(), again) {
+            for (acceptor, message) in
+                self.admission
+                    .admitted(self.round, self.progress.kept_since(), again)
+            {
                 out.send(Envelope::ToAcceptors(Set::one(acceptor), message));
             }
         }
@@ -541,11 +615,13 @@ impl Role for Leader {
         self.repairs.reconfigure(config.clone());
         self.clock.reconfigure(&config);
         self.handover.clear();
-        self.timer.set_timeout(now, config.options().election_timeout);
+        self.timer
+            .set_timeout(now, config.options().election_timeout);
         self.config = config;
         let stays = self.config.leaders().contains(self.round.leader());
         match self.state {
-            // The quorums of its round are those of an epoch that is over: it begins another at once.
+            // The quorums of its round are those of an epoch that is over: it begins another at
+            // once.
             State::Leading | State::Phase1(_) if self.config.quorums_of(self.round).is_none() => {
                 self.begin_phase1(now, self.round, self.config.epoch(), out);
             }
@@ -560,26 +636,59 @@ impl Role for Leader {
 
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
         match message {
-            In::Propose { proposer, near, batch, again } => {
-                self.on_propose(now, Proposal { proposer, near, batch }, again, out);
+            In::Propose {
+                proposer,
+                near,
+                batch,
+                again,
+            } => {
+                self.on_propose(
+                    now,
+                    Proposal {
+                        proposer,
+                        near,
+                        batch,
+                    },
+                    again,
+                    out,
+                );
             }
-            In::Executed { from, executed, kept, round, times } => {
+            In::Executed {
+                from,
+                executed,
+                kept,
+                round,
+                times,
+            } => {
                 self.hear_time(now, kind::Replica, from.0, times.clock);
                 self.clock.learn(now, times.log);
                 self.on_executed(now, from, (executed, kept), round, out);
             }
             In::ProxyAlive { from } => self.window.heard_proxy(from, now),
-            In::Phase1b { from, round, votes, clock } => {
+            In::Phase1b {
+                from,
+                round,
+                votes,
+                clock,
+            } => {
                 self.hear_time(now, kind::Acceptor, from.0, clock);
                 self.on_phase1b(now, from, round, votes, out);
             }
             In::Nack { round } if round > self.round => self.on_higher_round(now, round, out),
             In::Nack { .. } => {}
             In::Heartbeat { round } => self.on_heartbeat(now, round, out),
-            In::PreVoteReply { from, gone, promise } => self.on_pre_vote_reply(now, from, gone, promise, out),
+            In::PreVoteReply {
+                from,
+                gone,
+                promise,
+            } => self.on_pre_vote_reply(now, from, gone, promise, out),
             In::Recover { slots } => self.on_recover(now, &slots, out),
             In::AdvanceClock { deadline } => self.on_advance_clock(now, deadline, out),
-            In::Rejoin { from, nonce, promise } => self.on_rejoin(now, from, nonce, promise, out),
+            In::Rejoin {
+                from,
+                nonce,
+                promise,
+            } => self.on_rejoin(now, from, nonce, promise, out),
             In::TakeOver { from, round } => self.on_take_over(now, from, round, out),
             In::Declined { from } => self.on_declined(now, from, out),
         }
@@ -605,7 +714,9 @@ impl Role for Leader {
                     self.ask_successor(now, out);
                 }
             }
-            _ if self.timer.deadline() <= now && self.succession.holds_back(self.window.is_cut_off(now)) => {
+            _ if self.timer.deadline() <= now
+                && self.succession.holds_back(self.window.is_cut_off(now)) =>
+            {
                 self.timer.restart(now);
             }
             _ if self.timer.deadline() <= now => self.stand(now, out),
@@ -628,7 +739,10 @@ impl Role for Leader {
         match &self.state {
             State::Leading => {
                 let duties = earliest(self.window.next_timer(), self.repairs.next_timer());
-                earliest(earliest(Some(self.heartbeat_at), duties), self.succession.next_timer())
+                earliest(
+                    earliest(Some(self.heartbeat_at), duties),
+                    self.succession.next_timer(),
+                )
             }
             State::Standby => Some(self.timer.deadline()),
             State::Candidate { ask_at, .. } => Some(self.timer.deadline().min(*ask_at)),
@@ -672,6 +786,9 @@ impl Role for Leader {
         report("dropped", self.dropped);
         report("repeated", self.repeated);
         report("window_bytes", self.window.flow.bytes() as u64);
-        report("clock_corrected_ms", self.clock.correction_ms().unsigned_abs());
+        report(
+            "clock_corrected_ms",
+            self.clock.correction_ms().unsigned_abs(),
+        );
     }
 }

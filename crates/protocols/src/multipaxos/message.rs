@@ -66,13 +66,14 @@ pub struct Vote {
 
 wire_struct! { Vote { round, value } }
 
-/// A stretch of an acceptor's votes, in answer to Phase1a. Large logs come in several, so that no frame
-/// is unbounded.
+/// A stretch of an acceptor's votes, in answer to Phase1a. Large logs come in several, so that no
+/// frame is unbounded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Votes {
     /// The stretch begins here, as asked, and has no votes below `forgotten`.
     pub start: Slot,
-    /// Where what was asked for ends: it tells the answers of one phase 1 from those of another of the same round.
+    /// Where what was asked for ends: it tells the answers of one phase 1 from those of another of
+    /// the same round.
     pub end: Slot,
     /// The stretch ends before this slot; [`Slot::MAX`] when nothing comes after it.
     pub next: Slot,
@@ -88,8 +89,8 @@ pub struct Votes {
 
 wire_struct! { Votes { start, end, next, votes, forgotten, watermark, reserved } }
 
-/// Slots that the leader of a round may have made noops without a vote (Mencius). Nothing that was voted for in them in
-/// lower rounds can be chosen.
+/// Slots that the leader of a round may have made noops without a vote (Mencius). Nothing that was
+/// voted for in them in lower rounds can be chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reserved {
     /// The round.

@@ -1,7 +1,7 @@
 //! Compartmentalized MultiPaxos (compartmentalization, sections 2 to 4).
 //!
-//! Writes, from left to right, with the names of the messages. Batchers and unbatchers are optional:
-//! without them a client sends to the leader and a replica answers the client itself.
+//! Writes, from left to right, with the names of the messages. Batchers and unbatchers are
+//! optional: without them a client sends to the leader and a replica answers the client itself.
 //!
 //! ```text
 //! client ── Commands ──> batcher ── Propose ──> leader ── Phase2a ──> proxy leader
@@ -23,8 +23,8 @@
 //! read batcher ── Read ──> replica (one) ── Results ──> unbatcher ── Answers ──> client
 //! ```
 //!
-//! Leader election and phase 1: a leader that is silent is deposed only when a read quorum of acceptors
-//! has not heard of it either.
+//! Leader election and phase 1: a leader that is silent is deposed only when a read quorum of
+//! acceptors has not heard of it either.
 //!
 //! ```text
 //! leader ── Heartbeat ──> leaders, acceptors, replicas
@@ -35,8 +35,9 @@
 //! leader ── TakeOver ──> leader ── Declined ──> leader          (the first is about to stop)
 //! ```
 //!
-//! Recovery: a replica that misses a slot asks a peer, then the leader; a replica that is far behind is
-//! given a snapshot; leaders and acceptors learn what replicas have executed and forget it.
+//! Recovery: a replica that misses a slot asks a peer, then the leader; a replica that is far
+//! behind is given a snapshot; leaders and acceptors learn what replicas have executed and forget
+//! it.
 //!
 //! ```text
 //! replica ── Fetch ──> replica ── Fetched ──> replica          replica ── Recover ──> leader
@@ -46,14 +47,14 @@
 //! acceptor ── Rejoin ──> leaders ── Admit ──> acceptor         acceptor ── Forgotten ──> proxy leader
 //! ```
 //!
-//! Changes of the membership are commands in the log: a replica that executes one tells its driver, which
-//! reconfigures all roles of its node; a leader that leads by the quorums of both configurations ends the
-//! change when it can (`leader/handover.rs`).
+//! Changes of the membership are commands in the log: a replica that executes one tells its driver,
+//! which reconfigures all roles of its node; a leader that leads by the quorums of both
+//! configurations ends the change when it can (`leader/handover.rs`).
 //!
-//! Safety rests on three facts. A value is chosen when a write quorum voted for it in one round. Every
-//! read quorum meets every write quorum. A leader proposes in a slot of its round only what is safe
-//! after a read quorum has promised: the value of the highest round voted for in that slot, anything if
-//! there is none.
+//! Safety rests on three facts. A value is chosen when a write quorum voted for it in one round.
+//! Every read quorum meets every write quorum. A leader proposes in a slot of its round only what
+//! is safe after a read quorum has promised: the value of the highest round voted for in that slot,
+//! anything if there is none.
 
 pub(crate) mod branch;
 pub mod message;
@@ -110,7 +111,9 @@ impl Protocol for MultiPaxos {
     type Invariants = invariants::Invariants;
 
     fn configure(layout: Layout) -> Result<Self::Config, LayoutError> {
-        config::Config::new(layout).map(config::Config::telling_neighbours).map(Arc::new)
+        config::Config::new(layout)
+            .map(config::Config::telling_neighbours)
+            .map(Arc::new)
     }
 
     fn transition(from: &Layout, to: &Layout) -> Result<Transition, LayoutError> {
@@ -134,9 +137,13 @@ impl Protocol for MultiPaxos {
         match birth.address.kind {
             kind::Client => Instance::Client(client::ClientLane::new(config, &birth)),
             kind::Batcher => Instance::Batcher(batcher::Batcher::new(config, &birth)),
-            kind::ReadBatcher => Instance::ReadBatcher(read_batcher::ReadBatcher::new(config, &birth)),
+            kind::ReadBatcher => {
+                Instance::ReadBatcher(read_batcher::ReadBatcher::new(config, &birth))
+            }
             kind::Leader => Instance::Leader(leader::Leader::new(config, &birth)),
-            kind::ProxyLeader => Instance::ProxyLeader(proxy_leader::ProxyLeader::new(config, &birth)),
+            kind::ProxyLeader => {
+                Instance::ProxyLeader(proxy_leader::ProxyLeader::new(config, &birth))
+            }
             kind::Acceptor => Instance::Acceptor(acceptor::Acceptor::new(config, &birth)),
             kind::Replica => Instance::Replica(replica::Replica::new(config, &birth)),
             kind::Unbatcher => Instance::Unbatcher(unbatcher::Unbatcher::new(config, &birth)),

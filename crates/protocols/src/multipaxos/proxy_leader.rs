@@ -53,8 +53,8 @@ messages! {
             /// The round that it promised.
             round: Round,
         },
-        /// An acceptor has forgotten these slots: they are chosen, and enough replicas have executed
-        /// them.
+        /// An acceptor has forgotten these slots: they are chosen, and enough replicas have
+        /// executed them.
         3 => Forgotten {
             /// The slots below this one.
             below: Slot,
@@ -101,7 +101,8 @@ struct Pending {
 }
 
 impl Pending {
-    /// When it is to be asked for again. The allowance for what is under way doubles like the wait: it may be too small.
+    /// When it is to be asked for again. The allowance for what is under way doubles like the wait:
+    /// it may be too small.
     fn overdue_at(&self, transit: Duration) -> Instant {
         self.ask_at + transit * (1 << self.attempts.min(5))
     }
@@ -128,17 +129,22 @@ impl ProxyLeader {
         }
     }
 
-    /// Tells the leader of `round` that acceptors have promised a higher one. They do so themselves; but they may not reach it,
-    /// and it would go on proposing, and be heard by enough of them to believe that it leads.
+    /// Tells the leader of `round` that acceptors have promised a higher one. They do so
+    /// themselves; but they may not reach it, and it would go on proposing, and be heard by enough
+    /// of them to believe that it leads.
     fn refuse(&self, round: Round, out: &mut Out<'_, Self>) {
         if round < self.round && !self.config.has(Canary::DropsSilently) {
             out.reached(branch::OLD_ROUND_REFUSED);
             let leader = Set::one(round.leader()).and(self.config.leaders());
-            out.send(Envelope::ToLeaders(leader, leader::In::Nack { round: self.round }));
+            out.send(Envelope::ToLeaders(
+                leader,
+                leader::In::Nack { round: self.round },
+            ));
         }
     }
 
-    /// Follows `round`; false when it is an old one, or of an epoch that this node knows no quorums of.
+    /// Follows `round`; false when it is an old one, or of an epoch that this node knows no quorums
+    /// of.
     fn enter(&mut self, round: Round) -> bool {
         if self.config.quorums_of(round).is_none() {
             return false;
@@ -151,9 +157,13 @@ impl ProxyLeader {
     }
 
     fn on_phase2a(&mut self, now: Instant, slot: Slot, pending: Pending, out: &mut Out<'_, Self>) {
-        if let Some(under_way) = self.pending.get_mut(&slot).filter(|_| !self.config.has(Canary::AsksAtOnce)) {
-            // It is asked for already, and again when it is time to: the leader has waited long, but what it waits for may
-            // still be on its way from here.
+        if let Some(under_way) = self
+            .pending
+            .get_mut(&slot)
+            .filter(|_| !self.config.has(Canary::AsksAtOnce))
+        {
+            // It is asked for already, and again when it is time to: the leader has waited long,
+            // but what it waits for may still be on its way from here.
             (under_way.proposer, under_way.replier) = (pending.proposer, pending.replier);
             return;
         }
@@ -161,17 +171,23 @@ impl ProxyLeader {
         self.ask(now, slot, out);
     }
 
-    /// Sends Phase2a: to one write quorum of acceptors that answered lately, then to another, then to
-    /// all (thrifty, and then not: l8).
+    /// Sends Phase2a: to one write quorum of acceptors that answered lately, then to another, then
+    /// to all (thrifty, and then not: l8).
     fn ask(&mut self, now: Instant, slot: Slot, out: &mut Out<'_, Self>) {
         self.turn += 1;
         let config = self.config.clone();
-        let Some(quorums) = config.quorums_of(self.round) else { return };
+        let Some(quorums) = config.quorums_of(self.round) else {
+            return;
+        };
         let all = quorums.members();
         let trusted = self.suspicion.trusted(all);
         let probe = self.suspicion.probe(now);
-        let pending = self.pending.get_mut(&slot).expect("asked for a pending slot");
-        let thrifty = (config.options().thrifty && pending.attempts < 2) || self.config.has(Canary::L8AlwaysThrifty);
+        let pending = self
+            .pending
+            .get_mut(&slot)
+            .expect("asked for a pending slot");
+        let thrifty = (config.options().thrifty && pending.attempts < 2)
+            || self.config.has(Canary::L8AlwaysThrifty);
         let quorum = match self.config.has(Canary::L8AlwaysThrifty) {
             true => quorums.write_quorum(all, self.near, slot.0),
             false => quorums.write_quorum(trusted, self.near, self.turn),
@@ -181,7 +197,11 @@ impl ProxyLeader {
             _ => all,
         };
         if pending.attempts > 0 {
-            out.reached(if asked == all { branch::ASKS_ALL } else { branch::SECOND_QUORUM });
+            out.reached(if asked == all {
+                branch::ASKS_ALL
+            } else {
+                branch::SECOND_QUORUM
+            });
         }
         // Who has voted needs not be sent the value again.
         let asked = asked.without(pending.voted);
@@ -190,11 +210,23 @@ impl ProxyLeader {
         pending.ask_at = now + wait;
         self.check_at = earliest(self.check_at, Some(pending.ask_at));
         let value = pending.value.clone();
-        let message = acceptor::In::Phase2a { from: self.id, slot, round: self.round, value };
+        let message = acceptor::In::Phase2a {
+            from: self.id,
+            slot,
+            round: self.round,
+            value,
+        };
         out.send(Envelope::ToAcceptors(asked, message));
     }
 
-    fn on_phase2b(&mut self, now: Instant, from: AcceptorId, slot: Slot, round: Round, out: &mut Out<'_, Self>) {
+    fn on_phase2b(
+        &mut self,
+        now: Instant,
+        from: AcceptorId,
+        slot: Slot,
+        round: Round,
+        out: &mut Out<'_, Self>,
+    ) {
         self.suspicion.heard(from);
         if !self.config.options().thrifty {
             self.present.heard(from, now);
@@ -202,9 +234,15 @@ impl ProxyLeader {
         if round != self.round {
             return;
         }
-        let Some(pending) = self.pending.get_mut(&slot) else { return };
+        let Some(pending) = self.pending.get_mut(&slot) else {
+            return;
+        };
         pending.voted.insert(from);
-        if self.config.quorums_of(round).is_some_and(|quorums| quorums.is_write_quorum(pending.voted)) {
+        if self
+            .config
+            .quorums_of(round)
+            .is_some_and(|quorums| quorums.is_write_quorum(pending.voted))
+        {
             let pending = self.pending.remove(&slot).expect("just found");
             self.announce(now, slot, pending, out);
         }
@@ -212,26 +250,44 @@ impl ProxyLeader {
 
     /// What the acceptors asked left unanswered is asked of others.
     fn ask_again(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        let transit = transit(self.pending.values().map(|pending| pending.value.batch.byte_len()).sum());
+        let transit = transit(
+            self.pending
+                .values()
+                .map(|pending| pending.value.batch.byte_len())
+                .sum(),
+        );
         let overdue = slots_where(&self.pending, |pending| pending.overdue_at(transit) <= now);
         for slot in &overdue {
             let pending = self.pending.get_mut(slot).expect("just found");
-            self.suspicion.silent(pending.asked.without(pending.voted), now);
+            self.suspicion
+                .silent(pending.asked.without(pending.voted), now);
             pending.attempts += 1;
         }
         self.retries += overdue.len() as u64;
         for slot in overdue {
             self.ask(now, slot, out);
         }
-        self.check_at = self.pending.values().map(|pending| pending.overdue_at(transit)).min();
+        self.check_at = self
+            .pending
+            .values()
+            .map(|pending| pending.overdue_at(transit))
+            .min();
     }
 
-    /// The value is chosen: all replicas are told, and one of them is named to answer the clients. Those that live with an
-    /// acceptor that has the value are told through it, without the value: it has voted, or, where all are asked at once
-    /// and it votes at all, will have by the time that this comes behind the question.
+    /// The value is chosen: all replicas are told, and one of them is named to answer the clients.
+    /// Those that live with an acceptor that has the value are told through it, without the value:
+    /// it has voted, or, where all are asked at once and it votes at all, will have by the time
+    /// that this comes behind the question.
     fn announce(&mut self, now: Instant, slot: Slot, pending: Pending, out: &mut Out<'_, Self>) {
         self.chosen += 1;
-        let Pending { value, proposer, replier, voted, asked, .. } = pending;
+        let Pending {
+            value,
+            proposer,
+            replier,
+            voted,
+            asked,
+            ..
+        } = pending;
         let informed = match self.config.options().thrifty {
             true => voted,
             false => voted.or(asked.and(self.present.present(now))),
@@ -248,11 +304,22 @@ impl ProxyLeader {
                 }
             }
             if !acceptors.is_empty() {
-                let learn = acceptor::In::Learn { slot, round: self.round, replier };
+                let learn = acceptor::In::Learn {
+                    slot,
+                    round: self.round,
+                    replier,
+                };
                 out.send(Envelope::ToAcceptors(acceptors, learn));
             }
         }
-        out.send(Envelope::ToReplicas(replicas, replica::In::Chosen { slot, value, replier }));
+        out.send(Envelope::ToReplicas(
+            replicas,
+            replica::In::Chosen {
+                slot,
+                value,
+                replier,
+            },
+        ));
         if let Proposer::Batcher { id, number } = proposer {
             self.chosen_batches.entry(id).or_default().push(number);
         }
@@ -281,10 +348,24 @@ impl Role for ProxyLeader {
 
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
         match message {
-            In::Phase2a { slot, round, value, proposer, replier } => {
+            In::Phase2a {
+                slot,
+                round,
+                value,
+                proposer,
+                replier,
+            } => {
                 if self.enter(round) {
                     let (asked, voted) = (AcceptorSet::EMPTY, AcceptorSet::EMPTY);
-                    let pending = Pending { value, proposer, replier, asked, voted, ask_at: now, attempts: 0 };
+                    let pending = Pending {
+                        value,
+                        proposer,
+                        replier,
+                        asked,
+                        voted,
+                        ask_at: now,
+                        attempts: 0,
+                    };
                     self.on_phase2a(now, slot, pending, out);
                 } else {
                     self.refuse(round, out);
@@ -307,7 +388,10 @@ impl Role for ProxyLeader {
     fn on_timer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         if self.alive_at <= now {
             self.alive_at = now + ALIVE_EVERY;
-            out.send(Envelope::ToLeaders(self.config.leaders(), leader::In::ProxyAlive { from: self.id }));
+            out.send(Envelope::ToLeaders(
+                self.config.leaders(),
+                leader::In::ProxyAlive { from: self.id },
+            ));
         }
         if self.check_at.is_some_and(|at| at <= now) {
             self.ask_again(now, out);
@@ -320,12 +404,18 @@ impl Role for ProxyLeader {
 
     fn on_burst_end(&mut self, _: Instant, out: &mut Out<'_, Self>) {
         while let Some((batcher, numbers)) = self.chosen_batches.pop_first() {
-            out.send(Envelope::ToBatchers(Set::one(batcher), batcher::In::BatchesChosen { numbers }));
+            out.send(Envelope::ToBatchers(
+                Set::one(batcher),
+                batcher::In::BatchesChosen { numbers },
+            ));
         }
     }
 
     fn invariants(&self) {
-        assert!(self.pending.is_empty() || self.check_at.is_some(), "slots pending and no timer to ask again");
+        assert!(
+            self.pending.is_empty() || self.check_at.is_some(),
+            "slots pending and no timer to ask again"
+        );
     }
 
     fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
@@ -334,6 +424,9 @@ impl Role for ProxyLeader {
         report("pending", self.pending.len() as u64);
         report("chosen", self.chosen);
         report("retries", self.retries);
-        report("suspected_acceptors", self.suspicion.suspects().len() as u64);
+        report(
+            "suspected_acceptors",
+            self.suspicion.suspects().len() as u64,
+        );
     }
 }

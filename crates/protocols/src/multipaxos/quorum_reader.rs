@@ -1,12 +1,13 @@
-//! The first half of a linearizable read (3.4), for read batchers and for clients without one: asks a
-//! read quorum of acceptors for their vote watermarks. One inquiry serves all reads that were waiting
-//! when it began, since each of them began before it.
+//! The first half of a linearizable read (3.4), for read batchers and for clients without one: asks
+//! a read quorum of acceptors for their vote watermarks. One inquiry serves all reads that were
+//! waiting when it began, since each of them began before it.
 //!
 //! Why the largest watermark of a read quorum is enough: a write that was acknowledged before the
-//! inquiry began was executed, so it and every slot below it was chosen, by votes of a write quorum,
-//! each made before the acceptor answered. The read quorum meets that write quorum, so some answer
-//! lies above the write's slot. Across a change of the members that holds of answers that are given while the reader's
-//! configuration is in force (`docs/protocols/multipaxos.md`, "Membership"): see `reconfigure`.
+//! inquiry began was executed, so it and every slot below it was chosen, by votes of a write
+//! quorum, each made before the acceptor answered. The read quorum meets that write quorum, so some
+//! answer lies above the write's slot. Across a change of the members that holds of answers that
+//! are given while the reader's configuration is in force (`docs/protocols/multipaxos.md`,
+//! "Membership"): see `reconfigure`.
 
 use super::canary::Canary;
 use super::config::Config;
@@ -65,9 +66,10 @@ impl QuorumReader {
         }
     }
 
-    /// The membership has changed. What acceptors told before does not count: quorums of the new configuration meet those
-    /// of the writes before only in what their members say once it is in force. All inquiries begin anew, under numbers of
-    /// their own, so that late answers are not taken for new ones.
+    /// The membership has changed. What acceptors told before does not count: quorums of the new
+    /// configuration meet those of the writes before only in what their members say once it is in
+    /// force. All inquiries begin anew, under numbers of their own, so that late answers are not
+    /// taken for new ones.
     pub(super) fn reconfigure(&mut self, now: Instant, config: Arc<Config>) {
         self.near = config.near(kind::Acceptor, self.node);
         self.config = config;
@@ -85,7 +87,18 @@ impl QuorumReader {
         let number = self.next_inquiry;
         self.next_inquiry += 1;
         let (answered, watermark, epoch) = (AcceptorSet::EMPTY, Slot::ZERO, Epoch::default());
-        self.inquiries.insert(number, Inquiry { reads, asked, answered, watermark, epoch, ask_at, attempts });
+        self.inquiries.insert(
+            number,
+            Inquiry {
+                reads,
+                asked,
+                answered,
+                watermark,
+                epoch,
+                ask_at,
+                attempts,
+            },
+        );
         (asked, number)
     }
 
@@ -110,15 +123,17 @@ impl QuorumReader {
     fn pick_quorum(&self) -> AcceptorSet {
         let quorums = &self.config.quorums;
         let all = quorums.members();
-        let quorum = quorums.read_quorum(self.suspicion.trusted(all), self.near, self.turn).unwrap_or(all);
+        let quorum = quorums
+            .read_quorum(self.suspicion.trusted(all), self.near, self.turn)
+            .unwrap_or(all);
         if self.config.has(Canary::S7ReadsOnAGrid) {
             return quorum.iter().take(self.config.f() + 1).collect();
         }
         quorum
     }
 
-    /// Takes a watermark in. When it completes a read quorum: the reads, and the slot before which a
-    /// replica must have executed everything to answer them.
+    /// Takes a watermark in. When it completes a read quorum: the reads, and the slot before which
+    /// a replica must have executed everything to answer them.
     pub(super) fn on_ack(
         &mut self,
         from: AcceptorId,
@@ -131,7 +146,8 @@ impl QuorumReader {
         inquiry.watermark = inquiry.watermark.max(watermark);
         inquiry.epoch = inquiry.epoch.max(epoch);
         let enough = self.config.can_read(inquiry.answered, inquiry.epoch)
-            || (self.config.has(Canary::S7ReadsOnAGrid) && inquiry.answered.len() > self.config.f());
+            || (self.config.has(Canary::S7ReadsOnAGrid)
+                && inquiry.answered.len() > self.config.f());
         if !enough {
             return None;
         }
@@ -144,20 +160,28 @@ impl QuorumReader {
         let all = self.config.quorums.members();
         let resend_after = self.config.options().resend_after;
         let mut asks = Vec::new();
-        for (number, inquiry) in self.inquiries.iter_mut().filter(|(_, inquiry)| inquiry.ask_at <= now) {
-            self.suspicion.silent(inquiry.asked.without(inquiry.answered), now);
+        for (number, inquiry) in self
+            .inquiries
+            .iter_mut()
+            .filter(|(_, inquiry)| inquiry.ask_at <= now)
+        {
+            self.suspicion
+                .silent(inquiry.asked.without(inquiry.answered), now);
             inquiry.asked = all;
             inquiry.ask_at = now + resend_after * (1 << inquiry.attempts);
             inquiry.attempts += 1;
             asks.push((all.without(inquiry.answered), *number));
         }
-        self.inquiries.retain(|_, inquiry| inquiry.attempts <= ATTEMPTS);
+        self.inquiries
+            .retain(|_, inquiry| inquiry.attempts <= ATTEMPTS);
         asks
     }
 
     pub(super) fn next_timer(&self) -> Option<Instant> {
         let late = self.open.closes_at(self.config.options());
-        self.inquiries.values().fold(late, |next, inquiry| earliest(next, Some(inquiry.ask_at)))
+        self.inquiries
+            .values()
+            .fold(late, |next, inquiry| earliest(next, Some(inquiry.ask_at)))
     }
 
     /// How many inquiries are under way.

@@ -1,5 +1,5 @@
-//! The read batcher (4.1, "Discussion"): gathers reads, asks a read quorum of acceptors once for all of
-//! them, and hands them to one replica.
+//! The read batcher (4.1, "Discussion"): gathers reads, asks a read quorum of acceptors once for
+//! all of them, and hands them to one replica.
 //!
 //! Stands between client and acceptors, and between acceptors and replicas, on the read path.
 
@@ -78,12 +78,17 @@ impl ReadBatcher {
 
     fn pick_replica(&mut self, now: Instant) -> ReplicaId {
         self.turn += 1;
-        self.present.pick(self.near, now, self.turn).expect("a deployment has replicas")
+        self.present
+            .pick(self.near, now, self.turn)
+            .expect("a deployment has replicas")
     }
 
     fn pre_read(&self, (acceptors, inquiry): Ask, out: &mut Out<'_, Self>) {
         let from = ReaderId::ReadBatcher { id: self.id };
-        out.send(Envelope::ToAcceptors(acceptors, acceptor::In::PreRead { from, inquiry }));
+        out.send(Envelope::ToAcceptors(
+            acceptors,
+            acceptor::In::PreRead { from, inquiry },
+        ));
     }
 }
 
@@ -110,11 +115,21 @@ impl Role for ReadBatcher {
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
         match message {
             In::Reads { reads } => self.reader.add(now, &reads),
-            In::PreReadAck { from, inquiry, watermark, epoch } => {
-                if let Some((reads, executed)) = self.reader.on_ack(from, inquiry, (watermark, epoch)) {
+            In::PreReadAck {
+                from,
+                inquiry,
+                watermark,
+                epoch,
+            } => {
+                if let Some((reads, executed)) =
+                    self.reader.on_ack(from, inquiry, (watermark, epoch))
+                {
                     self.batches += 1;
                     let replica = self.pick_replica(now);
-                    out.send(Envelope::ToReplicas(Set::one(replica), replica::In::Read { reads, executed }));
+                    out.send(Envelope::ToReplicas(
+                        Set::one(replica),
+                        replica::In::Read { reads, executed },
+                    ));
                 }
             }
             In::ReplicaAlive { from } => self.present.heard(from, now),

@@ -1,5 +1,5 @@
-//! The replica (2.3, 3.3, 3.4): executes the log in order, answers for the slots that it was named for,
-//! and answers reads.
+//! The replica (2.3, 3.3, 3.4): executes the log in order, answers for the slots that it was named
+//! for, and answers reads.
 //!
 //! Stands between proxy leader and client (or unbatcher), and between readers and client.
 
@@ -124,10 +124,10 @@ pub const UNBATCHER_PRESENCE: Duration = Duration::from_millis(800);
 /// Answers leave at the latest after so many slots.
 const ANSWER_SLOTS: u64 = 64;
 
-/// How far ahead of what it has executed a replica keeps chosen values. What lies beyond is fetched when
-/// its turn comes, which takes long: so this is more than what acceptors still hold when all nodes were down at
-/// once, which a new leader proposes in one go, namely the slots since the snapshots (`snapshot_slots`) and
-/// those that came while these were written.
+/// How far ahead of what it has executed a replica keeps chosen values. What lies beyond is fetched
+/// when its turn comes, which takes long: so this is more than what acceptors still hold when all
+/// nodes were down at once, which a new leader proposes in one go, namely the slots since the
+/// snapshots (`snapshot_slots`) and those that came while these were written.
 const MAX_AHEAD: usize = 1 << 18;
 
 /// And at most so many bytes of them.
@@ -136,8 +136,8 @@ const AHEAD_BYTES: usize = 64 << 20;
 /// Executed values kept for peers hold at most this many bytes, beside the limit of their number.
 const RETAINED_BYTES: usize = 64 << 20;
 
-/// While a peer is given a snapshot, what was executed since is kept for it up to these limits: it would
-/// otherwise need another snapshot as soon as it has this one.
+/// While a peer is given a snapshot, what was executed since is kept for it up to these limits: it
+/// would otherwise need another snapshot as soon as it has this one.
 const OFFER_RETAINED_SLOTS: u64 = MAX_AHEAD as u64 / 2;
 const OFFER_RETAINED_BYTES: usize = 2 * RETAINED_BYTES;
 
@@ -246,7 +246,9 @@ impl Replica {
 
     /// The chosen values that it holds in slots from this one on.
     pub fn chosen_from(&self, slot: Slot) -> impl Iterator<Item = (Slot, &Value)> {
-        self.log.iter_from(slot).map(|(slot, chosen)| (slot, &chosen.value))
+        self.log
+            .iter_from(slot)
+            .map(|(slot, chosen)| (slot, &chosen.value))
     }
 
     // The write path.
@@ -262,7 +264,8 @@ impl Replica {
         self.wanted = self.wanted.max(slot.next());
         self.catch_up.heard(value.batch.byte_len());
         if let Some(known) = self.log.get(slot) {
-            // Also when a peer says so that is wrong: one of the two would be executed here and the other elsewhere.
+            // Also when a peer says so that is wrong: one of the two would be executed here and the
+            // other elsewhere.
             assert_eq!(known.value, value, "two values chosen in {slot:?}");
             self.stale += 1;
         } else if slot < self.executed || !self.has_room(slot, value.batch.byte_len()) {
@@ -275,7 +278,8 @@ impl Replica {
         self.execute_ready(now, out);
     }
 
-    /// Whether a value of so many bytes may be kept until its turn comes. The one whose turn it is always may.
+    /// Whether a value of so many bytes may be kept until its turn comes. The one whose turn it is
+    /// always may.
     fn has_room(&self, slot: Slot, bytes: usize) -> bool {
         let ahead = slot.distance(self.executed);
         let near = ahead == 0 || self.ahead_bytes + bytes <= AHEAD_BYTES;
@@ -309,7 +313,8 @@ impl Replica {
         self.announce_membership(out);
     }
 
-    /// What the log has led to is told to the driver, which tells it to the roles of this node and others.
+    /// What the log has led to is told to the driver, which tells it to the roles of this node and
+    /// others.
     fn announce_membership(&mut self, out: &mut Out<'_, Self>) {
         let membership = self.executor.membership();
         if membership.epoch > self.announced {
@@ -326,14 +331,22 @@ impl Replica {
             true => self.log.advance_to(end),
             false => self.log.reset(end),
         }
-        self.ahead_bytes = self.log.iter().map(|(_, chosen)| chosen.value.batch.byte_len()).sum();
+        self.ahead_bytes = self
+            .log
+            .iter()
+            .map(|(_, chosen)| chosen.value.batch.byte_len())
+            .sum();
         self.wanted = self.wanted.max(end);
     }
 
     fn forget_old(&mut self) {
         let retained = self.config.options().retained_slots as u64;
         while self.log.base() < self.executed {
-            let (slots, bytes) = match self.offer.as_ref().is_some_and(|offer| offer.executed <= self.log.base()) {
+            let (slots, bytes) = match self
+                .offer
+                .as_ref()
+                .is_some_and(|offer| offer.executed <= self.log.base())
+            {
                 true => (retained.max(OFFER_RETAINED_SLOTS), OFFER_RETAINED_BYTES),
                 false => (retained, RETAINED_BYTES),
             };
@@ -341,7 +354,10 @@ impl Replica {
                 return;
             }
             let oldest = self.log.base();
-            self.retained_bytes -= self.log.get(oldest).map_or(0, |chosen| chosen.value.batch.byte_len());
+            self.retained_bytes -= self
+                .log
+                .get(oldest)
+                .map_or(0, |chosen| chosen.value.batch.byte_len());
             self.log.advance_to(oldest.next());
         }
     }
@@ -353,11 +369,17 @@ impl Replica {
         self.answer_or_defer(now, now, reads, executed);
     }
 
-    /// Answers reads that came at `since`, as far as the answers leave at once and every slot below `executed` is executed.
+    /// Answers reads that came at `since`, as far as the answers leave at once and every slot below
+    /// `executed` is executed.
     fn answer_or_defer(&mut self, now: Instant, since: Instant, reads: Batch, executed: Slot) {
         let executed = self.early_horizon(now, &reads, executed);
         if self.executed >= executed {
-            let Some(rest) = self.executor.read(self.log_time(now), &reads, &mut self.answers) else { return };
+            let Some(rest) = self
+                .executor
+                .read(self.log_time(now), &reads, &mut self.answers)
+            else {
+                return;
+            };
             // They are answered when these answers have left.
             if !self.deferred.push(since, self.executed, rest) {
                 self.stale += 1;
@@ -368,9 +390,11 @@ impl Replica {
             self.stale += 1;
             return;
         }
-        // Something was voted for in the slots that it waits for: whatever is missing there counts as a
-        // hole (l5). A stranger's huge slot makes nobody allocate anything (b4).
-        self.wanted = self.wanted.max(executed.min(self.executed.plus(MAX_AHEAD as u64)));
+        // Something was voted for in the slots that it waits for: whatever is missing there counts
+        // as a hole (l5). A stranger's huge slot makes nobody allocate anything (b4).
+        self.wanted = self
+            .wanted
+            .max(executed.min(self.executed.plus(MAX_AHEAD as u64)));
         self.catch_up.watch(now, self.executed, self.wanted);
     }
 
@@ -392,11 +416,17 @@ impl Replica {
         match self.present.pick(self.unbatchers, now, self.turn) {
             Some(unbatcher) => {
                 let answers = self.answers.take_all(from, executed);
-                out.send(Envelope::ToUnbatchers(Set::one(unbatcher), unbatcher::In::Results { answers }));
+                out.send(Envelope::ToUnbatchers(
+                    Set::one(unbatcher),
+                    unbatcher::In::Results { answers },
+                ));
             }
             None => {
                 for (client, answers) in self.answers.drain(from, executed) {
-                    out.send(Envelope::ToClients(Set::one(client), client::In::Answers { answers }));
+                    out.send(Envelope::ToClients(
+                        Set::one(client),
+                        client::In::Answers { answers },
+                    ));
                 }
             }
         }
@@ -412,30 +442,61 @@ impl Replica {
                 let (start, end) = (self.executed, self.wanted);
                 out.reached(branch::FETCHES);
                 let waits = self.catch_up.is_cut_off();
-                out.send(Envelope::ToReplicas(Set::one(peer), In::Fetch { from, start, end, waits }));
+                out.send(Envelope::ToReplicas(
+                    Set::one(peer),
+                    In::Fetch {
+                        from,
+                        start,
+                        end,
+                        waits,
+                    },
+                ));
             }
             Some(Ask::Leader) => {
-                let missing = self.executed.until(self.wanted).filter(|slot| self.log.get(*slot).is_none());
+                let missing = self
+                    .executed
+                    .until(self.wanted)
+                    .filter(|slot| self.log.get(*slot).is_none());
                 let slots: Vec<Slot> = missing.take(RECOVER_SLOTS).collect();
-                self.catch_up.asked_leader(slots.get(RECOVER_SLOTS - 1).copied());
+                self.catch_up
+                    .asked_leader(slots.get(RECOVER_SLOTS - 1).copied());
                 out.reached(branch::RECOVERS);
-                out.send(Envelope::ToLeaders(self.config.leaders(), leader::In::Recover { slots }));
+                out.send(Envelope::ToLeaders(
+                    self.config.leaders(),
+                    leader::In::Recover { slots },
+                ));
             }
             Some(Ask::Snapshot(peer, executed, offset)) => {
                 out.reached(branch::FETCHES_SNAPSHOT);
-                out.send(Envelope::ToReplicas(Set::one(peer), In::FetchSnapshot { from, executed, offset }));
+                out.send(Envelope::ToReplicas(
+                    Set::one(peer),
+                    In::FetchSnapshot {
+                        from,
+                        executed,
+                        offset,
+                    },
+                ));
             }
         }
     }
 
-    fn on_fetched(&mut self, now: Instant, from: ReplicaId, slots: ChosenSlots, out: &mut Out<'_, Self>) {
+    fn on_fetched(
+        &mut self,
+        now: Instant,
+        from: ReplicaId,
+        slots: ChosenSlots,
+        out: &mut Out<'_, Self>,
+    ) {
         let before = self.executed;
         for (slot, value) in slots {
             self.on_chosen(now, slot, value, None, out);
         }
         self.catch_up.answered(from, self.executed > before);
         // More is missing and the peer was of help: it is asked again at once.
-        if self.executed > before && self.executed < self.wanted && self.log.get(self.executed).is_none() {
+        if self.executed > before
+            && self.executed < self.wanted
+            && self.log.get(self.executed).is_none()
+        {
             self.ask_peer(now, from, out);
         }
     }
@@ -451,7 +512,12 @@ impl Replica {
     fn ask_peer(&mut self, now: Instant, peer: ReplicaId, out: &mut Out<'_, Self>) {
         out.reached(branch::FETCHES_MORE);
         let waits = self.catch_up.is_cut_off();
-        let message = In::Fetch { from: self.id, start: self.executed, end: self.wanted, waits };
+        let message = In::Fetch {
+            from: self.id,
+            start: self.executed,
+            end: self.wanted,
+            waits,
+        };
         out.send(Envelope::ToReplicas(Set::one(peer), message));
         self.catch_up.asked_already(now, self.executed);
     }
@@ -463,7 +529,11 @@ impl Replica {
         match self.catch_up.on_chunk(now, chunk) {
             Progress::None => {}
             Progress::Next(peer, executed, offset) => {
-                let message = In::FetchSnapshot { from: self.id, executed, offset };
+                let message = In::FetchSnapshot {
+                    from: self.id,
+                    executed,
+                    offset,
+                };
                 out.send(Envelope::ToReplicas(Set::one(peer), message));
             }
             Progress::Whole(executed, snapshot) => self.install(now, executed, &snapshot, out),
@@ -491,9 +561,23 @@ impl Replica {
 
     fn report(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         self.reports.tell(now, self.executed);
-        let (from, executed, kept, round) = (self.id, self.executed, self.snapshots.kept(self.executed), self.round);
-        let times = Times { clock: now.timestamp(), log: self.executor.now() };
-        let message = leader::In::Executed { from, executed, kept, round, times };
+        let (from, executed, kept, round) = (
+            self.id,
+            self.executed,
+            self.snapshots.kept(self.executed),
+            self.round,
+        );
+        let times = Times {
+            clock: now.timestamp(),
+            log: self.executor.now(),
+        };
+        let message = leader::In::Executed {
+            from,
+            executed,
+            kept,
+            round,
+            times,
+        };
         out.send(Envelope::ToLeaders(self.config.leaders(), message));
         if self.alive_at <= now {
             self.alive_at = now + REPORT_IDLE;
@@ -512,21 +596,27 @@ impl Replica {
         Some(self.ask_clock_at.max(at))
     }
 
-    /// The time that the log has by now, as far as this replica can tell: its own clock counts on from what a leader told it,
-    /// and for itself only as long as none did.
+    /// The time that the log has by now, as far as this replica can tell: its own clock counts on
+    /// from what a leader told it, and for itself only as long as none did.
     fn log_time(&self, now: Instant) -> Timestamp {
-        self.told_time
-            .map_or(now.timestamp(), |(at, time)| Timestamp(time.0.saturating_add(now.since(at).as_millis() as u64)))
+        self.told_time.map_or(now.timestamp(), |(at, time)| {
+            Timestamp(time.0.saturating_add(now.since(at).as_millis() as u64))
+        })
     }
 
     fn ask_clock(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        let Some(mut deadline) = self.executor.next_deadline() else { return };
+        let Some(mut deadline) = self.executor.next_deadline() else {
+            return;
+        };
         self.ask_clock_at = now + ASK_CLOCK_EVERY;
         out.reached(branch::ASKS_CLOCK);
         if self.config.has(Canary::AsksAhead) {
             deadline = deadline.max(Timestamp(self.log_time(now).0.saturating_sub(1)));
         }
-        out.send(Envelope::ToLeaders(self.config.leaders(), leader::In::AdvanceClock { deadline }));
+        out.send(Envelope::ToLeaders(
+            self.config.leaders(),
+            leader::In::AdvanceClock { deadline },
+        ));
     }
 }
 
@@ -561,7 +651,9 @@ impl Role for Replica {
             return Picture::Taken(self.executed.0, self.executor.freeze());
         }
         // As with a read that waits: what is missing counts as a hole.
-        self.wanted = self.wanted.max(Slot(at).min(self.executed.plus(MAX_AHEAD as u64)));
+        self.wanted = self
+            .wanted
+            .max(Slot(at).min(self.executed.plus(MAX_AHEAD as u64)));
         self.catch_up.watch(now, self.executed, self.wanted);
         Picture::NotYet(self.executed.0)
     }
@@ -577,7 +669,8 @@ impl Role for Replica {
         self.present.reconfigure(config.all(kind::Unbatcher));
         self.read_batchers = config.all(kind::ReadBatcher);
         self.catch_up.reconfigure(config.clone());
-        self.log.set_limit(config.options().retained_slots + MAX_AHEAD);
+        self.log
+            .set_limit(config.options().retained_slots + MAX_AHEAD);
         self.snapshots.reconfigure(config.clone());
         self.reports.reconfigure(config.clone());
         self.config = config;
@@ -587,20 +680,54 @@ impl Role for Replica {
 
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
         match message {
-            In::Chosen { slot, value, replier } => self.on_chosen(now, slot, value, Some(replier), out),
+            In::Chosen {
+                slot,
+                value,
+                replier,
+            } => self.on_chosen(now, slot, value, Some(replier), out),
             In::Read { reads, executed } => self.on_read(now, reads, executed),
-            In::Heartbeat { round, executed, keep, time } => {
+            In::Heartbeat {
+                round,
+                executed,
+                keep,
+                time,
+            } => {
                 self.told_time = Some((now, time));
                 self.snapshots.want(keep);
                 self.round = self.round.max(round);
                 self.wanted = self.wanted.max(executed);
                 self.catch_up.watch(now, self.executed, self.wanted);
             }
-            In::Fetch { from, start, end, waits } => self.on_fetch(now, from, (start, end), waits, out),
+            In::Fetch {
+                from,
+                start,
+                end,
+                waits,
+            } => self.on_fetch(now, from, (start, end), waits, out),
             In::Fetched { from, slots } => self.on_fetched(now, from, slots, out),
-            In::FetchSnapshot { from, executed, offset } => self.on_fetch_snapshot(now, from, executed, offset, out),
-            In::SnapshotChunk { from, executed, offset, last, bytes } => {
-                self.on_chunk(now, Chunk { from, executed, offset, last, bytes }, out);
+            In::FetchSnapshot {
+                from,
+                executed,
+                offset,
+            } => self.on_fetch_snapshot(now, from, executed, offset, out),
+            In::SnapshotChunk {
+                from,
+                executed,
+                offset,
+                last,
+                bytes,
+            } => {
+                self.on_chunk(
+                    now,
+                    Chunk {
+                        from,
+                        executed,
+                        offset,
+                        last,
+                        bytes,
+                    },
+                    out,
+                );
             }
             In::UnbatcherAlive { from } => self.present.heard(from, now),
         }
@@ -624,7 +751,10 @@ impl Role for Replica {
         if self.deferred.is_ready(self.executed) {
             return Some(Instant::ZERO);
         }
-        earliest(earliest(Some(self.reports.at()), self.catch_up.next_timer()), self.clock_timer())
+        earliest(
+            earliest(Some(self.reports.at()), self.catch_up.next_timer()),
+            self.clock_timer(),
+        )
     }
 
     fn on_burst_end(&mut self, now: Instant, out: &mut Out<'_, Self>) {
@@ -641,13 +771,26 @@ impl Role for Replica {
     }
 
     fn invariants(&self) {
-        assert!(self.log.base() <= self.executed, "a replica forgot what it has not executed");
+        assert!(
+            self.log.base() <= self.executed,
+            "a replica forgot what it has not executed"
+        );
         let bytes = |(_, chosen): (Slot, &Chosen)| chosen.value.batch.byte_len();
         let held: usize = self.log.iter().map(bytes).sum();
-        assert_eq!(held, self.retained_bytes + self.ahead_bytes, "a replica lost count of its log");
-        assert!(self.log.get(self.executed).is_none(), "a replica holds back what it could execute");
+        assert_eq!(
+            held,
+            self.retained_bytes + self.ahead_bytes,
+            "a replica lost count of its log"
+        );
+        assert!(
+            self.log.get(self.executed).is_none(),
+            "a replica holds back what it could execute"
+        );
         let hole = self.executed < self.wanted;
-        assert!(!hole || self.catch_up.next_timer().is_some() || self.config.canary.is_some(), "nobody watches a hole");
+        assert!(
+            !hole || self.catch_up.next_timer().is_some() || self.config.canary.is_some(),
+            "nobody watches a hole"
+        );
         self.deferred.invariants();
     }
 

@@ -1,5 +1,5 @@
-//! The unbatcher (4.2): takes a replica's answers to a batch and hands each client its own, so that the
-//! replica sends one message a batch.
+//! The unbatcher (4.2): takes a replica's answers to a batch and hands each client its own, so that
+//! the replica sends one message a batch.
 //!
 //! Stands between replica and client.
 
@@ -69,14 +69,20 @@ impl Role for Unbatcher {
         let In::Results { answers } = message;
         self.batches += 1;
         for (client, answers) in self.by_client.divide(&answers) {
-            out.send(Envelope::ToClients(Set::one(client), client::In::Answers { answers }));
+            out.send(Envelope::ToClients(
+                Set::one(client),
+                client::In::Answers { answers },
+            ));
         }
     }
 
     fn on_timer(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         if self.alive_at <= now {
             self.alive_at = now + ALIVE_EVERY;
-            out.send(Envelope::ToReplicas(self.replicas, replica::In::UnbatcherAlive { from: self.id }));
+            out.send(Envelope::ToReplicas(
+                self.replicas,
+                replica::In::UnbatcherAlive { from: self.id },
+            ));
         }
     }
 

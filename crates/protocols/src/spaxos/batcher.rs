@@ -1,7 +1,7 @@
 //! The batcher: gathers commands into batches, so that a disseminator handles one message a batch.
 //!
-//! Stands between client and disseminator. It keeps every batch until it hears that it was chosen, and hands it to
-//! another disseminator when it does not.
+//! Stands between client and disseminator. It keeps every batch until it hears that it was chosen,
+//! and hands it to another disseminator when it does not.
 
 use super::config::Config;
 use super::{Envelope, disseminator, kind};
@@ -35,8 +35,9 @@ messages! {
     }
 }
 
-/// How long a disseminator may leave a batch unchosen before another is given it too. Well above what it needs to
-/// get round a dead stabilizer or leader, since a batch that is ordered twice is work done twice.
+/// How long a disseminator may leave a batch unchosen before another is given it too. Well above
+/// what it needs to get round a dead stabilizer or leader, since a batch that is ordered twice is
+/// work done twice.
 const HAND_OVER_AFTER: Duration = Duration::from_millis(1000);
 
 /// A batcher.
@@ -73,9 +74,16 @@ impl Batcher {
     }
 
     fn hand_over(&mut self, now: Instant, Due { number, batch, .. }: Due, out: &mut Out<'_, Self>) {
-        let (by, disseminators) = self.disseminators.next(now).expect("a deployment has disseminators");
+        let (by, disseminators) = self
+            .disseminators
+            .next(now)
+            .expect("a deployment has disseminators");
         *self.batches.with(number) = Some(by);
-        let message = disseminator::In::Disseminate { from: self.id, number, batch };
+        let message = disseminator::In::Disseminate {
+            from: self.id,
+            number,
+            batch,
+        };
         out.send(Envelope::ToDisseminators(disseminators, message));
     }
 
@@ -107,7 +115,10 @@ impl Role for Batcher {
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
         match message {
             In::Commands { commands } => {
-                if self.batches.take_in(now, &commands, &self.config.layout().options) {
+                if self
+                    .batches
+                    .take_in(now, &commands, &self.config.layout().options)
+                {
                     self.close(now, out);
                 }
             }
@@ -126,7 +137,10 @@ impl Role for Batcher {
     }
 
     fn next_timer(&self) -> Option<Instant> {
-        earliest(self.batches.check_at, self.batches.closes_at(&self.config.layout().options))
+        earliest(
+            self.batches.check_at,
+            self.batches.closes_at(&self.config.layout().options),
+        )
     }
 
     fn on_burst_end(&mut self, now: Instant, out: &mut Out<'_, Self>) {

@@ -1,6 +1,6 @@
-//! Defects of S-Paxos built in on purpose, to test the tests: the simulator must catch every one, by itself or in a play.
-//! Those of the roles that it shares with MultiPaxos are [there](crate::multipaxos::canary). A deployment file cannot name
-//! them.
+//! Defects of S-Paxos built in on purpose, to test the tests: the simulator must catch every one,
+//! by itself or in a play. Those of the roles that it shares with MultiPaxos are
+//! [there](crate::multipaxos::canary). A deployment file cannot name them.
 
 /// One defect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,9 +17,11 @@ pub enum Canary {
     DeliversVoid,
     /// A stabilizer that lost its payloads counts as one that holds them.
     AmnesiacCounts,
-    /// A disseminator counts what a stabilizer acknowledged before it lost its memory. So rare that it takes a play.
+    /// A disseminator counts what a stabilizer acknowledged before it lost its memory. So rare that
+    /// it takes a play.
     CountsEarlierLives,
-    /// A stabilizer that loses its memory forgets that others had lost theirs before. It takes a play too.
+    /// A stabilizer that loses its memory forgets that others had lost theirs before. It takes a
+    /// play too.
     ForgetsOthersLives,
 }
 
@@ -38,6 +40,9 @@ impl Canary {
 
     /// The defect of this name, if it is one of S-Paxos itself.
     pub fn named(name: &str) -> Option<Canary> {
-        Self::ALL.iter().find(|(known, _)| *known == name).map(|(_, canary)| *canary)
+        Self::ALL
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, canary)| *canary)
     }
 }

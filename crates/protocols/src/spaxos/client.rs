@@ -1,5 +1,5 @@
-//! The client lane: that of MultiPaxos, whose commands go to a batcher, or to a disseminator where the deployment has
-//! no batchers.
+//! The client lane: that of MultiPaxos, whose commands go to a batcher, or to a disseminator where
+//! the deployment has no batchers.
 //!
 //! Stands at both ends of the chart.
 
@@ -17,7 +17,13 @@ pub type ClientLane = Adapted<multipaxos::client::ClientLane, Commands>;
 /// The lane of this birth.
 pub fn lane(config: &Config, birth: &Birth<'_>) -> ClientLane {
     let lane = multipaxos::client::ClientLane::new(config.lanes.clone(), birth);
-    Adapted::new(lane, birth.keeps_records, Commands { go_to_batchers: config.has_batchers() })
+    Adapted::new(
+        lane,
+        birth.keeps_records,
+        Commands {
+            go_to_batchers: config.has_batchers(),
+        },
+    )
 }
 
 /// Commands go to batchers where there are any; all else is said as it is.
@@ -37,9 +43,10 @@ impl Translate for Commands {
 
     fn translate(&self, envelope: multipaxos::Envelope) -> Envelope {
         match envelope {
-            multipaxos::Envelope::ToBatchers(batchers, multipaxos::batcher::In::Commands { commands })
-                if self.go_to_batchers =>
-            {
+            multipaxos::Envelope::ToBatchers(
+                batchers,
+                multipaxos::batcher::In::Commands { commands },
+            ) if self.go_to_batchers => {
                 Envelope::ToBatchers(batchers, batcher::In::Commands { commands })
             }
             envelope => envelope.into(),

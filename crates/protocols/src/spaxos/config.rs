@@ -14,8 +14,9 @@ use ionian_kernel::layout::{Layout, LayoutError, NodeId};
 use ionian_kernel::protocol::Transition;
 use ionian_kernel::quorum::{QuorumSpec, QuorumSystem};
 
-/// A payload is void this many leaders' windows beyond the slot that its disseminator knew the log to reach: far more
-/// than passes while a payload is ordered, and little enough that those which nobody orders do not pile up.
+/// A payload is void this many leaders' windows beyond the slot that its disseminator knew the log
+/// to reach: far more than passes while a payload is ordered, and little enough that those which
+/// nobody orders do not pile up.
 const VOID_AFTER_WINDOWS: u64 = 8;
 
 /// A layout that was checked, with what follows from it.
@@ -28,15 +29,15 @@ pub struct Checked {
     layout: Layout,
     /// The deployment as the roles see it that order references: what proposes is a disseminator.
     pub ordering: Arc<Ordering>,
-    /// The deployment as client lanes see it: their commands go to batchers, or to disseminators where there are
-    /// none.
+    /// The deployment as client lanes see it: their commands go to batchers, or to disseminators
+    /// where there are none.
     pub lanes: Arc<Ordering>,
     /// How the stabilizers are arranged.
     pub stabilizers: Stabilizers,
     /// All disseminators.
     pub disseminators: Set<DisseminatorId>,
-    /// Stabilizers that live beside replicas, each with those: it hands them what is chosen, and so needs every
-    /// payload.
+    /// Stabilizers that live beside replicas, each with those: it hands them what is chosen, and so
+    /// needs every payload.
     beside: Vec<(StabilizerId, Set<ReplicaId>)>,
     /// Disseminators that live beside leaders, each with those.
     helpers: Vec<(DisseminatorId, Set<LeaderId>)>,
@@ -61,7 +62,9 @@ impl Stabilizers {
         let members: AcceptorSet = layout.all(kind::Stabilizer);
         let system = |spec| QuorumSystem::new(spec, members, layout.f);
         let system = system(layout.quorums).or_else(|_| system(QuorumSpec::Majority));
-        system.map(Stabilizers).map_err(|problem| LayoutError(problem.replace("acceptors", "stabilizers")))
+        system
+            .map(Stabilizers)
+            .map_err(|problem| LayoutError(problem.replace("acceptors", "stabilizers")))
     }
 
     /// All stabilizers.
@@ -79,15 +82,21 @@ impl Stabilizers {
         self.0.is_read_quorum(AcceptorSet::from_bits(set.bits()))
     }
 
-    /// A smallest write quorum among `alive`, preferring members of `near`; `turn` deals the load out.
+    /// A smallest write quorum among `alive`, preferring members of `near`; `turn` deals the load
+    /// out.
     pub fn write_quorum(
         &self,
         alive: Set<StabilizerId>,
         near: Set<StabilizerId>,
         turn: u64,
     ) -> Option<Set<StabilizerId>> {
-        let (alive, near) = (AcceptorSet::from_bits(alive.bits()), AcceptorSet::from_bits(near.bits()));
-        self.0.write_quorum(alive, near, turn).map(|quorum| Set::from_bits(quorum.bits()))
+        let (alive, near) = (
+            AcceptorSet::from_bits(alive.bits()),
+            AcceptorSet::from_bits(near.bits()),
+        );
+        self.0
+            .write_quorum(alive, near, turn)
+            .map(|quorum| Set::from_bits(quorum.bits()))
     }
 }
 
@@ -98,16 +107,23 @@ impl Config {
     /// Says which rule of the protocol it breaks.
     pub fn new(layout: Layout) -> Result<Self, LayoutError> {
         let canary = layout.canary.and_then(Canary::named);
-        // What is not a defect of S-Paxos itself is one of the roles that it shares with MultiPaxos.
+        // What is not a defect of S-Paxos itself is one of the roles that it shares with
+        // MultiPaxos.
         let shared = layout.canary.filter(|_| canary.is_none());
         if layout.next.is_some() {
             return Err(LayoutError(NO_CHANGE.into()));
         }
         let stabilizers = check(&layout)?;
         let by_batchers = layout.count(kind::Batcher) > 0;
-        let gather = if by_batchers { kind::Batcher } else { kind::Disseminator };
+        let gather = if by_batchers {
+            kind::Batcher
+        } else {
+            kind::Disseminator
+        };
         Ok(Config(Arc::new(Checked {
-            ordering: Arc::new(Ordering::new(view(&layout, kind::Disseminator, shared))?.ordering_references()),
+            ordering: Arc::new(
+                Ordering::new(view(&layout, kind::Disseminator, shared))?.ordering_references(),
+            ),
             lanes: Arc::new(Ordering::new(view(&layout, gather, shared))?),
             beside: neighbours(&layout, kind::Stabilizer, kind::Replica),
             helpers: neighbours(&layout, kind::Disseminator, kind::Leader),
@@ -127,8 +143,8 @@ impl Config {
     }
 }
 
-/// Payloads are on the stabilizers of one configuration: those of another would have to be handed what is not
-/// executed yet, and references name stabilizers by their numbers.
+/// Payloads are on the stabilizers of one configuration: those of another would have to be handed
+/// what is not executed yet, and references name stabilizers by their numbers.
 const NO_CHANGE: &str = "the members of an S-Paxos cluster cannot be changed while it runs, because nothing hands \
     the payloads that its stabilizers hold over to others. Save a snapshot, and restore it into a new cluster";
 
@@ -155,7 +171,10 @@ impl Checked {
 
     /// The replicas that live beside a disseminator.
     pub fn replicas_near(&self, disseminator: DisseminatorId) -> Set<ReplicaId> {
-        let node = self.layout.places(kind::Disseminator).node_of(disseminator.index());
+        let node = self
+            .layout
+            .places(kind::Disseminator)
+            .node_of(disseminator.index());
         node.map_or(Set::EMPTY, |node| self.near(kind::Replica, node))
     }
 
@@ -169,7 +188,8 @@ impl Checked {
         self.helpers.iter().copied()
     }
 
-    /// From which slot on a payload is void whose disseminator knows that the log reaches to `reached`.
+    /// From which slot on a payload is void whose disseminator knows that the log reaches to
+    /// `reached`.
     pub fn until(&self, reached: Slot) -> Slot {
         reached.plus(VOID_AFTER_WINDOWS * self.layout.options.window_slots as u64)
     }
@@ -180,8 +200,8 @@ impl Checked {
     }
 }
 
-/// The layout as roles of MultiPaxos see it; `batchers` are the instances that they take for batchers, `canary` is the
-/// defect that is built into them.
+/// The layout as roles of MultiPaxos see it; `batchers` are the instances that they take for
+/// batchers, `canary` is the defect that is built into them.
 fn view(layout: &Layout, batchers: u8, canary: Option<&'static str>) -> Layout {
     let mut instances = Vec::new();
     instances.resize_with(crate::multipaxos::KINDS.len(), Default::default);
@@ -198,14 +218,22 @@ fn view(layout: &Layout, batchers: u8, canary: Option<&'static str>) -> Layout {
     for (theirs, ours) in kinds {
         instances[usize::from(theirs)] = layout.places(ours);
     }
-    Layout { instances, canary, ..layout.clone() }
+    Layout {
+        instances,
+        canary,
+        ..layout.clone()
+    }
 }
 
 /// The instances of `one` that have instances of `other` on their node, with those.
 fn neighbours<I: Id, J: Id>(layout: &Layout, one: u8, other: u8) -> Vec<(I, Set<J>)> {
     let places = layout.places(one);
-    let beside = places.iter().map(|(index, node)| (I::at(index), layout.near(other, node)));
-    beside.filter(|(_, others): &(I, Set<J>)| !others.is_empty()).collect()
+    let beside = places
+        .iter()
+        .map(|(index, node)| (I::at(index), layout.near(other, node)));
+    beside
+        .filter(|(_, others): &(I, Set<J>)| !others.is_empty())
+        .collect()
 }
 
 /// What MultiPaxos does not ask; the rest its own configuration checks.
@@ -221,16 +249,26 @@ fn check(layout: &Layout) -> Result<Stabilizers, LayoutError> {
         if let Some(lost) = lost_with(layout, &stabilizers, &failed) {
             let failed: Vec<String> = failed.iter().map(|node| layout.name(*node)).collect();
             let failed = failed.join(" and ");
-            return Err(LayoutError(format!("f={f} nodes may fail, but without node {failed} no {lost} is left")));
+            return Err(LayoutError(format!(
+                "f={f} nodes may fail, but without node {failed} no {lost} is left"
+            )));
         }
     }
     Ok(stabilizers)
 }
 
-fn lost_with(layout: &Layout, stabilizers: &Stabilizers, failed: &[NodeId]) -> Option<&'static str> {
+fn lost_with(
+    layout: &Layout,
+    stabilizers: &Stabilizers,
+    failed: &[NodeId],
+) -> Option<&'static str> {
     let alive = |kind| {
         let places = layout.places(kind);
-        places.iter().filter(|(_, node)| !failed.contains(node)).map(|(index, _)| StabilizerId(index)).collect()
+        places
+            .iter()
+            .filter(|(_, node)| !failed.contains(node))
+            .map(|(index, _)| StabilizerId(index))
+            .collect()
     };
     let left: Set<StabilizerId> = alive(kind::Stabilizer);
     if !stabilizers.is_write_quorum(left) {
@@ -239,8 +277,13 @@ fn lost_with(layout: &Layout, stabilizers: &Stabilizers, failed: &[NodeId]) -> O
     if !stabilizers.is_read_quorum(left) {
         return Some("read quorum of stabilizers");
     }
-    let kinds = [(kind::Disseminator, "disseminator"), (kind::Batcher, "batcher")];
-    let lost = kinds.into_iter().find(|(kind, _)| layout.count(*kind) > 0 && alive(*kind).is_empty());
+    let kinds = [
+        (kind::Disseminator, "disseminator"),
+        (kind::Batcher, "batcher"),
+    ];
+    let lost = kinds
+        .into_iter()
+        .find(|(kind, _)| layout.count(*kind) > 0 && alive(*kind).is_empty());
     lost.map(|(_, name)| name)
 }
 
@@ -254,7 +297,12 @@ mod tests {
         let mut next = 0..;
         let nodes = |count: &usize| next.by_ref().take(*count).map(NodeId).collect();
         let instances = numbered(counts.iter().map(nodes).collect());
-        Layout { f: 1, quorums, instances, ..Layout::default() }
+        Layout {
+            f: 1,
+            quorums,
+            instances,
+            ..Layout::default()
+        }
     }
 
     fn refusal(layout: Layout) -> String {
@@ -263,7 +311,10 @@ mod tests {
 
     #[test]
     fn stabilizers_are_arranged_as_the_acceptors_where_that_fits() {
-        let grid = QuorumSpec::Grid { rows: 2, columns: 2 };
+        let grid = QuorumSpec::Grid {
+            rows: 2,
+            columns: 2,
+        };
         let column = Set::from_bits(0b0101);
         let alike = Config::new(apart([2, 0, 2, 0, 2, 10, 4, 4, 4, 0], grid)).unwrap();
         assert!(alike.stabilizers.is_write_quorum(column) && !alike.has_batchers());
@@ -275,27 +326,55 @@ mod tests {
     fn each_rule_is_refused_in_its_own_words() {
         let majority = QuorumSpec::Majority;
         let one = refusal(apart([1, 0, 1, 0, 2, 2, 3, 3, 2, 0], majority));
-        assert_eq!(one, "1 disseminators: to tolerate f=1 there must be at least f+1 = 2");
+        assert_eq!(
+            one,
+            "1 disseminators: to tolerate f=1 there must be at least f+1 = 2"
+        );
         assert!(refusal(apart([1, 1, 2, 0, 2, 2, 3, 3, 2, 0], majority)).starts_with("1 batchers"));
         let few = refusal(apart([1, 0, 2, 0, 2, 2, 3, 2, 2, 0], majority));
-        assert!(few.starts_with("2 stabilizers in majorities") && few.ends_with("at least 2f+1 = 3"), "{few}");
-        assert!(refusal(apart([1, 0, 2, 0, 2, 2, 2, 3, 2, 0], majority)).contains("2 acceptors in majorities"));
+        assert!(
+            few.starts_with("2 stabilizers in majorities") && few.ends_with("at least 2f+1 = 3"),
+            "{few}"
+        );
+        assert!(
+            refusal(apart([1, 0, 2, 0, 2, 2, 2, 3, 2, 0], majority))
+                .contains("2 acceptors in majorities")
+        );
         let mut shared = apart([1, 0, 2, 0, 2, 2, 3, 3, 2, 0], majority);
-        shared.instances[usize::from(kind::Stabilizer)] = Vec::from([NodeId(90), NodeId(90), NodeId(91)]).into();
-        assert!(refusal(shared).ends_with("without node 90 (counted from 0) no write quorum of stabilizers is left"));
+        shared.instances[usize::from(kind::Stabilizer)] =
+            Vec::from([NodeId(90), NodeId(90), NodeId(91)]).into();
+        assert!(
+            refusal(shared).ends_with(
+                "without node 90 (counted from 0) no write quorum of stabilizers is left"
+            )
+        );
         let layout = apart([1, 0, 2, 0, 2, 2, 3, 3, 2, 0], majority);
-        assert!(Config::transition(&layout, &layout).unwrap_err().0.contains("cannot be changed while it runs"));
+        assert!(
+            Config::transition(&layout, &layout)
+                .unwrap_err()
+                .0
+                .contains("cannot be changed while it runs")
+        );
     }
 
     #[test]
     fn who_lives_beside_whom_decides_who_hands_what_to_whom() {
         let nodes: Vec<NodeId> = (0..3).map(NodeId).collect();
         let instances = numbered((0..10).map(|_| nodes.clone()).collect());
-        let together = Config::new(Layout { f: 1, instances, ..Layout::default() }).unwrap();
+        let together = Config::new(Layout {
+            f: 1,
+            instances,
+            ..Layout::default()
+        })
+        .unwrap();
         assert_eq!(together.beside().len(), 3);
         assert_eq!(together.helpers().count(), 3);
-        assert_eq!(together.replicas_near(DisseminatorId(2)), Set::one(ReplicaId(2)));
-        let apart = Config::new(apart([2, 0, 2, 0, 2, 2, 3, 3, 2, 0], QuorumSpec::Majority)).unwrap();
+        assert_eq!(
+            together.replicas_near(DisseminatorId(2)),
+            Set::one(ReplicaId(2))
+        );
+        let apart =
+            Config::new(apart([2, 0, 2, 0, 2, 2, 3, 3, 2, 0], QuorumSpec::Majority)).unwrap();
         assert!(apart.beside().is_empty() && apart.helpers().count() == 0);
     }
 }

@@ -1,9 +1,9 @@
 //! The disseminator: has stabilizers keep commands, and then has them ordered.
 //!
-//! Stands between client (or batcher) and stabilizers, and between stabilizers and leader. It keeps every payload until
-//! a proxy leader says that it was chosen, and has it ordered anew, under another name, where that may not happen any
-//! more: by a new leader, or because it became void. Sessions see to it that a command that is ordered twice is
-//! executed once.
+//! Stands between client (or batcher) and stabilizers, and between stabilizers and leader. It keeps
+//! every payload until a proxy leader says that it was chosen, and has it ordered anew, under
+//! another name, where that may not happen any more: by a new leader, or because it became void.
+//! Sessions see to it that a command that is ordered twice is executed once.
 
 mod helping;
 
@@ -60,7 +60,8 @@ messages! {
             /// Each is chosen in a slot below this one.
             below: Slot,
         },
-        /// A leader has finished phase 1, or leads in another round than that of a payload that came to it.
+        /// A leader has finished phase 1, or leads in another round than that of a payload that
+        /// came to it.
         4 => NewLeader {
             /// Its round.
             round: Round,
@@ -87,19 +88,22 @@ impl From<multipaxos::batcher::In> for In {
         match message {
             Theirs::Commands { commands } => In::Commands { commands },
             // Nothing is said of the slots: they are taken for the worst.
-            Theirs::BatchesChosen { numbers } => In::Chosen { numbers, below: Slot::MAX },
+            Theirs::BatchesChosen { numbers } => In::Chosen {
+                numbers,
+                below: Slot::MAX,
+            },
             Theirs::NewLeader { round } => In::NewLeader { round },
             Theirs::NotLeader { round } => In::NotLeader { round },
         }
     }
 }
 
-/// Payloads that are not known chosen hold at most this many bytes; what is sent beyond it is dropped, and asked
-/// again by whoever sent it.
+/// Payloads that are not known chosen hold at most this many bytes; what is sent beyond it is
+/// dropped, and asked again by whoever sent it.
 const MAX_BYTES: usize = 64 << 20;
 
-/// How long the leader may leave a payload unchosen before it is proposed again. That costs little: a leader that has
-/// taken it sees that it has.
+/// How long the leader may leave a payload unchosen before it is proposed again. That costs little:
+/// a leader that has taken it sees that it has.
 const PROPOSE_AGAIN_AFTER: Duration = Duration::from_millis(250);
 
 /// A disseminator.
@@ -109,7 +113,8 @@ pub struct Disseminator {
     /// The replicas on this node.
     near: Set<ReplicaId>,
     near_stabilizers: Set<StabilizerId>,
-    /// Stabilizers that are to have every payload, because they hand it to the replicas on their own node.
+    /// Stabilizers that are to have every payload, because they hand it to the replicas on their
+    /// own node.
     beside: Set<StabilizerId>,
     open: OpenBatch,
     /// Payloads not known chosen, by number.
@@ -117,8 +122,8 @@ pub struct Disseminator {
     in_flight_bytes: usize,
     life: u64,
     next_number: u64,
-    /// The highest round in which a leader has said that it leads: payloads are ordered in it. It is not the highest
-    /// round heard of, for in that one nobody may ever lead.
+    /// The highest round in which a leader has said that it leads: payloads are ordered in it. It
+    /// is not the highest round heard of, for in that one nobody may ever lead.
     round: Round,
     /// How far the log is known to be executed. Nothing can be disseminated before that is known.
     executed: Option<Slot>,
@@ -161,7 +166,11 @@ impl Disseminator {
             id,
             near: config.near(kind::Replica, birth.node),
             near_stabilizers: config.near(kind::Stabilizer, birth.node),
-            beside: config.beside().iter().map(|(stabilizer, _)| *stabilizer).collect(),
+            beside: config
+                .beside()
+                .iter()
+                .map(|(stabilizer, _)| *stabilizer)
+                .collect(),
             open: OpenBatch::default(),
             in_flight: BTreeMap::new(),
             in_flight_bytes: 0,
@@ -190,7 +199,8 @@ impl Disseminator {
     // Commands come in.
 
     fn has_room(&mut self, commands: &Batch) -> bool {
-        let has_room = self.in_flight_bytes + self.open.byte_len() + commands.byte_len() <= MAX_BYTES;
+        let has_room =
+            self.in_flight_bytes + self.open.byte_len() + commands.byte_len() <= MAX_BYTES;
         self.dropped += if has_room { 0 } else { commands.len() as u64 };
         has_room
     }
@@ -217,14 +227,31 @@ impl Disseminator {
         }
     }
 
-    fn disseminate(&mut self, now: Instant, batch: Batch, from: Option<(BatcherId, u64)>, out: &mut Out<'_, Self>) {
+    fn disseminate(
+        &mut self,
+        now: Instant,
+        batch: Batch,
+        from: Option<(BatcherId, u64)>,
+        out: &mut Out<'_, Self>,
+    ) {
         let number = self.next_number;
         self.next_number += 1;
         self.payloads += 1;
         self.in_flight_bytes += batch.byte_len();
-        let until = self.config.until(self.reached.max(self.executed.unwrap_or_default()));
+        let until = self
+            .config
+            .until(self.reached.max(self.executed.unwrap_or_default()));
         let (asked, stored) = (Set::EMPTY, Set::EMPTY);
-        let payload = InFlight { batch, from, until, asked, stored, stable: false, attempts: 0, due: now };
+        let payload = InFlight {
+            batch,
+            from,
+            until,
+            asked,
+            stored,
+            stable: false,
+            attempts: 0,
+            due: now,
+        };
         self.in_flight.insert(number, payload);
         self.store(now, number, out);
     }
@@ -247,24 +274,45 @@ impl Disseminator {
     }
 
     fn ticket(&self, number: u64, until: Slot) -> Ticket {
-        let id = PayloadId { disseminator: self.id, life: self.life, number };
-        let floor = self.in_flight.first_key_value().map_or(self.next_number, |(first, _)| *first);
-        Ticket { id, until, round: self.round, floor }
+        let id = PayloadId {
+            disseminator: self.id,
+            life: self.life,
+            number,
+        };
+        let floor = self
+            .in_flight
+            .first_key_value()
+            .map_or(self.next_number, |(first, _)| *first);
+        Ticket {
+            id,
+            until,
+            round: self.round,
+            floor,
+        }
     }
 
     // Stabilizers.
 
-    /// Asks one write quorum of stabilizers that answered lately to keep a payload, then another, then all; beside them
-    /// always those that tell the replicas on their own node.
+    /// Asks one write quorum of stabilizers that answered lately to keep a payload, then another,
+    /// then all; beside them always those that tell the replicas on their own node.
     fn store(&mut self, now: Instant, number: u64, out: &mut Out<'_, Self>) {
         if self.executed.is_none() {
             return;
         }
         self.turn += 1;
-        let (all, resend_after) = (self.config.stabilizers.members(), self.options().resend_after);
+        let (all, resend_after) = (
+            self.config.stabilizers.members(),
+            self.options().resend_after,
+        );
         let (trusted, probe) = (self.suspicion.trusted(all), self.suspicion.probe(now));
-        let quorum = self.config.stabilizers.write_quorum(trusted, self.near_stabilizers, self.turn);
-        let payload = self.in_flight.get_mut(&number).expect("asked for a payload in flight");
+        let quorum =
+            self.config
+                .stabilizers
+                .write_quorum(trusted, self.near_stabilizers, self.turn);
+        let payload = self
+            .in_flight
+            .get_mut(&number)
+            .expect("asked for a payload in flight");
         let asked = match quorum {
             Some(quorum) if payload.attempts < 2 => quorum.or(probe).or(self.beside),
             _ => all,
@@ -276,18 +324,33 @@ impl Disseminator {
         payload.due = now + resend_after * (1 << payload.attempts.min(5));
         self.check_at = earliest(self.check_at, Some(payload.due));
         let (asked, until, batch) = (payload.asked, payload.until, payload.batch.clone());
-        let Ticket { id, round, floor, .. } = self.ticket(number, until);
-        let message = stabilizer::In::Store { round, floor, payload: Payload { id, until, batch } };
+        let Ticket {
+            id, round, floor, ..
+        } = self.ticket(number, until);
+        let message = stabilizer::In::Store {
+            round,
+            floor,
+            payload: Payload { id, until, batch },
+        };
         out.send(Envelope::ToStabilizers(asked, message));
     }
 
-    fn on_stored(&mut self, now: Instant, from: StabilizerId, tickets: &[Ticket], out: &mut Out<'_, Self>) {
+    fn on_stored(
+        &mut self,
+        now: Instant,
+        from: StabilizerId,
+        tickets: &[Ticket],
+        out: &mut Out<'_, Self>,
+    ) {
         self.suspicion.heard(from);
         for ticket in tickets {
             if ticket.id.disseminator != self.id {
                 if let Some((stored, near)) = self.helping.on_stored(from, ticket) {
                     let leader = Set::one(ticket.round.leader());
-                    out.send(Envelope::ToLeaders(leader, leader::In::propose(ticket, stored, near)));
+                    out.send(Envelope::ToLeaders(
+                        leader,
+                        leader::In::propose(ticket, stored, near),
+                    ));
                 }
             } else if ticket.id.life == self.life {
                 self.on_own_stored(now, from, ticket.id.number, out);
@@ -295,14 +358,19 @@ impl Disseminator {
         }
     }
 
-    /// Takes in what is known of stabilizers that lost their memory: what they acknowledged before does not count for
-    /// what is not stable yet. False when `from` said this in such an earlier life. See `stabilizer/copying.rs`.
+    /// Takes in what is known of stabilizers that lost their memory: what they acknowledged before
+    /// does not count for what is not stable yet. False when `from` said this in such an earlier
+    /// life. See `stabilizer/copying.rs`.
     fn is_of_present_life(&mut self, from: StabilizerId, lives: &[(StabilizerId, u64)]) -> bool {
         if self.config.has(Canary::CountsEarlierLives) {
             return true;
         }
-        let life_of =
-            |lives: &[(StabilizerId, u64)]| lives.iter().find(|(id, _)| *id == from).map_or(0, |(_, life)| *life);
+        let life_of = |lives: &[(StabilizerId, u64)]| {
+            lives
+                .iter()
+                .find(|(id, _)| *id == from)
+                .map_or(0, |(_, life)| *life)
+        };
         let mut renewed = Set::EMPTY;
         for (stabilizer, life) in lives {
             let known = self.lives.entry(*stabilizer).or_default();
@@ -312,7 +380,11 @@ impl Disseminator {
             }
         }
         if !renewed.is_empty() {
-            for payload in self.in_flight.values_mut().filter(|payload| !payload.stable) {
+            for payload in self
+                .in_flight
+                .values_mut()
+                .filter(|payload| !payload.stable)
+            {
                 payload.stored = payload.stored.without(renewed);
             }
             self.helping.renew(renewed);
@@ -320,9 +392,17 @@ impl Disseminator {
         life_of(lives) >= self.lives.get(&from).copied().unwrap_or_default()
     }
 
-    fn on_own_stored(&mut self, now: Instant, from: StabilizerId, number: u64, out: &mut Out<'_, Self>) {
+    fn on_own_stored(
+        &mut self,
+        now: Instant,
+        from: StabilizerId,
+        number: u64,
+        out: &mut Out<'_, Self>,
+    ) {
         let resend_at = now + self.options().resend_after;
-        let Some(payload) = self.in_flight.get_mut(&number) else { return };
+        let Some(payload) = self.in_flight.get_mut(&number) else {
+            return;
+        };
         payload.stored.insert(from);
         let hasty = self.config.has(Canary::ProposesUnstable);
         if payload.stable || !(hasty || self.config.stabilizers.is_write_quorum(payload.stored)) {
@@ -341,7 +421,10 @@ impl Disseminator {
     // The leader.
 
     fn propose(&mut self, now: Instant, number: u64, out: &mut Out<'_, Self>) {
-        let payload = self.in_flight.get_mut(&number).expect("proposes a payload in flight");
+        let payload = self
+            .in_flight
+            .get_mut(&number)
+            .expect("proposes a payload in flight");
         payload.due = now + PROPOSE_AGAIN_AFTER * (1 << payload.attempts.min(3));
         payload.attempts += 1;
         self.check_at = earliest(self.check_at, Some(payload.due));
@@ -369,16 +452,23 @@ impl Disseminator {
         self.disseminate_again(now, void, out);
     }
 
-    /// Turns to the leader of `round`. What a leader of another round may have taken and left is its own no more.
+    /// Turns to the leader of `round`. What a leader of another round may have taken and left is
+    /// its own no more.
     fn follow(&mut self, now: Instant, round: Round, out: &mut Out<'_, Self>) {
         if round > self.round {
             self.round = round;
             self.disseminate_all_again(now, out);
         } else {
             out.reached(branch::LEADER_AGAIN);
-            let stable: Vec<u64> =
-                self.in_flight.iter().filter(|(_, payload)| payload.stable).map(|(number, _)| *number).collect();
-            stable.into_iter().for_each(|number| self.propose(now, number, out));
+            let stable: Vec<u64> = self
+                .in_flight
+                .iter()
+                .filter(|(_, payload)| payload.stable)
+                .map(|(number, _)| *number)
+                .collect();
+            stable
+                .into_iter()
+                .for_each(|number| self.propose(now, number, out));
         }
     }
 
@@ -404,8 +494,12 @@ impl Disseminator {
         let executed = self.executed.unwrap_or_default();
         let transit = transit(self.in_flight_bytes);
         let is_overdue = |payload: &InFlight| payload.due + transit <= now;
-        let overdue: Vec<u64> =
-            self.in_flight.iter().filter(|(_, payload)| is_overdue(payload)).map(|(number, _)| *number).collect();
+        let overdue: Vec<u64> = self
+            .in_flight
+            .iter()
+            .filter(|(_, payload)| is_overdue(payload))
+            .map(|(number, _)| *number)
+            .collect();
         let mut void = Vec::new();
         for number in overdue {
             let payload = self.in_flight.get_mut(&number).expect("just found");
@@ -414,13 +508,18 @@ impl Disseminator {
             } else if payload.stable {
                 self.propose(now, number, out);
             } else {
-                self.suspicion.silent(payload.asked.without(payload.stored), now);
+                self.suspicion
+                    .silent(payload.asked.without(payload.stored), now);
                 payload.attempts += 1;
                 self.store(now, number, out);
             }
         }
         self.disseminate_again(now, void, out);
-        self.check_at = self.in_flight.values().map(|payload| payload.due + transit).min();
+        self.check_at = self
+            .in_flight
+            .values()
+            .map(|payload| payload.due + transit)
+            .min();
     }
 }
 
@@ -441,12 +540,20 @@ impl Role for Disseminator {
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
         match message {
             In::Commands { commands } => self.on_commands(now, &commands, out),
-            In::Disseminate { from, number, batch } => {
+            In::Disseminate {
+                from,
+                number,
+                batch,
+            } => {
                 if self.has_room(&batch) {
                     self.disseminate(now, batch, Some((from, number)), out);
                 }
             }
-            In::Stored { from, tickets, lives } => {
+            In::Stored {
+                from,
+                tickets,
+                lives,
+            } => {
                 let known = self.lives.len();
                 let is_present = self.is_of_present_life(from, &lives);
                 if self.lives.len() > known {
@@ -480,16 +587,29 @@ impl Role for Disseminator {
             self.close(now, out);
         }
         while let Some((batcher, numbers)) = self.chosen_batches.pop_first() {
-            let message = batcher::In::BatchesChosen { from: self.id, numbers };
+            let message = batcher::In::BatchesChosen {
+                from: self.id,
+                numbers,
+            };
             out.send(Envelope::ToBatchers(Set::one(batcher), message));
         }
     }
 
     fn invariants(&self) {
-        let bytes: usize = self.in_flight.values().map(|payload| payload.batch.byte_len()).sum();
-        assert_eq!(bytes, self.in_flight_bytes, "a disseminator lost count of its bytes");
+        let bytes: usize = self
+            .in_flight
+            .values()
+            .map(|payload| payload.batch.byte_len())
+            .sum();
+        assert_eq!(
+            bytes, self.in_flight_bytes,
+            "a disseminator lost count of its bytes"
+        );
         let waits = self.in_flight.is_empty() || self.executed.is_none();
-        assert!(waits || self.check_at.is_some(), "nobody watches the payloads in flight");
+        assert!(
+            waits || self.check_at.is_some(),
+            "nobody watches the payloads in flight"
+        );
     }
 
     fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
@@ -498,7 +618,10 @@ impl Role for Disseminator {
         report("in_flight_bytes", self.in_flight_bytes as u64);
         report("disseminated_again", self.again);
         report("helped", self.helping.helped());
-        report("suspected_stabilizers", self.suspicion.suspects().len() as u64);
+        report(
+            "suspected_stabilizers",
+            self.suspicion.suspects().len() as u64,
+        );
         report("dropped_commands", self.dropped);
     }
 }

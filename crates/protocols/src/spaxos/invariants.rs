@@ -1,4 +1,5 @@
-//! What must hold over all roles at once, at every moment of every run. The simulator asks after each event.
+//! What must hold over all roles at once, at every moment of every run. The simulator asks after
+//! each event.
 
 use super::message::{PayloadId, Reference};
 use super::stabilizer::Stabilizer;
@@ -69,7 +70,11 @@ impl protocol::Invariants<SPaxos> for Invariants {
 
     fn crashed(&mut self, address: Address) {
         protocol::Invariants::crashed(&mut self.ordering, address);
-        if let Some(holder) = self.stabilizers.get_mut(&address).filter(|holder| !holder.keeps_records) {
+        if let Some(holder) = self
+            .stabilizers
+            .get_mut(&address)
+            .filter(|holder| !holder.keeps_records)
+        {
             (holder.lost, holder.changes) = (true, 0);
             holder.held.clear();
         }
@@ -84,18 +89,23 @@ impl protocol::Invariants<SPaxos> for Invariants {
 }
 
 impl Invariants {
-    /// "The leader knows the command is stable. It then uses the id as a proxy for the command" (7): an id never
-    /// reaches the log unless its payload can be had while f failures hold. And it reaches one slot only, which is
-    /// what lets stabilizers forget it.
+    /// "The leader knows the command is stable. It then uses the id as a proxy for the command"
+    /// (7): an id never reaches the log unless its payload can be had while f failures hold. And it
+    /// reaches one slot only, which is what lets stabilizers forget it.
     fn check_acceptor(&mut self, address: Address, acceptor: &Acceptor) -> Result<(), String> {
         if !self.ordering.check_acceptor(address, acceptor)? {
             return Ok(());
         }
         for (slot, vote) in acceptor.votes() {
-            let Some(reference) = Reference::of(&vote.value.batch) else { continue };
+            let Some(reference) = Reference::of(&vote.value.batch) else {
+                continue;
+            };
             match self.voted.insert(reference.id, slot) {
                 Some(other) if other != slot => {
-                    return Err(format!("{:?} was given two slots, {other:?} and {slot:?}", reference.id));
+                    return Err(format!(
+                        "{:?} was given two slots, {other:?} and {slot:?}",
+                        reference.id
+                    ));
                 }
                 Some(_) => {}
                 None => self.check_can_be_had(slot, &reference)?,
@@ -104,31 +114,48 @@ impl Invariants {
         Ok(())
     }
 
-    /// A payload whose slot f+1 replicas do not keep is held by so many that f failures leave one. Who has lost its
-    /// memory counts among the failures, and so not among those that hold what came since: it may fail again.
+    /// A payload whose slot f+1 replicas do not keep is held by so many that f failures leave one.
+    /// Who has lost its memory counts among the failures, and so not among those that hold what
+    /// came since: it may fail again.
     fn check_can_be_had(&self, slot: Slot, reference: &Reference) -> Result<(), String> {
-        let lost = self.stabilizers.values().filter(|holder| holder.lost).count();
+        let lost = self
+            .stabilizers
+            .values()
+            .filter(|holder| holder.lost)
+            .count();
         let holds = |holder: &&Holder| !holder.lost && holder.held.contains(&reference.id);
         let held = self.stabilizers.values().filter(holds).count();
-        if held + lost > self.config.ordering.f() || slot < self.kept_by_enough() || reference.is_void(slot) {
+        if held + lost > self.config.ordering.f()
+            || slot < self.kept_by_enough()
+            || reference.is_void(slot)
+        {
             return Ok(());
         }
         let id = reference.id;
-        Err(format!("{id:?}, voted for in {slot:?}, is held by {held} stabilizers, and {lost} have lost their memory"))
+        Err(format!(
+            "{id:?}, voted for in {slot:?}, is held by {held} stabilizers, and {lost} have lost their memory"
+        ))
     }
 
     /// What f+1 replicas keep.
     fn kept_by_enough(&self) -> Slot {
         let mut kept: Vec<Slot> = self.kept.values().copied().collect();
         kept.sort_unstable_by(|a, b| b.cmp(a));
-        kept.get(self.config.ordering.f()).copied().unwrap_or_default()
+        kept.get(self.config.ordering.f())
+            .copied()
+            .unwrap_or_default()
     }
 
     /// A payload is what it is, whoever holds it.
-    fn check_stabilizer(&mut self, address: Address, stabilizer: &Stabilizer) -> Result<(), String> {
+    fn check_stabilizer(
+        &mut self,
+        address: Address,
+        stabilizer: &Stabilizer,
+    ) -> Result<(), String> {
         let holder = self.stabilizers.entry(address).or_default();
         let is_whole_again = holder.lost && !stabilizer.is_amnesiac();
-        (holder.lost, holder.keeps_records) = (stabilizer.is_amnesiac(), stabilizer.keeps_records());
+        (holder.lost, holder.keeps_records) =
+            (stabilizer.is_amnesiac(), stabilizer.keeps_records());
         if holder.changes == stabilizer.changes() && !is_whole_again {
             return Ok(());
         }
@@ -142,11 +169,17 @@ impl Invariants {
             forgot.remove(&id);
             holder.held.insert(id);
         }
-        let at_stake = self.chosen.iter().filter(|(_, reference)| is_whole_again || forgot.contains(&reference.id));
-        at_stake.into_iter().try_for_each(|(slot, reference)| self.check_can_be_had(*slot, reference))
+        let at_stake = self
+            .chosen
+            .iter()
+            .filter(|(_, reference)| is_whole_again || forgot.contains(&reference.id));
+        at_stake
+            .into_iter()
+            .try_for_each(|(slot, reference)| self.check_can_be_had(*slot, reference))
     }
 
-    /// Replicas execute in each slot the payload of the reference that was chosen there, or nothing where it is void.
+    /// Replicas execute in each slot the payload of the reference that was chosen there, or nothing
+    /// where it is void.
     fn check_replica(&mut self, address: Address, replica: &Replica) -> Result<(), String> {
         let mut kept = Slot::ZERO;
         ionian_kernel::role::Role::status(replica, &mut |name, value| {
@@ -156,7 +189,12 @@ impl Invariants {
         });
         let known = self.kept.entry(address).or_default();
         *known = kept.max(*known);
-        let Invariants { ordering, payloads, chosen, .. } = self;
+        let Invariants {
+            ordering,
+            payloads,
+            chosen,
+            ..
+        } = self;
         ordering.check_replica(address, replica, |slot, voted, value| {
             let reference = Reference::of(&voted.batch);
             let stands_for = match &reference {
@@ -165,7 +203,11 @@ impl Invariants {
                 Some(reference) if reference.is_void(slot) => value.batch.is_empty(),
                 Some(reference) => payloads.get(&reference.id) == Some(&value.batch),
             };
-            chosen.extend(reference.filter(|_| stands_for).map(|reference| (slot, reference)));
+            chosen.extend(
+                reference
+                    .filter(|_| stands_for)
+                    .map(|reference| (slot, reference)),
+            );
             stands_for
         })
     }

@@ -2,10 +2,11 @@
 //!
 //! Stands between disseminator and proxy leader.
 //!
-//! One slot at most is what lets stabilizers forget a payload as soon as the slot in which it was chosen is kept: no
-//! later slot will ask for it. A disseminator names the round in which its payload is to be ordered, and has it
-//! ordered in another only under another name. A round has one leader, who leads in it in one of its lives only. So
-//! it is enough that this leader, while it leads in a round, remembers the payloads that it has taken in the round.
+//! One slot at most is what lets stabilizers forget a payload as soon as the slot in which it was
+//! chosen is kept: no later slot will ask for it. A disseminator names the round in which its
+//! payload is to be ordered, and has it ordered in another only under another name. A round has one
+//! leader, who leads in it in one of its lives only. So it is enough that this leader, while it
+//! leads in a round, remembers the payloads that it has taken in the round.
 
 use super::branch;
 use super::canary::Canary;
@@ -40,7 +41,8 @@ messages! {
             /// The [reference](Reference) to it, as the log is to hold it.
             reference: Batch,
         },
-        /// A stabilizer holds too many payloads that nobody orders, all of them void from this slot on.
+        /// A stabilizer holds too many payloads that nobody orders, all of them void from this slot
+        /// on.
         2 => CarryTo {
             /// The slot.
             slot: Slot,
@@ -56,8 +58,18 @@ messages! {
 impl In {
     /// Asks the leader of the ticket's round to order its payload, which these stabilizers hold.
     pub fn propose(ticket: &Ticket, stored: Set<StabilizerId>, near: Set<ReplicaId>) -> In {
-        let Ticket { id, until, round, floor } = *ticket;
-        In::Propose { round, floor, near, reference: Reference { id, until, stored }.batch() }
+        let Ticket {
+            id,
+            until,
+            round,
+            floor,
+        } = *ticket;
+        In::Propose {
+            round,
+            floor,
+            near,
+            reference: Reference { id, until, stored }.batch(),
+        }
     }
 }
 
@@ -80,19 +92,26 @@ struct Taken {
     lives: Vec<(DisseminatorId, u64, Life)>,
 }
 
-/// The payloads of one process, by their numbers as those of a log are by slots: what was taken from the floor on,
-/// with the slot in the log as soon as it has one.
+/// The payloads of one process, by their numbers as those of a log are by slots: what was taken
+/// from the floor on, with the slot in the log as soon as it has one.
 type Life = SlotWindow<Option<Slot>>;
 
-/// So many payloads of one process are taken at most, counted from the first that it may propose again.
+/// So many payloads of one process are taken at most, counted from the first that it may propose
+/// again.
 const MAX_TAKEN: usize = 1 << 20;
 
 impl Taken {
     fn life(&mut self, id: PayloadId) -> &mut Life {
-        let PayloadId { disseminator, life, .. } = id;
-        let known = self.lives.iter().rposition(|(of, number, _)| (*of, *number) == (disseminator, life));
+        let PayloadId {
+            disseminator, life, ..
+        } = id;
+        let known = self
+            .lives
+            .iter()
+            .rposition(|(of, number, _)| (*of, *number) == (disseminator, life));
         let place = known.unwrap_or_else(|| {
-            self.lives.push((disseminator, life, Life::new(Slot::ZERO, MAX_TAKEN)));
+            self.lives
+                .push((disseminator, life, Life::new(Slot::ZERO, MAX_TAKEN)));
             self.lives.len() - 1
         });
         &mut self.lives[place].2
@@ -111,8 +130,18 @@ impl Taken {
 impl Leader {
     /// The leader of this birth.
     pub fn new(config: Config, birth: &Birth<'_>) -> Self {
-        let inner = Inner::new(Ordered::new(config.ordering.clone(), birth), birth.keeps_records);
-        Leader { inner, config, taken: Taken::default(), carry_to: Slot::ZERO, repeated: 0, late: 0 }
+        let inner = Inner::new(
+            Ordered::new(config.ordering.clone(), birth),
+            birth.keeps_records,
+        );
+        Leader {
+            inner,
+            config,
+            taken: Taken::default(),
+            carry_to: Slot::ZERO,
+            repeated: 0,
+            late: 0,
+        }
     }
 
     /// Whether it leads.
@@ -129,7 +158,9 @@ impl Leader {
         out: &mut Out<'_, Self>,
     ) {
         let round = self.inner.round();
-        let Some(Reference { id, until, .. }) = Reference::of(&batch) else { return };
+        let Some(Reference { id, until, .. }) = Reference::of(&batch) else {
+            return;
+        };
         let to = Set::one(id.disseminator);
         if !self.inner.is_leading() {
             // Whoever leads tells the disseminators.
@@ -138,14 +169,23 @@ impl Leader {
         if proposed_in != round {
             out.reached(branch::OF_OLD_ROUND);
             if proposed_in < round {
-                out.send(Envelope::ToDisseminators(to, disseminator::In::NewLeader { round }));
+                out.send(Envelope::ToDisseminators(
+                    to,
+                    disseminator::In::NewLeader { round },
+                ));
             }
             return;
         }
         if self.taken.round != round {
-            self.taken = Taken { round, lives: Vec::new() };
+            self.taken = Taken {
+                round,
+                lives: Vec::new(),
+            };
         }
-        let (executed, twice) = (self.inner.executed(), self.config.has(Canary::ProposesTwice));
+        let (executed, twice) = (
+            self.inner.executed(),
+            self.config.has(Canary::ProposesTwice),
+        );
         let number = id.number;
         let (life, place) = (self.taken.life(id), Slot(number));
         life.advance_to(Slot(floor));
@@ -153,47 +193,94 @@ impl Leader {
             self.repeated += 1;
             out.reached(branch::REPEATED);
             // The disseminator may have missed that it was chosen.
-            if let Some(slot) = life.get(place).copied().flatten().filter(|slot| *slot < executed) {
-                let message = disseminator::In::Chosen { numbers: vec![number], below: slot.next() };
+            if let Some(slot) = life
+                .get(place)
+                .copied()
+                .flatten()
+                .filter(|slot| *slot < executed)
+            {
+                let message = disseminator::In::Chosen {
+                    numbers: vec![number],
+                    below: slot.next(),
+                };
                 out.send(Envelope::ToDisseminators(to, message));
             }
             return;
         }
         if self.inner.place_of_next() >= until && !self.config.has(Canary::DeliversVoid) {
-            // Void by the time its turn comes: a slot for nothing, and the work to have it ordered anew would only make
-            // the queue longer. The disseminator does that in its time.
+            // Void by the time its turn comes: a slot for nothing, and the work to have it ordered
+            // anew would only make the queue longer. The disseminator does that in its time.
             self.late += 1;
             return out.reached(branch::LATE);
         }
         life.insert(place, None);
         let dropped = self.inner.dropped();
-        let proposer = Proposer::Batcher { id: BatcherId(id.disseminator.0), number };
-        let message = multipaxos::leader::In::Propose { proposer, near, batch, again: false };
+        let proposer = Proposer::Batcher {
+            id: BatcherId(id.disseminator.0),
+            number,
+        };
+        let message = multipaxos::leader::In::Propose {
+            proposer,
+            near,
+            batch,
+            again: false,
+        };
         self.call(out, |leader, out| leader.on_message(now, message, out));
         if self.inner.dropped() > dropped {
             self.taken.life(id).remove(place);
         }
     }
 
-    fn call(&mut self, out: &mut Out<'_, Self>, act: impl FnOnce(&mut Ordered, &mut Out<'_, Ordered>)) {
+    fn call(
+        &mut self,
+        out: &mut Out<'_, Self>,
+        act: impl FnOnce(&mut Ordered, &mut Out<'_, Ordered>),
+    ) {
         use multipaxos::Envelope as Theirs;
         use multipaxos::{acceptor, proxy_leader, replica};
-        let Leader { inner, config, taken, carry_to, .. } = self;
+        let Leader {
+            inner,
+            config,
+            taken,
+            carry_to,
+            ..
+        } = self;
         inner.call(act);
         let left = inner.pour(out, &Untagged, |mut envelope, relay| {
             match &mut envelope {
                 Theirs::ToProxyLeaders(
                     _,
-                    proxy_leader::In::Phase2a { slot, proposer: Proposer::Batcher { id, number }, .. },
+                    proxy_leader::In::Phase2a {
+                        slot,
+                        proposer: Proposer::Batcher { id, number },
+                        ..
+                    },
                 ) => taken.placed(DisseminatorId(id.0), *number, *slot),
                 Theirs::ToAcceptors(_, acceptor::In::Heartbeat { round, kept }) => {
-                    let message = stabilizer::In::Kept { round: *round, kept: *kept };
-                    relay.send(Envelope::ToStabilizers(config.stabilizers.members(), message));
+                    let message = stabilizer::In::Kept {
+                        round: *round,
+                        kept: *kept,
+                    };
+                    relay.send(Envelope::ToStabilizers(
+                        config.stabilizers.members(),
+                        message,
+                    ));
                 }
-                Theirs::ToReplicas(_, replica::In::Heartbeat { round, executed, keep, .. }) => {
+                Theirs::ToReplicas(
+                    _,
+                    replica::In::Heartbeat {
+                        round,
+                        executed,
+                        keep,
+                        ..
+                    },
+                ) => {
                     // What is void is forgotten when it is kept that it is.
                     *keep = (*keep).max(*carry_to);
-                    let message = disseminator::In::Progress { round: *round, executed: *executed };
+                    let message = disseminator::In::Progress {
+                        round: *round,
+                        executed: *executed,
+                    };
                     relay.send(Envelope::ToDisseminators(config.disseminators, message));
                 }
                 _ => {}
@@ -241,17 +328,26 @@ impl Role for Leader {
 
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
         match message {
-            In::Propose { round, floor, near, reference } => {
+            In::Propose {
+                round,
+                floor,
+                near,
+                reference,
+            } => {
                 self.on_propose(now, (round, floor), near, reference, out);
             }
-            In::Ordering { message: multipaxos::leader::In::Propose { .. } } => {}
+            In::Ordering {
+                message: multipaxos::leader::In::Propose { .. },
+            } => {}
             In::Ordering { message } => {
                 self.call(out, |leader, out| leader.on_message(now, message, out));
                 self.carry(now, out);
             }
             In::CarryTo { slot } => {
                 // No payload is void later than one that is disseminated now.
-                self.carry_to = self.carry_to.max(slot.min(self.config.until(self.inner.executed())));
+                self.carry_to = self
+                    .carry_to
+                    .max(slot.min(self.config.until(self.inner.executed())));
                 self.carry(now, out);
             }
         }
@@ -283,7 +379,14 @@ impl Role for Leader {
 
     fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
         self.inner.status(report);
-        report("payloads_taken", self.taken.lives.iter().map(|(_, _, life)| life.len() as u64).sum());
+        report(
+            "payloads_taken",
+            self.taken
+                .lives
+                .iter()
+                .map(|(_, _, life)| life.len() as u64)
+                .sum(),
+        );
         report("repeated_proposals", self.repeated);
         report("late_proposals", self.late);
         report("carried_to", self.carry_to.0);

@@ -14,8 +14,8 @@ pub struct PayloadId {
     pub disseminator: DisseminatorId,
     /// A random number that the disseminator drew when its process began.
     pub life: u64,
-    /// Its number among the payloads of that process. They begin with the number `life`, so that a stray answer
-    /// to an earlier process settles nothing.
+    /// Its number among the payloads of that process. They begin with the number `life`, so that a
+    /// stray answer to an earlier process settles nothing.
     pub number: u64,
 }
 
@@ -72,19 +72,31 @@ impl Reference {
         let mut payload = Vec::with_capacity(REFERENCE_BYTES);
         self.encode(&mut payload);
         let mut builder = BatchBuilder::default();
-        builder.push(&Command { client, session, number: 0, floor: 0, payload });
+        builder.push(&Command {
+            client,
+            session,
+            number: 0,
+            floor: 0,
+            payload,
+        });
         builder.take()
     }
 
-    /// The reference in a batch of the log; none in a noop and in what a leader proposes of its own accord.
+    /// The reference in a batch of the log; none in a noop and in what a leader proposes of its own
+    /// accord.
     pub fn of(batch: &Batch) -> Option<Reference> {
         if batch.len() != 1 {
             return None;
         }
-        let command = batch.commands().next().filter(|command| command.session == SessionId::READ)?;
+        let command = batch
+            .commands()
+            .next()
+            .filter(|command| command.session == SessionId::READ)?;
         let mut arena = BytesMut::new();
         let mut reader = Reader::copying(command.payload, &mut arena);
-        Reference::decode(&mut reader).ok().filter(|_| reader.remaining() == 0)
+        Reference::decode(&mut reader)
+            .ok()
+            .filter(|_| reader.remaining() == 0)
     }
 
     /// Whether it is void in `slot`.
@@ -104,15 +116,33 @@ mod tests {
 
     #[test]
     fn a_reference_comes_back_from_the_log_and_nothing_else_is_one() {
-        let id = PayloadId { disseminator: DisseminatorId(3), life: u64::MAX, number: 7 };
-        let reference = Reference { id, until: Slot(9), stored: Set::first(2) };
+        let id = PayloadId {
+            disseminator: DisseminatorId(3),
+            life: u64::MAX,
+            number: 7,
+        };
+        let reference = Reference {
+            id,
+            until: Slot(9),
+            stored: Set::first(2),
+        };
         assert_eq!(Reference::of(&reference.batch()), Some(reference));
         assert!(!reference.is_void(Slot(8)) && reference.is_void(Slot(9)));
         assert_eq!(Reference::of(&Batch::default()), None);
         let (client, payload) = (ClientId(0), encode_all(&reference).into());
-        let command = Command { client, session: SessionId::CHANGE, number: 0, floor: 0, payload };
+        let command = Command {
+            client,
+            session: SessionId::CHANGE,
+            number: 0,
+            floor: 0,
+            payload,
+        };
         assert_eq!(Reference::of(&Batch::one(&command)), None);
-        let short = Command { session: SessionId::READ, payload: Bytes::from_static(b"?"), ..command };
+        let short = Command {
+            session: SessionId::READ,
+            payload: Bytes::from_static(b"?"),
+            ..command
+        };
         assert_eq!(Reference::of(&Batch::one(&short)), None);
     }
 }

@@ -1,10 +1,11 @@
-//! S-Paxos, as published and compartmentalized (compartmentalization, section 7): commands and their order go
-//! different ways. Disseminators have stabilizers keep the commands, and the leader orders nothing but references to
-//! them: what it handles is as small for commands of 64 KiB as for commands of 16 bytes.
+//! S-Paxos, as published and compartmentalized (compartmentalization, section 7): commands and
+//! their order go different ways. Disseminators have stabilizers keep the commands, and the leader
+//! orders nothing but references to them: what it handles is as small for commands of 64 KiB as for
+//! commands of 16 bytes.
 //!
-//! The ordering is MultiPaxos's own: its roles work here as they do there (see [`crate::multipaxos`] for their
-//! messages among each other), and to them a reference is a batch like any other. Messages that hold commands are
-//! drawn double.
+//! The ordering is MultiPaxos's own: its roles work here as they do there (see
+//! [`crate::multipaxos`] for their messages among each other), and to them a reference is a batch
+//! like any other. Messages that hold commands are drawn double.
 //!
 //! ```text
 //! client ══ Commands ══> batcher ══ Disseminate ══> disseminator ── BatchesChosen ──> batcher
@@ -18,8 +19,9 @@
 //!              ── Chosen ──> disseminator
 //! ```
 //!
-//! A stabilizer that lacks what is chosen asks others; one that lost its memory copies what they hold. They tell each
-//! other what was chosen where, and forget it when leaders say that it is kept by f+1 replicas.
+//! A stabilizer that lacks what is chosen asks others; one that lost its memory copies what they
+//! hold. They tell each other what was chosen where, and forget it when leaders say that it is kept
+//! by f+1 replicas.
 //!
 //! ```text
 //! stabilizer ── Fetch ──> stabilizer ══ Fetched ══> stabilizer
@@ -29,10 +31,11 @@
 //! leader ── NewLeader ──> disseminators
 //! ```
 //!
-//! Reads, elections and the recovery of replicas are MultiPaxos's. Safety rests, beside what that rests on, on three
-//! facts. A reference is proposed only when a write quorum of stabilizers has said that it would find the payload
-//! again. A payload is given one slot at most (`leader.rs`). And stabilizers forget it when no slot can need it any
-//! more: it is chosen in a slot that f+1 replicas keep, or they keep every slot in which it would not be void.
+//! Reads, elections and the recovery of replicas are MultiPaxos's. Safety rests, beside what that
+//! rests on, on three facts. A reference is proposed only when a write quorum of stabilizers has
+//! said that it would find the payload again. A payload is given one slot at most (`leader.rs`).
+//! And stabilizers forget it when no slot can need it any more: it is chosen in a slot that f+1
+//! replicas keep, or they keep every slot in which it would not be void.
 
 pub mod message;
 
@@ -109,8 +112,8 @@ ionian_kernel::protocol! {
 }
 
 impl From<multipaxos::Envelope> for Envelope {
-    /// What roles of MultiPaxos send each other. What proposes to its leader and hears of it there, a batcher, is a
-    /// disseminator here.
+    /// What roles of MultiPaxos send each other. What proposes to its leader and hears of it there,
+    /// a batcher, is a disseminator here.
     fn from(envelope: multipaxos::Envelope) -> Self {
         use multipaxos::Envelope as Theirs;
         match envelope {
@@ -118,14 +121,20 @@ impl From<multipaxos::Envelope> for Envelope {
             Theirs::ToBatchers(batchers, message) => {
                 Envelope::ToDisseminators(Set::from_bits(batchers.bits()), message.into())
             }
-            Theirs::ToReadBatchers(batchers, message) => Envelope::ToReadBatchers(batchers, message),
-            Theirs::ToLeaders(leaders, message) => Envelope::ToLeaders(leaders, leader::In::Ordering { message }),
+            Theirs::ToReadBatchers(batchers, message) => {
+                Envelope::ToReadBatchers(batchers, message)
+            }
+            Theirs::ToLeaders(leaders, message) => {
+                Envelope::ToLeaders(leaders, leader::In::Ordering { message })
+            }
             Theirs::ToProxyLeaders(proxies, message) => {
                 Envelope::ToProxyLeaders(proxies, proxy_leader::In::Ordering { message })
             }
             Theirs::ToAcceptors(acceptors, message) => Envelope::ToAcceptors(acceptors, message),
             Theirs::ToReplicas(replicas, message) => Envelope::ToReplicas(replicas, message),
-            Theirs::ToUnbatchers(unbatchers, message) => Envelope::ToUnbatchers(unbatchers, message),
+            Theirs::ToUnbatchers(unbatchers, message) => {
+                Envelope::ToUnbatchers(unbatchers, message)
+            }
             Theirs::ToApplication(lane, reply) => Envelope::ToApplication(lane, reply),
         }
     }
@@ -157,7 +166,9 @@ impl Protocol for SPaxos {
 
     /// Its own, and those of the roles that it shares, but for changes of the membership.
     fn branches() -> Vec<&'static str> {
-        let shared = multipaxos::branch::ALL.iter().filter(|one| !multipaxos::branch::OF_CHANGES.contains(one));
+        let shared = multipaxos::branch::ALL
+            .iter()
+            .filter(|one| !multipaxos::branch::OF_CHANGES.contains(one));
         branch::ALL.iter().chain(shared).copied().collect()
     }
 
@@ -171,16 +182,30 @@ impl Protocol for SPaxos {
         match birth.address.kind {
             kind::Client => Instance::Client(client::lane(config, &birth)),
             kind::Batcher => Instance::Batcher(batcher::Batcher::new(config.clone(), &birth)),
-            kind::Disseminator => Instance::Disseminator(disseminator::Disseminator::new(config.clone(), &birth)),
-            kind::ReadBatcher => {
-                Instance::ReadBatcher(taken(config, &birth, multipaxos::read_batcher::ReadBatcher::new))
+            kind::Disseminator => {
+                Instance::Disseminator(disseminator::Disseminator::new(config.clone(), &birth))
             }
+            kind::ReadBatcher => Instance::ReadBatcher(taken(
+                config,
+                &birth,
+                multipaxos::read_batcher::ReadBatcher::new,
+            )),
             kind::Leader => Instance::Leader(leader::Leader::new(config.clone(), &birth)),
-            kind::ProxyLeader => Instance::ProxyLeader(proxy_leader::ProxyLeader::new(config.clone(), &birth)),
-            kind::Acceptor => Instance::Acceptor(taken(config, &birth, multipaxos::acceptor::Acceptor::new)),
-            kind::Stabilizer => Instance::Stabilizer(stabilizer::Stabilizer::new(config.clone(), &birth)),
-            kind::Replica => Instance::Replica(taken(config, &birth, multipaxos::replica::Replica::new)),
-            kind::Unbatcher => Instance::Unbatcher(taken(config, &birth, multipaxos::unbatcher::Unbatcher::new)),
+            kind::ProxyLeader => {
+                Instance::ProxyLeader(proxy_leader::ProxyLeader::new(config.clone(), &birth))
+            }
+            kind::Acceptor => {
+                Instance::Acceptor(taken(config, &birth, multipaxos::acceptor::Acceptor::new))
+            }
+            kind::Stabilizer => {
+                Instance::Stabilizer(stabilizer::Stabilizer::new(config.clone(), &birth))
+            }
+            kind::Replica => {
+                Instance::Replica(taken(config, &birth, multipaxos::replica::Replica::new))
+            }
+            kind::Unbatcher => {
+                Instance::Unbatcher(taken(config, &birth, multipaxos::unbatcher::Unbatcher::new))
+            }
             kind => unreachable!("the protocol has no role of kind {kind}"),
         }
     }
@@ -209,5 +234,9 @@ fn taken<R: Role<Send = multipaxos::Envelope, Config = Arc<multipaxos::config::C
     birth: &Birth<'_>,
     make: impl FnOnce(R::Config, &Birth<'_>) -> R,
 ) -> Taken<R> {
-    Adapted::new(make(config.ordering.clone(), birth), birth.keeps_records, Verbatim)
+    Adapted::new(
+        make(config.ordering.clone(), birth),
+        birth.keeps_records,
+        Verbatim,
+    )
 }

@@ -1,8 +1,9 @@
 //! The proxy leader: that of MultiPaxos, which has stabilizers tell the replicas what is chosen.
 //!
-//! Stands between leader and acceptors, and between acceptors and stabilizers. A replica that lives beside a
-//! stabilizer is told by that one: as published, where every server has both, no payload is sent a second time. The
-//! other replicas are told by one of the stabilizers that are known to hold the payload.
+//! Stands between leader and acceptors, and between acceptors and stabilizers. A replica that lives
+//! beside a stabilizer is told by that one: as published, where every server has both, no payload
+//! is sent a second time. The other replicas are told by one of the stabilizers that are known to
+//! hold the payload.
 
 use super::config::Config;
 use super::message::Reference;
@@ -64,31 +65,77 @@ impl ProxyLeader {
             turn: Random::new(birth.seed).any() >> 1,
             config: config.clone(),
         };
-        let inner = Inner::new(Ordered::new(config.ordering.clone(), birth), birth.keeps_records);
-        ProxyLeader { inner, deliverers, chosen_below: Slot::ZERO }
+        let inner = Inner::new(
+            Ordered::new(config.ordering.clone(), birth),
+            birth.keeps_records,
+        );
+        ProxyLeader {
+            inner,
+            deliverers,
+            chosen_below: Slot::ZERO,
+        }
     }
 
-    fn call(&mut self, now: Instant, out: &mut Out<'_, Self>, act: impl FnOnce(&mut Ordered, &mut Out<'_, Ordered>)) {
+    fn call(
+        &mut self,
+        now: Instant,
+        out: &mut Out<'_, Self>,
+        act: impl FnOnce(&mut Ordered, &mut Out<'_, Ordered>),
+    ) {
         use multipaxos::Envelope as Theirs;
         use multipaxos::{batcher, replica};
-        let ProxyLeader { inner, deliverers, chosen_below } = self;
+        let ProxyLeader {
+            inner,
+            deliverers,
+            chosen_below,
+        } = self;
         inner.call(act);
         let left = inner.pour(out, &Untagged, |envelope, relay| match envelope {
-            Theirs::ToReplicas(replicas, replica::In::Chosen { slot, value, replier }) => {
+            Theirs::ToReplicas(
+                replicas,
+                replica::In::Chosen {
+                    slot,
+                    value,
+                    replier,
+                },
+            ) => {
                 *chosen_below = (*chosen_below).max(slot.next());
                 match Reference::of(&value.batch) {
                     Some(reference) => {
-                        deliverers.hand_over(now, slot, &reference, &Chosen { value, replier, replicas }, relay);
+                        deliverers.hand_over(
+                            now,
+                            slot,
+                            &reference,
+                            &Chosen {
+                                value,
+                                replier,
+                                replicas,
+                            },
+                            relay,
+                        );
                     }
                     // A noop: there is nothing to look up.
                     None => {
-                        relay.send(Envelope::ToReplicas(replicas, replica::In::Chosen { slot, value, replier }));
+                        relay.send(Envelope::ToReplicas(
+                            replicas,
+                            replica::In::Chosen {
+                                slot,
+                                value,
+                                replier,
+                            },
+                        ));
                     }
                 }
             }
             Theirs::ToBatchers(disseminators, batcher::In::BatchesChosen { numbers }) => {
-                let message = disseminator::In::Chosen { numbers, below: *chosen_below };
-                relay.send(Envelope::ToDisseminators(Set::from_bits(disseminators.bits()), message));
+                let message = disseminator::In::Chosen {
+                    numbers,
+                    below: *chosen_below,
+                };
+                relay.send(Envelope::ToDisseminators(
+                    Set::from_bits(disseminators.bits()),
+                    message,
+                ));
             }
             envelope => relay.send(envelope.into()),
         });
@@ -117,10 +164,19 @@ impl Deliverers {
         let mut left = chosen.replicas;
         let mut tell = |stabilizer, replicas: Set<ReplicaId>| {
             let (value, replier) = (chosen.value.clone(), chosen.replier);
-            let message = stabilizer::In::Chosen { slot, value, replier, replicas };
+            let message = stabilizer::In::Chosen {
+                slot,
+                value,
+                replier,
+                replicas,
+            };
             relay.send(Envelope::ToStabilizers(Set::one(stabilizer), message));
         };
-        for (stabilizer, beside) in self.config.beside().iter().filter(|(stabilizer, _)| present.contains(*stabilizer))
+        for (stabilizer, beside) in self
+            .config
+            .beside()
+            .iter()
+            .filter(|(stabilizer, _)| present.contains(*stabilizer))
         {
             let beside = beside.and(left);
             if !beside.is_empty() {
@@ -130,7 +186,10 @@ impl Deliverers {
         }
         if !left.is_empty() {
             self.turn += 1;
-            let one = present.preferring(reference.stored).preferring(self.near).pick(self.turn);
+            let one = present
+                .preferring(reference.stored)
+                .preferring(self.near)
+                .pick(self.turn);
             tell(one.expect("a deployment has stabilizers"), left);
         }
     }
@@ -154,12 +213,16 @@ impl Role for ProxyLeader {
     fn on_reconfigure(&mut self, now: Instant, config: Config, out: &mut Out<'_, Self>) {
         let within = config.ordering.clone();
         self.deliverers.config = config;
-        self.call(now, out, |proxy, out| proxy.on_reconfigure(now, within, out));
+        self.call(now, out, |proxy, out| {
+            proxy.on_reconfigure(now, within, out)
+        });
     }
 
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
         match message {
-            In::Ordering { message } => self.call(now, out, |proxy, out| proxy.on_message(now, message, out)),
+            In::Ordering { message } => {
+                self.call(now, out, |proxy, out| proxy.on_message(now, message, out))
+            }
             In::StabilizerAlive { from } => self.deliverers.present.heard(from, now),
         }
     }

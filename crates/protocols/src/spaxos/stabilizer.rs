@@ -1,7 +1,8 @@
 //! The stabilizer: keeps payloads, and hands the replicas those that are chosen.
 //!
-//! Stands between disseminators and leader, for what it holds can be ordered, and between proxy leaders and replicas.
-//! What it says it holds must survive its crash: every answer is fenced behind the record of the payload.
+//! Stands between disseminators and leader, for what it holds can be ordered, and between proxy
+//! leaders and replicas. What it says it holds must survive its crash: every answer is fenced
+//! behind the record of the payload.
 
 mod copying;
 mod payloads;
@@ -82,7 +83,8 @@ messages! {
             from: StabilizerId,
             /// Its life.
             life: u64,
-            /// It has everything that comes before this payload, in the order of their names, and this one.
+            /// It has everything that comes before this payload, in the order of their names, and
+            /// this one.
             after: Option<PayloadId>,
         },
         /// What another stabilizer holds.
@@ -109,20 +111,21 @@ pub enum Record {
         /// The payload.
         payload: Payload,
     },
-    /// Records of payloads with places below this one are not needed any more: they may come to light again when
-    /// nothing later is left.
+    /// Records of payloads with places below this one are not needed any more: they may come to
+    /// light again when nothing later is left.
     Released {
         /// The place.
         below: u64,
     },
-    /// It has lost its memory so many times. Vital: what it said in an earlier life must not count for a later one.
+    /// It has lost its memory so many times. Vital: what it said in an earlier life must not count
+    /// for a later one.
     Begun {
         /// The number of the life.
         life: u64,
     },
-    /// Another has lost its memory so many times, and copies from this one. Vital: this one says so with every
-    /// acknowledgement from now on, those of its own later lives too. One small record for each time that somebody's memory
-    /// is lost.
+    /// Another has lost its memory so many times, and copies from this one. Vital: this one says so
+    /// with every acknowledgement from now on, those of its own later lives too. One small record
+    /// for each time that somebody's memory is lost.
     Renewed {
         /// The other stabilizer.
         stabilizer: StabilizerId,
@@ -138,16 +141,16 @@ wire_enum! {
 /// How often a stabilizer says that it lives.
 const ALIVE_EVERY: Duration = Duration::from_millis(250);
 
-/// Others are told what was chosen where after so many payloads, or after this long: nobody waits for it, and only
-/// memory is held meanwhile.
+/// Others are told what was chosen where after so many payloads, or after this long: nobody waits
+/// for it, and only memory is held meanwhile.
 const TELL_PAYLOADS: usize = 512;
 const TELL_AFTER: Duration = Duration::from_millis(50);
 
 /// Bytes of payloads in one message to a stabilizer that lost its memory, at least one payload.
 const COPY_BYTES: usize = 1 << 20;
 
-/// How many payloads it holds at most, and how many bytes. Reached only when f+1 replicas are behind for very long; it
-/// then refuses more, and service stops until they are back.
+/// How many payloads it holds at most, and how many bytes. Reached only when f+1 replicas are
+/// behind for very long; it then refuses more, and service stops until they are back.
 const MAX_PAYLOADS: usize = 1 << 22;
 const MAX_BYTES: usize = 1 << 31;
 
@@ -258,7 +261,10 @@ impl Stabilizer {
     }
 
     fn lives(&self) -> Vec<(StabilizerId, u64)> {
-        self.lives.iter().map(|(stabilizer, life)| (*stabilizer, *life)).collect()
+        self.lives
+            .iter()
+            .map(|(stabilizer, life)| (*stabilizer, *life))
+            .collect()
     }
 
     fn others(&self) -> Set<StabilizerId> {
@@ -267,7 +273,14 @@ impl Stabilizer {
 
     // Payloads come in.
 
-    fn on_store(&mut self, now: Instant, round: Round, floor: u64, payload: Payload, out: &mut Out<'_, Self>) {
+    fn on_store(
+        &mut self,
+        now: Instant,
+        round: Round,
+        floor: u64,
+        payload: Payload,
+        out: &mut Out<'_, Self>,
+    ) {
         let Payload { id, until, .. } = payload;
         let is_full = self.payloads.len() >= MAX_PAYLOADS || self.payloads.byte_len() >= MAX_BYTES;
         if until <= self.kept || is_full {
@@ -278,13 +291,25 @@ impl Stabilizer {
             out.reached(branch::ACKNOWLEDGES_FORGETFUL);
         }
         self.keep(now, round, payload, out);
-        let ticket = Ticket { id, until, round, floor };
+        let ticket = Ticket {
+            id,
+            until,
+            round,
+            floor,
+        };
         if self.config.has(Canary::UnfencedStore) {
-            let message = disseminator::In::Stored { from: self.id, tickets: [ticket].into(), lives: self.lives() };
+            let message = disseminator::In::Stored {
+                from: self.id,
+                tickets: [ticket].into(),
+                lives: self.lives(),
+            };
             let all = self.helpers.or(Set::one(id.disseminator));
             return out.send_unfenced(Envelope::ToDisseminators(all, message));
         }
-        self.acknowledgements.entry(id.disseminator).or_default().push(ticket);
+        self.acknowledgements
+            .entry(id.disseminator)
+            .or_default()
+            .push(ticket);
     }
 
     /// Holds a payload so that it would be found again.
@@ -298,7 +323,8 @@ impl Stabilizer {
         }
     }
 
-    /// A payload that nobody orders holds back the log behind its record: it is written again, at the end.
+    /// A payload that nobody orders holds back the log behind its record: it is written again, at
+    /// the end.
     fn move_oldest(&mut self, out: &mut Out<'_, Self>) {
         while let Some((place, payload)) = self.payloads.move_oldest() {
             out.persist(Record::Kept { place, payload });
@@ -309,7 +335,11 @@ impl Stabilizer {
     /// Fenced behind the records: what is acknowledged would be found again.
     fn acknowledge(&mut self, out: &mut Out<'_, Self>) {
         while let Some((disseminator, tickets)) = self.acknowledgements.pop_first() {
-            let message = disseminator::In::Stored { from: self.id, tickets, lives: self.lives() };
+            let message = disseminator::In::Stored {
+                from: self.id,
+                tickets,
+                lives: self.lives(),
+            };
             let all = self.helpers.or(Set::one(disseminator));
             out.send(Envelope::ToDisseminators(all, message));
         }
@@ -342,7 +372,14 @@ impl Stabilizer {
         }
     }
 
-    fn deliver(&mut self, now: Instant, id: PayloadId, order: &Order, batch: Batch, out: &mut Out<'_, Self>) {
+    fn deliver(
+        &mut self,
+        now: Instant,
+        id: PayloadId,
+        order: &Order,
+        batch: Batch,
+        out: &mut Out<'_, Self>,
+    ) {
         self.tell_replicas(order, batch, out);
         self.handed_over += 1;
         if self.payloads.chosen(id, order.slot) {
@@ -358,9 +395,19 @@ impl Stabilizer {
     }
 
     fn tell_replicas(&self, order: &Order, batch: Batch, out: &mut Out<'_, Self>) {
-        let Order { slot, stamp, replier, replicas } = *order;
-        let message = replica::In::Chosen { slot, value: Value { stamp, batch }, replier };
-        // What is chosen here, and what its payload is, was settled elsewhere: no crash of this node undoes it.
+        let Order {
+            slot,
+            stamp,
+            replier,
+            replicas,
+        } = *order;
+        let message = replica::In::Chosen {
+            slot,
+            value: Value { stamp, batch },
+            replier,
+        };
+        // What is chosen here, and what its payload is, was settled elsewhere: no crash of this
+        // node undoes it.
         out.send_unfenced(Envelope::ToReplicas(replicas, message));
     }
 
@@ -368,11 +415,15 @@ impl Stabilizer {
         self.tell_at = None;
         let places = core::mem::take(&mut self.delivered);
         // As above.
-        out.send_unfenced(Envelope::ToStabilizers(self.others(), In::Delivered { places }));
+        out.send_unfenced(Envelope::ToStabilizers(
+            self.others(),
+            In::Delivered { places },
+        ));
     }
 
     fn hand_over_waiting(&mut self, now: Instant, id: PayloadId, out: &mut Out<'_, Self>) {
-        if let (Some(order), Some(batch)) = (self.waiting.take(id), self.payloads.get(id).cloned()) {
+        if let (Some(order), Some(batch)) = (self.waiting.take(id), self.payloads.get(id).cloned())
+        {
             self.deliver(now, id, &order, batch, out);
         }
     }
@@ -384,7 +435,10 @@ impl Stabilizer {
             Some(payload) => In::Fetched { payload },
             None if slot < self.kept => {
                 out.reached(branch::KEPT_ANSWER);
-                In::Kept { round: self.stale.round(), kept: self.kept }
+                In::Kept {
+                    round: self.stale.round(),
+                    kept: self.kept,
+                }
             }
             None => return out.reached(branch::NO_ANSWER),
         };
@@ -402,15 +456,31 @@ impl Stabilizer {
     fn fetch_waiting(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         let (others, resend_after) = (self.others(), self.config.layout().options.resend_after);
         for (id, slot, asked) in self.waiting.overdue(now, others, resend_after) {
-            out.send(Envelope::ToStabilizers(asked, In::Fetch { from: self.id, id, slot }));
+            out.send(Envelope::ToStabilizers(
+                asked,
+                In::Fetch {
+                    from: self.id,
+                    id,
+                    slot,
+                },
+            ));
         }
     }
 
     /// To one that lost its memory: see `copying.rs`.
-    fn on_copy(&mut self, from: StabilizerId, life: u64, after: Option<PayloadId>, out: &mut Out<'_, Self>) {
+    fn on_copy(
+        &mut self,
+        from: StabilizerId,
+        life: u64,
+        after: Option<PayloadId>,
+        out: &mut Out<'_, Self>,
+    ) {
         // Whatever this one acknowledges from now on comes too late for that copy.
         if self.learn_life(from, life) && !self.config.has(Canary::ForgetsOthersLives) {
-            out.persist_vital(Record::Renewed { stabilizer: from, life });
+            out.persist_vital(Record::Renewed {
+                stabilizer: from,
+                life,
+            });
         }
         if self.is_amnesiac() {
             return out.reached(branch::COPY_REFUSED);
@@ -419,8 +489,14 @@ impl Stabilizer {
         if !last {
             out.reached(branch::COPY_IN_PAGES);
         }
-        let message = In::Copied { from: self.id, life, payloads, last };
-        // Fenced: it is held by this one, and not only by its memory; and so is the life of the one that asks.
+        let message = In::Copied {
+            from: self.id,
+            life,
+            payloads,
+            last,
+        };
+        // Fenced: it is held by this one, and not only by its memory; and so is the life of the one
+        // that asks.
         out.send(Envelope::ToStabilizers(Set::one(from), message));
     }
 
@@ -432,7 +508,9 @@ impl Stabilizer {
         last: bool,
         out: &mut Out<'_, Self>,
     ) {
-        let Some(copying) = &mut self.copying else { return };
+        let Some(copying) = &mut self.copying else {
+            return;
+        };
         let reached = payloads.last().map(|payload| payload.id);
         copying.on_page(now, from, reached, last);
         let whole = self.config.stabilizers.is_read_quorum(copying.complete());
@@ -453,9 +531,15 @@ impl Stabilizer {
     fn ask_for_copies(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         let (others, resend_after) = (self.others(), self.config.layout().options.resend_after);
         let life = self.life();
-        let Some(copying) = &mut self.copying else { return };
+        let Some(copying) = &mut self.copying else {
+            return;
+        };
         for (other, after) in copying.overdue(now, others, resend_after) {
-            let message = In::Copy { from: self.id, life, after };
+            let message = In::Copy {
+                from: self.id,
+                life,
+                after,
+            };
             out.send(Envelope::ToStabilizers(Set::one(other), message));
         }
     }
@@ -483,7 +567,10 @@ impl Stabilizer {
             self.stale.look_again(now);
             out.reached(branch::STALE);
             let leader = Set::one(round.leader()).and(self.config.all(kind::Leader));
-            out.send(Envelope::ToLeaders(leader, leader::In::CarryTo { slot: until }));
+            out.send(Envelope::ToLeaders(
+                leader,
+                leader::In::CarryTo { slot: until },
+            ));
         }
     }
 
@@ -504,7 +591,9 @@ impl Role for Stabilizer {
     fn recover(&mut self, record: Record) {
         match record {
             Record::Kept { place, payload } => drop(self.recovered.payloads.insert(place, payload)),
-            Record::Released { below } => self.recovered.released = self.recovered.released.max(below),
+            Record::Released { below } => {
+                self.recovered.released = self.recovered.released.max(below)
+            }
             Record::Begun { life } => drop(self.learn_life(self.id, life)),
             Record::Renewed { stabilizer, life } => drop(self.learn_life(stabilizer, life)),
         }
@@ -518,7 +607,9 @@ impl Role for Stabilizer {
     }
 
     fn checkpoint(&self, out: &mut Out<'_, Self>) {
-        out.persist(Record::Released { below: self.payloads.first_place() });
+        out.persist(Record::Released {
+            below: self.payloads.first_place(),
+        });
         for (stabilizer, life) in self.lives() {
             out.persist_vital(match stabilizer == self.id {
                 true => Record::Begun { life },
@@ -544,16 +635,40 @@ impl Role for Stabilizer {
 
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
         match message {
-            In::Store { round, floor, payload } => self.on_store(now, round, floor, payload, out),
-            In::Chosen { slot, value, replier, replicas } => {
-                self.on_chosen(now, Order { slot, stamp: value.stamp, replier, replicas }, &value, out);
+            In::Store {
+                round,
+                floor,
+                payload,
+            } => self.on_store(now, round, floor, payload, out),
+            In::Chosen {
+                slot,
+                value,
+                replier,
+                replicas,
+            } => {
+                self.on_chosen(
+                    now,
+                    Order {
+                        slot,
+                        stamp: value.stamp,
+                        replier,
+                        replicas,
+                    },
+                    &value,
+                    out,
+                );
             }
             In::Kept { round, kept } => self.on_kept(now, round, kept, out),
             In::Fetch { from, id, slot } => self.on_fetch(from, id, slot, out),
             In::Fetched { payload } => self.on_fetched(now, payload, out),
             In::Delivered { places } => self.on_delivered(&places),
             In::Copy { from, life, after } => self.on_copy(from, life, after, out),
-            In::Copied { from, life, payloads, last } if life == self.life() => {
+            In::Copied {
+                from,
+                life,
+                payloads,
+                last,
+            } if life == self.life() => {
                 self.on_copied(now, from, payloads, last, out);
             }
             // The answer to an earlier process.
@@ -573,14 +688,23 @@ impl Role for Stabilizer {
             // One that lost its memory is of no help.
             if !self.is_amnesiac() {
                 let message = proxy_leader::In::StabilizerAlive { from: self.id };
-                out.send(Envelope::ToProxyLeaders(self.config.all(kind::ProxyLeader), message));
+                out.send(Envelope::ToProxyLeaders(
+                    self.config.all(kind::ProxyLeader),
+                    message,
+                ));
             }
         }
     }
 
     fn next_timer(&self) -> Option<Instant> {
-        let asks = earliest(self.waiting.next_timer(), self.copying.as_ref().map(Copying::next_timer));
-        earliest(earliest(Some(self.alive_at), self.tell_at), earliest(asks, self.stale.next_timer()))
+        let asks = earliest(
+            self.waiting.next_timer(),
+            self.copying.as_ref().map(Copying::next_timer),
+        );
+        earliest(
+            earliest(Some(self.alive_at), self.tell_at),
+            earliest(asks, self.stale.next_timer()),
+        )
     }
 
     fn on_burst_end(&mut self, _: Instant, out: &mut Out<'_, Self>) {
@@ -589,7 +713,10 @@ impl Role for Stabilizer {
 
     fn invariants(&self) {
         self.payloads.invariants();
-        assert!(self.delivered.is_empty() || self.tell_at.is_some(), "nobody tells what was delivered");
+        assert!(
+            self.delivered.is_empty() || self.tell_at.is_some(),
+            "nobody tells what was delivered"
+        );
     }
 
     fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {

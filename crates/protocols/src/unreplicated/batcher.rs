@@ -66,7 +66,13 @@ impl Batcher {
         if self.open.is_due(now, self.under_way.len(), options) {
             self.under_way.insert(self.next_number, now);
             let from = Some((self.id, self.next_number));
-            out.send(Envelope::ToServers(SERVER, server::In::Execute { from, batch: self.open.take() }));
+            out.send(Envelope::ToServers(
+                SERVER,
+                server::In::Execute {
+                    from,
+                    batch: self.open.take(),
+                },
+            ));
             self.next_number += 1;
             self.batches += 1;
         }

@@ -1,7 +1,7 @@
 //! The client lane of an unreplicated server; see [`crate::multipaxos::client`] for what a lane is.
 //!
-//! Stands at both ends of the chart. Writes go to a batcher, or to the server where there is none; reads
-//! go to the server.
+//! Stands at both ends of the chart. Writes go to a batcher, or to the server where there is none;
+//! reads go to the server.
 
 use super::{Envelope, SERVER, batcher, kind, server};
 use alloc::sync::Arc;
@@ -53,7 +53,11 @@ impl ClientLane {
         let options = &layout.options;
         ClientLane {
             id,
-            batchers: Choice::new(layout.all(kind::Batcher), layout.near(kind::Batcher, birth.node), random.any()),
+            batchers: Choice::new(
+                layout.all(kind::Batcher),
+                layout.near(kind::Batcher, birth.node),
+                random.any(),
+            ),
             lane: Lane::new(id, options, random),
             due: Due::default(),
             writes: BatchBuilder::default(),
@@ -70,7 +74,12 @@ impl ClientLane {
             self.write(now, write, out);
         }
         for (_, command, _) in due.reads.drain(..) {
-            out.send(Envelope::ToServers(SERVER, server::In::Read { reads: Batch::one(&command) }));
+            out.send(Envelope::ToServers(
+                SERVER,
+                server::In::Read {
+                    reads: Batch::one(&command),
+                },
+            ));
         }
         self.due = due;
     }
@@ -87,11 +96,15 @@ impl ClientLane {
         }
         match self.via {
             None => {
-                let message = server::In::Execute { from: None, batch: Batch::one(&command) };
+                let message = server::In::Execute {
+                    from: None,
+                    batch: Batch::one(&command),
+                };
                 out.send(Envelope::ToServers(SERVER, message));
             }
             Some((batcher, _)) => {
-                self.lane.sent_via(command.session, command.number, batcher.0);
+                self.lane
+                    .sent_via(command.session, command.number, batcher.0);
                 self.writes.push(&command);
             }
         }
@@ -101,7 +114,9 @@ impl ClientLane {
         if let Some((_, batchers)) = self.via
             && !self.writes.is_empty()
         {
-            let message = batcher::In::Commands { commands: self.writes.take() };
+            let message = batcher::In::Commands {
+                commands: self.writes.take(),
+            };
             out.send(Envelope::ToBatchers(batchers, message));
         }
     }
@@ -127,7 +142,9 @@ impl Role for ClientLane {
             In::Submit { request } => self.lane.submit(now, request, &mut self.due),
             In::Answers { answers } => {
                 let via = self.lane.on_answers(now, &answers, &mut self.due);
-                Set::from_bits(via.writes).iter().for_each(|batcher| self.batchers.heard(batcher));
+                Set::from_bits(via.writes)
+                    .iter()
+                    .for_each(|batcher| self.batchers.heard(batcher));
             }
         }
         self.carry_out(now, out);

@@ -1,5 +1,5 @@
-//! The unreplicated server (compartmentalization 8.1): one state machine behind the same client lanes,
-//! batchers and unbatchers. It tolerates nothing; every ratio is divided by it.
+//! The unreplicated server (compartmentalization 8.1): one state machine behind the same client
+//! lanes, batchers and unbatchers. It tolerates nothing; every ratio is divided by it.
 //!
 //! ```text
 //! client ── Commands ──> batcher ── Execute ──> server ── Results ──> unbatcher ── Answers ──> client
@@ -46,10 +46,21 @@ impl Protocol for Unreplicated {
     type Invariants = NoInvariants;
 
     fn configure(layout: Layout) -> Result<Self::Config, LayoutError> {
-        let problem = match (layout.f, layout.count(kind::Server), layout.count(kind::Client)) {
-            (1.., _, _) => format!("an unreplicated server tolerates no failure, and f={}: say f = 0", layout.f),
-            (_, servers, _) if servers != 1 => format!("{servers} servers: an unreplicated deployment has exactly one"),
-            (_, _, 0) => "there is no client: give at least one node a gateway or the role \"client\"".into(),
+        let problem = match (
+            layout.f,
+            layout.count(kind::Server),
+            layout.count(kind::Client),
+        ) {
+            (1.., _, _) => format!(
+                "an unreplicated server tolerates no failure, and f={}: say f = 0",
+                layout.f
+            ),
+            (_, servers, _) if servers != 1 => {
+                format!("{servers} servers: an unreplicated deployment has exactly one")
+            }
+            (_, _, 0) => {
+                "there is no client: give at least one node a gateway or the role \"client\"".into()
+            }
             _ => return Ok(Arc::new(layout)),
         };
         Err(LayoutError(problem))
@@ -64,8 +75,7 @@ impl Protocol for Unreplicated {
     }
 
     fn check_tunable() -> Result<(), LayoutError> {
-        let reason =
-            "an unreplicated cluster cannot be changed while it runs: stop it, change its file, and start it again";
+        let reason = "an unreplicated cluster cannot be changed while it runs: stop it, change its file, and start it again";
         Err(LayoutError(reason.into()))
     }
 

@@ -82,9 +82,16 @@ impl Server {
 
     fn execute(&mut self, now: Instant, batch: Batch, out: &mut Out<'_, Self>) {
         self.last_stamp = self.last_stamp.max(now.timestamp());
-        let value = Value { stamp: self.last_stamp, batch };
-        out.persist(Record { slot: self.executed, value: value.clone() });
-        self.executor.execute(self.executed, &value, Some(&mut self.answers));
+        let value = Value {
+            stamp: self.last_stamp,
+            batch,
+        };
+        out.persist(Record {
+            slot: self.executed,
+            value: value.clone(),
+        });
+        self.executor
+            .execute(self.executed, &value, Some(&mut self.answers));
         self.executed = self.executed.next();
         if self.executed.distance(self.kept) >= self.snapshot_slots && !self.storing {
             self.storing = true;
@@ -100,11 +107,17 @@ impl Server {
         match self.unbatchers.pick(self.turn) {
             Some(unbatcher) => {
                 let answers = self.answers.take_all(0, self.executed);
-                out.send(Envelope::ToUnbatchers(Set::one(unbatcher), unbatcher::In::Results { answers }));
+                out.send(Envelope::ToUnbatchers(
+                    Set::one(unbatcher),
+                    unbatcher::In::Results { answers },
+                ));
             }
             None => {
                 for (client, answers) in self.answers.drain(0, self.executed) {
-                    out.send(Envelope::ToClients(Set::one(client), client::In::Answers { answers }));
+                    out.send(Envelope::ToClients(
+                        Set::one(client),
+                        client::In::Answers { answers },
+                    ));
                 }
             }
         }
@@ -112,7 +125,9 @@ impl Server {
 
     /// When the state machine next changes by the passing of time.
     fn clock_timer(&self) -> Option<Instant> {
-        Some(Instant(self.executor.next_deadline()?.0.saturating_mul(1000)))
+        Some(Instant(
+            self.executor.next_deadline()?.0.saturating_mul(1000),
+        ))
     }
 }
 
@@ -165,7 +180,9 @@ impl Role for Server {
             In::Read { reads } => {
                 let mut rest = Some(reads);
                 while let Some(reads) = rest {
-                    rest = self.executor.read(now.timestamp(), &reads, &mut self.answers);
+                    rest = self
+                        .executor
+                        .read(now.timestamp(), &reads, &mut self.answers);
                     if self.answers.is_full() {
                         self.flush_answers(out);
                     }
@@ -187,7 +204,10 @@ impl Role for Server {
     fn on_burst_end(&mut self, _: Instant, out: &mut Out<'_, Self>) {
         self.flush_answers(out);
         while let Some((batcher, numbers)) = self.done.pop_first() {
-            out.send(Envelope::ToBatchers(Set::one(batcher), batcher::In::BatchesDone { numbers }));
+            out.send(Envelope::ToBatchers(
+                Set::one(batcher),
+                batcher::In::BatchesDone { numbers },
+            ));
         }
     }
 

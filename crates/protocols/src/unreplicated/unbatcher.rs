@@ -44,7 +44,10 @@ impl Role for Unbatcher {
         let In::Results { answers } = message;
         self.batches += 1;
         for (client, answers) in self.by_client.divide(&answers) {
-            out.send(Envelope::ToClients(Set::one(client), client::In::Answers { answers }));
+            out.send(Envelope::ToClients(
+                Set::one(client),
+                client::In::Answers { answers },
+            ));
         }
     }
 

@@ -1,4 +1,5 @@
-//! A replica that misses much asks the leader for one stretch after the other, as fast as the answers come.
+//! A replica that misses much asks the leader for one stretch after the other, as fast as the
+//! answers come.
 
 use crate::stage::Stage;
 use bytes::Bytes;
@@ -16,10 +17,23 @@ const STRETCH: u64 = 32;
 /// A replica that knows of slots up to `end`, and has executed none.
 fn behind(end: u64) -> Stage<Replica> {
     let nodes: Vec<NodeId> = (0..3).map(NodeId).collect();
-    let layout = Layout { f: 1, instances: numbered(vec![nodes; 8]), ..Layout::default() };
-    let mut replica = Stage::alone(MultiPaxos::configure(layout).expect("a deployment"), kind::Replica, Replica::new);
+    let layout = Layout {
+        f: 1,
+        instances: numbered(vec![nodes; 8]),
+        ..Layout::default()
+    };
+    let mut replica = Stage::alone(
+        MultiPaxos::configure(layout).expect("a deployment"),
+        kind::Replica,
+        Replica::new,
+    );
     let (round, keep, time) = (Round(1), Slot(0), Timestamp(0));
-    replica.tell(In::Heartbeat { round, executed: Slot(end), keep, time });
+    replica.tell(In::Heartbeat {
+        round,
+        executed: Slot(end),
+        keep,
+        time,
+    });
     replica
 }
 
@@ -37,7 +51,11 @@ fn asked(replica: &mut Stage<Replica>) -> Vec<Slot> {
 
 fn answer(replica: &mut Stage<Replica>, slots: impl IntoIterator<Item = Slot>) {
     for slot in slots {
-        replica.tell(In::Chosen { slot, value: Value::default(), replier: ReplicaId(1) });
+        replica.tell(In::Chosen {
+            slot,
+            value: Value::default(),
+            replier: ReplicaId(1),
+        });
     }
 }
 
@@ -49,12 +67,21 @@ fn stretches_that_are_missing_are_asked_for_as_fast_as_they_come() {
     let now = replica.now;
     answer(&mut replica, first);
     let second = asked(&mut replica);
-    assert_eq!(second, Slot(STRETCH).until(Slot(2 * STRETCH)).collect::<Vec<_>>());
+    assert_eq!(
+        second,
+        Slot(STRETCH).until(Slot(2 * STRETCH)).collect::<Vec<_>>()
+    );
     assert_eq!(replica.now, now, "it waits though the leader has answered");
     // A stretch that is there in part: the rest is asked for after a while, as ever.
-    answer(&mut replica, second.iter().copied().filter(|slot| *slot != Slot(40)));
+    answer(
+        &mut replica,
+        second.iter().copied().filter(|slot| *slot != Slot(40)),
+    );
     assert_eq!(asked(&mut replica)[0], Slot(40));
-    assert!(replica.now > now, "it asks again before an answer can have come");
+    assert!(
+        replica.now > now,
+        "it asks again before an answer can have come"
+    );
 }
 
 /// What is less than a stretch may well be on its way.
@@ -64,40 +91,69 @@ fn less_than_a_stretch_is_waited_for() {
     let first = asked(&mut replica);
     assert_eq!(first.len() as u64, STRETCH - 1);
     let (round, keep, time) = (Round(1), Slot(0), Timestamp(0));
-    replica.tell(In::Heartbeat { round, executed: Slot(2 * STRETCH), keep, time });
+    replica.tell(In::Heartbeat {
+        round,
+        executed: Slot(2 * STRETCH),
+        keep,
+        time,
+    });
     let now = replica.now;
     answer(&mut replica, first);
     asked(&mut replica);
     assert!(replica.now > now, "it asks for what was just proposed");
 }
 
-/// The pieces of snapshots that are sent: to whom, and of the state before which slot, from where on, and whether it is the last.
+/// The pieces of snapshots that are sent: to whom, and of the state before which slot, from where
+/// on, and whether it is the last.
 fn pieces(sent: Vec<Envelope>) -> Vec<(Set<ReplicaId>, Slot, u64, bool, Bytes)> {
     let pieces = sent.into_iter().filter_map(|envelope| match envelope {
-        Envelope::ToReplicas(to, In::SnapshotChunk { executed, offset, last, bytes, .. }) => {
-            Some((to, executed, offset, last, bytes))
-        }
+        Envelope::ToReplicas(
+            to,
+            In::SnapshotChunk {
+                executed,
+                offset,
+                last,
+                bytes,
+                ..
+            },
+        ) => Some((to, executed, offset, last, bytes)),
         _ => None,
     });
     pieces.collect()
 }
 
-/// It takes a peer that was silent for seconds: no seed comes to it. Pieces of two snapshots put together are the state of no
-/// replica.
+/// It takes a peer that was silent for seconds: no seed comes to it. Pieces of two snapshots put
+/// together are the state of no replica.
 #[test]
 fn whoever_asks_for_a_piece_of_a_snapshot_that_is_gone_begins_again_with_another() {
     let (mut ahead, mut behind) = (behind(5), behind(5));
     answer(&mut ahead, Slot(0).until(Slot(5)));
-    let asks = In::FetchSnapshot { from: ReplicaId(1), executed: Slot(3), offset: 40 };
-    let [(to, executed, 0, true, bytes)] = &pieces(ahead.tell(asks))[..] else { panic!("one piece, the first") };
+    let asks = In::FetchSnapshot {
+        from: ReplicaId(1),
+        executed: Slot(3),
+        offset: 40,
+    };
+    let [(to, executed, 0, true, bytes)] = &pieces(ahead.tell(asks))[..] else {
+        panic!("one piece, the first")
+    };
     assert_eq!((*to, *executed), (Set::one(ReplicaId(1)), Slot(5)));
     let mut piece = |executed, offset, last, bytes: &Bytes| {
         let from = ReplicaId(2);
-        behind.tell(In::SnapshotChunk { from, executed, offset, last, bytes: bytes.clone() });
+        behind.tell(In::SnapshotChunk {
+            from,
+            executed,
+            offset,
+            last,
+            bytes: bytes.clone(),
+        });
         behind.figure("executed")
     };
     let half = bytes.len() as u64 / 2;
     assert_eq!(piece(Slot(3), 0, false, &bytes.slice(..half as usize)), 0);
-    assert_eq!(piece(Slot(5), half, true, &bytes.slice(half as usize..)), 0, "the end of another");
+    assert_eq!(
+        piece(Slot(5), half, true, &bytes.slice(half as usize..)),
+        0,
+        "the end of another"
+    );
     assert_eq!(piece(Slot(5), 0, true, bytes), 5);
 }

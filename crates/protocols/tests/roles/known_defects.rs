@@ -1,5 +1,5 @@
-//! Mistakes of published implementations that one role alone can make, each a test by its name. Those
-//! that take a whole cluster are in the simulator's tests.
+//! Mistakes of published implementations that one role alone can make, each a test by its name.
+//! Those that take a whole cluster are in the simulator's tests.
 
 use crate::stage::{Stage, batch};
 use bytes::Bytes;
@@ -15,15 +15,24 @@ use ionian_protocols::multipaxos::message::{Proposer, Vote, Votes};
 use ionian_protocols::multipaxos::proxy_leader::ProxyLeader;
 use ionian_protocols::multipaxos::read_batcher::ReadBatcher;
 use ionian_protocols::multipaxos::replica::Replica;
-use ionian_protocols::multipaxos::{Envelope, MultiPaxos, acceptor, kind, leader, proxy_leader, read_batcher, replica};
+use ionian_protocols::multipaxos::{
+    Envelope, MultiPaxos, acceptor, kind, leader, proxy_leader, read_batcher, replica,
+};
 
 type Config = <MultiPaxos as Protocol>::Config;
 
 /// Three acceptors, two of each other role, each on a node of its own.
 fn config() -> Config {
     let mut next = (0..).map(NodeId);
-    let instances = [1, 0, 2, 2, 2, 3, 2, 0].map(|count| next.by_ref().take(count).collect()).to_vec();
-    MultiPaxos::configure(Layout { f: 1, instances: numbered(instances), ..Layout::default() }).expect("a deployment")
+    let instances = [1, 0, 2, 2, 2, 3, 2, 0]
+        .map(|count| next.by_ref().take(count).collect())
+        .to_vec();
+    MultiPaxos::configure(Layout {
+        f: 1,
+        instances: numbered(instances),
+        ..Layout::default()
+    })
+    .expect("a deployment")
 }
 
 fn propose(payload: &'static [u8]) -> leader::In {
@@ -37,20 +46,39 @@ fn propose(payload: &'static [u8]) -> leader::In {
 
 fn votes(start: u64, votes: Vec<(Slot, Vote)>, watermark: u64) -> Votes {
     let (forgotten, watermark, reserved) = (Slot::ZERO, Slot(watermark), Vec::new());
-    Votes { start: Slot(start), end: Slot::MAX, next: Slot::MAX, votes, forgotten, watermark, reserved }
+    Votes {
+        start: Slot(start),
+        end: Slot::MAX,
+        next: Slot::MAX,
+        votes,
+        forgotten,
+        watermark,
+        reserved,
+    }
 }
 
 /// The same in answer to the phase 1 of one slot.
 fn votes_in(slot: u64, voted: Vec<(Slot, Vote)>, watermark: u64) -> Votes {
-    Votes { end: Slot(slot + 1), ..votes(slot, voted, watermark) }
+    Votes {
+        end: Slot(slot + 1),
+        ..votes(slot, voted, watermark)
+    }
 }
 
 /// What a leader hands to proxy leaders: slots and payloads.
 fn proposals(sent: &[Envelope]) -> Vec<(Slot, Vec<Bytes>)> {
     let mut proposals = Vec::new();
     for envelope in sent {
-        if let Envelope::ToProxyLeaders(_, proxy_leader::In::Phase2a { slot, value, .. }) = envelope {
-            proposals.push((*slot, value.batch.commands().map(|command| command.to_owned().payload).collect()));
+        if let Envelope::ToProxyLeaders(_, proxy_leader::In::Phase2a { slot, value, .. }) = envelope
+        {
+            proposals.push((
+                *slot,
+                value
+                    .batch
+                    .commands()
+                    .map(|command| command.to_owned().payload)
+                    .collect(),
+            ));
         }
     }
     proposals
@@ -59,7 +87,13 @@ fn proposals(sent: &[Envelope]) -> Vec<(Slot, Vec<Bytes>)> {
 fn phase1as(sent: &[Envelope]) -> Vec<(Round, Slot, Slot)> {
     let mut asked = Vec::new();
     for envelope in sent {
-        if let Envelope::ToAcceptors(_, acceptor::In::Phase1a { round, start, end, .. }) = envelope {
+        if let Envelope::ToAcceptors(
+            _,
+            acceptor::In::Phase1a {
+                round, start, end, ..
+            },
+        ) = envelope
+        {
             asked.push((*round, *start, *end));
         }
     }
@@ -72,7 +106,11 @@ fn in_phase1() -> (Stage<Leader>, Round) {
     leader.timer();
     let mut sent = Vec::new();
     for from in [AcceptorId(0), AcceptorId(1)] {
-        sent = leader.tell(leader::In::PreVoteReply { from, gone: true, promise: Round(0) });
+        sent = leader.tell(leader::In::PreVoteReply {
+            from,
+            gone: true,
+            promise: Round(0),
+        });
     }
     let round = phase1as(&sent)[0].0;
     (leader, round)
@@ -95,7 +133,13 @@ fn leading(watermark: u64, voted: &[(Slot, Vote)]) -> (Stage<Leader>, Round, Vec
 }
 
 fn vote(round: u64, payload: &'static [u8]) -> Vote {
-    Vote { round: Round(round), value: Value { stamp: Timestamp(1), batch: batch(payload) } }
+    Vote {
+        round: Round(round),
+        value: Value {
+            stamp: Timestamp(1),
+            batch: batch(payload),
+        },
+    }
 }
 
 #[test]
@@ -108,18 +152,42 @@ fn l2_a_slot_below_the_leaders_window_is_mended() {
         round,
         times: Default::default(),
     });
-    assert_eq!(leader.figure("window"), 0, "the leader has forgotten the slot");
-    let asked = phase1as(&leader.tell(leader::In::Recover { slots: vec![Slot(1)] }));
-    assert_eq!(asked[0], (round, Slot(1), Slot(2)), "one slot, in the same round");
-    leader.tell(leader::In::Phase1b { from: AcceptorId(2), round, votes: votes_in(1, vec![], 3), clock: Timestamp(0) });
+    assert_eq!(
+        leader.figure("window"),
+        0,
+        "the leader has forgotten the slot"
+    );
+    let asked = phase1as(&leader.tell(leader::In::Recover {
+        slots: vec![Slot(1)],
+    }));
+    assert_eq!(
+        asked[0],
+        (round, Slot(1), Slot(2)),
+        "one slot, in the same round"
+    );
+    leader.tell(leader::In::Phase1b {
+        from: AcceptorId(2),
+        round,
+        votes: votes_in(1, vec![], 3),
+        clock: Timestamp(0),
+    });
     let known = votes_in(1, vec![(Slot(1), vote(0, b"kept"))], 3);
-    let sent = leader.tell(leader::In::Phase1b { from: AcceptorId(0), round, votes: known, clock: Timestamp(0) });
-    assert_eq!(proposals(&sent), [(Slot(1), vec![Bytes::from_static(b"kept")])]);
+    let sent = leader.tell(leader::In::Phase1b {
+        from: AcceptorId(0),
+        round,
+        votes: known,
+        clock: Timestamp(0),
+    });
+    assert_eq!(
+        proposals(&sent),
+        [(Slot(1), vec![Bytes::from_static(b"kept")])]
+    );
     assert_eq!(leader.role.round(), round, "a hole causes no leader change");
 }
 
-/// Acceptor 2 answers the phase 1 of the round so late that the leader mends slot 0 meanwhile. It knew of an older vote,
-/// and not of what was chosen since: taken for an answer about the slot, it would have two values proposed in one round.
+/// Acceptor 2 answers the phase 1 of the round so late that the leader mends slot 0 meanwhile. It
+/// knew of an older vote, and not of what was chosen since: taken for an answer about the slot, it
+/// would have two values proposed in one round.
 #[test]
 fn a_late_answer_of_phase_1_mends_no_slot() {
     let (mut leader, round, _) = leading(0, &[]);
@@ -131,9 +199,20 @@ fn a_late_answer_of_phase_1_mends_no_slot() {
         round,
         times: Default::default(),
     });
-    assert_eq!(phase1as(&leader.tell(leader::In::Recover { slots: vec![Slot(0)] })).len(), 3);
+    assert_eq!(
+        phase1as(&leader.tell(leader::In::Recover {
+            slots: vec![Slot(0)]
+        }))
+        .len(),
+        3
+    );
     let late = votes(0, vec![(Slot(0), vote(0, b"older"))], 1);
-    leader.tell(leader::In::Phase1b { from: AcceptorId(2), round, votes: late, clock: Timestamp(0) });
+    leader.tell(leader::In::Phase1b {
+        from: AcceptorId(2),
+        round,
+        votes: late,
+        clock: Timestamp(0),
+    });
     let sent = leader.tell(leader::In::Phase1b {
         from: AcceptorId(1),
         round,
@@ -142,24 +221,42 @@ fn a_late_answer_of_phase_1_mends_no_slot() {
     });
     assert!(proposals(&sent).is_empty(), "{sent:?}");
     let chosen = votes_in(0, vec![(Slot(0), vote(round.0, b"chosen"))], 1);
-    let sent = leader.tell(leader::In::Phase1b { from: AcceptorId(0), round, votes: chosen, clock: Timestamp(0) });
-    assert_eq!(proposals(&sent), [(Slot(0), vec![Bytes::from_static(b"chosen")])]);
+    let sent = leader.tell(leader::In::Phase1b {
+        from: AcceptorId(0),
+        round,
+        votes: chosen,
+        clock: Timestamp(0),
+    });
+    assert_eq!(
+        proposals(&sent),
+        [(Slot(0), vec![Bytes::from_static(b"chosen")])]
+    );
 }
 
 #[test]
 fn l3_a_request_for_recovery_in_phase_1_restarts_nothing_and_drops_nothing() {
     let (mut leader, round) = in_phase1();
     leader.tell(propose(b"waits"));
-    let sent = leader.tell(leader::In::Recover { slots: vec![Slot(0), Slot(1)] });
+    let sent = leader.tell(leader::In::Recover {
+        slots: vec![Slot(0), Slot(1)],
+    });
     assert!(sent.is_empty() && leader.role.round() == round, "{sent:?}");
-    leader.tell(leader::In::Phase1b { from: AcceptorId(0), round, votes: votes(0, vec![], 0), clock: Timestamp(0) });
+    leader.tell(leader::In::Phase1b {
+        from: AcceptorId(0),
+        round,
+        votes: votes(0, vec![], 0),
+        clock: Timestamp(0),
+    });
     let sent = leader.tell(leader::In::Phase1b {
         from: AcceptorId(1),
         round,
         votes: votes(0, vec![], 0),
         clock: Timestamp(0),
     });
-    assert_eq!(proposals(&sent), [(Slot(0), vec![Bytes::from_static(b"waits")])]);
+    assert_eq!(
+        proposals(&sent),
+        [(Slot(0), vec![Bytes::from_static(b"waits")])]
+    );
 }
 
 #[test]
@@ -168,7 +265,11 @@ fn l4_a_rejected_leader_waits_its_turn() {
     let higher = Round(round.0 + 1);
     let sent = leader.tell(leader::In::Nack { round: higher });
     assert!(phase1as(&sent).is_empty(), "it does not jump above");
-    let wait = leader.role.next_timer().expect("it stands again").since(leader.now);
+    let wait = leader
+        .role
+        .next_timer()
+        .expect("it stands again")
+        .since(leader.now);
     let timeout = config().options().election_timeout;
     assert!(wait >= timeout, "after {wait:?} only");
     // And before that it asks whether the winner is gone.
@@ -180,15 +281,23 @@ fn l4_a_rejected_leader_waits_its_turn() {
 fn s2_the_leader_continues_above_all_votes_and_fills_holes_with_noops() {
     let (mut leader, _, sent) = leading(3, &[(Slot(1), vote(0, b"found"))]);
     let found = vec![Bytes::from_static(b"found")];
-    assert_eq!(proposals(&sent), [(Slot(0), vec![]), (Slot(1), found), (Slot(2), vec![])]);
-    assert_eq!(proposals(&leader.tell(propose(b"new"))), [(Slot(3), vec![Bytes::from_static(b"new")])]);
+    assert_eq!(
+        proposals(&sent),
+        [(Slot(0), vec![]), (Slot(1), found), (Slot(2), vec![])]
+    );
+    assert_eq!(
+        proposals(&leader.tell(propose(b"new"))),
+        [(Slot(3), vec![Bytes::from_static(b"new")])]
+    );
 }
 
 #[test]
 fn l10_a_deposed_leader_sends_queued_work_back() {
     let (mut leader, round) = in_phase1();
     leader.tell(propose(b"queued"));
-    let sent = leader.tell(leader::In::Heartbeat { round: Round(round.0 + 1) });
+    let sent = leader.tell(leader::In::Heartbeat {
+        round: Round(round.0 + 1),
+    });
     assert!(matches!(sent[..], [Envelope::ToClients(..)]), "{sent:?}");
     assert_eq!(leader.figure("queued"), 0);
 }
@@ -198,18 +307,39 @@ fn l10_a_deposed_leader_sends_queued_work_back() {
 fn a_large_value_is_not_asked_for_again_before_it_can_have_arrived() {
     let mut proxy = Stage::alone(config(), kind::ProxyLeader, ProxyLeader::new);
     let asked = |sent: &[Envelope]| {
-        sent.iter().any(|envelope| matches!(envelope, Envelope::ToAcceptors(_, acceptor::In::Phase2a { .. })))
+        sent.iter().any(|envelope| {
+            matches!(
+                envelope,
+                Envelope::ToAcceptors(_, acceptor::In::Phase2a { .. })
+            )
+        })
     };
     for (slot, bytes, least_ms) in [(0, 16, 40), (1, 32_000_000, 1040)] {
-        let value = Value { stamp: Timestamp(1), batch: batch(vec![7; bytes]) };
+        let value = Value {
+            stamp: Timestamp(1),
+            batch: batch(vec![7; bytes]),
+        };
         let (proposer, replier, round) = (Proposer::Nobody {}, ReplicaId(0), Round(64));
         let begun = proxy.now;
-        assert!(asked(&proxy.tell(proxy_leader::In::Phase2a { slot: Slot(slot), round, value, proposer, replier })));
+        assert!(asked(&proxy.tell(proxy_leader::In::Phase2a {
+            slot: Slot(slot),
+            round,
+            value,
+            proposer,
+            replier
+        })));
         while !asked(&proxy.timer()) {}
         let waited = proxy.now.since(begun);
-        assert!((least_ms..least_ms + 10).contains(&(waited.as_millis() as u64)), "{waited:?}");
+        assert!(
+            (least_ms..least_ms + 10).contains(&(waited.as_millis() as u64)),
+            "{waited:?}"
+        );
         for from in [AcceptorId(0), AcceptorId(1)] {
-            proxy.tell(proxy_leader::In::Phase2b { from, slot: Slot(slot), round });
+            proxy.tell(proxy_leader::In::Phase2b {
+                from,
+                slot: Slot(slot),
+                round,
+            });
         }
     }
 }
@@ -226,13 +356,20 @@ fn l7_a_lost_answer_stalls_no_read_batch() {
     };
     let first = asked(&batcher.tell(read_batcher::In::Reads { reads: batch("?") }));
     assert_eq!(first.len(), 2, "thrifty at first");
-    assert_eq!(asked(&batcher.timer()), Set::first(3), "then all that have not answered");
+    assert_eq!(
+        asked(&batcher.timer()),
+        Set::first(3),
+        "then all that have not answered"
+    );
 }
 
 #[test]
 fn b4_a_read_at_a_huge_slot_costs_nothing() {
     let mut replica = Stage::alone(config(), kind::Replica, Replica::new);
-    replica.tell(replica::In::Read { reads: batch("?"), executed: Slot::MAX });
+    replica.tell(replica::In::Read {
+        reads: batch("?"),
+        executed: Slot::MAX,
+    });
     assert_eq!(replica.figure("deferred_reads"), 1);
     assert!(replica.figure("known_log_end") <= 1 << 18);
     // It asks for what it believes to miss, a bounded piece at a time.
@@ -252,7 +389,15 @@ fn b4_a_read_at_a_huge_slot_costs_nothing() {
 fn b4_a_vote_in_a_huge_slot_costs_nothing() {
     let mut acceptor = Stage::alone(config(), kind::Acceptor, Acceptor::new);
     let value = Value::default();
-    let phase2a = acceptor::In::Phase2a { from: ProxyLeaderId(0), slot: Slot::MAX, round: Round(1), value };
+    let phase2a = acceptor::In::Phase2a {
+        from: ProxyLeaderId(0),
+        slot: Slot::MAX,
+        round: Round(1),
+        value,
+    };
     assert!(acceptor.tell(phase2a).is_empty());
-    assert_eq!((acceptor.figure("votes"), acceptor.figure("refused")), (0, 1));
+    assert_eq!(
+        (acceptor.figure("votes"), acceptor.figure("refused")),
+        (0, 1)
+    );
 }

@@ -1,5 +1,6 @@
-//! Acceptors of one number that live on a node one after the other: it leaves with a change of the membership and comes
-//! back with another, its log is truncated in between, and the node crashes at any record.
+//! Acceptors of one number that live on a node one after the other: it leaves with a change of the
+//! membership and comes back with another, its log is truncated in between, and the node crashes at
+//! any record.
 
 use crate::stage::{Outside, batch, birth, with_acceptors};
 use bytes::Bytes;
@@ -20,9 +21,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 type Config = <MultiPaxos as Protocol>::Config;
 
 const HERE: NodeId = NodeId(20);
-const ACCEPTOR: Address = Address { kind: kind::Acceptor, index: 0 };
+const ACCEPTOR: Address = Address {
+    kind: kind::Acceptor,
+    index: 0,
+};
 
-/// What the log of the cluster says of its members: whether the acceptor is one now, and whether it will be.
+/// What the log of the cluster says of its members: whether the acceptor is one now, and whether it
+/// will be.
 #[derive(Clone, Copy)]
 struct Members {
     epoch: u32,
@@ -37,7 +42,14 @@ impl Members {
         let with = |it_is: bool| with_acceptors(&[if it_is { 0 } else { 3 }, 1, 2]);
         let next = self.next.map(|next| Box::new(with(next)));
         let (epoch, since, frontier) = (Epoch(self.epoch), Epoch(self.since), Slot(self.frontier));
-        let layout = Layout { epoch, since, frontier, next, canary, ..with(self.now) };
+        let layout = Layout {
+            epoch,
+            since,
+            frontier,
+            next,
+            canary,
+            ..with(self.now)
+        };
         MultiPaxos::configure(layout).expect("a deployment")
     }
 
@@ -64,7 +76,8 @@ impl Members {
 #[derive(Debug, Default)]
 struct Found {
     restarts: u64,
-    /// Restarts with records of an earlier life, and those whose log confirms votes of one that are gone.
+    /// Restarts with records of an earlier life, and those whose log confirms votes of one that are
+    /// gone.
     after_another: u64,
     bare: u64,
     /// Logs from which a confirmed vote was taken, and how many of these an acceptor started with.
@@ -95,7 +108,13 @@ struct Story {
 
 impl Story {
     fn new(seed: u64, canary: Option<&'static str>) -> Story {
-        let members = Members { epoch: 0, since: 0, frontier: 0, now: seed.is_multiple_of(2), next: None };
+        let members = Members {
+            epoch: 0,
+            since: 0,
+            frontier: 0,
+            now: seed.is_multiple_of(2),
+            next: None,
+        };
         let mut story = Story {
             random: Random::new(seed),
             canary,
@@ -119,7 +138,10 @@ impl Story {
     fn host(&mut self) {
         let config = self.members.config(self.canary);
         if self.members.hosts() && !self.node.hosts(ACCEPTOR) {
-            self.node.host(ACCEPTOR, MultiPaxos::instantiate(&config, birth(ACCEPTOR.kind, ACCEPTOR.index, HERE)));
+            self.node.host(
+                ACCEPTOR,
+                MultiPaxos::instantiate(&config, birth(ACCEPTOR.kind, ACCEPTOR.index, HERE)),
+            );
         }
     }
 
@@ -132,18 +154,39 @@ impl Story {
 
     /// A leader proposes something, more often than not what its predecessor did.
     fn propose(&mut self) {
-        let Members { epoch, since, now, next, frontier } = self.members;
+        let Members {
+            epoch,
+            since,
+            now,
+            next,
+            frontier,
+        } = self.members;
         let earlier = u32::from(next.is_some() && now && epoch > since && self.random.once_in(3));
         self.count += 1;
         let round = Round::new(Epoch(epoch - earlier), self.count, LeaderId(0));
         let slot = Slot(frontier + self.random.below(4));
         let anew = self.random.once_in(4);
-        let vote = self.acceptor().and_then(|acceptor| acceptor.votes().find(|(of, _)| *of == slot));
-        let known = vote.map(|(_, vote)| vote.value.batch.clone()).filter(|_| !anew);
+        let vote = self
+            .acceptor()
+            .and_then(|acceptor| acceptor.votes().find(|(of, _)| *of == slot));
+        let known = vote
+            .map(|(_, vote)| vote.value.batch.clone())
+            .filter(|_| !anew);
         let value = known.unwrap_or_else(|| batch(self.count.to_le_bytes().to_vec()));
         self.cast.insert((slot, round), value.clone());
-        let (from, value) = (ProxyLeaderId(0), Value { stamp: Timestamp(1), batch: value });
-        self.deliver(acceptor::In::Phase2a { from, slot, round, value });
+        let (from, value) = (
+            ProxyLeaderId(0),
+            Value {
+                stamp: Timestamp(1),
+                batch: value,
+            },
+        );
+        self.deliver(acceptor::In::Phase2a {
+            from,
+            slot,
+            round,
+            value,
+        });
     }
 
     fn deliver(&mut self, message: acceptor::In) {
@@ -152,7 +195,9 @@ impl Story {
     }
 
     fn sync(&mut self, upto: usize) {
-        self.outside.durable = upto.min(self.outside.records.len()).max(self.outside.durable);
+        self.outside.durable = upto
+            .min(self.outside.records.len())
+            .max(self.outside.durable);
         self.node.on_durable(&mut self.outside);
         for message in self.outside.sent.drain(..) {
             if let Message::ProxyLeader(proxy_leader::In::Phase2b { slot, round, .. }) = message
@@ -178,17 +223,26 @@ impl Story {
         self.sync(self.born + 1);
         self.members = self.latest;
         let config = self.members.config(self.canary);
-        self.node.reconfigure(Instant(2), (config.layout(), &config, HERE), &mut self.outside);
+        self.node.reconfigure(
+            Instant(2),
+            (config.layout(), &config, HERE),
+            &mut self.outside,
+        );
         self.host();
         let is_new = !self.members.now && self.members.next == Some(true);
         let begins = !was_here || !self.node.hosts(ACCEPTOR);
         if begins {
             self.born = self.outside.records.len();
         }
-        // Where it is new, what it did in epochs that are over counts no more, though it did not hear of its absence.
+        // Where it is new, what it did in epochs that are over counts no more, though it did not
+        // hear of its absence.
         if begins || is_new {
             self.told.clear();
-            self.first = Epoch(if is_new { self.members.epoch } else { self.members.since });
+            self.first = Epoch(if is_new {
+                self.members.epoch
+            } else {
+                self.members.since
+            });
         }
         self.node.start(Instant(2), &mut self.outside);
         if !is_new {
@@ -197,14 +251,22 @@ impl Story {
     }
 
     /// A node that finds this log.
-    fn restarted(&self, log: &[(usize, Vec<u8>)], outside: &mut Outside) -> Option<Node<MultiPaxos>> {
+    fn restarted(
+        &self,
+        log: &[(usize, Vec<u8>)],
+        outside: &mut Outside,
+    ) -> Option<Node<MultiPaxos>> {
         let config = self.members.config(self.canary);
         let start = || {
             let mut node = Node::new(&config, true);
-            node.host(ACCEPTOR, MultiPaxos::instantiate(&config, birth(ACCEPTOR.kind, ACCEPTOR.index, HERE)));
+            node.host(
+                ACCEPTOR,
+                MultiPaxos::instantiate(&config, birth(ACCEPTOR.kind, ACCEPTOR.index, HERE)),
+            );
             for (place, record) in log {
                 let bytes = Bytes::copy_from_slice(record);
-                node.recover(ACCEPTOR, Lsn(*place as u64 + 1), &mut Reader::new(&bytes)).unwrap();
+                node.recover(ACCEPTOR, Lsn(*place as u64 + 1), &mut Reader::new(&bytes))
+                    .unwrap();
             }
             node.start(Instant(3), outside);
             node
@@ -215,33 +277,54 @@ impl Story {
     /// The process is gone, and what was not on disk.
     fn crash(&mut self) {
         let (durable, written) = (self.outside.durable, self.outside.records.len());
-        self.outside.records.truncate(durable + self.random.below((written - durable) as u64 + 1) as usize);
+        self.outside
+            .records
+            .truncate(durable + self.random.below((written - durable) as u64 + 1) as usize);
         self.outside.durable = self.outside.records.len();
         self.born = self.born.min(self.outside.durable);
         if !self.members.hosts() {
             self.node = Node::new(&self.members.config(self.canary), true);
             return;
         }
-        let log: Vec<(usize, Vec<u8>)> = self.outside.records.iter().cloned().enumerate().skip(self.low).collect();
+        let log: Vec<(usize, Vec<u8>)> = self
+            .outside
+            .records
+            .iter()
+            .cloned()
+            .enumerate()
+            .skip(self.low)
+            .collect();
         self.damage(&log);
         let mut outside = core::mem::take(&mut self.outside);
-        self.node = self.restarted(&log, &mut outside).expect("nothing is wrong with this log");
+        self.node = self
+            .restarted(&log, &mut outside)
+            .expect("nothing is wrong with this log");
         self.outside = outside;
         self.found.restarts += 1;
-        self.found.after_another += u64::from(log.first().is_some_and(|(place, _)| *place < self.born));
+        self.found.after_another +=
+            u64::from(log.first().is_some_and(|(place, _)| *place < self.born));
         self.check();
     }
 
     fn check(&mut self) {
         let acceptor = self.acceptor().expect("it is a member");
         acceptor.invariants();
-        let votes: BTreeMap<Slot, (Round, Batch)> =
-            acceptor.votes().map(|(slot, vote)| (slot, (vote.round, vote.value.batch.clone()))).collect();
+        let votes: BTreeMap<Slot, (Round, Batch)> = acceptor
+            .votes()
+            .map(|(slot, vote)| (slot, (vote.round, vote.value.batch.clone())))
+            .collect();
         for (slot, (round, value)) in &votes {
-            assert_eq!(self.cast.get(&(*slot, *round)), Some(value), "it never voted so");
+            assert_eq!(
+                self.cast.get(&(*slot, *round)),
+                Some(value),
+                "it never voted so"
+            );
         }
         for (slot, told) in &self.told {
-            assert!(votes.get(slot).is_some_and(|(round, _)| round >= told), "a vote is lost: {slot:?} in {told:?}");
+            assert!(
+                votes.get(slot).is_some_and(|(round, _)| round >= told),
+                "a vote is lost: {slot:?} in {told:?}"
+            );
         }
     }
 
@@ -251,7 +334,9 @@ impl Story {
         for (place, record) in log {
             match decode_all::<Record>(&Bytes::copy_from_slice(record)).unwrap() {
                 Record::Voted { slot, .. } => drop(voted.insert((slot, *place >= self.born))),
-                Record::Confirmed { slot, round } if *place >= self.born && round.epoch() >= self.first => {
+                Record::Confirmed { slot, round }
+                    if *place >= self.born && round.epoch() >= self.first =>
+                {
                     confirmed.insert(slot);
                 }
                 Record::Confirmed { slot, .. } => bare |= !voted.contains(&(slot, false)),
@@ -259,15 +344,23 @@ impl Story {
             }
         }
         self.found.bare += u64::from(bare);
-        for slot in confirmed.into_iter().filter(|slot| slot.0 >= self.members.frontier) {
+        for slot in confirmed
+            .into_iter()
+            .filter(|slot| slot.0 >= self.members.frontier)
+        {
             let is_taken = |place: usize, record: &[u8]| {
                 let record = decode_all::<Record>(&Bytes::copy_from_slice(record)).unwrap();
                 place >= self.born && matches!(record, Record::Voted { slot: of, .. } if of == slot)
             };
-            let left: Vec<_> = log.iter().filter(|(place, record)| !is_taken(*place, record)).cloned().collect();
+            let left: Vec<_> = log
+                .iter()
+                .filter(|(place, record)| !is_taken(*place, record))
+                .cloned()
+                .collect();
             if left.len() < log.len() {
                 self.found.damaged += 1;
-                self.found.unnoticed += u64::from(self.restarted(&left, &mut Outside::default()).is_some());
+                self.found.unnoticed +=
+                    u64::from(self.restarted(&left, &mut Outside::default()).is_some());
             }
         }
     }
@@ -281,10 +374,16 @@ fn stories(canary: Option<&'static str>) -> Found {
         for _ in 0..200 {
             match story.random.below(16) {
                 0 | 1 => {
-                    let slots = story.cast.keys().map(|(slot, _)| slot.0 + 1).max().unwrap_or_default();
+                    let slots = story
+                        .cast
+                        .keys()
+                        .map(|(slot, _)| slot.0 + 1)
+                        .max()
+                        .unwrap_or_default();
                     // One acceptor may have votes far above what a quorum found.
                     let frontier = story.latest.frontier;
-                    let frontier = frontier + story.random.below(slots.saturating_sub(frontier) + 1);
+                    let frontier =
+                        frontier + story.random.below(slots.saturating_sub(frontier) + 1);
                     story.latest.step(&mut story.random, frontier);
                     // The node may miss some.
                     if !story.random.once_in(4) {
@@ -300,7 +399,13 @@ fn stories(canary: Option<&'static str>) -> Found {
                 _ => story.propose(),
             }
         }
-        let Found { restarts, after_another, bare, damaged, unnoticed } = story.found;
+        let Found {
+            restarts,
+            after_another,
+            bare,
+            damaged,
+            unnoticed,
+        } = story.found;
         all.restarts += restarts;
         all.after_another += after_another;
         all.bare += bare;
@@ -312,12 +417,16 @@ fn stories(canary: Option<&'static str>) -> Found {
 
 const STORIES: u64 = 300;
 
-/// It starts whatever another has left there, has all that it said it voted for and nothing else, and does not start when
-/// a vote is missing that it confirmed: also one of an epoch that is over, which its successor needs all the same.
+/// It starts whatever another has left there, has all that it said it voted for and nothing else,
+/// and does not start when a vote is missing that it confirmed: also one of an epoch that is over,
+/// which its successor needs all the same.
 #[test]
 fn an_acceptor_tells_its_own_votes_from_those_of_one_that_lived_here_before() {
     let found = stories(None);
-    assert!(found.restarts > STORIES * 5 && found.after_another > STORIES && found.bare > STORIES / 10, "{found:?}");
+    assert!(
+        found.restarts > STORIES * 5 && found.after_another > STORIES && found.bare > STORIES / 10,
+        "{found:?}"
+    );
     assert!(found.damaged > STORIES, "{found:?}");
     assert_eq!(found.unnoticed, 0, "{found:?}");
     let found = stories(Some("pardons"));

@@ -1,5 +1,6 @@
-//! Changes of the membership, with real leaders, acceptors and readers: nothing but the order of messages is made up.
-//! The simulator changes one node at a time, and starts each; so it met none of this.
+//! Changes of the membership, with real leaders, acceptors and readers: nothing but the order of
+//! messages is made up. The simulator changes one node at a time, and starts each; so it met none
+//! of this.
 
 use crate::stage::{Stage, batch, birth, with_acceptors};
 use ionian_kernel::id::*;
@@ -11,12 +12,15 @@ use ionian_protocols::multipaxos::acceptor::Acceptor;
 use ionian_protocols::multipaxos::leader::{self, Leader};
 use ionian_protocols::multipaxos::message::Proposer;
 use ionian_protocols::multipaxos::read_batcher::ReadBatcher;
-use ionian_protocols::multipaxos::{Envelope, MultiPaxos, acceptor, kind, proxy_leader, read_batcher, replica};
+use ionian_protocols::multipaxos::{
+    Envelope, MultiPaxos, acceptor, kind, proxy_leader, read_batcher, replica,
+};
 use std::collections::VecDeque;
 
 type Config = <MultiPaxos as Protocol>::Config;
 
-/// The acceptors of the configuration before, of one that replaces the first, and of one that replaces all.
+/// The acceptors of the configuration before, of one that replaces the first, and of one that
+/// replaces all.
 const C: &[u8] = &[0, 1, 2];
 const D: &[u8] = &[1, 2, 3];
 const ALL_NEW: &[u8] = &[3, 4, 5];
@@ -27,12 +31,25 @@ struct Cluster {
     acceptors: Vec<Stage<Acceptor>>,
 }
 
-/// The configuration of these acceptors, in force since its epoch but for the first; or one that changes into `next`.
-fn config(canary: Option<&'static str>, epoch: u32, frontier: u64, acceptors: &[u8], next: Option<&[u8]>) -> Config {
+/// The configuration of these acceptors, in force since its epoch but for the first; or one that
+/// changes into `next`.
+fn config(
+    canary: Option<&'static str>,
+    epoch: u32,
+    frontier: u64,
+    acceptors: &[u8],
+    next: Option<&[u8]>,
+) -> Config {
     let since = Epoch(if next.is_some() { 0 } else { epoch });
     let next = next.map(|next| Box::new(with_acceptors(next)));
-    let layout =
-        Layout { epoch: Epoch(epoch), since, frontier: Slot(frontier), next, canary, ..with_acceptors(acceptors) };
+    let layout = Layout {
+        epoch: Epoch(epoch),
+        since,
+        frontier: Slot(frontier),
+        next,
+        canary,
+        ..with_acceptors(acceptors)
+    };
     MultiPaxos::configure(layout).expect("a deployment")
 }
 
@@ -42,7 +59,11 @@ impl Cluster {
         let c = config(canary, 0, 0, C, None);
         let now = Instant(6_000_000);
         let leader = Stage::new(c.clone(), &birth(kind::Leader, 0, NodeId(99)), Leader::new);
-        let mut cluster = Cluster { now, leader, acceptors: Vec::new() };
+        let mut cluster = Cluster {
+            now,
+            leader,
+            acceptors: Vec::new(),
+        };
         C.iter().for_each(|index| cluster.start(&c, *index));
         cluster.run(C, &[]);
         assert_eq!(cluster.leader.figure("leading"), 1);
@@ -52,28 +73,42 @@ impl Cluster {
     fn start(&mut self, config: &Config, index: u8) {
         let birth = birth(kind::Acceptor, index, NodeId(20 + u16::from(index)));
         assert_eq!(usize::from(index), self.acceptors.len());
-        self.acceptors.push(Stage::new(config.clone(), &birth, Acceptor::new));
+        self.acceptors
+            .push(Stage::new(config.clone(), &birth, Acceptor::new));
     }
 
-    /// What the leader sends goes to the acceptors in `reach`, and their answers back, until nothing is left. Of proposals
-    /// only those in `vote` get to vote. Returns the proposals.
+    /// What the leader sends goes to the acceptors in `reach`, and their answers back, until
+    /// nothing is left. Of proposals only those in `vote` get to vote. Returns the proposals.
     fn exchange(&mut self, sent: Vec<Envelope>, reach: &[u8], vote: &[u8]) -> Vec<(Slot, Round)> {
         let (mut queue, mut proposed) = (VecDeque::from(sent), Vec::new());
         while let Some(envelope) = queue.pop_front() {
             match envelope {
                 Envelope::ToAcceptors(to, message) => {
-                    for index in reach.iter().filter(|index| to.contains(AcceptorId(**index))) {
+                    for index in reach
+                        .iter()
+                        .filter(|index| to.contains(AcceptorId(**index)))
+                    {
                         queue.extend(self.acceptors[usize::from(*index)].tell(message.clone()));
                     }
                 }
                 Envelope::ToLeaders(to, message) if to.contains(LeaderId(0)) => {
                     queue.extend(self.leader.tell(message));
                 }
-                Envelope::ToProxyLeaders(_, proxy_leader::In::Phase2a { slot, round, value, .. }) => {
+                Envelope::ToProxyLeaders(
+                    _,
+                    proxy_leader::In::Phase2a {
+                        slot, round, value, ..
+                    },
+                ) => {
                     proposed.push((slot, round));
                     for index in vote {
                         let (from, value) = (ProxyLeaderId(0), value.clone());
-                        self.acceptors[usize::from(*index)].tell(acceptor::In::Phase2a { from, slot, round, value });
+                        self.acceptors[usize::from(*index)].tell(acceptor::In::Phase2a {
+                            from,
+                            slot,
+                            round,
+                            value,
+                        });
                     }
                 }
                 _ => {}
@@ -87,7 +122,9 @@ impl Cluster {
         self.leader.now = self.leader.now.max(self.now);
         let sent = self.leader.timer();
         self.now = self.leader.now;
-        self.acceptors.iter_mut().for_each(|acceptor| acceptor.now = self.now);
+        self.acceptors
+            .iter_mut()
+            .for_each(|acceptor| acceptor.now = self.now);
         self.exchange(sent, reach, vote)
     }
 
@@ -102,7 +139,12 @@ impl Cluster {
 
     fn propose(&mut self, vote: &[u8]) -> Slot {
         let (proposer, near) = (Proposer::Client { id: ClientId(0) }, Set::EMPTY);
-        let sent = self.leader.tell(leader::In::Propose { proposer, near, batch: batch("write"), again: false });
+        let sent = self.leader.tell(leader::In::Propose {
+            proposer,
+            near,
+            batch: batch("write"),
+            again: false,
+        });
         self.exchange(sent, &[], vote)[0].0
     }
 }
@@ -131,14 +173,17 @@ fn answer(sent: Vec<Envelope>) -> read_batcher::In {
     answers.expect("an answer")
 }
 
-/// A read asks acceptors 1 and 3: acceptor 1 in C, and acceptor 3, which is new and has not voted for anything yet, in the
-/// joint configuration. In D both are a read quorum. Returns where the last write is, and how far a replica must be for
-/// the read.
+/// A read asks acceptors 1 and 3: acceptor 1 in C, and acceptor 3, which is new and has not voted
+/// for anything yet, in the joint configuration. In D both are a read quorum. Returns where the
+/// last write is, and how far a replica must be for the read.
 fn a_read_across_a_change(canary: Option<&'static str>) -> (Slot, Option<Slot>) {
     let mut cluster = Cluster::new(canary);
     let joint = config(canary, 1, 0, C, Some(D));
-    let mut reader =
-        Stage::new(config(canary, 0, 0, C, None), &birth(kind::ReadBatcher, 0, NodeId(98)), ReadBatcher::new);
+    let mut reader = Stage::new(
+        config(canary, 0, 0, C, None),
+        &birth(kind::ReadBatcher, 0, NodeId(98)),
+        ReadBatcher::new,
+    );
     // W is chosen by acceptors 0 and 2, executed and acknowledged before the read begins.
     for _ in 0..9 {
         cluster.propose(&[0, 1]);
@@ -157,8 +202,13 @@ fn a_read_across_a_change(canary: Option<&'static str>) -> (Slot, Option<Slot>) 
     for _ in 0..9 {
         proposed.extend(cluster.run(C, C));
     }
-    let in_joint_round = proposed.iter().filter(|(_, round)| round.epoch() == Epoch(1));
-    let frontier = in_joint_round.map(|(slot, _)| slot.next()).max().expect("a joint round");
+    let in_joint_round = proposed
+        .iter()
+        .filter(|(_, round)| round.epoch() == Epoch(1));
+    let frontier = in_joint_round
+        .map(|(slot, _)| slot.next())
+        .max()
+        .expect("a joint round");
     assert!(frontier > write);
     reader.reconfigure(config(canary, 2, frontier.0, D, None));
     if let Some(executed) = reads(&reader.tell(slow)) {
@@ -176,11 +226,14 @@ fn a_read_across_a_change_is_not_stale() {
     let (write, executed) = a_read_across_a_change(None);
     assert!(executed.expect("the read is sent on") > write);
     let (write, executed) = a_read_across_a_change(Some("watermarks"));
-    assert!(executed.expect("the read is sent on") <= write, "the canary shows nothing");
+    assert!(
+        executed.expect("the read is sent on") <= write,
+        "the canary shows nothing"
+    );
 }
 
-/// A cluster changes to three new nodes at once, of which the first alone is started. Whether the leader still leads after a
-/// while, and whether it is elected again when it was deposed.
+/// A cluster changes to three new nodes at once, of which the first alone is started. Whether the
+/// leader still leads after a while, and whether it is elected again when it was deposed.
 fn one_of_three_new_nodes_is_up(canary: Option<&'static str>) -> (bool, bool) {
     let mut cluster = Cluster::new(canary);
     let joint = config(canary, 1, 0, C, Some(ALL_NEW));
@@ -199,10 +252,15 @@ fn one_of_three_new_nodes_is_up(canary: Option<&'static str>) -> (bool, bool) {
 #[test]
 fn a_new_acceptor_does_not_bar_the_old_ones() {
     assert_eq!(one_of_three_new_nodes_is_up(None), (true, true));
-    assert_eq!(one_of_three_new_nodes_is_up(Some("newcomers")), (false, false), "the canary shows nothing");
+    assert_eq!(
+        one_of_three_new_nodes_is_up(Some("newcomers")),
+        (false, false),
+        "the canary shows nothing"
+    );
 }
 
-/// Acceptors 3 and 4 of the new configuration are up in turn, never together. The epoch of the leader's round.
+/// Acceptors 3 and 4 of the new configuration are up in turn, never together. The epoch of the
+/// leader's round.
 fn new_nodes_are_up_in_turn(canary: Option<&'static str>) -> (u64, bool) {
     let mut cluster = Cluster::new(canary);
     let joint = config(canary, 1, 0, C, Some(ALL_NEW));
@@ -217,19 +275,33 @@ fn new_nodes_are_up_in_turn(canary: Option<&'static str>) -> (u64, bool) {
 #[test]
 fn new_acceptors_must_be_reached_together_before_a_round_needs_them() {
     assert_eq!(new_nodes_are_up_in_turn(None), (0, true));
-    assert_eq!(new_nodes_are_up_in_turn(Some("answers")), (1, false), "the canary shows nothing");
+    assert_eq!(
+        new_nodes_are_up_in_turn(Some("answers")),
+        (1, false),
+        "the canary shows nothing"
+    );
     // Together they are enough.
     let mut cluster = Cluster::new(None);
     let joint = config(None, 1, 0, C, Some(ALL_NEW));
     (3..5).for_each(|index| cluster.start(&joint, index));
     cluster.reconfigure(&joint, &[0, 1, 2, 3, 4]);
     (0..9).for_each(|_| drop(cluster.run(&[0, 1, 2, 3, 4], C)));
-    assert_eq!((cluster.leader.figure("epoch"), cluster.leader.figure("leading")), (1, 1));
+    assert_eq!(
+        (
+            cluster.leader.figure("epoch"),
+            cluster.leader.figure("leading")
+        ),
+        (1, 1)
+    );
 }
 
-/// Whether an acceptor starts whose log confirms a vote of this epoch and does not have the vote itself.
+/// Whether an acceptor starts whose log confirms a vote of this epoch and does not have the vote
+/// itself.
 fn starts_with_a_bare_confirmation(config: Config, acceptor: u8, epoch: u32) -> bool {
-    let record = acceptor::Record::Confirmed { slot: Slot(7), round: Epoch(epoch).first_round() };
+    let record = acceptor::Record::Confirmed {
+        slot: Slot(7),
+        round: Epoch(epoch).first_round(),
+    };
     let start = || {
         let birth = birth(kind::Acceptor, acceptor, NodeId(20 + u16::from(acceptor)));
         let recovered = |config, birth: &Birth<'_>| {
@@ -242,17 +314,27 @@ fn starts_with_a_bare_confirmation(config: Config, acceptor: u8, epoch: u32) -> 
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(start)).unwrap_or(false)
 }
 
-/// An acceptor leaves, its log is truncated, and one of the same number comes back to the node, which then crashes: it could
-/// never start again. The simulator had no run in which the log was cut between a vote and its confirmation.
+/// An acceptor leaves, its log is truncated, and one of the same number comes back to the node,
+/// which then crashes: it could never start again. The simulator had no run in which the log was
+/// cut between a vote and its confirmation.
 #[test]
 fn what_is_left_of_an_acceptor_that_lived_here_before_keeps_its_successor_from_nothing() {
     let joint = || config(None, 3, 0, D, Some(C));
-    assert!(starts_with_a_bare_confirmation(joint(), 0, 1), "of an earlier life");
+    assert!(
+        starts_with_a_bare_confirmation(joint(), 0, 1),
+        "of an earlier life"
+    );
     assert!(
         !starts_with_a_bare_confirmation(config(None, 4, 0, C, None), 0, 3),
         "its own, of a configuration that is over"
     );
-    assert!(starts_with_a_bare_confirmation(config(None, 4, 8, C, None), 0, 3), "below the frontier no leader asks");
+    assert!(
+        starts_with_a_bare_confirmation(config(None, 4, 8, C, None), 0, 3),
+        "below the frontier no leader asks"
+    );
     assert!(!starts_with_a_bare_confirmation(joint(), 0, 3), "its own");
-    assert!(!starts_with_a_bare_confirmation(joint(), 1, 1), "its own, for it has been there since");
+    assert!(
+        !starts_with_a_bare_confirmation(joint(), 1, 1),
+        "its own, for it has been there since"
+    );
 }

@@ -1,5 +1,6 @@
-//! Roles of Mencius, one alone: mistakes that a whole cluster may hide, for what a replica misses it asks for again; and
-//! what those report of themselves that have a MultiPaxos role in each stripe.
+//! Roles of Mencius, one alone: mistakes that a whole cluster may hide, for what a replica misses
+//! it asks for again; and what those report of themselves that have a MultiPaxos role in each
+//! stripe.
 
 use crate::stage::{Stage, batch, birth};
 use ionian_kernel::batch::Value;
@@ -22,41 +23,75 @@ use std::sync::Arc;
 /// Three servers with every role on each.
 fn three(canary: Option<&'static str>) -> Arc<Config> {
     let nodes: Vec<NodeId> = (0..3).map(NodeId).collect();
-    let layout = Layout { f: 1, instances: numbered(vec![nodes; 8]), canary, ..Layout::default() };
+    let layout = Layout {
+        f: 1,
+        instances: numbered(vec![nodes; 8]),
+        canary,
+        ..Layout::default()
+    };
     Mencius::configure(layout).expect("a deployment")
 }
 
 /// How far a replica of three servers has executed when it has heard this.
 fn executed_after(messages: Vec<In>, canary: Option<&'static str>) -> Slot {
-    let mut replica = Stage::new(three(canary), &birth(kind::Replica, 0, NodeId(0)), Replica::new);
-    messages.into_iter().for_each(|message| drop(replica.tell(message)));
+    let mut replica = Stage::new(
+        three(canary),
+        &birth(kind::Replica, 0, NodeId(0)),
+        Replica::new,
+    );
+    messages
+        .into_iter()
+        .for_each(|message| drop(replica.tell(message)));
     replica.role.executed()
 }
 
 fn skip(stripe: u8, start: u64, end: u64) -> In {
-    In::Skip { stripe: Stripe(stripe), start: Slot(start), end: Slot(end) }
+    In::Skip {
+        stripe: Stripe(stripe),
+        start: Slot(start),
+        end: Slot(end),
+    }
 }
 
 fn chosen(slot: u64) -> In {
-    let message = multipaxos::replica::In::Chosen { slot: Slot(slot), value: Value::default(), replier: ReplicaId(1) };
+    let message = multipaxos::replica::In::Chosen {
+        slot: Slot(slot),
+        value: Value::default(),
+        replier: ReplicaId(1),
+    };
     In::OfLog { message }
 }
 
 /// A range of skipped slots of which some are known: by votes, and from another range.
 fn known_in_part() -> Vec<In> {
     // Slots 1, 4, 7 and 10 are those of stripe 1: 7 is chosen by votes, 1 is known to be skipped.
-    vec![chosen(7), skip(1, 0, 1), skip(1, 0, 4), skip(0, 0, 4), skip(2, 0, 4)]
+    vec![
+        chosen(7),
+        skip(1, 0, 1),
+        skip(1, 0, 4),
+        skip(0, 0, 4),
+        skip(2, 0, 4),
+    ]
 }
 
 /// The same when the part that is known is executed already.
 fn executed_in_part() -> Vec<In> {
-    vec![chosen(7), skip(1, 0, 1), skip(0, 0, 4), skip(2, 0, 4), skip(1, 0, 4)]
+    vec![
+        chosen(7),
+        skip(1, 0, 1),
+        skip(0, 0, 4),
+        skip(2, 0, 4),
+        skip(1, 0, 4),
+    ]
 }
 
 #[test]
 fn l6_a_range_of_skips_does_not_stop_at_known_slots() {
     assert_eq!(executed_after(known_in_part(), None), Slot(12));
-    assert_eq!(executed_after(executed_in_part()[..4].to_vec(), None), Slot(4));
+    assert_eq!(
+        executed_after(executed_in_part()[..4].to_vec(), None),
+        Slot(4)
+    );
     assert_eq!(executed_after(executed_in_part(), None), Slot(12));
 }
 
@@ -93,43 +128,86 @@ impl StateMachine for Keys {
 #[test]
 fn no_peer_is_given_a_state_in_which_a_command_is_ahead_of_its_turn() {
     let nodes: Vec<NodeId> = (0..3).map(NodeId).collect();
-    let options = Options { out_of_order: true, ..Options::default() };
-    let layout = Layout { f: 1, instances: numbered(vec![nodes; 8]), options, ..Layout::default() };
+    let options = Options {
+        out_of_order: true,
+        ..Options::default()
+    };
+    let layout = Layout {
+        f: 1,
+        instances: numbered(vec![nodes; 8]),
+        options,
+        ..Layout::default()
+    };
     let config = Mencius::configure(layout).expect("a deployment");
     let machine = || Box::new(Keys) as Box<dyn StateMachine>;
-    let birth = Birth { machine: &machine, ..birth(kind::Replica, 0, NodeId(0)) };
+    let birth = Birth {
+        machine: &machine,
+        ..birth(kind::Replica, 0, NodeId(0))
+    };
     let mut replica = Stage::new(config, &birth, Replica::new);
-    let value = |key: u8| Value { stamp: Timestamp(1), batch: batch(vec![key]) };
+    let value = |key: u8| Value {
+        stamp: Timestamp(1),
+        batch: batch(vec![key]),
+    };
     let of_log = |message| In::OfLog { message };
-    let chosen =
-        |slot, value| of_log(multipaxos::replica::In::Chosen { slot: Slot(slot), value, replier: ReplicaId(1) });
-    let asks = || of_log(multipaxos::replica::In::FetchSnapshot { from: ReplicaId(1), executed: Slot(9), offset: 0 });
+    let chosen = |slot, value| {
+        of_log(multipaxos::replica::In::Chosen {
+            slot: Slot(slot),
+            value,
+            replier: ReplicaId(1),
+        })
+    };
+    let asks = || {
+        of_log(multipaxos::replica::In::FetchSnapshot {
+            from: ReplicaId(1),
+            executed: Slot(9),
+            offset: 0,
+        })
+    };
     let given = |sent: Vec<Envelope>| {
         let given = sent.into_iter().filter_map(|envelope| match envelope {
-            Envelope::ToReplicas(_, In::OfLog { message: multipaxos::replica::In::SnapshotChunk { executed, .. } }) => {
-                Some(executed)
-            }
+            Envelope::ToReplicas(
+                _,
+                In::OfLog {
+                    message: multipaxos::replica::In::SnapshotChunk { executed, .. },
+                },
+            ) => Some(executed),
             _ => None,
         });
         given.collect::<Vec<_>>()
     };
     // Sessions are looked through at the first slot.
     replica.tell(chosen(0, Value::default()));
-    replica.tell(In::Suggested { slot: Slot(1), value: value(1) });
+    replica.tell(In::Suggested {
+        slot: Slot(1),
+        value: value(1),
+    });
     replica.tell(chosen(2, value(2)));
-    assert_eq!((replica.figure("executed"), replica.figure("executed_early")), (1, 1));
+    assert_eq!(
+        (replica.figure("executed"), replica.figure("executed_early")),
+        (1, 1)
+    );
     assert_eq!(given(replica.tell(asks())), []);
     replica.tell(chosen(1, value(1)));
     assert_eq!(given(replica.tell(asks())), [Slot(3)]);
 }
 
-/// What stripes count is told as a sum; rounds are no numbers to add, and slots are those of the log.
+/// What stripes count is told as a sum; rounds are no numbers to add, and slots are those of the
+/// log.
 #[test]
 fn an_acceptor_reports_its_stripes_as_one() {
-    let mut acceptor = Stage::new(three(None), &birth(kind::Acceptor, 0, NodeId(0)), Acceptor::new);
+    let mut acceptor = Stage::new(
+        three(None),
+        &birth(kind::Acceptor, 0, NodeId(0)),
+        Acceptor::new,
+    );
     let mut tell = |stripe: u8, message| {
-        acceptor.tell(acceptor::In::InStripe { stripe: Stripe(stripe), message });
-        ["promise", "watermark", "forgotten", "votes", "votes_cast"].map(|name| acceptor.figure(name))
+        acceptor.tell(acceptor::In::InStripe {
+            stripe: Stripe(stripe),
+            message,
+        });
+        ["promise", "watermark", "forgotten", "votes", "votes_cast"]
+            .map(|name| acceptor.figure(name))
     };
     let vote = |slot, round| multipaxos::acceptor::In::Phase2a {
         from: ProxyLeaderId(0),
@@ -137,7 +215,10 @@ fn an_acceptor_reports_its_stripes_as_one() {
         round: Round(round),
         value: Value::default(),
     };
-    let kept = |kept, round| multipaxos::acceptor::In::Heartbeat { round: Round(round), kept: Slot(kept) };
+    let kept = |kept, round| multipaxos::acceptor::In::Heartbeat {
+        round: Round(round),
+        kept: Slot(kept),
+    };
     assert_eq!(tell(0, vote(0, 64)), [64, 1, 0, 1, 1]);
     assert_eq!(tell(1, vote(0, 65)), [65, 2, 0, 2, 2]);
     assert_eq!(tell(1, vote(1, 65)), [65, 5, 0, 3, 3]);
@@ -155,22 +236,41 @@ fn a_proxy_leader_reports_its_stripes_as_one() {
     for (stripe, round) in [(0, 64), (2, 66)] {
         let (proposer, replier) = (multipaxos::message::Proposer::Nobody {}, ReplicaId(0));
         let (slot, round, value) = (Slot(0), Round(round), Value::default());
-        let message = multipaxos::proxy_leader::In::Phase2a { slot, round, value, proposer, replier };
-        proxy.tell(proxy_leader::In::InStripe { stripe: Stripe(stripe), message });
+        let message = multipaxos::proxy_leader::In::Phase2a {
+            slot,
+            round,
+            value,
+            proposer,
+            replier,
+        };
+        proxy.tell(proxy_leader::In::InStripe {
+            stripe: Stripe(stripe),
+            message,
+        });
     }
-    assert_eq!(["round", "pending", "suspected_acceptors"].map(|name| proxy.figure(name)), [66, 2, 0]);
+    assert_eq!(
+        ["round", "pending", "suspected_acceptors"].map(|name| proxy.figure(name)),
+        [66, 2, 0]
+    );
     while proxy.figure("retries") < 2 {
         proxy.timer();
     }
     assert_eq!(["round", "pending"].map(|name| proxy.figure(name)), [66, 2]);
-    assert_eq!(proxy.figure("suspected_acceptors"), 2, "the same two in both stripes");
+    assert_eq!(
+        proxy.figure("suspected_acceptors"),
+        2,
+        "the same two in both stripes"
+    );
 }
 
 /// Slots are those of the log: as many are executed below the own position as the replica says.
 #[test]
 fn a_leader_reports_slots_of_the_log() {
     let mut leader = Stage::new(three(None), &birth(kind::Leader, 1, NodeId(1)), Leader::new);
-    assert_eq!(["next_slot", "executed"].map(|name| leader.figure(name)), [1, 0]);
+    assert_eq!(
+        ["next_slot", "executed"].map(|name| leader.figure(name)),
+        [1, 0]
+    );
     let rounds = vec![Round(0); 3];
     leader.tell(leader::In::Executed {
         from: ReplicaId(0),
@@ -179,31 +279,52 @@ fn a_leader_reports_slots_of_the_log() {
         rounds,
         times: Default::default(),
     });
-    assert_eq!(leader.figure("executed"), 5, "slot 4 is its own last one below 7");
+    assert_eq!(
+        leader.figure("executed"),
+        5,
+        "slot 4 is its own last one below 7"
+    );
 }
 
 /// The leader of stripe 0, in phase 1.
 fn begins(canary: Option<&'static str>) -> (Stage<Leader>, Round) {
-    let mut leader = Stage::new(three(canary), &birth(kind::Leader, 0, NodeId(0)), Leader::new);
+    let mut leader = Stage::new(
+        three(canary),
+        &birth(kind::Leader, 0, NodeId(0)),
+        Leader::new,
+    );
     leader.timer();
-    let mut tell = |message| leader.tell(leader::In::InStripe { stripe: Stripe(0), message });
+    let mut tell = |message| {
+        leader.tell(leader::In::InStripe {
+            stripe: Stripe(0),
+            message,
+        })
+    };
     let said: Vec<Envelope> = (0..2)
         .flat_map(|from| {
             let from = AcceptorId(from);
-            tell(multipaxos::leader::In::PreVoteReply { from, gone: true, promise: Round(0) })
+            tell(multipaxos::leader::In::PreVoteReply {
+                from,
+                gone: true,
+                promise: Round(0),
+            })
         })
         .collect();
     let round = said.iter().find_map(|envelope| match envelope {
         Envelope::ToAcceptors(
             _,
-            acceptor::In::InStripe { message: multipaxos::acceptor::In::Phase1a { round, .. }, .. },
+            acceptor::In::InStripe {
+                message: multipaxos::acceptor::In::Phase1a { round, .. },
+                ..
+            },
         ) => Some(*round),
         _ => None,
     });
     (leader, round.expect("phase 1 begins"))
 }
 
-/// The same when phase 1 is over, in which two acceptors have told these votes and reservations; and what it said then.
+/// The same when phase 1 is over, in which two acceptors have told these votes and reservations;
+/// and what it said then.
 fn leads_after(
     canary: Option<&'static str>,
     votes: &[(Slot, Vote)],
@@ -215,9 +336,25 @@ fn leads_after(
         let (start, end, next, forgotten) = (Slot(0), Slot::MAX, Slot::MAX, Slot(0));
         let watermark = votes.last().map_or(Slot(0), |(slot, _)| slot.next());
         let (votes, reserved) = (votes.to_vec(), reserved.to_vec());
-        let votes = Votes { start, end, next, votes, forgotten, watermark, reserved };
-        let message = multipaxos::leader::In::Phase1b { from, round, votes, clock: Timestamp(0) };
-        said = leader.tell(leader::In::InStripe { stripe: Stripe(0), message });
+        let votes = Votes {
+            start,
+            end,
+            next,
+            votes,
+            forgotten,
+            watermark,
+            reserved,
+        };
+        let message = multipaxos::leader::In::Phase1b {
+            from,
+            round,
+            votes,
+            clock: Timestamp(0),
+        };
+        said = leader.tell(leader::In::InStripe {
+            stripe: Stripe(0),
+            message,
+        });
     }
     assert_eq!(leader.figure("leading"), 1);
     (leader, round, said)
@@ -228,49 +365,88 @@ fn leads(canary: Option<&'static str>) -> Stage<Leader> {
     leads_after(canary, &[], &[]).0
 }
 
-/// All others wait for slots that it may not skip before acceptors have noted it, though nothing was proposed.
+/// All others wait for slots that it may not skip before acceptors have noted it, though nothing
+/// was proposed.
 #[test]
 fn a_leader_whose_reservations_stay_unanswered_stops() {
-    for (canary, answer, goes_on) in [(None, false, false), (None, true, true), (Some("alone"), false, true)] {
+    for (canary, answer, goes_on) in [
+        (None, false, false),
+        (None, true, true),
+        (Some("alone"), false, true),
+    ] {
         let mut leader = leads(canary);
-        leader.tell(leader::In::Index { from: LeaderId(1), slot: Slot(3000) });
+        leader.tell(leader::In::Index {
+            from: LeaderId(1),
+            slot: Slot(3000),
+        });
         let end = Instant(leader.now.0 + 2_000_000);
         while leader.now < end && leader.figure("leading") == 1 {
             for envelope in leader.timer() {
                 let Envelope::ToAcceptors(
                     _,
-                    acceptor::In::InStripe { stripe, message: multipaxos::acceptor::In::PreVote { .. } },
+                    acceptor::In::InStripe {
+                        stripe,
+                        message: multipaxos::acceptor::In::PreVote { .. },
+                    },
                 ) = envelope
                 else {
                     continue;
                 };
                 for from in [0, 1].map(AcceptorId).into_iter().filter(|_| answer) {
-                    let message = multipaxos::leader::In::PreVoteReply { from, gone: false, promise: Round(0) };
+                    let message = multipaxos::leader::In::PreVoteReply {
+                        from,
+                        gone: false,
+                        promise: Round(0),
+                    };
                     leader.tell(leader::In::InStripe { stripe, message });
                 }
             }
         }
-        assert_eq!(leader.figure("leading") == 1, goes_on, "{canary:?}, answered: {answer}");
+        assert_eq!(
+            leader.figure("leading") == 1,
+            goes_on,
+            "{canary:?}, answered: {answer}"
+        );
     }
 }
 
-/// Commands of all stripes wait in the leader's own; a round of that one means nothing to those that propose in others.
+/// Commands of all stripes wait in the leader's own; a round of that one means nothing to those
+/// that propose in others.
 #[test]
 fn a_deposed_leader_tells_no_one_a_round_of_another_stripe() {
     let (mut leader, round) = begins(None);
     for client in [0, 2].map(ClientId) {
         let (proposer, near, batch) = (Proposer::Client { id: client }, Set::EMPTY, batch("x"));
-        let message = multipaxos::leader::In::Propose { proposer, near, batch, again: false };
-        assert!(leader.tell(leader::In::InStripe { stripe: Stripe(client.0), message }).is_empty(), "it waits");
+        let message = multipaxos::leader::In::Propose {
+            proposer,
+            near,
+            batch,
+            again: false,
+        };
+        assert!(
+            leader
+                .tell(leader::In::InStripe {
+                    stripe: Stripe(client.0),
+                    message
+                })
+                .is_empty(),
+            "it waits"
+        );
     }
     let higher = round.next_of(LeaderId(1), Epoch::default());
     let message = multipaxos::leader::In::Nack { round: higher };
-    let said = leader.tell(leader::In::InStripe { stripe: Stripe(0), message });
+    let said = leader.tell(leader::In::InStripe {
+        stripe: Stripe(0),
+        message,
+    });
     let told = said.iter().filter_map(|envelope| match envelope {
         Envelope::ToClients(to, client::In::NotLeader { round }) => Some((*to, *round)),
         _ => None,
     });
-    let expected = [(Set::one(ClientId(0)), higher), (Set::one(ClientId(2)), Round(0))];
+    let expected = [
+        (Set::one(ClientId(0)), higher),
+        (Set::one(ClientId(2)), Round(0)),
+    ];
     assert_eq!(told.collect::<Vec<_>>(), expected);
 }
 
@@ -286,49 +462,90 @@ fn done(said: Vec<Envelope>) -> Vec<Done> {
     let done = said.into_iter().filter_map(|envelope| match envelope {
         Envelope::ToProxyLeaders(
             _,
-            proxy_leader::In::InStripe { message: multipaxos::proxy_leader::In::Phase2a { slot, value, .. }, .. },
+            proxy_leader::In::InStripe {
+                message: multipaxos::proxy_leader::In::Phase2a { slot, value, .. },
+                ..
+            },
         ) => Some(Done::Proposed(slot.0, value.stamp.0)),
         Envelope::ToAcceptors(whom, acceptor::In::Reserve { reserved, .. }) => {
             Some(Done::Reserved(reserved.start.0, reserved.end.0, whom))
         }
-        Envelope::ToReplicas(whom, In::Skip { start, end, .. }) => Some(Done::Skipped(start.0, end.0, whom)),
+        Envelope::ToReplicas(whom, In::Skip { start, end, .. }) => {
+            Some(Done::Skipped(start.0, end.0, whom))
+        }
         _ => None,
     });
     done.collect()
 }
 
-/// A predecessor has proposed in position 0 and was deposed, the next one in 200,000, above all that the one between had
-/// reserved; then it was deposed too. Another noop in each position between would take the cluster longer than an election
-/// timeout, so that the next leader would have to do the same: so five servers came to no rest after acceptors had lost their
-/// memory one after another. It takes leaders deposed in a row, each before f+1 replicas are beyond what it has left: one of the
-/// 360 seeded runs in `crates/sim/tests/mencius.rs` did that.
+/// A predecessor has proposed in position 0 and was deposed, the next one in 200,000, above all
+/// that the one between had reserved; then it was deposed too. Another noop in each position
+/// between would take the cluster longer than an election timeout, so that the next leader would
+/// have to do the same: so five servers came to no rest after acceptors had lost their memory one
+/// after another. It takes leaders deposed in a row, each before f+1 replicas are beyond what it
+/// has left: one of the 360 seeded runs in `crates/sim/tests/mencius.rs` did that.
 #[test]
 fn what_predecessors_left_below_the_watermark_is_skipped_as_one_range() {
-    let vote = |round, stamp| Vote { round: Round(round), value: Value { stamp: Timestamp(stamp), batch: batch("x") } };
+    let vote = |round, stamp| Vote {
+        round: Round(round),
+        value: Value {
+            stamp: Timestamp(stamp),
+            batch: batch("x"),
+        },
+    };
     // In position 100,000 a vote that was overruled: the leader of round 4 had found nothing there.
-    let votes = [(Slot(0), vote(1, 10)), (Slot(100_000), vote(1, 20)), (Slot(200_000), vote(5, 30))];
-    let reserved = [Reserved { round: Round(4), start: Slot(1), end: Slot(200_000) }];
+    let votes = [
+        (Slot(0), vote(1, 10)),
+        (Slot(100_000), vote(1, 20)),
+        (Slot(200_000), vote(5, 30)),
+    ];
+    let reserved = [Reserved {
+        round: Round(4),
+        start: Slot(1),
+        end: Slot(200_000),
+    }];
     let (mut leader, round, said) = leads_after(None, &votes, &reserved);
     let (all, replicas) = (Set::first(3), Set::first(3));
     assert_eq!(
         done(said),
-        [Done::Proposed(0, 10), Done::Reserved(1, 200_000, all), Done::Reserved(200_001, 200_257, all),]
+        [
+            Done::Proposed(0, 10),
+            Done::Reserved(1, 200_000, all),
+            Done::Reserved(200_001, 200_257, all),
+        ]
     );
     let mut tell = |message| done(leader.tell(message));
-    let misses = |position: u64| leader::In::Recover { from: ReplicaId(2), slots: vec![Slot(3 * position)] };
+    let misses = |position: u64| leader::In::Recover {
+        from: ReplicaId(2),
+        slots: vec![Slot(3 * position)],
+    };
     let noted = |from, start: u64, end: u64| leader::In::Reserved {
         from: AcceptorId(from),
         stripe: Stripe(0),
-        reserved: Reserved { round, start: Slot(start), end: Slot(end) },
+        reserved: Reserved {
+            round,
+            start: Slot(start),
+            end: Slot(end),
+        },
     };
     assert_eq!(tell(misses(500)), [], "it may not be skipped yet");
     assert_eq!(tell(noted(1, 1, 200_000)), []);
     assert_eq!(tell(noted(1, 200_001, 200_257)), []);
-    assert_eq!(tell(noted(0, 200_001, 200_257)), [], "that is another range");
+    assert_eq!(
+        tell(noted(0, 200_001, 200_257)),
+        [],
+        "that is another range"
+    );
     assert_eq!(tell(misses(500)), [], "it may still not be skipped");
-    assert_eq!(tell(noted(2, 1, 200_000)), [Done::Skipped(1, 200_000, replicas)]);
+    assert_eq!(
+        tell(noted(2, 1, 200_000)),
+        [Done::Skipped(1, 200_000, replicas)]
+    );
     assert_eq!(tell(noted(0, 1, 200_000)), []);
-    assert_eq!(tell(misses(500)), [Done::Skipped(500, 200_000, Set::one(ReplicaId(2)))]);
+    assert_eq!(
+        tell(misses(500)),
+        [Done::Skipped(500, 200_000, Set::one(ReplicaId(2)))]
+    );
     // A replica has got there: what was found behind it follows.
     let executed = leader::In::Executed {
         from: ReplicaId(2),
@@ -342,22 +559,48 @@ fn what_predecessors_left_below_the_watermark_is_skipped_as_one_range() {
 
 #[test]
 fn a_leader_that_asks_for_reservations_in_vain_asks_again_those_that_did_not_answer() {
-    let vote = Vote { round: Round(5), value: Value::default() };
+    let vote = Vote {
+        round: Round(5),
+        value: Value::default(),
+    };
     let (mut leader, round, _) = leads_after(None, &[(Slot(1000), vote)], &[]);
-    let reserved = Reserved { round, start: Slot(0), end: Slot(1000) };
-    leader.tell(leader::In::Reserved { from: AcceptorId(1), stripe: Stripe(0), reserved });
+    let reserved = Reserved {
+        round,
+        start: Slot(0),
+        end: Slot(1000),
+    };
+    leader.tell(leader::In::Reserved {
+        from: AcceptorId(1),
+        stripe: Stripe(0),
+        reserved,
+    });
     let again = Done::Reserved(0, 1000, Set::from_bits(0b101));
     let until = Instant(leader.now.0 + 300_000);
     let mut times = 0;
     while leader.now < until {
-        times += done(leader.timer()).iter().filter(|done| **done == again).count();
+        times += done(leader.timer())
+            .iter()
+            .filter(|done| **done == again)
+            .count();
     }
-    assert!((2..=4).contains(&times), "{times} times in 300 ms, after 40, 80, 160 ms and so on");
+    assert!(
+        (2..=4).contains(&times),
+        "{times} times in 300 ms, after 40, 80, 160 ms and so on"
+    );
 }
 
 #[test]
 fn a_leader_that_fills_what_predecessors_left_is_caught() {
-    let vote = Vote { round: Round(5), value: Value::default() };
+    let vote = Vote {
+        round: Round(5),
+        value: Value::default(),
+    };
     let (_, _, said) = leads_after(Some("fills-gaps"), &[(Slot(1000), vote)], &[]);
-    assert_eq!(done(said).iter().filter(|done| matches!(done, Done::Proposed(..))).count(), 1001);
+    assert_eq!(
+        done(said)
+            .iter()
+            .filter(|done| matches!(done, Done::Proposed(..)))
+            .count(),
+        1001
+    );
 }

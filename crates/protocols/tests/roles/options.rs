@@ -1,5 +1,6 @@
-//! Options that change while a cluster runs: what a role has in hand was measured by the old ones. The simulator tunes
-//! clusters too, but its replicas retain tens of slots, and bytes under way it leaves alone.
+//! Options that change while a cluster runs: what a role has in hand was measured by the old ones.
+//! The simulator tunes clusters too, but its replicas retain tens of slots, and bytes under way it
+//! leaves alone.
 
 use crate::stage::{Stage, birth};
 use bytes::Bytes;
@@ -19,20 +20,38 @@ use ionian_protocols::multipaxos::{Envelope, MultiPaxos, kind, proxy_leader};
 /// Three servers with every role on each.
 fn layout(options: Options) -> Layout {
     let nodes: Vec<NodeId> = (0..3).map(NodeId).collect();
-    Layout { f: 1, instances: numbered(vec![nodes; 8]), options, ..Layout::default() }
+    Layout {
+        f: 1,
+        instances: numbered(vec![nodes; 8]),
+        options,
+        ..Layout::default()
+    }
 }
 
 fn retaining(retained_slots: usize) -> Layout {
-    layout(Options { retained_slots, ..Options::default() })
+    layout(Options {
+        retained_slots,
+        ..Options::default()
+    })
 }
 
 fn window_of(window_bytes: usize) -> <MultiPaxos as Protocol>::Config {
-    MultiPaxos::configure(layout(Options { window_bytes, ..Options::default() })).expect("a deployment")
+    MultiPaxos::configure(layout(Options {
+        window_bytes,
+        ..Options::default()
+    }))
+    .expect("a deployment")
 }
 
 fn command(number: u64, bytes: usize) -> Batch {
     let (client, session, payload) = (ClientId(0), SessionId(1), Bytes::from(vec![7; bytes]));
-    Batch::one(&Command { client, session, number, floor: 0, payload })
+    Batch::one(&Command {
+        client,
+        session,
+        number,
+        floor: 0,
+        payload,
+    })
 }
 
 /// More than a replica ever holds ahead of what it has executed.
@@ -42,13 +61,32 @@ const MANY: u64 = 300_000;
 #[test]
 fn a_replica_that_is_to_keep_much_less_goes_on() {
     let config = |retained| MultiPaxos::configure(retaining(retained)).expect("a deployment");
-    let mut stage = Stage::new(config(1 << 20), &birth(kind::Replica, 0, NodeId(0)), Replica::new);
-    let slots = (0..MANY).map(|slot| (Slot(slot), Value::default())).collect();
-    stage.tell(replica::In::Fetched { from: ReplicaId(1), slots });
-    assert_eq!((stage.role.executed(), stage.figure("retained")), (Slot(MANY), MANY));
+    let mut stage = Stage::new(
+        config(1 << 20),
+        &birth(kind::Replica, 0, NodeId(0)),
+        Replica::new,
+    );
+    let slots = (0..MANY)
+        .map(|slot| (Slot(slot), Value::default()))
+        .collect();
+    stage.tell(replica::In::Fetched {
+        from: ReplicaId(1),
+        slots,
+    });
+    assert_eq!(
+        (stage.role.executed(), stage.figure("retained")),
+        (Slot(MANY), MANY)
+    );
     stage.reconfigure(config(100));
-    stage.tell(replica::In::Chosen { slot: Slot(MANY), value: Value::default(), replier: ReplicaId(1) });
-    assert_eq!((stage.role.executed(), stage.figure("retained")), (Slot(MANY + 1), 100));
+    stage.tell(replica::In::Chosen {
+        slot: Slot(MANY),
+        value: Value::default(),
+        replier: ReplicaId(1),
+    });
+    assert_eq!(
+        (stage.role.executed(), stage.figure("retained")),
+        (Slot(MANY + 1), 100)
+    );
 }
 
 fn skip_all(stage: &mut Stage<mencius::replica::Replica>, start: u64, end: u64) -> Slot {
@@ -88,54 +126,115 @@ fn proposed(sent: &[Envelope]) -> usize {
 
 #[test]
 fn a_leader_takes_over_another_window_of_bytes_and_loses_count_of_nothing() {
-    let mut stage = Stage::new(window_of(1000), &birth(kind::Leader, 0, NodeId(0)), Leader::new);
+    let mut stage = Stage::new(
+        window_of(1000),
+        &birth(kind::Leader, 0, NodeId(0)),
+        Leader::new,
+    );
     stage.timer();
     for from in [AcceptorId(0), AcceptorId(1)] {
-        stage.tell(leader::In::PreVoteReply { from, gone: true, promise: Round(0) });
+        stage.tell(leader::In::PreVoteReply {
+            from,
+            gone: true,
+            promise: Round(0),
+        });
     }
     let round = stage.role.round();
     for from in [AcceptorId(0), AcceptorId(1)] {
         let (start, end, next) = (Slot(0), Slot::MAX, Slot::MAX);
         let (forgotten, watermark) = (Slot(0), Slot(0));
-        let votes = Votes { start, end, next, votes: vec![], forgotten, watermark, reserved: vec![] };
-        stage.tell(leader::In::Phase1b { from, round, votes, clock: Timestamp(0) });
+        let votes = Votes {
+            start,
+            end,
+            next,
+            votes: vec![],
+            forgotten,
+            watermark,
+            reserved: vec![],
+        };
+        stage.tell(leader::In::Phase1b {
+            from,
+            round,
+            votes,
+            clock: Timestamp(0),
+        });
     }
     let propose = |stage: &mut Stage<Leader>, number| {
-        let (proposer, near, batch) = (Proposer::Client { id: ClientId(0) }, Set::EMPTY, command(number, 800));
-        proposed(&stage.tell(leader::In::Propose { proposer, near, batch, again: false }))
+        let (proposer, near, batch) = (
+            Proposer::Client { id: ClientId(0) },
+            Set::EMPTY,
+            command(number, 800),
+        );
+        proposed(&stage.tell(leader::In::Propose {
+            proposer,
+            near,
+            batch,
+            again: false,
+        }))
     };
-    assert_eq!([propose(&mut stage, 0), propose(&mut stage, 1)], [1, 0], "the second waits for room");
+    assert_eq!(
+        [propose(&mut stage, 0), propose(&mut stage, 1)],
+        [1, 0],
+        "the second waits for room"
+    );
     // What was large is small now.
     stage.reconfigure(window_of(1 << 20));
     assert_eq!(propose(&mut stage, 2), 2);
     stage.reconfigure(window_of(1000));
     assert_eq!(propose(&mut stage, 3), 0);
     let (from, slot, times) = (ReplicaId(0), Slot(3), Times::default());
-    let sent = stage.tell(leader::In::Executed { from, executed: slot, kept: slot, round, times });
+    let sent = stage.tell(leader::In::Executed {
+        from,
+        executed: slot,
+        kept: slot,
+        round,
+        times,
+    });
     assert_eq!(proposed(&sent), 1);
 }
 
 #[test]
 fn a_batcher_takes_over_another_window_of_bytes_and_loses_count_of_nothing() {
-    let mut stage = Stage::new(window_of(1000), &birth(kind::Batcher, 0, NodeId(0)), Batcher::new);
+    let mut stage = Stage::new(
+        window_of(1000),
+        &birth(kind::Batcher, 0, NodeId(0)),
+        Batcher::new,
+    );
     let mut numbers = Vec::new();
     let mut tell = |stage: &mut Stage<Batcher>, message| {
         let sent = stage.tell(message);
         for envelope in &sent {
-            if let Envelope::ToLeaders(_, leader::In::Propose { proposer: Proposer::Batcher { number, .. }, .. }) =
-                envelope
+            if let Envelope::ToLeaders(
+                _,
+                leader::In::Propose {
+                    proposer: Proposer::Batcher { number, .. },
+                    ..
+                },
+            ) = envelope
             {
                 numbers.push(*number);
             }
         }
         (proposed(&sent), numbers.clone())
     };
-    let commands = |number| batcher::In::Commands { commands: command(number, 800) };
-    assert_eq!([tell(&mut stage, commands(0)).0, tell(&mut stage, commands(1)).0], [1, 0], "the second waits for room");
+    let commands = |number| batcher::In::Commands {
+        commands: command(number, 800),
+    };
+    assert_eq!(
+        [
+            tell(&mut stage, commands(0)).0,
+            tell(&mut stage, commands(1)).0
+        ],
+        [1, 0],
+        "the second waits for room"
+    );
     stage.reconfigure(window_of(1 << 20));
     let (count, numbers) = tell(&mut stage, commands(2));
     assert_eq!(count, 2);
     stage.reconfigure(window_of(1000));
     assert_eq!(tell(&mut stage, commands(3)).0, 0);
-    assert_eq!(tell(&mut stage, batcher::In::BatchesChosen { numbers }).0, 1);
+    assert_eq!(
+        tell(&mut stage, batcher::In::BatchesChosen { numbers }).0,
+        1
+    );
 }

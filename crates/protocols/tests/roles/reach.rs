@@ -11,11 +11,17 @@ use ionian_protocols::multipaxos::{Envelope, acceptor, client};
 /// The leader of five servers.
 fn leading(canary: Option<&'static str>) -> Stage<Leader> {
     let nodes: Vec<NodeId> = (0..5).map(NodeId).collect();
-    let layout = Layout { f: 2, instances: numbered(vec![nodes; 8]), canary, ..Layout::default() };
+    let layout = Layout {
+        f: 2,
+        instances: numbered(vec![nodes; 8]),
+        canary,
+        ..Layout::default()
+    };
     elected(layout, NodeId(0), 3)
 }
 
-/// Lets four seconds pass in which these acceptors answer; whether it leads then, and when it sent its last heartbeat.
+/// Lets four seconds pass in which these acceptors answer; whether it leads then, and when it sent
+/// its last heartbeat.
 fn pass(leader: &mut Stage<Leader>, answer: &[u8]) -> (bool, u64) {
     let (end, mut heartbeat) = (Instant(leader.now.0 + 4_000_000), leader.now);
     while leader.now < end {
@@ -23,7 +29,11 @@ fn pass(leader: &mut Stage<Leader>, answer: &[u8]) -> (bool, u64) {
             match envelope {
                 Envelope::ToAcceptors(_, acceptor::In::PreVote { .. }) => {
                     for from in answer.iter().copied().map(AcceptorId) {
-                        leader.tell(In::PreVoteReply { from, gone: false, promise: leader.role.round() });
+                        leader.tell(In::PreVoteReply {
+                            from,
+                            gone: false,
+                            promise: leader.role.round(),
+                        });
                     }
                 }
                 Envelope::ToAcceptors(_, acceptor::In::Heartbeat { .. }) => heartbeat = leader.now,
@@ -47,7 +57,11 @@ fn propose(leader: &mut Stage<Leader>) -> Vec<Envelope> {
 fn a_leader_without_a_write_quorum_stops() {
     let mut leader = leading(None);
     propose(&mut leader);
-    assert_eq!(pass(&mut leader, &[0, 1]), (false, 2), "two of five acceptors answer");
+    assert_eq!(
+        pass(&mut leader, &[0, 1]),
+        (false, 2),
+        "two of five acceptors answer"
+    );
     let mut broken = leading(Some("alone"));
     propose(&mut broken);
     assert!(pass(&mut broken, &[0, 1]).0, "the canary shows nothing");
@@ -56,9 +70,17 @@ fn a_leader_without_a_write_quorum_stops() {
 #[test]
 fn one_with_a_write_quorum_goes_on() {
     let mut leader = leading(None);
-    assert_eq!(pass(&mut leader, &[2, 3, 4]), (true, 0), "nothing is outstanding");
+    assert_eq!(
+        pass(&mut leader, &[2, 3, 4]),
+        (true, 0),
+        "nothing is outstanding"
+    );
     propose(&mut leader);
-    assert_eq!(pass(&mut leader, &[0, 1, 4]), (true, 0), "three of five acceptors answer");
+    assert_eq!(
+        pass(&mut leader, &[0, 1, 4]),
+        (true, 0),
+        "three of five acceptors answer"
+    );
 }
 
 /// It may have nothing to do because it hears nobody.
@@ -69,7 +91,8 @@ fn one_without_work_stops_as_well() {
     }
 }
 
-/// Without a write quorum nothing is proposed. Whether anybody leads, and whether it is told to those that propose.
+/// Without a write quorum nothing is proposed. Whether anybody leads, and whether it is told to
+/// those that propose.
 fn stands(canary: Option<&'static str>) -> (Stage<Leader>, Vec<Envelope>) {
     let mut leader = leading(canary);
     let round = leader.role.round().next_of(LeaderId(1), Epoch::default());
@@ -95,10 +118,17 @@ fn a_candidate_that_nobody_answers_turns_away_what_waits() {
         while leader.now < end {
             said.extend(leader.timer());
         }
-        assert_eq!((turned_away(&said), leader.figure("queued") == 0), (is_told, is_told), "{canary:?}");
+        assert_eq!(
+            (turned_away(&said), leader.figure("queued") == 0),
+            (is_told, is_told),
+            "{canary:?}"
+        );
         // Nor does anything wait from then on.
         assert_eq!(
-            (turned_away(&propose(&mut leader)), leader.figure("queued") == 0),
+            (
+                turned_away(&propose(&mut leader)),
+                leader.figure("queued") == 0
+            ),
             (is_told, is_told),
             "{canary:?}"
         );
@@ -109,7 +139,13 @@ fn a_candidate_that_nobody_answers_turns_away_what_waits() {
 fn a_candidate_that_hears_the_leader_turns_away_what_waits() {
     for (canary, is_told) in [(None, true), (Some("keeps-queue"), false)] {
         let (mut leader, _) = stands(canary);
-        let said = leader.tell(In::Heartbeat { round: leader.role.round() });
-        assert_eq!((turned_away(&said), leader.figure("queued") == 0), (is_told, is_told), "{canary:?}");
+        let said = leader.tell(In::Heartbeat {
+            round: leader.role.round(),
+        });
+        assert_eq!(
+            (turned_away(&said), leader.figure("queued") == 0),
+            (is_told, is_told),
+            "{canary:?}"
+        );
     }
 }

@@ -22,9 +22,19 @@ use ionian_protocols::spaxos::{
 /// Three acceptors and three stabilizers, two of each other role, each on a node of its own.
 fn config() -> Config {
     let mut next = (0..).map(NodeId);
-    let instances = [1, 0, 2, 0, 2, 2, 3, 3, 2, 0].map(|count| next.by_ref().take(count).collect()).to_vec();
-    let options = Options { stale_bytes: 100, ..Options::default() };
-    let layout = Layout { f: 1, instances: numbered(instances), options, ..Layout::default() };
+    let instances = [1, 0, 2, 0, 2, 2, 3, 3, 2, 0]
+        .map(|count| next.by_ref().take(count).collect())
+        .to_vec();
+    let options = Options {
+        stale_bytes: 100,
+        ..Options::default()
+    };
+    let layout = Layout {
+        f: 1,
+        instances: numbered(instances),
+        options,
+        ..Layout::default()
+    };
     SPaxos::configure(layout).expect("a deployment")
 }
 
@@ -33,7 +43,11 @@ fn batch(size: usize) -> Batch {
 }
 
 fn id(number: u64) -> PayloadId {
-    PayloadId { disseminator: DisseminatorId(1), life: 5, number }
+    PayloadId {
+        disseminator: DisseminatorId(1),
+        life: 5,
+        number,
+    }
 }
 
 fn length(message: &impl Wire) -> usize {
@@ -46,7 +60,11 @@ fn leading() -> (Stage<Leader>, Round) {
     stage.timer();
     let mut round = Round(0);
     for from in [AcceptorId(0), AcceptorId(1)] {
-        let message = multipaxos::leader::In::PreVoteReply { from, gone: true, promise: Round(0) };
+        let message = multipaxos::leader::In::PreVoteReply {
+            from,
+            gone: true,
+            promise: Round(0),
+        };
         for envelope in stage.tell(leader::In::Ordering { message }) {
             if let Envelope::ToAcceptors(_, acceptor::In::Phase1a { round: asked, .. }) = envelope {
                 round = asked;
@@ -56,9 +74,22 @@ fn leading() -> (Stage<Leader>, Round) {
     for from in [AcceptorId(0), AcceptorId(1)] {
         let (start, end, next) = (Slot(0), Slot::MAX, Slot::MAX);
         let (forgotten, watermark) = (Slot(0), Slot(0));
-        let votes = Votes { start, end, next, votes: Vec::new(), forgotten, watermark, reserved: Vec::new() };
+        let votes = Votes {
+            start,
+            end,
+            next,
+            votes: Vec::new(),
+            forgotten,
+            watermark,
+            reserved: Vec::new(),
+        };
         stage.tell(leader::In::Ordering {
-            message: multipaxos::leader::In::Phase1b { from, round, votes, clock: Timestamp(0) },
+            message: multipaxos::leader::In::Phase1b {
+                from,
+                round,
+                votes,
+                clock: Timestamp(0),
+            },
         });
     }
     assert!(round > Round(0));
@@ -66,7 +97,12 @@ fn leading() -> (Stage<Leader>, Round) {
 }
 
 fn propose(number: u64, round: Round, until: u64, floor: u64) -> leader::In {
-    let ticket = Ticket { id: id(number), until: Slot(until), round, floor };
+    let ticket = Ticket {
+        id: id(number),
+        until: Slot(until),
+        round,
+        floor,
+    };
     leader::In::propose(&ticket, Set::first(2), Set::EMPTY)
 }
 
@@ -75,8 +111,13 @@ fn ordered(sent: &[Envelope]) -> Vec<(u64, u64)> {
     let slots = sent.iter().filter_map(|envelope| match envelope {
         Envelope::ToProxyLeaders(
             _,
-            proxy_leader::In::Ordering { message: multipaxos::proxy_leader::In::Phase2a { slot, value, .. } },
-        ) => Some((slot.0, Reference::of(&value.batch).expect("a reference").id.number)),
+            proxy_leader::In::Ordering {
+                message: multipaxos::proxy_leader::In::Phase2a { slot, value, .. },
+            },
+        ) => Some((
+            slot.0,
+            Reference::of(&value.batch).expect("a reference").id.number,
+        )),
         _ => None,
     });
     slots.collect()
@@ -95,17 +136,32 @@ fn a_payload_is_given_one_slot_however_often_it_is_proposed() {
     // Another round than the one it leads in was never its own to order in.
     let told = stage.tell(propose(10, Round(1), 1000, 9));
     assert!(ordered(&told).is_empty());
-    assert!(matches!(told[..], [Envelope::ToDisseminators(_, disseminator::In::NewLeader { round: r })] if r == round));
-    assert!(stage.tell(propose(10, Round(round.0 + 1), 1000, 9)).is_empty());
+    assert!(
+        matches!(told[..], [Envelope::ToDisseminators(_, disseminator::In::NewLeader { round: r })] if r == round)
+    );
+    assert!(
+        stage
+            .tell(propose(10, Round(round.0 + 1), 1000, 9))
+            .is_empty()
+    );
 }
 
 #[test]
 fn who_missed_that_a_payload_is_chosen_is_told_again() {
     let (mut stage, round) = leading();
     stage.tell(propose(7, round, 1000, 7));
-    assert!(stage.tell(propose(7, round, 1000, 7)).is_empty(), "it is not known chosen");
+    assert!(
+        stage.tell(propose(7, round, 1000, 7)).is_empty(),
+        "it is not known chosen"
+    );
     let (from, executed, kept) = (ReplicaId(0), Slot(1), Slot(0));
-    let message = multipaxos::leader::In::Executed { from, executed, kept, round, times: Default::default() };
+    let message = multipaxos::leader::In::Executed {
+        from,
+        executed,
+        kept,
+        round,
+        times: Default::default(),
+    };
     stage.tell(leader::In::Ordering { message });
     let told = stage.tell(propose(7, round, 1000, 7));
     let chosen = |envelope: &Envelope| match envelope {
@@ -129,15 +185,30 @@ fn what_would_be_void_when_its_turn_comes_is_not_taken() {
 fn nobody_proposes_past_the_disseminators() {
     let (mut stage, _) = leading();
     let (proposer, near) = (Proposer::Client { id: ClientId(0) }, Set::EMPTY);
-    let message = multipaxos::leader::In::Propose { proposer, near, batch: batch(16), again: false };
+    let message = multipaxos::leader::In::Propose {
+        proposer,
+        near,
+        batch: batch(16),
+        again: false,
+    };
     assert!(stage.tell(leader::In::Ordering { message }).is_empty());
 }
 
 /// A disseminator that knows the leader of this round, and the payload that it has just had stored.
 fn disseminating(size: usize, round: Round) -> (Stage<Disseminator>, Payload) {
     let mut stage = Stage::alone(config(), kind::Disseminator, Disseminator::new);
-    assert!(stage.tell(disseminator::In::Commands { commands: batch(size) }).is_empty(), "no leader is known");
-    let sent = stage.tell(disseminator::In::Progress { round, executed: Slot(3) });
+    assert!(
+        stage
+            .tell(disseminator::In::Commands {
+                commands: batch(size)
+            })
+            .is_empty(),
+        "no leader is known"
+    );
+    let sent = stage.tell(disseminator::In::Progress {
+        round,
+        executed: Slot(3),
+    });
     let payload = stored(&sent).expect("disseminated");
     (stage, payload)
 }
@@ -150,9 +221,21 @@ fn stored(sent: &[Envelope]) -> Option<Payload> {
 }
 
 fn acknowledge(payload: &Payload, round: Round, from: u8, lives: &[(u8, u64)]) -> disseminator::In {
-    let ticket = Ticket { id: payload.id, until: payload.until, round, floor: 0 };
-    let lives = lives.iter().map(|(stabilizer, life)| (StabilizerId(*stabilizer), *life)).collect();
-    disseminator::In::Stored { from: StabilizerId(from), tickets: vec![ticket], lives }
+    let ticket = Ticket {
+        id: payload.id,
+        until: payload.until,
+        round,
+        floor: 0,
+    };
+    let lives = lives
+        .iter()
+        .map(|(stabilizer, life)| (StabilizerId(*stabilizer), *life))
+        .collect();
+    disseminator::In::Stored {
+        from: StabilizerId(from),
+        tickets: vec![ticket],
+        lives,
+    }
 }
 
 fn proposals(sent: &[Envelope]) -> Vec<&leader::In> {
@@ -168,8 +251,14 @@ fn only_what_is_stable_is_proposed() {
     let round = Round(64);
     let (mut stage, payload) = disseminating(16, round);
     assert!(proposals(&stage.tell(acknowledge(&payload, round, 2, &[]))).is_empty());
-    assert!(proposals(&stage.tell(acknowledge(&payload, round, 2, &[]))).is_empty(), "twice is once");
-    assert_eq!(proposals(&stage.tell(acknowledge(&payload, round, 0, &[]))).len(), 1);
+    assert!(
+        proposals(&stage.tell(acknowledge(&payload, round, 2, &[]))).is_empty(),
+        "twice is once"
+    );
+    assert_eq!(
+        proposals(&stage.tell(acknowledge(&payload, round, 0, &[]))).len(),
+        1
+    );
 }
 
 #[test]
@@ -179,24 +268,45 @@ fn what_a_stabilizer_held_before_it_lost_its_memory_does_not_count() {
     stage.tell(acknowledge(&payload, round, 2, &[]));
     // Stabilizer 0 took the payload in after 2 had begun anew.
     assert!(proposals(&stage.tell(acknowledge(&payload, round, 0, &[(2, 1)]))).is_empty());
-    assert!(proposals(&stage.tell(acknowledge(&payload, round, 2, &[]))).is_empty(), "of its former life");
-    assert_eq!(proposals(&stage.tell(acknowledge(&payload, round, 2, &[(2, 1)]))).len(), 1);
+    assert!(
+        proposals(&stage.tell(acknowledge(&payload, round, 2, &[]))).is_empty(),
+        "of its former life"
+    );
+    assert_eq!(
+        proposals(&stage.tell(acknowledge(&payload, round, 2, &[(2, 1)]))).len(),
+        1
+    );
 }
 
 #[test]
 fn what_may_be_void_or_lost_with_its_leader_is_ordered_anew_under_another_name() {
     let round = Round(64);
     let (mut stage, payload) = disseminating(16, round);
-    let chosen = |below| disseminator::In::Chosen { numbers: vec![payload.id.number], below };
+    let chosen = |below| disseminator::In::Chosen {
+        numbers: vec![payload.id.number],
+        below,
+    };
     let again = stored(&stage.tell(chosen(payload.until.next()))).expect("disseminated again");
     assert_eq!(again.batch, payload.batch);
     assert_ne!(again.id, payload.id);
-    assert!(stage.tell(chosen(payload.until)).is_empty(), "the first is settled");
-    let third = stored(&stage.tell(disseminator::In::NewLeader { round: Round(129) })).expect("disseminated again");
+    assert!(
+        stage.tell(chosen(payload.until)).is_empty(),
+        "the first is settled"
+    );
+    let third = stored(&stage.tell(disseminator::In::NewLeader { round: Round(129) }))
+        .expect("disseminated again");
     assert_ne!(third.id, again.id);
-    let settled = disseminator::In::Chosen { numbers: vec![third.id.number], below: third.until };
+    let settled = disseminator::In::Chosen {
+        numbers: vec![third.id.number],
+        below: third.until,
+    };
     assert!(stage.tell(settled).is_empty());
-    assert!(stage.tell(disseminator::In::NewLeader { round: Round(193) }).is_empty(), "nothing is in flight");
+    assert!(
+        stage
+            .tell(disseminator::In::NewLeader { round: Round(193) })
+            .is_empty(),
+        "nothing is in flight"
+    );
 }
 
 /// "While MultiPaxos agrees on a log of commands, S-Paxos agrees on a log of command ids" (7).
@@ -225,21 +335,51 @@ fn what_passes_through_the_leader_is_as_large_whatever_the_commands_are() {
 // Stabilizers.
 
 fn store(number: u64, until: u64) -> stabilizer::In {
-    let payload = Payload { id: id(number), until: Slot(until), batch: batch(16) };
-    stabilizer::In::Store { round: Round(64), floor: 0, payload }
+    let payload = Payload {
+        id: id(number),
+        until: Slot(until),
+        batch: batch(16),
+    };
+    stabilizer::In::Store {
+        round: Round(64),
+        floor: 0,
+        payload,
+    }
 }
 
 fn chosen(number: u64, until: u64, slot: u64) -> stabilizer::In {
-    let reference = Reference { id: id(number), until: Slot(until), stored: Set::first(2) };
-    let value = Value { stamp: Timestamp(9), batch: reference.batch() };
-    stabilizer::In::Chosen { slot: Slot(slot), value, replier: ReplicaId(1), replicas: Set::first(2) }
+    let reference = Reference {
+        id: id(number),
+        until: Slot(until),
+        stored: Set::first(2),
+    };
+    let value = Value {
+        stamp: Timestamp(9),
+        batch: reference.batch(),
+    };
+    stabilizer::In::Chosen {
+        slot: Slot(slot),
+        value,
+        replier: ReplicaId(1),
+        replicas: Set::first(2),
+    }
 }
 
 /// What replicas are told: slots and commands.
 fn told(sent: &[Envelope]) -> Vec<(u64, Batch)> {
     let told = sent.iter().filter_map(|envelope| match envelope {
-        Envelope::ToReplicas(replicas, replica::In::Chosen { slot, value, replier }) => {
-            assert_eq!((*replicas, *replier, value.stamp), (Set::first(2), ReplicaId(1), Timestamp(9)));
+        Envelope::ToReplicas(
+            replicas,
+            replica::In::Chosen {
+                slot,
+                value,
+                replier,
+            },
+        ) => {
+            assert_eq!(
+                (*replicas, *replier, value.stamp),
+                (Set::first(2), ReplicaId(1), Timestamp(9))
+            );
             Some((slot.0, value.batch.clone()))
         }
         _ => None,
@@ -249,7 +389,15 @@ fn told(sent: &[Envelope]) -> Vec<(u64, Batch)> {
 
 fn stabilizer(amnesiac: bool) -> Stage<Stabilizer> {
     let birth = birth(kind::Stabilizer, 0, NodeId(99));
-    Stage::new(config(), &Birth { amnesiac, keeps_records: !amnesiac, ..birth }, Stabilizer::new)
+    Stage::new(
+        config(),
+        &Birth {
+            amnesiac,
+            keeps_records: !amnesiac,
+            ..birth
+        },
+        Stabilizer::new,
+    )
 }
 
 #[test]
@@ -257,9 +405,15 @@ fn replicas_are_told_the_payload_or_nothing_where_it_is_void() {
     let mut stage = stabilizer(false);
     stage.tell(store(7, 10));
     assert_eq!(told(&stage.tell(chosen(7, 10, 9))), [(9, batch(16))]);
-    assert_eq!(told(&stage.tell(chosen(7, 10, 10))), [(10, Batch::default())]);
+    assert_eq!(
+        told(&stage.tell(chosen(7, 10, 10))),
+        [(10, Batch::default())]
+    );
     // By the slot alone, whether it is held or not.
-    assert_eq!(told(&stage.tell(chosen(8, 10, 11))), [(11, Batch::default())]);
+    assert_eq!(
+        told(&stage.tell(chosen(8, 10, 11))),
+        [(11, Batch::default())]
+    );
 }
 
 #[test]
@@ -270,7 +424,14 @@ fn what_is_missing_is_fetched_until_it_is_there() {
     while asked.len() < 3 {
         let sent = stage.timer();
         asked.extend(sent.into_iter().filter_map(|envelope| match envelope {
-            Envelope::ToStabilizers(to, stabilizer::In::Fetch { id: wanted, slot: Slot(3), .. }) => {
+            Envelope::ToStabilizers(
+                to,
+                stabilizer::In::Fetch {
+                    id: wanted,
+                    slot: Slot(3),
+                    ..
+                },
+            ) => {
                 assert_eq!(wanted, id(7));
                 Some(to)
             }
@@ -278,17 +439,31 @@ fn what_is_missing_is_fetched_until_it_is_there() {
         }));
     }
     let others = Set::from_bits(0b110);
-    assert_eq!(asked, [Set::one(StabilizerId(1)), others, others], "first one that holds it, and then all");
-    let fetched = stabilizer::In::Fetched { payload: Payload { id: id(7), until: Slot(10), batch: batch(16) } };
+    assert_eq!(
+        asked,
+        [Set::one(StabilizerId(1)), others, others],
+        "first one that holds it, and then all"
+    );
+    let fetched = stabilizer::In::Fetched {
+        payload: Payload {
+            id: id(7),
+            until: Slot(10),
+            batch: batch(16),
+        },
+    };
     assert_eq!(told(&stage.tell(fetched)), [(3, batch(16))]);
     // Or until nobody needs it.
     stage.tell(chosen(8, 10, 4));
-    stage.tell(stabilizer::In::Kept { round: Round(1), kept: Slot(5) });
+    stage.tell(stabilizer::In::Kept {
+        round: Round(1),
+        kept: Slot(5),
+    });
     for _ in 0..5 {
         let sent = stage.timer();
-        assert!(
-            !sent.iter().any(|envelope| matches!(envelope, Envelope::ToStabilizers(_, stabilizer::In::Fetch { .. })))
-        );
+        assert!(!sent.iter().any(|envelope| matches!(
+            envelope,
+            Envelope::ToStabilizers(_, stabilizer::In::Fetch { .. })
+        )));
     }
 }
 
@@ -297,10 +472,25 @@ fn payloads_are_forgotten_when_their_slot_is_kept_whoever_handed_them_over() {
     let mut stage = stabilizer(false);
     (7..10).for_each(|number| drop(stage.tell(store(number, 10))));
     stage.tell(chosen(7, 10, 3));
-    stage.tell(stabilizer::In::Delivered { places: vec![(id(8), Slot(4))] });
-    let held = |stage: &Stage<Stabilizer>| (7..10).filter(|number| stage.role.holds(id(*number))).collect::<Vec<_>>();
-    for (kept, left) in [(3, vec![7, 8, 9]), (4, vec![8, 9]), (5, vec![9]), (9, vec![9]), (10, vec![])] {
-        stage.tell(stabilizer::In::Kept { round: Round(1), kept: Slot(kept) });
+    stage.tell(stabilizer::In::Delivered {
+        places: vec![(id(8), Slot(4))],
+    });
+    let held = |stage: &Stage<Stabilizer>| {
+        (7..10)
+            .filter(|number| stage.role.holds(id(*number)))
+            .collect::<Vec<_>>()
+    };
+    for (kept, left) in [
+        (3, vec![7, 8, 9]),
+        (4, vec![8, 9]),
+        (5, vec![9]),
+        (9, vec![9]),
+        (10, vec![]),
+    ] {
+        stage.tell(stabilizer::In::Kept {
+            round: Round(1),
+            kept: Slot(kept),
+        });
         assert_eq!(held(&stage), left, "{kept}");
     }
     // Void wherever it were chosen from now on: nobody need store it.
@@ -321,41 +511,85 @@ fn carried(stage: &mut Stage<Stabilizer>, timers: usize) -> Vec<(Set<LeaderId>, 
 fn the_log_is_carried_past_what_earlier_rounds_left_behind() {
     let mut stage = stabilizer(false);
     (0..9).for_each(|number| drop(stage.tell(store(number, 10 + number))));
-    stage.tell(stabilizer::In::Kept { round: Round(64), kept: Slot(0) });
+    stage.tell(stabilizer::In::Kept {
+        round: Round(64),
+        kept: Slot(0),
+    });
     assert_eq!(carried(&mut stage, 40), [], "they are in flight");
     let leads = Round(65);
-    stage.tell(stabilizer::In::Kept { round: leads, kept: Slot(0) });
+    stage.tell(stabilizer::In::Kept {
+        round: leads,
+        kept: Slot(0),
+    });
     stage.tell(chosen(8, 18, 3));
     let asked = carried(&mut stage, 40);
     assert!(asked.len() > 1, "asks until it is so: {asked:?}");
-    assert!(asked.iter().all(|asked| *asked == (Set::one(leads.leader()), Slot(17))), "{asked:?}");
-    stage.tell(stabilizer::In::Kept { round: leads, kept: Slot(17) });
+    assert!(
+        asked
+            .iter()
+            .all(|asked| *asked == (Set::one(leads.leader()), Slot(17))),
+        "{asked:?}"
+    );
+    stage.tell(stabilizer::In::Kept {
+        round: leads,
+        kept: Slot(17),
+    });
     assert_eq!(carried(&mut stage, 40), []);
 }
 
 #[test]
 fn a_leader_carries_the_log_no_further_than_payloads_can_be_void() {
     let (mut stage, _) = leading();
-    assert_eq!(handed_over(&stage.tell(leader::In::CarryTo { slot: Slot(5) })), 5);
-    assert_eq!(handed_over(&stage.tell(leader::In::CarryTo { slot: Slot(5) })), 0);
+    assert_eq!(
+        handed_over(&stage.tell(leader::In::CarryTo { slot: Slot(5) })),
+        5
+    );
+    assert_eq!(
+        handed_over(&stage.tell(leader::In::CarryTo { slot: Slot(5) })),
+        0
+    );
     let window = Options::default().window_slots as u64;
-    assert_eq!(handed_over(&stage.tell(leader::In::CarryTo { slot: Slot::MAX })), window - 5, "its window is full");
+    assert_eq!(
+        handed_over(&stage.tell(leader::In::CarryTo { slot: Slot::MAX })),
+        window - 5,
+        "its window is full"
+    );
     let executed = |executed| {
         let (from, kept, round) = (ReplicaId(0), Slot(0), Round(0));
         leader::In::Ordering {
-            message: multipaxos::leader::In::Executed { from, executed, kept, round, times: Default::default() },
+            message: multipaxos::leader::In::Executed {
+                from,
+                executed,
+                kept,
+                round,
+                times: Default::default(),
+            },
         }
     };
     assert_eq!(handed_over(&stage.tell(executed(Slot(window)))), window);
-    let rest: u64 = (2..20).map(|windows| handed_over(&stage.tell(executed(Slot(windows * window))))).sum();
-    assert_eq!(rest, 6 * window, "to where a payload is void that was disseminated when it was asked");
+    let rest: u64 = (2..20)
+        .map(|windows| handed_over(&stage.tell(executed(Slot(windows * window)))))
+        .sum();
+    assert_eq!(
+        rest,
+        6 * window,
+        "to where a payload is void that was disseminated when it was asked"
+    );
 }
 
 /// How many slots a leader hands to proxy leaders.
 fn handed_over(sent: &[Envelope]) -> u64 {
     use multipaxos::proxy_leader::In::Phase2a;
     let phase2a = |envelope: &&Envelope| {
-        matches!(envelope, Envelope::ToProxyLeaders(_, proxy_leader::In::Ordering { message: Phase2a { .. } }))
+        matches!(
+            envelope,
+            Envelope::ToProxyLeaders(
+                _,
+                proxy_leader::In::Ordering {
+                    message: Phase2a { .. }
+                }
+            )
+        )
     };
     sent.iter().filter(phase2a).count() as u64
 }
@@ -365,13 +599,26 @@ fn one_that_lost_its_memory_counts_when_it_has_copied_from_a_read_quorum_of_the_
     let mut stage = stabilizer(true);
     assert!(stage.role.is_amnesiac());
     let copied = |from, numbers: &[u64], life, last| {
-        let payloads =
-            numbers.iter().map(|number| Payload { id: id(*number), until: Slot(10), batch: batch(16) }).collect();
-        stabilizer::In::Copied { from: StabilizerId(from), life, payloads, last }
+        let payloads = numbers
+            .iter()
+            .map(|number| Payload {
+                id: id(*number),
+                until: Slot(10),
+                batch: batch(16),
+            })
+            .collect();
+        stabilizer::In::Copied {
+            from: StabilizerId(from),
+            life,
+            payloads,
+            last,
+        }
     };
     let asked = |sent: &[Envelope]| {
         let asked = sent.iter().filter_map(|envelope| match envelope {
-            Envelope::ToStabilizers(to, stabilizer::In::Copy { life: 1, after, .. }) => Some((*to, *after)),
+            Envelope::ToStabilizers(to, stabilizer::In::Copy { life: 1, after, .. }) => {
+                Some((*to, *after))
+            }
             _ => None,
         });
         asked.collect::<Vec<_>>()
@@ -379,23 +626,53 @@ fn one_that_lost_its_memory_counts_when_it_has_copied_from_a_read_quorum_of_the_
     let one = |stabilizer| Set::one(StabilizerId(stabilizer));
     assert_eq!(asked(&stage.timer()), [(one(1), None), (one(2), None)]);
     // It answers nobody who has lost his memory too, and acknowledges what is new.
-    let copy = stabilizer::In::Copy { from: StabilizerId(2), life: 4, after: None };
+    let copy = stabilizer::In::Copy {
+        from: StabilizerId(2),
+        life: 4,
+        after: None,
+    };
     assert!(stage.tell(copy.clone()).is_empty());
-    let lives = stage.tell(store(9, 10)).into_iter().find_map(|envelope| match envelope {
-        Envelope::ToDisseminators(_, disseminator::In::Stored { lives, .. }) => Some(lives),
-        _ => None,
-    });
-    assert_eq!(lives, Some(vec![(StabilizerId(0), 1), (StabilizerId(2), 4)]));
-    assert_eq!(asked(&stage.tell(copied(1, &[5], 1, false))), [(one(1), Some(id(5)))]);
+    let lives = stage
+        .tell(store(9, 10))
+        .into_iter()
+        .find_map(|envelope| match envelope {
+            Envelope::ToDisseminators(_, disseminator::In::Stored { lives, .. }) => Some(lives),
+            _ => None,
+        });
+    assert_eq!(
+        lives,
+        Some(vec![(StabilizerId(0), 1), (StabilizerId(2), 4)])
+    );
+    assert_eq!(
+        asked(&stage.tell(copied(1, &[5], 1, false))),
+        [(one(1), Some(id(5)))]
+    );
     stage.tell(copied(2, &[6], 0, true));
     stage.tell(copied(1, &[7], 1, true));
-    assert!(stage.role.is_amnesiac(), "one of the answers was to an earlier process");
+    assert!(
+        stage.role.is_amnesiac(),
+        "one of the answers was to an earlier process"
+    );
     stage.tell(copied(2, &[6], 1, true));
     assert!(!stage.role.is_amnesiac());
-    assert!([5, 6, 7, 9].into_iter().all(|number| stage.role.holds(id(number))));
+    assert!(
+        [5, 6, 7, 9]
+            .into_iter()
+            .all(|number| stage.role.holds(id(number)))
+    );
     let answer = stage.tell(copy);
     match &answer[..] {
-        [Envelope::ToStabilizers(_, stabilizer::In::Copied { payloads, life: 4, last: true, .. })] => {
+        [
+            Envelope::ToStabilizers(
+                _,
+                stabilizer::In::Copied {
+                    payloads,
+                    life: 4,
+                    last: true,
+                    ..
+                },
+            ),
+        ] => {
             assert_eq!(payloads.len(), 4);
         }
         other => panic!("{other:?}"),
@@ -404,10 +681,20 @@ fn one_that_lost_its_memory_counts_when_it_has_copied_from_a_read_quorum_of_the_
 
 #[test]
 fn b2_no_stranger_makes_a_reference_of_his_commands() {
-    let reference = Reference { id: id(7), until: Slot(10), stored: Set::first(2) };
+    let reference = Reference {
+        id: id(7),
+        until: Slot(10),
+        stored: Set::first(2),
+    };
     let mut damaged = encode_all(&reference);
     damaged.push(0);
     let (client, session, payload) = (ClientId(0), SessionId::READ, Bytes::from(damaged));
-    let batch = Batch::one(&Command { client, session, number: 0, floor: 0, payload });
+    let batch = Batch::one(&Command {
+        client,
+        session,
+        number: 0,
+        floor: 0,
+        payload,
+    });
     assert_eq!(Reference::of(&batch), None);
 }

@@ -30,14 +30,30 @@ impl StateMachine for Nothing {
 
 /// The first life of an instance, on this node, which keeps all records.
 pub(crate) fn birth(kind: u8, index: u8, node: NodeId) -> Birth<'static> {
-    let (address, machine) = (Address { kind, index }, &|| Box::new(Nothing) as Box<dyn StateMachine>);
-    Birth { address, node, seed: 7, amnesiac: false, keeps_records: true, machine, guard: None }
+    let (address, machine) = (Address { kind, index }, &|| {
+        Box::new(Nothing) as Box<dyn StateMachine>
+    });
+    Birth {
+        address,
+        node,
+        seed: 7,
+        amnesiac: false,
+        keeps_records: true,
+        machine,
+        guard: None,
+    }
 }
 
 /// A batch of one command.
 pub(crate) fn batch(payload: impl Into<Bytes>) -> Batch {
     let (client, session, payload) = (ClientId(0), SessionId(1), payload.into());
-    Batch::one(&Command { client, session, number: 0, floor: 0, payload })
+    Batch::one(&Command {
+        client,
+        session,
+        number: 0,
+        floor: 0,
+        payload,
+    })
 }
 
 /// One role with its outbox.
@@ -49,21 +65,34 @@ pub(crate) struct Stage<R: Role> {
 
 impl<R: Role> Stage<R> {
     /// The role that `make` makes, started.
-    pub(crate) fn new(config: R::Config, birth: &Birth<'_>, make: impl FnOnce(R::Config, &Birth<'_>) -> R) -> Self {
+    pub(crate) fn new(
+        config: R::Config,
+        birth: &Birth<'_>,
+        make: impl FnOnce(R::Config, &Birth<'_>) -> R,
+    ) -> Self {
         let outbox = Outbox::new(birth.keeps_records);
-        let mut stage = Stage { role: make(config, birth), outbox, now: Instant(1_000_000) };
+        let mut stage = Stage {
+            role: make(config, birth),
+            outbox,
+            now: Instant(1_000_000),
+        };
         stage.call(|role, now, out| role.on_start(now, out));
         stage
     }
 
     /// The same for the first role of its kind, which lives with no other.
-    pub(crate) fn alone(config: R::Config, kind: u8, make: impl FnOnce(R::Config, &Birth<'_>) -> R) -> Self {
+    pub(crate) fn alone(
+        config: R::Config,
+        kind: u8,
+        make: impl FnOnce(R::Config, &Birth<'_>) -> R,
+    ) -> Self {
         Stage::new(config, &birth(kind, 0, NodeId(99)), make)
     }
 
     fn call(&mut self, call: impl FnOnce(&mut R, Instant, &mut Out<'_, R>)) -> Vec<R::Send> {
         call(&mut self.role, self.now, &mut Out::new(&mut self.outbox));
-        self.role.on_burst_end(self.now, &mut Out::new(&mut self.outbox));
+        self.role
+            .on_burst_end(self.now, &mut Out::new(&mut self.outbox));
         self.role.invariants();
         self.outbox.take_sends()
     }
@@ -85,32 +114,54 @@ impl<R: Role> Stage<R> {
 
     /// Lets time pass to the next timer.
     pub(crate) fn timer(&mut self) -> Vec<R::Send> {
-        self.now = self.now.max(self.role.next_timer().expect("a timer is set"));
+        self.now = self
+            .now
+            .max(self.role.next_timer().expect("a timer is set"));
         self.call(|role, now, out| role.on_timer(now, out))
     }
 
     /// A figure of the role's status.
     pub(crate) fn figure(&self, wanted: &str) -> u64 {
         let mut found = None;
-        self.role.status(&mut |name, value| found = if name == wanted { Some(value) } else { found });
+        self.role
+            .status(&mut |name, value| found = if name == wanted { Some(value) } else { found });
         found.expect("a figure of that name")
     }
 }
 
-/// Leader 0 of this deployment of MultiPaxos on `node`, leading by the promises of the first so many acceptors, which have voted
-/// for nothing.
+/// Leader 0 of this deployment of MultiPaxos on `node`, leading by the promises of the first so
+/// many acceptors, which have voted for nothing.
 pub(crate) fn elected(layout: Layout, node: NodeId, promises: u8) -> Stage<Leader> {
     let config = MultiPaxos::configure(layout).expect("a deployment");
     let mut leader = Stage::new(config, &birth(kind::Leader, 0, node), Leader::new);
     leader.timer();
     let all = (0..promises).map(AcceptorId);
-    all.clone().for_each(|from| drop(leader.tell(In::PreVoteReply { from, gone: true, promise: Round(0) })));
+    all.clone().for_each(|from| {
+        drop(leader.tell(In::PreVoteReply {
+            from,
+            gone: true,
+            promise: Round(0),
+        }))
+    });
     let round = leader.role.round();
     for from in all {
         let (start, end, next) = (Slot(0), Slot::MAX, Slot::MAX);
         let (forgotten, watermark, votes, reserved) = (Slot(0), Slot(0), Vec::new(), Vec::new());
-        let votes = Votes { start, end, next, votes, forgotten, watermark, reserved };
-        leader.tell(In::Phase1b { from, round, votes, clock: Timestamp(0) });
+        let votes = Votes {
+            start,
+            end,
+            next,
+            votes,
+            forgotten,
+            watermark,
+            reserved,
+        };
+        leader.tell(In::Phase1b {
+            from,
+            round,
+            votes,
+            clock: Timestamp(0),
+        });
     }
     assert!(leader.role.is_leading());
     leader
@@ -120,9 +171,18 @@ pub(crate) fn elected(layout: Layout, node: NodeId, promises: u8) -> Stage<Leade
 pub(crate) fn with_acceptors(acceptors: &[u8]) -> Layout {
     let mut places = (0..).map(NodeId);
     let counts = [1, 0, 2, 2, 2, 3, 2, 0];
-    let instances = counts.map(|count| places.by_ref().take(count).collect()).to_vec();
-    let mut layout = Layout { f: 1, instances: numbered(instances), ..Layout::default() };
-    let places = acceptors.iter().map(|index| (*index, NodeId(20 + u16::from(*index)))).collect();
+    let instances = counts
+        .map(|count| places.by_ref().take(count).collect())
+        .to_vec();
+    let mut layout = Layout {
+        f: 1,
+        instances: numbered(instances),
+        ..Layout::default()
+    };
+    let places = acceptors
+        .iter()
+        .map(|index| (*index, NodeId(20 + u16::from(*index))))
+        .collect();
     layout.instances[kind::Acceptor as usize] = places;
     layout
 }

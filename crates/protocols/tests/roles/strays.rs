@@ -1,4 +1,5 @@
-//! How proposers find the leader when nobody told them of it: `NewLeader` is said once, and can be lost.
+//! How proposers find the leader when nobody told them of it: `NewLeader` is said once, and can be
+//! lost.
 
 use crate::stage::{Stage, batch};
 use bytes::Bytes;
@@ -19,19 +20,39 @@ use std::collections::BTreeMap;
 /// A batcher of a deployment of two leaders, of which it takes the first for the one that leads.
 fn batcher(canary: Option<&'static str>) -> Stage<Batcher> {
     let mut next = (0..).map(NodeId);
-    let instances = [1, 2, 0, 2, 2, 3, 2, 0].map(|count| next.by_ref().take(count).collect()).to_vec();
-    let layout = Layout { f: 1, instances: numbered(instances), canary, ..Layout::default() };
-    Stage::alone(MultiPaxos::configure(layout).expect("a deployment"), kind::Batcher, Batcher::new)
+    let instances = [1, 2, 0, 2, 2, 3, 2, 0]
+        .map(|count| next.by_ref().take(count).collect())
+        .to_vec();
+    let layout = Layout {
+        f: 1,
+        instances: numbered(instances),
+        canary,
+        ..Layout::default()
+    };
+    Stage::alone(
+        MultiPaxos::configure(layout).expect("a deployment"),
+        kind::Batcher,
+        Batcher::new,
+    )
 }
 
 fn commands() -> batcher::In {
-    batcher::In::Commands { commands: batch("write") }
+    batcher::In::Commands {
+        commands: batch("write"),
+    }
 }
 
 /// All that it said: to which leader which batch went, and whether again.
 fn proposed(sent: Vec<Envelope>) -> Vec<(u8, u64, bool)> {
     let proposed = sent.into_iter().map(|envelope| match envelope {
-        Envelope::ToLeaders(to, leader::In::Propose { proposer: Proposer::Batcher { number, .. }, again, .. }) => {
+        Envelope::ToLeaders(
+            to,
+            leader::In::Propose {
+                proposer: Proposer::Batcher { number, .. },
+                again,
+                ..
+            },
+        ) => {
             assert_eq!(to.len(), 1);
             (to.iter().next().unwrap().0, number, again)
         }
@@ -64,8 +85,11 @@ fn overdue_in_turn(canary: Option<&'static str>) -> Vec<(u64, u8, u64, bool)> {
         let sent = batcher.timer();
         note(&batcher, sent);
     }
-    // The other leads. It takes two of them in, and the third is lost on its way; a fourth is chosen later.
-    let sent = batcher.tell(batcher::In::BatchesChosen { numbers: vec![numbers[0], numbers[1]] });
+    // The other leads. It takes two of them in, and the third is lost on its way; a fourth is
+    // chosen later.
+    let sent = batcher.tell(batcher::In::BatchesChosen {
+        numbers: vec![numbers[0], numbers[1]],
+    });
     note(&batcher, sent);
     batcher.now.0 += 400_000;
     let sent = batcher.tell(commands());
@@ -81,8 +105,9 @@ fn overdue_in_turn(canary: Option<&'static str>) -> Vec<(u64, u8, u64, bool)> {
     said
 }
 
-/// Each that became overdue was one more turn, also where a leader was asked for the first time a moment ago: of two leaders
-/// the dead one was asked every other time, for ever. The simulator counts no seconds: all is answered in the end.
+/// Each that became overdue was one more turn, also where a leader was asked for the first time a
+/// moment ago: of two leaders the dead one was asked every other time, for ever. The simulator
+/// counts no seconds: all is answered in the end.
 #[test]
 fn a_batcher_does_not_blame_a_leader_for_what_another_left_unanswered() {
     let sound = [
@@ -98,12 +123,20 @@ fn a_batcher_does_not_blame_a_leader_for_what_another_left_unanswered() {
         (1770, 0, 2, true),
     ];
     assert_eq!(overdue_in_turn(None), sound);
-    let turns: Vec<u8> = overdue_in_turn(Some("blames")).into_iter().map(|(_, to, ..)| to).collect();
-    assert_eq!(turns, [0, 0, 0, 1, 0, 1, 1, 0, 1], "the canary shows nothing");
+    let turns: Vec<u8> = overdue_in_turn(Some("blames"))
+        .into_iter()
+        .map(|(_, to, ..)| to)
+        .collect();
+    assert_eq!(
+        turns,
+        [0, 0, 0, 1, 0, 1, 1, 0, 1],
+        "the canary shows nothing"
+    );
 }
 
-/// Clients that wait for an answer each, and go on some milliseconds later. The first leader is dead; the second answers
-/// within five. How many milliseconds one waited at most within ten seconds, and how many were answered.
+/// Clients that wait for an answer each, and go on some milliseconds later. The first leader is
+/// dead; the second answers within five. How many milliseconds one waited at most within ten
+/// seconds, and how many were answered.
 fn clients_wait(canary: Option<&'static str>, clients: u64, seed: u64) -> (u64, u64) {
     let (mut random, mut batcher) = (Random::new(seed), batcher(canary));
     let end = batcher.now.0 + 10_000_000;
@@ -114,18 +147,27 @@ fn clients_wait(canary: Option<&'static str>, clients: u64, seed: u64) -> (u64, 
     let (mut longest, mut answered, mut count) = (0, 0, clients);
     while batcher.now.0 < end {
         let event = events.keys().next().map_or(u64::MAX, |(at, _)| *at);
-        let sent = if batcher.role.next_timer().is_some_and(|timer| timer.0 < event) {
+        let sent = if batcher
+            .role
+            .next_timer()
+            .is_some_and(|timer| timer.0 < event)
+        {
             batcher.timer()
         } else {
             let (_, chosen) = events.pop_first().expect("somebody waits");
             batcher.now = batcher.now.max(Instant(event));
-            for since in chosen.and_then(|number| waiting.remove(&number)).unwrap_or_default() {
+            for since in chosen
+                .and_then(|number| waiting.remove(&number))
+                .unwrap_or_default()
+            {
                 longest = longest.max(batcher.now.0 - since);
                 (answered, count) = (answered + 1, count + 1);
                 events.insert((batcher.now.0 + random.below(40_000), count), None);
             }
             batcher.tell(match chosen {
-                Some(number) => batcher::In::BatchesChosen { numbers: vec![number] },
+                Some(number) => batcher::In::BatchesChosen {
+                    numbers: vec![number],
+                },
                 None => {
                     open.push(batcher.now.0);
                     commands()
@@ -142,8 +184,15 @@ fn clients_wait(canary: Option<&'static str>, clients: u64, seed: u64) -> (u64, 
             }
         }
     }
-    let waits = waiting.values().flatten().chain(&open).map(|since| batcher.now.0 - since);
-    (waits.max().unwrap_or_default().max(longest) / 1000, answered)
+    let waits = waiting
+        .values()
+        .flatten()
+        .chain(&open)
+        .map(|since| batcher.now.0 - since);
+    (
+        waits.max().unwrap_or_default().max(longest) / 1000,
+        answered,
+    )
 }
 
 #[test]
@@ -151,28 +200,54 @@ fn clients_whose_batcher_was_not_told_of_the_new_leader_wait_for_it_once() {
     for seed in 0..5 {
         for clients in [1, 4, 16] {
             let (longest, answered) = clients_wait(None, clients, seed);
-            assert!(longest <= 260 && answered > clients * 300, "{clients}: {longest} ms, {answered} answers");
+            assert!(
+                longest <= 260 && answered > clients * 300,
+                "{clients}: {longest} ms, {answered} answers"
+            );
         }
         let (longest, answered) = clients_wait(Some("blames"), 16, seed);
-        assert!(longest > 1000 && answered < 16 * 100, "the canary shows nothing: {longest} ms, {answered} answers");
+        assert!(
+            longest > 1000 && answered < 16 * 100,
+            "the canary shows nothing: {longest} ms, {answered} answers"
+        );
     }
 }
 
-/// A lane that asks leaders itself, with an open session. The first of two leaders is dead; the second answers within five
-/// milliseconds. A request each `every` microseconds for four seconds: how many milliseconds one waited at most, how
-/// many were answered, and how many messages went to the dead leader.
+/// A lane that asks leaders itself, with an open session. The first of two leaders is dead; the
+/// second answers within five milliseconds. A request each `every` microseconds for four seconds:
+/// how many milliseconds one waited at most, how many were answered, and how many messages went to
+/// the dead leader.
 fn lane_waits(canary: Option<&'static str>, every: u64) -> (u64, u64, u64) {
     let mut next = (0..).map(NodeId);
-    let instances = [1, 0, 0, 2, 2, 3, 2, 0].map(|count| next.by_ref().take(count).collect()).to_vec();
-    let layout = Layout { f: 1, instances: numbered(instances), canary, ..Layout::default() };
-    let mut lane = Stage::alone(MultiPaxos::configure(layout).expect("a deployment"), kind::Client, ClientLane::new);
+    let instances = [1, 0, 0, 2, 2, 3, 2, 0]
+        .map(|count| next.by_ref().take(count).collect())
+        .to_vec();
+    let layout = Layout {
+        f: 1,
+        instances: numbered(instances),
+        canary,
+        ..Layout::default()
+    };
+    let mut lane = Stage::alone(
+        MultiPaxos::configure(layout).expect("a deployment"),
+        kind::Client,
+        ClientLane::new,
+    );
     let answer = |session, number, outcome| {
         let mut answers = AnswersByClient::default();
-        answers.push(&Answer { client: ClientId(0), session, number, outcome });
-        client::In::Answers { answers: answers.take_all(0, Slot(7)) }
+        answers.push(&Answer {
+            client: ClientId(0),
+            session,
+            number,
+            outcome,
+        });
+        client::In::Answers {
+            answers: answers.take_all(0, Slot(7)),
+        }
     };
     let begin = lane.now.0;
-    // The session is asked for at the start, where a stage listens to nobody: again at the first timer.
+    // The session is asked for at the start, where a stage listens to nobody: again at the first
+    // timer.
     let mut events: BTreeMap<(u64, u64), (SessionId, u64)> = BTreeMap::new();
     let (mut since, mut count, mut longest, mut dead) = (BTreeMap::new(), 0, 0, 0);
     let mut submitted = 0;
@@ -196,8 +271,11 @@ fn lane_waits(canary: Option<&'static str>, every: u64) -> (u64, u64, u64) {
             lane.now = lane.now.max(Instant(at));
             since.insert(submitted, at);
             submitted += 1;
-            let request =
-                Request { token: submitted - 1, operation: Operation::Write, payload: Bytes::from_static(b"write") };
+            let request = Request {
+                token: submitted - 1,
+                operation: Operation::Write,
+                payload: Bytes::from_static(b"write"),
+            };
             lane.tell(client::In::Submit { request })
         } else {
             lane.timer()
@@ -207,10 +285,17 @@ fn lane_waits(canary: Option<&'static str>, every: u64) -> (u64, u64, u64) {
                 Envelope::ToLeaders(to, leader::In::Propose { batch, .. }) => {
                     let command = batch.commands().next().expect("one");
                     // While the session is asked for, the first leader lives.
-                    let lives = if command.session == SessionId::OPEN { 0 } else { 1 };
+                    let lives = if command.session == SessionId::OPEN {
+                        0
+                    } else {
+                        1
+                    };
                     if to.iter().next().unwrap().0 == lives {
                         count += 1;
-                        events.insert((lane.now.0 + 5000, count), (command.session, command.number));
+                        events.insert(
+                            (lane.now.0 + 5000, count),
+                            (command.session, command.number),
+                        );
                     } else {
                         dead += 1;
                     }
@@ -223,8 +308,16 @@ fn lane_waits(canary: Option<&'static str>, every: u64) -> (u64, u64, u64) {
             }
         }
     }
-    let waits = since.values().map(|since| lane.now.0 - since).max().unwrap_or_default();
-    (longest.max(waits) / 1000, submitted - since.len() as u64, dead)
+    let waits = since
+        .values()
+        .map(|since| lane.now.0 - since)
+        .max()
+        .unwrap_or_default();
+    (
+        longest.max(waits) / 1000,
+        submitted - since.len() as u64,
+        dead,
+    )
 }
 
 /// As in a batcher: of what was under way every other request led back to the dead leader.
@@ -232,10 +325,16 @@ fn lane_waits(canary: Option<&'static str>, every: u64) -> (u64, u64, u64) {
 fn a_lane_does_not_blame_a_leader_for_what_another_left_unanswered() {
     for every in [10_000, 100_000] {
         let (longest, answered, dead) = lane_waits(None, every);
-        assert!(longest <= 310 && answered == 4_000_000 / every, "{longest} ms, {answered} answers");
+        assert!(
+            longest <= 310 && answered == 4_000_000 / every,
+            "{longest} ms, {answered} answers"
+        );
         assert!(dead <= 300_000 / every + 2, "{dead} messages to the dead");
         let (longest, answered, dead) = lane_waits(Some("blames"), every);
         let is_worse = longest > 3000 && answered < 3_600_000 / every && dead > 3_000_000 / every;
-        assert!(is_worse, "the canary shows nothing: {longest} ms, {answered} answers, {dead} messages to the dead");
+        assert!(
+            is_worse,
+            "the canary shows nothing: {longest} ms, {answered} answers, {dead} messages to the dead"
+        );
     }
 }

@@ -16,12 +16,20 @@ use ionian_protocols::spaxos;
 /// Three servers with every role on each.
 fn layout(kinds: usize) -> Layout {
     let nodes: Vec<NodeId> = (0..3).map(NodeId).collect();
-    Layout { f: 1, instances: numbered(vec![nodes; kinds]), ..Layout::default() }
+    Layout {
+        f: 1,
+        instances: numbered(vec![nodes; kinds]),
+        ..Layout::default()
+    }
 }
 
 fn server(index: u8) -> Stage<Leader> {
     let config = MultiPaxos::configure(layout(8)).expect("a deployment");
-    Stage::new(config, &birth(kind::Leader, index, NodeId(index.into())), Leader::new)
+    Stage::new(
+        config,
+        &birth(kind::Leader, index, NodeId(index.into())),
+        Leader::new,
+    )
 }
 
 fn round(count: u64, leader: u8) -> Round {
@@ -34,7 +42,15 @@ fn none(from: AcceptorId, round: Round) -> In {
     In::Phase1b {
         from,
         round,
-        votes: Votes { start, end, next, votes, forgotten, watermark, reserved },
+        votes: Votes {
+            start,
+            end,
+            next,
+            votes,
+            forgotten,
+            watermark,
+            reserved,
+        },
         clock: Timestamp(0),
     }
 }
@@ -44,7 +60,11 @@ fn leading() -> Stage<Leader> {
     let mut stage = server(0);
     stage.timer();
     for from in [AcceptorId(0), AcceptorId(1)] {
-        stage.tell(In::PreVoteReply { from, gone: true, promise: Round(0) });
+        stage.tell(In::PreVoteReply {
+            from,
+            gone: true,
+            promise: Round(0),
+        });
     }
     for from in [AcceptorId(0), AcceptorId(1)] {
         stage.tell(none(from, round(1, 0)));
@@ -80,7 +100,13 @@ fn a_leader_that_drains_asks_one_that_lives_then_the_others_and_leads_until_it_i
     // Only the replica on node 2 is heard of.
     stage.now = stage.now + std::time::Duration::from_secs(2);
     let (from, executed) = (ReplicaId(2), Slot(0));
-    stage.tell(In::Executed { from, executed, kept: Slot(0), round: round(1, 0), times: Default::default() });
+    stage.tell(In::Executed {
+        from,
+        executed,
+        kept: Slot(0),
+        round: round(1, 0),
+        times: Default::default(),
+    });
     let sent = stage.drain(true);
     assert_eq!(sent.len(), 1, "{sent:?}");
     assert_eq!(asked(&sent), [2]);
@@ -99,7 +125,11 @@ fn a_leader_that_drains_asks_one_that_lives_then_the_others_and_leads_until_it_i
 fn a_leader_whom_all_have_declined_waits_for_nothing_and_asks_again_later() {
     let mut stage = leading();
     assert_eq!(asked(&stage.drain(true)), [1]);
-    assert_eq!(asked(&stage.tell(In::Declined { from: LeaderId(2) })), [], "it was not asked");
+    assert_eq!(
+        asked(&stage.tell(In::Declined { from: LeaderId(2) })),
+        [],
+        "it was not asked"
+    );
     assert_eq!(asked(&stage.tell(In::Declined { from: LeaderId(1) })), [2]);
     assert!(!stage.role.is_drained());
     assert_eq!(stage.tell(In::Declined { from: LeaderId(2) }).len(), 0);
@@ -120,31 +150,55 @@ fn a_leader_whom_all_have_declined_waits_for_nothing_and_asks_again_later() {
 fn who_is_to_take_over_begins_a_round_without_asking_whether_the_leader_is_gone() {
     let mut stage = server(1);
     stage.tell(In::Heartbeat { round: round(1, 0) });
-    let sent = stage.tell(In::TakeOver { from: LeaderId(0), round: round(1, 0) });
+    let sent = stage.tell(In::TakeOver {
+        from: LeaderId(0),
+        round: round(1, 0),
+    });
     assert_eq!(phase1(&sent), Some(round(2, 1)));
     assert_eq!(sent.len(), 3, "one Phase1a to each acceptor: {sent:?}");
     // Again, or from a leader that was deposed meanwhile: nothing.
-    assert!(stage.tell(In::TakeOver { from: LeaderId(0), round: round(1, 0) }).is_empty());
+    assert!(
+        stage
+            .tell(In::TakeOver {
+                from: LeaderId(0),
+                round: round(1, 0)
+            })
+            .is_empty()
+    );
     for from in [AcceptorId(0), AcceptorId(1)] {
         stage.tell(none(from, round(2, 1)));
     }
     assert!(stage.role.is_leading());
-    assert!(stage.tell(In::TakeOver { from: LeaderId(0), round: round(1, 0) }).is_empty());
+    assert!(
+        stage
+            .tell(In::TakeOver {
+                from: LeaderId(0),
+                round: round(1, 0)
+            })
+            .is_empty()
+    );
 }
 
 #[test]
 fn who_drains_declines_and_stands_only_when_nobody_else_does() {
     let mut stage = server(1);
     assert!(stage.drain(true).is_empty());
-    let sent = stage.tell(In::TakeOver { from: LeaderId(0), round: round(1, 0) });
+    let sent = stage.tell(In::TakeOver {
+        from: LeaderId(0),
+        round: round(1, 0),
+    });
     assert!(
         matches!(sent[..], [Envelope::ToLeaders(to, In::Declined { from: LeaderId(1) })] if to == Set::one(LeaderId(0)))
     );
-    let silent = (0..).find(|_| !stage.timer().is_empty()).expect("it stands in the end");
+    let silent = (0..)
+        .find(|_| !stage.timer().is_empty())
+        .expect("it stands in the end");
     assert_eq!(silent, 4);
     // The promise to hold back begins anew whenever another leads.
     stage.tell(In::Heartbeat { round: round(1, 0) });
-    let silent = (0..).find(|_| !stage.timer().is_empty()).expect("it stands in the end");
+    let silent = (0..)
+        .find(|_| !stage.timer().is_empty())
+        .expect("it stands in the end");
     assert_eq!(silent, 4);
 }
 
@@ -156,8 +210,15 @@ fn what_waits_goes_back_to_the_proposers_when_the_successor_is_heard_of() {
     assert!(sent.is_empty(), "{sent:?}");
     let proposer = ionian_protocols::multipaxos::message::Proposer::Client { id: ClientId(1) };
     let batch = crate::stage::batch("late");
-    let sent = stage.tell(In::Propose { proposer, near: Set::EMPTY, batch, again: false });
-    let [Envelope::ToClients(to, client::In::NotLeader { round: known })] = &sent[..] else { panic!("{sent:?}") };
+    let sent = stage.tell(In::Propose {
+        proposer,
+        near: Set::EMPTY,
+        batch,
+        again: false,
+    });
+    let [Envelope::ToClients(to, client::In::NotLeader { round: known })] = &sent[..] else {
+        panic!("{sent:?}")
+    };
     assert_eq!((*to, *known), (Set::one(ClientId(1)), round(2, 1)));
 }
 
@@ -171,17 +232,28 @@ fn a_leader_of_mencius_hands_its_stripe_over_and_takes_it_back_only_when_it_may(
     while !stage.role.stripes().any(|(_, leader)| leader.is_leading()) {
         let sent = stage.timer();
         for envelope in sent {
-            let mencius::Envelope::ToAcceptors(_, mencius::acceptor::In::InStripe { stripe: Stripe(0), message }) =
-                envelope
+            let mencius::Envelope::ToAcceptors(
+                _,
+                mencius::acceptor::In::InStripe {
+                    stripe: Stripe(0),
+                    message,
+                },
+            ) = envelope
             else {
                 continue;
             };
             for from in [AcceptorId(0), AcceptorId(1)] {
                 match message {
                     acceptor::In::PreVote { .. } => {
-                        stage.tell(tell(In::PreVoteReply { from, gone: true, promise: Round(0) }));
+                        stage.tell(tell(In::PreVoteReply {
+                            from,
+                            gone: true,
+                            promise: Round(0),
+                        }));
                     }
-                    acceptor::In::Phase1a { round, .. } => drop(stage.tell(tell(none(from, round)))),
+                    acceptor::In::Phase1a { round, .. } => {
+                        drop(stage.tell(tell(none(from, round))))
+                    }
                     _ => {}
                 }
             }
@@ -193,10 +265,21 @@ fn a_leader_of_mencius_hands_its_stripe_over_and_takes_it_back_only_when_it_may(
         }
     }
     let sent = stage.drain(true);
-    let [mencius::Envelope::ToLeaders(to, mencius::leader::In::InStripe { stripe, message })] = &sent[..] else {
+    let [mencius::Envelope::ToLeaders(to, mencius::leader::In::InStripe { stripe, message })] =
+        &sent[..]
+    else {
         panic!("{sent:?}")
     };
-    assert!(matches!(message, In::TakeOver { from: LeaderId(0), .. }), "{message:?}");
+    assert!(
+        matches!(
+            message,
+            In::TakeOver {
+                from: LeaderId(0),
+                ..
+            }
+        ),
+        "{message:?}"
+    );
     assert_eq!((to.len(), *stripe), (1, Stripe(0)));
     let own = stage.role.stripes().next().expect("its own").1.round();
     let next = own.next_of(LeaderId(1), Epoch(0));
@@ -221,7 +304,10 @@ fn a_leader_of_mencius_hands_its_stripe_over_and_takes_it_back_only_when_it_may(
             sent.iter().any(begins)
         })
     };
-    assert!(!returns(&mut stage), "it took its stripe back though it drains");
+    assert!(
+        !returns(&mut stage),
+        "it took its stripe back though it drains"
+    );
     stage.drain(false);
     assert!(returns(&mut stage), "it never took its stripe back");
 }
@@ -231,17 +317,29 @@ fn a_leader_of_s_paxos_hands_over_too() {
     let config = spaxos::SPaxos::configure(layout(10)).expect("a deployment");
     let birth = birth(spaxos::kind::Leader, 1, NodeId(1));
     let mut stage = Stage::new(config, &birth, spaxos::leader::Leader::new);
-    let message = In::TakeOver { from: LeaderId(0), round: round(1, 0) };
+    let message = In::TakeOver {
+        from: LeaderId(0),
+        round: round(1, 0),
+    };
     let sent = stage.tell(spaxos::leader::In::Ordering { message });
     let asks = |envelope: &spaxos::Envelope| matches!(envelope, spaxos::Envelope::ToAcceptors(..));
     assert!(sent.iter().all(asks) && sent.len() == 3, "{sent:?}");
     for from in [AcceptorId(0), AcceptorId(1)] {
-        stage.tell(spaxos::leader::In::Ordering { message: none(from, round(2, 1)) });
+        stage.tell(spaxos::leader::In::Ordering {
+            message: none(from, round(2, 1)),
+        });
     }
     let sent = stage.drain(true);
-    let [spaxos::Envelope::ToLeaders(_, spaxos::leader::In::Ordering { message })] = &sent[..] else {
+    let [spaxos::Envelope::ToLeaders(_, spaxos::leader::In::Ordering { message })] = &sent[..]
+    else {
         panic!("{sent:?}")
     };
-    assert!(matches!(message, In::TakeOver { from: LeaderId(1), .. }));
+    assert!(matches!(
+        message,
+        In::TakeOver {
+            from: LeaderId(1),
+            ..
+        }
+    ));
     assert!(!stage.role.is_drained());
 }

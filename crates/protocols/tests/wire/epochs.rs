@@ -1,9 +1,10 @@
-//! One message with a round of an epoch that nobody knows could end a cluster: an acceptor promised it and wrote it down, and
-//! every leader that heard of the promise took it for the news of a change and waited, for ever. Here each message that names
-//! an epoch, of each protocol, is told to each role with one that is forged.
+//! One message with a round of an epoch that nobody knows could end a cluster: an acceptor promised
+//! it and wrote it down, and every leader that heard of the promise took it for the news of a
+//! change and waited, for ever. Here each message that names an epoch, of each protocol, is told to
+//! each role with one that is forged.
 //!
-//! Why no test found it before: the simulator's peers tell no lies; and bad peers were only asked not to make a role panic,
-//! not whether the cluster serves anybody afterwards.
+//! Why no test found it before: the simulator's peers tell no lies; and bad peers were only asked
+//! not to make a role panic, not whether the cluster serves anybody afterwards.
 
 use crate::hostile::{Cluster, SERVERS, together};
 use crate::{mencius_messages, multipaxos_messages, spaxos_messages};
@@ -26,12 +27,20 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const CANARY: &str = "any-epoch";
 
 fn with_canary(layout: &Layout) -> Layout {
-    Layout { canary: Some(CANARY), ..layout.clone() }
+    Layout {
+        canary: Some(CANARY),
+        ..layout.clone()
+    }
 }
 
 /// All that somebody outside can see of a node: figures, timers, records, messages.
 fn figures<P: Protocol>(cluster: &Cluster<P>, node: usize) -> String {
-    let mut text = format!("{:?} {} {:?}", cluster.nodes[node].next_timer(), cluster.port.lsn, cluster.port.sent);
+    let mut text = format!(
+        "{:?} {} {:?}",
+        cluster.nodes[node].next_timer(),
+        cluster.port.lsn,
+        cluster.port.sent
+    );
     for (address, instance) in cluster.nodes[node].instances() {
         text += &format!("\n{address:?}");
         instance.status(&mut |name, figure| text += &format!(" {name}={figure}"));
@@ -49,7 +58,11 @@ fn serves<P: Protocol>(cluster: &mut Cluster<P>) -> bool {
             let token = lane as u64;
             if *ask_at <= cluster.now && !cluster.port.done.contains(&token) {
                 *ask_at = cluster.now + Duration::from_secs(5);
-                let request = Request { token, operation: Operation::Write, payload: Bytes::from_static(b"x") };
+                let request = Request {
+                    token,
+                    operation: Operation::Write,
+                    payload: Bytes::from_static(b"x"),
+                };
                 cluster.nodes[lane].submit(ClientId(lane as u8), request);
                 cluster.settle(lane);
             }
@@ -67,15 +80,21 @@ fn advance<P: Protocol>(cluster: &mut Cluster<P>) {
     if let Some((to, members, bytes)) = cluster.under_way.pop_front() {
         return cluster.deliver(to, members, &bytes);
     }
-    let next = (0..SERVERS).filter_map(|node| Some((cluster.nodes[node].next_timer()?, node))).min();
+    let next = (0..SERVERS)
+        .filter_map(|node| Some((cluster.nodes[node].next_timer()?, node)))
+        .min();
     let (at, node) = next.expect("leaders have timers");
     cluster.now = cluster.now.max(at);
     cluster.nodes[node].fire_timers(cluster.now, &mut cluster.port);
     cluster.settle(node);
 }
 
-/// Tells each role each message: the first after which a node is not as it was, and how many were ignored by then.
-fn first_believed<P: Protocol>(layout: Layout, messages: &[P::Message]) -> (Option<&'static str>, u64) {
+/// Tells each role each message: the first after which a node is not as it was, and how many were
+/// ignored by then.
+fn first_believed<P: Protocol>(
+    layout: Layout,
+    messages: &[P::Message],
+) -> (Option<&'static str>, u64) {
     let mut ignored = 0;
     let mut cluster = Cluster::<P>::recovered(1, layout, &[]);
     assert!(serves(&mut cluster), "nobody has done anything yet");
@@ -95,18 +114,34 @@ fn first_believed<P: Protocol>(layout: Layout, messages: &[P::Message]) -> (Opti
             ignored += cluster.nodes[node].ignored() - ignored_before;
         }
     }
-    assert!(serves(&mut cluster), "a cluster that believes nothing goes on");
+    assert!(
+        serves(&mut cluster),
+        "a cluster that believes nothing goes on"
+    );
     (None, ignored)
 }
 
 /// `kinds` of the messages name epochs.
-fn nothing_is_believed<P: Protocol>(layout: &Layout, kinds: usize, drawn: impl Fn(u64) -> Vec<P::Message>) {
-    let messages: Vec<_> = (0..20).flat_map(drawn).filter(|message| message.latest_epoch() > Epoch(0)).collect();
+fn nothing_is_believed<P: Protocol>(
+    layout: &Layout,
+    kinds: usize,
+    drawn: impl Fn(u64) -> Vec<P::Message>,
+) {
+    let messages: Vec<_> = (0..20)
+        .flat_map(drawn)
+        .filter(|message| message.latest_epoch() > Epoch(0))
+        .collect();
     let told: BTreeSet<_> = messages.iter().map(Message::name).collect();
     assert_eq!(told.len(), kinds, "{told:?}");
-    assert_eq!(first_believed::<P>(layout.clone(), &messages), (None, (messages.len() * SERVERS) as u64));
+    assert_eq!(
+        first_believed::<P>(layout.clone(), &messages),
+        (None, (messages.len() * SERVERS) as u64)
+    );
     let (believed, ignored) = first_believed::<P>(with_canary(layout), &messages);
-    assert!(believed.is_some() && ignored == 0, "without the check nothing happens either");
+    assert!(
+        believed.is_some() && ignored == 0,
+        "without the check nothing happens either"
+    );
 }
 
 #[test]
@@ -131,17 +166,29 @@ fn forged_round() -> Round {
 
 /// What an acceptor that believed such a round has promised. Its node is started again with that.
 fn survives_a_promise<P: Protocol>(layout: &Layout, records: &[Vec<u8>]) {
-    let kind = P::KINDS.iter().position(|kind| *kind == "acceptor").expect("a kind") as u8;
+    let kind = P::KINDS
+        .iter()
+        .position(|kind| *kind == "acceptor")
+        .expect("a kind") as u8;
     // Of the first node, which leads first and asks its own acceptor first; of the last.
     for index in [0, SERVERS as u8 - 1] {
         let from = Address { kind, index };
-        let records: Vec<_> = records.iter().map(|record| (from, record.clone())).collect();
+        let records: Vec<_> = records
+            .iter()
+            .map(|record| (from, record.clone()))
+            .collect();
         let mut cluster = Cluster::<P>::recovered(1, layout.clone(), &records);
-        assert!(serves(&mut cluster), "acceptor {index} keeps the others from electing a leader");
+        assert!(
+            serves(&mut cluster),
+            "acceptor {index} keeps the others from electing a leader"
+        );
         let ignored: u64 = cluster.nodes.iter().map(|node| node.ignored()).sum();
         assert!(ignored > 0, "nobody has heard of the promise");
         let mut broken = Cluster::<P>::recovered(1, with_canary(layout), &records);
-        assert!(!serves(&mut broken), "what is said of the promise is believed, and the cluster goes on");
+        assert!(
+            !serves(&mut broken),
+            "what is said of the promise is believed, and the cluster goes on"
+        );
     }
 }
 
@@ -149,8 +196,13 @@ fn survives_a_promise<P: Protocol>(layout: &Layout, records: &[Vec<u8>]) {
 fn a_promise_of_an_unknown_epoch_on_disk_stops_one_acceptor_only() {
     let round = forged_round();
     let promised = multipaxos::acceptor::Record::Promised { round };
-    let in_stripe = |stripe| mencius::acceptor::Record::InStripe { stripe: Stripe(stripe), record: promised.clone() };
-    let in_stripes: Vec<_> = (0..SERVERS as u8).map(|stripe| encode_all(&in_stripe(stripe))).collect();
+    let in_stripe = |stripe| mencius::acceptor::Record::InStripe {
+        stripe: Stripe(stripe),
+        record: promised.clone(),
+    };
+    let in_stripes: Vec<_> = (0..SERVERS as u8)
+        .map(|stripe| encode_all(&in_stripe(stripe)))
+        .collect();
     survives_a_promise::<MultiPaxos>(&together(8), &[encode_all(&promised)]);
     survives_a_promise::<Mencius>(&together(8), &in_stripes);
     survives_a_promise::<SPaxos>(&together(10), &[encode_all(&promised)]);
@@ -177,5 +229,8 @@ fn one_forged_message_does_not_end_a_cluster() {
         serves(&mut cluster)
     };
     assert!(goes_on(together(8)));
-    assert!(!goes_on(with_canary(&together(8))), "nothing shows that the message is harmful");
+    assert!(
+        !goes_on(with_canary(&together(8))),
+        "nothing shows that the message is harmful"
+    );
 }

@@ -1,8 +1,10 @@
-//! What peers send that are out of order, to whole clusters of real roles: drawn messages of every kind, and real ones with
-//! damaged bytes. No role may panic, and none may take memory as much as somebody names.
+//! What peers send that are out of order, to whole clusters of real roles: drawn messages of every
+//! kind, and real ones with damaged bytes. No role may panic, and none may take memory as much as
+//! somebody names.
 //!
-//! One kind of panic is a peer's to cause: a role that learns of two values in one slot (of one round, or chosen) stops its
-//! node, for then the log is broken and to go on would spread it. Peers are taken at their word in that; a run ends there.
+//! One kind of panic is a peer's to cause: a role that learns of two values in one slot (of one
+//! round, or chosen) stops its node, for then the log is broken and to go on would spread it. Peers
+//! are taken at their word in that; a run ends there.
 
 use crate::{mencius_messages, multipaxos_messages, spaxos_messages, unreplicated_messages};
 use bytes::Bytes;
@@ -71,7 +73,8 @@ impl<P: Protocol> World<P> for Port<P::Message> {
     }
     fn announce(&mut self, _: Membership) {}
     fn reply(&mut self, _: ClientId, reply: Reply) {
-        self.done.extend(reply.outcome.is_ok().then_some(reply.token));
+        self.done
+            .extend(reply.outcome.is_ok().then_some(reply.token));
     }
 }
 
@@ -94,19 +97,39 @@ impl<P: Protocol> Cluster<P> {
     pub(crate) fn recovered(seed: u64, layout: Layout, records: &[(Address, Vec<u8>)]) -> Self {
         let config = P::configure(layout.clone()).expect("a deployment");
         let machine = || Box::new(Echo) as Box<dyn StateMachine>;
-        let port = Port { lsn: 0, sent: Vec::new(), snapshots: Vec::new(), done: Vec::new() };
+        let port = Port {
+            lsn: 0,
+            sent: Vec::new(),
+            snapshots: Vec::new(),
+            done: Vec::new(),
+        };
         let nodes = (0..SERVERS).map(|_| Node::new(&config, true)).collect();
         let (random, now, under_way) = (Random::new(seed), Instant(1_000_000), VecDeque::new());
-        let mut cluster = Cluster { random, now, layout, nodes, port, under_way };
+        let mut cluster = Cluster {
+            random,
+            now,
+            layout,
+            nodes,
+            port,
+            under_way,
+        };
         for (address, node) in cluster.layout.addresses() {
             let seed = cluster.random.any();
-            let birth =
-                Birth { address, node, seed, amnesiac: false, keeps_records: true, machine: &machine, guard: None };
+            let birth = Birth {
+                address,
+                node,
+                seed,
+                amnesiac: false,
+                keeps_records: true,
+                machine: &machine,
+                guard: None,
+            };
             let node = &mut cluster.nodes[usize::from(node.0)];
             node.host(address, P::instantiate(&config, birth));
             for (_, record) in records.iter().filter(|(from, _)| *from == address) {
                 let record = Bytes::copy_from_slice(record);
-                node.recover(address, Lsn(0), &mut Reader::new(&record)).expect("a record of it");
+                node.recover(address, Lsn(0), &mut Reader::new(&record))
+                    .expect("a record of it");
             }
         }
         for index in 0..SERVERS {
@@ -117,7 +140,9 @@ impl<P: Protocol> Cluster<P> {
     }
 
     pub(crate) fn settle(&mut self, node: usize) {
-        let Cluster { nodes, port, now, .. } = self;
+        let Cluster {
+            nodes, port, now, ..
+        } = self;
         for _ in 0..20 {
             nodes[node].run(*now, 1000, port);
             nodes[node].end_burst(*now, port);
@@ -134,7 +159,8 @@ impl<P: Protocol> Cluster<P> {
                 let there = there.iter().filter(|(_, place)| usize::from(place.0) == to);
                 let there = there.fold(0, |set, (index, _)| set | 1u64 << index);
                 if members & there != 0 && self.under_way.len() < MAX_UNDER_WAY {
-                    self.under_way.push_back((to, members & there, bytes.clone()));
+                    self.under_way
+                        .push_back((to, members & there, bytes.clone()));
                 }
             }
         }
@@ -157,7 +183,16 @@ impl<P: Protocol> Cluster<P> {
                 1 => bytes[at] = bytes[at].wrapping_add(1),
                 2 => bytes[at] ^= 1 << random.below(8),
                 _ => {
-                    let extremes = [0, 1, u64::MAX, u64::MAX - 1, 1 << 63, 1 << 40, 1 << 22, random.any()];
+                    let extremes = [
+                        0,
+                        1,
+                        u64::MAX,
+                        u64::MAX - 1,
+                        1 << 63,
+                        1 << 40,
+                        1 << 22,
+                        random.any(),
+                    ];
                     let number = extremes[random.below(8) as usize].to_le_bytes();
                     let end = bytes.len().min(at + 8);
                     bytes[at..end].copy_from_slice(&number[..end - at]);
@@ -171,7 +206,11 @@ impl<P: Protocol> Cluster<P> {
         match self.random.below(16) {
             0 => {
                 let drawn = drawn(self.random.any());
-                let Some(message) = drawn.get(self.random.below(drawn.len().max(1) as u64) as usize) else { return };
+                let Some(message) =
+                    drawn.get(self.random.below(drawn.len().max(1) as u64) as usize)
+                else {
+                    return;
+                };
                 let (to, members) = (self.random.below(SERVERS as u64) as usize, u64::MAX);
                 assert!(usize::from(message.kind()) < P::KINDS.len());
                 self.deliver(to, members, &encode_all(message).into());
@@ -184,37 +223,60 @@ impl<P: Protocol> Cluster<P> {
             }
             3 => {
                 let lane = ClientId(self.random.below(SERVERS as u64) as u8);
-                let levels = [ReadLevel::Linearizable, ReadLevel::Sequential, ReadLevel::Eventual];
+                let levels = [
+                    ReadLevel::Linearizable,
+                    ReadLevel::Sequential,
+                    ReadLevel::Eventual,
+                ];
                 let level = levels[self.random.below(3) as usize];
-                let operation = if self.random.once_in(2) { Operation::Write } else { Operation::Read(level) };
-                let request = Request { token: self.random.any(), operation, payload: Bytes::from_static(b"x") };
+                let operation = if self.random.once_in(2) {
+                    Operation::Write
+                } else {
+                    Operation::Read(level)
+                };
+                let request = Request {
+                    token: self.random.any(),
+                    operation,
+                    payload: Bytes::from_static(b"x"),
+                };
                 self.nodes[usize::from(lane.0)].submit(lane, request);
                 self.settle(lane.0.into());
             }
             4..6 => {
-                let next = (0..SERVERS).filter_map(|node| Some((self.nodes[node].next_timer()?, node))).min();
+                let next = (0..SERVERS)
+                    .filter_map(|node| Some((self.nodes[node].next_timer()?, node)))
+                    .min();
                 let Some((at, node)) = next else { return };
                 self.now = self.now.max(at);
                 self.nodes[node].fire_timers(self.now, &mut self.port);
                 self.settle(node);
             }
             _ => {
-                let Some((to, members, bytes)) = self.under_way.pop_front() else { return };
+                let Some((to, members, bytes)) = self.under_way.pop_front() else {
+                    return;
+                };
                 self.deliver(to, members, &bytes);
             }
         }
     }
 }
 
-/// Runs of one seed after the other, until they have taken as many steps as so many whole runs would; `drawn` makes messages
-/// out of nothing.
-fn survives<P: Protocol>(layout: &Layout, runs: u64, mut drawn: impl FnMut(u64) -> Vec<P::Message>) {
+/// Runs of one seed after the other, until they have taken as many steps as so many whole runs
+/// would; `drawn` makes messages out of nothing.
+fn survives<P: Protocol>(
+    layout: &Layout,
+    runs: u64,
+    mut drawn: impl FnMut(u64) -> Vec<P::Message>,
+) {
     let mut steps = 0;
     for seed in 0.. {
         if steps >= STEPS * runs as usize {
             return;
         }
-        assert!(seed < 10 * runs, "{seed} runs took {steps} steps together: they show little");
+        assert!(
+            seed < 10 * runs,
+            "{seed} runs took {steps} steps together: they show little"
+        );
         let mut cluster = Cluster::<P>::new(seed, layout.clone());
         let mut last = 0;
         let run = catch_unwind(AssertUnwindSafe(|| {
@@ -225,11 +287,13 @@ fn survives<P: Protocol>(layout: &Layout, runs: u64, mut drawn: impl FnMut(u64) 
         }));
         steps += last + 1;
         if let Err(panic) = run {
-            let text = panic
-                .downcast_ref::<String>()
-                .map_or_else(|| panic.downcast_ref::<&str>().copied().unwrap_or_default(), String::as_str);
+            let text = panic.downcast_ref::<String>().map_or_else(
+                || panic.downcast_ref::<&str>().copied().unwrap_or_default(),
+                String::as_str,
+            );
             // See the top of this file.
-            let lied = text.contains("two values proposed in") || text.contains("two values chosen in");
+            let lied =
+                text.contains("two values proposed in") || text.contains("two values chosen in");
             assert!(lied, "seed {seed}, step {last}: {text}");
         }
     }
@@ -237,7 +301,11 @@ fn survives<P: Protocol>(layout: &Layout, runs: u64, mut drawn: impl FnMut(u64) 
 
 pub(crate) fn together(kinds: usize) -> Layout {
     let nodes: Vec<NodeId> = (0..SERVERS as u16).map(NodeId).collect();
-    Layout { f: 1, instances: numbered(vec![nodes; kinds]), ..Layout::default() }
+    Layout {
+        f: 1,
+        instances: numbered(vec![nodes; kinds]),
+        ..Layout::default()
+    }
 }
 
 const RUNS: u64 = 40;
@@ -261,7 +329,10 @@ fn spaxos_survives_bad_peers() {
 fn unreplicated_servers_survive_bad_peers() {
     let mut layout = together(4);
     layout.f = 0;
-    let server = Unreplicated::KINDS.iter().position(|kind| *kind == "server").expect("a kind");
+    let server = Unreplicated::KINDS
+        .iter()
+        .position(|kind| *kind == "server")
+        .expect("a kind");
     layout.instances[server] = vec![NodeId(0)].into();
     survives::<Unreplicated>(&layout, RUNS, unreplicated_messages);
 }

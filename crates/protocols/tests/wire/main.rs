@@ -4,7 +4,9 @@ mod epochs;
 mod hostile;
 
 use bytes::Bytes;
-use ionian_kernel::batch::{Answer, Answers, AnswersByClient, Batch, BatchBuilder, Command, Outcome, SessionId, Value};
+use ionian_kernel::batch::{
+    Answer, Answers, AnswersByClient, Batch, BatchBuilder, Command, Outcome, SessionId, Value,
+};
 use ionian_kernel::client::{Operation, ReadLevel, Request};
 use ionian_kernel::id::*;
 use ionian_kernel::random::Random;
@@ -34,7 +36,11 @@ impl Draw {
     }
     fn epoch(&mut self) -> Epoch {
         // Roles see messages of epochs that are known: every other is of the first one.
-        Epoch(if self.flag() { 0 } else { self.number() as u32 % (1 << 24) })
+        Epoch(if self.flag() {
+            0
+        } else {
+            self.number() as u32 % (1 << 24)
+        })
     }
     fn slot(&mut self) -> Slot {
         Slot(self.number())
@@ -54,7 +60,13 @@ impl Draw {
     }
     fn command(&mut self) -> Command {
         let (session, payload) = (SessionId(self.number()), self.bytes());
-        Command { client: self.id(), session, number: self.number(), floor: self.number(), payload }
+        Command {
+            client: self.id(),
+            session,
+            number: self.number(),
+            floor: self.number(),
+            payload,
+        }
     }
     fn batch(&mut self) -> Batch {
         let mut builder = BatchBuilder::default();
@@ -62,7 +74,10 @@ impl Draw {
         builder.take()
     }
     fn value(&mut self) -> Value {
-        Value { stamp: Timestamp(self.number()), batch: self.batch() }
+        Value {
+            stamp: Timestamp(self.number()),
+            batch: self.batch(),
+        }
     }
     fn answers(&mut self) -> Answers {
         let mut answers = AnswersByClient::default();
@@ -74,7 +89,12 @@ impl Draw {
                 3 => Outcome::NotARead,
                 _ => Outcome::Failed,
             };
-            answers.push(&Answer { client: self.id(), session: SessionId(1), number: self.number(), outcome });
+            answers.push(&Answer {
+                client: self.id(),
+                session: SessionId(1),
+                number: self.number(),
+                outcome,
+            });
         }
         answers.take_all(self.0.below(MAX_INSTANCES as u64) as u8, self.slot())
     }
@@ -88,12 +108,19 @@ impl Draw {
             2 => Operation::Read(ReadLevel::Sequential),
             _ => Operation::Read(ReadLevel::Eventual),
         };
-        Request { token: self.number(), operation, payload: self.bytes() }
+        Request {
+            token: self.number(),
+            operation,
+            payload: self.bytes(),
+        }
     }
     fn proposer(&mut self) -> Proposer {
         match self.0.below(3) {
             0 => Proposer::Client { id: self.id() },
-            1 => Proposer::Batcher { id: self.id(), number: self.number() },
+            1 => Proposer::Batcher {
+                id: self.id(),
+                number: self.number(),
+            },
             _ => Proposer::Nobody {},
         }
     }
@@ -104,41 +131,93 @@ impl Draw {
         }
     }
     fn payload_id(&mut self) -> PayloadId {
-        PayloadId { disseminator: self.id(), life: self.number(), number: self.number() }
+        PayloadId {
+            disseminator: self.id(),
+            life: self.number(),
+            number: self.number(),
+        }
     }
     fn payload(&mut self) -> Payload {
-        Payload { id: self.payload_id(), until: self.slot(), batch: self.batch() }
+        Payload {
+            id: self.payload_id(),
+            until: self.slot(),
+            batch: self.batch(),
+        }
     }
     fn ticket(&mut self) -> Ticket {
-        Ticket { id: self.payload_id(), until: self.slot(), round: self.round(), floor: self.number() }
+        Ticket {
+            id: self.payload_id(),
+            until: self.slot(),
+            round: self.round(),
+            floor: self.number(),
+        }
     }
     fn times(&mut self) -> Times {
-        Times { clock: Timestamp(self.number()), log: Timestamp(self.number()) }
+        Times {
+            clock: Timestamp(self.number()),
+            log: Timestamp(self.number()),
+        }
     }
     fn reserved(&mut self) -> Reserved {
-        Reserved { round: self.round(), start: self.slot(), end: self.slot() }
+        Reserved {
+            round: self.round(),
+            start: self.slot(),
+            end: self.slot(),
+        }
     }
     fn votes(&mut self) -> Votes {
-        let votes = self.many(|draw| (draw.slot(), Vote { round: draw.round(), value: draw.value() }));
+        let votes = self.many(|draw| {
+            (
+                draw.slot(),
+                Vote {
+                    round: draw.round(),
+                    value: draw.value(),
+                },
+            )
+        });
         let (start, reserved) = (self.slot(), vec![self.reserved()]);
-        let (end, next, forgotten, watermark) = (self.slot(), self.slot(), self.slot(), self.slot());
-        Votes { start, end, next, votes, forgotten, watermark, reserved }
+        let (end, next, forgotten, watermark) =
+            (self.slot(), self.slot(), self.slot(), self.slot());
+        Votes {
+            start,
+            end,
+            next,
+            votes,
+            forgotten,
+            watermark,
+            reserved,
+        }
     }
 }
 
 /// One message of each kind.
 fn multipaxos_messages(seed: u64) -> Vec<multipaxos::Message> {
-    use multipaxos::Message::{Acceptor, Batcher, Client, Leader, ProxyLeader, ReadBatcher, Replica, Unbatcher};
+    use multipaxos::Message::{
+        Acceptor, Batcher, Client, Leader, ProxyLeader, ReadBatcher, Replica, Unbatcher,
+    };
     let mut d = Draw(Random::new(seed));
     let d = &mut d;
     vec![
-        Client(client::In::Submit { request: d.request() }),
-        Client(client::In::Answers { answers: d.answers() }),
-        Client(client::In::PreReadAck { from: d.id(), inquiry: d.number(), watermark: d.slot(), epoch: d.epoch() }),
+        Client(client::In::Submit {
+            request: d.request(),
+        }),
+        Client(client::In::Answers {
+            answers: d.answers(),
+        }),
+        Client(client::In::PreReadAck {
+            from: d.id(),
+            inquiry: d.number(),
+            watermark: d.slot(),
+            epoch: d.epoch(),
+        }),
         Client(client::In::NewLeader { round: d.round() }),
         Client(client::In::NotLeader { round: d.round() }),
-        Batcher(batcher::In::Commands { commands: d.batch() }),
-        Batcher(batcher::In::BatchesChosen { numbers: d.many(Draw::number) }),
+        Batcher(batcher::In::Commands {
+            commands: d.batch(),
+        }),
+        Batcher(batcher::In::BatchesChosen {
+            numbers: d.many(Draw::number),
+        }),
         Batcher(batcher::In::NewLeader { round: d.round() }),
         Batcher(batcher::In::NotLeader { round: d.round() }),
         ReadBatcher(read_batcher::In::Reads { reads: d.batch() }),
@@ -163,14 +242,34 @@ fn multipaxos_messages(seed: u64) -> Vec<multipaxos::Message> {
             times: d.times(),
         }),
         Leader(leader::In::ProxyAlive { from: d.id() }),
-        Leader(leader::In::Phase1b { from: d.id(), round: d.round(), votes: d.votes(), clock: Timestamp(d.number()) }),
+        Leader(leader::In::Phase1b {
+            from: d.id(),
+            round: d.round(),
+            votes: d.votes(),
+            clock: Timestamp(d.number()),
+        }),
         Leader(leader::In::Nack { round: d.round() }),
         Leader(leader::In::Heartbeat { round: d.round() }),
-        Leader(leader::In::PreVoteReply { from: d.id(), gone: d.flag(), promise: d.round() }),
-        Leader(leader::In::Recover { slots: d.many(Draw::slot) }),
-        Leader(leader::In::AdvanceClock { deadline: Timestamp(d.number()) }),
-        Leader(leader::In::Rejoin { from: d.id(), nonce: d.number(), promise: d.round() }),
-        Leader(leader::In::TakeOver { from: d.id(), round: d.round() }),
+        Leader(leader::In::PreVoteReply {
+            from: d.id(),
+            gone: d.flag(),
+            promise: d.round(),
+        }),
+        Leader(leader::In::Recover {
+            slots: d.many(Draw::slot),
+        }),
+        Leader(leader::In::AdvanceClock {
+            deadline: Timestamp(d.number()),
+        }),
+        Leader(leader::In::Rejoin {
+            from: d.id(),
+            nonce: d.number(),
+            promise: d.round(),
+        }),
+        Leader(leader::In::TakeOver {
+            from: d.id(),
+            round: d.round(),
+        }),
         Leader(leader::In::Declined { from: d.id() }),
         ProxyLeader(proxy_leader::In::Phase2a {
             slot: d.slot(),
@@ -179,27 +278,74 @@ fn multipaxos_messages(seed: u64) -> Vec<multipaxos::Message> {
             proposer: d.proposer(),
             replier: d.id(),
         }),
-        ProxyLeader(proxy_leader::In::Phase2b { from: d.id(), slot: d.slot(), round: d.round() }),
+        ProxyLeader(proxy_leader::In::Phase2b {
+            from: d.id(),
+            slot: d.slot(),
+            round: d.round(),
+        }),
         ProxyLeader(proxy_leader::In::Nack { round: d.round() }),
         ProxyLeader(proxy_leader::In::Forgotten { below: d.slot() }),
-        Acceptor(acceptor::In::Phase1a { from: d.id(), round: d.round(), start: d.slot(), end: d.slot() }),
-        Acceptor(acceptor::In::Phase2a { from: d.id(), slot: d.slot(), round: d.round(), value: d.value() }),
-        Acceptor(acceptor::In::PreRead { from: d.reader(), inquiry: d.number() }),
-        Acceptor(acceptor::In::Heartbeat { round: d.round(), kept: d.slot() }),
+        Acceptor(acceptor::In::Phase1a {
+            from: d.id(),
+            round: d.round(),
+            start: d.slot(),
+            end: d.slot(),
+        }),
+        Acceptor(acceptor::In::Phase2a {
+            from: d.id(),
+            slot: d.slot(),
+            round: d.round(),
+            value: d.value(),
+        }),
+        Acceptor(acceptor::In::PreRead {
+            from: d.reader(),
+            inquiry: d.number(),
+        }),
+        Acceptor(acceptor::In::Heartbeat {
+            round: d.round(),
+            kept: d.slot(),
+        }),
         Acceptor(acceptor::In::PreVote { from: d.id() }),
-        Acceptor(acceptor::In::Admit { nonce: d.number(), round: d.round(), frontier: d.slot() }),
-        Acceptor(acceptor::In::Learn { slot: d.slot(), round: d.round(), replier: d.id() }),
-        Replica(replica::In::Chosen { slot: d.slot(), value: d.value(), replier: d.id() }),
-        Replica(replica::In::Read { reads: d.batch(), executed: d.slot() }),
+        Acceptor(acceptor::In::Admit {
+            nonce: d.number(),
+            round: d.round(),
+            frontier: d.slot(),
+        }),
+        Acceptor(acceptor::In::Learn {
+            slot: d.slot(),
+            round: d.round(),
+            replier: d.id(),
+        }),
+        Replica(replica::In::Chosen {
+            slot: d.slot(),
+            value: d.value(),
+            replier: d.id(),
+        }),
+        Replica(replica::In::Read {
+            reads: d.batch(),
+            executed: d.slot(),
+        }),
         Replica(replica::In::Heartbeat {
             round: d.round(),
             executed: d.slot(),
             keep: d.slot(),
             time: Timestamp(d.number()),
         }),
-        Replica(replica::In::Fetch { from: d.id(), start: d.slot(), end: d.slot(), waits: d.flag() }),
-        Replica(replica::In::Fetched { from: d.id(), slots: d.many(|draw| (draw.slot(), draw.value())) }),
-        Replica(replica::In::FetchSnapshot { from: d.id(), executed: d.slot(), offset: d.number() }),
+        Replica(replica::In::Fetch {
+            from: d.id(),
+            start: d.slot(),
+            end: d.slot(),
+            waits: d.flag(),
+        }),
+        Replica(replica::In::Fetched {
+            from: d.id(),
+            slots: d.many(|draw| (draw.slot(), draw.value())),
+        }),
+        Replica(replica::In::FetchSnapshot {
+            from: d.id(),
+            executed: d.slot(),
+            offset: d.number(),
+        }),
         Replica(replica::In::SnapshotChunk {
             from: d.id(),
             executed: d.slot(),
@@ -208,7 +354,9 @@ fn multipaxos_messages(seed: u64) -> Vec<multipaxos::Message> {
             bytes: d.bytes(),
         }),
         Replica(replica::In::UnbatcherAlive { from: d.id() }),
-        Unbatcher(unbatcher::In::Results { answers: d.answers() }),
+        Unbatcher(unbatcher::In::Results {
+            answers: d.answers(),
+        }),
     ]
 }
 
@@ -216,54 +364,97 @@ fn multipaxos_messages(seed: u64) -> Vec<multipaxos::Message> {
 fn spaxos_messages(seed: u64) -> Vec<spaxos::Message> {
     use multipaxos::Message as Theirs;
     use spaxos::Message::{
-        Acceptor, Batcher, Client, Disseminator, Leader, ProxyLeader, ReadBatcher, Replica, Stabilizer, Unbatcher,
+        Acceptor, Batcher, Client, Disseminator, Leader, ProxyLeader, ReadBatcher, Replica,
+        Stabilizer, Unbatcher,
     };
     use spaxos::{batcher, disseminator, leader, proxy_leader, stabilizer};
     let mut d = Draw(Random::new(seed));
     let d = &mut d;
-    let shared = multipaxos_messages(d.number()).into_iter().filter_map(|message| {
-        Some(match message {
-            Theirs::Client(message) => Client(message),
-            // Disseminators stand in for them.
-            Theirs::Batcher(_) => return None,
-            Theirs::ReadBatcher(message) => ReadBatcher(message),
-            Theirs::Leader(message) => Leader(leader::In::Ordering { message }),
-            Theirs::ProxyLeader(message) => ProxyLeader(proxy_leader::In::Ordering { message }),
-            Theirs::Acceptor(message) => Acceptor(message),
-            Theirs::Replica(message) => Replica(message),
-            Theirs::Unbatcher(message) => Unbatcher(message),
-        })
-    });
+    let shared = multipaxos_messages(d.number())
+        .into_iter()
+        .filter_map(|message| {
+            Some(match message {
+                Theirs::Client(message) => Client(message),
+                // Disseminators stand in for them.
+                Theirs::Batcher(_) => return None,
+                Theirs::ReadBatcher(message) => ReadBatcher(message),
+                Theirs::Leader(message) => Leader(leader::In::Ordering { message }),
+                Theirs::ProxyLeader(message) => ProxyLeader(proxy_leader::In::Ordering { message }),
+                Theirs::Acceptor(message) => Acceptor(message),
+                Theirs::Replica(message) => Replica(message),
+                Theirs::Unbatcher(message) => Unbatcher(message),
+            })
+        });
     let mut messages: Vec<_> = shared.collect();
     messages.extend([
-        Batcher(batcher::In::Commands { commands: d.batch() }),
-        Batcher(batcher::In::BatchesChosen { from: d.id(), numbers: d.many(Draw::number) }),
-        Disseminator(disseminator::In::Commands { commands: d.batch() }),
-        Disseminator(disseminator::In::Disseminate { from: d.id(), number: d.number(), batch: d.batch() }),
+        Batcher(batcher::In::Commands {
+            commands: d.batch(),
+        }),
+        Batcher(batcher::In::BatchesChosen {
+            from: d.id(),
+            numbers: d.many(Draw::number),
+        }),
+        Disseminator(disseminator::In::Commands {
+            commands: d.batch(),
+        }),
+        Disseminator(disseminator::In::Disseminate {
+            from: d.id(),
+            number: d.number(),
+            batch: d.batch(),
+        }),
         Disseminator(disseminator::In::Stored {
             from: d.id(),
             tickets: d.many(Draw::ticket),
             lives: d.many(|draw| (draw.id(), draw.number())),
         }),
-        Disseminator(disseminator::In::Chosen { numbers: d.many(Draw::number), below: d.slot() }),
+        Disseminator(disseminator::In::Chosen {
+            numbers: d.many(Draw::number),
+            below: d.slot(),
+        }),
         Disseminator(disseminator::In::NewLeader { round: d.round() }),
         Disseminator(disseminator::In::NotLeader { round: d.round() }),
-        Disseminator(disseminator::In::Progress { round: d.round(), executed: d.slot() }),
-        Leader(leader::In::propose(&d.ticket(), Set::from_bits(d.number()), Set::EMPTY)),
+        Disseminator(disseminator::In::Progress {
+            round: d.round(),
+            executed: d.slot(),
+        }),
+        Leader(leader::In::propose(
+            &d.ticket(),
+            Set::from_bits(d.number()),
+            Set::EMPTY,
+        )),
         Leader(leader::In::CarryTo { slot: d.slot() }),
         ProxyLeader(proxy_leader::In::StabilizerAlive { from: d.id() }),
-        Stabilizer(stabilizer::In::Store { round: d.round(), floor: d.number(), payload: d.payload() }),
+        Stabilizer(stabilizer::In::Store {
+            round: d.round(),
+            floor: d.number(),
+            payload: d.payload(),
+        }),
         Stabilizer(stabilizer::In::Chosen {
             slot: d.slot(),
             value: d.value(),
             replier: d.id(),
             replicas: Set::from_bits(d.number()),
         }),
-        Stabilizer(stabilizer::In::Kept { round: d.round(), kept: d.slot() }),
-        Stabilizer(stabilizer::In::Fetch { from: d.id(), id: d.payload_id(), slot: d.slot() }),
-        Stabilizer(stabilizer::In::Fetched { payload: d.payload() }),
-        Stabilizer(stabilizer::In::Delivered { places: d.many(|draw| (draw.payload_id(), draw.slot())) }),
-        Stabilizer(stabilizer::In::Copy { from: d.id(), life: d.number(), after: d.flag().then(|| d.payload_id()) }),
+        Stabilizer(stabilizer::In::Kept {
+            round: d.round(),
+            kept: d.slot(),
+        }),
+        Stabilizer(stabilizer::In::Fetch {
+            from: d.id(),
+            id: d.payload_id(),
+            slot: d.slot(),
+        }),
+        Stabilizer(stabilizer::In::Fetched {
+            payload: d.payload(),
+        }),
+        Stabilizer(stabilizer::In::Delivered {
+            places: d.many(|draw| (draw.payload_id(), draw.slot())),
+        }),
+        Stabilizer(stabilizer::In::Copy {
+            from: d.id(),
+            life: d.number(),
+            after: d.flag().then(|| d.payload_id()),
+        }),
         Stabilizer(stabilizer::In::Copied {
             from: d.id(),
             life: d.number(),
@@ -276,39 +467,82 @@ fn spaxos_messages(seed: u64) -> Vec<spaxos::Message> {
 
 /// All of MultiPaxos's in a stripe, and what is not carried over.
 fn mencius_messages(seed: u64) -> Vec<mencius::Message> {
-    use mencius::Message::{Acceptor, Batcher, Client, Leader, ProxyLeader, ReadBatcher, Replica, Unbatcher};
+    use mencius::Message::{
+        Acceptor, Batcher, Client, Leader, ProxyLeader, ReadBatcher, Replica, Unbatcher,
+    };
     use mencius::stripe::Stripe;
     use mencius::{acceptor, leader, proxy_leader, replica};
     use multipaxos::Message as Theirs;
     let mut d = Draw(Random::new(seed));
     let stripe = Stripe(d.0.below(3) as u8);
-    let shared = multipaxos_messages(d.number()).into_iter().map(|message| match message {
-        Theirs::Client(message) => Client(message),
-        Theirs::Batcher(message) => Batcher(message),
-        Theirs::ReadBatcher(message) => ReadBatcher(message),
-        Theirs::Leader(message) => Leader(leader::In::InStripe { stripe, message }),
-        Theirs::ProxyLeader(message) => ProxyLeader(proxy_leader::In::InStripe { stripe, message }),
-        Theirs::Acceptor(message) => Acceptor(acceptor::In::InStripe { stripe, message }),
-        Theirs::Replica(message) => Replica(replica::In::OfLog { message }),
-        Theirs::Unbatcher(message) => Unbatcher(message),
-    });
+    let shared = multipaxos_messages(d.number())
+        .into_iter()
+        .map(|message| match message {
+            Theirs::Client(message) => Client(message),
+            Theirs::Batcher(message) => Batcher(message),
+            Theirs::ReadBatcher(message) => ReadBatcher(message),
+            Theirs::Leader(message) => Leader(leader::In::InStripe { stripe, message }),
+            Theirs::ProxyLeader(message) => {
+                ProxyLeader(proxy_leader::In::InStripe { stripe, message })
+            }
+            Theirs::Acceptor(message) => Acceptor(acceptor::In::InStripe { stripe, message }),
+            Theirs::Replica(message) => Replica(replica::In::OfLog { message }),
+            Theirs::Unbatcher(message) => Unbatcher(message),
+        });
     let mut messages: Vec<_> = shared.collect();
     let d = &mut d;
     let (from, executed, kept) = (d.id(), d.slot(), d.slot());
     messages.extend([
-        Leader(leader::In::Executed { from, executed, kept, rounds: d.many(Draw::round), times: d.times() }),
-        Leader(leader::In::Recover { from: d.id(), slots: d.many(Draw::slot) }),
-        Leader(leader::In::AdvanceClock { deadline: Timestamp(d.number()) }),
+        Leader(leader::In::Executed {
+            from,
+            executed,
+            kept,
+            rounds: d.many(Draw::round),
+            times: d.times(),
+        }),
+        Leader(leader::In::Recover {
+            from: d.id(),
+            slots: d.many(Draw::slot),
+        }),
+        Leader(leader::In::AdvanceClock {
+            deadline: Timestamp(d.number()),
+        }),
         Leader(leader::In::ProxyAlive { from: d.id() }),
-        Leader(leader::In::Index { from: d.id(), slot: d.slot() }),
-        Leader(leader::In::Reserved { from: d.id(), stripe, reserved: d.reserved() }),
-        Acceptor(acceptor::In::PreRead { from: d.reader(), inquiry: d.number() }),
-        Acceptor(acceptor::In::Reserve { from: d.id(), stripe, reserved: d.reserved() }),
-        Replica(replica::In::Skip { stripe, start: d.slot(), end: d.slot() }),
-        Replica(replica::In::Suggested { slot: d.slot(), value: d.value() }),
+        Leader(leader::In::Index {
+            from: d.id(),
+            slot: d.slot(),
+        }),
+        Leader(leader::In::Reserved {
+            from: d.id(),
+            stripe,
+            reserved: d.reserved(),
+        }),
+        Acceptor(acceptor::In::PreRead {
+            from: d.reader(),
+            inquiry: d.number(),
+        }),
+        Acceptor(acceptor::In::Reserve {
+            from: d.id(),
+            stripe,
+            reserved: d.reserved(),
+        }),
+        Replica(replica::In::Skip {
+            stripe,
+            start: d.slot(),
+            end: d.slot(),
+        }),
+        Replica(replica::In::Suggested {
+            slot: d.slot(),
+            value: d.value(),
+        }),
     ]);
     let (round, executed, time) = (d.round(), d.slot(), Timestamp(d.number()));
-    messages.push(Replica(replica::In::Heartbeat { stripe, round, executed, time }));
+    messages.push(Replica(replica::In::Heartbeat {
+        stripe,
+        round,
+        executed,
+        time,
+    }));
     messages
 }
 
@@ -317,14 +551,30 @@ fn unreplicated_messages(seed: u64) -> Vec<unreplicated::Message> {
     let mut d = Draw(Random::new(seed));
     let d = &mut d;
     vec![
-        Client(unreplicated::client::In::Submit { request: d.request() }),
-        Client(unreplicated::client::In::Answers { answers: d.answers() }),
-        Batcher(unreplicated::batcher::In::Commands { commands: d.batch() }),
-        Batcher(unreplicated::batcher::In::BatchesDone { numbers: d.many(Draw::number) }),
-        Server(unreplicated::server::In::Execute { from: Some((d.id(), d.number())), batch: d.batch() }),
-        Server(unreplicated::server::In::Execute { from: None, batch: d.batch() }),
+        Client(unreplicated::client::In::Submit {
+            request: d.request(),
+        }),
+        Client(unreplicated::client::In::Answers {
+            answers: d.answers(),
+        }),
+        Batcher(unreplicated::batcher::In::Commands {
+            commands: d.batch(),
+        }),
+        Batcher(unreplicated::batcher::In::BatchesDone {
+            numbers: d.many(Draw::number),
+        }),
+        Server(unreplicated::server::In::Execute {
+            from: Some((d.id(), d.number())),
+            batch: d.batch(),
+        }),
+        Server(unreplicated::server::In::Execute {
+            from: None,
+            batch: d.batch(),
+        }),
         Server(unreplicated::server::In::Read { reads: d.batch() }),
-        Unbatcher(unreplicated::unbatcher::In::Results { answers: d.answers() }),
+        Unbatcher(unreplicated::unbatcher::In::Results {
+            answers: d.answers(),
+        }),
     ]
 }
 
@@ -386,8 +636,8 @@ proptest! {
         }
     }
 
-    /// What is inside a batch is a stranger's too: it is looked at by replicas only, and all of them
-    /// must read the same.
+    /// What is inside a batch is a stranger's too: it is looked at by replicas only, and all of
+    /// them must read the same.
     #[test]
     fn b2_damaged_batches_are_read_alike_and_end(seed: u64, at: prop::sample::Index, damage: u8) {
         let mut bytes = encode_all(&Draw(Random::new(seed)).batch());

@@ -19,8 +19,8 @@ use ionian_kernel::protocol::{Birth, Protocol, Transition};
 use ionian_kernel::time::Timestamp;
 use ionian_runtime::node::NodeError;
 use ionian_runtime::{
-    Application, Durability, Identity, LaneHandle, NodeSettings, NodeStatus, StatusError, query_status,
-    run_node_blocking,
+    Application, Durability, Identity, LaneHandle, NodeSettings, NodeStatus, StatusError,
+    query_status, run_node_blocking,
 };
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, Once};
@@ -64,7 +64,11 @@ pub mod client {
 
     impl Client {
         fn ask(&self, token: u64, open: &Open, out: &mut Out<'_, Self>) {
-            let ask = super::echo::In::Ask { client: self.id, token, payload: open.payload.clone() };
+            let ask = super::echo::In::Ask {
+                client: self.id,
+                token,
+                payload: open.payload.clone(),
+            };
             out.send(Envelope::ToEcho(open.missing, ask));
         }
     }
@@ -88,18 +92,28 @@ pub mod client {
                         Some([b'@', index]) => Set::one(ServerId(index - b'0')),
                         _ => Set::first(self.servers),
                     };
-                    let open = Open { payload, missing, told: BTreeMap::new(), asked: now };
+                    let open = Open {
+                        payload,
+                        missing,
+                        told: BTreeMap::new(),
+                        asked: now,
+                    };
                     self.ask(request.token, &open, out);
                     self.open.insert(request.token, open);
                 }
                 In::Told { token, by, payload } => {
-                    let Some(open) = self.open.get_mut(&token) else { return };
+                    let Some(open) = self.open.get_mut(&token) else {
+                        return;
+                    };
                     open.missing.remove(by);
                     open.told.insert(by.0, payload);
                     if open.missing.is_empty() {
                         let open = self.open.remove(&token).unwrap();
                         let all = open.told.values().flatten().copied().collect::<Vec<u8>>();
-                        let reply = Reply { token, outcome: Ok(all.into()) };
+                        let reply = Reply {
+                            token,
+                            outcome: Ok(all.into()),
+                        };
                         out.send(Envelope::ToApplication(self.id, reply));
                     }
                 }
@@ -118,7 +132,10 @@ pub mod client {
         }
 
         fn next_timer(&self) -> Option<Instant> {
-            self.open.values().map(|open| open.asked + self.resend_after).min()
+            self.open
+                .values()
+                .map(|open| open.asked + self.resend_after)
+                .min()
         }
 
         fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
@@ -158,14 +175,21 @@ pub mod echo {
         type Record = u64;
 
         fn recover(&mut self, record: u64) {
-            assert_eq!(record, self.kept, "records come back in order, none missing");
+            assert_eq!(
+                record, self.kept,
+                "records come back in order, none missing"
+            );
             self.kept += 1;
         }
 
         /// `k..` keeps a vital record first and answers with their number; any other payload is
         /// answered by `index:payload;`.
         fn on_message(&mut self, _: Instant, message: In, out: &mut Out<'_, Self>) {
-            let In::Ask { client, token, payload } = message;
+            let In::Ask {
+                client,
+                token,
+                payload,
+            } = message;
             self.asked += 1;
             let told = if payload.first() == Some(&b'k') {
                 out.persist_vital(self.kept);
@@ -174,7 +198,11 @@ pub mod echo {
             } else {
                 [format!("{}:", self.id.0).as_bytes(), &payload, b";"].concat()
             };
-            let told = super::client::In::Told { token, by: self.id, payload: told.into() };
+            let told = super::client::In::Told {
+                token,
+                by: self.id,
+                payload: told.into(),
+            };
             out.send(Envelope::ToClient(Set::one(client), told));
         }
 
@@ -213,7 +241,9 @@ impl Protocol for Toy {
     fn configure(layout: Layout) -> Result<Layout, LayoutError> {
         match layout.instances.len() {
             2 => Ok(layout),
-            count => Err(LayoutError(format!("a toy has 2 kinds of roles, not {count}"))),
+            count => Err(LayoutError(format!(
+                "a toy has 2 kinds of roles, not {count}"
+            ))),
         }
     }
 
@@ -236,7 +266,13 @@ impl Protocol for Toy {
             }),
             _ => {
                 let (amnesiac, asked, kept, durable) = (birth.amnesiac, 0, 0, 0);
-                Instance_::Echo(echo::Echo { id: ServerId(index), amnesiac, asked, kept, durable })
+                Instance_::Echo(echo::Echo {
+                    id: ServerId(index),
+                    amnesiac,
+                    asked,
+                    kept,
+                    durable,
+                })
             }
         }
     }
@@ -268,23 +304,38 @@ pub fn no_machine() -> Box<dyn StateMachine> {
 pub fn layout(lanes: &[u16], echoes: &[u16]) -> Layout {
     watch();
     let place = |nodes: &[u16]| nodes.iter().map(|node| NodeId(*node)).collect();
-    let mut layout = Layout { instances: numbered(vec![place(lanes), place(echoes)]), ..Layout::default() };
+    let mut layout = Layout {
+        instances: numbered(vec![place(lanes), place(echoes)]),
+        ..Layout::default()
+    };
     layout.options.resend_after = Duration::from_secs(3600);
     layout
 }
 
 pub fn identity() -> Identity {
-    Identity { cluster: "blue".into(), founding: 0xd1, protocol: "toy".into() }
+    Identity {
+        cluster: "blue".into(),
+        founding: 0xd1,
+        protocol: "toy".into(),
+    }
 }
 
-pub fn settings(node: u16, listener: TcpListener, peers: &[SocketAddr], layout: &Layout) -> NodeSettings {
+pub fn settings(
+    node: u16,
+    listener: TcpListener,
+    peers: &[SocketAddr],
+    layout: &Layout,
+) -> NodeSettings {
     NodeSettings {
         identity: identity(),
         node: NodeId(node),
         name: format!("n{node}"),
         address: listener.local_addr().unwrap(),
         listener: Some(listener),
-        peers: (0..).map(NodeId).zip(peers.iter().map(SocketAddr::to_string)).collect(),
+        peers: (0..)
+            .map(NodeId)
+            .zip(peers.iter().map(SocketAddr::to_string))
+            .collect(),
         layout: layout.clone(),
         configuration: None,
         durability: Durability::Memory,
@@ -303,8 +354,9 @@ pub fn bind() -> TcpListener {
 fn watch() {
     static WATCH: Once = Once::new();
     WATCH.call_once(|| {
-        // Whether a line is wanted at all is asked once a process, of the thread that says it first: also one that
-        // captures nothing has to want it, or another would wait for it in vain.
+        // Whether a line is wanted at all is asked once a process, of the thread that says it
+        // first: also one that captures nothing has to want it, or another would wait for it in
+        // vain.
         let _ = tracing::subscriber::set_global_default(Capture(Arc::default()));
         std::thread::spawn(|| {
             std::thread::sleep(3 * DEADLINE);
@@ -348,7 +400,12 @@ pub fn start_with(
             run_node_blocking::<Toy>(settings, config, no_machine, application, shutdown)
         })
     });
-    Running { address, log, stop: Some(stop), thread: Some(thread) }
+    Running {
+        address,
+        log,
+        stop: Some(stop),
+        thread: Some(thread),
+    }
 }
 
 impl Running {
@@ -370,7 +427,9 @@ impl Running {
     /// How many lines of the log contain all the words.
     pub fn logged(&self, words: &[&str]) -> usize {
         let log = self.log.lock().unwrap();
-        log.iter().filter(|line| words.iter().all(|word| line.contains(word))).count()
+        log.iter()
+            .filter(|line| words.iter().all(|word| line.contains(word)))
+            .count()
     }
 }
 
@@ -384,7 +443,10 @@ impl Drop for Running {
 }
 
 pub fn status(address: SocketAddr) -> Result<NodeStatus, StatusError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     runtime.block_on(query_status(address, DEADLINE))
 }
 

@@ -1,5 +1,5 @@
-//! A cluster of MultiPaxos whose nodes are threads that are started from deployments, one by one, with a register as
-//! the state.
+//! A cluster of MultiPaxos whose nodes are threads that are started from deployments, one by one,
+//! with a register as the state.
 
 #[path = "../common/support.rs"]
 mod support;
@@ -29,7 +29,11 @@ use tokio::sync::{mpsc, oneshot};
 pub(crate) use support::{DEADLINE, Directory, eventually};
 
 /// What is asked of a node's lane, and where the answer goes.
-type Call = (Operation, Bytes, std::sync::mpsc::Sender<Result<Bytes, Refusal>>);
+type Call = (
+    Operation,
+    Bytes,
+    std::sync::mpsc::Sender<Result<Bytes, Refusal>>,
+);
 
 struct Running {
     calls: mpsc::UnboundedSender<Call>,
@@ -46,11 +50,19 @@ pub(crate) struct Nodes {
 }
 
 fn free_address() -> String {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+    TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .to_string()
 }
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap()
+        .block_on(future)
 }
 
 impl Nodes {
@@ -64,8 +76,17 @@ impl Nodes {
         for node in &mut founding.nodes {
             (node.address, node.gateway) = (free_address(), None);
         }
-        let addresses = founding.nodes.iter().map(|node| (node.name.clone(), node.address.clone())).collect();
-        let mut nodes = Nodes { founding, data: directory.0.clone(), addresses, running: BTreeMap::new() };
+        let addresses = founding
+            .nodes
+            .iter()
+            .map(|node| (node.name.clone(), node.address.clone()))
+            .collect();
+        let mut nodes = Nodes {
+            founding,
+            data: directory.0.clone(),
+            addresses,
+            running: BTreeMap::new(),
+        };
         for name in ["n0", "n1", "n2"] {
             nodes.start_again(name);
         }
@@ -76,13 +97,22 @@ impl Nodes {
     /// A node to be added.
     pub(crate) fn new_node(&self, name: &str, roles: &[&str]) -> Node {
         let roles = roles.iter().map(|role| Placed::some(role, 1)).collect();
-        Node { name: name.into(), address: free_address(), roles, ..Node::default() }
+        Node {
+            name: name.into(),
+            address: free_address(),
+            roles,
+            ..Node::default()
+        }
     }
 
     /// What a node would run with that is started with the founding deployment.
     pub(crate) fn settings(&self, name: &str) -> Result<NodeSettings, NodeError> {
         let data = self.data.join(name);
-        NodeSettings::new::<MultiPaxos>(Configuration::founded(self.founding.clone()), name, Some(&data))
+        NodeSettings::new::<MultiPaxos>(
+            Configuration::founded(self.founding.clone()),
+            name,
+            Some(&data),
+        )
     }
 
     /// Starts a node with the founding deployment.
@@ -98,10 +128,14 @@ impl Nodes {
 
     /// The same, with a data directory of this name.
     pub(crate) fn join_in(&mut self, name: &str, contact: &str, directory: &str) {
-        eventually("it is a member", || self.known(contact).member(name).is_some());
+        eventually("it is a member", || {
+            self.known(contact).member(name).is_some()
+        });
         let data = self.data.join(directory);
-        let settings = NodeSettings::new::<MultiPaxos>(self.known(contact), name, Some(&data)).unwrap();
-        self.addresses.insert(name.into(), settings.address.to_string());
+        let settings =
+            NodeSettings::new::<MultiPaxos>(self.known(contact), name, Some(&data)).unwrap();
+        self.addresses
+            .insert(name.into(), settings.address.to_string());
         self.run(settings);
     }
 
@@ -116,9 +150,18 @@ impl Nodes {
                 let _ = told.await;
             };
             let machine = || Box::new(Register::default()) as Box<_>;
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
             let application = move |handle| serve(handle, queue);
-            let node = ionian_runtime::run_node::<MultiPaxos>(settings, config, machine, application, shutdown);
+            let node = ionian_runtime::run_node::<MultiPaxos>(
+                settings,
+                config,
+                machine,
+                application,
+                shutdown,
+            );
             tokio::task::LocalSet::new().block_on(&runtime, async move {
                 let mut node = std::pin::pin!(node);
                 tokio::select! {
@@ -131,7 +174,14 @@ impl Nodes {
                 node.await
             })
         });
-        self.running.insert(name, Running { calls, stop: Some(stop), thread });
+        self.running.insert(
+            name,
+            Running {
+                calls,
+                stop: Some(stop),
+                thread,
+            },
+        );
     }
 
     fn end(&mut self, name: &str, in_order: bool) {
@@ -168,18 +218,29 @@ impl Nodes {
     }
 
     fn status(&self, name: &str) -> Option<NodeStatus> {
-        block_on(query_status(self.addresses[name].parse().unwrap(), DEADLINE)).ok()
+        block_on(query_status(
+            self.addresses[name].parse().unwrap(),
+            DEADLINE,
+        ))
+        .ok()
     }
 
     /// The roles that live on a node, as `ROLE NUMBER`.
     pub(crate) fn roles(&self, name: &str) -> Vec<String> {
         let roles = self.status(name).unwrap().roles;
-        roles.iter().map(|role| format!("{} {}", role.role, role.index)).collect()
+        roles
+            .iter()
+            .map(|role| format!("{} {}", role.role, role.index))
+            .collect()
     }
 
-    /// Waits until these nodes are in the epoch, and a write has gone through the lane of the first.
+    /// Waits until these nodes are in the epoch, and a write has gone through the lane of the
+    /// first.
     pub(crate) fn wait_for_epoch(&self, epoch: u32, names: &[&str]) {
-        let there = |name: &&str| self.status(name).is_some_and(|status| status.epoch == epoch);
+        let there = |name: &&str| {
+            self.status(name)
+                .is_some_and(|status| status.epoch == epoch)
+        };
         eventually("all are in the epoch", || names.iter().all(there));
     }
 
@@ -188,7 +249,12 @@ impl Nodes {
     }
 
     pub(crate) fn request_once(&self, via: &str, change: &Change) -> Response {
-        block_on(request_change(self.addresses[via].parse().unwrap(), change, DEADLINE)).unwrap()
+        block_on(request_change(
+            self.addresses[via].parse().unwrap(),
+            change,
+            DEADLINE,
+        ))
+        .unwrap()
     }
 
     /// As often as it takes.
@@ -211,26 +277,41 @@ impl Nodes {
     ) -> Result<u32, String> {
         let known = self.known(via);
         let to = plan(&known.deployment).map_err(|error| error.to_string())?;
-        let change = membership::begin::<MultiPaxos>(&known, &to).map_err(|error| error.to_string())?;
+        let change =
+            membership::begin::<MultiPaxos>(&known, &to).map_err(|error| error.to_string())?;
         match self.request(via, &change) {
             Response::Decided(Verdict::Accepted { epoch }) => Ok(epoch.0),
             other => Err(other.to_string()),
         }
     }
 
-    pub(crate) fn change(&self, via: &str, plan: impl Fn(&Deployment) -> Result<Deployment, DeploymentError>) -> u32 {
+    pub(crate) fn change(
+        &self,
+        via: &str,
+        plan: impl Fn(&Deployment) -> Result<Deployment, DeploymentError>,
+    ) -> u32 {
         self.try_change(via, plan).unwrap()
     }
 
     pub(crate) fn abandon(&self, via: &str) {
         let change = membership::abandon(&self.known(via)).unwrap();
-        assert!(matches!(self.request(via, &change), Response::Decided(Verdict::Accepted { .. })));
+        assert!(matches!(
+            self.request(via, &change),
+            Response::Decided(Verdict::Accepted { .. })
+        ));
     }
 
     /// Writes through the lane of a node until it is acknowledged.
     pub(crate) fn write(&self, via: &str, value: &str) {
         let calls = &self.running[via].calls;
-        eventually("it is written", || call(calls, Operation::Write, register::write(value.as_bytes()).into()).is_ok());
+        eventually("it is written", || {
+            call(
+                calls,
+                Operation::Write,
+                register::write(value.as_bytes()).into(),
+            )
+            .is_ok()
+        });
     }
 
     /// Reads through the lane of a node.
@@ -248,15 +329,25 @@ impl Nodes {
     /// Writes through the lane of a node until it is told to stop.
     pub(crate) fn writer(&self, via: &str) -> Writer {
         let calls = self.running[via].calls.clone();
-        let (written, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let (written, stop) = (
+            Arc::new(AtomicU64::new(0)),
+            Arc::new(AtomicBool::new(false)),
+        );
         let (count, stopped) = (written.clone(), stop.clone());
         let thread = std::thread::spawn(move || {
             let began = Instant::now();
             let (mut number, mut possible) = (0, Vec::new());
             while !stopped.load(Ordering::Relaxed) {
-                assert!(began.elapsed() < 2 * DEADLINE, "nothing is written any more");
+                assert!(
+                    began.elapsed() < 2 * DEADLINE,
+                    "nothing is written any more"
+                );
                 let value = format!("{number}");
-                match call(&calls, Operation::Write, register::write(value.as_bytes()).into()) {
+                match call(
+                    &calls,
+                    Operation::Write,
+                    register::write(value.as_bytes()).into(),
+                ) {
                     Ok(_) => {
                         count.fetch_add(1, Ordering::Relaxed);
                         number += 1;
@@ -269,7 +360,11 @@ impl Nodes {
             possible.push(format!("{}", number - 1));
             possible
         });
-        Writer { written, stop, thread }
+        Writer {
+            written,
+            stop,
+            thread,
+        }
     }
 }
 
@@ -292,7 +387,9 @@ impl Writer {
     /// Waits until so many more writes are acknowledged.
     pub(crate) fn go_on(&self, more: u64) {
         let goal = self.written.load(Ordering::Relaxed) + more;
-        eventually("writes are acknowledged", || self.written.load(Ordering::Relaxed) >= goal);
+        eventually("writes are acknowledged", || {
+            self.written.load(Ordering::Relaxed) >= goal
+        });
     }
 
     /// What can be read now: the last value that was acknowledged, or one of which nobody knows.
@@ -302,9 +399,15 @@ impl Writer {
     }
 }
 
-fn call(calls: &mpsc::UnboundedSender<Call>, operation: Operation, payload: Bytes) -> Result<Bytes, Refusal> {
+fn call(
+    calls: &mpsc::UnboundedSender<Call>,
+    operation: Operation,
+    payload: Bytes,
+) -> Result<Bytes, Refusal> {
     let (answer, answered) = std::sync::mpsc::channel();
-    calls.send((operation, payload, answer)).map_err(|_| Refusal::Unavailable)?;
+    calls
+        .send((operation, payload, answer))
+        .map_err(|_| Refusal::Unavailable)?;
     answered.recv().unwrap_or(Err(Refusal::Unknown))
 }
 
@@ -322,7 +425,14 @@ fn serve(handle: LaneHandle, mut queue: mpsc::UnboundedReceiver<Call>) -> Box<dy
             token += 1;
             if let Some(lane) = handle.first_lane().filter(|_| !handle.is_closed()) {
                 open.borrow_mut().insert(token, answer);
-                handle.submit(lane, Request { token, operation, payload });
+                handle.submit(
+                    lane,
+                    Request {
+                        token,
+                        operation,
+                        payload,
+                    },
+                );
             }
         }
     });

@@ -24,9 +24,18 @@ struct Client {
 
 impl Clients {
     pub(super) fn new(setting: &Setting, lanes: &[ClientId]) -> Self {
-        let client = |index: usize| Client { lane: lanes[index % lanes.len()], number: 0, asked_at: 0 };
+        let client = |index: usize| Client {
+            lane: lanes[index % lanes.len()],
+            number: 0,
+            asked_at: 0,
+        };
         let clients = (0..setting.clients).map(client).collect();
-        Clients { clients, random: Random::new(1), answered: 0, latencies: Vec::new() }
+        Clients {
+            clients,
+            random: Random::new(1),
+            answered: 0,
+            latencies: Vec::new(),
+        }
     }
 
     /// The next request of a client, with its lane.
@@ -40,17 +49,31 @@ impl Clients {
         let reads = self.random.chance(setting.read_fraction);
         let client = &mut self.clients[index];
         let (operation, payload) = match reads {
-            true => (Operation::Read(setting.read_level), service.read(index, client.number)),
+            true => (
+                Operation::Read(setting.read_level),
+                service.read(index, client.number),
+            ),
             false => (Operation::Write, service.write(index, client.number)),
         };
         client.number += 1;
         client.asked_at = now;
-        (client.lane, Request { token: index as u64, operation, payload })
+        (
+            client.lane,
+            Request {
+                token: index as u64,
+                operation,
+                payload,
+            },
+        )
     }
 
     /// Takes an answer in and says whose it is.
     pub(super) fn on_reply(&mut self, now: Nanos, reply: &Reply) -> usize {
-        assert!(reply.outcome.is_ok(), "without faults nothing is refused, and this was: {:?}", reply.outcome);
+        assert!(
+            reply.outcome.is_ok(),
+            "without faults nothing is refused, and this was: {:?}",
+            reply.outcome
+        );
         let index = reply.token as usize;
         self.answered += 1;
         self.latencies.push(now - self.clients[index].asked_at);

@@ -33,7 +33,8 @@ struct Run<'a, P: Protocol, C, S> {
 /// When the layout is no deployment of the protocol.
 ///
 /// # Panics
-/// When there is no client, or a request is refused: it was in flight for longer than the layout's patience, say.
+/// When there is no client, or a request is refused: it was in flight for longer than the layout's
+/// patience, say.
 pub fn measure<P: Protocol>(
     setting: &Setting,
     costs: &impl Costs<P>,
@@ -62,8 +63,19 @@ impl<'a, P: Protocol, C: Costs<P>, S: Service> Run<'a, P, C, S> {
     fn new(setting: &'a Setting, costs: &'a C, service: &'a S) -> Result<Self, LayoutError> {
         let fleet = Fleet::new(&setting.layout, &setting.client_kinds, service)?;
         let lanes: Vec<ClientId> = setting.layout.all::<ClientId>(0).iter().collect();
-        let (clients, links) = (Clients::new(setting, &lanes), Links::new(fleet.len(), setting));
-        Ok(Run { setting, costs, service, fleet, clients, heap: Heap::new(), links })
+        let (clients, links) = (
+            Clients::new(setting, &lanes),
+            Links::new(fleet.len(), setting),
+        );
+        Ok(Run {
+            setting,
+            costs,
+            service,
+            fleet,
+            clients,
+            heap: Heap::new(),
+            links,
+        })
     }
 
     fn start(&mut self) {
@@ -81,12 +93,18 @@ impl<'a, P: Protocol, C: Costs<P>, S: Service> Run<'a, P, C, S> {
 
     fn until(&mut self, done: impl Fn(&Self) -> bool) {
         while !done(self) {
-            match self.heap.pop().expect("clients in a closed loop always wait for something") {
+            match self
+                .heap
+                .pop()
+                .expect("clients in a closed loop always wait for something")
+            {
                 Event::Arrive { server, messages } => {
                     self.fleet.arrive(server, messages);
                     self.plan(server);
                 }
-                Event::Look(server) if self.fleet.is_due(server, self.heap.now()) => self.work(server),
+                Event::Look(server) if self.fleet.is_due(server, self.heap.now()) => {
+                    self.work(server)
+                }
                 Event::Look(_) => {}
             }
         }
@@ -100,13 +118,28 @@ impl<'a, P: Protocol, C: Costs<P>, S: Service> Run<'a, P, C, S> {
     }
 
     fn work(&mut self, server: usize) {
-        let Setting { wake_us, burst_us, .. } = *self.setting;
-        let done = self.fleet.work(server, self.heap.now(), self.costs, Terms { wake_us, burst_us });
+        let Setting {
+            wake_us, burst_us, ..
+        } = *self.setting;
+        let done = self.fleet.work(
+            server,
+            self.heap.now(),
+            self.costs,
+            Terms { wake_us, burst_us },
+        );
         self.carry_out(server, done);
         self.plan(server);
     }
 
-    fn carry_out(&mut self, from: usize, Done { at, parcels, replies }: Done<P::Message>) {
+    fn carry_out(
+        &mut self,
+        from: usize,
+        Done {
+            at,
+            parcels,
+            replies,
+        }: Done<P::Message>,
+    ) {
         for (server, messages) in parcels {
             let arrives = self.links.arrival(from, server, at);
             self.heap.plan(arrives, Event::Arrive { server, messages });

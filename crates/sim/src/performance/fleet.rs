@@ -31,18 +31,30 @@ pub(super) struct Done<M> {
 
 impl<P: Protocol> Fleet<P> {
     /// The nodes of `layout`; those with no other roles than `client_kinds` take no time.
-    pub(super) fn new(layout: &Layout, client_kinds: &[u8], service: &impl Service) -> Result<Self, LayoutError> {
+    pub(super) fn new(
+        layout: &Layout,
+        client_kinds: &[u8],
+        service: &impl Service,
+    ) -> Result<Self, LayoutError> {
         let config = P::configure(layout.clone())?;
         let nodes: Vec<_> = layout.nodes().into_iter().collect();
-        let servers = nodes.iter().map(|node| Server::new(*node, layout, client_kinds, &config, service)).collect();
+        let servers = nodes
+            .iter()
+            .map(|node| Server::new(*node, layout, client_kinds, &config, service))
+            .collect();
         let place = |kind, index| {
             let node = layout.node_of(Address { kind, index })?;
             nodes.iter().position(|known| *known == node)
         };
         let indices = || 0..MAX_INSTANCES as u8;
-        let places =
-            (0..P::KINDS.len() as u8).map(|kind| indices().map(|index| place(kind, index)).collect()).collect();
-        Ok(Fleet { servers, places, outcome: Outcome::new() })
+        let places = (0..P::KINDS.len() as u8)
+            .map(|kind| indices().map(|index| place(kind, index)).collect())
+            .collect();
+        Ok(Fleet {
+            servers,
+            places,
+            outcome: Outcome::new(),
+        })
     }
 
     /// How many nodes there are.
@@ -59,7 +71,11 @@ impl<P: Protocol> Fleet<P> {
     pub(super) fn start(&mut self, server: usize) -> Done<P::Message> {
         self.servers[server].start(&mut self.outcome);
         let (parcels, replies) = (self.parcels(), std::mem::take(&mut self.outcome.replies));
-        Done { at: 0, parcels, replies }
+        Done {
+            at: 0,
+            parcels,
+            replies,
+        }
     }
 
     /// What another node has sent has arrived.
@@ -87,7 +103,13 @@ impl<P: Protocol> Fleet<P> {
     }
 
     /// Has a node do what there is to do.
-    pub(super) fn work(&mut self, server: usize, now: Nanos, costs: &impl Costs<P>, terms: Terms) -> Done<P::Message> {
+    pub(super) fn work(
+        &mut self,
+        server: usize,
+        now: Nanos,
+        costs: &impl Costs<P>,
+        terms: Terms,
+    ) -> Done<P::Message> {
         self.servers[server].looks_at = None;
         let mut us = self.servers[server].burst(now, costs, terms, &mut self.outcome);
         let (parcels, replies) = (self.parcels(), std::mem::take(&mut self.outcome.replies));
@@ -95,7 +117,11 @@ impl<P: Protocol> Fleet<P> {
             us += costs.carrying(message);
         }
         us += replies.len() as f64 * costs.serving();
-        Done { at: self.servers[server].finish(now, us), parcels, replies }
+        Done {
+            at: self.servers[server].finish(now, us),
+            parcels,
+            replies,
+        }
     }
 
     /// Divides up what was sent: all to one node goes together.
@@ -112,7 +138,10 @@ impl<P: Protocol> Fleet<P> {
                 }
             }
             for (server, members) in nodes {
-                parcels.entry(server).or_default().push((members, message.clone()));
+                parcels
+                    .entry(server)
+                    .or_default()
+                    .push((members, message.clone()));
             }
         }
         parcels
@@ -126,6 +155,9 @@ impl<P: Protocol> Fleet<P> {
     /// The part of the time since the beginning, so many nanoseconds, that each node was busy.
     pub(super) fn utilization(&self, elapsed: f64) -> Vec<(NodeId, f64)> {
         // A burst that begins before the end is counted whole.
-        self.servers.iter().map(|server| (server.id, (server.spent as f64 / elapsed).min(1.0))).collect()
+        self.servers
+            .iter()
+            .map(|server| (server.id, (server.spent as f64 / elapsed).min(1.0)))
+            .collect()
     }
 }

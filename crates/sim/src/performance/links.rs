@@ -16,11 +16,20 @@ pub(super) struct Links {
 impl Links {
     /// Between so many servers.
     pub(super) fn new(servers: usize, setting: &Setting) -> Self {
-        let Setting { network_delay_us, network_jitter, .. } = *setting;
+        let Setting {
+            network_delay_us,
+            network_jitter,
+            ..
+        } = *setting;
         let delay = |part: f64| (network_delay_us * part * 1000.0) as Nanos;
         let last = vec![vec![0; servers]; servers];
         let (shortest, longest) = (delay(1.0 - network_jitter), delay(1.0 + network_jitter));
-        Links { shortest, longest, random: Random::new(2), last }
+        Links {
+            shortest,
+            longest,
+            random: Random::new(2),
+            last,
+        }
     }
 
     /// When what leaves `from` now arrives at `to`.
@@ -38,11 +47,24 @@ mod tests {
     #[test]
     fn a_link_keeps_its_order_and_others_do_not_wait_for_it() {
         let (shortest, longest, last) = (1_000, 9_000, vec![vec![0; 2]; 2]);
-        let mut links = Links { shortest, longest, random: Random::new(1), last };
+        let mut links = Links {
+            shortest,
+            longest,
+            random: Random::new(1),
+            last,
+        };
         let arrivals: Vec<Nanos> = (0..100).map(|leaves| links.arrival(0, 1, leaves)).collect();
         assert!(arrivals.is_sorted());
-        assert!(arrivals.iter().zip(0..).all(|(at, leaves)| (leaves + 1_000..=99 + 9_000).contains(at)));
+        assert!(
+            arrivals
+                .iter()
+                .zip(0..)
+                .all(|(at, leaves)| (leaves + 1_000..=99 + 9_000).contains(at))
+        );
         let other: Vec<Nanos> = (0..100).map(|_| links.arrival(1, 0, 0)).collect();
-        assert!(other[0] < arrivals[99] && other[0] != other[99], "it varies");
+        assert!(
+            other[0] < arrivals[99] && other[0] != other[99],
+            "it varies"
+        );
     }
 }

@@ -1,13 +1,14 @@
-//! How fast a deployment would be whose every node has a processor of its own: the real roles, with a price on
-//! every message.
+//! How fast a deployment would be whose every node has a processor of its own: the real roles, with
+//! a price on every message.
 //!
-//! Each node is one server with its own clock of processor time. What arrives while it works waits; when it is free
-//! it takes in a burst, whose price is the sum of the prices of its messages ([`Costs`]), hops between roles of the
-//! node included, and a wake-up if it was asleep. What the burst sends leaves when the burst is over and arrives a
-//! delay later that varies a little, in the order of sending on each link. There are no faults and no disks, so this
-//! says nothing about correctness: the rest of this crate does. Clients work in a closed loop: each sends its next
-//! request when the last is answered. Their machines take no time and put nothing of two clients together: a few
-//! nodes stand for as many as are needed.
+//! Each node is one server with its own clock of processor time. What arrives while it works waits;
+//! when it is free it takes in a burst, whose price is the sum of the prices of its messages
+//! ([`Costs`]), hops between roles of the node included, and a wake-up if it was asleep. What the
+//! burst sends leaves when the burst is over and arrives a delay later that varies a little, in the
+//! order of sending on each link. There are no faults and no disks, so this says nothing about
+//! correctness: the rest of this crate does. Clients work in a closed loop: each sends its next
+//! request when the last is answered. Their machines take no time and put nothing of two clients
+//! together: a few nodes stand for as many as are needed.
 //!
 //! The same [`Setting`] gives the same [`Measured`], bit for bit.
 //!
@@ -37,17 +38,19 @@ pub use drive::measure;
 
 /// What a message costs whom it is for.
 pub trait Costs<P: Protocol> {
-    /// Microseconds of processor time that the instance at `to` spends because of `message`, whatever it sends
-    /// because of it included.
+    /// Microseconds of processor time that the instance at `to` spends because of `message`,
+    /// whatever it sends because of it included.
     fn of(&self, to: Address, message: &P::Message) -> f64;
 
-    /// Microseconds that each of two nodes spends, beside, because `message` goes from one to the other.
+    /// Microseconds that each of two nodes spends, beside, because `message` goes from one to the
+    /// other.
     fn carrying(&self, message: &P::Message) -> f64 {
         let _ = message;
         0.0
     }
 
-    /// Microseconds that a node spends, beside, on taking a request from a client, and again on giving the answer.
+    /// Microseconds that a node spends, beside, on taking a request from a client, and again on
+    /// giving the answer.
     fn serving(&self) -> f64 {
         0.0
     }
@@ -68,8 +71,9 @@ pub trait Service {
 pub struct Setting {
     /// The deployment.
     pub layout: Layout,
-    /// The places among [`KINDS`](Protocol::KINDS) of the roles that run on the machines of clients. A node that
-    /// hosts no others takes no time, and each of its messages is a burst of its own.
+    /// The places among [`KINDS`](Protocol::KINDS) of the roles that run on the machines of
+    /// clients. A node that hosts no others takes no time, and each of its messages is a burst of
+    /// its own.
     pub client_kinds: Vec<u8>,
     /// How many clients there are, each with one request under way.
     pub clients: usize,
@@ -79,8 +83,8 @@ pub struct Setting {
     pub read_level: ReadLevel,
     /// From the end of a burst on one node to the arrival on another on average, microseconds.
     pub network_delay_us: f64,
-    /// By which part of itself the delay is longer or shorter at most, below 1. Without any, clients march in step,
-    /// as they would nowhere else.
+    /// By which part of itself the delay is longer or shorter at most, below 1. Without any,
+    /// clients march in step, as they would nowhere else.
     pub network_jitter: f64,
     /// What it costs a node to be woken when it has nothing to do, microseconds.
     pub wake_us: f64,
@@ -125,15 +129,24 @@ impl Latency {
         if count == 0 {
             return Latency::default();
         }
-        let at = |part: f64| latencies[((count as f64 * part).ceil() as usize).clamp(1, count) - 1] as f64 / per_us;
+        let at = |part: f64| {
+            latencies[((count as f64 * part).ceil() as usize).clamp(1, count) - 1] as f64 / per_us
+        };
         let mean = latencies.iter().sum::<u64>() as f64 / per_us / count as f64;
-        Latency { mean, p50: at(0.5), p99: at(0.99) }
+        Latency {
+            mean,
+            p50: at(0.5),
+            p99: at(0.99),
+        }
     }
 }
 
 impl Measured {
     /// The node that was busiest, and the part of the time that it was.
     pub fn busiest(&self) -> Option<(NodeId, f64)> {
-        self.utilization.iter().copied().max_by(|(_, one), (_, other)| one.total_cmp(other))
+        self.utilization
+            .iter()
+            .copied()
+            .max_by(|(_, one), (_, other)| one.total_cmp(other))
     }
 }

@@ -23,7 +23,8 @@ const START_US: u64 = 1_767_225_600_000_000;
 pub(super) struct Server<P: Protocol> {
     pub(super) id: NodeId,
     host: Node<P>,
-    /// Stands for machines of clients: takes no time, and serves every client as if it were alone there.
+    /// Stands for machines of clients: takes no time, and serves every client as if it were alone
+    /// there.
     pub(super) free: bool,
     /// What other nodes have sent and it has not taken in.
     pub(super) arrived: VecDeque<(u64, P::Message)>,
@@ -45,7 +46,10 @@ pub(super) struct Outcome<M> {
 
 impl<M> Outcome<M> {
     pub(super) fn new() -> Self {
-        Outcome { sends: Vec::new(), replies: Vec::new() }
+        Outcome {
+            sends: Vec::new(),
+            replies: Vec::new(),
+        }
     }
 }
 
@@ -106,8 +110,19 @@ impl<P: Protocol> Server<P> {
             };
             host.host(*address, P::instantiate(config, birth));
         }
-        let free = addresses.iter().all(|address| client_kinds.contains(&address.kind));
-        Server { id, host, free, arrived: VecDeque::new(), owed: 0.0, busy_until: 0, looks_at: None, spent: 0 }
+        let free = addresses
+            .iter()
+            .all(|address| client_kinds.contains(&address.kind));
+        Server {
+            id,
+            host,
+            free,
+            arrived: VecDeque::new(),
+            owed: 0.0,
+            busy_until: 0,
+            looks_at: None,
+            spent: 0,
+        }
     }
 
     pub(super) fn start(&mut self, outcome: &mut Outcome<P::Message>) {
@@ -126,7 +141,14 @@ impl<P: Protocol> Server<P> {
             return Some(self.busy_until.max(now));
         }
         let timer = self.host.next_timer()?;
-        Some(timer.0.saturating_sub(START_US).saturating_mul(1000).max(self.busy_until).max(now))
+        Some(
+            timer
+                .0
+                .saturating_sub(START_US)
+                .saturating_mul(1000)
+                .max(self.busy_until)
+                .max(now),
+        )
     }
 
     /// Takes in what has arrived, and says how many microseconds that costs, without what is sent.
@@ -141,7 +163,8 @@ impl<P: Protocol> Server<P> {
         let local = Instant(START_US + now / 1000);
         let mut us = std::mem::take(&mut self.owed);
         loop {
-            // Hops between roles of this node come first, so that a burst ends with none of them half done.
+            // Hops between roles of this node come first, so that a burst ends with none of them
+            // half done.
             if self.host.queued() == 0
                 && us < terms.burst_us
                 && let Some((members, message)) = self.arrived.pop_front()

@@ -1,5 +1,5 @@
-//! A protocol as small as can be, with defects that can be built in: one server that executes, writes
-//! down and answers, and client lanes that ask again until they are answered.
+//! A protocol as small as can be, with defects that can be built in: one server that executes,
+//! writes down and answers, and client lanes that ask again until they are answered.
 
 use bytes::Bytes;
 use ionian_kernel::batch::Outcome;
@@ -84,14 +84,33 @@ pub mod client {
 
     impl Client {
         fn ask(&self, number: u64, request: &Request, out: &mut Out<'_, Self>) {
-            let (read, payload) = (request.operation != Operation::Write, request.payload.clone());
-            let message = server::In::Execute { client: self.id, nonce: self.nonce, number, read, payload };
+            let (read, payload) = (
+                request.operation != Operation::Write,
+                request.payload.clone(),
+            );
+            let message = server::In::Execute {
+                client: self.id,
+                nonce: self.nonce,
+                number,
+                read,
+                payload,
+            };
             out.send(Envelope::ToServer(Set::one(ServerId(0)), message));
         }
 
         fn reply(&mut self, token: u64, outcome: Result<Bytes, Refusal>, out: &mut Out<'_, Self>) {
-            for _ in 0..if self.defect == Defect::AnswersTwice { 2 } else { 1 } {
-                out.send(Envelope::ToApplication(self.id, Reply { token, outcome: outcome.clone() }));
+            for _ in 0..if self.defect == Defect::AnswersTwice {
+                2
+            } else {
+                1
+            } {
+                out.send(Envelope::ToApplication(
+                    self.id,
+                    Reply {
+                        token,
+                        outcome: outcome.clone(),
+                    },
+                ));
             }
         }
     }
@@ -118,11 +137,17 @@ pub mod client {
                     self.open.insert(self.next, (request, now, now));
                     self.next += 1;
                 }
-                In::Answer { nonce, number, outcome } => {
+                In::Answer {
+                    nonce,
+                    number,
+                    outcome,
+                } => {
                     if nonce != self.nonce && self.defect != Defect::MistakesLives {
                         return;
                     }
-                    let Some((request, ..)) = self.open.remove(&number) else { return };
+                    let Some((request, ..)) = self.open.remove(&number) else {
+                        return;
+                    };
                     match outcome {
                         Outcome::Done(bytes) => {
                             if request.operation != Operation::Write {
@@ -142,8 +167,13 @@ pub mod client {
             }
             for (number, (request, since, asked)) in std::mem::take(&mut self.open) {
                 if now >= since + self.patience {
-                    let sure = request.operation != Operation::Write || self.defect == Defect::DeniesEffect;
-                    let refusal = if sure { Refusal::Unavailable } else { Refusal::Unknown };
+                    let sure = request.operation != Operation::Write
+                        || self.defect == Defect::DeniesEffect;
+                    let refusal = if sure {
+                        Refusal::Unavailable
+                    } else {
+                        Refusal::Unknown
+                    };
                     self.reply(request.token, Err(refusal), out);
                 } else if now >= asked + self.retry_after {
                     self.ask(number, &request, out);
@@ -156,9 +186,15 @@ pub mod client {
 
         fn next_timer(&self) -> Option<Instant> {
             let asleep = self.defect == Defect::NeverAsksAgain;
-            let times =
-                self.open.values().map(|(_, since, asked)| (*asked + self.retry_after).min(*since + self.patience));
-            if asleep { None } else { times.fold(None, |next, time| earliest(next, Some(time))) }
+            let times = self
+                .open
+                .values()
+                .map(|(_, since, asked)| (*asked + self.retry_after).min(*since + self.patience));
+            if asleep {
+                None
+            } else {
+                times.fold(None, |next, time| earliest(next, Some(time)))
+            }
         }
 
         fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
@@ -205,11 +241,16 @@ pub mod server {
     impl Server {
         fn execute(&mut self, executed: &Executed) -> Bytes {
             let mut reply = Vec::new();
-            self.machine.apply(Default::default(), &executed.payload, &mut reply);
+            self.machine
+                .apply(Default::default(), &executed.payload, &mut reply);
             self.late.push(executed.payload.clone());
             let reply = Bytes::from(reply);
-            self.done.insert((executed.nonce, executed.number), reply.clone());
-            assert!(self.defect != Defect::Panics || self.done.len() < 20, "too much is done");
+            self.done
+                .insert((executed.nonce, executed.number), reply.clone());
+            assert!(
+                self.defect != Defect::Panics || self.done.len() < 20,
+                "too much is done"
+            );
             reply
         }
     }
@@ -230,25 +271,48 @@ pub mod server {
         }
 
         fn on_message(&mut self, _: Instant, message: In, out: &mut Out<'_, Self>) {
-            let In::Execute { client, nonce, number, read, payload } = message;
+            let In::Execute {
+                client,
+                nonce,
+                number,
+                read,
+                payload,
+            } = message;
             let mut reply = Vec::new();
             let outcome = if read && self.defect != Defect::ReadsWrite {
-                let machine = if self.defect == Defect::StaleReads { &self.copy } else { &self.machine };
+                let machine = if self.defect == Defect::StaleReads {
+                    &self.copy
+                } else {
+                    &self.machine
+                };
                 match machine.read(Default::default(), &payload, &mut reply) {
                     Ok(()) => Outcome::Done(Bytes::from(reply)),
                     Err(_) => Outcome::NotARead,
                 }
             } else {
                 match self.done.get(&(nonce, number)) {
-                    Some(reply) if self.defect != Defect::NoDeduplication => Outcome::Done(reply.clone()),
+                    Some(reply) if self.defect != Defect::NoDeduplication => {
+                        Outcome::Done(reply.clone())
+                    }
                     _ => {
-                        let executed = Executed { nonce, number, payload };
+                        let executed = Executed {
+                            nonce,
+                            number,
+                            payload,
+                        };
                         out.persist(executed.clone());
                         Outcome::Done(self.execute(&executed))
                     }
                 }
             };
-            let answer = Envelope::ToClient(Set::one(client), client::In::Answer { nonce, number, outcome });
+            let answer = Envelope::ToClient(
+                Set::one(client),
+                client::In::Answer {
+                    nonce,
+                    number,
+                    outcome,
+                },
+            );
             if self.defect == Defect::Unfenced {
                 out.send_unfenced(answer);
             } else {
@@ -263,7 +327,8 @@ pub mod server {
                     self.late.swap(0, 1);
                 }
                 for command in self.late.drain(..) {
-                    self.copy.apply(Default::default(), &command, &mut Vec::new());
+                    self.copy
+                        .apply(Default::default(), &command, &mut Vec::new());
                 }
             }
         }
@@ -292,7 +357,9 @@ impl<const DEFECT: u8> Protocol for Toy<DEFECT> {
     fn configure(layout: Layout) -> Result<Layout, LayoutError> {
         match layout.count(kind::Server) {
             1 => Ok(layout),
-            count => Err(LayoutError(format!("there must be 1 server, there are {count}"))),
+            count => Err(LayoutError(format!(
+                "there must be 1 server, there are {count}"
+            ))),
         }
     }
 
@@ -332,6 +399,12 @@ impl<const DEFECT: u8> Protocol for Toy<DEFECT> {
 
 /// A server on one node and a client lane on each of two others.
 pub fn scenario() -> Scenario {
-    let layout = Layout { instances: numbered(vec![vec![NodeId(1), NodeId(2)], vec![NodeId(0)]]), ..Layout::default() };
-    Scenario { stable_log: false, ..Scenario::new("toy", layout) }
+    let layout = Layout {
+        instances: numbered(vec![vec![NodeId(1), NodeId(2)], vec![NodeId(0)]]),
+        ..Layout::default()
+    };
+    Scenario {
+        stable_log: false,
+        ..Scenario::new("toy", layout)
+    }
 }

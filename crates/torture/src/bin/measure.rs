@@ -1,4 +1,5 @@
-//! See `--help` of `cargo xtask soak`, `cargo xtask restart-time`, `cargo xtask group-commit` and `cargo xtask burden`.
+//! See `--help` of `cargo xtask soak`, `cargo xtask restart-time`, `cargo xtask group-commit` and
+//! `cargo xtask burden`.
 
 use std::process::ExitCode;
 

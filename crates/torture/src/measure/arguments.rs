@@ -33,13 +33,17 @@ impl Measurements {
     pub(crate) fn from_command_line() -> Self {
         let measurements = Measurements::parse();
         if let Err(text) = measurements.check() {
-            Measurements::command().error(ErrorKind::ValueValidation, text).exit();
+            Measurements::command()
+                .error(ErrorKind::ValueValidation, text)
+                .exit();
         }
         measurements
     }
 
     fn check(&self) -> Result<(), String> {
-        let Measurement::Soak(Soak { minutes, every, .. }) = &self.measurement else { return Ok(()) };
+        let Measurement::Soak(Soak { minutes, every, .. }) = &self.measurement else {
+            return Ok(());
+        };
         let (fewest, most) = (SAMPLES * every / 60.0, 1e6);
         match *every > 0.0 && (fewest..=most).contains(minutes) {
             true => Ok(()),
@@ -72,12 +76,14 @@ pub(crate) struct Common {
 
 /// Whether memory and disk stay flat in an endless run over a fixed set of keys
 ///
-/// Starts a deployment with durability `disk` and sets all keys; then clients set and get keys of that set at random.
-/// Every few seconds it is noted how much memory each node's process holds, how much its directory holds, and how
-/// far the load has come. Prints a line a minute and leaves a table (CSV) and a picture (SVG) of all.
+/// Starts a deployment with durability `disk` and sets all keys; then clients set and get keys of
+/// that set at random. Every few seconds it is noted how much memory each node's process holds, how
+/// much its directory holds, and how far the load has come. Prints a line a minute and leaves a
+/// table (CSV) and a picture (SVG) of all.
 ///
-/// Exits with code 1 when a node held more memory or disk in the last quarter of the time than in the second, by
-/// more than the tolerance: the maxima are compared. Of disk, one file of the log (16 MiB) more is always allowed.
+/// Exits with code 1 when a node held more memory or disk in the last quarter of the time than in
+/// the second, by more than the tolerance: the maxima are compared. Of disk, one file of the log
+/// (16 MiB) more is always allowed.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Soak {
     /// How long
@@ -114,11 +120,12 @@ pub(crate) enum Sabotage {
 
 /// How soon a node that was killed is back
 ///
-/// Builds a state in a cluster with durability `disk`: so many keys, a snapshot of them stored by every replica, and
-/// then so many commands more that are in no snapshot. Then nodes are killed with SIGKILL and started again: one
-/// after the other, all at once, and all at once with nothing of their directories in the system's cache. Measured
-/// is the time from the start of the process until it listens, until its replica has executed all that was
-/// executed before, and until its gateway serves a linearizable read of the last write.
+/// Builds a state in a cluster with durability `disk`: so many keys, a snapshot of them stored by
+/// every replica, and then so many commands more that are in no snapshot. Then nodes are killed
+/// with SIGKILL and started again: one after the other, all at once, and all at once with nothing
+/// of their directories in the system's cache. Measured is the time from the start of the process
+/// until it listens, until its replica has executed all that was executed before, and until its
+/// gateway serves a linearizable read of the last write.
 ///
 /// Exits with code 1 when the longest time exceeds the limit.
 #[derive(Clone, Debug, Args)]
@@ -147,15 +154,15 @@ pub(crate) struct RestartTime {
 pub(crate) enum Shape {
     /// From 32 connections with pipelines of 64: many commands to a slot
     Pipelined,
-    /// One after the other: each has a slot of its own. Sets `options.snapshot_slots` to its maximum, for by default
-    /// a snapshot would come after 65,536
+    /// One after the other: each has a slot of its own. Sets `options.snapshot_slots` to its
+    /// maximum, for by default a snapshot would come after 65,536
     Single,
 }
 
 /// How many commands share a sync of the disk, and what that costs
 ///
-/// Loads a cluster with SET by 1, 16, 128 and 1024 connections that wait for each reply, with durability `disk` and
-/// with `memory` in turn. Prints the medians over the rounds.
+/// Loads a cluster with SET by 1, 16, 128 and 1024 connections that wait for each reply, with
+/// durability `disk` and with `memory` in turn. Prints the medians over the rounds.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct GroupCommit {
     /// How many commands are in flight
@@ -176,11 +183,12 @@ pub(crate) struct GroupCommit {
 
 /// Whether a small command is answered while other clients are a burden, and what they cost
 ///
-/// Starts a cluster with durability `disk` beside processes that keep the processors busy. One client at each gateway sets
-/// a key of its own, one command at a time. Then others come: some write large values, some send pipelines of SET and read
-/// no reply, some ask for large values and read nothing. They leave, and some seconds later the small commands are
-/// looked at again. Prints how long these took, the most memory that each node's process held, and the most disk that
-/// all directories held beside what was sent.
+/// Starts a cluster with durability `disk` beside processes that keep the processors busy. One
+/// client at each gateway sets a key of its own, one command at a time. Then others come: some
+/// write large values, some send pipelines of SET and read no reply, some ask for large values and
+/// read nothing. They leave, and some seconds later the small commands are looked at again. Prints
+/// how long these took, the most memory that each node's process held, and the most disk that all
+/// directories held beside what was sent.
 ///
 /// Exits with code 1 when a limit is exceeded.
 #[derive(Clone, Debug, Args)]
@@ -203,8 +211,8 @@ pub(crate) struct Burden {
     /// Clients that ask twice for a value of 1 MiB and read nothing
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=1000))]
     pub(crate) askers: u16,
-    /// How long 99 in 100 small commands may take during the burden; one that is not answered takes for ever.
-    /// 0: no limit
+    /// How long 99 in 100 small commands may take during the burden; one that is not answered takes
+    /// for ever. 0: no limit
     #[arg(long, value_name = "MS", default_value_t = 2000)]
     pub(crate) during: u32,
     /// The same from five seconds after it on
@@ -213,7 +221,8 @@ pub(crate) struct Burden {
     /// The most memory of a node
     #[arg(long, value_name = "MIB", default_value_t = 512)]
     pub(crate) memory: u64,
-    /// The most disk of all nodes together, in parts of what was sent; 128 MiB for each node are always allowed
+    /// The most disk of all nodes together, in parts of what was sent; 128 MiB for each node are
+    /// always allowed
     #[arg(long, value_name = "N", default_value_t = 3.0)]
     pub(crate) disk: f64,
     #[command(flatten)]
@@ -227,17 +236,32 @@ mod tests {
     #[test]
     fn what_can_be_typed_makes_sense() {
         Measurements::command().debug_assert();
-        let Measurement::GroupCommit(defaults) = Measurements::parse_from(["measure", "group-commit"]).measurement
+        let Measurement::GroupCommit(defaults) =
+            Measurements::parse_from(["measure", "group-commit"]).measurement
         else {
             panic!("it is another measurement")
         };
         assert_eq!(defaults.in_flight, [1, 16, 128, 1024]);
         for nonsense in ["many", "0"] {
-            assert!(Measurements::try_parse_from(["measure", "group-commit", "--in-flight", nonsense]).is_err());
+            assert!(
+                Measurements::try_parse_from(["measure", "group-commit", "--in-flight", nonsense])
+                    .is_err()
+            );
         }
-        let typed = |minutes| Measurements::try_parse_from(["measure", "soak", minutes]).unwrap().check();
+        let typed = |minutes| {
+            Measurements::try_parse_from(["measure", "soak", minutes])
+                .unwrap()
+                .check()
+        };
         assert_eq!(typed("--minutes=2"), Ok(()));
-        let nonsense = ["--minutes=1", "--minutes=0", "--minutes=-3", "--minutes=inf", "--minutes=nan", "--every=0"];
+        let nonsense = [
+            "--minutes=1",
+            "--minutes=0",
+            "--minutes=-3",
+            "--minutes=inf",
+            "--minutes=nan",
+            "--every=0",
+        ];
         assert!(nonsense.iter().all(|minutes| typed(minutes).is_err()));
     }
 }

@@ -18,11 +18,16 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    /// Starts a cluster and waits until every gateway takes writes. `overrides` come before what was typed.
+    /// Starts a cluster and waits until every gateway takes writes. `overrides` come before what
+    /// was typed.
     pub(crate) async fn start(common: &Common, name: &str, overrides: &[&str]) -> Result<Self> {
         let ionian = program(common.ionian.as_deref())?;
         let root = std::path::absolute(common.data.join(format!("{name}-{}", std::process::id())))?;
-        let settings: Vec<String> = overrides.iter().map(ToString::to_string).chain(common.overrides.clone()).collect();
+        let settings: Vec<String> = overrides
+            .iter()
+            .map(ToString::to_string)
+            .chain(common.overrides.clone())
+            .collect();
         let cluster = Cluster::new(&ionian, &root, deployment(&common.preset, &settings)?)?;
         let mut bench = Bench { cluster, root };
         (0..bench.cluster.len()).try_for_each(|node| bench.cluster.start(node))?;
@@ -50,7 +55,9 @@ impl Bench {
     pub(crate) fn gateways_from(&self, leader: usize) -> Result<Vec<SocketAddr>> {
         let mut gateways = self.cluster.gateways()?;
         if let Some(text) = &self.cluster.deployment().nodes[leader].gateway {
-            let of_leader = gateways.iter().position(|gateway| gateway.to_string() == *text);
+            let of_leader = gateways
+                .iter()
+                .position(|gateway| gateway.to_string() == *text);
             gateways.rotate_left(of_leader.unwrap_or(0));
         }
         Ok(gateways)
@@ -69,10 +76,19 @@ impl Drop for Bench {
 /// The number of the node whose leader leads.
 pub(crate) fn leader(statuses: &[NodeStatus]) -> Result<usize> {
     let round = |status: &NodeStatus| {
-        let leading = |role: &&ionian_runtime::status::RoleStatus| role.figures.get("leading") == Some(&1);
-        status.roles.iter().filter(leading).filter_map(|role| role.figures.get("round").copied()).max()
+        let leading =
+            |role: &&ionian_runtime::status::RoleStatus| role.figures.get("leading") == Some(&1);
+        status
+            .roles
+            .iter()
+            .filter(leading)
+            .filter_map(|role| role.figures.get("round").copied())
+            .max()
     };
-    let leading = statuses.iter().enumerate().filter_map(|(node, status)| Some((round(status)?, node)));
+    let leading = statuses
+        .iter()
+        .enumerate()
+        .filter_map(|(node, status)| Some((round(status)?, node)));
     leading.max().map(|(_, node)| node).context("no node leads")
 }
 

@@ -46,14 +46,20 @@ impl Latencies {
 
     /// Whether 99 in 100 took no longer than this, if it is a limit.
     fn within(&mut self, ms: u32) -> bool {
-        ms == 0 || self.percentile(99.0).is_some_and(|p99| p99 <= f64::from(ms))
+        ms == 0
+            || self
+                .percentile(99.0)
+                .is_some_and(|p99| p99 <= f64::from(ms))
     }
 
     fn row(&mut self) -> String {
         let mut ms = |percent| self.percentile(percent).map_or_else(|| "-".into(), rounded);
         let (p50, p99, max) = (ms(50.0), ms(99.0), ms(100.0));
         let unanswered = self.0.iter().filter(|us| **us == UNANSWERED).count();
-        format!("{p50} | {p99} | {max} | {} | {unanswered}", thousands(self.0.len() as u64))
+        format!(
+            "{p50} | {p99} | {max} | {} | {unanswered}",
+            thousands(self.0.len() as u64)
+        )
     }
 }
 
@@ -64,8 +70,18 @@ impl Burners {
     fn start(count: u16) -> Result<Self> {
         let program = std::env::current_exe()?;
         // They end when this program does, however that happens.
-        let start = |_| Command::new(&program).arg("burn").stdin(Stdio::piped()).spawn();
-        Ok(Burners((0..count).map(start).collect::<Result<_, _>>().context("cannot start a process")?))
+        let start = |_| {
+            Command::new(&program)
+                .arg("burn")
+                .stdin(Stdio::piped())
+                .spawn()
+        };
+        Ok(Burners(
+            (0..count)
+                .map(start)
+                .collect::<Result<_, _>>()
+                .context("cannot start a process")?,
+        ))
     }
 }
 
@@ -93,9 +109,13 @@ pub(crate) fn burn() -> Result<bool> {
 
 /// Measures and prints; whether all limits hold.
 pub(crate) fn run(arguments: &Burden) -> Result<bool> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     let failures = runtime.block_on(LocalSet::new().run_until(measure(arguments)))?;
-    failures.iter().for_each(|failure| println!("failed: {failure}"));
+    failures
+        .iter()
+        .for_each(|failure| println!("failed: {failure}"));
     Ok(failures.is_empty())
 }
 
@@ -103,11 +123,19 @@ async fn measure(arguments: &Burden) -> Result<Vec<String>> {
     let mut bench = Bench::start(&arguments.common, "burden", &["durability=disk"]).await?;
     let gateways = bench.cluster.gateways()?;
     let mut setter = Connection::open(gateways[0]).await?;
-    setter.call_ok(&[b"SET", ASKED.0, &vec![b'a'; ASKED.1]]).await.context("the first write failed")?;
+    setter
+        .call_ok(&[b"SET", ASKED.0, &vec![b'a'; ASKED.1]])
+        .await
+        .context("the first write failed")?;
     let _burners = Burners::start(arguments.burners)?;
     let (mut before, _) = look(arguments, &mut bench, CALM).await?;
     let crowd = Crowd::gather(arguments, &gateways)?;
-    let (mut during, disk) = look(arguments, &mut bench, Duration::from_secs(arguments.seconds)).await?;
+    let (mut during, disk) = look(
+        arguments,
+        &mut bench,
+        Duration::from_secs(arguments.seconds),
+    )
+    .await?;
     let counts = crowd.leave()?;
     let (_, disk_afterwards) = look(arguments, &mut bench, CALM).await?;
     let (mut after, _) = look(arguments, &mut bench, CALM).await?;
@@ -131,32 +159,51 @@ async fn measure(arguments: &Burden) -> Result<Vec<String>> {
         counts.large_tried.load(Relaxed),
         counts.broken.load(Relaxed),
     );
-    let Burden { seconds, burners, large, large_bytes, deaf, askers, common, .. } = arguments;
+    let Burden {
+        seconds,
+        burners,
+        large,
+        large_bytes,
+        deaf,
+        askers,
+        common,
+        ..
+    } = arguments;
     println!(
         "{}, {seconds} s, {large} clients with values of {large_bytes} bytes, {deaf} that pipeline and do not read, {askers} \
          that ask for 1 MiB and do not read, {burners} processes that keep processors busy; {}",
         common.preset,
         machine()
     );
-    let disk_limit = ((arguments.disk * sent as f64) as u64).max(DISK_OF_A_NODE * bench.cluster.len() as u64);
+    let disk_limit =
+        ((arguments.disk * sent as f64) as u64).max(DISK_OF_A_NODE * bench.cluster.len() as u64);
     Ok([
-        (!during.within(arguments.during)).then(|| format!("during the burden p99 is above {} ms", arguments.during)),
-        (!after.within(arguments.after)).then(|| format!("after the burden p99 is above {} ms", arguments.after)),
-        (memory > arguments.memory << 20).then(|| format!("a node held more than {} MiB", arguments.memory)),
-        (disk > disk_limit).then(|| format!("the directories held more than {} MiB", mib(disk_limit))),
+        (!during.within(arguments.during))
+            .then(|| format!("during the burden p99 is above {} ms", arguments.during)),
+        (!after.within(arguments.after))
+            .then(|| format!("after the burden p99 is above {} ms", arguments.after)),
+        (memory > arguments.memory << 20)
+            .then(|| format!("a node held more than {} MiB", arguments.memory)),
+        (disk > disk_limit)
+            .then(|| format!("the directories held more than {} MiB", mib(disk_limit))),
     ]
     .into_iter()
     .flatten()
     .collect())
 }
 
-/// Looks at small commands for so long; returns how long those took that began in this time, and the most that all
-/// directories held.
+/// Looks at small commands for so long; returns how long those took that began in this time, and
+/// the most that all directories held.
 async fn look(arguments: &Burden, bench: &mut Bench, during: Duration) -> Result<(Latencies, u64)> {
     let end = Instant::now() + during;
     let mut clients = JoinSet::new();
     for (number, gateway) in bench.cluster.gateways()?.into_iter().enumerate() {
-        clients.spawn_local(set_small(gateway, number, arguments.common.value_bytes, end));
+        clients.spawn_local(set_small(
+            gateway,
+            number,
+            arguments.common.value_bytes,
+            end,
+        ));
     }
     let mut disk = 0;
     while Instant::now() < end {
@@ -181,26 +228,36 @@ async fn set_small(gateway: SocketAddr, number: usize, value_bytes: u32, end: In
     let mut connection = None;
     while Instant::now() < end {
         let begun = Instant::now();
-        latencies.push(match timeout(ANSWER_LIMIT, set(&mut connection, gateway, &key, &value)).await {
-            Ok(Ok(true)) => u32::try_from(begun.elapsed().as_micros()).unwrap_or(UNANSWERED),
-            Ok(Ok(false)) => UNANSWERED,
-            Ok(Err(_)) | Err(_) => {
-                connection = None;
-                UNANSWERED
-            }
-        });
+        latencies.push(
+            match timeout(ANSWER_LIMIT, set(&mut connection, gateway, &key, &value)).await {
+                Ok(Ok(true)) => u32::try_from(begun.elapsed().as_micros()).unwrap_or(UNANSWERED),
+                Ok(Ok(false)) => UNANSWERED,
+                Ok(Err(_)) | Err(_) => {
+                    connection = None;
+                    UNANSWERED
+                }
+            },
+        );
         sleep(PAUSE).await;
     }
     latencies
 }
 
 /// Whether the value was set.
-async fn set(connection: &mut Option<Connection>, gateway: SocketAddr, key: &str, value: &[u8]) -> Result<bool> {
+async fn set(
+    connection: &mut Option<Connection>,
+    gateway: SocketAddr,
+    key: &str,
+    value: &[u8],
+) -> Result<bool> {
     if connection.is_none() {
         *connection = Some(Connection::open(gateway).await?);
     }
     let connection = connection.as_mut().expect("just made");
-    Ok(matches!(connection.call(&[b"SET", key.as_bytes(), value]).await?, BytesFrame::SimpleString(_)))
+    Ok(matches!(
+        connection.call(&[b"SET", key.as_bytes(), value]).await?,
+        BytesFrame::SimpleString(_)
+    ))
 }
 
 /// Prints what each node held and did; returns the most memory.
@@ -210,9 +267,17 @@ async fn nodes(bench: &Bench) -> Result<u64> {
     let mut most = 0;
     for (node, status) in bench.statuses().await?.iter().enumerate() {
         let memory = peak_resident_bytes(bench.cluster.process(node)?)?;
-        let elections: u64 = status.roles.iter().filter_map(|role| role.figures.get("elections")).sum();
+        let elections: u64 = status
+            .roles
+            .iter()
+            .filter_map(|role| role.figures.get("elections"))
+            .sum();
         let dropped: u64 = status.peers.iter().map(|peer| peer.dropped).sum();
-        println!("| {} | {} | {elections} | {dropped} |", bench.cluster.name(node), mib(memory));
+        println!(
+            "| {} | {} | {elections} | {dropped} |",
+            bench.cluster.name(node),
+            mib(memory)
+        );
         most = most.max(memory);
     }
     Ok(most)

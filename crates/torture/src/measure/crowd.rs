@@ -1,4 +1,5 @@
-//! Clients that are a burden, on a thread of their own, so that those that are measured do not wait behind them.
+//! Clients that are a burden, on a thread of their own, so that those that are measured do not wait
+//! behind them.
 
 use super::arguments::Burden;
 use crate::resp::Connection;
@@ -50,19 +51,28 @@ impl Crowd {
     pub(crate) fn gather(arguments: &Burden, gateways: &[SocketAddr]) -> Result<Self> {
         let counts = Arc::new(Counts::default());
         let (stop, stopped) = oneshot::channel();
-        let (arguments, gateways, of_thread) = (arguments.clone(), gateways.to_vec(), counts.clone());
-        let thread = std::thread::Builder::new().name("crowd".into()).spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            let work = async {
-                let mut all = spawn_all(&arguments, &gateways, &of_thread);
-                tokio::select! {
-                    _ = stopped => Ok(()),
-                    Some(one) = all.join_next() => one.context("a client failed"),
-                }
-            };
-            runtime.block_on(LocalSet::new().run_until(work))
-        })?;
-        Ok(Crowd { counts, stop, thread })
+        let (arguments, gateways, of_thread) =
+            (arguments.clone(), gateways.to_vec(), counts.clone());
+        let thread = std::thread::Builder::new()
+            .name("crowd".into())
+            .spawn(move || {
+                let runtime = tokio::runtime::Builder::new_current_thread()
+                    .enable_all()
+                    .build()?;
+                let work = async {
+                    let mut all = spawn_all(&arguments, &gateways, &of_thread);
+                    tokio::select! {
+                        _ = stopped => Ok(()),
+                        Some(one) = all.join_next() => one.context("a client failed"),
+                    }
+                };
+                runtime.block_on(LocalSet::new().run_until(work))
+            })?;
+        Ok(Crowd {
+            counts,
+            stop,
+            thread,
+        })
     }
 
     /// They leave in the middle of what they do.
@@ -113,7 +123,12 @@ async fn write_large(gateway: SocketAddr, counts: Arc<Counts>, number: u16, valu
         let mut connection = connect(gateway, &counts).await;
         loop {
             counts.large_tried.fetch_add(1, Relaxed);
-            match timeout(ANSWER_LIMIT, connection.call(&[b"SET", key.as_bytes(), &value])).await {
+            match timeout(
+                ANSWER_LIMIT,
+                connection.call(&[b"SET", key.as_bytes(), &value]),
+            )
+            .await
+            {
                 Ok(Ok(reply)) => {
                     counts.sent.fetch_add(value.len() as u64, Relaxed);
                     let written = matches!(reply, BytesFrame::SimpleString(_));
@@ -134,7 +149,11 @@ async fn pipeline(gateway: SocketAddr, counts: Arc<Counts>, number: u16) {
         let mut connection = connect(gateway, &counts).await;
         for key in (0..).step_by(commands as usize) {
             for place in key..key + commands {
-                connection.push(&[b"SET", format!("deaf:{number}:{}", place % KEYS).as_bytes(), &value]);
+                connection.push(&[
+                    b"SET",
+                    format!("deaf:{number}:{}", place % KEYS).as_bytes(),
+                    &value,
+                ]);
             }
             // A connection that takes nothing more stays as it is.
             if connection.flush().await.is_err() {

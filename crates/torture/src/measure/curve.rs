@@ -43,14 +43,22 @@ type Figure = fn(&Held) -> u64;
 /// What must not grow.
 const FIGURES: [(&str, Figure); 2] = [("memory", |held| held.memory), ("disk", |held| held.disk)];
 
-/// A maximum of what a directory holds says nothing finer than this: its log comes and goes in files of this size.
+/// A maximum of what a directory holds says nothing finer than this: its log comes and goes in
+/// files of this size.
 fn grain(what: &str) -> u64 {
-    if what == "disk" { DiskOptions::default().segment_bytes } else { 0 }
+    if what == "disk" {
+        DiskOptions::default().segment_bytes
+    } else {
+        0
+    }
 }
 
 impl Curve {
     pub(crate) fn new(names: Vec<String>) -> Self {
-        Curve { names, samples: Vec::new() }
+        Curve {
+            names,
+            samples: Vec::new(),
+        }
     }
 
     /// The head of the table.
@@ -64,12 +72,24 @@ impl Curve {
 
     /// The latest sample, as a line of the table; the speed is that of the last `window` seconds.
     pub(crate) fn line(&self, window: f64) -> String {
-        let Some(last) = self.samples.last() else { return String::new() };
-        let earlier = self.samples.iter().rev().find(|sample| sample.seconds <= last.seconds - window + 1.0);
-        let (from, before) = earlier.map_or((0.0, 0), |sample| (sample.seconds, sample.acknowledged));
+        let Some(last) = self.samples.last() else {
+            return String::new();
+        };
+        let earlier = self
+            .samples
+            .iter()
+            .rev()
+            .find(|sample| sample.seconds <= last.seconds - window + 1.0);
+        let (from, before) =
+            earlier.map_or((0.0, 0), |sample| (sample.seconds, sample.acknowledged));
         let speed = (last.acknowledged - before) as f64 / (last.seconds - from);
-        let each =
-            |figure: Figure| last.nodes.iter().map(|held| figure(held).to_string()).collect::<Vec<_>>().join(" / ");
+        let each = |figure: Figure| {
+            last.nodes
+                .iter()
+                .map(|held| figure(held).to_string())
+                .collect::<Vec<_>>()
+                .join(" / ")
+        };
         format!(
             "| {:.0} | {} | {} | {} | {} | {} | {} |",
             last.seconds / 60.0,
@@ -86,27 +106,47 @@ impl Curve {
     pub(crate) fn csv(&self) -> String {
         let mut text = "seconds,acknowledged".to_owned();
         for name in &self.names {
-            for column in ["memory_bytes", "disk_bytes", "length_bytes", "log_bytes", "snapshots"] {
+            for column in [
+                "memory_bytes",
+                "disk_bytes",
+                "length_bytes",
+                "log_bytes",
+                "snapshots",
+            ] {
                 // Into memory: cannot fail, here and below.
                 let _ = write!(text, ",{name}_{column}");
             }
         }
-        for Sample { seconds, acknowledged, nodes } in &self.samples {
+        for Sample {
+            seconds,
+            acknowledged,
+            nodes,
+        } in &self.samples
+        {
             let _ = write!(text, "\n{seconds:.1},{acknowledged}");
-            for Held { memory, disk, length, log, snapshots } in nodes {
+            for Held {
+                memory,
+                disk,
+                length,
+                log,
+                snapshots,
+            } in nodes
+            {
                 let _ = write!(text, ",{memory},{disk},{length},{log},{snapshots}");
             }
         }
         text + "\n"
     }
 
-    /// For the memory and the disk of each node: what its maxima were in the second and in the last quarter, and
-    /// whether the later is at most so many percent above the earlier, or no more than one file of the log.
+    /// For the memory and the disk of each node: what its maxima were in the second and in the last
+    /// quarter, and whether the later is at most so many percent above the earlier, or no more than
+    /// one file of the log.
     pub(crate) fn growth(&self, tolerance: f64) -> Vec<(String, bool)> {
         let mut found = Vec::new();
         for (what, figure) in FIGURES {
             for (node, name) in self.names.iter().enumerate() {
-                let (earlier, later) = (self.maximum(node, figure, 1), self.maximum(node, figure, 3));
+                let (earlier, later) =
+                    (self.maximum(node, figure, 1), self.maximum(node, figure, 3));
                 let percent = 100.0 * (later as f64 / earlier.max(1) as f64 - 1.0);
                 let (from, to) = (earlier as f64 / MIB, later as f64 / MIB);
                 let text = format!(
@@ -123,7 +163,11 @@ impl Curve {
     fn maximum(&self, node: usize, figure: Figure, quarter: usize) -> u64 {
         let count = self.samples.len();
         let samples = &self.samples[count * quarter / 4..count * (quarter + 1) / 4];
-        samples.iter().map(|sample| figure(&sample.nodes[node])).max().unwrap_or(0)
+        samples
+            .iter()
+            .map(|sample| figure(&sample.nodes[node]))
+            .max()
+            .unwrap_or(0)
     }
 }
 
@@ -148,22 +192,44 @@ fn draw_one(
     figure: Figure,
     area: &DrawingArea<SVGBackend<'_>, plotters::coord::Shift>,
 ) -> Result<(), DrawingAreaErrorKind<std::io::Error>> {
-    let most = curve.samples.iter().flat_map(|sample| sample.nodes.iter().map(figure)).max().unwrap_or(0);
-    let minutes: Range<f64> = 0.0..curve.samples.last().map_or(1.0, |sample| sample.seconds / 60.0);
+    let most = curve
+        .samples
+        .iter()
+        .flat_map(|sample| sample.nodes.iter().map(figure))
+        .max()
+        .unwrap_or(0);
+    let minutes: Range<f64> = 0.0..curve
+        .samples
+        .last()
+        .map_or(1.0, |sample| sample.seconds / 60.0);
     let mut chart = ChartBuilder::on(area)
         .caption(title, ("sans-serif", 16))
         .margin(8)
         .x_label_area_size(28)
         .y_label_area_size(48)
         .build_cartesian_2d(minutes, 0.0..1.1 * most.max(1) as f64 / MIB)?;
-    chart.configure_mesh().disable_x_mesh().x_desc("minutes").draw()?;
+    chart
+        .configure_mesh()
+        .disable_x_mesh()
+        .x_desc("minutes")
+        .draw()?;
     for (node, name) in curve.names.iter().enumerate() {
-        let points = curve.samples.iter().map(|one| (one.seconds / 60.0, figure(&one.nodes[node]) as f64 / MIB));
+        let points = curve
+            .samples
+            .iter()
+            .map(|one| (one.seconds / 60.0, figure(&one.nodes[node]) as f64 / MIB));
         let color = Palette99::pick(node).to_rgba();
         let legend = move |(x, y)| PathElement::new([(x, y), (x + 16, y)], color);
-        chart.draw_series(LineSeries::new(points, color))?.label(name).legend(legend);
+        chart
+            .draw_series(LineSeries::new(points, color))?
+            .label(name)
+            .legend(legend);
     }
-    chart.configure_series_labels().position(SeriesLabelPosition::LowerRight).border_style(BLACK).draw()
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::LowerRight)
+        .border_style(BLACK)
+        .draw()
 }
 
 #[cfg(test)]
@@ -174,23 +240,46 @@ mod tests {
     fn curve(memory: impl Fn(u64) -> u64) -> Curve {
         let mut curve = Curve::new(vec!["n0".into(), "n1".into()]);
         for minute in 1..=40 {
-            let held = Held { memory: memory(minute) << 20, disk: 100 << 20, ..Held::default() };
-            let still = Held { memory: 1 << 20, disk: 1 << 20, ..Held::default() };
+            let held = Held {
+                memory: memory(minute) << 20,
+                disk: 100 << 20,
+                ..Held::default()
+            };
+            let still = Held {
+                memory: 1 << 20,
+                disk: 1 << 20,
+                ..Held::default()
+            };
             let (seconds, acknowledged) = (minute as f64 * 60.0, minute * 60_000);
-            curve.samples.push(Sample { seconds, acknowledged, nodes: vec![held, still] });
+            curve.samples.push(Sample {
+                seconds,
+                acknowledged,
+                nodes: vec![held, still],
+            });
         }
         curve
     }
 
     #[test]
     fn growth_after_the_first_quarter_is_seen() {
-        let flat = |curve: &Curve| curve.growth(10.0).iter().map(|(_, flat)| *flat).collect::<Vec<bool>>();
+        let flat = |curve: &Curve| {
+            curve
+                .growth(10.0)
+                .iter()
+                .map(|(_, flat)| *flat)
+                .collect::<Vec<bool>>()
+        };
         // It may warm up, and go up and down.
-        assert_eq!(flat(&curve(|minute| minute.min(10) * 10 + minute % 5)), [true; 4]);
+        assert_eq!(
+            flat(&curve(|minute| minute.min(10) * 10 + minute % 5)),
+            [true; 4]
+        );
         let grows = curve(|minute| 100 + minute);
         assert_eq!(flat(&grows), [false, true, true, true]);
         let text = &grows.growth(10.0)[0].0;
-        assert!(text.contains("memory of n0: at most 120.0 MiB in the second quarter, 140.0 MiB in the last (+16.7 %"));
+        assert!(text.contains(
+            "memory of n0: at most 120.0 MiB in the second quarter, 140.0 MiB in the last (+16.7 %"
+        ));
     }
 
     #[test]
@@ -200,16 +289,27 @@ mod tests {
             let last = curve.samples.last_mut().unwrap();
             last.nodes[0].disk += files * DiskOptions::default().segment_bytes;
             last.nodes[1].memory += 1 << 20;
-            curve.growth(10.0).iter().map(|(_, flat)| *flat).collect::<Vec<bool>>()
+            curve
+                .growth(10.0)
+                .iter()
+                .map(|(_, flat)| *flat)
+                .collect::<Vec<bool>>()
         };
-        assert_eq!(verdict(1), [true, false, true, true], "memory has no such grain");
+        assert_eq!(
+            verdict(1),
+            [true, false, true, true],
+            "memory has no such grain"
+        );
         assert_eq!(verdict(2), [true, false, false, true]);
     }
 
     #[test]
     fn lines_say_how_fast_it_was_lately() {
         let curve = curve(|_| 7);
-        assert_eq!(curve.line(60.0), "| 40 | 2,400,000 | 1,000 | 7 / 1 | 100 / 1 | 0 / 0 | 0 / 0 |");
+        assert_eq!(
+            curve.line(60.0),
+            "| 40 | 2,400,000 | 1,000 | 7 / 1 | 100 / 1 | 0 / 0 | 0 / 0 |"
+        );
         let csv = curve.csv();
         assert_eq!(csv.lines().count(), 41);
         assert!(csv.lines().all(|line| line.split(',').count() == 12));
@@ -221,12 +321,19 @@ mod tests {
         draw(&curve(|minute| minute), "a title", &path).unwrap();
         let picture = std::fs::read_to_string(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
-        let lines: Vec<&str> = picture.lines().filter(|line| line.starts_with("<polyline")).collect();
+        let lines: Vec<&str> = picture
+            .lines()
+            .filter(|line| line.starts_with("<polyline"))
+            .collect();
         for node in 0..2 {
             let (red, green, blue) = Palette99::COLORS[node];
             let color = format!("stroke=\"#{red:02X}{green:02X}{blue:02X}\"");
             let of_node = lines.iter().filter(|line| line.contains(&color)).count();
-            assert_eq!(of_node, 2 * FIGURES.len(), "in each chart a line, and one in the legend: {color}");
+            assert_eq!(
+                of_node,
+                2 * FIGURES.len(),
+                "in each chart a line, and one in the legend: {color}"
+            );
         }
         assert!(picture.contains("a title"));
     }

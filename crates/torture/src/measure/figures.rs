@@ -13,7 +13,9 @@ pub(crate) fn percentile(values: &mut [u32], percent: f64) -> u32 {
 
 /// The processors of this machine.
 pub(crate) fn machine() -> String {
-    let Machine { processors, model, .. } = Machine::look();
+    let Machine {
+        processors, model, ..
+    } = Machine::look();
     format!("{processors} processors, {model}")
 }
 
@@ -24,7 +26,10 @@ mod tests {
     #[test]
     fn middles_and_ends() {
         let mut values: Vec<u32> = (0..=100).rev().collect();
-        assert_eq!([0.0, 50.0, 99.0, 100.0].map(|percent| percentile(&mut values, percent)), [0, 50, 99, 100]);
+        assert_eq!(
+            [0.0, 50.0, 99.0, 100.0].map(|percent| percentile(&mut values, percent)),
+            [0, 50, 99, 100]
+        );
         assert_eq!(percentile(&mut [], 50.0), 0);
     }
 }

@@ -39,16 +39,21 @@ fn middle(samples: &[Sample], field: impl Fn(&Sample) -> f64) -> f64 {
 /// Measures and prints.
 pub(crate) fn run(arguments: &GroupCommit) -> Result<bool> {
     fs::create_dir_all(&arguments.common.data)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     // Of each number of commands in flight, for each durability.
     let mut samples = vec![[Vec::new(), Vec::new()]; arguments.in_flight.len()];
     for round in 1..=arguments.rounds {
         for (place, durability) in ["disk", "memory"].into_iter().enumerate() {
-            let measured = runtime.block_on(LocalSet::new().run_until(measure(arguments, durability)))?;
+            let measured =
+                runtime.block_on(LocalSet::new().run_until(measure(arguments, durability)))?;
             for (level, sample) in measured.into_iter().enumerate() {
                 let in_flight = arguments.in_flight[level];
                 let (speed, shared) = (speed(&[sample]), shared(&[sample]));
-                eprintln!("round {round}, {durability}, {in_flight} in flight | {speed} | {shared}");
+                eprintln!(
+                    "round {round}, {durability}, {in_flight} in flight | {speed} | {shared}"
+                );
                 samples[level][place].push(sample);
             }
         }
@@ -59,9 +64,20 @@ pub(crate) fn run(arguments: &GroupCommit) -> Result<bool> {
     );
     println!("|---|---|---|---|---|---|---|---|");
     for (in_flight, [disk, memory]) in arguments.in_flight.iter().zip(&samples) {
-        println!("| {} | {} | {} | {} |", thousands((*in_flight).into()), speed(memory), speed(disk), shared(disk));
+        println!(
+            "| {} | {} | {} | {} |",
+            thousands((*in_flight).into()),
+            speed(memory),
+            speed(disk),
+            shared(disk)
+        );
     }
-    let GroupCommit { rounds, seconds, common, .. } = arguments;
+    let GroupCommit {
+        rounds,
+        seconds,
+        common,
+        ..
+    } = arguments;
     println!();
     println!(
         "{}, medians of {rounds} rounds of {seconds} s, SET of {} bytes; {}",
@@ -74,12 +90,22 @@ pub(crate) fn run(arguments: &GroupCommit) -> Result<bool> {
 
 fn speed(samples: &[Sample]) -> String {
     let field = |field: fn(&Sample) -> f64| rounded(middle(samples, field));
-    format!("{} | {} / {}", field(|one| one.per_second), field(|one| one.p50_ms), field(|one| one.p99_ms))
+    format!(
+        "{} | {} / {}",
+        field(|one| one.per_second),
+        field(|one| one.p50_ms),
+        field(|one| one.p99_ms)
+    )
 }
 
 fn shared(samples: &[Sample]) -> String {
     let field = |field: fn(&Sample) -> f64| rounded(middle(samples, field));
-    format!("{} | {} | {}", field(|one| one.leader), field(|one| one.others), field(|one| one.sync_ms))
+    format!(
+        "{} | {} | {}",
+        field(|one| one.leader),
+        field(|one| one.others),
+        field(|one| one.sync_ms)
+    )
 }
 
 /// All numbers of commands in flight, one after the other on one cluster.
@@ -95,9 +121,16 @@ async fn measure(arguments: &GroupCommit, durability: &str) -> Result<Vec<Sample
 
 async fn level(arguments: &GroupCommit, bench: &Bench, in_flight: u16) -> Result<Sample> {
     let sync_ms = time_of_a_sync(&arguments.common.data)?;
-    let load = Load::new(Keys::AtRandom(arguments.keys), 0, arguments.common.value_bytes, u64::MAX);
+    let load = Load::new(
+        Keys::AtRandom(arguments.keys),
+        0,
+        arguments.common.value_bytes,
+        u64::MAX,
+    );
     let leading = leader(&bench.statuses().await?)?;
-    let connections = load.spread(&bench.gateways_from(leading)?, in_flight, 1).await?;
+    let connections = load
+        .spread(&bench.gateways_from(leading)?, in_flight, 1)
+        .await?;
     tokio::time::sleep(WARM_UP).await;
     let before = bench.statuses().await?;
     let begun = Instant::now();
@@ -106,10 +139,21 @@ async fn level(arguments: &GroupCommit, bench: &Bench, in_flight: u16) -> Result
     let after = bench.statuses().await?;
     load.stop();
     ended(connections).await?;
-    ensure!(load.refused() == 0, "{} commands were refused: the machine is too busy to measure", load.refused());
-    ensure!(leader(&after)? == leading, "the leader has changed: the machine is too busy to measure");
+    ensure!(
+        load.refused() == 0,
+        "{} commands were refused: the machine is too busy to measure",
+        load.refused()
+    );
+    ensure!(
+        leader(&after)? == leading,
+        "the leader has changed: the machine is too busy to measure"
+    );
     let commands = window.acknowledged as f64;
-    let syncs: Vec<f64> = before.iter().zip(&after).map(|(one, two)| (two.log.syncs - one.log.syncs) as f64).collect();
+    let syncs: Vec<f64> = before
+        .iter()
+        .zip(&after)
+        .map(|(one, two)| (two.log.syncs - one.log.syncs) as f64)
+        .collect();
     let others = (syncs.iter().sum::<f64>() - syncs[leading]) / (syncs.len() - 1) as f64;
     let mut ms = |percent| f64::from(percentile(&mut window.latencies, percent)) / 1e3;
     Ok(Sample {
@@ -122,7 +166,8 @@ async fn level(arguments: &GroupCommit, bench: &Bench, in_flight: u16) -> Result
     })
 }
 
-/// How long the disk takes, in milliseconds and in the median, to sync 4 KiB written into a file that has its length.
+/// How long the disk takes, in milliseconds and in the median, to sync 4 KiB written into a file
+/// that has its length.
 fn time_of_a_sync(directory: &Path) -> Result<f64> {
     let path = directory.join("sync");
     let block = [1; 4096];

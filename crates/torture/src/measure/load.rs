@@ -1,5 +1,5 @@
-//! Those who ask: connections that wait for the replies to what they sent, and then send more. They are made to
-//! cost little, for they share the processors with what is measured.
+//! Those who ask: connections that wait for the replies to what they sent, and then send more. They
+//! are made to cost little, for they share the processors with what is measured.
 
 use crate::resp::Connection;
 use anyhow::{Result, bail};
@@ -58,7 +58,8 @@ impl Load {
         })
     }
 
-    /// Begins: `connections` spread over the gateways, each of which sends `pipeline` commands at once.
+    /// Begins: `connections` spread over the gateways, each of which sends `pipeline` commands at
+    /// once.
     pub(crate) async fn spread(
         self: &Rc<Self>,
         gateways: &[SocketAddr],
@@ -71,12 +72,21 @@ impl Load {
         }
         let mut all = JoinSet::new();
         for (number, connection) in opened.into_iter().enumerate() {
-            all.spawn_local(self.clone().work(connection, pipeline, Random::new(number as u64 + 1)));
+            all.spawn_local(self.clone().work(
+                connection,
+                pipeline,
+                Random::new(number as u64 + 1),
+            ));
         }
         Ok(all)
     }
 
-    async fn work(self: Rc<Self>, mut connection: Connection, pipeline: u64, mut random: Random) -> Result<()> {
+    async fn work(
+        self: Rc<Self>,
+        mut connection: Connection,
+        pipeline: u64,
+        mut random: Random,
+    ) -> Result<()> {
         let mut key = String::new();
         loop {
             let count = pipeline.min(self.left.get());
@@ -116,8 +126,12 @@ impl Load {
 
     fn take(&self, reply: &BytesFrame) -> Result<()> {
         let counter = match reply {
-            BytesFrame::SimpleString(_) | BytesFrame::BulkString(_) | BytesFrame::Null => &self.acknowledged,
-            BytesFrame::Error(text) if text.starts_with("TRYAGAIN") || text.starts_with("BUSY") => &self.refused,
+            BytesFrame::SimpleString(_) | BytesFrame::BulkString(_) | BytesFrame::Null => {
+                &self.acknowledged
+            }
+            BytesFrame::Error(text) if text.starts_with("TRYAGAIN") || text.starts_with("BUSY") => {
+                &self.refused
+            }
             other => bail!("no reply to SET or GET: {other:?}"),
         };
         counter.set(counter.get() + 1);
@@ -143,7 +157,10 @@ impl Load {
         *self.latencies.borrow_mut() = Some(Vec::new());
         tokio::time::sleep(during).await;
         let latencies = self.latencies.borrow_mut().take().unwrap_or_default();
-        Window { acknowledged: self.acknowledged.get() - before, latencies }
+        Window {
+            acknowledged: self.acknowledged.get() - before,
+            latencies,
+        }
     }
 }
 

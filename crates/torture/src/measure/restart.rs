@@ -46,7 +46,9 @@ struct Times {
 
 /// Measures and prints.
 pub(crate) fn run(arguments: &RestartTime) -> Result<bool> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     runtime.block_on(LocalSet::new().run_until(measure(arguments)))
 }
 
@@ -56,7 +58,10 @@ async fn measure(arguments: &RestartTime) -> Result<bool> {
         Shape::Single => &["options.snapshot_slots=16777216"],
     };
     let mut bench = Bench::start(&arguments.common, "restart", overrides).await?;
-    let Built { snapshot_bytes, commands } = build(arguments, &bench).await?;
+    let Built {
+        snapshot_bytes,
+        commands,
+    } = build(arguments, &bench).await?;
     let log_bytes = process::size(&bench.cluster.store(0).join("wal"))?.bytes;
     let mib = |bytes| thousands(bytes >> 20);
     eprintln!(
@@ -65,27 +70,52 @@ async fn measure(arguments: &RestartTime) -> Result<bool> {
         mib(log_bytes)
     );
     let mut worst: f64 = 0.0;
-    println!("| killed | slots after the snapshot | listens, s | has executed all, s | serves a read, s |");
+    println!(
+        "| killed | slots after the snapshot | listens, s | has executed all, s | serves a read, s |"
+    );
     println!("|---|---|---|---|---|");
-    for (case, name) in
-        [(Case::One, "one node"), (Case::All, "all at once"), (Case::AllCold, "all at once, cold cache")]
-    {
+    for (case, name) in [
+        (Case::One, "one node"),
+        (Case::All, "all at once"),
+        (Case::AllCold, "all at once, cold cache"),
+    ] {
         let mut rounds = Vec::new();
         let mut slots = Vec::new();
         for round in 0..usize::from(arguments.rounds) {
             let (tail, times) = kill(&mut bench, case, round).await?;
-            eprintln!("{name}, round {}: {tail} slots after the snapshot, {times:.3?}", round + 1);
+            eprintln!(
+                "{name}, round {}: {tail} slots after the snapshot, {times:.3?}",
+                round + 1
+            );
             rounds.push(times);
             slots.push(tail);
         }
-        worst = rounds.iter().fold(worst, |worst, times| worst.max(times.executed).max(times.serves));
-        let (fewest, most) = (slots.iter().min().copied().unwrap_or(0), slots.iter().max().copied().unwrap_or(0));
-        let field = |field: fn(&Times) -> f64| spread(&rounds.iter().map(field).collect::<Vec<f64>>());
-        let (listens, executed, serves) =
-            (field(|times| times.listens), field(|times| times.executed), field(|times| times.serves));
-        println!("| {name} | {} to {} | {listens} | {executed} | {serves} |", thousands(fewest), thousands(most));
+        worst = rounds.iter().fold(worst, |worst, times| {
+            worst.max(times.executed).max(times.serves)
+        });
+        let (fewest, most) = (
+            slots.iter().min().copied().unwrap_or(0),
+            slots.iter().max().copied().unwrap_or(0),
+        );
+        let field =
+            |field: fn(&Times) -> f64| spread(&rounds.iter().map(field).collect::<Vec<f64>>());
+        let (listens, executed, serves) = (
+            field(|times| times.listens),
+            field(|times| times.executed),
+            field(|times| times.serves),
+        );
+        println!(
+            "| {name} | {} to {} | {listens} | {executed} | {serves} |",
+            thousands(fewest),
+            thousands(most)
+        );
     }
-    let RestartTime { keys, rounds, common, .. } = arguments;
+    let RestartTime {
+        keys,
+        rounds,
+        common,
+        ..
+    } = arguments;
     println!();
     println!(
         "{}, {} keys of {} bytes, {} commands after the snapshot; min / median / max of {rounds} rounds; {}",
@@ -108,16 +138,32 @@ fn spread(values: &[f64]) -> String {
     format!("{smallest:.2} / {:.2} / {largest:.2}", median(values))
 }
 
-/// Kills and starts again; returns how many slots were after the snapshot, at most, and how long it took.
+/// Kills and starts again; returns how many slots were after the snapshot, at most, and how long it
+/// took.
 async fn kill(bench: &mut Bench, case: Case, round: usize) -> Result<(u64, Times)> {
     let all: Vec<usize> = (0..bench.cluster.len()).collect();
-    let victims = if case == Case::One { vec![round % all.len()] } else { all };
+    let victims = if case == Case::One {
+        vec![round % all.len()]
+    } else {
+        all
+    };
     let word = format!("{case:?} {round}");
     let mut writer = Connection::open(bench.cluster.gateways()?[0]).await?;
-    writer.call_ok(&[b"SET", LAST, word.as_bytes()]).await.context("the last write failed")?;
+    writer
+        .call_ok(&[b"SET", LAST, word.as_bytes()])
+        .await
+        .context("the last write failed")?;
     let statuses = bench.statuses().await?;
-    let executed = statuses.iter().filter_map(|status| of_replica(status, "executed")).max().context("no replica")?;
-    let kept = victims.iter().filter_map(|node| of_replica(&statuses[*node], "kept")).min().unwrap_or(executed);
+    let executed = statuses
+        .iter()
+        .filter_map(|status| of_replica(status, "executed"))
+        .max()
+        .context("no replica")?;
+    let kept = victims
+        .iter()
+        .filter_map(|node| of_replica(&statuses[*node], "kept"))
+        .min()
+        .unwrap_or(executed);
     bench.cluster.kill(&victims)?;
     if case == Case::AllCold {
         forget_cached(&bench.cluster.stores())?;
@@ -127,13 +173,19 @@ async fn kill(bench: &mut Bench, case: Case, round: usize) -> Result<(u64, Times
     Ok((executed - kept, times))
 }
 
-/// Has the system forget what it caches of all files below `path`, as if the machine had just been started.
+/// Has the system forget what it caches of all files below `path`, as if the machine had just been
+/// started.
 fn forget_cached(path: &Path) -> Result<()> {
     process::walk(path, &mut |file| {
         let file = File::open(file)?;
         // Only what is on disk can be forgotten.
         file.sync_all()?;
-        Ok(posix_fadvise(&file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED)?)
+        Ok(posix_fadvise(
+            &file,
+            0,
+            0,
+            PosixFadviseAdvice::POSIX_FADV_DONTNEED,
+        )?)
     })
 }
 
@@ -147,12 +199,26 @@ async fn back(bench: &mut Bench, nodes: &[usize], executed: u64, word: &str) -> 
     for node in nodes {
         let place = &bench.cluster.deployment().nodes[*node];
         let address: SocketAddr = place.address.parse()?;
-        let gateway = place.gateway.as_ref().map(|gateway| gateway.parse()).transpose()?;
-        all.spawn_local(node_is_back(begun, address, gateway, executed, word.to_owned()));
+        let gateway = place
+            .gateway
+            .as_ref()
+            .map(|gateway| gateway.parse())
+            .transpose()?;
+        all.spawn_local(node_is_back(
+            begun,
+            address,
+            gateway,
+            executed,
+            word.to_owned(),
+        ));
     }
     let mut longest = Times::default();
     while let Some(times) = all.join_next().await {
-        let Times { listens, executed, serves } = times??;
+        let Times {
+            listens,
+            executed,
+            serves,
+        } = times??;
         longest.listens = longest.listens.max(listens);
         longest.executed = longest.executed.max(executed);
         longest.serves = longest.serves.max(serves);
@@ -198,14 +264,22 @@ async fn node_is_back(
         Ok(())
     });
     let serves = when(begun, "its gateway serves a read", || async {
-        let Some(gateway) = gateway else { return Ok(()) };
+        let Some(gateway) = gateway else {
+            return Ok(());
+        };
         let mut connection = Connection::open(gateway).await?;
-        connection.call(&[b"IONIAN", b"CONSISTENCY", b"linearizable"]).await?;
+        connection
+            .call(&[b"IONIAN", b"CONSISTENCY", b"linearizable"])
+            .await?;
         match bulk(connection.call(&[b"GET", LAST]).await?)? {
             Some(bytes) if bytes == word => Ok(()),
             other => bail!("not the last write but {other:?}"),
         }
     });
     let (listens, executed, serves) = tokio::try_join!(listens, executes, serves)?;
-    Ok(Times { listens, executed, serves })
+    Ok(Times {
+        listens,
+        executed,
+        serves,
+    })
 }

@@ -22,7 +22,9 @@ const LINE_EVERY: f64 = 60.0;
 
 /// Measures and prints; whether it is flat.
 pub(crate) fn run(arguments: &Soak) -> Result<bool> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     let curve = runtime.block_on(LocalSet::new().run_until(measure(arguments)))?;
     let data = &arguments.common.data;
     let title = format!(
@@ -36,7 +38,12 @@ pub(crate) fn run(arguments: &Soak) -> Result<bool> {
     curve::draw(&curve, &title, &data.join("soak.svg"))?;
     let growth = curve.growth(arguments.tolerance);
     println!();
-    println!("{title}; {}; {}/soak.csv, {}/soak.svg", machine(), data.display(), data.display());
+    println!(
+        "{title}; {}; {}/soak.csv, {}/soak.svg",
+        machine(),
+        data.display(),
+        data.display()
+    );
     for (what, flat) in &growth {
         println!("{}: {what}", if *flat { "flat" } else { "GROWS" });
     }
@@ -71,7 +78,13 @@ async fn watch(
     load: &Rc<Load>,
     clients: &mut JoinSet<Result<()>>,
 ) -> Result<Curve> {
-    let names = bench.cluster.deployment().nodes.iter().map(|node| node.name.clone()).collect();
+    let names = bench
+        .cluster
+        .deployment()
+        .nodes
+        .iter()
+        .map(|node| node.name.clone())
+        .collect();
     let mut curve = Curve::new(names);
     println!("{}", curve.header());
     let begun = Instant::now();
@@ -90,7 +103,9 @@ async fn watch(
             _ = tokio::signal::ctrl_c() => bail!("interrupted"),
         }
         bench.cluster.check_all()?;
-        curve.samples.push(sample(bench, begun, load.acknowledged()).await?);
+        curve
+            .samples
+            .push(sample(bench, begun, load.acknowledged()).await?);
         if due >= next_line {
             println!("{}", curve.line(LINE_EVERY));
             next_line += LINE_EVERY;
@@ -106,7 +121,17 @@ async fn sample(bench: &Bench, begun: Instant, acknowledged: u64) -> Result<Samp
         let memory = resident_bytes(bench.cluster.process(node)?)?;
         let disk = size(&bench.cluster.store(node))?;
         let (log, snapshots) = (status.log.bytes, status.log.snapshots);
-        nodes.push(Held { memory, disk: disk.allocated, length: disk.bytes, log, snapshots });
+        nodes.push(Held {
+            memory,
+            disk: disk.allocated,
+            length: disk.bytes,
+            log,
+            snapshots,
+        });
     }
-    Ok(Sample { seconds, acknowledged, nodes })
+    Ok(Sample {
+        seconds,
+        acknowledged,
+        nodes,
+    })
 }

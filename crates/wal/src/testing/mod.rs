@@ -1,8 +1,9 @@
-//! A disk in memory, for tests and simulations: it fails on order, and forgets in a crash what a disk may.
+//! A disk in memory, for tests and simulations: it fails on order, and forgets in a crash what a
+//! disk may.
 //!
-//! What was not synced when the power fails is kept or lost sector by sector, torn within a sector, and in
-//! any order; creations, renames and removals of names whose directory was not synced likewise, one by
-//! one. The same seed forgets the same.
+//! What was not synced when the power fails is kept or lost sector by sector, torn within a sector,
+//! and in any order; creations, renames and removals of names whose directory was not synced
+//! likewise, one by one. The same seed forgets the same.
 
 mod platter;
 
@@ -18,8 +19,8 @@ thread_local! {
     static ACCEPT_TORN_RECORDS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `work` with a defect built in, to see that it is caught: on this thread, recovery does not look at
-/// the checksums of records.
+/// Runs `work` with a defect built in, to see that it is caught: on this thread, recovery does not
+/// look at the checksums of records.
 pub fn accepting_torn_records<T>(work: impl FnOnce() -> T) -> T {
     ACCEPT_TORN_RECORDS.set(true);
     let done = work();
@@ -34,8 +35,8 @@ pub(crate) fn torn_records_are_accepted() -> bool {
 /// What happens at an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It fails. A write may have done a part before; a failed sync has forgotten what was unsynced,
-    /// and the next sync reports success.
+    /// It fails. A write may have done a part before; a failed sync has forgotten what was
+    /// unsynced, and the next sync reports success.
     Error,
     /// As `Error`, for want of space.
     NoSpace,
@@ -93,7 +94,10 @@ impl FaultDisk {
             full: false,
             dead: false,
         };
-        FaultDisk { state: Arc::new(Mutex::new(state)), gate: Arc::new((Mutex::new(true), Condvar::new())) }
+        FaultDisk {
+            state: Arc::new(Mutex::new(state)),
+            gate: Arc::new((Mutex::new(true), Condvar::new())),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -114,7 +118,8 @@ impl FaultDisk {
         state.only_syncs = true;
     }
 
-    /// While it is full, what needs more space than it has fails: new files, and writes behind the end of one.
+    /// While it is full, what needs more space than it has fails: new files, and writes behind the
+    /// end of one.
     pub fn set_full(&self, full: bool) {
         self.state().full = full;
     }
@@ -164,13 +169,15 @@ impl FaultDisk {
         Mark(state.passed + state.under_way.len() as u64)
     }
 
-    /// A simulation's time has passed since `mark`: no [`rewind`](Self::rewind) goes behind it any more.
+    /// A simulation's time has passed since `mark`: no [`rewind`](Self::rewind) goes behind it any
+    /// more.
     pub fn let_go(&self, mark: Mark) {
         self.state().let_go(mark.0);
     }
 
-    /// The operations after some moment since the last mark that was [let go](Self::let_go) were never done:
-    /// whoever asked for them had died in between. With `whole`, all of those since the mark.
+    /// The operations after some moment since the last mark that was [let go](Self::let_go) were
+    /// never done: whoever asked for them had died in between. With `whole`, all of those since the
+    /// mark.
     pub fn rewind(&self, whole: bool) {
         let mut state = self.state();
         let mut done = 0;
@@ -179,7 +186,11 @@ impl FaultDisk {
             done = state.platter.below(count + 1) as usize;
             // A disk spends nearly all its time in syncs.
             if state.platter.below(4) > 0 {
-                done += state.under_way.range(done..).take_while(|operation| !operation.is_sync()).count();
+                done += state
+                    .under_way
+                    .range(done..)
+                    .take_while(|operation| !operation.is_sync())
+                    .count();
             }
         }
         state.under_way.truncate(done);
@@ -195,12 +206,22 @@ impl FaultDisk {
 
     fn pass_gate(&self) {
         let open = self.gate.0.lock().expect("nobody panics with it");
-        drop(self.gate.1.wait_while(open, |open| !*open).expect("nobody panics with it"));
+        drop(
+            self.gate
+                .1
+                .wait_while(open, |open| !*open)
+                .expect("nobody panics with it"),
+        );
     }
 
     /// The names of all files, sorted by path.
     pub fn names(&self) -> Vec<String> {
-        self.state().seen.names.keys().filter_map(|path| file_name(path)).collect()
+        self.state()
+            .seen
+            .names
+            .keys()
+            .filter_map(|path| file_name(path))
+            .collect()
     }
 
     /// Changes a file behind everybody's back.
@@ -214,7 +235,11 @@ impl FaultDisk {
         state.let_go(u64::MAX);
         state.platter.apply(Operation::Sync { inode });
         change(&mut content);
-        state.platter.durable.contents.insert(inode, content.clone());
+        state
+            .platter
+            .durable
+            .contents
+            .insert(inode, content.clone());
         state.seen.contents.insert(inode, content);
     }
 
@@ -263,7 +288,11 @@ impl State {
     }
 
     fn inode(&self, path: &Path) -> io::Result<u64> {
-        self.seen.names.get(path).copied().ok_or_else(|| io::ErrorKind::NotFound.into())
+        self.seen
+            .names
+            .get(path)
+            .copied()
+            .ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
     fn rename(&mut self, gone: Option<PathBuf>, new: Option<(PathBuf, u64)>) {
@@ -288,7 +317,11 @@ impl Storage for FaultDisk {
     fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
         let mut state = self.state();
         state.check()?;
-        let here = state.seen.names.keys().filter(|path| path.parent() == Some(directory));
+        let here = state
+            .seen
+            .names
+            .keys()
+            .filter(|path| path.parent() == Some(directory));
         Ok(here.filter_map(|path| file_name(path)).collect())
     }
 
@@ -304,13 +337,19 @@ impl Storage for FaultDisk {
         state.made += 1;
         let inode = state.made;
         state.rename(None, Some((path.to_owned(), inode)));
-        Ok(FaultFile { disk: self.clone(), inode })
+        Ok(FaultFile {
+            disk: self.clone(),
+            inode,
+        })
     }
 
     fn open(&self, path: &Path) -> io::Result<FaultFile> {
         let mut state = self.state();
         state.check()?;
-        Ok(FaultFile { disk: self.clone(), inode: state.inode(path)? })
+        Ok(FaultFile {
+            disk: self.clone(),
+            inode: state.inode(path)?,
+        })
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -332,7 +371,9 @@ impl Storage for FaultDisk {
     fn sync_directory(&self, directory: &Path) -> io::Result<()> {
         let mut state = self.state();
         state.check()?;
-        state.under_way.push_back(Operation::SyncNames { directory: directory.to_owned() });
+        state.under_way.push_back(Operation::SyncNames {
+            directory: directory.to_owned(),
+        });
         Ok(())
     }
 
@@ -367,17 +408,27 @@ impl StorageFile for FaultFile {
             return Err(failed.expect("it is dead"));
         }
         let length = state.seen.contents[&self.inode].len() as u64;
-        let room = if state.full { length.saturating_sub(offset) } else { u64::MAX };
+        let room = if state.full {
+            length.saturating_sub(offset)
+        } else {
+            u64::MAX
+        };
         if room == 0 {
             return Err(failed.unwrap_or_else(|| io::ErrorKind::StorageFull.into()));
         }
         let bytes = &bytes[..bytes.len().min(room.min(usize::MAX as u64) as usize)];
         // A write may be short, and a failing one may have done a part of its work.
         let is_short = failed.is_some() || state.platter.below(8) == 0;
-        let count = if is_short { state.platter.below(bytes.len() as u64) as usize + 1 } else { bytes.len() };
+        let count = if is_short {
+            state.platter.below(bytes.len() as u64) as usize + 1
+        } else {
+            bytes.len()
+        };
         let (inode, at, bytes) = (self.inode, offset as usize, bytes[..count].to_vec());
         state.seen.write(inode, at, &bytes);
-        state.under_way.push_back(Operation::Write { inode, at, bytes });
+        state
+            .under_way
+            .push_back(Operation::Write { inode, at, bytes });
         failed.map_or(Ok(count), Err)
     }
 

@@ -8,7 +8,11 @@ const SECTOR: usize = 512;
 /// What is done to a disk.
 pub(super) enum Operation {
     /// Bytes are written to a file.
-    Write { inode: u64, at: usize, bytes: Vec<u8> },
+    Write {
+        inode: u64,
+        at: usize,
+        bytes: Vec<u8>,
+    },
     /// A file is synced.
     Sync { inode: u64 },
     /// A sync fails, and what was unsynced is forgotten.
@@ -34,7 +38,11 @@ pub(super) struct NameChange {
 
 impl NameChange {
     fn is_in(&self, directory: &Path) -> bool {
-        let path = self.new.as_ref().map(|(path, _)| path).or(self.gone.as_ref());
+        let path = self
+            .new
+            .as_ref()
+            .map(|(path, _)| path)
+            .or(self.gone.as_ref());
         path.and_then(|path| path.parent()) == Some(directory)
     }
 }
@@ -94,7 +102,12 @@ pub(super) struct Platter {
 impl Platter {
     pub(super) fn new(seed: u64) -> Self {
         let (durable, unsynced) = (Files::default(), BTreeMap::new());
-        Platter { durable, unsynced, unsynced_names: Vec::new(), random: seed }
+        Platter {
+            durable,
+            unsynced,
+            unsynced_names: Vec::new(),
+            random: seed,
+        }
     }
 
     pub(super) fn below(&mut self, limit: u64) -> u64 {
@@ -108,7 +121,9 @@ impl Platter {
 
     pub(super) fn apply(&mut self, operation: Operation) {
         match operation {
-            Operation::Write { inode, at, bytes } => self.unsynced.entry(inode).or_default().push((at, bytes)),
+            Operation::Write { inode, at, bytes } => {
+                self.unsynced.entry(inode).or_default().push((at, bytes))
+            }
             Operation::Sync { inode } => {
                 for (at, bytes) in self.unsynced.remove(&inode).unwrap_or_default() {
                     self.durable.write(inode, at, &bytes);
@@ -117,8 +132,9 @@ impl Platter {
             Operation::FailedSync { inode } => self.settle(inode),
             Operation::Name(change) => self.unsynced_names.push(change),
             Operation::SyncNames { directory } => {
-                let (synced, rest) =
-                    std::mem::take(&mut self.unsynced_names).into_iter().partition(|change| change.is_in(&directory));
+                let (synced, rest) = std::mem::take(&mut self.unsynced_names)
+                    .into_iter()
+                    .partition(|change| change.is_in(&directory));
                 let synced: Vec<NameChange> = synced;
                 synced.iter().for_each(|change| self.durable.rename(change));
                 self.unsynced_names = rest;
@@ -130,9 +146,13 @@ impl Platter {
     pub(super) fn seen(&self) -> Files {
         let mut seen = self.durable.clone();
         for (inode, writes) in &self.unsynced {
-            writes.iter().for_each(|(at, bytes)| seen.write(*inode, *at, bytes));
+            writes
+                .iter()
+                .for_each(|(at, bytes)| seen.write(*inode, *at, bytes));
         }
-        self.unsynced_names.iter().for_each(|change| seen.rename(change));
+        self.unsynced_names
+            .iter()
+            .for_each(|change| seen.rename(change));
         seen
     }
 
@@ -159,7 +179,11 @@ impl Platter {
             _ => Mood::Shuffled,
         };
         while !writes.is_empty() {
-            let next = if mood == Mood::Shuffled { self.below(writes.len() as u64) as usize } else { 0 };
+            let next = if mood == Mood::Shuffled {
+                self.below(writes.len() as u64) as usize
+            } else {
+                0
+            };
             let (mut at, bytes) = writes.remove(next);
             let mut rest = &bytes[..];
             while !rest.is_empty() {

@@ -23,7 +23,8 @@ enum Action {
 
 fn action() -> impl Strategy<Value = Action> {
     // 488 bytes and a header fill a sector: then old records begin where new ones might.
-    let length = prop_oneof![4 => 0..40usize, 3 => Just(488), 2 => 0..1500usize, 1 => 3000..12_000usize];
+    let length =
+        prop_oneof![4 => 0..40usize, 3 => Just(488), 2 => 0..1500usize, 1 => 3000..12_000usize];
     let fault = prop_oneof![Just(Fault::Error), Just(Fault::NoSpace), Just(Fault::Crash)];
     prop_oneof![
         12 => length.prop_map(Action::Append),
@@ -48,10 +49,20 @@ struct Model {
 impl Model {
     fn append(&mut self, wal: &mut Wal<FaultDisk>, length: usize) {
         self.made += 1;
-        let record: Vec<u8> = (0..length as u64).map(|at| (self.made * 31 + at) as u8).collect();
+        let record: Vec<u8> = (0..length as u64)
+            .map(|at| (self.made * 31 + at) as u8)
+            .collect();
         let (kind, tag) = (self.made as u8, self.made as u16);
         let lsn = wal.append(kind, tag, &record);
-        self.records.insert(lsn, Entry { lsn, kind, tag, record });
+        self.records.insert(
+            lsn,
+            Entry {
+                lsn,
+                kind,
+                tag,
+                record,
+            },
+        );
     }
 
     /// Opens the log, through faults if need be, and compares.
@@ -60,7 +71,9 @@ impl Model {
             let fault_was_due = disk.fault_is_due();
             match Wal::open_in(disk.clone(), directory(), options(hand_off), STAMP) {
                 Ok(opened) => break opened,
-                Err(error @ WalError::Io { .. }) => assert!(fault_was_due && !disk.fault_is_due(), "{error}"),
+                Err(error @ WalError::Io { .. }) => {
+                    assert!(fault_was_due && !disk.fault_is_due(), "{error}")
+                }
                 Err(error) => panic!("refused after a crash: {error}"),
             }
             if disk.is_dead() || disk.random(2) == 0 {
@@ -75,8 +88,17 @@ impl Model {
         disk.heal();
         let found = entries(recovery);
         assert_eq!(found.len() as u64, last + 1 - first);
-        assert!(first <= self.low.max(1), "record {} was truncated, only {} may be", first - 1, self.low);
-        assert!(last >= self.durable, "record {} was durable, {last} is the last", self.durable);
+        assert!(
+            first <= self.low.max(1),
+            "record {} was truncated, only {} may be",
+            first - 1,
+            self.low
+        );
+        assert!(
+            last >= self.durable,
+            "record {} was durable, {last} is the last",
+            self.durable
+        );
         for (entry, lsn) in found.iter().zip(first..) {
             assert_eq!(Some(entry), self.records.get(&lsn), "record {lsn}");
         }
@@ -98,7 +120,9 @@ impl Model {
                 self.low = self.low.max(lsn);
                 wal.truncate_below(lsn)?;
             }
-            Action::Fail(..) | Action::Restart | Action::PowerFailure => unreachable!("concerns the disk"),
+            Action::Fail(..) | Action::Restart | Action::PowerFailure => {
+                unreachable!("concerns the disk")
+            }
         }
         wal.poll_completed()?;
         Ok(())
@@ -110,9 +134,15 @@ fn is_poisoned(wal: &mut Wal<FaultDisk>) {
     let durable = wal.durable();
     wal.append(0, 0, b"too late");
     assert!(matches!(wal.flush(), Err(WalError::Poisoned { .. })));
-    assert!(matches!(wal.poll_completed(), Err(WalError::Poisoned { .. })));
+    assert!(matches!(
+        wal.poll_completed(),
+        Err(WalError::Poisoned { .. })
+    ));
     assert!(matches!(wal.sync(), Err(WalError::Poisoned { .. })));
-    assert!(matches!(wal.truncate_below(0), Err(WalError::Poisoned { .. })));
+    assert!(matches!(
+        wal.truncate_below(0),
+        Err(WalError::Poisoned { .. })
+    ));
     assert_eq!(wal.durable(), durable);
 }
 
@@ -194,12 +224,18 @@ fn a_torn_group_whose_later_records_are_whole_is_cut_off_and_does_not_come_back(
     disk.edit(&path, |content| content[4096 + 512..4096 + 1024].fill(0));
     let (mut wal, recovery) = open(&disk).expect("a crash can do this");
     let cut = recovery.cut().expect("something was cut off").clone();
-    assert_eq!((cut.path, cut.offset, cut.bytes), (path, 4096 + 512, 3 * 512));
+    assert_eq!(
+        (cut.path, cut.offset, cut.bytes),
+        (path, 4096 + 512, 3 * 512)
+    );
     assert_eq!(entries(recovery).len(), 1);
     wal.append(0, 0, &[9; 488]);
     wal.sync().expect("can sync");
     drop(wal);
     let (_, recovery) = open(&disk).expect("is sound");
-    let records: Vec<u8> = entries(recovery).iter().map(|entry| entry.record[0]).collect();
+    let records: Vec<u8> = entries(recovery)
+        .iter()
+        .map(|entry| entry.record[0])
+        .collect();
     assert_eq!(records, [1, 9]);
 }

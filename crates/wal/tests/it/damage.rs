@@ -13,8 +13,8 @@ fn extent() -> PathBuf {
     directory().join("extent")
 }
 
-/// A log of one segment: groups of records, 40 bytes each with their headers. The machine failed in the moment in
-/// which the last group was synced, before that was noted.
+/// A log of one segment: groups of records, 40 bytes each with their headers. The machine failed in
+/// the moment in which the last group was synced, before that was noted.
 fn written(groups: &[usize]) -> FaultDisk {
     let disk = FaultDisk::new(7);
     let (mut wal, _) = open(&disk).expect("makes one");
@@ -61,10 +61,19 @@ fn a_log_that_ends_in_the_last_group_is_cut_there_and_one_that_ends_before_it_is
             continue;
         }
         let text = refusal(&disk);
-        let expected =
-            format!("ends with record {left} at byte {}, though /data/extent says", [4096, 4136, 4648, 4688][left]);
-        assert!(text.contains(&expected) && text.contains("record 4 was on disk"), "{text}");
-        assert_eq!(disk.content(&segment(1))[..at], whole[..at], "nothing was changed");
+        let expected = format!(
+            "ends with record {left} at byte {}, though /data/extent says",
+            [4096, 4136, 4648, 4688][left]
+        );
+        assert!(
+            text.contains(&expected) && text.contains("record 4 was on disk"),
+            "{text}"
+        );
+        assert_eq!(
+            disk.content(&segment(1))[..at],
+            whole[..at],
+            "nothing was changed"
+        );
     }
 }
 
@@ -75,8 +84,15 @@ fn a_segment_shorter_than_it_was_made_is_refused() {
         disk.edit(&segment(1), |content| content.truncate(length));
         let text = refusal(&disk);
         let known = length >= 52 + STAMP.len();
-        let said = if known { format!("has {length} bytes, and had 8192 before") } else { "cut off".into() };
-        assert!(text.contains("0000000000000001.wal") && text.contains(&said), "{text}");
+        let said = if known {
+            format!("has {length} bytes, and had 8192 before")
+        } else {
+            "cut off".into()
+        };
+        assert!(
+            text.contains("0000000000000001.wal") && text.contains(&said),
+            "{text}"
+        );
     }
 }
 
@@ -86,7 +102,10 @@ fn a_cut_is_reported() {
     disk.edit(&segment(1), |content| content[4096 + 512 + 39] ^= 1);
     let (_, recovery) = open(&disk).expect("is accepted");
     let cut = recovery.cut().expect("is reported");
-    assert_eq!((&cut.path, cut.offset, cut.bytes), (&segment(1), 4096 + 40, 512));
+    assert_eq!(
+        (&cut.path, cut.offset, cut.bytes),
+        (&segment(1), 4096 + 40, 512)
+    );
     assert!(recovery.existed());
     let (_, recovery) = open(&disk).expect("is accepted");
     assert_eq!(recovery.cut(), None, "what was cut off is gone");
@@ -96,7 +115,12 @@ fn a_cut_is_reported() {
 fn every_flipped_bit_before_the_last_group_is_refused_and_one_in_it_cut_off() {
     let groups = [2, 1, 2];
     let whole = written(&groups).content(&segment(1));
-    let stretches = [(0, 80, None), (512, 40, None), (1024, 40, Some(3)), (1064, 40, Some(4))];
+    let stretches = [
+        (0, 80, None),
+        (512, 40, None),
+        (1024, 40, Some(3)),
+        (1064, 40, Some(4)),
+    ];
     for (start, length, left) in stretches {
         for bit in 0..length * 8 {
             let disk = written(&[1]);
@@ -111,7 +135,10 @@ fn every_flipped_bit_before_the_last_group_is_refused_and_one_in_it_cut_off() {
                     let record = start + bit / 8 / 40 * 40;
                     // The end of the record before, where that record should be.
                     let place = format!("byte {}", 4096 + if start == 512 { 80 } else { record });
-                    assert!(text.contains("0000000000000001.wal") && text.contains(&place), "{text}");
+                    assert!(
+                        text.contains("0000000000000001.wal") && text.contains(&place),
+                        "{text}"
+                    );
                     assert!(text.contains("A crash cannot have done this"), "{text}");
                 }
             }
@@ -127,7 +154,13 @@ fn long() -> FaultDisk {
         wal.append(0, 0, &[5; 1900]);
         wal.sync().expect("can sync");
     }
-    assert_eq!(disk.names().iter().filter(|name| name.ends_with(".wal")).count(), 3);
+    assert_eq!(
+        disk.names()
+            .iter()
+            .filter(|name| name.ends_with(".wal"))
+            .count(),
+        3
+    );
     disk
 }
 
@@ -137,7 +170,10 @@ fn damage_at_the_end_of_a_full_segment_is_refused() {
         let disk = long();
         disk.edit(&segment(2), |content| content[byte] ^= 0x10);
         let text = refusal(&disk);
-        assert!(text.contains("0000000000000002.wal") && text.contains("begins with record 5"), "{text}");
+        assert!(
+            text.contains("0000000000000002.wal") && text.contains("begins with record 5"),
+            "{text}"
+        );
     }
     let disk = long();
     disk.edit(&segment(1), |content| content.truncate(7000));
@@ -150,19 +186,33 @@ fn a_missing_segment_is_named() {
     disk.delete(&segment(2));
     let text = refusal(&disk);
     assert!(text.contains("0000000000000002.wal is missing"), "{text}");
-    assert!(text.contains("0000000000000003.wal comes behind it"), "{text}");
+    assert!(
+        text.contains("0000000000000003.wal comes behind it"),
+        "{text}"
+    );
 }
 
 #[test]
 fn what_is_not_ours_is_refused_in_clear_words() {
     let disk = long();
-    let other = Wal::open_in(disk.clone(), directory(), options(HandOff::Never), b"node 2");
+    let other = Wal::open_in(
+        disk.clone(),
+        directory(),
+        options(HandOff::Never),
+        b"node 2",
+    );
     let text = other.err().expect("is refused").to_string();
-    assert!(text.contains("is stamped 'cluster x, node 1', this is 'node 2'"), "{text}");
+    assert!(
+        text.contains("is stamped 'cluster x, node 1', this is 'node 2'"),
+        "{text}"
+    );
     assert_ne!(STAMP, b"node 2");
     disk.edit(&segment(1), |content| content[8] = 2);
     let text = refusal(&disk);
-    assert!(text.contains("has format 2, this program knows format 1; run the version that wrote it"), "{text}");
+    assert!(
+        text.contains("has format 2, this program knows format 1; run the version that wrote it"),
+        "{text}"
+    );
     disk.edit(&segment(1), |content| content[0] = b'X');
     assert!(refusal(&disk).contains("does not begin as a log segment"));
     let disk = long();
@@ -185,32 +235,64 @@ fn refused(damage: impl FnOnce(&FaultDisk)) -> String {
 #[test]
 fn a_missing_end_is_missed() {
     let text = refused(|disk| disk.delete(&segment(1)));
-    assert!(text.contains("0000000000000001.wal is missing, though /data/extent says"), "{text}");
+    assert!(
+        text.contains("0000000000000001.wal is missing, though /data/extent says"),
+        "{text}"
+    );
     let text = refused(|disk| disk.delete(&segment(3)));
-    assert!(text.contains("0000000000000003.wal is missing, though /data/extent says"), "{text}");
+    assert!(
+        text.contains("0000000000000003.wal is missing, though /data/extent says"),
+        "{text}"
+    );
     let text = refused(|disk| (2..=3).for_each(|sequence| disk.delete(&segment(sequence))));
-    assert!(text.contains("0000000000000002.wal is missing, though /data/extent says"), "{text}");
+    assert!(
+        text.contains("0000000000000002.wal is missing, though /data/extent says"),
+        "{text}"
+    );
     let text = refused(|disk| (1..=3).for_each(|sequence| disk.delete(&segment(sequence))));
-    assert!(text.contains("0000000000000003.wal is missing, though /data/extent says"), "{text}");
+    assert!(
+        text.contains("0000000000000003.wal is missing, though /data/extent says"),
+        "{text}"
+    );
 }
 
 #[test]
 fn the_last_record_is_missed() {
     let text = refused(|disk| disk.edit(&segment(3), |content| content[4096 + 100] ^= 1));
-    assert!(text.contains("0000000000000003.wal ends with record 4 at byte 4096"), "{text}");
+    assert!(
+        text.contains("0000000000000003.wal ends with record 4 at byte 4096"),
+        "{text}"
+    );
     assert!(text.contains("record 5 was on disk"), "{text}");
 }
 
 #[test]
 fn a_log_without_its_extent_is_refused_and_so_is_one_with_that_of_another() {
     let text = refused(|disk| disk.delete(&extent()));
-    assert!(text.contains("/data/extent is missing, though /data/0000000000000001.wal says"), "{text}");
+    assert!(
+        text.contains("/data/extent is missing, though /data/0000000000000001.wal says"),
+        "{text}"
+    );
     let text = refused(|disk| disk.edit(&extent(), |content| content.fill(0)));
-    assert!(text.contains("/data/extent is damaged at byte 0: none of its entries is whole"), "{text}");
+    assert!(
+        text.contains("/data/extent is damaged at byte 0: none of its entries is whole"),
+        "{text}"
+    );
     let other = FaultDisk::new(1);
-    drop(Wal::open_in(other.clone(), directory(), options(HandOff::Never), b"node 2").expect("makes one"));
+    drop(
+        Wal::open_in(
+            other.clone(),
+            directory(),
+            options(HandOff::Never),
+            b"node 2",
+        )
+        .expect("makes one"),
+    );
     let text = refused(|disk| disk.edit(&extent(), |content| *content = other.content(&extent())));
-    assert!(text.contains("none of its entries is whole and of this log"), "{text}");
+    assert!(
+        text.contains("none of its entries is whole and of this log"),
+        "{text}"
+    );
 }
 
 #[test]

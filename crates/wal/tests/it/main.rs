@@ -19,7 +19,12 @@ fn directory() -> &'static Path {
 }
 
 fn options(hand_off: HandOff) -> Options {
-    Options { segment_bytes: SEGMENT, max_record_bytes: 20_000, hand_off, ..Options::default() }
+    Options {
+        segment_bytes: SEGMENT,
+        max_record_bytes: 20_000,
+        hand_off,
+        ..Options::default()
+    }
 }
 
 type Opened = (Wal<FaultDisk>, Recovery<FaultDisk>);
@@ -29,7 +34,9 @@ fn open(disk: &FaultDisk) -> Result<Opened, WalError> {
 }
 
 fn entries(recovery: Recovery<FaultDisk>) -> Vec<Entry> {
-    recovery.map(|entry| entry.expect("was checked when it was opened")).collect()
+    recovery
+        .map(|entry| entry.expect("was checked when it was opened"))
+        .collect()
 }
 
 /// The text of the error that opening ends in.

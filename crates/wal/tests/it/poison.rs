@@ -16,9 +16,13 @@ fn run_into(disk: &FaultDisk, fault: impl FnOnce(&FaultDisk), length: usize) -> 
     disk.heal();
     for _ in 0..3 {
         wal.append(0, 0, b"too late");
-        let Err(WalError::Poisoned { first }) = wal.flush() else { panic!("goes on") };
+        let Err(WalError::Poisoned { first }) = wal.flush() else {
+            panic!("goes on")
+        };
         assert_eq!(first, text);
-        assert!(wal.poll_completed().is_err() && wal.sync().is_err() && wal.truncate_below(1).is_err());
+        assert!(
+            wal.poll_completed().is_err() && wal.sync().is_err() && wal.truncate_below(1).is_err()
+        );
         assert_eq!(wal.durable(), durable, "nothing is promised any more");
     }
     text
@@ -30,10 +34,17 @@ fn each_error_stops_the_log_and_names_file_operation_and_cause() {
     let at = |after: u64, fault: Fault| move |disk: &FaultDisk| disk.fail_after(after, fault);
     let text = run_into(&FaultDisk::new(1), at(0, Fault::Error), 10);
     assert_eq!(text, "cannot write to /data/0000000000000001.wal: injected");
-    let text = run_into(&FaultDisk::new(1), |disk| disk.fail_next_sync(Fault::Error), 10);
+    let text = run_into(
+        &FaultDisk::new(1),
+        |disk| disk.fail_next_sync(Fault::Error),
+        10,
+    );
     assert_eq!(text, "cannot sync /data/0000000000000001.wal: injected");
     let text = run_into(&FaultDisk::new(1), at(0, Fault::NoSpace), 10);
-    assert_eq!(text, "cannot write to /data/0000000000000001.wal: no storage space");
+    assert_eq!(
+        text,
+        "cannot write to /data/0000000000000001.wal: no storage space"
+    );
     let text = run_into(&FaultDisk::new(1), at(0, Fault::Error), full);
     assert_eq!(text, "cannot create /data/spare-2.wal: injected");
     let text = run_into(&FaultDisk::new(1), at(1, Fault::NoSpace), full);
@@ -56,8 +67,18 @@ fn an_error_at_any_operation_of_making_a_segment_stops_the_log() {
             assert!(matches!(wal.flush(), Err(WalError::Poisoned { .. })));
         }
     }
-    for operation in ["create", "write to", "sync /data/spare", "open", "rename", "sync the directory"] {
-        assert!(texts.iter().any(|text| text.contains(operation)), "{operation}: {texts:?}");
+    for operation in [
+        "create",
+        "write to",
+        "sync /data/spare",
+        "open",
+        "rename",
+        "sync the directory",
+    ] {
+        assert!(
+            texts.iter().any(|text| text.contains(operation)),
+            "{operation}: {texts:?}"
+        );
     }
 }
 
@@ -67,7 +88,10 @@ fn a_record_over_the_limit_stops_the_log() {
     assert_eq!(wal.append(0, 0, &[0; 20_001]), 1);
     assert_eq!(wal.append(0, 0, b"behind it"), 2);
     let text = wal.flush().expect_err("must fail").to_string();
-    assert!(text.contains("a record of 20001 bytes exceeds the limit of 20000"), "{text}");
+    assert!(
+        text.contains("a record of 20001 bytes exceeds the limit of 20000"),
+        "{text}"
+    );
     assert_eq!(wal.durable(), 0);
 }
 

@@ -13,8 +13,14 @@ fn records_of_every_size_come_back() {
     assert_eq!((recovery.first_lsn(), recovery.last_lsn()), (1, 0));
     let lengths = [0, 1, 487, 488, 489, 4071, 4072, 4073, 8192, 20_000, 3, 0];
     for (at, length) in lengths.into_iter().enumerate() {
-        assert_eq!(wal.append(at as u8, at as u16 * 1000, &vec![at as u8; length]), at as u64 + 1);
-        assert_eq!((wal.written(), wal.durable() <= at as u64), (at as u64 + 1, true));
+        assert_eq!(
+            wal.append(at as u8, at as u16 * 1000, &vec![at as u8; length]),
+            at as u64 + 1
+        );
+        assert_eq!(
+            (wal.written(), wal.durable() <= at as u64),
+            (at as u64 + 1, true)
+        );
         if at % 3 == 2 {
             wal.sync().expect("can sync");
             assert_eq!(wal.durable(), at as u64 + 1);
@@ -27,7 +33,10 @@ fn records_of_every_size_come_back() {
     let found = entries(recovery);
     assert_eq!(found.len(), lengths.len());
     for (at, entry) in found.iter().enumerate() {
-        assert_eq!((entry.lsn, entry.kind, entry.tag), (at as u64 + 1, at as u8, at as u16 * 1000));
+        assert_eq!(
+            (entry.lsn, entry.kind, entry.tag),
+            (at as u64 + 1, at as u8, at as u16 * 1000)
+        );
         assert_eq!(entry.record, vec![at as u8; lengths[at]]);
     }
 }
@@ -62,9 +71,16 @@ fn truncation_drops_whole_segments_and_never_a_record_at_or_above_the_lsn() {
         drop(wal);
         let (_, recovery) = open(&disk).expect("opens again");
         // Two records a segment: what is left begins at the segment with the record.
-        assert_eq!(recovery.first_lsn(), ((low - 1) / 2 * 2 + 1).min(19), "below {low}");
+        assert_eq!(
+            recovery.first_lsn(),
+            ((low - 1) / 2 * 2 + 1).min(19),
+            "below {low}"
+        );
         assert_eq!(recovery.last_lsn(), 20);
-        assert_eq!(entries(recovery).len() as u64, 21 - ((low - 1) / 2 * 2 + 1).min(19));
+        assert_eq!(
+            entries(recovery).len() as u64,
+            21 - ((low - 1) / 2 * 2 + 1).min(19)
+        );
     }
 }
 
@@ -81,7 +97,8 @@ fn a_truncated_log_does_not_grow() {
     assert!(disk.names().len() <= 4, "{:?}", disk.names());
 }
 
-/// The segment is used again, record for record at the same places; then only some of it is written.
+/// The segment is used again, record for record at the same places; then only some of it is
+/// written.
 #[test]
 fn old_records_in_a_recycled_segment_stay_dead() {
     let disk = FaultDisk::new(2);
@@ -92,18 +109,31 @@ fn old_records_in_a_recycled_segment_stay_dead() {
         wal.truncate_below(lsn).expect("can truncate");
     }
     let content = disk.content(&directory().join(format!("{:016x}.wal", 40 / 8)));
-    assert_eq!(content[10] & 1, 1, "the last segment is one that was used before");
+    assert_eq!(
+        content[10] & 1,
+        1,
+        "the last segment is one that was used before"
+    );
     wal.append(0, 0, &[4; 488]);
     wal.sync().expect("can sync");
     drop(wal);
     let (mut wal, recovery) = open(&disk).expect("opens again");
-    assert_eq!((recovery.last_lsn(), recovery.cut()), (41, None), "the end does not look torn");
+    assert_eq!(
+        (recovery.last_lsn(), recovery.cut()),
+        (41, None),
+        "the end does not look torn"
+    );
     wal.append(0, 0, &[5; 488]);
     wal.sync().expect("can sync");
     drop(wal);
-    // A crash loses the zeros behind the last group: there is an old record, whole and at its place.
+    // A crash loses the zeros behind the last group: there is an old record, whole and at its
+    // place.
     disk.edit(&directory().join(format!("{:016x}.wal", 6)), |content| {
-        assert_ne!(content[4096 + 1536..4096 + 2048], [0; 512], "old records are there");
+        assert_ne!(
+            content[4096 + 1536..4096 + 2048],
+            [0; 512],
+            "old records are there"
+        );
         content.copy_within(4096 + 1536..4096 + 2048, 4096 + 1024);
     });
     let (_, recovery) = open(&disk).expect("opens again");
@@ -131,7 +161,11 @@ impl Drop for Scratch {
 #[test]
 fn a_real_disk_does_the_same() {
     let scratch = Scratch::new("real");
-    let options = || Options { segment_bytes: 64 << 10, hand_off: HandOff::From(400), ..Options::default() };
+    let options = || Options {
+        segment_bytes: 64 << 10,
+        hand_off: HandOff::From(400),
+        ..Options::default()
+    };
     let (mut wal, _) = Wal::open(&scratch.0, options(), b"me").expect("makes one");
     for at in 0..1000u16 {
         wal.append(1, at, &at.to_le_bytes().repeat(100));
@@ -148,6 +182,9 @@ fn a_real_disk_does_the_same() {
     assert_eq!(recovery.last_lsn(), 1000);
     for entry in recovery {
         let entry = entry.expect("can be read");
-        assert_eq!(entry.record, (entry.lsn as u16 - 1).to_le_bytes().repeat(100));
+        assert_eq!(
+            entry.record,
+            (entry.lsn as u16 - 1).to_le_bytes().repeat(100)
+        );
     }
 }

@@ -30,11 +30,16 @@ fn chunks(content: u8) -> Vec<Vec<u8>> {
 
 /// The content of the latest snapshot, and what is wrong with a newer one.
 fn read(disk: &FaultDisk) -> Result<Option<(u8, Option<String>)>, WalError> {
-    let Some(loaded) = snapshots(disk).load_latest()? else { return Ok(None) };
+    let Some(loaded) = snapshots(disk).load_latest()? else {
+        return Ok(None);
+    };
     let found = loaded.reader.collect::<Result<Vec<_>, _>>()?;
     let content = found[0][0];
     assert_eq!(found, chunks(content));
-    Ok(Some((content, loaded.rejected.map(|error| error.to_string()))))
+    Ok(Some((
+        content,
+        loaded.rejected.map(|error| error.to_string()),
+    )))
 }
 
 fn content(disk: &FaultDisk) -> Option<u8> {
@@ -88,7 +93,10 @@ fn a_crash_at_any_operation_leaves_the_old_one_or_the_new_one() {
                 disk.fail_power();
                 let found = content(&disk);
                 let old = (had > 0).then_some(had);
-                assert!(found == Some(9) || (was_hit && found == old), "{found:?} after {after} of seed {seed}");
+                assert!(
+                    found == Some(9) || (was_hit && found == old),
+                    "{found:?} after {after} of seed {seed}"
+                );
                 write(&disk, 10).expect("goes on");
                 disk.fail_power();
                 assert_eq!(content(&disk), Some(10));
@@ -161,7 +169,10 @@ fn with_nothing_sound_left_it_says_so_every_time() {
     disk.edit(&path("snapshot"), |content| content[100] ^= 1);
     for _ in 0..2 {
         let text = read(&disk).expect_err("is refused").to_string();
-        assert!(text.contains("/data/snapshot is damaged") && text.contains("checksum of a chunk"), "{text}");
+        assert!(
+            text.contains("/data/snapshot is damaged") && text.contains("checksum of a chunk"),
+            "{text}"
+        );
     }
 }
 
@@ -172,13 +183,21 @@ fn another_stamp_and_another_format_are_refused() {
     write(&disk, 2).expect("can write");
     let other = Snapshots::new_in(disk.clone(), directory(), "snapshot", b"node 2");
     let text = other.load_latest().err().expect("is refused").to_string();
-    assert!(text.contains("is stamped 'node 1', this is 'node 2'"), "{text}");
+    assert!(
+        text.contains("is stamped 'node 1', this is 'node 2'"),
+        "{text}"
+    );
     disk.edit(&path("snapshot"), |content| {
         content[8] = 2;
         let sum = crc32c::crc32c(&content[..10]);
         content[10..14].copy_from_slice(&sum.to_le_bytes());
     });
-    assert!(read(&disk).expect_err("is refused").to_string().contains("has format 2"));
+    assert!(
+        read(&disk)
+            .expect_err("is refused")
+            .to_string()
+            .contains("has format 2")
+    );
 }
 
 proptest! {

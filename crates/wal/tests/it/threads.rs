@@ -8,7 +8,10 @@ use std::sync::mpsc::{Receiver, channel};
 fn threaded(disk: &FaultDisk, least: usize) -> (Wal<FaultDisk>, Receiver<()>) {
     let (notify, completed) = channel();
     let on_complete = Box::new(move || notify.send(()).unwrap_or(()));
-    let options = Options { on_complete, ..options(HandOff::From(least)) };
+    let options = Options {
+        on_complete,
+        ..options(HandOff::From(least))
+    };
     let (wal, _) = Wal::open_in(disk.clone(), directory(), options, STAMP).expect("opens");
     (wal, completed)
 }
@@ -29,7 +32,11 @@ fn the_owner_goes_on_while_a_sync_runs() {
     disk.set_gate(true);
     completed.recv().expect("is called");
     assert!(wal.poll_completed().expect("nothing is wrong"));
-    assert_eq!(wal.durable(), 1, "what came while the sync ran waits for the next");
+    assert_eq!(
+        wal.durable(),
+        1,
+        "what came while the sync ran waits for the next"
+    );
     completed.recv().expect("the next was begun by itself");
     assert!(wal.poll_completed().expect("nothing is wrong"));
     assert_eq!((wal.durable(), wal.syncs()), (3, 2));
@@ -82,7 +89,10 @@ fn a_wait_takes_in_what_is_under_way_and_a_drop_waits_for_it() {
     let operations = disk.operations();
     let (_, recovery) = open(&disk).expect("opens again");
     assert_eq!(recovery.first_lsn(), 1);
-    assert_eq!(entries(recovery).last().expect("there is one").record, b"under way");
+    assert_eq!(
+        entries(recovery).last().expect("there is one").record,
+        b"under way"
+    );
     assert!(disk.operations() > operations);
 }
 
@@ -111,8 +121,8 @@ fn segments_are_made_and_dropped_by_a_thread() {
     assert_eq!(recovery.last_lsn(), last);
 }
 
-/// Were the job that drops the first segment to fail and the next job to be begun all the same, the log
-/// would have a gap.
+/// Were the job that drops the first segment to fail and the next job to be begun all the same, the
+/// log would have a gap.
 #[test]
 fn a_failed_drop_leaves_no_gap() {
     for after in 0..40 {

@@ -35,11 +35,20 @@ pub(super) fn paint<B: DrawingBackend>(picture: &Picture, sheet: &Area<B>) -> Dr
     let (width, height) = sheet.dim_in_pixel();
     let centre = (width / 2) as i32;
     write(sheet, &picture.title, 22, BLACK, (centre, 10), HPos::Center)?;
-    write(sheet, &picture.subtitle, 14, RGBColor(90, 90, 90), (centre, 38), HPos::Center)?;
+    write(
+        sheet,
+        &picture.subtitle,
+        14,
+        RGBColor(90, 90, 90),
+        (centre, 38),
+        HPos::Center,
+    )?;
     let legend = picture.panels.iter().map(legend_height).max().unwrap_or(0);
     let part = width as i32 / picture.panels.len().max(1) as i32;
     for (place, panel) in (0..).zip(picture.panels) {
-        let area = sheet.clone().shrink((place * part, HEADLINE), (part, height as i32 - HEADLINE));
+        let area = sheet
+            .clone()
+            .shrink((place * part, HEADLINE), (part, height as i32 - HEADLINE));
         paint_panel(panel, &area, legend)?;
     }
     sheet.present()
@@ -53,7 +62,10 @@ fn write<B: DrawingBackend>(
     at: (i32, i32),
     side: HPos,
 ) -> Drawn<B> {
-    let style = (FONT, size).into_text_style(area).color(&color).pos(Pos::new(side, VPos::Top));
+    let style = (FONT, size)
+        .into_text_style(area)
+        .color(&color)
+        .pos(Pos::new(side, VPos::Top));
     area.draw_text(text, &style, at)
 }
 
@@ -68,11 +80,20 @@ fn paint_panel<B: DrawingBackend>(panel: &Panel, area: &Area<B>, legend: i32) ->
     let (width, height) = area.dim_in_pixel();
     let below = match &panel.marks {
         Marks::Curves(_) => 48,
-        Marks::Bars(bars) => 24 + 15 * bars.iter().map(|bar| bar.label.lines().count()).max().unwrap_or(0) as u32,
+        Marks::Bars(bars) => {
+            24 + 15
+                * bars
+                    .iter()
+                    .map(|bar| bar.label.lines().count())
+                    .max()
+                    .unwrap_or(0) as u32
+        }
     };
     let (x_range, highest) = ranges(&panel.marks);
     let y_range = 0.0..(highest * 1.08).max(1e-9);
-    let plot = area.clone().shrink((0, 0), (width as i32, height as i32 - legend));
+    let plot = area
+        .clone()
+        .shrink((0, 0), (width as i32, height as i32 - legend));
     let mut chart = ChartBuilder::on(&plot)
         .caption(&panel.title, (FONT, 17))
         .margin_right(22)
@@ -82,9 +103,16 @@ fn paint_panel<B: DrawingBackend>(panel: &Panel, area: &Area<B>, legend: i32) ->
         .build_cartesian_2d(x_range, y_range)?;
     let bars = matches!(panel.marks, Marks::Bars(_));
     let mut mesh = chart.configure_mesh();
-    mesh.x_desc(&*panel.x_label).y_desc(&*panel.y_label).axis_desc_style((FONT, 14)).label_style((FONT, 13));
-    mesh.light_line_style(WHITE).bold_line_style(RGBColor(225, 225, 225)).x_labels(7).y_labels(8);
-    mesh.x_label_formatter(&|x| short(*x)).y_label_formatter(&|y| short(*y));
+    mesh.x_desc(&*panel.x_label)
+        .y_desc(&*panel.y_label)
+        .axis_desc_style((FONT, 14))
+        .label_style((FONT, 13));
+    mesh.light_line_style(WHITE)
+        .bold_line_style(RGBColor(225, 225, 225))
+        .x_labels(7)
+        .y_labels(8);
+    mesh.x_label_formatter(&|x| short(*x))
+        .y_label_formatter(&|y| short(*y));
     if bars {
         mesh.disable_x_mesh().x_labels(0);
     }
@@ -109,11 +137,21 @@ fn ranges(marks: &Marks) -> (std::ops::Range<f64>, f64) {
             let right = points().map(|(x, _)| *x).fold(0.0, f64::max);
             // Counts of replicas begin where they do, amounts at zero.
             let left = points().map(|(x, _)| *x).fold(right, f64::min);
-            let left = if right < 100.0 { (left - 0.3).max(0.0) } else { 0.0 };
+            let left = if right < 100.0 {
+                (left - 0.3).max(0.0)
+            } else {
+                0.0
+            };
             let margin = if right < 100.0 { 0.3 } else { right * 0.04 };
-            (left..right + margin, points().map(|(_, y)| *y).fold(0.0, f64::max))
+            (
+                left..right + margin,
+                points().map(|(_, y)| *y).fold(0.0, f64::max),
+            )
         }
-        Marks::Bars(bars) => (0.0..bars.len() as f64, bars.iter().map(Bar::top).fold(0.0, f64::max)),
+        Marks::Bars(bars) => (
+            0.0..bars.len() as f64,
+            bars.iter().map(Bar::top).fold(0.0, f64::max),
+        ),
     }
 }
 
@@ -128,7 +166,12 @@ fn paint_curve<B: DrawingBackend>(curve: &Curve, chart: &mut Chart<'_, B>) -> Dr
     let points = || curve.points.iter().copied();
     match curve.look {
         Look::Solid => drop(chart.draw_series(LineSeries::new(points(), colour.stroke_width(2)))?),
-        Look::Dashed => drop(chart.draw_series(DashedLineSeries::new(points(), 6, 4, colour.stroke_width(1)))?),
+        Look::Dashed => drop(chart.draw_series(DashedLineSeries::new(
+            points(),
+            6,
+            4,
+            colour.stroke_width(1),
+        ))?),
         Look::Dots => {}
     }
     chart.draw_series(points().map(|at| marker(curve.look, colour, at)))?;
@@ -149,11 +192,17 @@ fn paint_legend<B: DrawingBackend>(curves: &[Curve], area: &Area<B>, top: i32) -
         let left = 36 + (place % 2) * (width as i32 - 36) / 2;
         let y = top + 10 + (place / 2) * LEGEND_LINE;
         let colour = colour(curve.colour);
-        let line =
-            |from: i32, to: i32| PathElement::new(vec![(left + from, y), (left + to, y)], colour.stroke_width(2));
+        let line = |from: i32, to: i32| {
+            PathElement::new(
+                vec![(left + from, y), (left + to, y)],
+                colour.stroke_width(2),
+            )
+        };
         match curve.look {
             Look::Solid => area.draw(&line(0, 26))?,
-            Look::Dashed => [(0, 8), (18, 26)].into_iter().try_for_each(|(from, to)| area.draw(&line(from, to)))?,
+            Look::Dashed => [(0, 8), (18, 26)]
+                .into_iter()
+                .try_for_each(|(from, to)| area.draw(&line(from, to)))?,
             Look::Dots => {}
         }
         area.draw(&marker(curve.look, colour, (left + 13, y)))?;
@@ -162,7 +211,11 @@ fn paint_legend<B: DrawingBackend>(curves: &[Curve], area: &Area<B>, top: i32) -
     Ok(())
 }
 
-fn paint_bars<B: DrawingBackend>(bars: &[Bar], chart: &mut Chart<'_, B>, plot: &Area<B>) -> Drawn<B> {
+fn paint_bars<B: DrawingBackend>(
+    bars: &[Bar],
+    chart: &mut Chart<'_, B>,
+    plot: &Area<B>,
+) -> Drawn<B> {
     let (origin, _) = plot.get_pixel_range();
     let corner = plot.get_pixel_range().1.start;
     for (place, bar) in bars.iter().enumerate() {
@@ -171,15 +224,30 @@ fn paint_bars<B: DrawingBackend>(bars: &[Bar], chart: &mut Chart<'_, B>, plot: &
         chart.draw_series([Rectangle::new(body, colour(bar.colour).mix(0.85).filled())])?;
         if let Some(whisker) = bar.whisker {
             let stroke = BLACK.stroke_width(1);
-            let across = |y: f64| PathElement::new(vec![(middle - 0.1, y), (middle + 0.1, y)], stroke);
+            let across =
+                |y: f64| PathElement::new(vec![(middle - 0.1, y), (middle + 0.1, y)], stroke);
             let along = PathElement::new(vec![(middle, whisker), (middle, bar.height)], stroke);
             chart.draw_series([along, across(whisker), across(bar.height)])?;
         }
         let (x, top) = chart.backend_coord(&(middle, bar.top()));
-        write(plot, &short(bar.height), 11, BLACK, (x - origin.start, top - corner - 15), HPos::Center)?;
+        write(
+            plot,
+            &short(bar.height),
+            11,
+            BLACK,
+            (x - origin.start, top - corner - 15),
+            HPos::Center,
+        )?;
         let (x, y) = chart.backend_coord(&(middle, 0.0));
         for (row, line) in (0..).zip(bar.label.lines()) {
-            write(plot, line, 12, BLACK, (x - origin.start, y - corner + 6 + 15 * row), HPos::Center)?;
+            write(
+                plot,
+                line,
+                12,
+                BLACK,
+                (x - origin.start, y - corner + 6 + 15 * row),
+                HPos::Center,
+            )?;
         }
     }
     Ok(())

@@ -1,11 +1,12 @@
-//! The canvas of a PNG. Its one font is part of this file's program: DejaVu Sans, the letters of western languages
-//! (its licence lies beside it).
+//! The canvas of a PNG. Its one font is part of this file's program: DejaVu Sans, the letters of
+//! western languages (its licence lies beside it).
 
 use ab_glyph::{Font, FontRef, PxScale, ScaleFont, point};
 use anyhow::{Context, Result};
 use plotters::style::text_anchor::{HPos, VPos};
 use plotters_backend::{
-    BackendColor, BackendCoord, BackendStyle, BackendTextStyle, DrawingBackend, DrawingErrorKind, FontTransform,
+    BackendColor, BackendCoord, BackendStyle, BackendTextStyle, DrawingBackend, DrawingErrorKind,
+    FontTransform,
 };
 use std::convert::Infallible;
 use tiny_skia::{Color, FillRule, Paint, PathBuilder, Pixmap, Rect, Stroke, Transform};
@@ -36,11 +37,16 @@ impl Raster {
     }
 
     pub(super) fn canvas(&mut self) -> Canvas<'_> {
-        Canvas { raster: self, font: FontRef::try_from_slice(FONT).expect("the font is well formed") }
+        Canvas {
+            raster: self,
+            font: FontRef::try_from_slice(FONT).expect("the font is well formed"),
+        }
     }
 
     pub(super) fn png(&self) -> Result<Vec<u8>> {
-        self.pixels.encode_png().context("the picture cannot be encoded")
+        self.pixels
+            .encode_png()
+            .context("the picture cannot be encoded")
     }
 }
 
@@ -59,28 +65,48 @@ impl Canvas<'_> {
         for (x, y) in points {
             // The middle of a pixel, so that a line of one point is sharp.
             let (x, y) = (x as f32 + 0.5, y as f32 + 0.5);
-            if path.is_empty() { path.move_to(x, y) } else { path.line_to(x, y) }
+            if path.is_empty() {
+                path.move_to(x, y)
+            } else {
+                path.line_to(x, y)
+            }
         }
         path.finish()
     }
 
     fn stroke(&mut self, path: Option<tiny_skia::Path>, style: &impl BackendStyle) {
-        let stroke = Stroke { width: style.stroke_width() as f32, ..Stroke::default() };
+        let stroke = Stroke {
+            width: style.stroke_width() as f32,
+            ..Stroke::default()
+        };
         if let Some(path) = path {
             let scale = Transform::from_scale(SCALE, SCALE);
-            self.raster.pixels.stroke_path(&path, &Self::paint(style.color()), &stroke, scale, None);
+            self.raster.pixels.stroke_path(
+                &path,
+                &Self::paint(style.color()),
+                &stroke,
+                scale,
+                None,
+            );
         }
     }
 
     fn fill(&mut self, path: Option<tiny_skia::Path>, color: BackendColor) {
         if let Some(path) = path {
             let scale = Transform::from_scale(SCALE, SCALE);
-            self.raster.pixels.fill_path(&path, &Self::paint(color), FillRule::Winding, scale, None);
+            self.raster.pixels.fill_path(
+                &path,
+                &Self::paint(color),
+                FillRule::Winding,
+                scale,
+                None,
+            );
         }
     }
 
     fn px(points: f64) -> PxScale {
-        // What ab_glyph calls a scale is the height from ascent to descent; a size of a font is that of its em.
+        // What ab_glyph calls a scale is the height from ascent to descent; a size of a font is
+        // that of its em.
         PxScale::from(points as f32 * 1.164)
     }
 
@@ -90,7 +116,8 @@ impl Canvas<'_> {
         let mut width = 0.0;
         let mut before = None;
         for letter in text.chars().map(|letter| font.glyph_id(letter)) {
-            width += before.map_or(0.0, |before| font.kern(before, letter)) + font.h_advance(letter);
+            width +=
+                before.map_or(0.0, |before| font.kern(before, letter)) + font.h_advance(letter);
             before = Some(letter);
         }
         (width, font.height())
@@ -99,8 +126,13 @@ impl Canvas<'_> {
     /// Darkens a pixel by the part of it that a letter covers.
     fn cover(&mut self, (x, y): (f32, f32), color: BackendColor, coverage: f32) {
         if let Some(dot) = Rect::from_xywh(x.round(), y.round(), 1.0, 1.0) {
-            let faint = BackendColor { alpha: color.alpha * f64::from(coverage.min(1.0)), ..color };
-            self.raster.pixels.fill_rect(dot, &Self::paint(faint), Transform::identity(), None);
+            let faint = BackendColor {
+                alpha: color.alpha * f64::from(coverage.min(1.0)),
+                ..color
+            };
+            self.raster
+                .pixels
+                .fill_rect(dot, &Self::paint(faint), Transform::identity(), None);
         }
     }
 }
@@ -124,12 +156,23 @@ impl DrawingBackend for Canvas<'_> {
         self.draw_rect(at, (at.0 + 1, at.1 + 1), &color, true)
     }
 
-    fn draw_line<S: BackendStyle>(&mut self, from: BackendCoord, to: BackendCoord, style: &S) -> Drawn {
+    fn draw_line<S: BackendStyle>(
+        &mut self,
+        from: BackendCoord,
+        to: BackendCoord,
+        style: &S,
+    ) -> Drawn {
         self.stroke(Self::path([from, to]), style);
         Ok(())
     }
 
-    fn draw_rect<S: BackendStyle>(&mut self, from: BackendCoord, to: BackendCoord, style: &S, fill: bool) -> Drawn {
+    fn draw_rect<S: BackendStyle>(
+        &mut self,
+        from: BackendCoord,
+        to: BackendCoord,
+        style: &S,
+        fill: bool,
+    ) -> Drawn {
         let corners = [from, (to.0, from.1), to, (from.0, to.1), from];
         match fill {
             true => self.fill(Self::path(corners), style.color()),
@@ -138,13 +181,24 @@ impl DrawingBackend for Canvas<'_> {
         Ok(())
     }
 
-    fn draw_path<S: BackendStyle, I: IntoIterator<Item = BackendCoord>>(&mut self, path: I, style: &S) -> Drawn {
+    fn draw_path<S: BackendStyle, I: IntoIterator<Item = BackendCoord>>(
+        &mut self,
+        path: I,
+        style: &S,
+    ) -> Drawn {
         self.stroke(Self::path(path), style);
         Ok(())
     }
 
-    fn draw_circle<S: BackendStyle>(&mut self, center: BackendCoord, radius: u32, style: &S, fill: bool) -> Drawn {
-        let circle = PathBuilder::from_circle(center.0 as f32 + 0.5, center.1 as f32 + 0.5, radius as f32);
+    fn draw_circle<S: BackendStyle>(
+        &mut self,
+        center: BackendCoord,
+        radius: u32,
+        style: &S,
+        fill: bool,
+    ) -> Drawn {
+        let circle =
+            PathBuilder::from_circle(center.0 as f32 + 0.5, center.1 as f32 + 0.5, radius as f32);
         match fill {
             true => self.fill(circle, style.color()),
             false => self.stroke(circle, style),
@@ -152,7 +206,11 @@ impl DrawingBackend for Canvas<'_> {
         Ok(())
     }
 
-    fn fill_polygon<S: BackendStyle, I: IntoIterator<Item = BackendCoord>>(&mut self, path: I, style: &S) -> Drawn {
+    fn fill_polygon<S: BackendStyle, I: IntoIterator<Item = BackendCoord>>(
+        &mut self,
+        path: I,
+        style: &S,
+    ) -> Drawn {
         self.fill(Self::path(path), style.color());
         Ok(())
     }
@@ -192,7 +250,9 @@ impl DrawingBackend for Canvas<'_> {
             let id = scaled.glyph_id(letter);
             pen.x += before.map_or(0.0, |before| scaled.kern(before, id));
             before = Some(id);
-            if let Some(outline) = scaled.outline_glyph(id.with_scale_and_position(scaled.scale(), pen)) {
+            if let Some(outline) =
+                scaled.outline_glyph(id.with_scale_and_position(scaled.scale(), pen))
+            {
                 let corner = outline.px_bounds().min;
                 outline.draw(|x, y, coverage| {
                     let (x, y) = (corner.x + x as f32, corner.y + y as f32);

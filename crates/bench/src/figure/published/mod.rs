@@ -26,12 +26,19 @@ pub(crate) fn rows(figure: &str) -> impl Iterator<Item = Row> {
 }
 
 fn all() -> impl Iterator<Item = Row> {
-    let mut lines = include_str!("published.csv").lines().filter(|line| !line.starts_with('#'));
+    let mut lines = include_str!("published.csv")
+        .lines()
+        .filter(|line| !line.starts_with('#'));
     let head: Vec<&str> = lines.next().expect("a head").split(',').collect();
     lines.map(move |line| {
         let cells: Vec<&'static str> = line.split(',').collect();
         assert_eq!(cells.len(), head.len(), "{line}");
-        let cell = |name: &str| cells[head.iter().position(|known| *known == name).expect("a column of the file")];
+        let cell = |name: &str| {
+            cells[head
+                .iter()
+                .position(|known| *known == name)
+                .expect("a column of the file")]
+        };
         let count = |name: &str| some(cell(name)).map(|text| text.parse().expect("a count"));
         let number = |name: &str| some(cell(name)).map(|text| text.parse().expect("a number"));
         Row {
@@ -86,28 +93,51 @@ mod tests {
         for (figure, name, count) in counts {
             assert_eq!(series(figure, name).len(), count, "{figure} {name}");
         }
-        assert_eq!(all().count(), counts.iter().map(|(.., count)| count).sum::<usize>());
+        assert_eq!(
+            all().count(),
+            counts.iter().map(|(.., count)| count).sum::<usize>()
+        );
     }
 
     #[test]
     fn numbers_are_where_they_belong() {
         let last = |figure, name| series(figure, name).pop().unwrap();
         let row = last("28a", "multipaxos");
-        assert_eq!((row.clients, row.p90, row.mean), (Some(1000), 24849.0, 20997.0));
+        assert_eq!(
+            (row.clients, row.p90, row.mean),
+            (Some(1000), 24849.0, 20997.0)
+        );
         assert_eq!((row.p50_ms, row.p99_ms), (Some(31.06), Some(71.54)));
         let row = last("28a", "compartmentalized");
         assert_eq!((row.grid, row.p90), (true, 158316.0));
         let row = last("28b", "unreplicated");
-        assert_eq!((row.batch, row.clients, row.p90), (Some(100), Some(4000), 1037400.0));
+        assert_eq!(
+            (row.batch, row.clients, row.p90),
+            (Some(100), Some(4000), 1037400.0)
+        );
         let row = last("29", "compartmentalized");
         assert_eq!((row.value_bytes, row.p90), (Some(1000), 56221.0));
         let row = last("31a", "compartmentalized");
-        assert_eq!((row.proxy_leaders, row.replicas, row.mean), (Some(10), Some(4), 116989.0));
+        assert_eq!(
+            (row.proxy_leaders, row.replicas, row.mean),
+            (Some(10), Some(4), 116989.0)
+        );
         let row = last("31b", "compartmentalized");
-        assert_eq!((row.batch, row.unbatchers, row.p90), (Some(100), Some(5), 729362.0));
-        for (figure, p90) in [("32a", 663947.0), ("32b", 361659.0), ("34a", 664289.0), ("34b", 687463.0)] {
+        assert_eq!(
+            (row.batch, row.unbatchers, row.p90),
+            (Some(100), Some(5), 729362.0)
+        );
+        for (figure, p90) in [
+            ("32a", 663947.0),
+            ("32b", 361659.0),
+            ("34a", 664289.0),
+            ("34b", 687463.0),
+        ] {
             let row = last(figure, "compartmentalized");
-            assert_eq!((row.read_fraction, row.replicas, row.p90), (Some(1.0), Some(6), p90));
+            assert_eq!(
+                (row.read_fraction, row.replicas, row.p90),
+                (Some(1.0), Some(6), p90)
+            );
         }
         assert_eq!(series("32a", "compartmentalized")[0].p50_ms, None);
     }

@@ -12,7 +12,9 @@ use ionian_kernel::quorum::QuorumSpec;
 use ionian_kernel::random::Random;
 use ionian_machines::registers::{self, Registers};
 use ionian_sim::performance::Service;
-use ionian_sim::performance::wan::{Change, Experiment, Network, Observed, Pace, PerMessage, Source, observe};
+use ionian_sim::performance::wan::{
+    Change, Experiment, Network, Observed, Pace, PerMessage, Source, observe,
+};
 
 /// Processors look at their sockets again after so much work.
 const BURST_US: f64 = 1000.0;
@@ -44,12 +46,13 @@ pub(super) struct Trial {
     pub(super) loads: Vec<Load>,
     /// With the second in which each happens.
     pub(super) changes: Vec<(u64, Change)>,
-    /// A site that has so many commands under way has its clients wait, or refuses more where they do not.
+    /// A site that has so many commands under way has its clients wait, or refuses more where they
+    /// do not.
     pub(super) in_flight: usize,
     /// A client whose site has more bytes waiting for a link waits.
     pub(super) room_bytes: f64,
-    /// What is not answered for so long is asked of others, and a leader silent for longer is suspected. Where nobody
-    /// dies, that is longer than any queue.
+    /// What is not answered for so long is asked of others, and a leader silent for longer is
+    /// suspected. Where nobody dies, that is longer than any queue.
     pub(super) resend_after_ms: usize,
     pub(super) election_timeout_ms: usize,
     /// The price of a message.
@@ -71,7 +74,15 @@ pub(super) struct Load {
 impl System {
     /// The protocol with the preset that has all roles on each node.
     pub(super) const fn new<P: Protocol>(name: &'static str, preset: &'static str) -> Self {
-        System { name, preset, asks_all: false, options: &[], registers: 1024, kinds: P::KINDS, observe: observe::<P> }
+        System {
+            name,
+            preset,
+            asks_all: false,
+            options: &[],
+            registers: 1024,
+            kinds: P::KINDS,
+            observe: observe::<P>,
+        }
     }
 
     /// The same with these options.
@@ -86,11 +97,19 @@ impl System {
 
     /// The same, but every acceptor's vote is asked for and waited for: no failure is tolerated.
     pub(super) const fn asking_all(self) -> Self {
-        System { asks_all: true, ..self }
+        System {
+            asks_all: true,
+            ..self
+        }
     }
 
     pub(super) fn observe(&self, trial: &Trial) -> Result<Observed> {
-        let Trial { padding, message_us, seconds: (begins, ends), .. } = *trial;
+        let Trial {
+            padding,
+            message_us,
+            seconds: (begins, ends),
+            ..
+        } = *trial;
         let source = |load: &Load| Source {
             lane: ClientId(load.site as u8),
             clients: load.clients,
@@ -103,19 +122,36 @@ impl System {
             network: trial.network.clone(),
             sources: trial.loads.iter().map(source).collect(),
             room_bytes: trial.room_bytes,
-            changes: trial.changes.iter().map(|(second, change)| (second * SECOND, *change)).collect(),
+            changes: trial
+                .changes
+                .iter()
+                .map(|(second, change)| (second * SECOND, *change))
+                .collect(),
             wake_us: 0.0,
             burst_us: BURST_US,
             begins_us: begins * SECOND,
             ends_us: ends * SECOND,
         };
-        let service = RegisterService { registers: self.registers, padding };
-        Ok((self.observe)(&experiment, &PerMessage { us: message_us }, &service)?)
+        let service = RegisterService {
+            registers: self.registers,
+            padding,
+        };
+        Ok((self.observe)(
+            &experiment,
+            &PerMessage { us: message_us },
+            &service,
+        )?)
     }
 
     fn deployment(
         &self,
-        &Trial { sites, in_flight, resend_after_ms, election_timeout_ms, .. }: &Trial,
+        &Trial {
+            sites,
+            in_flight,
+            resend_after_ms,
+            election_timeout_ms,
+            ..
+        }: &Trial,
     ) -> Result<Deployment> {
         let preset = Deployment::preset(self.preset, &PresetOptions::default())?;
         let node = |name: &&str| Node {
@@ -127,7 +163,13 @@ impl System {
         let nodes = SITE_NAMES[..sites].iter().map(node).collect();
         let (f, quorums) = match self.asks_all {
             // One column of all of them.
-            true => (0, QuorumSpec::Grid { rows: sites, columns: 1 }),
+            true => (
+                0,
+                QuorumSpec::Grid {
+                    rows: sites,
+                    columns: 1,
+                },
+            ),
             false => ((sites - 1) / 2, preset.quorums),
         };
         let options = [
@@ -140,7 +182,13 @@ impl System {
         ];
         let own = self.options.iter().map(|option| (*option).to_owned());
         let options: Vec<String> = options.into_iter().chain(own).collect();
-        Ok(Deployment { nodes, f, quorums, ..preset }.with_overrides(&options)?)
+        Ok(Deployment {
+            nodes,
+            f,
+            quorums,
+            ..preset
+        }
+        .with_overrides(&options)?)
     }
 }
 
@@ -165,7 +213,14 @@ impl Trial {
     /// With clients at every site, all the time.
     pub(super) fn with_clients(self, clients: usize, pace: Pace) -> Self {
         let (sites, seconds) = (self.sites, (1, self.seconds.1));
-        let loads = (0..sites).map(|site| Load { site, clients, pace, seconds }).collect();
+        let loads = (0..sites)
+            .map(|site| Load {
+                site,
+                clients,
+                pace,
+                seconds,
+            })
+            .collect();
         Trial { loads, ..self }
     }
 }

@@ -17,15 +17,23 @@ pub(super) fn around_batcher(play: Arc<Play>, Address { kind, .. }: Address) -> 
             let commands = play.commands.gathered(play.gathered);
             Some(Part::alone().tick(move |stage| {
                 for _ in 0..play.flow.begin(play.gathered) {
-                    let message = batcher::In::Commands { commands: commands.clone() };
+                    let message = batcher::In::Commands {
+                        commands: commands.clone(),
+                    };
                     stage.send(Envelope::ToBatchers(Set::one(BatcherId(0)), message));
                 }
             }))
         }
         kind::Leader => Some(Part::default().hear(move |stage, message| match message {
-            Message::Leader(leader::In::Propose { proposer: Proposer::Batcher { number, .. }, batch, .. }) => {
+            Message::Leader(leader::In::Propose {
+                proposer: Proposer::Batcher { number, .. },
+                batch,
+                ..
+            }) => {
                 play.flow.finish(batch.len() as u64);
-                let message = batcher::In::BatchesChosen { numbers: vec![number] };
+                let message = batcher::In::BatchesChosen {
+                    numbers: vec![number],
+                };
                 stage.send(Envelope::ToBatchers(Set::one(BatcherId(0)), message));
                 None
             }
@@ -36,14 +44,22 @@ pub(super) fn around_batcher(play: Arc<Play>, Address { kind, .. }: Address) -> 
 }
 
 /// Clients send reads, a few at once; acceptors answer, replicas take the reads.
-pub(super) fn around_read_batcher(play: Arc<Play>, Address { kind, index }: Address) -> Option<Actor> {
+pub(super) fn around_read_batcher(
+    play: Arc<Play>,
+    Address { kind, index }: Address,
+) -> Option<Actor> {
     match kind {
         kind::Client => {
             let reads = play.commands.reads(0, play.gathered);
             Some(Part::alone().tick(move |stage| {
                 for _ in 0..play.flow.begin(play.gathered) {
-                    let message = read_batcher::In::Reads { reads: reads.clone() };
-                    stage.send(Envelope::ToReadBatchers(Set::one(ReadBatcherId(0)), message));
+                    let message = read_batcher::In::Reads {
+                        reads: reads.clone(),
+                    };
+                    stage.send(Envelope::ToReadBatchers(
+                        Set::one(ReadBatcherId(0)),
+                        message,
+                    ));
                 }
             }))
         }
@@ -55,9 +71,17 @@ pub(super) fn around_read_batcher(play: Arc<Play>, Address { kind, index }: Addr
             message => Some(message),
         })),
         kind::Acceptor => Some(Part::default().hear(move |stage, message| match message {
-            Message::Acceptor(acceptor::In::PreRead { from: ReaderId::ReadBatcher { id }, inquiry }) => {
+            Message::Acceptor(acceptor::In::PreRead {
+                from: ReaderId::ReadBatcher { id },
+                inquiry,
+            }) => {
                 let (from, watermark, epoch) = (AcceptorId(index), Slot::ZERO, Epoch::default());
-                let message = read_batcher::In::PreReadAck { from, inquiry, watermark, epoch };
+                let message = read_batcher::In::PreReadAck {
+                    from,
+                    inquiry,
+                    watermark,
+                    epoch,
+                };
                 stage.send(Envelope::ToReadBatchers(Set::one(id), message));
                 None
             }
@@ -74,7 +98,9 @@ pub(super) fn around_unbatcher(play: Arc<Play>, Address { kind, .. }: Address) -
             let answers = play.commands.answers();
             Some(Part::default().tick(move |stage| {
                 for _ in 0..play.flow.begin(play.commands.batch) {
-                    let message = unbatcher::In::Results { answers: answers.clone() };
+                    let message = unbatcher::In::Results {
+                        answers: answers.clone(),
+                    };
                     stage.send(Envelope::ToUnbatchers(Set::one(UnbatcherId(0)), message));
                 }
             }))

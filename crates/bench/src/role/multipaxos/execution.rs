@@ -19,10 +19,14 @@ fn first_slots(play: &Play) -> u64 {
     play.commands.lanes() + play.commands.keys().div_ceil(play.commands.batch)
 }
 
-/// Says which slots are chosen: of those below `end` every one of `tellers` its share, never more than the window
-/// ahead of what is executed.
+/// Says which slots are chosen: of those below `end` every one of `tellers` its share, never more
+/// than the window ahead of what is executed.
 pub(crate) fn choosing(play: Arc<Play>, index: u8, tellers: u64) -> Actor {
-    let end = if play.work == Work::Read { first_slots(&play) } else { u64::MAX };
+    let end = if play.work == Work::Read {
+        first_slots(&play)
+    } else {
+        u64::MAX
+    };
     let mut slot = u64::from(index);
     let mut progress = (0, Instant::ZERO);
     Part::default().tick(move |stage| {
@@ -42,9 +46,16 @@ pub(crate) fn choosing(play: Arc<Play>, index: u8, tellers: u64) -> Actor {
                 Some(number) => play.commands.writes(number),
             };
             // Whoever says it and how often, it is the same value.
-            let value = Value { stamp: Timestamp(slot), batch };
+            let value = Value {
+                stamp: Timestamp(slot),
+                batch,
+            };
             let replier = ReplicaId(u8::from(play.work == Work::Execute));
-            let message = replica::In::Chosen { slot: Slot(slot), value, replier };
+            let message = replica::In::Chosen {
+                slot: Slot(slot),
+                value,
+                replier,
+            };
             stage.send(Envelope::ToReplicas(Set::one(ReplicaId(0)), message));
             slot += tellers;
         }
@@ -54,7 +65,11 @@ pub(crate) fn choosing(play: Arc<Play>, index: u8, tellers: u64) -> Actor {
 /// Notes how far the replica is. Reports are not for the real leader, which has nothing chosen.
 fn hearing_leader(play: Arc<Play>) -> Actor {
     Part::default().hear(move |_, message| match message {
-        Message::Leader(leader::In::Executed { from: ReplicaId(0), executed, .. }) => {
+        Message::Leader(leader::In::Executed {
+            from: ReplicaId(0),
+            executed,
+            ..
+        }) => {
             play.flow.reach(executed.0);
             None
         }
@@ -71,13 +86,17 @@ pub(super) fn around_replica(play: Arc<Play>, Address { kind, index }: Address) 
             Some(hearing_leader(play).tick(move |_| {
                 let executed = counting.flow.executed();
                 if executed > counted {
-                    counting.flow.finish((executed - counted) * counting.commands.batch);
+                    counting
+                        .flow
+                        .finish((executed - counted) * counting.commands.batch);
                     counted = executed;
                 }
             }))
         }
         (kind::Leader, _) => Some(hearing_leader(play)),
-        (kind::ProxyLeader, _) => Some(choosing(play.clone(), index, play.count(kind::ProxyLeader))),
+        (kind::ProxyLeader, _) => {
+            Some(choosing(play.clone(), index, play.count(kind::ProxyLeader)))
+        }
         (kind::Client | kind::Batcher | kind::Unbatcher, _) => Some(quiet_receiver(kind)),
         _ => None,
     }
@@ -111,7 +130,11 @@ pub(super) fn reading_replica(play: Arc<Play>, Address { kind, index }: Address)
                 }
                 message => Some(message),
             };
-            let part = if kind == kind::Client { Part::alone() } else { Part::default() };
+            let part = if kind == kind::Client {
+                Part::alone()
+            } else {
+                Part::default()
+            };
             let (part, mut number) = (part.hear(count), 0);
             Some(match is_reader {
                 false => part,
@@ -122,7 +145,10 @@ pub(super) fn reading_replica(play: Arc<Play>, Address { kind, index }: Address)
                     for _ in 0..play.flow.begin(play.commands.batch) {
                         number += 1;
                         let reads = play.commands.reads(number, play.commands.batch);
-                        let message = replica::In::Read { reads, executed: Slot(first) };
+                        let message = replica::In::Read {
+                            reads,
+                            executed: Slot(first),
+                        };
                         stage.send(Envelope::ToReplicas(Set::one(ReplicaId(0)), message));
                     }
                 }),

@@ -1,5 +1,5 @@
-//! Who plays what around each role of MultiPaxos: around leader, proxy leader and acceptor in `agreement`, around
-//! replicas in `execution`, around batchers and unbatchers in `batching`.
+//! Who plays what around each role of MultiPaxos: around leader, proxy leader and acceptor in
+//! `agreement`, around replicas in `execution`, around batchers and unbatchers in `batching`.
 
 mod agreement;
 mod batching;
@@ -58,7 +58,10 @@ impl Play {
 
     fn proposer(&self, number: u64) -> Proposer {
         match self.is_batched() {
-            true => Proposer::Batcher { id: BatcherId(0), number },
+            true => Proposer::Batcher {
+                id: BatcherId(0),
+                number,
+            },
             false => Proposer::Client { id: ClientId(0) },
         }
     }
@@ -69,12 +72,20 @@ impl Play {
 
     /// Whether an instance of this kind proposes.
     fn proposes(&self, kind: u8) -> bool {
-        kind == if self.is_batched() { kind::Batcher } else { kind::Client }
+        kind == if self.is_batched() {
+            kind::Batcher
+        } else {
+            kind::Client
+        }
     }
 
     /// Whether an instance of this kind asks for reads.
     fn asks(&self, kind: u8) -> bool {
-        kind == if self.config.all::<ReadBatcherId>(kind::ReadBatcher).is_empty() {
+        kind == if self
+            .config
+            .all::<ReadBatcherId>(kind::ReadBatcher)
+            .is_empty()
+        {
             kind::Client
         } else {
             kind::ReadBatcher
@@ -82,11 +93,18 @@ impl Play {
     }
 
     fn value(&self, stage: &OnStage<'_>) -> Value {
-        Value { stamp: stage.now.timestamp(), batch: self.held.clone() }
+        Value {
+            stamp: stage.now.timestamp(),
+            batch: self.held.clone(),
+        }
     }
 
     /// How many commands the log has where it holds this; noops count for nothing.
     fn commands_of(&self, held: &Batch) -> u64 {
-        if held.is_empty() { 0 } else { self.commands.batch }
+        if held.is_empty() {
+            0
+        } else {
+            self.commands.batch
+        }
     }
 }

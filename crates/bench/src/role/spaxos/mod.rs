@@ -1,5 +1,5 @@
-//! Who plays what around each role of S-Paxos: around those that order references, and around replicas, the parts of
-//! MultiPaxos; what its disseminators and stabilizers do is in `payloads`.
+//! Who plays what around each role of S-Paxos: around those that order references, and around
+//! replicas, the parts of MultiPaxos; what its disseminators and stabilizers do is in `payloads`.
 
 mod payloads;
 
@@ -21,7 +21,8 @@ use std::sync::Arc;
 /// Payloads are numbered from a random number on; here it is always this one.
 const LIFE: u64 = 0x2AAA_AAAA_AAAA_AAAA;
 
-/// Disseminators learn so seldom how far the log is executed that so many payloads are void from the same slot on.
+/// Disseminators learn so seldom how far the log is executed that so many payloads are void from
+/// the same slot on.
 const HEARTBEAT: u64 = 1024;
 
 /// What parts know of payloads, and how they say what MultiPaxos says.
@@ -34,12 +35,23 @@ pub(crate) struct References {
 /// A payload that this write quorum of stabilizers holds.
 fn reference(config: &Config, number: u64) -> Reference {
     let members = config.stabilizers.members();
-    let stored = config.stabilizers.write_quorum(members, Set::EMPTY, number).expect("all are there");
-    Reference { id: id(number), until: config.until(Slot(number - number % HEARTBEAT)), stored }
+    let stored = config
+        .stabilizers
+        .write_quorum(members, Set::EMPTY, number)
+        .expect("all are there");
+    Reference {
+        id: id(number),
+        until: config.until(Slot(number - number % HEARTBEAT)),
+        stored,
+    }
 }
 
 fn id(number: u64) -> PayloadId {
-    PayloadId { disseminator: DisseminatorId(0), life: LIFE, number: LIFE + number }
+    PayloadId {
+        disseminator: DisseminatorId(0),
+        life: LIFE,
+        number: LIFE + number,
+    }
 }
 
 /// What the log holds in place of a batch.
@@ -62,7 +74,14 @@ pub(crate) fn cast(all: &Arc<References>, subject: u8, address: Address) -> Opti
         }
         _ => {
             let kind = of_multipaxos(address.kind)?;
-            let part = parts::cast(&play, of_multipaxos(subject)?, Address { kind, index: address.index })?;
+            let part = parts::cast(
+                &play,
+                of_multipaxos(subject)?,
+                Address {
+                    kind,
+                    index: address.index,
+                },
+            )?;
             Some(part.in_dialect(all))
         }
     }
@@ -99,7 +118,12 @@ impl References {
     fn ticket(&self, number: u64) -> Ticket {
         let Reference { id, until, .. } = reference(&self.config, number);
         let round = Round(self.play.flow.round().unwrap_or_default());
-        Ticket { id, until, round, floor: id.number.saturating_sub(self.play.flow.window()) }
+        Ticket {
+            id,
+            until,
+            round,
+            floor: id.number.saturating_sub(self.play.flow.window()),
+        }
     }
 }
 
@@ -110,7 +134,9 @@ impl Dialect for References {
         use multipaxos::Message as Theirs;
         Some(match message {
             Message::Leader(leader::In::Ordering { message }) => Theirs::Leader(message.clone()),
-            Message::ProxyLeader(proxy_leader::In::Ordering { message }) => Theirs::ProxyLeader(message.clone()),
+            Message::ProxyLeader(proxy_leader::In::Ordering { message }) => {
+                Theirs::ProxyLeader(message.clone())
+            }
             Message::Client(message) => Theirs::Client(message.clone()),
             Message::ReadBatcher(message) => Theirs::ReadBatcher(message.clone()),
             Message::Acceptor(message) => Theirs::Acceptor(message.clone()),
@@ -124,8 +150,16 @@ impl Dialect for References {
         use multipaxos::Envelope as Theirs;
         use multipaxos::leader::In::Propose;
         stage.send(match envelope {
-            Theirs::ToLeaders(to, Propose { proposer: Proposer::Batcher { number, .. }, near, .. }) => {
-                let (ticket, stored) = (self.ticket(number), reference(&self.config, number).stored);
+            Theirs::ToLeaders(
+                to,
+                Propose {
+                    proposer: Proposer::Batcher { number, .. },
+                    near,
+                    ..
+                },
+            ) => {
+                let (ticket, stored) =
+                    (self.ticket(number), reference(&self.config, number).stored);
                 Envelope::ToLeaders(to, leader::In::propose(&ticket, stored, near))
             }
             envelope => envelope.into(),

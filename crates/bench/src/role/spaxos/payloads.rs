@@ -9,7 +9,9 @@ use ionian_kernel::id::*;
 use ionian_kernel::layout::Address;
 use ionian_kernel::time::{Duration, Instant};
 use ionian_protocols::spaxos::message::{Payload, PayloadId, Reference, Ticket};
-use ionian_protocols::spaxos::{Envelope, Message, SPaxos, disseminator, kind, leader, replica, stabilizer};
+use ionian_protocols::spaxos::{
+    Envelope, Message, SPaxos, disseminator, kind, leader, replica, stabilizer,
+};
 use std::sync::{Arc, Mutex};
 
 type Actor = Part<SPaxos>;
@@ -24,30 +26,45 @@ const TOLD_AT_ONCE: usize = 512;
 /// What the stabilizer that is measured has said that it keeps, and was not told to be chosen.
 pub(crate) type Acknowledged = Mutex<Vec<PayloadId>>;
 
-/// Clients, or batchers, send commands; stabilizers say that they keep them; what is proposed to the leader is chosen
-/// at once.
-pub(super) fn around_disseminator(play: Arc<Play>, Address { kind, index }: Address) -> Option<Actor> {
+/// Clients, or batchers, send commands; stabilizers say that they keep them; what is proposed to
+/// the leader is chosen at once.
+pub(super) fn around_disseminator(
+    play: Arc<Play>,
+    Address { kind, index }: Address,
+) -> Option<Actor> {
     match kind {
         kind::Client | kind::Batcher if !gathers(&play, kind) || index > 0 => Some(Part::alone()),
         kind::Client | kind::Batcher => Some(Part::alone().tick(sending(play, kind))),
         kind::Stabilizer => Some(keeping(StabilizerId(index))),
-        kind::Leader if index == 0 => Some(Part::default().hear(move |stage, message| match message {
-            Message::Leader(leader::In::Propose { reference, .. }) => {
-                play.flow.finish(play.commands.batch);
-                let Reference { id, .. } = Reference::of(&reference)?;
-                let message = disseminator::In::Chosen { numbers: vec![id.number], below: Slot(1) };
-                stage.send(Envelope::ToDisseminators(Set::one(id.disseminator), message));
-                None
-            }
-            message => Some(message),
-        })),
+        kind::Leader if index == 0 => {
+            Some(Part::default().hear(move |stage, message| match message {
+                Message::Leader(leader::In::Propose { reference, .. }) => {
+                    play.flow.finish(play.commands.batch);
+                    let Reference { id, .. } = Reference::of(&reference)?;
+                    let message = disseminator::In::Chosen {
+                        numbers: vec![id.number],
+                        below: Slot(1),
+                    };
+                    stage.send(Envelope::ToDisseminators(
+                        Set::one(id.disseminator),
+                        message,
+                    ));
+                    None
+                }
+                message => Some(message),
+            }))
+        }
         _ => None,
     }
 }
 
 /// Whether instances of this kind send the disseminator commands.
 fn gathers(play: &Play, kind: u8) -> bool {
-    kind == if play.commands.batch > 1 { kind::Batcher } else { kind::Client }
+    kind == if play.commands.batch > 1 {
+        kind::Batcher
+    } else {
+        kind::Client
+    }
 }
 
 fn sending(play: Arc<Play>, kind: u8) -> impl FnMut(&mut OnStage<'_>) {
@@ -56,10 +73,17 @@ fn sending(play: Arc<Play>, kind: u8) -> impl FnMut(&mut OnStage<'_>) {
         for _ in 0..play.flow.begin(play.commands.batch) {
             let (number, batch) = (play.flow.take_slot(), commands.clone());
             let message = match kind {
-                kind::Batcher => disseminator::In::Disseminate { from: BatcherId(0), number, batch },
+                kind::Batcher => disseminator::In::Disseminate {
+                    from: BatcherId(0),
+                    number,
+                    batch,
+                },
                 _ => disseminator::In::Commands { commands: batch },
             };
-            stage.send(Envelope::ToDisseminators(Set::one(DisseminatorId(0)), message));
+            stage.send(Envelope::ToDisseminators(
+                Set::one(DisseminatorId(0)),
+                message,
+            ));
         }
     }
 }
@@ -69,8 +93,17 @@ fn keeping(from: StabilizerId) -> Actor {
     let kept = Arc::new(Mutex::new(Vec::new()));
     let taken = kept.clone();
     let hear = move |_: &mut OnStage<'_>, message| match message {
-        Message::Stabilizer(stabilizer::In::Store { round, floor, payload: Payload { id, until, .. } }) => {
-            let ticket = Ticket { id, until, round, floor };
+        Message::Stabilizer(stabilizer::In::Store {
+            round,
+            floor,
+            payload: Payload { id, until, .. },
+        }) => {
+            let ticket = Ticket {
+                id,
+                until,
+                round,
+                floor,
+            };
             taken.lock().expect("nobody panics with it").push(ticket);
             None
         }
@@ -79,15 +112,26 @@ fn keeping(from: StabilizerId) -> Actor {
     Part::default().hear(hear).burst_end(move |stage| {
         let tickets = std::mem::take(&mut *kept.lock().expect("nobody panics with it"));
         if !tickets.is_empty() {
-            let message = disseminator::In::Stored { from, tickets, lives: Vec::new() };
-            stage.send(Envelope::ToDisseminators(Set::one(DisseminatorId(0)), message));
+            let message = disseminator::In::Stored {
+                from,
+                tickets,
+                lives: Vec::new(),
+            };
+            stage.send(Envelope::ToDisseminators(
+                Set::one(DisseminatorId(0)),
+                message,
+            ));
         }
     })
 }
 
-/// Disseminators have payloads stored. If they are to be handed over, proxy leaders say that they are chosen, and
-/// replicas take them; if not, another stabilizer says that it has done that. The leader says what can be forgotten.
-pub(super) fn around_stabilizer(all: Arc<References>, Address { kind, index }: Address) -> Option<Actor> {
+/// Disseminators have payloads stored. If they are to be handed over, proxy leaders say that they
+/// are chosen, and replicas take them; if not, another stabilizer says that it has done that. The
+/// leader says what can be forgotten.
+pub(super) fn around_stabilizer(
+    all: Arc<References>,
+    Address { kind, index }: Address,
+) -> Option<Actor> {
     let delivers = all.play.work == Work::Deliver;
     match kind {
         kind::Disseminator if index == 0 => Some(storing(all)),
@@ -99,7 +143,9 @@ pub(super) fn around_stabilizer(all: Arc<References>, Address { kind, index }: A
                 Message::Replica(replica::In::Chosen { .. }) if index == 0 => {
                     all.play.flow.finish(all.play.commands.batch);
                 }
-                Message::Replica(replica::In::Heartbeat { round, .. }) => all.play.flow.set_round(round.0),
+                Message::Replica(replica::In::Heartbeat { round, .. }) => {
+                    all.play.flow.set_round(round.0)
+                }
                 _ => {}
             }
             None
@@ -117,7 +163,10 @@ fn storing(all: Arc<References>) -> Actor {
                 play.flow.finish(tickets.len() as u64 * play.commands.batch);
             }
             let ids = tickets.iter().map(|ticket| ticket.id);
-            all.acknowledged.lock().expect("nobody panics with it").extend(ids);
+            all.acknowledged
+                .lock()
+                .expect("nobody panics with it")
+                .extend(ids);
         }
         None
     };
@@ -128,8 +177,16 @@ fn storing(all: Arc<References>) -> Actor {
         }
         for _ in 0..play.flow.begin(play.commands.batch) {
             let ticket = asker.ticket(play.flow.take_slot());
-            let payload = Payload { id: ticket.id, until: ticket.until, batch: batch.clone() };
-            let message = stabilizer::In::Store { round: ticket.round, floor: ticket.floor, payload };
+            let payload = Payload {
+                id: ticket.id,
+                until: ticket.until,
+                batch: batch.clone(),
+            };
+            let message = stabilizer::In::Store {
+                round: ticket.round,
+                floor: ticket.floor,
+                payload,
+            };
             stage.send(Envelope::ToStabilizers(Set::one(StabilizerId(0)), message));
         }
     })
@@ -142,7 +199,8 @@ fn slot(id: PayloadId) -> Slot {
 
 fn telling(all: Arc<References>) -> impl FnMut(&mut OnStage<'_>) {
     move |stage| {
-        let acknowledged = std::mem::take(&mut *all.acknowledged.lock().expect("nobody panics with it"));
+        let acknowledged =
+            std::mem::take(&mut *all.acknowledged.lock().expect("nobody panics with it"));
         for ids in acknowledged.chunks(TOLD_AT_ONCE) {
             let places = ids.iter().map(|id| (*id, slot(*id))).collect();
             let message = stabilizer::In::Delivered { places };
@@ -159,10 +217,18 @@ fn choosing(all: Arc<References>) -> impl FnMut(&mut OnStage<'_>) {
         let left = acknowledged.len() - acknowledged.len().div_ceil(2);
         for id in acknowledged.drain(left..) {
             let number = id.number - LIFE;
-            let value = Value { stamp: stage.now.timestamp(), batch: reference(&all.config, number).batch() };
+            let value = Value {
+                stamp: stage.now.timestamp(),
+                batch: reference(&all.config, number).batch(),
+            };
             let replier = ReplicaId((number % layout.count(kind::Replica) as u64) as u8);
             let replicas = layout.all(kind::Replica);
-            let message = stabilizer::In::Chosen { slot: slot(id), value, replier, replicas };
+            let message = stabilizer::In::Chosen {
+                slot: slot(id),
+                value,
+                replier,
+                replicas,
+            };
             stage.send(Envelope::ToStabilizers(Set::one(StabilizerId(0)), message));
         }
     }
@@ -174,10 +240,18 @@ fn forgetting(all: Arc<References>) -> impl FnMut(&mut OnStage<'_>) {
     move |stage| {
         if say_at <= stage.now {
             say_at = stage.now + KEPT_EVERY;
-            let kept = Slot(all.play.flow.slots_taken().saturating_sub(4 * all.play.flow.window()));
+            let kept = Slot(
+                all.play
+                    .flow
+                    .slots_taken()
+                    .saturating_sub(4 * all.play.flow.window()),
+            );
             stage.send(Envelope::ToStabilizers(
                 Set::one(StabilizerId(0)),
-                stabilizer::In::Kept { round: Round(1), kept },
+                stabilizer::In::Kept {
+                    round: Round(1),
+                    kept,
+                },
             ));
         }
     }

@@ -1,12 +1,14 @@
-//! Skipping what earlier leaders of a stripe left below the watermark (`multipaxos/leader/gaps.rs` finds it). Each run is
-//! reserved by itself: between them is what phase 1 has found, which may be chosen, and which no reservation may cover.
+//! Skipping what earlier leaders of a stripe left below the watermark (`multipaxos/leader/gaps.rs`
+//! finds it). Each run is reserved by itself: between them is what phase 1 has found, which may be
+//! chosen, and which no reservation may cover.
 
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
 use ionian_kernel::quorum::QuorumSystem;
 use ionian_kernel::time::{Duration, Instant};
 
-/// So many questions in a row that are left unanswered double the wait for the next; those after them do not.
+/// So many questions in a row that are left unanswered double the wait for the next; those after
+/// them do not.
 const MOST_DOUBLINGS: u32 = 5;
 
 /// The gaps of one stripe, in the round in which this leader leads.
@@ -28,27 +30,50 @@ struct Gap {
 }
 
 impl Gaps {
-    /// Those with these first positions and positions after the last. They are to be asked for at once.
+    /// Those with these first positions and positions after the last. They are to be asked for at
+    /// once.
     pub(super) fn new(now: Instant, gaps: &[(Slot, Slot)]) -> Self {
-        let gap = |(start, end): &(Slot, Slot)| Gap { start: *start, end: *end, noted: Set::EMPTY, granted: false };
+        let gap = |(start, end): &(Slot, Slot)| Gap {
+            start: *start,
+            end: *end,
+            noted: Set::EMPTY,
+            granted: false,
+        };
         let ask_at = (!gaps.is_empty()).then_some(now);
-        Gaps { gaps: gaps.iter().map(gap).collect(), ask_at, attempts: 0 }
+        Gaps {
+            gaps: gaps.iter().map(gap).collect(),
+            ask_at,
+            attempts: 0,
+        }
     }
 
-    /// The end of the gap that this position is in, and whether all positions up to there may be skipped.
+    /// The end of the gap that this position is in, and whether all positions up to there may be
+    /// skipped.
     pub(super) fn around(&self, position: Slot) -> Option<(Slot, bool)> {
-        let gap = self.gaps.iter().find(|gap| gap.start <= position && position < gap.end)?;
+        let gap = self
+            .gaps
+            .iter()
+            .find(|gap| gap.start <= position && position < gap.end)?;
         Some((gap.end, gap.granted))
     }
 
     /// Whether these positions are a gap.
     pub(super) fn has(&self, start: Slot, end: Slot) -> bool {
-        self.gaps.iter().any(|gap| (gap.start, gap.end) == (start, end))
+        self.gaps
+            .iter()
+            .any(|gap| (gap.start, gap.end) == (start, end))
     }
 
     /// An acceptor has noted that this gap may be skipped: true when that makes it so.
-    pub(super) fn on_reserved(&mut self, from: AcceptorId, start: Slot, quorums: &QuorumSystem) -> bool {
-        let Some(gap) = self.gaps.iter_mut().find(|gap| gap.start == start) else { return false };
+    pub(super) fn on_reserved(
+        &mut self,
+        from: AcceptorId,
+        start: Slot,
+        quorums: &QuorumSystem,
+    ) -> bool {
+        let Some(gap) = self.gaps.iter_mut().find(|gap| gap.start == start) else {
+            return false;
+        };
         gap.noted.insert(from);
         let is_new = !gap.granted && quorums.is_write_quorum(gap.noted);
         gap.granted |= is_new;
@@ -58,7 +83,8 @@ impl Gaps {
         is_new
     }
 
-    /// If it is time to ask: the gaps that may not be skipped yet, each with those of `all` that have not noted it.
+    /// If it is time to ask: the gaps that may not be skipped yet, each with those of `all` that
+    /// have not noted it.
     pub(super) fn overdue(
         &mut self,
         now: Instant,
@@ -71,7 +97,9 @@ impl Gaps {
         self.ask_at = Some(now + after * (1 << self.attempts.min(MOST_DOUBLINGS)));
         self.attempts += 1;
         let asked = self.gaps.iter().filter(|gap| !gap.granted);
-        asked.map(|gap| (gap.start, gap.end, all.without(gap.noted))).collect()
+        asked
+            .map(|gap| (gap.start, gap.end, all.without(gap.noted)))
+            .collect()
     }
 
     pub(super) fn next_timer(&self) -> Option<Instant> {
@@ -89,28 +117,63 @@ mod tests {
 
     #[test]
     fn each_gap_needs_a_write_quorum_and_is_asked_for_until_it_has_one() {
-        let (all, quorums) = (AcceptorSet::first(3), QuorumSystem::new(QuorumSpec::Majority, AcceptorSet::first(3), 1));
+        let (all, quorums) = (
+            AcceptorSet::first(3),
+            QuorumSystem::new(QuorumSpec::Majority, AcceptorSet::first(3), 1),
+        );
         let quorums = quorums.unwrap();
         let mut gaps = Gaps::new(Instant(0), &[(Slot(5), Slot(90)), (Slot(91), Slot(300))]);
         let asked = gaps.overdue(Instant(0), all, AFTER);
-        assert_eq!(asked, [(Slot(5), Slot(90), all), (Slot(91), Slot(300), all)]);
+        assert_eq!(
+            asked,
+            [(Slot(5), Slot(90), all), (Slot(91), Slot(300), all)]
+        );
         assert_eq!(gaps.overdue(Instant(999), all, AFTER), []);
         assert!(!gaps.on_reserved(AcceptorId(0), Slot(5), &quorums));
-        assert!(!gaps.on_reserved(AcceptorId(0), Slot(5), &quorums), "the same one again");
-        assert!(!gaps.on_reserved(AcceptorId(1), Slot(91), &quorums), "that of another gap");
-        assert!(!gaps.on_reserved(AcceptorId(1), Slot(6), &quorums), "nobody asked for that");
+        assert!(
+            !gaps.on_reserved(AcceptorId(0), Slot(5), &quorums),
+            "the same one again"
+        );
+        assert!(
+            !gaps.on_reserved(AcceptorId(1), Slot(91), &quorums),
+            "that of another gap"
+        );
+        assert!(
+            !gaps.on_reserved(AcceptorId(1), Slot(6), &quorums),
+            "nobody asked for that"
+        );
         assert!(gaps.on_reserved(AcceptorId(2), Slot(5), &quorums));
-        assert!(!gaps.on_reserved(AcceptorId(1), Slot(5), &quorums), "it is known");
-        let around = |gaps: &Gaps, position| gaps.around(Slot(position)).map(|(end, granted)| (end.0, granted));
+        assert!(
+            !gaps.on_reserved(AcceptorId(1), Slot(5), &quorums),
+            "it is known"
+        );
+        let around = |gaps: &Gaps, position| {
+            gaps.around(Slot(position))
+                .map(|(end, granted)| (end.0, granted))
+        };
         assert_eq!(
             [4, 5, 89, 90, 91, 299, 300].map(|position| around(&gaps, position)),
-            [None, Some((90, true)), Some((90, true)), None, Some((300, false)), Some((300, false)), None]
+            [
+                None,
+                Some((90, true)),
+                Some((90, true)),
+                None,
+                Some((300, false)),
+                Some((300, false)),
+                None
+            ]
         );
         let missing = Set::from_bits(0b101);
-        assert_eq!(gaps.overdue(Instant(1000), all, AFTER), [(Slot(91), Slot(300), missing)]);
+        assert_eq!(
+            gaps.overdue(Instant(1000), all, AFTER),
+            [(Slot(91), Slot(300), missing)]
+        );
         // The wait doubles.
         assert_eq!(gaps.next_timer(), Some(Instant(3000)));
         assert!(gaps.on_reserved(AcceptorId(0), Slot(91), &quorums));
-        assert_eq!((gaps.next_timer(), gaps.overdue(Instant(9000), all, AFTER)), (None, vec![]));
+        assert_eq!(
+            (gaps.next_timer(), gaps.overdue(Instant(9000), all, AFTER)),
+            (None, vec![])
+        );
     }
 }

@@ -1,7 +1,7 @@
-//! What leaders pass on for each other. How far a leader is it tells each other itself; where a link is broken the two that
-//! do not reach each other may both live, so that neither is suspected, and both would wait. So a leader that has not heard
-//! another for an election timeout asks the rest to pass on what they hear of it. If that other one is dead there is nothing
-//! to pass on.
+//! What leaders pass on for each other. How far a leader is it tells each other itself; where a
+//! link is broken the two that do not reach each other may both live, so that neither is suspected,
+//! and both would wait. So a leader that has not heard another for an election timeout asks the
+//! rest to pass on what they hear of it. If that other one is dead there is nothing to pass on.
 
 use alloc::collections::BTreeMap;
 use ionian_kernel::id::*;
@@ -30,9 +30,17 @@ impl Relay {
     }
 
     /// Those of the others that were not heard for so long.
-    pub(super) fn missing(&self, now: Instant, others: Set<LeaderId>, timeout: Duration) -> Set<LeaderId> {
+    pub(super) fn missing(
+        &self,
+        now: Instant,
+        others: Set<LeaderId>,
+        timeout: Duration,
+    ) -> Set<LeaderId> {
         let last = |leader: &LeaderId| self.heard.get(leader).copied().unwrap_or(self.since);
-        others.iter().filter(|leader| now.since(last(leader)) > timeout).collect()
+        others
+            .iter()
+            .filter(|leader| now.since(last(leader)) > timeout)
+            .collect()
     }
 
     /// `from` does not hear these.
@@ -46,7 +54,10 @@ impl Relay {
             return Set::EMPTY;
         }
         self.asked.retain(|_, (_, until)| now < *until);
-        let missing = self.asked.iter().filter(|(_, (missing, _))| missing.contains(leader));
+        let missing = self
+            .asked
+            .iter()
+            .filter(|(_, (missing, _))| missing.contains(leader));
         missing.map(|(asker, _)| *asker).collect()
     }
 }

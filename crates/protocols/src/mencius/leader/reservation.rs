@@ -1,26 +1,30 @@
 //! The slots that a leader may skip at will.
 //!
-//! A skip is learned from the leader alone, without a vote: whoever has heard of it takes the slot for a noop at once
-//! (simple consensus, Mencius 4.2). It must therefore never happen that another leader of the stripe puts a command
-//! into that slot. The paper gives that right to one server for ever; here it passes on, so that a stripe survives its
-//! leader, and the right to a slot is what is *reserved*: a write quorum of acceptors knows that everything below a
-//! position may have been skipped. A later leader of the stripe asks a read quorum before it does anything, hears of
-//! the reservation from an acceptor of both, and begins above it; of the slots below, without votes, it can make only
-//! noops. Reservations are made in large blocks ahead of need, so nobody ever waits for one but a new leader.
+//! A skip is learned from the leader alone, without a vote: whoever has heard of it takes the slot
+//! for a noop at once (simple consensus, Mencius 4.2). It must therefore never happen that another
+//! leader of the stripe puts a command into that slot. The paper gives that right to one server for
+//! ever; here it passes on, so that a stripe survives its leader, and the right to a slot is what
+//! is *reserved*: a write quorum of acceptors knows that everything below a position may have been
+//! skipped. A later leader of the stripe asks a read quorum before it does anything, hears of the
+//! reservation from an acceptor of both, and begins above it; of the slots below, without votes, it
+//! can make only noops. Reservations are made in large blocks ahead of need, so nobody ever waits
+//! for one but a new leader.
 
 use alloc::collections::BTreeMap;
 use ionian_kernel::id::*;
 use ionian_kernel::quorum::QuorumSystem;
 use ionian_kernel::time::{Duration, Instant};
 
-/// At least so many positions are reserved beyond those that are needed, and at most so many. A range costs the same whatever
-/// its length, and a new leader that begins with few makes its clients wait together, which they then go on doing.
+/// At least so many positions are reserved beyond those that are needed, and at most so many. A
+/// range costs the same whatever its length, and a new leader that begins with few makes its
+/// clients wait together, which they then go on doing.
 const LEAST_AHEAD: u64 = 256;
 const MOST_AHEAD: u64 = 1 << 20;
 
-/// So many times what is used in a round trip is reserved ahead, and more is asked for when half of it is left. That is four
-/// round trips' worth where one would do for commands that come evenly: clients that wait for answers come all at once, every
-/// two round trips, and all that they ask for is used in an instant.
+/// So many times what is used in a round trip is reserved ahead, and more is asked for when half of
+/// it is left. That is four round trips' worth where one would do for commands that come evenly:
+/// clients that wait for answers come all at once, every two round trips, and all that they ask for
+/// is used in an instant.
 const ROUND_TRIPS_AHEAD: u64 = 8;
 
 /// See the top of this file. Positions are those of one stripe.
@@ -30,14 +34,15 @@ pub(super) struct Reservation {
     granted: Slot,
     /// Everything below has been asked for.
     asked: Slot,
-    /// How far each acceptor knows. The end of a round's reservations only grows, and its start stays: an acceptor that
-    /// has noted one has noted all that end earlier, so an answer to an earlier question counts too.
+    /// How far each acceptor knows. The end of a round's reservations only grows, and its start
+    /// stays: an acceptor that has noted one has noted all that end earlier, so an answer to an
+    /// earlier question counts too.
     noted: BTreeMap<AcceptorId, Slot>,
     ask_at: Option<Instant>,
     /// What is observed to learn how many positions are used in a round trip.
     observed: Option<Observed>,
-    /// How many were used in one lately, on average from one question to the next: commands come in bursts. It falls by no
-    /// more than half at a time.
+    /// How many were used in one lately, on average from one question to the next: commands come in
+    /// bursts. It falls by no more than half at a time.
     pace: u64,
 }
 
@@ -53,9 +58,16 @@ struct Observed {
 impl Observed {
     /// How many positions are used in a round trip; none when there was no answer yet.
     fn pace(&self, now: Instant, index: Slot) -> Option<u64> {
-        let (used, round_trip) = (index.distance(self.index), self.round_trip?.as_micros() as u64);
+        let (used, round_trip) = (
+            index.distance(self.index),
+            self.round_trip?.as_micros() as u64,
+        );
         let passed = (now.since(self.at).as_micros() as u64).max(round_trip);
-        Some(used.saturating_mul(round_trip).checked_div(passed).unwrap_or(used))
+        Some(
+            used.saturating_mul(round_trip)
+                .checked_div(passed)
+                .unwrap_or(used),
+        )
     }
 }
 
@@ -65,26 +77,42 @@ impl Reservation {
         self.granted
     }
 
-    /// Wants to be able to skip everything below `needed`, while all stripes are used up to `index`: what to ask the
-    /// acceptors for, if it is time to. So much more is asked for that nobody has to wait for the next answer.
-    pub(super) fn want(&mut self, now: Instant, needed: Slot, index: Slot, resend_after: Duration) -> Option<Slot> {
+    /// Wants to be able to skip everything below `needed`, while all stripes are used up to
+    /// `index`: what to ask the acceptors for, if it is time to. So much more is asked for that
+    /// nobody has to wait for the next answer.
+    pub(super) fn want(
+        &mut self,
+        now: Instant,
+        needed: Slot,
+        index: Slot,
+        resend_after: Duration,
+    ) -> Option<Slot> {
         let ahead = (ROUND_TRIPS_AHEAD * self.pace).clamp(LEAST_AHEAD, MOST_AHEAD);
         if needed.plus(ahead / 2) < self.asked {
             return None;
         }
-        if let Some(pace) = self.observed.as_ref().and_then(|observed| observed.pace(now, index)) {
+        if let Some(pace) = self
+            .observed
+            .as_ref()
+            .and_then(|observed| observed.pace(now, index))
+        {
             self.pace = pace.max(self.pace / 2);
             self.observed = None;
         }
         let ahead = (ROUND_TRIPS_AHEAD * self.pace).clamp(LEAST_AHEAD, MOST_AHEAD);
         self.asked = self.asked.max(needed.plus(ahead));
         self.ask_at = Some(now + resend_after);
-        self.observed.get_or_insert(Observed { below: self.asked, at: now, index, round_trip: None });
+        self.observed.get_or_insert(Observed {
+            below: self.asked,
+            at: now,
+            index,
+            round_trip: None,
+        });
         Some(self.asked)
     }
 
-    /// An acceptor knows that everything below `below` may be skipped: up to where that lets this leader skip, if it is
-    /// further than before.
+    /// An acceptor knows that everything below `below` may be skipped: up to where that lets this
+    /// leader skip, if it is further than before.
     pub(super) fn on_reserved(
         &mut self,
         now: Instant,
@@ -98,7 +126,12 @@ impl Reservation {
         let noted = self.noted.entry(from).or_default();
         *noted = below.max(*noted);
         let known_to = |below: Slot| self.those(|noted| noted >= below);
-        let granted = self.noted.values().copied().filter(|below| quorums.is_write_quorum(known_to(*below))).max()?;
+        let granted = self
+            .noted
+            .values()
+            .copied()
+            .filter(|below| quorums.is_write_quorum(known_to(*below)))
+            .max()?;
         if granted <= self.granted {
             return None;
         }
@@ -106,22 +139,38 @@ impl Reservation {
         if granted == self.asked {
             self.ask_at = None;
         }
-        if let Some(observed) = self.observed.as_mut().filter(|observed| observed.below <= granted) {
+        if let Some(observed) = self
+            .observed
+            .as_mut()
+            .filter(|observed| observed.below <= granted)
+        {
             observed.round_trip.get_or_insert(now.since(observed.at));
         }
         Some(granted)
     }
 
     /// What to ask again, of whom: of those that have not answered in time.
-    pub(super) fn overdue(&mut self, now: Instant, all: AcceptorSet, after: Duration) -> Option<(AcceptorSet, Slot)> {
+    pub(super) fn overdue(
+        &mut self,
+        now: Instant,
+        all: AcceptorSet,
+        after: Duration,
+    ) -> Option<(AcceptorSet, Slot)> {
         self.ask_at.filter(|at| *at <= now)?;
         self.ask_at = Some(now + after);
-        Some((all.without(self.those(|noted| noted == self.asked)), self.asked))
+        Some((
+            all.without(self.those(|noted| noted == self.asked)),
+            self.asked,
+        ))
     }
 
     /// The acceptors that know so much.
     fn those(&self, is_it: impl Fn(Slot) -> bool) -> AcceptorSet {
-        self.noted.iter().filter(|(_, noted)| is_it(**noted)).map(|(acceptor, _)| *acceptor).collect()
+        self.noted
+            .iter()
+            .filter(|(_, noted)| is_it(**noted))
+            .map(|(acceptor, _)| *acceptor)
+            .collect()
     }
 
     pub(super) fn next_timer(&self) -> Option<Instant> {
@@ -145,33 +194,75 @@ mod tests {
     #[test]
     fn only_a_write_quorum_grants_and_more_is_asked_for_in_time() {
         let (quorums, mut reservation) = (majority(), Reservation::default());
-        assert_eq!(reservation.want(NOW, Slot(5), Slot(5), AFTER), Some(Slot(261)));
-        assert_eq!(reservation.want(NOW, Slot(6), Slot(6), AFTER), None, "it is on its way");
-        assert_eq!(reservation.on_reserved(NOW, AcceptorId(0), Slot(261), &quorums), None);
-        assert_eq!(reservation.on_reserved(NOW, AcceptorId(0), Slot(261), &quorums), None, "the same one again");
-        assert_eq!(reservation.on_reserved(NOW, AcceptorId(1), Slot(999), &quorums), None, "nobody asked for that");
+        assert_eq!(
+            reservation.want(NOW, Slot(5), Slot(5), AFTER),
+            Some(Slot(261))
+        );
+        assert_eq!(
+            reservation.want(NOW, Slot(6), Slot(6), AFTER),
+            None,
+            "it is on its way"
+        );
+        assert_eq!(
+            reservation.on_reserved(NOW, AcceptorId(0), Slot(261), &quorums),
+            None
+        );
+        assert_eq!(
+            reservation.on_reserved(NOW, AcceptorId(0), Slot(261), &quorums),
+            None,
+            "the same one again"
+        );
+        assert_eq!(
+            reservation.on_reserved(NOW, AcceptorId(1), Slot(999), &quorums),
+            None,
+            "nobody asked for that"
+        );
         assert_eq!(reservation.granted(), Slot(0));
         let again = reservation.overdue(Instant(1000), AcceptorSet::first(3), AFTER);
         assert_eq!(again, Some((Set::from_bits(0b110), Slot(261))));
-        assert_eq!(reservation.on_reserved(NOW, AcceptorId(2), Slot(261), &quorums), Some(Slot(261)));
-        assert_eq!((reservation.granted(), reservation.next_timer()), (Slot(261), None));
+        assert_eq!(
+            reservation.on_reserved(NOW, AcceptorId(2), Slot(261), &quorums),
+            Some(Slot(261))
+        );
+        assert_eq!(
+            (reservation.granted(), reservation.next_timer()),
+            (Slot(261), None)
+        );
         assert_eq!(reservation.want(NOW, Slot(132), Slot(5), AFTER), None);
-        assert_eq!(reservation.want(NOW, Slot(133), Slot(5), AFTER), Some(Slot(389)));
+        assert_eq!(
+            reservation.want(NOW, Slot(133), Slot(5), AFTER),
+            Some(Slot(389))
+        );
     }
 
     #[test]
     fn answers_that_were_overtaken_count_for_what_they_say() {
         let (quorums, mut reservation) = (majority(), Reservation::default());
-        assert_eq!(reservation.want(NOW, Slot(0), Slot(0), AFTER), Some(Slot(256)));
-        assert_eq!(reservation.want(NOW, Slot(200), Slot(200), AFTER), Some(Slot(456)));
-        assert_eq!(reservation.on_reserved(NOW, AcceptorId(0), Slot(456), &quorums), None);
+        assert_eq!(
+            reservation.want(NOW, Slot(0), Slot(0), AFTER),
+            Some(Slot(256))
+        );
+        assert_eq!(
+            reservation.want(NOW, Slot(200), Slot(200), AFTER),
+            Some(Slot(456))
+        );
+        assert_eq!(
+            reservation.on_reserved(NOW, AcceptorId(0), Slot(456), &quorums),
+            None
+        );
         assert_eq!(
             reservation.on_reserved(NOW, AcceptorId(1), Slot(256), &quorums),
             Some(Slot(256)),
             "both know so much"
         );
-        assert!(reservation.next_timer().is_some(), "the rest is yet to come");
-        assert_eq!(reservation.on_reserved(NOW, AcceptorId(1), Slot(456), &quorums), Some(Slot(456)));
+        assert!(
+            reservation.next_timer().is_some(),
+            "the rest is yet to come"
+        );
+        assert_eq!(
+            reservation.on_reserved(NOW, AcceptorId(1), Slot(456), &quorums),
+            Some(Slot(456))
+        );
     }
 
     #[test]

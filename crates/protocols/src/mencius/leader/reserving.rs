@@ -14,19 +14,37 @@ impl Leader {
         let served = &mut self.served[place];
         let (stripe, start) = (served.stripe, served.leader.vacant().0);
         let acceptors = self.config.of(stripe).quorums.members();
-        let overdue = served.reservation.overdue(now, acceptors, self.config.options().resend_after);
+        let overdue =
+            served
+                .reservation
+                .overdue(now, acceptors, self.config.options().resend_after);
         if let (Some((acceptors, end)), Some(round)) = (overdue, served.round) {
-            reserve(self.id, stripe, Reserved { round, start, end }, acceptors, out);
+            reserve(
+                self.id,
+                stripe,
+                Reserved { round, start, end },
+                acceptors,
+                out,
+            );
         }
     }
 
     /// What earlier leaders left below the watermark is reserved, to be skipped as the rest is.
     pub(super) fn reserve_gaps(&mut self, now: Instant, place: usize, out: &mut Out<'_, Self>) {
         let served = &mut self.served[place];
-        let Some(round) = served.round.filter(|_| served.gaps.next_timer().is_some_and(|at| at <= now)) else { return };
+        let Some(round) = served
+            .round
+            .filter(|_| served.gaps.next_timer().is_some_and(|at| at <= now))
+        else {
+            return;
+        };
         let stripe = served.stripe;
         let acceptors = self.config.of(stripe).quorums.members();
-        for (start, end, of) in served.gaps.overdue(now, acceptors, self.config.options().resend_after) {
+        for (start, end, of) in
+            served
+                .gaps
+                .overdue(now, acceptors, self.config.options().resend_after)
+        {
             reserve(self.id, stripe, Reserved { round, start, end }, of, out);
         }
     }
@@ -39,7 +57,9 @@ impl Leader {
         reserved: Reserved,
         out: &mut Out<'_, Self>,
     ) {
-        let Some(place) = self.place(stripe) else { return };
+        let Some(place) = self.place(stripe) else {
+            return;
+        };
         let (served, quorums) = (&mut self.served[place], &self.config.of(stripe).quorums);
         if served.round != Some(reserved.round) {
             return;
@@ -48,28 +68,49 @@ impl Leader {
         if served.gaps.has(start, end) {
             if served.gaps.on_reserved(from, start, quorums) {
                 out.reached(branch::GAP_SKIPPED);
-                self.skips.add(now, Range { stripe, start, end }, self.config.replicas());
+                self.skips
+                    .add(now, Range { stripe, start, end }, self.config.replicas());
                 self.prompt = self.config.replicas();
             }
         } else if let Some(granted) = served.reservation.on_reserved(now, from, end, quorums) {
-            // Suggestions too are made in reserved slots only: a later leader can then make nothing of them but what
-            // they are, or noops, and replicas can rely on it.
-            self.call(now, place, out, |leader, out| leader.open_below(now, granted, out));
+            // Suggestions too are made in reserved slots only: a later leader can then make nothing
+            // of them but what they are, or noops, and replicas can rely on it.
+            self.call(now, place, out, |leader, out| {
+                leader.open_below(now, granted, out)
+            });
         }
     }
 }
 
 impl Served {
-    /// From this position on, the end of those that it has left and that may be skipped: nothing when they may not be yet.
+    /// From this position on, the end of those that it has left and that may be skipped: nothing
+    /// when they may not be yet.
     pub(super) fn left_until(&self, position: Slot) -> Option<Slot> {
         match self.gaps.around(position) {
             Some((end, granted)) => Some(if granted { end } else { position }),
-            None => Some(self.leader.left_until(position)?.min(self.reservation.granted())),
+            None => Some(
+                self.leader
+                    .left_until(position)?
+                    .min(self.reservation.granted()),
+            ),
         }
     }
 }
 
 /// Asks these acceptors to note that positions may be skipped.
-pub(super) fn reserve(me: LeaderId, stripe: Stripe, reserved: Reserved, of: AcceptorSet, out: &mut Out<'_, Leader>) {
-    out.send(Envelope::ToAcceptors(of, acceptor::In::Reserve { from: me, stripe, reserved }));
+pub(super) fn reserve(
+    me: LeaderId,
+    stripe: Stripe,
+    reserved: Reserved,
+    of: AcceptorSet,
+    out: &mut Out<'_, Leader>,
+) {
+    out.send(Envelope::ToAcceptors(
+        of,
+        acceptor::In::Reserve {
+            from: me,
+            stripe,
+            reserved,
+        },
+    ));
 }

@@ -2,8 +2,8 @@
 
 use ionian_kernel::time::{Duration, Instant};
 
-/// A leader that loses its stripe again and again waits up to so many times longer each time: whoever suspects it may
-/// have a reason, and every change costs all a revocation.
+/// A leader that loses its stripe again and again waits up to so many times longer each time:
+/// whoever suspects it may have a reason, and every change costs all a revocation.
 const MOST_PATIENCE: u32 = 32;
 
 /// Whoever has led for so many times as long as it waited is trusted anew.
@@ -21,7 +21,12 @@ pub(super) struct Returning {
 
 impl Returning {
     pub(super) fn new(election_timeout: Duration) -> Self {
-        Returning { after: election_timeout, patience: 1, at: None, led_since: None }
+        Returning {
+            after: election_timeout,
+            patience: 1,
+            at: None,
+            led_since: None,
+        }
     }
 
     /// From the next try on.
@@ -29,8 +34,8 @@ impl Returning {
         self.after = election_timeout;
     }
 
-    /// It begins to lead its stripe, or leads no longer, because it was deposed or begins another round itself, or begins to
-    /// live.
+    /// It begins to lead its stripe, or leads no longer, because it was deposed or begins another
+    /// round itself, or begins to live.
     pub(super) fn follow(&mut self, now: Instant, leads: bool, deposed: bool) {
         if leads {
             self.at = None;
@@ -39,7 +44,11 @@ impl Returning {
         }
         if let Some(since) = self.led_since.take_if(|_| deposed) {
             let trusted = now.since(since) > self.after * self.patience * TRUSTED_AFTER;
-            self.patience = if trusted { 1 } else { (self.patience * 2).min(MOST_PATIENCE) };
+            self.patience = if trusted {
+                1
+            } else {
+                (self.patience * 2).min(MOST_PATIENCE)
+            };
         }
         self.try_again(now);
     }

@@ -1,9 +1,9 @@
 //! Who has yet to be told of which skipped slots.
 //!
-//! A replica beside the leader whose proposal made this one skip is told at once, together with the vote for that
-//! proposal: the proposer waits for it (Mencius 4.4, Optimization 1). All others are told when this leader proposes
-//! something itself (Optimization 2), or when many slots or some time have come together (Accelerator 1). A range is
-//! one message, whatever its length.
+//! A replica beside the leader whose proposal made this one skip is told at once, together with the
+//! vote for that proposal: the proposer waits for it (Mencius 4.4, Optimization 1). All others are
+//! told when this leader proposes something itself (Optimization 2), or when many slots or some
+//! time have come together (Accelerator 1). A range is one message, whatever its length.
 
 use crate::mencius::stripe::Stripe;
 use alloc::vec::Vec;
@@ -38,14 +38,28 @@ impl Skips {
         let continues = |last: &&mut Untold| {
             last.range.stripe == range.stripe && last.range.end == range.start && last.whom == whom
         };
-        match self.untold.iter_mut().rev().find(|last| last.range.stripe == range.stripe).filter(continues) {
+        match self
+            .untold
+            .iter_mut()
+            .rev()
+            .find(|last| last.range.stripe == range.stripe)
+            .filter(continues)
+        {
             Some(last) => last.range.end = range.end,
-            None => self.untold.push(Untold { range, whom, since: now }),
+            None => self.untold.push(Untold {
+                range,
+                whom,
+                since: now,
+            }),
         }
     }
 
     /// Has `tell` told what `whom` has yet to be told.
-    pub(super) fn tell(&mut self, whom: Set<ReplicaId>, mut tell: impl FnMut(Set<ReplicaId>, Range)) {
+    pub(super) fn tell(
+        &mut self,
+        whom: Set<ReplicaId>,
+        mut tell: impl FnMut(Set<ReplicaId>, Range),
+    ) {
         self.untold.retain_mut(|untold| {
             let now = untold.whom.and(whom);
             if !now.is_empty() {
@@ -58,7 +72,10 @@ impl Skips {
 
     /// How many slots somebody has yet to be told of.
     pub(super) fn slots(&self) -> u64 {
-        self.untold.iter().map(|untold| untold.range.end.distance(untold.range.start)).sum()
+        self.untold
+            .iter()
+            .map(|untold| untold.range.end.distance(untold.range.start))
+            .sum()
     }
 
     /// When the oldest was skipped.
@@ -74,7 +91,11 @@ mod tests {
     #[test]
     fn ranges_grow_together_and_each_replica_is_told_once() {
         let (mut skips, all, one) = (Skips::default(), Set::first(3), Set::one(ReplicaId(1)));
-        let range = |start, end| Range { stripe: Stripe(2), start: Slot(start), end: Slot(end) };
+        let range = |start, end| Range {
+            stripe: Stripe(2),
+            start: Slot(start),
+            end: Slot(end),
+        };
         skips.add(Instant(5), range(0, 4), all);
         skips.add(Instant(6), range(4, 9), all);
         assert_eq!((skips.slots(), skips.oldest()), (9, Some(Instant(5))));
@@ -87,7 +108,10 @@ mod tests {
         skips.add(Instant(7), range(9, 12), all);
         assert_eq!(told(&mut skips, one), [(one, range(9, 12))]);
         let others = all.without(one);
-        assert_eq!(told(&mut skips, all), [(others, range(0, 9)), (others, range(9, 12))]);
+        assert_eq!(
+            told(&mut skips, all),
+            [(others, range(0, 9)), (others, range(9, 12))]
+        );
         assert_eq!((skips.slots(), skips.oldest()), (0, None));
     }
 }

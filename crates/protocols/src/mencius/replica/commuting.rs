@@ -1,11 +1,13 @@
-//! Out-of-order commit (Mencius 5): which commands can be executed before earlier ones are known to be chosen.
+//! Out-of-order commit (Mencius 5): which commands can be executed before earlier ones are known to
+//! be chosen.
 //!
-//! By the rules of simple consensus a slot that somebody has suggested a command in holds that command or a noop, once
-//! it is decided: only the leader that has reserved a slot suggests in it, once (`leader/reservation.rs`). So a command
-//! that is chosen can be executed when every earlier slot is executed, skipped, chosen or suggested, and the command
-//! commutes with all that are not executed yet. Commands commute when the state machine says so by the keys that they
-//! touch, when they do not depend on each other through their session, and when the time at which they are executed
-//! makes no difference.
+//! By the rules of simple consensus a slot that somebody has suggested a command in holds that
+//! command or a noop, once it is decided: only the leader that has reserved a slot suggests in it,
+//! once (`leader/reservation.rs`). So a command that is chosen can be executed when every earlier
+//! slot is executed, skipped, chosen or suggested, and the command commutes with all that are not
+//! executed yet. Commands commute when the state machine says so by the keys that they touch, when
+//! they do not depend on each other through their session, and when the time at which they are
+//! executed makes no difference.
 
 use crate::mencius::canary::Canary;
 use crate::multipaxos::replica::Replica;
@@ -15,8 +17,8 @@ use ionian_kernel::batch::{SessionId, Value};
 use ionian_kernel::id::Slot;
 use ionian_kernel::machine::Footprint;
 
-/// Suggestions and chosen values further than so many slots ahead of what is executed are not looked at: whoever has so
-/// much under way waits for throughput and not for order.
+/// Suggestions and chosen values further than so many slots ahead of what is executed are not
+/// looked at: whoever has so much under way waits for throughput and not for order.
 const REACH: u64 = 1024;
 
 /// What was suggested and is not executed.
@@ -37,16 +39,24 @@ impl Commuting {
 
     /// Everything below `executed` is executed.
     pub(super) fn forget_below(&mut self, executed: Slot) {
-        while let Some(first) = self.suggested.first_entry().filter(|first| *first.key() < executed) {
+        while let Some(first) = self
+            .suggested
+            .first_entry()
+            .filter(|first| *first.key() < executed)
+        {
             first.remove();
         }
-        while let Some(first) = self.footprints.first_entry().filter(|first| *first.key() < executed) {
+        while let Some(first) = self
+            .footprints
+            .first_entry()
+            .filter(|first| *first.key() < executed)
+        {
             first.remove();
         }
     }
 
-    /// The chosen slots that can be executed now, in order. `skipped_until` tells from a slot on which is the first that
-    /// is not known to be skipped.
+    /// The chosen slots that can be executed now, in order. `skipped_until` tells from a slot on
+    /// which is the first that is not known to be skipped.
     pub(super) fn ready(
         &mut self,
         replica: &Replica,
@@ -58,7 +68,10 @@ impl Commuting {
         if self.suggested.is_empty() {
             return ready;
         }
-        let (mut slot, end) = (replica.executed(), replica.executed().plus(REACH).min(replica.held_until()));
+        let (mut slot, end) = (
+            replica.executed(),
+            replica.executed().plus(REACH).min(replica.held_until()),
+        );
         let mut latest = replica.executor().now();
         while slot < end {
             let next = skipped_until(slot);
@@ -76,12 +89,15 @@ impl Commuting {
             };
             latest = latest.max(value.stamp);
             if !replica.was_early(slot) && !value.batch.is_empty() {
-                let footprint =
-                    self.footprints.entry(slot).or_insert_with(|| replica.executor().footprint(&value.batch));
+                let footprint = self
+                    .footprints
+                    .entry(slot)
+                    .or_insert_with(|| replica.executor().footprint(&value.batch));
                 if footprint.everything {
                     break;
                 }
-                let free = chosen.is_some() && !footprint.timed && !earlier.conflicts(value, footprint);
+                let free =
+                    chosen.is_some() && !footprint.timed && !earlier.conflicts(value, footprint);
                 match free && replica.executor().commutes_until(latest) {
                     true => ready.push(slot),
                     false => earlier.add(value, footprint),
@@ -107,7 +123,10 @@ impl Earlier {
         self.read.extend(&footprint.reads);
         self.written.extend(&footprint.writes);
         for command in value.batch.commands() {
-            let (smallest, highest) = self.sessions.entry(command.session).or_insert((u64::MAX, 0));
+            let (smallest, highest) = self
+                .sessions
+                .entry(command.session)
+                .or_insert((u64::MAX, 0));
             (*smallest, *highest) = (command.number.min(*smallest), command.floor.max(*highest));
         }
     }
@@ -116,12 +135,17 @@ impl Earlier {
         let touched = |key| self.written.contains(key) || self.read.contains(key);
         footprint.reads.iter().any(|key| self.written.contains(key))
             || footprint.writes.iter().any(touched)
-            || value.batch.commands().any(|command| self.settles(command.session, command.number, command.floor))
+            || value
+                .batch
+                .commands()
+                .any(|command| self.settles(command.session, command.number, command.floor))
     }
 
-    /// Whether of such a command and an earlier one of its session the one that is executed first has the other taken for
-    /// settled.
+    /// Whether of such a command and an earlier one of its session the one that is executed first
+    /// has the other taken for settled.
     fn settles(&self, session: SessionId, number: u64, floor: u64) -> bool {
-        self.sessions.get(&session).is_some_and(|(smallest, highest)| *smallest < floor || number < *highest)
+        self.sessions
+            .get(&session)
+            .is_some_and(|(smallest, highest)| *smallest < floor || number < *highest)
     }
 }

@@ -1,4 +1,5 @@
-//! The slots of a stripe that its leaders have skipped, as far as a replica has heard and not executed them.
+//! The slots of a stripe that its leaders have skipped, as far as a replica has heard and not
+//! executed them.
 
 use alloc::collections::BTreeMap;
 use ionian_kernel::id::Slot;
@@ -18,7 +19,11 @@ impl Skipped {
         if start >= end || self.is_full() {
             return;
         }
-        while let Some((from, to)) = self.ranges.range(..=end).next_back().map(|(from, to)| (*from, *to))
+        while let Some((from, to)) = self
+            .ranges
+            .range(..=end)
+            .next_back()
+            .map(|(from, to)| (*from, *to))
             && to >= start
         {
             self.ranges.remove(&from);
@@ -40,7 +45,11 @@ impl Skipped {
 
     /// What lies below `position` is executed.
     pub(super) fn forget_below(&mut self, position: Slot) {
-        while let Some(first) = self.ranges.first_entry().filter(|first| *first.get() <= position) {
+        while let Some(first) = self
+            .ranges
+            .first_entry()
+            .filter(|first| *first.get() <= position)
+        {
             first.remove();
         }
     }

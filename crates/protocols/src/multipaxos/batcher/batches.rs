@@ -1,4 +1,5 @@
-//! What a batcher keeps: the batch that it fills, and those that are on their way and not known chosen.
+//! What a batcher keeps: the batch that it fills, and those that are on their way and not known
+//! chosen.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -8,8 +9,8 @@ use ionian_kernel::layout::Options;
 use ionian_kernel::random::Random;
 use ionian_kernel::time::{Duration, Instant, earliest, transit};
 
-/// Batches that are not known chosen hold at most this many bytes; what clients send beyond it is dropped, and asked
-/// again by them.
+/// Batches that are not known chosen hold at most this many bytes; what clients send beyond it is
+/// dropped, and asked again by them.
 const MAX_BYTES: usize = 64 << 20;
 
 /// And there are at most so many of them.
@@ -23,8 +24,8 @@ pub(crate) struct Batches<W> {
     /// Closed and not known chosen, by number.
     in_flight: BTreeMap<u64, InFlight<W>>,
     in_flight_bytes: usize,
-    /// Those of them that are sent and not known chosen. The others wait for room, in order: so a new leader is not handed
-    /// everything at once.
+    /// Those of them that are sent and not known chosen. The others wait for room, in order: so a
+    /// new leader is not handed everything at once.
     window: ByteWindow,
     waiting: VecDeque<u64>,
     next_number: u64,
@@ -73,7 +74,8 @@ impl<W> Batches<W> {
     /// Other options.
     pub(crate) fn reconfigure(&mut self, options: &Options) {
         let sent = self.in_flight.values().filter(|it| it.sent);
-        self.window.resize(options.window_bytes, sent.map(|it| it.batch.byte_len()));
+        self.window
+            .resize(options.window_bytes, sent.map(|it| it.batch.byte_len()));
     }
 
     /// Takes commands in if there is room for them; whether the open batch is full now.
@@ -103,7 +105,16 @@ impl<W> Batches<W> {
         self.next_number += 1;
         self.closed += 1;
         self.in_flight_bytes += batch.byte_len();
-        self.in_flight.insert(number, InFlight { batch, with, sent: false, attempts: 0, due: now });
+        self.in_flight.insert(
+            number,
+            InFlight {
+                batch,
+                with,
+                sent: false,
+                attempts: 0,
+                due: now,
+            },
+        );
         self.waiting.push_back(number);
     }
 
@@ -131,7 +142,9 @@ impl<W> Batches<W> {
     pub(crate) fn requeue(&mut self) {
         self.window.clear();
         self.waiting = self.in_flight.keys().copied().collect();
-        self.in_flight.values_mut().for_each(|batch| batch.sent = false);
+        self.in_flight
+            .values_mut()
+            .for_each(|batch| batch.sent = false);
     }
 
     /// These are chosen; says of each with whom it was.
@@ -150,27 +163,58 @@ impl<W> Batches<W> {
     /// Takes out the batches that are overdue, to be sent again.
     pub(crate) fn overdue(&mut self, now: Instant) -> Vec<Due> {
         let (transit, patience) = (transit(self.window.bytes()), self.patience);
-        let overdue = self.in_flight.iter_mut().filter(|(_, it)| it.sent && it.overdue_at(transit) <= now);
-        let again = overdue.map(|(number, batch)| batch.send(*number, now, patience)).collect();
-        self.check_at = self.in_flight.values().filter(|it| it.sent).map(|it| it.overdue_at(transit)).min();
+        let overdue = self
+            .in_flight
+            .iter_mut()
+            .filter(|(_, it)| it.sent && it.overdue_at(transit) <= now);
+        let again = overdue
+            .map(|(number, batch)| batch.send(*number, now, patience))
+            .collect();
+        self.check_at = self
+            .in_flight
+            .values()
+            .filter(|it| it.sent)
+            .map(|it| it.overdue_at(transit))
+            .min();
         again
     }
 
     /// With whom a batch in flight is.
     pub(crate) fn with(&mut self, number: u64) -> &mut W {
-        &mut self.in_flight.get_mut(&number).expect("a batch in flight").with
+        &mut self
+            .in_flight
+            .get_mut(&number)
+            .expect("a batch in flight")
+            .with
     }
 
     /// Asserts what must hold between two calls.
     pub(crate) fn invariants(&self) {
-        let bytes: usize = self.in_flight.values().map(|batch| batch.batch.byte_len()).sum();
-        assert_eq!(bytes, self.in_flight_bytes, "a batcher lost count of its bytes");
-        let sent: usize = self.in_flight.values().filter(|it| it.sent).map(|it| it.batch.byte_len()).sum();
-        assert_eq!(sent, self.window.bytes(), "a batcher lost count of what is under way");
+        let bytes: usize = self
+            .in_flight
+            .values()
+            .map(|batch| batch.batch.byte_len())
+            .sum();
+        assert_eq!(
+            bytes, self.in_flight_bytes,
+            "a batcher lost count of its bytes"
+        );
+        let sent: usize = self
+            .in_flight
+            .values()
+            .filter(|it| it.sent)
+            .map(|it| it.batch.byte_len())
+            .sum();
+        assert_eq!(
+            sent,
+            self.window.bytes(),
+            "a batcher lost count of what is under way"
+        );
         let watched = self.check_at.is_some() || self.in_flight.values().all(|it| !it.sent);
         assert!(
             watched
-                && self.waiting.len() + self.in_flight.values().filter(|it| it.sent).count() >= self.in_flight.len()
+                && self.waiting.len() + self.in_flight.values().filter(|it| it.sent).count()
+                    >= self.in_flight.len()
         );
     }
 
@@ -188,10 +232,15 @@ impl<W> InFlight<W> {
         let again = self.attempts > 0;
         self.due = now + patience * (1 << self.attempts.min(3));
         self.attempts += 1;
-        Due { number, batch: self.batch.clone(), again }
+        Due {
+            number,
+            batch: self.batch.clone(),
+            again,
+        }
     }
 
-    /// When it is overdue. The allowance for what is under way doubles like the wait: it may be too small.
+    /// When it is overdue. The allowance for what is under way doubles like the wait: it may be too
+    /// small.
     fn overdue_at(&self, transit: Duration) -> Instant {
         self.due + transit * (1 << self.attempts.saturating_sub(1).min(3))
     }

@@ -1,11 +1,11 @@
 //! Letting acceptors that lost their votes take part again.
 //!
-//! With `memory` durability a restarted acceptor knows what it promised, which is written down whatever
-//! the durability, but not what it voted for. It stays silent until a leader has won a round above its
-//! promise without its help, and f+1 replicas have said, in that round, that they keep every slot below
-//! the frontier, the first slot in which that leader was free to propose anything. From then on it may
-//! act as if it had voted for nothing from the frontier on. See `docs/protocols/multipaxos.md`,
-//! "Admission", for why that is safe.
+//! With `memory` durability a restarted acceptor knows what it promised, which is written down
+//! whatever the durability, but not what it voted for. It stays silent until a leader has won a
+//! round above its promise without its help, and f+1 replicas have said, in that round, that they
+//! keep every slot below the frontier, the first slot in which that leader was free to propose
+//! anything. From then on it may act as if it had voted for nothing from the frontier on. See
+//! `docs/protocols/multipaxos.md`, "Admission", for why that is safe.
 
 use super::super::acceptor;
 use alloc::collections::BTreeMap;
@@ -28,11 +28,21 @@ struct Waiting {
 impl Admission {
     /// An acceptor asks; true when a new round must be won for it.
     pub(super) fn ask(&mut self, from: AcceptorId, nonce: u64, round_is_above: bool) -> bool {
-        let known = self.waiting.get(&from).is_some_and(|waiting| waiting.nonce == nonce);
+        let known = self
+            .waiting
+            .get(&from)
+            .is_some_and(|waiting| waiting.nonce == nonce);
         if known && round_is_above {
             return false;
         }
-        self.waiting.insert(from, Waiting { nonce, frontier: None, told: false });
+        self.waiting.insert(
+            from,
+            Waiting {
+                nonce,
+                frontier: None,
+                told: false,
+            },
+        );
         true
     }
 
@@ -48,21 +58,31 @@ impl Admission {
         self.waiting.clear();
     }
 
-    /// Whom to let in, now that f+1 replicas keep every slot below `kept`: those that were not told yet, and `again`, which
-    /// asks once more, for the message may be lost. The acceptor heeds the first.
+    /// Whom to let in, now that f+1 replicas keep every slot below `kept`: those that were not told
+    /// yet, and `again`, which asks once more, for the message may be lost. The acceptor heeds the
+    /// first.
     pub(super) fn admitted(
         &mut self,
         round: Round,
         kept: Slot,
         again: Option<AcceptorId>,
     ) -> impl Iterator<Item = (AcceptorId, acceptor::In)> {
-        self.waiting.iter_mut().filter_map(move |(acceptor, waiting)| {
-            let frontier = waiting.frontier.filter(|frontier| *frontier <= kept)?;
-            if core::mem::replace(&mut waiting.told, true) && again != Some(*acceptor) {
-                return None;
-            }
-            Some((*acceptor, acceptor::In::Admit { nonce: waiting.nonce, round, frontier }))
-        })
+        self.waiting
+            .iter_mut()
+            .filter_map(move |(acceptor, waiting)| {
+                let frontier = waiting.frontier.filter(|frontier| *frontier <= kept)?;
+                if core::mem::replace(&mut waiting.told, true) && again != Some(*acceptor) {
+                    return None;
+                }
+                Some((
+                    *acceptor,
+                    acceptor::In::Admit {
+                        nonce: waiting.nonce,
+                        round,
+                        frontier,
+                    },
+                ))
+            })
     }
 }
 
@@ -75,16 +95,34 @@ mod tests {
     fn an_acceptor_is_let_in_once_and_again_when_it_asks_again() {
         let (mut admission, acceptor, round) = (Admission::default(), AcceptorId(2), Round(64));
         let admitted = |admission: &mut Admission, kept, again| -> Vec<AcceptorId> {
-            admission.admitted(round, Slot(kept), again).map(|(acceptor, _)| acceptor).collect()
+            admission
+                .admitted(round, Slot(kept), again)
+                .map(|(acceptor, _)| acceptor)
+                .collect()
         };
-        assert!(admission.ask(acceptor, 7, false), "a round must be won for it");
+        assert!(
+            admission.ask(acceptor, 7, false),
+            "a round must be won for it"
+        );
         assert_eq!(admitted(&mut admission, 9, None), []);
         admission.won(Slot(5));
-        assert_eq!(admitted(&mut admission, 4, None), [], "not all of it is kept");
+        assert_eq!(
+            admitted(&mut admission, 4, None),
+            [],
+            "not all of it is kept"
+        );
         assert_eq!(admitted(&mut admission, 5, None), [acceptor]);
-        assert_eq!(admitted(&mut admission, 6, None), [], "not with each report of a replica");
+        assert_eq!(
+            admitted(&mut admission, 6, None),
+            [],
+            "not with each report of a replica"
+        );
         assert!(!admission.ask(acceptor, 7, true));
-        assert_eq!(admitted(&mut admission, 6, Some(acceptor)), [acceptor], "the word to it was lost");
+        assert_eq!(
+            admitted(&mut admission, 6, Some(acceptor)),
+            [acceptor],
+            "the word to it was lost"
+        );
         assert!(admission.ask(acceptor, 8, true), "it has restarted");
         admission.won(Slot(6));
         assert_eq!(admitted(&mut admission, 6, Some(AcceptorId(1))), [acceptor]);

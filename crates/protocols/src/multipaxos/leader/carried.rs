@@ -1,9 +1,10 @@
 //! What a leader has found in phase 1 and has yet to propose again.
 //!
-//! It proposes it in the order of the slots, within the same window of bytes as anything else: after a crash of all nodes
-//! it can be as much as the replicas' snapshots lack. Until then the slots are taken, though nothing is proposed in
-//! them: whoever misses one has to wait, and only what phase 1 has found may come into it. Long runs in which it has found
-//! nothing are left out where they are to be skipped instead (`gaps.rs`).
+//! It proposes it in the order of the slots, within the same window of bytes as anything else:
+//! after a crash of all nodes it can be as much as the replicas' snapshots lack. Until then the
+//! slots are taken, though nothing is proposed in them: whoever misses one has to wait, and only
+//! what phase 1 has found may come into it. Long runs in which it has found nothing are left out
+//! where they are to be skipped instead (`gaps.rs`).
 
 use alloc::collections::{BTreeMap, VecDeque};
 use ionian_kernel::batch::{Batch, Value};
@@ -20,13 +21,27 @@ pub(super) struct Carried {
 
 impl Default for Carried {
     fn default() -> Self {
-        Carried { next: Slot::ZERO, end: Slot::ZERO, values: BTreeMap::new(), gaps: VecDeque::new() }
+        Carried {
+            next: Slot::ZERO,
+            end: Slot::ZERO,
+            values: BTreeMap::new(),
+            gaps: VecDeque::new(),
+        }
     }
 }
 
 impl Carried {
-    pub(super) fn new((next, end): (Slot, Slot), values: BTreeMap<Slot, Value>, gaps: &[(Slot, Slot)]) -> Self {
-        let mut carried = Carried { next, end, values, gaps: gaps.iter().copied().collect() };
+    pub(super) fn new(
+        (next, end): (Slot, Slot),
+        values: BTreeMap<Slot, Value>,
+        gaps: &[(Slot, Slot)],
+    ) -> Self {
+        let mut carried = Carried {
+            next,
+            end,
+            values,
+            gaps: gaps.iter().copied().collect(),
+        };
         carried.go_on_at(next);
         carried
     }
@@ -34,7 +49,12 @@ impl Carried {
     /// The next slot is this one, or the first behind the gap that it is in.
     fn go_on_at(&mut self, slot: Slot) {
         self.next = slot;
-        while let Some((_, end)) = self.gaps.front().copied().filter(|(start, _)| *start <= self.next) {
+        while let Some((_, end)) = self
+            .gaps
+            .front()
+            .copied()
+            .filter(|(start, _)| *start <= self.next)
+        {
             self.gaps.pop_front();
             self.next = self.next.max(end);
         }
@@ -46,13 +66,20 @@ impl Carried {
 
     /// Whether this slot is taken and nothing is proposed in it yet.
     pub(super) fn has(&self, slot: Slot) -> bool {
-        let is_left_out = self.gaps.iter().any(|(start, end)| *start <= slot && slot < *end);
+        let is_left_out = self
+            .gaps
+            .iter()
+            .any(|(start, end)| *start <= slot && slot < *end);
         self.next <= slot && slot < self.end && !is_left_out
     }
 
     /// How many slots are left.
     pub(super) fn len(&self) -> u64 {
-        let left_out: u64 = self.gaps.iter().map(|(start, end)| end.distance(*start)).sum();
+        let left_out: u64 = self
+            .gaps
+            .iter()
+            .map(|(start, end)| end.distance(*start))
+            .sum();
         self.end.distance(self.next) - left_out
     }
 
@@ -62,7 +89,11 @@ impl Carried {
 
     /// The next slot, and the size of what goes into it.
     pub(super) fn peek(&self) -> Option<(Slot, usize)> {
-        let bytes = || self.values.get(&self.next).map_or(0, |value| value.batch.byte_len());
+        let bytes = || {
+            self.values
+                .get(&self.next)
+                .map_or(0, |value| value.batch.byte_len())
+        };
         (!self.is_empty()).then(|| (self.next, bytes()))
     }
 
@@ -73,10 +104,14 @@ impl Carried {
         value
     }
 
-    /// Some replica has executed every slot below `executed`, so that these need not be proposed again; `gone` is told what
-    /// would have been.
+    /// Some replica has executed every slot below `executed`, so that these need not be proposed
+    /// again; `gone` is told what would have been.
     pub(super) fn skip_to(&mut self, executed: Slot, mut gone: impl FnMut(&Batch)) {
-        while let Some(found) = self.values.first_entry().filter(|found| *found.key() < executed) {
+        while let Some(found) = self
+            .values
+            .first_entry()
+            .filter(|found| *found.key() < executed)
+        {
             gone(&found.remove().batch);
         }
         self.go_on_at(self.next.max(executed));
@@ -90,7 +125,10 @@ mod tests {
     use ionian_kernel::time::Timestamp;
 
     fn value(stamp: u64) -> Value {
-        Value { stamp: Timestamp(stamp), ..Value::default() }
+        Value {
+            stamp: Timestamp(stamp),
+            ..Value::default()
+        }
     }
 
     /// The slots that are proposed, and the stamp of what was found for each.
@@ -109,14 +147,30 @@ mod tests {
     #[test]
     fn gaps_are_left_out_wherever_it_goes_on() {
         let gaps = [(Slot(2), Slot(4)), (Slot(5), Slot(8))];
-        let carried = || Carried::new((Slot(2), Slot(10)), BTreeMap::from([(Slot(4), value(40))]), &gaps);
-        assert_eq!((carried().len(), rest(carried())), (3, Vec::from([(4, 40), (8, 0), (9, 0)])));
-        for (executed, expected) in
-            [(3, &[(4, 40), (8, 0), (9, 0)][..]), (5, &[(8, 0), (9, 0)]), (6, &[(8, 0), (9, 0)]), (12, &[])]
-        {
+        let carried = || {
+            Carried::new(
+                (Slot(2), Slot(10)),
+                BTreeMap::from([(Slot(4), value(40))]),
+                &gaps,
+            )
+        };
+        assert_eq!(
+            (carried().len(), rest(carried())),
+            (3, Vec::from([(4, 40), (8, 0), (9, 0)]))
+        );
+        for (executed, expected) in [
+            (3, &[(4, 40), (8, 0), (9, 0)][..]),
+            (5, &[(8, 0), (9, 0)]),
+            (6, &[(8, 0), (9, 0)]),
+            (12, &[]),
+        ] {
             let (mut carried, mut gone) = (carried(), 0);
             carried.skip_to(Slot(executed), |_| gone += 1);
-            assert_eq!((gone, rest(carried)), (u32::from(executed > 4), expected.to_vec()), "executed {executed}");
+            assert_eq!(
+                (gone, rest(carried)),
+                (u32::from(executed > 4), expected.to_vec()),
+                "executed {executed}"
+            );
         }
         let all = Carried::new((Slot(2), Slot(8)), BTreeMap::new(), &[(Slot(2), Slot(8))]);
         assert!(all.is_empty() && rest(all).is_empty());

@@ -1,12 +1,15 @@
-//! The time that a leader stamps into the log: its own clock, held against those of the other nodes.
+//! The time that a leader stamps into the log: its own clock, held against those of the other
+//! nodes.
 //!
-//! Of f+1 nodes one has a right clock. So of all clocks that this leader knows the (f+1)st highest is not ahead of
-//! every right one, and where it knows those of 2f+1 nodes it is not behind every right one either. Further than [`SLACK`]
-//! from that clock it does not believe its own. It knows the clocks of a read quorum before it stamps anything, for
-//! they come with the promises of phase 1, and later those of replicas, with what they report.
+//! Of f+1 nodes one has a right clock. So of all clocks that this leader knows the (f+1)st highest
+//! is not ahead of every right one, and where it knows those of 2f+1 nodes it is not behind every
+//! right one either. Further than [`SLACK`] from that clock it does not believe its own. It knows
+//! the clocks of a read quorum before it stamps anything, for they come with the promises of phase
+//! 1, and later those of replicas, with what they report.
 //!
-//! Time in the log never falls. Where it has run ahead all the same, it goes on at half the speed until the clocks have caught
-//! up: what is to expire late expires, and nobody has to wait for ever (decision 0023).
+//! Time in the log never falls. Where it has run ahead all the same, it goes on at half the speed
+//! until the clocks have caught up: what is to expire late expires, and nobody has to wait for ever
+//! (decision 0023).
 
 use super::super::canary::Canary;
 use super::super::config::Config;
@@ -15,12 +18,13 @@ use alloc::vec::Vec;
 use ionian_kernel::layout::NodeId;
 use ionian_kernel::time::{Duration, Instant, Timestamp};
 
-/// How far a leader's clock may be from that of the others before it is corrected. Messages take their time, and what a node
-/// shows is old when it is heard of; between machines with NTP it is milliseconds.
+/// How far a leader's clock may be from that of the others before it is corrected. Messages take
+/// their time, and what a node shows is old when it is heard of; between machines with NTP it is
+/// milliseconds.
 const SLACK: i64 = 500;
 
-/// How long what a node has shown counts, up to twice as long while it goes on showing: of that the largest is the nearest to the
-/// truth, for it was under way for the shortest time.
+/// How long what a node has shown counts, up to twice as long while it goes on showing: of that the
+/// largest is the nearest to the truth, for it was under way for the shortest time.
 const COUNTS_FOR: Duration = Duration::from_secs(10);
 
 /// Time that has run ahead goes on at one part in so many.
@@ -33,7 +37,8 @@ pub(super) struct LogClock {
     believes_itself: bool,
     /// By how many milliseconds the clocks of other nodes are ahead of this one.
     others: BTreeMap<NodeId, Shown>,
-    /// What follows from them: by how many milliseconds its own clock is corrected. Known beforehand, for every proposal asks.
+    /// What follows from them: by how many milliseconds its own clock is corrected. Known
+    /// beforehand, for every proposal asks.
     correction_ms: i64,
     /// The largest stamp that is known.
     stamped: Timestamp,
@@ -51,11 +56,19 @@ impl LogClock {
     pub(super) fn new(node: NodeId, config: &Config) -> Self {
         let ahead = (Instant::ZERO, Timestamp(0));
         let (f, believes_itself) = (most_wrong(config), config.has(Canary::BelievesItsClock));
-        LogClock { node, f, believes_itself, others: BTreeMap::new(), correction_ms: 0, stamped: Timestamp(0), ahead }
+        LogClock {
+            node,
+            f,
+            believes_itself,
+            others: BTreeMap::new(),
+            correction_ms: 0,
+            stamped: Timestamp(0),
+            ahead,
+        }
     }
 
-    /// The membership has changed. The clock of a node that has left says nothing: it may have left because it was wrong, and
-    /// would count among the f of those that stay.
+    /// The membership has changed. The clock of a node that has left says nothing: it may have left
+    /// because it was wrong, and would count among the f of those that stay.
     pub(super) fn reconfigure(&mut self, config: &Config) {
         let nodes = config.layout().nodes();
         self.others.retain(|node, _| nodes.contains(node));
@@ -69,9 +82,17 @@ impl LogClock {
             return;
         }
         let ahead = (clock.0.min(i64::MAX as u64) as i64).saturating_sub(now.timestamp().0 as i64);
-        let shown = self.others.entry(node).or_insert(Shown { since: now, ahead, ahead_before: ahead });
+        let shown = self.others.entry(node).or_insert(Shown {
+            since: now,
+            ahead,
+            ahead_before: ahead,
+        });
         if now.since(shown.since) >= COUNTS_FOR {
-            *shown = Shown { since: now, ahead, ahead_before: shown.ahead };
+            *shown = Shown {
+                since: now,
+                ahead,
+                ahead_before: shown.ahead,
+            };
         }
         shown.ahead = shown.ahead.max(ahead);
         self.correct();
@@ -86,7 +107,10 @@ impl LogClock {
     }
 
     fn correct(&mut self) {
-        let others = self.others.values().map(|shown| shown.ahead.max(shown.ahead_before));
+        let others = self
+            .others
+            .values()
+            .map(|shown| shown.ahead.max(shown.ahead_before));
         let mut all: Vec<i64> = core::iter::once(0).chain(others).collect();
         all.sort_unstable_by(|a, b| b.cmp(a));
         let nearest = all[self.f.min(all.len() - 1)];
@@ -102,8 +126,15 @@ impl LogClock {
     pub(super) fn read(&self, now: Instant) -> Timestamp {
         let clock = Timestamp(now.timestamp().0.saturating_add_signed(self.correction_ms));
         let (since, time) = self.ahead;
-        let slowed = Timestamp(time.0.saturating_add(now.since(since).as_millis() as u64 / SLOWED));
-        if time > Timestamp(0) { clock.max(slowed) } else { clock }
+        let slowed = Timestamp(
+            time.0
+                .saturating_add(now.since(since).as_millis() as u64 / SLOWED),
+        );
+        if time > Timestamp(0) {
+            clock.max(slowed)
+        } else {
+            clock
+        }
     }
 
     /// Stamps.
@@ -123,9 +154,15 @@ impl LogClock {
     }
 }
 
-/// How many clocks may be wrong: while the membership is changing, the larger number of the two configurations.
+/// How many clocks may be wrong: while the membership is changing, the larger number of the two
+/// configurations.
 fn most_wrong(config: &Config) -> usize {
-    config.keepers.iter().map(|(_, f)| *f).max().unwrap_or_default()
+    config
+        .keepers
+        .iter()
+        .map(|(_, f)| *f)
+        .max()
+        .unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -137,13 +174,19 @@ mod tests {
     const DAY: u64 = 86_400_000;
     const NOON: u64 = 1_800_000_000_000;
 
-    /// A leader on node 0 whose clock is `ahead` of noon by so many milliseconds, and the moment at which true time is `ms`
-    /// after noon.
+    /// A leader on node 0 whose clock is `ahead` of noon by so many milliseconds, and the moment at
+    /// which true time is `ms` after noon.
     fn leader(ahead: i64) -> (LogClock, impl Fn(u64) -> Instant) {
         let nodes: Vec<NodeId> = (0..3).map(NodeId).collect();
-        let layout = Layout { f: 1, instances: numbered(vec![nodes; 8]), ..Layout::default() };
+        let layout = Layout {
+            f: 1,
+            instances: numbered(vec![nodes; 8]),
+            ..Layout::default()
+        };
         let config = Config::new(layout).expect("a deployment");
-        (LogClock::new(NodeId(0), &config), move |ms| Instant((NOON + ms).saturating_add_signed(ahead) * 1000))
+        (LogClock::new(NodeId(0), &config), move |ms| {
+            Instant((NOON + ms).saturating_add_signed(ahead) * 1000)
+        })
     }
 
     fn after_noon(time: Timestamp) -> i64 {
@@ -152,7 +195,13 @@ mod tests {
 
     #[test]
     fn a_clock_that_is_a_day_off_is_held_to_those_of_the_others() {
-        for (ahead, stamped) in [(DAY as i64, SLACK), (-(DAY as i64), -SLACK), (300, 300), (-300, -300), (0, 0)] {
+        for (ahead, stamped) in [
+            (DAY as i64, SLACK),
+            (-(DAY as i64), -SLACK),
+            (300, 300),
+            (-300, -300),
+            (0, 0),
+        ] {
             let (mut clock, at) = leader(ahead);
             clock.hear(at(0), NodeId(1), Timestamp(NOON));
             clock.hear(at(0), NodeId(2), Timestamp(NOON));

@@ -14,27 +14,37 @@ use ionian_kernel::role::Out;
 use ionian_kernel::time::Instant;
 
 impl Leader {
-    /// The leader was silent for too long: before a round is started, the acceptors are asked whether
-    /// they have heard of it.
+    /// The leader was silent for too long: before a round is started, the acceptors are asked
+    /// whether they have heard of it.
     pub(super) fn stand(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         if matches!(self.state, State::Phase1(_)) {
             self.timer.failed();
         }
-        // Nobody has heard it for a whole timeout, or too few have: what waits here may wait for ever.
-        let in_vain = matches!(self.state, State::Candidate { .. }) && !self.config.has(Canary::KeepsQueue);
+        // Nobody has heard it for a whole timeout, or too few have: what waits here may wait for
+        // ever.
+        let in_vain =
+            matches!(self.state, State::Candidate { .. }) && !self.config.has(Canary::KeepsQueue);
         if in_vain {
             out.reached(branch::STANDS_IN_VAIN);
             self.turn_queue_away(out);
         }
         let ask_at = now + self.resend_after();
-        self.state = State::Candidate { gone: AcceptorSet::EMPTY, promise: self.round, ask_at, in_vain };
+        self.state = State::Candidate {
+            gone: AcceptorSet::EMPTY,
+            promise: self.round,
+            ask_at,
+            in_vain,
+        };
         self.timer.restart(now);
         self.ask_witnesses(out);
     }
 
     pub(super) fn ask_witnesses(&self, out: &mut Out<'_, Self>) {
         let acceptors = self.config.quorums.members();
-        out.send(Envelope::ToAcceptors(acceptors, acceptor::In::PreVote { from: self.id }));
+        out.send(Envelope::ToAcceptors(
+            acceptors,
+            acceptor::In::PreVote { from: self.id },
+        ));
     }
 
     pub(super) fn on_pre_vote_reply(
@@ -49,11 +59,22 @@ impl Leader {
         if self.returns_with(now, from) {
             return self.begin_phase1(now, promised, self.config.epoch(), out);
         }
-        if self.is_leading() && self.handover.on_answer(from, &self.config, self.round.max(promised)) {
+        if self.is_leading()
+            && self
+                .handover
+                .on_answer(from, &self.config, self.round.max(promised))
+        {
             out.reached(branch::JOINT_ROUND);
             return self.begin_phase1(now, promised, self.config.epoch(), out);
         }
-        let State::Candidate { gone: testimonies, promise, .. } = &mut self.state else { return };
+        let State::Candidate {
+            gone: testimonies,
+            promise,
+            ..
+        } = &mut self.state
+        else {
+            return;
+        };
         *promise = (*promise).max(promised);
         if !gone {
             return;
@@ -66,7 +87,13 @@ impl Leader {
     }
 
     /// Starts a round of its own in `epoch` above `above`.
-    pub(super) fn begin_phase1(&mut self, now: Instant, above: Round, epoch: Epoch, out: &mut Out<'_, Self>) {
+    pub(super) fn begin_phase1(
+        &mut self,
+        now: Instant,
+        above: Round,
+        epoch: Epoch,
+        out: &mut Out<'_, Self>,
+    ) {
         let above = self.round.max(above);
         if above.epoch() > epoch {
             // Somebody knows of a change of which this node has yet to hear.
@@ -105,18 +132,23 @@ impl Leader {
                 };
                 out.reached(branch::REPAIR_ENDS);
                 self.repaired += 1;
-                self.window.hand_over_mended(now, self.round, slot, value, out);
+                self.window
+                    .hand_over_mended(now, self.round, slot, value, out);
             }
             State::Phase1(phase1) => {
                 let before = phase1.next_of(from);
                 let more = phase1.on_votes(from, votes);
                 if phase1.next_of(from) > before && !self.config.has(Canary::ImpatientPhase1) {
-                    // It advances: however long it takes, another election would have to do all of it again.
+                    // It advances: however long it takes, another election would have to do all of
+                    // it again.
                     self.timer.restart(now);
                     phase1.heard(from, now);
                 }
                 if phase1.is_complete() {
-                    let State::Phase1(phase1) = core::mem::replace(&mut self.state, State::Leading) else { return };
+                    let State::Phase1(phase1) = core::mem::replace(&mut self.state, State::Leading)
+                    else {
+                        return;
+                    };
                     self.lead(now, *phase1, out);
                 } else if more {
                     out.reached(branch::PAGE_OF_VOTES);
@@ -126,8 +158,8 @@ impl Leader {
         }
     }
 
-    /// Phase 1 is over: what may have been chosen is proposed again, holes are filled with noops, and
-    /// everybody is told.
+    /// Phase 1 is over: what may have been chosen is proposed again, holes are filled with noops,
+    /// and everybody is told.
     pub(super) fn lead(&mut self, now: Instant, phase1: Phase1, out: &mut Out<'_, Self>) {
         let outcome = phase1.finish();
         self.clock.learn(now, outcome.stamp);
@@ -138,12 +170,22 @@ impl Leader {
         self.reach.begin(now, self.progress.executed());
         self.send_heartbeat(now, out);
         self.vacant = (outcome.unvoted, outcome.next_slot);
-        self.carried = Carried::new((outcome.start, outcome.unvoted), outcome.values, &outcome.gaps);
+        self.carried = Carried::new(
+            (outcome.start, outcome.unvoted),
+            outcome.values,
+            &outcome.gaps,
+        );
         self.gaps = outcome.gaps;
         self.propose_carried(now, out);
         let round = self.round;
-        out.send(Envelope::ToClients(self.config.all(kind::Client), client::In::NewLeader { round }));
-        out.send(Envelope::ToBatchers(self.config.all(kind::Batcher), batcher::In::NewLeader { round }));
+        out.send(Envelope::ToClients(
+            self.config.all(kind::Client),
+            client::In::NewLeader { round },
+        ));
+        out.send(Envelope::ToBatchers(
+            self.config.all(kind::Batcher),
+            batcher::In::NewLeader { round },
+        ));
         self.admission.won(outcome.unvoted);
         if self.config.is_joint() && round.epoch() == self.config.epoch() {
             // Something must be chosen by quorums of both before the old ones may be given up.
@@ -163,17 +205,28 @@ impl Leader {
         let (round, executed, kept) = (self.round, self.progress.executed(), self.progress.kept());
         let others = self.config.leaders().without(Set::one(self.id));
         out.send(Envelope::ToLeaders(others, In::Heartbeat { round }));
-        out.send(Envelope::ToAcceptors(self.config.quorums.members(), acceptor::In::Heartbeat { round, kept }));
+        out.send(Envelope::ToAcceptors(
+            self.config.quorums.members(),
+            acceptor::In::Heartbeat { round, kept },
+        ));
         let (keep, time) = (self.handover.wanted(), self.clock.read(now));
-        out.send(Envelope::ToReplicas(self.config.replicas(), replica::In::Heartbeat { round, executed, keep, time }));
+        out.send(Envelope::ToReplicas(
+            self.config.replicas(),
+            replica::In::Heartbeat {
+                round,
+                executed,
+                keep,
+                time,
+            },
+        ));
         if Handover::is_waiting(&self.config, round) {
             self.handover.asks(&self.config);
             self.ask_witnesses(out);
         }
     }
 
-    /// Somebody has a higher round. A rejected leader waits its turn and does not jump above (l4); what it
-    /// had queued goes back to the proposers, who are not left to their timers (l10).
+    /// Somebody has a higher round. A rejected leader waits its turn and does not jump above (l4);
+    /// what it had queued goes back to the proposers, who are not left to their timers (l10).
     pub(super) fn on_higher_round(&mut self, now: Instant, round: Round, out: &mut Out<'_, Self>) {
         if matches!(self.state, State::Phase1(_)) {
             out.reached(branch::DEPOSED_IN_PHASE_1);
@@ -211,10 +264,16 @@ impl Leader {
             return;
         }
         if !clients.is_empty() {
-            out.send(Envelope::ToClients(clients, client::In::NotLeader { round }));
+            out.send(Envelope::ToClients(
+                clients,
+                client::In::NotLeader { round },
+            ));
         }
         if !batchers.is_empty() {
-            out.send(Envelope::ToBatchers(batchers, batcher::In::NotLeader { round }));
+            out.send(Envelope::ToBatchers(
+                batchers,
+                batcher::In::NotLeader { round },
+            ));
         }
     }
 
@@ -222,7 +281,9 @@ impl Leader {
         if round > self.round {
             self.on_higher_round(now, round, out);
             self.timer.settled(now);
-        } else if round == self.round && matches!(self.state, State::Standby | State::Candidate { .. }) {
+        } else if round == self.round
+            && matches!(self.state, State::Standby | State::Candidate { .. })
+        {
             if !self.is_standby() {
                 out.reached(branch::CANDIDATE_HEARS_LEADER);
             }
@@ -237,7 +298,12 @@ impl Leader {
 }
 
 /// Asks each of these acceptors for its next stretch.
-pub(super) fn ask_votes(me: LeaderId, phase1: &Phase1, acceptors: AcceptorSet, out: &mut Out<'_, Leader>) {
+pub(super) fn ask_votes(
+    me: LeaderId,
+    phase1: &Phase1,
+    acceptors: AcceptorSet,
+    out: &mut Out<'_, Leader>,
+) {
     for acceptor in acceptors.iter() {
         ask_stretch(me, phase1, acceptor, out);
     }
@@ -245,6 +311,11 @@ pub(super) fn ask_votes(me: LeaderId, phase1: &Phase1, acceptors: AcceptorSet, o
 
 fn ask_stretch(from: LeaderId, phase1: &Phase1, acceptor: AcceptorId, out: &mut Out<'_, Leader>) {
     let (start, end) = (phase1.next_of(acceptor), phase1.end);
-    let message = acceptor::In::Phase1a { from, round: phase1.round, start, end };
+    let message = acceptor::In::Phase1a {
+        from,
+        round: phase1.round,
+        start,
+        end,
+    };
     out.send(Envelope::ToAcceptors(Set::one(acceptor), message));
 }

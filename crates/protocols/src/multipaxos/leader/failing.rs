@@ -1,16 +1,19 @@
-//! Proxy leaders that say that they live and get nothing chosen: one that is not reached by what a leader or the acceptors send it
-//! is still heard. Each slot that it is given holds up execution until the slot is handed over, so after two of these it is
-//! given none for a while, and after each further one for twice as long. (The paper, 3.1, takes proxy leaders for alive or dead.)
+//! Proxy leaders that say that they live and get nothing chosen: one that is not reached by what a
+//! leader or the acceptors send it is still heard. Each slot that it is given holds up execution
+//! until the slot is handed over, so after two of these it is given none for a while, and after
+//! each further one for twice as long. (The paper, 3.1, takes proxy leaders for alive or dead.)
 //!
-//! Where slots take as long with each of them it is none's fault: a disk is slow, or a quorum far away. So a slot counts only if
-//! others were prompt since the last one that did. Else a few slow seconds would leave one proxy leader of many with all the
-//! work for minutes. And one on the leader's node is not judged: it reaches, and is reached by, the same nodes as the leader.
+//! Where slots take as long with each of them it is none's fault: a disk is slow, or a quorum far
+//! away. So a slot counts only if others were prompt since the last one that did. Else a few slow
+//! seconds would leave one proxy leader of many with all the work for minutes. And one on the
+//! leader's node is not judged: it reaches, and is reached by, the same nodes as the leader.
 
 use alloc::collections::BTreeMap;
 use ionian_kernel::id::{ProxyLeaderId, Set};
 use ionian_kernel::time::{Duration, Instant};
 
-/// So many slots in succession, each the lowest that was not executed, make a proxy leader a failing one. One may be a lost message.
+/// So many slots in succession, each the lowest that was not executed, make a proxy leader a
+/// failing one. One may be a lost message.
 const SLOTS: u32 = 2;
 
 /// For how long it is given no slots, the first time.
@@ -23,7 +26,8 @@ const DOUBLES: u32 = 6;
 #[derive(Default)]
 pub(super) struct Failing {
     failures: BTreeMap<ProxyLeaderId, Failures>,
-    /// How many slots were executed promptly, after they were given to a proxy leader first or again.
+    /// How many slots were executed promptly, after they were given to a proxy leader first or
+    /// again.
     prompt: u64,
 }
 
@@ -71,15 +75,27 @@ impl Failing {
         }
     }
 
-    /// Those of `present` that are given slots. When all are failing it is not they who do, and all are given slots again.
-    pub(super) fn among(&mut self, present: Set<ProxyLeaderId>, now: Instant) -> Set<ProxyLeaderId> {
+    /// Those of `present` that are given slots. When all are failing it is not they who do, and all
+    /// are given slots again.
+    pub(super) fn among(
+        &mut self,
+        present: Set<ProxyLeaderId>,
+        now: Instant,
+    ) -> Set<ProxyLeaderId> {
         if self.failures.is_empty() {
             return present;
         }
-        let failing = self.failures.iter().filter(|(_, failures)| now < failures.until).map(|(id, _)| *id).collect();
+        let failing = self
+            .failures
+            .iter()
+            .filter(|(_, failures)| now < failures.until)
+            .map(|(id, _)| *id)
+            .collect();
         let able = present.without(failing);
         if able.is_empty() {
-            self.failures.values_mut().for_each(|failures| failures.until = now);
+            self.failures
+                .values_mut()
+                .for_each(|failures| failures.until = now);
             return present;
         }
         able
@@ -87,7 +103,10 @@ impl Failing {
 
     /// How many are given no slots, or were the last time that they were to show what they can do.
     pub(super) fn len(&self) -> usize {
-        self.failures.values().filter(|failures| failures.slots >= SLOTS).count()
+        self.failures
+            .values()
+            .filter(|failures| failures.slots >= SLOTS)
+            .count()
     }
 }
 
@@ -113,12 +132,18 @@ mod tests {
     fn one_slot_is_an_accident_and_two_are_not() {
         let mut failing = Failing::default();
         fails(&mut failing, A, at(0));
-        assert_eq!((failing.among(Set::first(2), at(0)), failing.len()), (Set::first(2), 0));
+        assert_eq!(
+            (failing.among(Set::first(2), at(0)), failing.len()),
+            (Set::first(2), 0)
+        );
         failing.succeeded(A);
         fails(&mut failing, A, at(1));
         assert_eq!(failing.among(Set::first(2), at(1)), Set::first(2));
         fails(&mut failing, A, at(2));
-        assert_eq!((failing.among(Set::first(2), at(2)), failing.len()), (Set::one(B), 1));
+        assert_eq!(
+            (failing.among(Set::first(2), at(2)), failing.len()),
+            (Set::one(B), 1)
+        );
         // What it was given before counts no more.
         fails(&mut failing, A, at(3));
         assert_eq!(failing.among(Set::first(2), at(2001)), Set::one(B));
@@ -131,8 +156,10 @@ mod tests {
         fails(&mut failing, A, at(now));
         for _ in 0..9 {
             fails(&mut failing, A, at(now));
-            let back =
-                (0..).step_by(1000).find(|ms| failing.among(Set::first(2), at(now + ms)) == Set::first(2)).unwrap();
+            let back = (0..)
+                .step_by(1000)
+                .find(|ms| failing.among(Set::first(2), at(now + ms)) == Set::first(2))
+                .unwrap();
             now += back;
             waits.push(back / 1000);
         }
@@ -168,6 +195,9 @@ mod tests {
         // One of them is prompt again, and the other is not.
         failing.succeeded(B);
         failing.failed(A, at(100));
-        assert_eq!((failing.among(both, at(100)), failing.len()), (Set::one(B), 1));
+        assert_eq!(
+            (failing.among(both, at(100)), failing.len()),
+            (Set::one(B), 1)
+        );
     }
 }

@@ -13,7 +13,8 @@ use ionian_kernel::id::*;
 use ionian_kernel::quorum::QuorumSystem;
 use ionian_kernel::time::{Instant, Timestamp};
 
-/// So many questions in a row that are left unanswered double the wait for the next; those after them do not.
+/// So many questions in a row that are left unanswered double the wait for the next; those after
+/// them do not.
 const MOST_DOUBLINGS: u32 = 5;
 
 /// Phase 1 of one round, for the slots from `start` up to `end`.
@@ -56,8 +57,17 @@ pub(super) struct Outcome {
 
 impl Phase1 {
     /// One that begins now, by asking all acceptors.
-    pub(super) fn new(config: Arc<Config>, round: Round, start: Slot, end: Slot, begun_at: Instant) -> Self {
-        let quorums = config.quorums_of(round).expect("a leader begins rounds of epochs that it knows").clone();
+    pub(super) fn new(
+        config: Arc<Config>,
+        round: Round,
+        start: Slot,
+        end: Slot,
+        begun_at: Instant,
+    ) -> Self {
+        let quorums = config
+            .quorums_of(round)
+            .expect("a leader begins rounds of epochs that it knows")
+            .clone();
         Phase1 {
             config,
             quorums,
@@ -91,14 +101,22 @@ impl Phase1 {
     }
 
     fn ask_at(&self, acceptor: AcceptorId) -> Instant {
-        let (since, times) = self.asked.get(&acceptor).copied().unwrap_or((self.begun_at, 0));
+        let (since, times) = self
+            .asked
+            .get(&acceptor)
+            .copied()
+            .unwrap_or((self.begun_at, 0));
         since + self.config.options().resend_after * (1 << times.min(MOST_DOUBLINGS))
     }
 
-    /// The acceptors that are to be asked again. The wait doubles with each time: what one tells can be large, and a copy of
-    /// it would come behind it.
+    /// The acceptors that are to be asked again. The wait doubles with each time: what one tells
+    /// can be large, and a copy of it would come behind it.
     pub(super) fn overdue(&mut self, now: Instant) -> AcceptorSet {
-        let overdue: AcceptorSet = self.missing().iter().filter(|acceptor| self.ask_at(*acceptor) <= now).collect();
+        let overdue: AcceptorSet = self
+            .missing()
+            .iter()
+            .filter(|acceptor| self.ask_at(*acceptor) <= now)
+            .collect();
         for acceptor in overdue.iter() {
             let (since, times) = self.asked.entry(acceptor).or_insert((now, 0));
             (*since, *times) = (now, *times + 1);
@@ -108,14 +126,22 @@ impl Phase1 {
 
     /// When the next acceptor is to be asked again.
     pub(super) fn next_timer(&self) -> Instant {
-        self.missing().iter().map(|acceptor| self.ask_at(acceptor)).min().unwrap_or(Instant(u64::MAX))
+        self.missing()
+            .iter()
+            .map(|acceptor| self.ask_at(acceptor))
+            .min()
+            .unwrap_or(Instant(u64::MAX))
     }
 
-    /// Takes one stretch in; true when the acceptor must be asked for the next. A duplicate is ignored, and what was
-    /// asked for other slots: an answer that missed the phase 1 of the round may come while a slot is mended in that
-    /// round, and knows nothing of what was voted for since.
+    /// Takes one stretch in; true when the acceptor must be asked for the next. A duplicate is
+    /// ignored, and what was asked for other slots: an answer that missed the phase 1 of the round
+    /// may come while a slot is mended in that round, and knows nothing of what was voted for
+    /// since.
     pub(super) fn on_votes(&mut self, from: AcceptorId, votes: Votes) -> bool {
-        if votes.end != self.end || votes.start != self.next_of(from) || self.complete.contains(from) {
+        if votes.end != self.end
+            || votes.start != self.next_of(from)
+            || self.complete.contains(from)
+        {
             return false;
         }
         // No acceptor votes so far: the leader would fill all slots below that with noops.
@@ -134,7 +160,12 @@ impl Phase1 {
             let ignored = self.config.has(Canary::S1GridLeaderChange)
                 && usize::from(from.0) % self.quorums.members().len() != (slot.0 as usize) % 2;
             // The safe value is that of the highest round over the *whole* read quorum (s1).
-            if !ignored && self.votes.get(&slot).is_none_or(|highest| highest.round < vote.round) {
+            if !ignored
+                && self
+                    .votes
+                    .get(&slot)
+                    .is_none_or(|highest| highest.round < vote.round)
+            {
                 self.votes.insert(slot, vote);
             }
         }
@@ -157,38 +188,70 @@ impl Phase1 {
 
     /// Whether a leader of a later round has reserved slots.
     pub(super) fn is_deposed(&self) -> bool {
-        self.reserved.iter().any(|reserved| reserved.round > self.round)
+        self.reserved
+            .iter()
+            .any(|reserved| reserved.round > self.round)
     }
 
-    /// What was voted for in the highest round in `slot`, unless a leader of a later round may have skipped it.
+    /// What was voted for in the highest round in `slot`, unless a leader of a later round may have
+    /// skipped it.
     pub(super) fn value(&self, slot: Slot) -> Option<&Value> {
         let vote = self.votes.get(&slot)?;
         (!self.may_be_skipped(slot, vote.round)).then_some(&vote.value)
     }
 
-    /// Whether a leader of a round after `round` may have made a noop of `slot`. It had asked a read quorum, so what
-    /// was voted for before was not chosen, and will not be.
+    /// Whether a leader of a round after `round` may have made a noop of `slot`. It had asked a
+    /// read quorum, so what was voted for before was not chosen, and will not be.
     fn may_be_skipped(&self, slot: Slot, round: Round) -> bool {
-        self.reserved.iter().any(|reserved| reserved.round > round && reserved.start <= slot && slot < reserved.end)
+        self.reserved
+            .iter()
+            .any(|reserved| reserved.round > round && reserved.start <= slot && slot < reserved.end)
     }
 
-    /// What follows. The leader continues above everything that is chosen, that was forgotten, and that
-    /// was ever voted for (s2): acceptors name their watermark itself and not only the votes they still
-    /// hold.
+    /// What follows. The leader continues above everything that is chosen, that was forgotten, and
+    /// that was ever voted for (s2): acceptors name their watermark itself and not only the votes
+    /// they still hold.
     pub(super) fn finish(self) -> Outcome {
         let start = self.start.max(self.forgotten);
-        let highest_voted = self.votes.keys().next_back().map_or(Slot::ZERO, |slot| slot.next());
+        let highest_voted = self
+            .votes
+            .keys()
+            .next_back()
+            .map_or(Slot::ZERO, |slot| slot.next());
         let unvoted = match self.config.has(Canary::S2NextSlotFallsBack) {
             true => highest_voted,
             false => start.max(self.watermark),
         };
-        let stamp = self.votes.values().map(|vote| vote.value.stamp).max().unwrap_or_default();
+        let stamp = self
+            .votes
+            .values()
+            .map(|vote| vote.value.stamp)
+            .max()
+            .unwrap_or_default();
         let safe = self.votes.keys().filter(|slot| **slot >= start);
-        let values = safe.filter_map(|slot| Some((*slot, self.value(*slot)?.clone()))).collect();
+        let values = safe
+            .filter_map(|slot| Some((*slot, self.value(*slot)?.clone())))
+            .collect();
         let skips = self.config.skips && !self.config.has(Canary::FillsGaps);
-        let gaps = if skips { gaps(start, unvoted, &values) } else { Vec::new() };
-        let reserved = self.reserved.iter().map(|reserved| reserved.end).max().unwrap_or_default();
-        Outcome { start, unvoted, next_slot: unvoted.max(reserved), values, gaps, stamp }
+        let gaps = if skips {
+            gaps(start, unvoted, &values)
+        } else {
+            Vec::new()
+        };
+        let reserved = self
+            .reserved
+            .iter()
+            .map(|reserved| reserved.end)
+            .max()
+            .unwrap_or_default();
+        Outcome {
+            start,
+            unvoted,
+            next_slot: unvoted.max(reserved),
+            values,
+            gaps,
+            stamp,
+        }
     }
 }
 
@@ -201,20 +264,49 @@ mod tests {
 
     fn phase1(quorums: QuorumSpec, acceptors: u16, start: u64) -> Phase1 {
         let node = |count: u16| (0..count).map(NodeId).collect::<Vec<_>>();
-        let instances = vec![node(1), vec![], vec![], node(2), node(2), node(acceptors), node(2), vec![]];
+        let instances = vec![
+            node(1),
+            vec![],
+            vec![],
+            node(2),
+            node(2),
+            node(acceptors),
+            node(2),
+            vec![],
+        ];
         let instances = numbered(instances);
-        let config = Config::new(Layout { f: 1, quorums, instances, ..Layout::default() }).unwrap();
-        Phase1::new(Arc::new(config), Round::new(Epoch(0), 9, LeaderId(0)), Slot(start), Slot::MAX, Instant(0))
+        let config = Config::new(Layout {
+            f: 1,
+            quorums,
+            instances,
+            ..Layout::default()
+        })
+        .unwrap();
+        Phase1::new(
+            Arc::new(config),
+            Round::new(Epoch(0), 9, LeaderId(0)),
+            Slot(start),
+            Slot::MAX,
+            Instant(0),
+        )
     }
 
     fn votes(start: u64, votes: &[(u64, u64, u64)], forgotten: u64, watermark: u64) -> Votes {
-        let vote =
-            |round, stamp| Vote { round: Round(round), value: Value { stamp: Timestamp(stamp), ..Value::default() } };
+        let vote = |round, stamp| Vote {
+            round: Round(round),
+            value: Value {
+                stamp: Timestamp(stamp),
+                ..Value::default()
+            },
+        };
         Votes {
             start: Slot(start),
             end: Slot::MAX,
             next: Slot::MAX,
-            votes: votes.iter().map(|(slot, round, stamp)| (Slot(*slot), vote(*round, *stamp))).collect(),
+            votes: votes
+                .iter()
+                .map(|(slot, round, stamp)| (Slot(*slot), vote(*round, *stamp)))
+                .collect(),
             forgotten: Slot(forgotten),
             watermark: Slot(watermark),
             reserved: Vec::new(),
@@ -225,14 +317,24 @@ mod tests {
     #[test]
     fn s1_the_whole_read_quorum_decides_a_slots_value() {
         for (one, other) in [(0, 1), (1, 0)] {
-            let mut phase1 = phase1(QuorumSpec::Grid { rows: 2, columns: 2 }, 4, 0);
+            let mut phase1 = phase1(
+                QuorumSpec::Grid {
+                    rows: 2,
+                    columns: 2,
+                },
+                4,
+                0,
+            );
             phase1.on_votes(AcceptorId(one), votes(0, &[(0, 3, 30), (1, 2, 20)], 0, 2));
             assert!(!phase1.is_complete());
             phase1.on_votes(AcceptorId(other), votes(0, &[(1, 4, 40)], 0, 2));
             assert!(phase1.is_complete());
             let outcome = phase1.finish();
             let stamps: Vec<_> = outcome.values.values().map(|value| value.stamp.0).collect();
-            assert_eq!((stamps, outcome.next_slot, outcome.stamp), (vec![30, 40], Slot(2), Timestamp(40)));
+            assert_eq!(
+                (stamps, outcome.next_slot, outcome.stamp),
+                (vec![30, 40], Slot(2), Timestamp(40))
+            );
         }
     }
 
@@ -250,11 +352,28 @@ mod tests {
     #[test]
     fn a_slot_that_was_reserved_after_it_was_voted_for_is_a_noop() {
         let mut phase1 = phase1(QuorumSpec::Majority, 3, 0);
-        phase1.on_votes(AcceptorId(0), votes(0, &[(0, 2, 20), (1, 2, 21), (2, 5, 22), (3, 2, 23)], 0, 4));
-        let reserved = vec![Reserved { round: Round(4), start: Slot(1), end: Slot(3) }];
-        phase1.on_votes(AcceptorId(2), Votes { reserved, ..votes(0, &[], 0, 0) });
+        phase1.on_votes(
+            AcceptorId(0),
+            votes(0, &[(0, 2, 20), (1, 2, 21), (2, 5, 22), (3, 2, 23)], 0, 4),
+        );
+        let reserved = vec![Reserved {
+            round: Round(4),
+            start: Slot(1),
+            end: Slot(3),
+        }];
+        phase1.on_votes(
+            AcceptorId(2),
+            Votes {
+                reserved,
+                ..votes(0, &[], 0, 0)
+            },
+        );
         let outcome = phase1.finish();
-        let stamps: Vec<_> = outcome.values.iter().map(|(slot, value)| (slot.0, value.stamp.0)).collect();
+        let stamps: Vec<_> = outcome
+            .values
+            .iter()
+            .map(|(slot, value)| (slot.0, value.stamp.0))
+            .collect();
         assert_eq!(stamps, [(0, 20), (2, 22), (3, 23)]);
         assert_eq!((outcome.unvoted, outcome.next_slot), (Slot(4), Slot(4)));
     }
@@ -262,18 +381,35 @@ mod tests {
     #[test]
     fn a_reservation_that_comes_with_each_stretch_is_kept_once() {
         let mut phase1 = phase1(QuorumSpec::Majority, 3, 0);
-        let reserved = [Slot(100), Slot(300)].map(|start| Reserved { round: Round(4), start, end: start.plus(100) });
+        let reserved = [Slot(100), Slot(300)].map(|start| Reserved {
+            round: Round(4),
+            start,
+            end: start.plus(100),
+        });
         for (acceptor, slot) in (0..50).flat_map(|slot| [(0, slot), (1, slot)]) {
             let (next, reserved) = (Slot(slot + 1), reserved.to_vec());
-            phase1.on_votes(AcceptorId(acceptor), Votes { next, reserved, ..votes(slot, &[(slot, 2, slot)], 0, 50) });
+            phase1.on_votes(
+                AcceptorId(acceptor),
+                Votes {
+                    next,
+                    reserved,
+                    ..votes(slot, &[(slot, 2, slot)], 0, 50)
+                },
+            );
         }
-        assert_eq!((phase1.votes.len(), phase1.reserved), (50, reserved.to_vec()));
+        assert_eq!(
+            (phase1.votes.len(), phase1.reserved),
+            (50, reserved.to_vec())
+        );
     }
 
     #[test]
     fn duplicates_and_stretches_out_of_turn_are_ignored() {
         let mut phase1 = phase1(QuorumSpec::Majority, 3, 0);
-        let first = Votes { next: Slot(5), ..votes(0, &[(0, 1, 1)], 0, 9) };
+        let first = Votes {
+            next: Slot(5),
+            ..votes(0, &[(0, 1, 1)], 0, 9)
+        };
         assert!(phase1.on_votes(AcceptorId(0), first.clone()));
         assert!(!phase1.on_votes(AcceptorId(0), first));
         assert_eq!(phase1.next_of(AcceptorId(0)), Slot(5));

@@ -6,7 +6,8 @@ use ionian_kernel::id::*;
 
 /// One entry a replica.
 pub(super) struct Progress {
-    /// Replicas of which f+1 must keep what acceptors forget, with their f: of each configuration in force.
+    /// Replicas of which f+1 must keep what acceptors forget, with their f: of each configuration
+    /// in force.
     keepers: Vec<(Set<ReplicaId>, usize)>,
     /// How far any has executed.
     executed: Slot,
@@ -19,20 +20,27 @@ pub(super) struct Progress {
 impl Progress {
     pub(super) fn new(config: &Config) -> Self {
         let nothing = [Slot::ZERO; MAX_INSTANCES];
-        Progress { keepers: config.keepers.clone(), executed: Slot::ZERO, kept: nothing, kept_since: nothing }
+        Progress {
+            keepers: config.keepers.clone(),
+            executed: Slot::ZERO,
+            kept: nothing,
+            kept_since: nothing,
+        }
     }
 
-    /// The membership has changed. Who is not a member any more has nothing to say, and a later one of the
-    /// same number begins anew.
+    /// The membership has changed. Who is not a member any more has nothing to say, and a later one
+    /// of the same number begins anew.
     pub(super) fn reconfigure(&mut self, config: &Config) {
         self.keepers = config.keepers.clone();
-        for index in (0..MAX_INSTANCES).filter(|index| !config.replicas().contains(ReplicaId(*index as u8))) {
+        for index in
+            (0..MAX_INSTANCES).filter(|index| !config.replicas().contains(ReplicaId(*index as u8)))
+        {
             (self.kept[index], self.kept_since[index]) = (Slot::ZERO, Slot::ZERO);
         }
     }
 
-    /// A round begins. A replica that reports with it has heard of it, so it speaks of what it has kept
-    /// since: what it said before may be lost with the process that said it.
+    /// A round begins. A replica that reports with it has heard of it, so it speaks of what it has
+    /// kept since: what it said before may be lost with the process that said it.
     pub(super) fn begin_round(&mut self) {
         self.kept_since.fill(Slot::ZERO);
     }
@@ -68,17 +76,25 @@ impl Progress {
         self.by_enough(&self.kept_since)
     }
 
-    /// Whether the replicas of the configuration that the cluster changes into keep everything below
-    /// `frontier`: enough of them, and each that is new, so that clients can be sent to it.
+    /// Whether the replicas of the configuration that the cluster changes into keep everything
+    /// below `frontier`: enough of them, and each that is new, so that clients can be sent to it.
     pub(super) fn is_handed_over(&self, frontier: Slot) -> bool {
-        let (Some(before), Some(after)) = (self.keepers.first(), self.keepers.last()) else { return false };
+        let (Some(before), Some(after)) = (self.keepers.first(), self.keepers.last()) else {
+            return false;
+        };
         let new = after.0.without(before.0);
-        let kept = new.iter().all(|replica| self.kept_since[usize::from(replica.0)] >= frontier);
+        let kept = new
+            .iter()
+            .all(|replica| self.kept_since[usize::from(replica.0)] >= frontier);
         kept && by_enough(&self.kept_since, *after) >= frontier
     }
 
     fn by_enough(&self, slots: &[Slot]) -> Slot {
-        self.keepers.iter().map(|keepers| by_enough(slots, *keepers)).min().unwrap_or_default()
+        self.keepers
+            .iter()
+            .map(|keepers| by_enough(slots, *keepers))
+            .min()
+            .unwrap_or_default()
     }
 }
 
@@ -86,7 +102,9 @@ impl Progress {
 fn by_enough(slots: &[Slot], (replicas, f): (Set<ReplicaId>, usize)) -> Slot {
     let mut found = [Slot::ZERO; MAX_INSTANCES];
     let places = found.iter_mut().zip(replicas.iter());
-    let count = places.map(|(place, replica)| *place = slots[usize::from(replica.0)]).count();
+    let count = places
+        .map(|(place, replica)| *place = slots[usize::from(replica.0)])
+        .count();
     let found = &mut found[..count];
     found.sort_unstable_by(|a, b| b.cmp(a));
     found.get(f).copied().unwrap_or_default()
@@ -97,9 +115,17 @@ mod tests {
     use super::*;
 
     fn progress(keepers: &[(usize, usize)]) -> Progress {
-        let keepers = keepers.iter().map(|(count, f)| (Set::first(*count), *f)).collect();
+        let keepers = keepers
+            .iter()
+            .map(|(count, f)| (Set::first(*count), *f))
+            .collect();
         let nothing = [Slot::ZERO; MAX_INSTANCES];
-        Progress { keepers, executed: Slot::ZERO, kept: nothing, kept_since: nothing }
+        Progress {
+            keepers,
+            executed: Slot::ZERO,
+            kept: nothing,
+            kept_since: nothing,
+        }
     }
 
     #[test]
@@ -121,7 +147,10 @@ mod tests {
         progress.report(ReplicaId(2), Slot(7), Slot(5), true);
         progress.report(ReplicaId(2), Slot(6), Slot(4), true);
         progress.report(ReplicaId(77), Slot(99), Slot(99), true);
-        assert_eq!((progress.executed(), progress.kept(), progress.kept_since()), (Slot(9), Slot(5), Slot(5)));
+        assert_eq!(
+            (progress.executed(), progress.kept(), progress.kept_since()),
+            (Slot(9), Slot(5), Slot(5))
+        );
         progress.begin_round();
         progress.report(ReplicaId(2), Slot(8), Slot(8), false);
         assert_eq!((progress.kept(), progress.kept_since()), (Slot(8), Slot(0)));

@@ -1,12 +1,14 @@
-//! The batches that wait for the window to open or for phase 1 to end, and what a leader has in hand already.
+//! The batches that wait for the window to open or for phase 1 to end, and what a leader has in
+//! hand already.
 
 use super::super::message::Proposer;
 use alloc::collections::{BTreeSet, VecDeque};
 use ionian_kernel::batch::{Batch, SessionId};
 use ionian_kernel::id::*;
 
-/// How many batches may wait, and how many bytes they may hold. What comes beyond is dropped, and proposed again by its
-/// proposer: each has a window of its own, so that only very many can come so far.
+/// How many batches may wait, and how many bytes they may hold. What comes beyond is dropped, and
+/// proposed again by its proposer: each has a window of its own, so that only very many can come so
+/// far.
 const MAX_QUEUED: usize = 1 << 14;
 const MAX_QUEUED_BYTES: usize = 64 << 20;
 
@@ -18,8 +20,8 @@ pub(super) struct Proposal {
     pub(super) batch: Batch,
 }
 
-/// See the top of this file. Small batches and large ones wait apart and take turns, each in the order in which they came:
-/// a small one should not wait until all large ones are chosen.
+/// See the top of this file. Small batches and large ones wait apart and take turns, each in the
+/// order in which they came: a small one should not wait until all large ones are chosen.
 #[derive(Default)]
 pub(super) struct Queue {
     classes: [VecDeque<Proposal>; 2],
@@ -51,8 +53,9 @@ impl Queue {
     /// The next batch that may be proposed, as `fits` says of its size.
     pub(super) fn pop(&mut self, fits: impl Fn(usize) -> bool) -> Option<Proposal> {
         let fits = |proposal: &Proposal| fits(proposal.batch.byte_len());
-        let class =
-            [self.turn, 1 - self.turn].into_iter().find(|class| self.classes[*class].front().is_some_and(fits))?;
+        let class = [self.turn, 1 - self.turn]
+            .into_iter()
+            .find(|class| self.classes[*class].front().is_some_and(fits))?;
         self.turn = 1 - class;
         let proposal = self.classes[class].pop_front().expect("just seen");
         self.bytes -= proposal.batch.byte_len();
@@ -74,7 +77,8 @@ impl Queue {
     }
 }
 
-/// What tells batches apart: the first command, and how many there are. A retry differs in what else it says.
+/// What tells batches apart: the first command, and how many there are. A retry differs in what
+/// else it says.
 pub(super) type Name = (ClientId, SessionId, u64, usize);
 
 /// The name of a batch; none of a noop.
@@ -83,10 +87,11 @@ fn name(batch: &Batch) -> Option<Name> {
     Some((first.client, first.session, first.number, batch.len()))
 }
 
-/// The names of the batches that wait in the queue or are on their way in the window. A batch that its proposer proposes
-/// once more is looked up here: to queue it again would be the same work twice, and with many proposers whose answers are
-/// late the queue would soon hold nothing but copies. Built when a batch comes for the second time, and dropped when that
-/// has not happened for a while: the steady state pays nothing for it.
+/// The names of the batches that wait in the queue or are on their way in the window. A batch that
+/// its proposer proposes once more is looked up here: to queue it again would be the same work
+/// twice, and with many proposers whose answers are late the queue would soon hold nothing but
+/// copies. Built when a batch comes for the second time, and dropped when that has not happened for
+/// a while: the steady state pays nothing for it.
 #[derive(Default)]
 pub(super) struct Held {
     names: Option<BTreeSet<Name>>,
@@ -94,7 +99,8 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// Whether a batch is in hand already: in the queue, or among those that are proposed or will be.
+    /// Whether a batch is in hand already: in the queue, or among those that are proposed or will
+    /// be.
     pub(super) fn has<'a>(
         &mut self,
         batch: &Batch,

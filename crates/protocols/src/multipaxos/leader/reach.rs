@@ -1,13 +1,15 @@
-//! Whether a leader still reaches a write quorum, and hears proxy leaders and replicas. One that does not must stop saying that
-//! it lives: those that hear it would wait for it, though they may be the only ones who could lead.
+//! Whether a leader still reaches a write quorum, and hears proxy leaders and replicas. One that
+//! does not must stop saying that it lives: those that hear it would wait for it, though they may
+//! be the only ones who could lead.
 //!
-//! While slots are executed there is no question. When none was for an election timeout it asks the acceptors, as a candidate
-//! does, with every heartbeat; when no write quorum has answered for twice as long, it stops. Also when it has nothing to do:
-//! where messages get lost on their way to it alone, it does not hear that there is anything.
+//! While slots are executed there is no question. When none was for an election timeout it asks the
+//! acceptors, as a candidate does, with every heartbeat; when no write quorum has answered for
+//! twice as long, it stops. Also when it has nothing to do: where messages get lost on their way to
+//! it alone, it does not hear that there is anything.
 //!
-//! The same where it has heard proxy leaders and replicas since it leads, and of either none any more. Then it also lets others
-//! stand first, and none has it take over. One that has not heard them since goes on: they may be down for all, and another
-//! leader would be no better.
+//! The same where it has heard proxy leaders and replicas since it leads, and of either none any
+//! more. Then it also lets others stand first, and none has it take over. One that has not heard
+//! them since goes on: they may be down for all, and another leader would be no better.
 
 use super::{Leader, State};
 use crate::multipaxos::canary::Canary;
@@ -44,12 +46,22 @@ pub(super) enum Finding {
 impl Reach {
     /// It begins to lead.
     pub(super) fn begin(&mut self, now: Instant, executed: Slot) {
-        *self = Reach { executed, advanced_at: now, asked: None, was_helped: false };
+        *self = Reach {
+            executed,
+            advanced_at: now,
+            asked: None,
+            was_helped: false,
+        };
     }
 
     /// There is no question now.
     fn settle(&mut self, now: Instant, executed: Slot) {
-        *self = Reach { executed, advanced_at: now, asked: None, ..*self };
+        *self = Reach {
+            executed,
+            advanced_at: now,
+            asked: None,
+            ..*self
+        };
     }
 
     /// An acceptor answers.
@@ -90,13 +102,20 @@ impl Reach {
 impl Leader {
     /// With every heartbeat; false when it has stopped leading.
     pub(super) fn still_reaches(&mut self, now: Instant, out: &mut Out<'_, Self>) -> bool {
-        let Some(quorums) = self.config.quorums_of(self.round) else { return true };
-        let (executed, timeout) = (self.progress.executed(), self.config.options().election_timeout);
+        let Some(quorums) = self.config.quorums_of(self.round) else {
+            return true;
+        };
+        let (executed, timeout) = (
+            self.progress.executed(),
+            self.config.options().election_timeout,
+        );
         if self.config.has(Canary::TrustsItsIdleness) && self.window.len() == 0 {
             self.reach.settle(now, executed);
         }
         let progress = (executed, self.window.is_cut_off(now));
-        match self.reach.look(now, progress, timeout, |answered| quorums.is_write_quorum(answered)) {
+        match self.reach.look(now, progress, timeout, |answered| {
+            quorums.is_write_quorum(answered)
+        }) {
             Finding::Unknown => self.ask_witnesses(out),
             Finding::Lost if !self.config.has(Canary::LeadsAlone) => {
                 debug_assert!(matches!(self.state, State::Leading));

@@ -1,9 +1,11 @@
-//! Mending single slots below the leader's window (l2): phase 1 for one slot, within the leader's round.
+//! Mending single slots below the leader's window (l2): phase 1 for one slot, within the leader's
+//! round.
 //!
-//! Such a slot is chosen, since some replica executed beyond it, but the leader has forgotten its value
-//! or never knew it. The value of the highest round that a read quorum voted for in it is the chosen
-//! one: from the round in which it was chosen on, nothing else can have been proposed. That holds while each of
-//! them still has its vote: where one has forgotten the slot, no value follows from the others.
+//! Such a slot is chosen, since some replica executed beyond it, but the leader has forgotten its
+//! value or never knew it. The value of the highest round that a read quorum voted for in it is the
+//! chosen one: from the round in which it was chosen on, nothing else can have been proposed. That
+//! holds while each of them still has its vote: where one has forgotten the slot, no value follows
+//! from the others.
 
 use super::super::canary::Canary;
 use super::super::config::Config;
@@ -27,7 +29,10 @@ pub(super) struct Repairs {
 
 impl Repairs {
     pub(super) fn new(config: Arc<Config>) -> Self {
-        Repairs { config, slots: BTreeMap::new() }
+        Repairs {
+            config,
+            slots: BTreeMap::new(),
+        }
     }
 
     /// The membership has changed.
@@ -59,13 +64,15 @@ impl Repairs {
             return None;
         }
         let repair = self.slots.remove(&slot).expect("just found");
-        // What one acceptor has forgotten, f+1 replicas keep: a peer will give it, or a snapshot. The votes that others
-        // still hold say nothing, not even those of a whole read quorum: the one that forgot may be the only member
-        // that voted for what was chosen, and what remains is then a vote of an older round, for something else.
+        // What one acceptor has forgotten, f+1 replicas keep: a peer will give it, or a snapshot.
+        // The votes that others still hold say nothing, not even those of a whole read quorum: the
+        // one that forgot may be the only member that voted for what was chosen, and what remains
+        // is then a vote of an older round, for something else.
         if forgotten && !self.config.has(Canary::RepairsForgotten) {
             return None;
         }
-        // A deposed leader may have proposed something there itself, which a later one has skipped: not its affair.
+        // A deposed leader may have proposed something there itself, which a later one has skipped:
+        // not its affair.
         let skipped = self.config.skips && !forgotten && !repair.is_deposed();
         let value = repair.value(slot).cloned().or(skipped.then(Value::default));
         value.map(|value| (slot, value))
@@ -97,21 +104,47 @@ mod tests {
 
     fn repairs() -> Repairs {
         let node = |count: u16| (0..count).map(NodeId).collect::<Vec<_>>();
-        let instances = numbered(vec![node(1), vec![], vec![], node(2), node(2), node(3), node(2), vec![]]);
-        let config = Config::new(Layout { f: 1, instances, ..Layout::default() }).unwrap();
+        let instances = numbered(vec![
+            node(1),
+            vec![],
+            vec![],
+            node(2),
+            node(2),
+            node(3),
+            node(2),
+            vec![],
+        ]);
+        let config = Config::new(Layout {
+            f: 1,
+            instances,
+            ..Layout::default()
+        })
+        .unwrap();
         let mut repairs = Repairs::new(Arc::new(config));
-        assert!(repairs.begin(Instant(0), Round::new(Epoch(0), 9, LeaderId(0)), SLOT).is_some());
+        assert!(
+            repairs
+                .begin(Instant(0), Round::new(Epoch(0), 9, LeaderId(0)), SLOT)
+                .is_some()
+        );
         repairs
     }
 
     fn votes(voted: &[(u64, u64)], forgotten: u64) -> Votes {
-        let vote =
-            |round, stamp| Vote { round: Round(round), value: Value { stamp: Timestamp(stamp), ..Value::default() } };
+        let vote = |round, stamp| Vote {
+            round: Round(round),
+            value: Value {
+                stamp: Timestamp(stamp),
+                ..Value::default()
+            },
+        };
         Votes {
             start: SLOT,
             end: SLOT.next(),
             next: Slot::MAX,
-            votes: voted.iter().map(|(round, stamp)| (SLOT, vote(*round, *stamp))).collect(),
+            votes: voted
+                .iter()
+                .map(|(round, stamp)| (SLOT, vote(*round, *stamp)))
+                .collect(),
             forgotten: Slot(forgotten),
             watermark: Slot(9),
             reserved: Vec::new(),
@@ -122,7 +155,10 @@ mod tests {
         let mut repairs = repairs();
         let mut found = None;
         for (from, votes) in answers {
-            assert!(found.is_none(), "a repair has ended before acceptor {from} answered");
+            assert!(
+                found.is_none(),
+                "a repair has ended before acceptor {from} answered"
+            );
             found = repairs.on_votes(AcceptorId(*from), votes.clone());
         }
         found.map(|(slot, value)| (slot, value.stamp.0))
@@ -130,10 +166,16 @@ mod tests {
 
     #[test]
     fn a_read_quorum_that_remembers_gives_the_vote_of_its_highest_round() {
-        assert_eq!(outcome(&[(0, votes(&[(64, 1)], 0)), (2, votes(&[(128, 2)], 0))]), Some((SLOT, 2)));
+        assert_eq!(
+            outcome(&[(0, votes(&[(64, 1)], 0)), (2, votes(&[(128, 2)], 0))]),
+            Some((SLOT, 2))
+        );
         assert_eq!(outcome(&[(0, votes(&[(64, 1)], 0))]), None);
         // What was forgotten below the slot does not matter.
-        assert_eq!(outcome(&[(0, votes(&[(64, 1)], 5)), (2, votes(&[], 4))]), Some((SLOT, 1)));
+        assert_eq!(
+            outcome(&[(0, votes(&[(64, 1)], 5)), (2, votes(&[], 4))]),
+            Some((SLOT, 1))
+        );
     }
 
     /// Acceptor 0 voted in a round that lost, acceptor 1 for what was chosen, and has forgotten it.
@@ -142,12 +184,17 @@ mod tests {
         let (old, forgot) = (votes(&[(64, 1)], 0), votes(&[], 6));
         assert_eq!(outcome(&[(0, old.clone()), (1, forgot.clone())]), None);
         assert_eq!(outcome(&[(1, forgot)]), None);
-        // The repair is over: an answer that comes late gives nothing either, and another repair can begin.
+        // The repair is over: an answer that comes late gives nothing either, and another repair
+        // can begin.
         let mut repairs = repairs();
         assert!(repairs.on_votes(AcceptorId(1), votes(&[], 6)).is_none());
         assert!(repairs.on_votes(AcceptorId(0), old.clone()).is_none());
         assert!(repairs.on_votes(AcceptorId(2), old).is_none());
         assert!(repairs.next_timer().is_none());
-        assert!(repairs.begin(Instant(0), Round::new(Epoch(0), 9, LeaderId(0)), SLOT).is_some());
+        assert!(
+            repairs
+                .begin(Instant(0), Round::new(Epoch(0), 9, LeaderId(0)), SLOT)
+                .is_some()
+        );
     }
 }

@@ -1,10 +1,11 @@
-//! Giving the lead away: when the node of a leader is about to stop, or is told to do without leading, the others need not
-//! find out by its silence.
+//! Giving the lead away: when the node of a leader is about to stop, or is told to do without
+//! leading, the others need not find out by its silence.
 //!
-//! The leader asks the others in turn to begin a round at once (as Raft's `TimeoutNow`: Ongaro, *Consensus: Bridging
-//! Theory and Practice*, 3.10). It goes on proposing until that round deposes it, as any higher round does: what it had
-//! queued goes back to the proposers, and what it had proposed the successor finds in phase 1. To ask endangers nothing,
-//! for every leader may begin a round at any time; so neither the question nor the answer needs to arrive.
+//! The leader asks the others in turn to begin a round at once (as Raft's `TimeoutNow`: Ongaro,
+//! *Consensus: Bridging Theory and Practice*, 3.10). It goes on proposing until that round deposes
+//! it, as any higher round does: what it had queued goes back to the proposers, and what it had
+//! proposed the successor finds in phase 1. To ask endangers nothing, for every leader may begin a
+//! round at any time; so neither the question nor the answer needs to arrive.
 
 use super::{In, Leader, State};
 use crate::multipaxos::{Envelope, kind};
@@ -13,8 +14,9 @@ use ionian_kernel::layout::Address;
 use ionian_kernel::role::Out;
 use ionian_kernel::time::Instant;
 
-/// So many timeouts a leader that drains, or could not lead well, lets pass before it stands all the same: the others come
-/// first, but a cluster in which no other leader is left must not do without one.
+/// So many timeouts a leader that drains, or could not lead well, lets pass before it stands all
+/// the same: the others come first, but a cluster in which no other leader is left must not do
+/// without one.
 const HOLDS_BACK: u32 = 4;
 
 /// See the top of this file.
@@ -45,7 +47,11 @@ impl Succession {
 
     /// All may be asked anew.
     pub(super) fn begin(&mut self) {
-        *self = Succession { drains: self.drains, hopeless: self.hopeless, ..Succession::default() };
+        *self = Succession {
+            drains: self.drains,
+            hopeless: self.hopeless,
+            ..Succession::default()
+        };
     }
 
     pub(super) fn is_due(&self, now: Instant) -> bool {
@@ -58,10 +64,14 @@ impl Succession {
 
     /// Another leads.
     pub(super) fn heard(&mut self) {
-        *self = Succession { drains: self.drains, ..Succession::default() };
+        *self = Succession {
+            drains: self.drains,
+            ..Succession::default()
+        };
     }
 
-    /// Whether to wait for once more until another stands: while it drains, or is `cut_off` from proxy leaders or replicas.
+    /// Whether to wait for once more until another stands: while it drains, or is `cut_off` from
+    /// proxy leaders or replicas.
     pub(super) fn holds_back(&mut self, cut_off: bool) -> bool {
         let waits = (self.drains || cut_off) && self.waited < HOLDS_BACK;
         self.waited += u32::from(waits);
@@ -72,7 +82,10 @@ impl Succession {
 impl Leader {
     /// See [`Role::on_drain`](ionian_kernel::role::Role::on_drain).
     pub(super) fn drain(&mut self, now: Instant, drains: bool, out: &mut Out<'_, Self>) {
-        self.succession = Succession { drains, ..Succession::default() };
+        self.succession = Succession {
+            drains,
+            ..Succession::default()
+        };
         match self.state {
             State::Leading if drains => self.ask_successor(now, out),
             State::Candidate { .. } if drains => {
@@ -96,20 +109,38 @@ impl Leader {
         // One beside a replica that is heard of is on a node that lives.
         let present = self.window.present_replicas(now);
         let lives = |leader: &LeaderId| {
-            let node = self.config.layout().node_of(Address { kind: kind::Leader, index: leader.0 });
-            node.is_some_and(|node| !self.config.near(kind::Replica, node).and(present).is_empty())
+            let node = self.config.layout().node_of(Address {
+                kind: kind::Leader,
+                index: leader.0,
+            });
+            node.is_some_and(|node| {
+                !self
+                    .config
+                    .near(kind::Replica, node)
+                    .and(present)
+                    .is_empty()
+            })
         };
         let next = left.iter().find(lives).or_else(|| left.iter().next());
         self.succession.candidate = next;
         if let Some(next) = next {
             self.succession.asked.insert(next);
-            let message = In::TakeOver { from: self.id, round: self.round };
+            let message = In::TakeOver {
+                from: self.id,
+                round: self.round,
+            };
             out.send(Envelope::ToLeaders(Set::one(next), message));
         }
     }
 
     /// The leader of `round` wants this one to lead.
-    pub(super) fn on_take_over(&mut self, now: Instant, from: LeaderId, round: Round, out: &mut Out<'_, Self>) {
+    pub(super) fn on_take_over(
+        &mut self,
+        now: Instant,
+        from: LeaderId,
+        round: Round,
+        out: &mut Out<'_, Self>,
+    ) {
         let stands_by = matches!(self.state, State::Standby | State::Candidate { .. });
         if self.succession.drains || self.window.is_cut_off(now) {
             let message = In::Declined { from: self.id };

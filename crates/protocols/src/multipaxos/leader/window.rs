@@ -1,5 +1,5 @@
-//! The slots that a leader has proposed and that no replica is known to have executed, and the proxy
-//! leaders that have them.
+//! The slots that a leader has proposed and that no replica is known to have executed, and the
+//! proxy leaders that have them.
 
 use super::super::canary::Canary;
 use super::super::config::Config;
@@ -19,26 +19,28 @@ use ionian_kernel::suspicion::Presence;
 use ionian_kernel::time::{Duration, Instant, earliest, transit};
 use ionian_kernel::window::SlotWindow;
 
-/// How far beyond what is executed a leader's window can reach: more than its own flow control lets it
-/// (`window_slots`), for a predecessor may have left votes further on.
+/// How far beyond what is executed a leader's window can reach: more than its own flow control lets
+/// it (`window_slots`), for a predecessor may have left votes further on.
 const MAX_WINDOW: usize = 1 << 22;
 
-/// How many resend times a proposed slot may stay unexecuted before it is handed over again, though its
-/// proxy leader lives: a message was lost.
+/// How many resend times a proposed slot may stay unexecuted before it is handed over again, though
+/// its proxy leader lives: a message was lost.
 const HAND_OVER_AFTER: u32 = 5;
 
-/// A slot that is executed within so many resend times of having been handed over was not held up by anything but its proxy leader:
-/// each allows for a round trip, and it takes about two until the leader is told.
+/// A slot that is executed within so many resend times of having been handed over was not held up
+/// by anything but its proxy leader: each allows for a round trip, and it takes about two until the
+/// leader is told.
 const PROMPT: u32 = 2;
 
-/// Only so many of the lowest unexecuted slots are taken for stuck: those behind them wait for them.
+/// Only so many of the lowest unexecuted slots are taken for stuck: those behind them wait for
+/// them.
 const STUCK_SLOTS: usize = 16;
 
 /// How many slots are handed over again at a time.
 const HAND_OVER_SLOTS: usize = 256;
 
-/// A proxy leader not heard of for this long is given no slots, and those it has go to others; a replica
-/// not heard of for this long is not named to answer clients.
+/// A proxy leader not heard of for this long is given no slots, and those it has go to others; a
+/// replica not heard of for this long is not named to answer clients.
 pub(super) const PRESENCE: Duration = Duration::from_millis(800);
 
 /// The window.
@@ -51,7 +53,8 @@ pub(super) struct Window {
     pub(super) flow: ByteWindow,
     /// The slot of the next proposal.
     pub(super) next_slot: Slot,
-    /// Nothing new is proposed in slots from this one on: in Mencius, where they are reserved first.
+    /// Nothing new is proposed in slots from this one on: in Mencius, where they are reserved
+    /// first.
     pub(super) limit: Slot,
     check_at: Option<Instant>,
     /// How much later an answer may come because of what was under way when it was last looked.
@@ -100,7 +103,10 @@ impl Window {
         self.replicas.reconfigure(config.serving());
         self.proxies.reconfigure(config.all(kind::ProxyLeader));
         self.failing.reconfigure(config.all(kind::ProxyLeader));
-        let under_way = self.slots.iter().map(|(_, proposed)| proposed.value.batch.byte_len());
+        let under_way = self
+            .slots
+            .iter()
+            .map(|(_, proposed)| proposed.value.batch.byte_len());
         self.flow.resize(config.options().window_bytes, under_way);
         self.config = config;
     }
@@ -116,9 +122,11 @@ impl Window {
         self.replicas.present(now)
     }
 
-    /// Whether it hears no proxy leader any more, or no replica: nothing would be chosen, or there would soon be no room.
+    /// Whether it hears no proxy leader any more, or no replica: nothing would be chosen, or there
+    /// would soon be no room.
     pub(super) fn is_cut_off(&self, now: Instant) -> bool {
-        !self.config.has(Canary::NeedsNoHelpers) && (self.proxies.is_cut_off(now) || self.replicas.is_cut_off(now))
+        !self.config.has(Canary::NeedsNoHelpers)
+            && (self.proxies.is_cut_off(now) || self.replicas.is_cut_off(now))
     }
 
     pub(super) fn heard_replica(&mut self, from: ReplicaId, now: Instant) {
@@ -134,23 +142,33 @@ impl Window {
         self.slots.reset(base);
         self.flow.clear();
         self.next_slot = next_slot;
-        self.limit = if self.config.skips { Slot::ZERO } else { Slot::MAX };
+        self.limit = if self.config.skips {
+            Slot::ZERO
+        } else {
+            Slot::MAX
+        };
         self.check_at = None;
     }
 
     /// Some replica has executed every slot below `executed`; `gone` is told what was in them.
-    pub(super) fn advance_to(&mut self, now: Instant, executed: Slot, mut gone: impl FnMut(&Batch)) {
+    pub(super) fn advance_to(
+        &mut self,
+        now: Instant,
+        executed: Slot,
+        mut gone: impl FnMut(&Batch),
+    ) {
         let prompt = self.config.options().resend_after * PROMPT;
         let (flow, failing) = (&mut self.flow, &mut self.failing);
-        self.slots.advance_with(executed.min(self.next_slot), |proposed| {
-            flow.remove(proposed.value.batch.byte_len());
-            if proposed.attempts == 0 {
-                failing.succeeded(proposed.proxy);
-            } else if now.since(proposed.proposed_at) < prompt {
-                failing.another_succeeded();
-            }
-            gone(&proposed.value.batch);
-        });
+        self.slots
+            .advance_with(executed.min(self.next_slot), |proposed| {
+                flow.remove(proposed.value.batch.byte_len());
+                if proposed.attempts == 0 {
+                    failing.succeeded(proposed.proxy);
+                } else if now.since(proposed.proposed_at) < prompt {
+                    failing.another_succeeded();
+                }
+                gone(&proposed.value.batch);
+            });
     }
 
     /// What is on its way.
@@ -158,9 +176,11 @@ impl Window {
         self.slots.iter().map(|(_, proposed)| &proposed.value.batch)
     }
 
-    /// The end of the unused slots that begin at `slot`; none when it is used, or not held here any more.
+    /// The end of the unused slots that begin at `slot`; none when it is used, or not held here any
+    /// more.
     pub(super) fn left_until(&self, slot: Slot) -> Option<Slot> {
-        let held = slot >= self.slots.base() && slot < self.next_slot && self.slots.get(slot).is_none();
+        let held =
+            slot >= self.slots.base() && slot < self.next_slot && self.slots.get(slot).is_none();
         let used = || self.slots.iter_from(slot).next().map(|(slot, _)| slot);
         held.then(|| used().unwrap_or(self.next_slot).min(self.next_slot))
     }
@@ -179,7 +199,8 @@ impl Window {
 
     /// Whether a value of so many bytes that was found in phase 1 may be proposed in `slot` now.
     pub(super) fn has_room_for(&self, slot: Slot, bytes: usize) -> bool {
-        slot.distance(self.slots.base()) < self.config.options().window_slots as u64 && self.flow.has_room(bytes)
+        slot.distance(self.slots.base()) < self.config.options().window_slots as u64
+            && self.flow.has_room(bytes)
     }
 
     /// How many slots are on their way.
@@ -200,29 +221,68 @@ impl Window {
         out: &mut Out<'_, Leader>,
     ) {
         let proxy = self.pick_proxy(now);
-        let proposed = Proposed { value, proposer, near, proxy, proposed_at: now, attempts: 0 };
+        let proposed = Proposed {
+            value,
+            proposer,
+            near,
+            proxy,
+            proposed_at: now,
+            attempts: 0,
+        };
         self.hand_over(now, round, slot, &proposed, out);
         self.flow.add(proposed.value.batch.byte_len());
         self.slots.insert(slot, proposed);
-        self.check_at = earliest(self.check_at, Some(now + self.config.options().resend_after));
+        self.check_at = earliest(
+            self.check_at,
+            Some(now + self.config.options().resend_after),
+        );
     }
 
     fn pick_proxy(&mut self, now: Instant) -> ProxyLeaderId {
         self.turn += 1;
-        self.able_proxies(now).preferring(self.near).pick(self.turn).expect("a deployment has proxy leaders")
+        self.able_proxies(now)
+            .preferring(self.near)
+            .pick(self.turn)
+            .expect("a deployment has proxy leaders")
     }
 
     /// Those proxy leaders to which slots are given.
     fn able_proxies(&mut self, now: Instant) -> Set<ProxyLeaderId> {
         let present = self.proxies.present(now);
-        if self.config.has(Canary::CountsOnTheHeard) { present } else { self.failing.among(present, now) }
+        if self.config.has(Canary::CountsOnTheHeard) {
+            present
+        } else {
+            self.failing.among(present, now)
+        }
     }
 
-    fn hand_over(&self, now: Instant, round: Round, slot: Slot, proposed: &Proposed, out: &mut Out<'_, Leader>) {
-        let Proposed { value, proposer, near, proxy, .. } = proposed;
-        let replier = self.replicas.pick(*near, now, slot.0).expect("a deployment has replicas");
+    fn hand_over(
+        &self,
+        now: Instant,
+        round: Round,
+        slot: Slot,
+        proposed: &Proposed,
+        out: &mut Out<'_, Leader>,
+    ) {
+        let Proposed {
+            value,
+            proposer,
+            near,
+            proxy,
+            ..
+        } = proposed;
+        let replier = self
+            .replicas
+            .pick(*near, now, slot.0)
+            .expect("a deployment has replicas");
         let (value, proposer) = (value.clone(), *proposer);
-        let message = proxy_leader::In::Phase2a { slot, round, value, proposer, replier };
+        let message = proxy_leader::In::Phase2a {
+            slot,
+            round,
+            value,
+            proposer,
+            replier,
+        };
         out.send(Envelope::ToProxyLeaders(Set::one(*proxy), message));
     }
 
@@ -240,23 +300,51 @@ impl Window {
             now,
             round,
             slot,
-            &Proposed { value, proposer, near, proxy, proposed_at: now, attempts: 0 },
+            &Proposed {
+                value,
+                proposer,
+                near,
+                proxy,
+                proposed_at: now,
+                attempts: 0,
+            },
             out,
         );
     }
 
     /// A replica misses this slot of the window; false when it is not in the window.
-    pub(super) fn recover(&mut self, now: Instant, round: Round, slot: Slot, out: &mut Out<'_, Leader>) -> bool {
-        let Some(proposed) = self.slots.get(slot) else { return false };
+    pub(super) fn recover(
+        &mut self,
+        now: Instant,
+        round: Round,
+        slot: Slot,
+        out: &mut Out<'_, Leader>,
+    ) -> bool {
+        let Some(proposed) = self.slots.get(slot) else {
+            return false;
+        };
         if now.since(proposed.proposed_at) >= self.config.options().resend_after + self.transit {
             self.hand_over_again(now, round, slot, out);
         }
         true
     }
 
-    fn hand_over_again(&mut self, now: Instant, round: Round, slot: Slot, out: &mut Out<'_, Leader>) {
-        let held_up = self.slots.iter().next().filter(|(lowest, it)| *lowest == slot && it.attempts == 0);
-        if let Some(failed) = held_up.map(|(_, proposed)| proposed.proxy).filter(|proxy| !self.near.contains(*proxy)) {
+    fn hand_over_again(
+        &mut self,
+        now: Instant,
+        round: Round,
+        slot: Slot,
+        out: &mut Out<'_, Leader>,
+    ) {
+        let held_up = self
+            .slots
+            .iter()
+            .next()
+            .filter(|(lowest, it)| *lowest == slot && it.attempts == 0);
+        if let Some(failed) = held_up
+            .map(|(_, proposed)| proposed.proxy)
+            .filter(|proxy| !self.near.contains(*proxy))
+        {
             self.failing.failed(failed, now);
         }
         let proxy = self.pick_proxy(now);
@@ -268,7 +356,8 @@ impl Window {
         self.hand_over(now, round, slot, proposed, out);
     }
 
-    /// Hands over again what a dead or a failing proxy leader had, and the lowest slots when they have waited too long.
+    /// Hands over again what a dead or a failing proxy leader had, and the lowest slots when they
+    /// have waited too long.
     pub(super) fn check(&mut self, now: Instant, round: Round, out: &mut Out<'_, Leader>) {
         if self.check_at.is_none_or(|at| at > now) {
             return;
@@ -279,17 +368,24 @@ impl Window {
         self.transit = transit(self.flow.bytes());
         let transit = self.transit;
         let waited = |proposed: &Proposed| now.since(proposed.proposed_at);
-        let orphaned =
-            |proposed: &Proposed| !able.contains(proposed.proxy) && waited(proposed) >= resend_after + transit;
+        let orphaned = |proposed: &Proposed| {
+            !able.contains(proposed.proxy) && waited(proposed) >= resend_after + transit
+        };
         // The allowance for what is under way doubles like the wait: it may be too small.
         let patience = resend_after * HAND_OVER_AFTER + transit;
-        let stuck = |proposed: &Proposed| waited(proposed) >= patience * (1 << proposed.attempts.min(5));
+        let stuck =
+            |proposed: &Proposed| waited(proposed) >= patience * (1 << proposed.attempts.min(5));
         let overdue = self
             .slots
             .iter()
             .enumerate()
-            .filter(|(place, (_, proposed))| orphaned(proposed) || (*place < STUCK_SLOTS && stuck(proposed)));
-        let slots: Vec<Slot> = overdue.map(|(_, (slot, _))| slot).take(HAND_OVER_SLOTS).collect();
+            .filter(|(place, (_, proposed))| {
+                orphaned(proposed) || (*place < STUCK_SLOTS && stuck(proposed))
+            });
+        let slots: Vec<Slot> = overdue
+            .map(|(_, (slot, _))| slot)
+            .take(HAND_OVER_SLOTS)
+            .collect();
         for slot in slots {
             self.hand_over_again(now, round, slot, out);
         }
@@ -305,9 +401,19 @@ impl Window {
     }
 
     pub(super) fn invariants(&self) {
-        assert!(self.slots.end() <= self.next_slot.max(self.slots.base()), "proposed beyond the next slot");
+        assert!(
+            self.slots.end() <= self.next_slot.max(self.slots.base()),
+            "proposed beyond the next slot"
+        );
         let bytes: usize = self.batches().map(Batch::byte_len).sum();
-        assert_eq!(bytes, self.flow.bytes(), "a leader lost count of what is on its way");
-        assert!(self.slots.is_empty() || self.check_at.is_some(), "nobody watches the window");
+        assert_eq!(
+            bytes,
+            self.flow.bytes(),
+            "a leader lost count of what is on its way"
+        );
+        assert!(
+            self.slots.is_empty() || self.check_at.is_some(),
+            "nobody watches the window"
+        );
     }
 }

@@ -13,8 +13,8 @@ use ionian_kernel::time::{Duration, Instant, transit};
 /// A piece of a snapshot is larger than other messages: it is waited for so many times longer.
 const PIECE_PATIENCE: u32 = 8;
 
-/// While values of this size come in, what is missing is probably behind them: it is first asked for after the time that
-/// as much more would take, but not much later either.
+/// While values of this size come in, what is missing is probably behind them: it is first asked
+/// for after the time that as much more would take, but not much later either.
 const BULK_BYTES: usize = 64 << 10;
 const BULK_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -28,8 +28,8 @@ pub(super) enum Ask {
     Snapshot(ReplicaId, Slot, u64),
 }
 
-/// Watches for holes. Asking repeats until the hole is filled (l1): at first after a short wait, because
-/// most holes are messages that are still on their way, then with longer waits.
+/// Watches for holes. Asking repeats until the hole is filled (l1): at first after a short wait,
+/// because most holes are messages that are still on their way, then with longer waits.
 pub(super) struct CatchUp {
     config: Arc<Config>,
     me: ReplicaId,
@@ -40,12 +40,15 @@ pub(super) struct CatchUp {
     ask_at: Option<Instant>,
     /// What came in large values since the timer was set.
     bulk: usize,
-    /// Whether that has put the first question off once. Not again: large values may never stop coming.
+    /// Whether that has put the first question off once. Not again: large values may never stop
+    /// coming.
     waited: bool,
     attempts: u32,
-    /// The last slot of a whole stretch that the leader was asked for: when it is there, the next stretch is asked for.
+    /// The last slot of a whole stretch that the leader was asked for: when it is there, the next
+    /// stretch is asked for.
     stretch: Option<Slot>,
-    /// Whether what is missing will not come unless it is asked for: this replica does not hear somebody who is to tell it.
+    /// Whether what is missing will not come unless it is asked for: this replica does not hear
+    /// somebody who is to tell it.
     cut_off: bool,
     /// Whether a peer is asked and has not answered, while cut off.
     asks: bool,
@@ -92,8 +95,8 @@ impl CatchUp {
         self.config = config;
     }
 
-    /// Called whenever the replica has executed what it could: `executed` is where it stands, `wanted` how
-    /// far it knows the log to reach.
+    /// Called whenever the replica has executed what it could: `executed` is where it stands,
+    /// `wanted` how far it knows the log to reach.
     pub(super) fn watch(&mut self, now: Instant, executed: Slot, wanted: Slot) {
         if executed >= wanted {
             self.ask_at = None;
@@ -101,7 +104,8 @@ impl CatchUp {
             self.stretch = None;
             self.install = None;
         } else if self.stretch.is_some_and(|last| executed > last) {
-            // The leader was of help and more than it was asked for is missing: it is asked again at once.
+            // The leader was of help and more than it was asked for is missing: it is asked again
+            // at once.
             self.stretch = None;
             self.stuck_at = executed;
             self.attempts = 1;
@@ -113,11 +117,18 @@ impl CatchUp {
             }
             self.stuck_at = executed;
             (self.bulk, self.waited) = (0, false);
-            self.ask_at = (!fired).then(|| if self.cut_off && !self.asks { now } else { self.soon(now) });
+            self.ask_at = (!fired).then(|| {
+                if self.cut_off && !self.asks {
+                    now
+                } else {
+                    self.soon(now)
+                }
+            });
         }
     }
 
-    /// The leader was asked for as many slots as it may be asked for at a time, up to `last`; none when fewer are missing.
+    /// The leader was asked for as many slots as it may be asked for at a time, up to `last`; none
+    /// when fewer are missing.
     pub(super) fn asked_leader(&mut self, last: Option<Slot>) {
         self.stretch = last;
     }
@@ -129,7 +140,11 @@ impl CatchUp {
 
     /// This replica hears everybody who tells it what is chosen, or does not.
     pub(super) fn set_cut_off(&mut self, cut_off: bool) {
-        (self.cut_off, self.asks, self.helper) = (cut_off, self.asks && cut_off, self.helper.filter(|_| cut_off));
+        (self.cut_off, self.asks, self.helper) = (
+            cut_off,
+            self.asks && cut_off,
+            self.helper.filter(|_| cut_off),
+        );
     }
 
     pub(super) fn is_cut_off(&self) -> bool {
@@ -176,21 +191,33 @@ impl CatchUp {
             return None;
         }
         self.asked += 1;
-        let patience = if self.install.is_some() { PIECE_PATIENCE } else { 1 << self.attempts.min(3) };
+        let patience = if self.install.is_some() {
+            PIECE_PATIENCE
+        } else {
+            1 << self.attempts.min(3)
+        };
         let after = self.config.options().resend_after * patience;
-        self.ask_at = (!self.config.has(Canary::L1HoleTimerOnce)).then(|| now + self.random.duration(after, 2 * after));
+        self.ask_at = (!self.config.has(Canary::L1HoleTimerOnce))
+            .then(|| now + self.random.duration(after, 2 * after));
         self.attempts += 1;
-        // A peer that goes silent in the middle of its snapshot is left after a few times of asking.
+        // A peer that goes silent in the middle of its snapshot is left after a few times of
+        // asking.
         if self.attempts.is_multiple_of(4) {
             self.install = None;
         }
         if let Some(install) = &self.install {
-            return Some(Ask::Snapshot(install.from, install.executed, install.received.len() as u64));
+            return Some(Ask::Snapshot(
+                install.from,
+                install.executed,
+                install.received.len() as u64,
+            ));
         }
-        // At first the one that was of help. If it is not any more, then peers in turn, not at random: the one that is dead
-        // must not be asked twice before another.
+        // At first the one that was of help. If it is not any more, then peers in turn, not at
+        // random: the one that is dead must not be asked twice before another.
         self.asks = self.cut_off;
-        self.helper = self.helper.filter(|helper| self.attempts < 3 && self.peers.contains(*helper));
+        self.helper = self
+            .helper
+            .filter(|helper| self.attempts < 3 && self.peers.contains(*helper));
         if let Some(helper) = self.helper.filter(|_| self.attempts == 1) {
             return Some(Ask::Peer(helper));
         }
@@ -202,12 +229,25 @@ impl CatchUp {
 
     /// Takes a piece of a snapshot in: the next piece to ask for, or the whole.
     pub(super) fn on_chunk(&mut self, now: Instant, chunk: Chunk) -> Progress {
-        let Chunk { from, executed, offset, last, bytes } = chunk;
+        let Chunk {
+            from,
+            executed,
+            offset,
+            last,
+            bytes,
+        } = chunk;
         let continues = |install: &Install| (install.from, install.executed) == (from, executed);
         if offset == 0 && !self.install.as_ref().is_some_and(continues) {
-            self.install = Some(Install { from, executed, received: Vec::new(), due: now });
+            self.install = Some(Install {
+                from,
+                executed,
+                received: Vec::new(),
+                due: now,
+            });
         }
-        let Some(install) = self.install.as_mut().filter(|install| continues(install)) else { return Progress::None };
+        let Some(install) = self.install.as_mut().filter(|install| continues(install)) else {
+            return Progress::None;
+        };
         if offset != install.received.len() as u64 {
             return Progress::None;
         }
@@ -217,7 +257,9 @@ impl CatchUp {
             return Progress::Whole(executed, Bytes::from(install.received));
         }
         // Time that a slow link has cost is not made up for: the limit holds from now on.
-        install.due = now.max(install.due + time_for(bytes.len(), self.config.options().snapshot_bytes_per_second));
+        install.due = now.max(
+            install.due + time_for(bytes.len(), self.config.options().snapshot_bytes_per_second),
+        );
         if install.due > now {
             self.attempts = 0;
             self.ask_at = Some(install.due);
@@ -245,7 +287,8 @@ pub(super) struct Chunk {
 
 /// What a piece led to.
 pub(super) enum Progress {
-    /// It was a duplicate, or of a snapshot that is not wanted, or the next is not to be asked for yet.
+    /// It was a duplicate, or of a snapshot that is not wanted, or the next is not to be asked for
+    /// yet.
     None,
     /// Ask this peer for the piece of this snapshot at this offset.
     Next(ReplicaId, Slot, u64),
@@ -261,19 +304,43 @@ mod tests {
 
     fn catch_up(rate: usize) -> CatchUp {
         let node = |count: u16| (0..count).map(NodeId).collect::<Vec<_>>();
-        let instances = vec![node(1), vec![], vec![], node(2), node(2), node(3), node(3), vec![]];
+        let instances = vec![
+            node(1),
+            vec![],
+            vec![],
+            node(2),
+            node(2),
+            node(3),
+            node(3),
+            vec![],
+        ];
         // Impatient, so that it is the limit that holds it back.
         let resend_after = Duration::from_millis(1);
-        let options = Options { snapshot_bytes_per_second: rate, resend_after, ..Options::default() };
-        let config =
-            Config::new(Layout { f: 1, instances: numbered(instances), options, ..Layout::default() }).unwrap();
+        let options = Options {
+            snapshot_bytes_per_second: rate,
+            resend_after,
+            ..Options::default()
+        };
+        let config = Config::new(Layout {
+            f: 1,
+            instances: numbered(instances),
+            options,
+            ..Layout::default()
+        })
+        .unwrap();
         let mut catch_up = CatchUp::new(Arc::new(config), ReplicaId(0), Random::new(1));
         catch_up.watch(Instant(0), Slot(0), Slot(100));
         catch_up
     }
 
     fn piece(from: u8, offset: u64, length: usize, last: bool) -> Chunk {
-        Chunk { from: ReplicaId(from), executed: Slot(50), offset, last, bytes: vec![from; length].into() }
+        Chunk {
+            from: ReplicaId(from),
+            executed: Slot(50),
+            offset,
+            last,
+            bytes: vec![from; length].into(),
+        }
     }
 
     const MS: u64 = 1000;
@@ -284,8 +351,15 @@ mod tests {
         let mut catch_up = catch_up(100_000);
         let mut now = Instant(0);
         for number in 0..20 {
-            assert!(matches!(catch_up.on_chunk(now, piece(1, number * 1000, 1000, false)), Progress::None));
-            assert_eq!(catch_up.next_timer(), Some(Instant((number + 1) * 10 * MS)), "whatever the link has cost");
+            assert!(matches!(
+                catch_up.on_chunk(now, piece(1, number * 1000, 1000, false)),
+                Progress::None
+            ));
+            assert_eq!(
+                catch_up.next_timer(),
+                Some(Instant((number + 1) * 10 * MS)),
+                "whatever the link has cost"
+            );
             // A new hole elsewhere is no reason to hurry.
             catch_up.watch(now, Slot(number), Slot(200));
             now = Instant((number + 1) * 10 * MS);
@@ -301,8 +375,14 @@ mod tests {
         }
         // A link slower than the limit makes up for nothing.
         now = Instant(10_000 * MS);
-        assert!(matches!(catch_up.on_chunk(now, piece(1, 20_000, 1000, false)), Progress::Next(_, _, 21_000)));
-        assert!(matches!(catch_up.on_chunk(now, piece(1, 21_000, 1000, false)), Progress::None));
+        assert!(matches!(
+            catch_up.on_chunk(now, piece(1, 20_000, 1000, false)),
+            Progress::Next(_, _, 21_000)
+        ));
+        assert!(matches!(
+            catch_up.on_chunk(now, piece(1, 21_000, 1000, false)),
+            Progress::None
+        ));
         assert_eq!(catch_up.next_timer(), Some(now + Duration::from_millis(10)));
     }
 
@@ -310,13 +390,42 @@ mod tests {
     fn only_the_pieces_of_one_snapshot_in_turn_make_a_whole() {
         let mut catch_up = catch_up(1 << 40);
         let now = Instant(5);
-        assert!(matches!(catch_up.on_chunk(now, piece(1, 10, 10, true)), Progress::None), "no beginning");
-        assert!(matches!(catch_up.on_chunk(now, piece(1, 0, 10, false)), Progress::Next(ReplicaId(1), Slot(50), 10)));
-        assert!(matches!(catch_up.on_chunk(now, piece(2, 10, 10, true)), Progress::None), "of another peer");
-        assert!(matches!(catch_up.on_chunk(now, piece(1, 0, 10, false)), Progress::None), "a duplicate");
-        assert!(matches!(catch_up.on_chunk(now, piece(1, 20, 10, true)), Progress::None), "out of turn");
+        assert!(
+            matches!(
+                catch_up.on_chunk(now, piece(1, 10, 10, true)),
+                Progress::None
+            ),
+            "no beginning"
+        );
+        assert!(matches!(
+            catch_up.on_chunk(now, piece(1, 0, 10, false)),
+            Progress::Next(ReplicaId(1), Slot(50), 10)
+        ));
+        assert!(
+            matches!(
+                catch_up.on_chunk(now, piece(2, 10, 10, true)),
+                Progress::None
+            ),
+            "of another peer"
+        );
+        assert!(
+            matches!(
+                catch_up.on_chunk(now, piece(1, 0, 10, false)),
+                Progress::None
+            ),
+            "a duplicate"
+        );
+        assert!(
+            matches!(
+                catch_up.on_chunk(now, piece(1, 20, 10, true)),
+                Progress::None
+            ),
+            "out of turn"
+        );
         match catch_up.on_chunk(now, piece(1, 10, 3, true)) {
-            Progress::Whole(executed, bytes) => assert_eq!((executed, &bytes[..]), (Slot(50), &[1; 13][..])),
+            Progress::Whole(executed, bytes) => {
+                assert_eq!((executed, &bytes[..]), (Slot(50), &[1; 13][..]))
+            }
             _ => panic!("it is whole"),
         }
     }

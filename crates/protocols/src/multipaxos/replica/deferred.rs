@@ -1,4 +1,5 @@
-//! Reads that wait for slots that this replica has not executed yet (3.4), or for large answers to leave.
+//! Reads that wait for slots that this replica has not executed yet (3.4), or for large answers to
+//! leave.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use ionian_kernel::batch::Batch;
@@ -19,11 +20,15 @@ pub(super) struct Deferred {
 }
 
 impl Deferred {
-    /// Keeps `reads`, which came at `since`, until every slot below `executed` is executed; false when too many wait already.
+    /// Keeps `reads`, which came at `since`, until every slot below `executed` is executed; false
+    /// when too many wait already.
     pub(super) fn push(&mut self, since: Instant, executed: Slot, reads: Batch) -> bool {
         let has_room = self.count < MAX_DEFERRED;
         if has_room {
-            self.waiting.entry(executed).or_default().push_back((since, reads));
+            self.waiting
+                .entry(executed)
+                .or_default()
+                .push_back((since, reads));
             self.count += 1;
         }
         has_room
@@ -31,13 +36,21 @@ impl Deferred {
 
     /// Whether there are some that can be answered when every slot below `executed` is executed.
     pub(super) fn is_ready(&self, executed: Slot) -> bool {
-        self.waiting.first_key_value().is_some_and(|(slot, _)| *slot <= executed)
+        self.waiting
+            .first_key_value()
+            .is_some_and(|(slot, _)| *slot <= executed)
     }
 
     /// Takes one of these out, and when it came.
     pub(super) fn pop_ready(&mut self, executed: Slot) -> Option<(Instant, Batch)> {
-        let mut entry = self.waiting.first_entry().filter(|entry| *entry.key() <= executed)?;
-        let ready = entry.get_mut().pop_front().expect("no slot is without reads");
+        let mut entry = self
+            .waiting
+            .first_entry()
+            .filter(|entry| *entry.key() <= executed)?;
+        let ready = entry
+            .get_mut()
+            .pop_front()
+            .expect("no slot is without reads");
         if entry.get().is_empty() {
             entry.remove();
         }

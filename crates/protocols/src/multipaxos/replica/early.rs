@@ -1,9 +1,10 @@
-//! Slots that are executed before their turn, or without a Chosen: what Mencius asks of a replica beside what MultiPaxos
-//! does (`crate::mencius::replica`). In MultiPaxos there are none.
+//! Slots that are executed before their turn, or without a Chosen: what Mencius asks of a replica
+//! beside what MultiPaxos does (`crate::mencius::replica`). In MultiPaxos there are none.
 //!
-//! The state is then not that of a prefix of the log. It must be wherever somebody takes it for that: in a snapshot,
-//! and for a read of several keys, which could see of two commands the one here and the other at another replica.
-//! Such a one *holds*: nothing more is executed early until the log has caught up.
+//! The state is then not that of a prefix of the log. It must be wherever somebody takes it for
+//! that: in a snapshot, and for a read of several keys, which could see of two commands the one
+//! here and the other at another replica. Such a one *holds*: nothing more is executed early until
+//! the log has caught up.
 
 use super::{Chosen, Replica};
 use alloc::collections::BTreeSet;
@@ -69,21 +70,38 @@ impl Replica {
 
     /// Executes a slot whose value it holds, and answers for it if it is to.
     pub(crate) fn execute_early(&mut self, slot: Slot) {
-        let Some(chosen) = self.log.get(slot).filter(|_| slot >= self.executed) else { return };
+        let Some(chosen) = self.log.get(slot).filter(|_| slot >= self.executed) else {
+            return;
+        };
         let answers = (chosen.replier == Some(self.id)).then_some(&mut self.answers);
         self.executor.execute_early(slot, &chosen.value, answers);
         let new = self.early.slots.insert(slot);
         assert!(new, "{slot:?} was executed twice");
     }
 
-    /// The slots from the one that is executed next up to `end` hold noops, as Mencius knows without a Chosen for each.
+    /// The slots from the one that is executed next up to `end` hold noops, as Mencius knows
+    /// without a Chosen for each.
     pub(crate) fn skip_to(&mut self, now: Instant, end: Slot, out: &mut Out<'_, Self>) {
         let retained = self.config.options().retained_slots as u64;
         // Where the log holds much already there is no room for as much again.
-        let fits = end.0.checked_sub(1).is_none_or(|last| self.log.admits(Slot(last)));
+        let fits = end
+            .0
+            .checked_sub(1)
+            .is_none_or(|last| self.log.admits(Slot(last)));
         if end.distance(self.executed) <= retained && fits {
-            for slot in self.executed.until(end).filter(|slot| self.log.get(*slot).is_none()).collect::<Vec<_>>() {
-                self.log.insert(slot, Chosen { value: Value::default(), replier: None });
+            for slot in self
+                .executed
+                .until(end)
+                .filter(|slot| self.log.get(*slot).is_none())
+                .collect::<Vec<_>>()
+            {
+                self.log.insert(
+                    slot,
+                    Chosen {
+                        value: Value::default(),
+                        replier: None,
+                    },
+                );
                 self.learned += 1;
             }
         } else {
@@ -93,8 +111,8 @@ impl Replica {
         self.execute_ready(now, out);
     }
 
-    /// Whether it does not hear the leader of some slots: what is missing is then asked of peers at once, which answer as
-    /// soon as they have it.
+    /// Whether it does not hear the leader of some slots: what is missing is then asked of peers at
+    /// once, which answer as soon as they have it.
     pub(crate) fn set_cut_off(&mut self, cut_off: bool) {
         self.catch_up.set_cut_off(cut_off);
     }
@@ -106,7 +124,8 @@ impl Replica {
         is
     }
 
-    /// What must be executed before these reads can be answered, if it is `executed` without early slots.
+    /// What must be executed before these reads can be answered, if it is `executed` without early
+    /// slots.
     pub(super) fn early_horizon(&mut self, now: Instant, reads: &Batch, executed: Slot) -> Slot {
         if self.early.slots.is_empty() || self.executor.reads_single_keys(reads) {
             return executed;

@@ -1,6 +1,6 @@
-//! Handing slots to a peer that misses them. A peer that says that it waits, because it is cut off from somebody whose slots
-//! it needs, is answered as soon as this replica has what it asks for: so a third replica passes on what two servers whose
-//! link is broken cannot tell each other.
+//! Handing slots to a peer that misses them. A peer that says that it waits, because it is cut off
+//! from somebody whose slots it needs, is answered as soon as this replica has what it asks for: so
+//! a third replica passes on what two servers whose link is broken cannot tell each other.
 
 use super::{Envelope, In, Replica};
 use crate::multipaxos::branch;
@@ -53,7 +53,11 @@ impl Replica {
     fn hand_over(&self, to: ReplicaId, (start, end): (Slot, Slot), out: &mut Out<'_, Self>) {
         let (mut slots, mut bytes) = (ChosenSlots::new(), 0);
         let end = end.min(start.plus(FETCH_SLOTS));
-        for (slot, chosen) in self.log.iter_from(start).take_while(|(slot, _)| *slot < end) {
+        for (slot, chosen) in self
+            .log
+            .iter_from(start)
+            .take_while(|(slot, _)| *slot < end)
+        {
             bytes += chosen.value.batch.byte_len();
             slots.push((slot, chosen.value.clone()));
             if bytes >= FETCH_BYTES {
@@ -61,7 +65,13 @@ impl Replica {
             }
         }
         if !slots.is_empty() {
-            out.send(Envelope::ToReplicas(Set::one(to), In::Fetched { from: self.id, slots }));
+            out.send(Envelope::ToReplicas(
+                Set::one(to),
+                In::Fetched {
+                    from: self.id,
+                    slots,
+                },
+            ));
         }
     }
 

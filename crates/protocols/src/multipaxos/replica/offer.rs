@@ -1,7 +1,8 @@
 //! The snapshot that a replica hands out to peers, piece by piece, while it goes on.
 //!
-//! It is a frozen picture, and pieces are written as they are asked for. What is written stays at hand,
-//! so that a peer can ask again from any offset: at most one whole snapshot is held, as long as it is used.
+//! It is a frozen picture, and pieces are written as they are asked for. What is written stays at
+//! hand, so that a peer can ask again from any offset: at most one whole snapshot is held, as long
+//! as it is used.
 
 use super::super::Envelope;
 use super::super::branch;
@@ -18,8 +19,8 @@ use ionian_kernel::time::{Duration, Instant};
 /// Bytes of a snapshot in one message, at most: about a millisecond of work for whoever writes it.
 const PIECE_BYTES: usize = 512 << 10;
 
-/// A piece is this part of what may be sent in a second, so that a low limit is no series of jerks; but a
-/// message for a few bytes is a waste.
+/// A piece is this part of what may be sent in a second, so that a low limit is no series of jerks;
+/// but a message for a few bytes is a waste.
 const PIECES_A_SECOND: usize = 128;
 const SMALLEST_PIECE: usize = 64;
 
@@ -48,14 +49,29 @@ struct Piece {
 
 impl Replica {
     /// Begins to hand a peer a snapshot: the one at hand if it is of use, or else a new one.
-    pub(super) fn offer_snapshot(&mut self, now: Instant, to: ReplicaId, start: Slot, out: &mut Out<'_, Self>) {
+    pub(super) fn offer_snapshot(
+        &mut self,
+        now: Instant,
+        to: ReplicaId,
+        start: Slot,
+        out: &mut Out<'_, Self>,
+    ) {
         // After an older one the peer would still miss slots that are forgotten here.
         let oldest = self.log.base().max(start.next());
-        if self.offer.as_ref().is_none_or(|offer| offer.executed < oldest) {
+        if self
+            .offer
+            .as_ref()
+            .is_none_or(|offer| offer.executed < oldest)
+        {
             if !self.is_a_prefix(now) {
                 return out.reached(branch::OFFER_WAITS);
             }
-            self.offer = Some(Offer::new(&self.config, now, self.executed, self.executor.freeze()));
+            self.offer = Some(Offer::new(
+                &self.config,
+                now,
+                self.executed,
+                self.executor.freeze(),
+            ));
         }
         self.send_chunk(now, to, 0, out);
     }
@@ -68,7 +84,11 @@ impl Replica {
         offset: u64,
         out: &mut Out<'_, Self>,
     ) {
-        match self.offer.as_ref().is_some_and(|offer| offer.executed == executed) {
+        match self
+            .offer
+            .as_ref()
+            .is_some_and(|offer| offer.executed == executed)
+        {
             true => self.send_chunk(now, to, offset, out),
             // That one is gone: the peer begins again with another.
             false => {
@@ -84,7 +104,13 @@ impl Replica {
             self.stale += 1;
             return;
         };
-        let message = In::SnapshotChunk { from: self.id, executed: offer.executed, offset, last, bytes };
+        let message = In::SnapshotChunk {
+            from: self.id,
+            executed: offer.executed,
+            offset,
+            last,
+            bytes,
+        };
         out.send(Envelope::ToReplicas(Set::one(to), message));
     }
 }
@@ -93,7 +119,14 @@ impl Offer {
     fn new(config: &Config, now: Instant, executed: Slot, frozen: Box<dyn Frozen>) -> Self {
         let rate = config.options().snapshot_bytes_per_second;
         let piece_bytes = (rate / PIECES_A_SECOND).clamp(SMALLEST_PIECE, PIECE_BYTES);
-        Offer { executed, frozen: Some(frozen), pieces: Vec::new(), written: 0, piece_bytes, used_at: now }
+        Offer {
+            executed,
+            frozen: Some(frozen),
+            pieces: Vec::new(),
+            written: 0,
+            piece_bytes,
+            used_at: now,
+        }
     }
 
     /// What there is from `offset` on; `None` where nobody who takes the pieces in turn would ask.
@@ -106,12 +139,21 @@ impl Offer {
             self.write_some();
         }
         let whole = self.frozen.is_none();
-        let place = self.pieces.partition_point(|(start, _)| *start <= offset).checked_sub(1);
+        let place = self
+            .pieces
+            .partition_point(|(start, _)| *start <= offset)
+            .checked_sub(1);
         let Some((start, piece)) = place.map(|place| &self.pieces[place]) else {
-            return Some(Piece { bytes: Bytes::new(), last: whole });
+            return Some(Piece {
+                bytes: Bytes::new(),
+                last: whole,
+            });
         };
         let bytes = piece.slice(piece.len().min((offset - start) as usize)..);
-        Some(Piece { last: whole && offset + bytes.len() as u64 == self.written, bytes })
+        Some(Piece {
+            last: whole && offset + bytes.len() as u64 == self.written,
+            bytes,
+        })
     }
 
     /// Writes at least one piece more, if there is one.
@@ -163,10 +205,27 @@ mod tests {
 
     fn offer(rate: usize, pieces: Vec<Vec<u8>>) -> Offer {
         let node = |count: u16| (0..count).map(NodeId).collect::<Vec<_>>();
-        let instances = vec![node(1), vec![], vec![], node(2), node(2), node(3), node(2), vec![]];
-        let options = Options { snapshot_bytes_per_second: rate, ..Options::default() };
-        let config =
-            Config::new(Layout { f: 1, instances: numbered(instances), options, ..Layout::default() }).unwrap();
+        let instances = vec![
+            node(1),
+            vec![],
+            vec![],
+            node(2),
+            node(2),
+            node(3),
+            node(2),
+            vec![],
+        ];
+        let options = Options {
+            snapshot_bytes_per_second: rate,
+            ..Options::default()
+        };
+        let config = Config::new(Layout {
+            f: 1,
+            instances: numbered(instances),
+            options,
+            ..Layout::default()
+        })
+        .unwrap();
         Offer::new(&config, Instant(0), Slot(7), Box::new(Pieces(pieces)))
     }
 
@@ -192,11 +251,17 @@ mod tests {
         let mut offer = offer(100 * PIECES_A_SECOND, parts);
         assert!(offer.piece(Instant(1), 1).is_none(), "out of turn");
         let first = offer.piece(Instant(1), 0).unwrap();
-        assert_eq!((&first.bytes[..], first.last, offer.written), (&whole[..100], false, 100));
+        assert_eq!(
+            (&first.bytes[..], first.last, offer.written),
+            (&whole[..100], false, 100)
+        );
         let (all, count) = take_all(&mut offer, 0);
         assert!(all == whole && count == 21, "20 pieces and the end");
         for offset in [0, 1, 99, 100, 101, 1950, 1999, 2000] {
-            assert!(take_all(&mut offer, offset).0 == whole[offset as usize..], "from {offset}");
+            assert!(
+                take_all(&mut offer, offset).0 == whole[offset as usize..],
+                "from {offset}"
+            );
         }
         assert!(offer.piece(Instant(1), 2001).is_none());
     }

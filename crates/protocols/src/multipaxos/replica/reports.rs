@@ -1,12 +1,14 @@
-//! When a replica tells the leaders how far it has executed. It makes room in a leader's window, of slots and of bytes.
+//! When a replica tells the leaders how far it has executed. It makes room in a leader's window, of
+//! slots and of bytes.
 
 use super::super::config::Config;
 use alloc::sync::Arc;
 use ionian_kernel::id::Slot;
 use ionian_kernel::time::{Duration, Instant};
 
-/// Leaders are told how far this replica is after so many slots, after this part of the bytes that a leader may have
-/// under way, or this long after it moved, or this long after it last said anything.
+/// Leaders are told how far this replica is after so many slots, after this part of the bytes that
+/// a leader may have under way, or this long after it moved, or this long after it last said
+/// anything.
 const REPORT_SLOTS: u64 = 64;
 const WINDOW_PART: usize = 4;
 const REPORT_AFTER: Duration = Duration::from_millis(10);
@@ -24,7 +26,12 @@ pub(super) struct Reports {
 
 impl Reports {
     pub(super) fn new(config: Arc<Config>) -> Self {
-        Reports { config, told: Slot::ZERO, bytes: 0, at: Instant::ZERO }
+        Reports {
+            config,
+            told: Slot::ZERO,
+            bytes: 0,
+            at: Instant::ZERO,
+        }
     }
 
     /// Other options.

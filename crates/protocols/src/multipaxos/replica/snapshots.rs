@@ -10,9 +10,9 @@ const SNAPSHOT_BYTES: usize = 64 << 20;
 /// See the top of this file.
 pub(super) struct Snapshots {
     config: Arc<Config>,
-    /// Whether this node keeps nothing through a crash. What f+1 replicas have executed then counts as
-    /// kept, for no more than f of them fail. Where acceptors keep their votes on disk, what counts is
-    /// what is in a snapshot: a power failure takes the memory of all replicas at once.
+    /// Whether this node keeps nothing through a crash. What f+1 replicas have executed then counts
+    /// as kept, for no more than f of them fail. Where acceptors keep their votes on disk, what
+    /// counts is what is in a snapshot: a power failure takes the memory of all replicas at once.
     loses_state: bool,
     /// Every slot below this one is in the last one stored.
     stored: Slot,
@@ -27,7 +27,14 @@ pub(super) struct Snapshots {
 impl Snapshots {
     pub(super) fn new(config: Arc<Config>, keeps_records: bool) -> Self {
         let (stored, wanted) = (Slot::ZERO, Slot::ZERO);
-        Snapshots { config, loses_state: !keeps_records, stored, storing: None, bytes: 0, wanted }
+        Snapshots {
+            config,
+            loses_state: !keeps_records,
+            stored,
+            storing: None,
+            bytes: 0,
+            wanted,
+        }
     }
 
     /// Other options.
@@ -48,7 +55,8 @@ impl Snapshots {
     /// Whether enough was executed since the last for one of the state before the slot `executed`.
     pub(super) fn is_due(&self, executed: Slot) -> bool {
         let since = executed.distance(self.stored);
-        let enough = since >= self.config.options().snapshot_slots as u64 || self.bytes >= SNAPSHOT_BYTES;
+        let enough =
+            since >= self.config.options().snapshot_slots as u64 || self.bytes >= SNAPSHOT_BYTES;
         let wanted = self.stored < self.wanted && self.wanted <= executed;
         (enough || wanted) && since > 0 && self.storing.is_none() && !self.loses_state
     }
@@ -65,9 +73,13 @@ impl Snapshots {
         self.stored = self.stored.max(executed);
     }
 
-    /// The replica, which has executed every slot below `executed`, would find every slot below this one
-    /// again after a crash.
+    /// The replica, which has executed every slot below `executed`, would find every slot below
+    /// this one again after a crash.
     pub(super) fn kept(&self, executed: Slot) -> Slot {
-        if self.loses_state { executed } else { self.stored }
+        if self.loses_state {
+            executed
+        } else {
+            self.stored
+        }
     }
 }

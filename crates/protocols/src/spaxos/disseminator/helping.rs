@@ -1,6 +1,7 @@
-//! Proposing on behalf of others (as published: acknowledgements go to all servers, and the leader knows by its own
-//! what is stable). A disseminator beside the leader hears from the stabilizers as soon as the payload's own does, and
-//! its proposal takes no hop. Where disseminators and leaders live apart nobody helps.
+//! Proposing on behalf of others (as published: acknowledgements go to all servers, and the leader
+//! knows by its own what is stable). A disseminator beside the leader hears from the stabilizers as
+//! soon as the payload's own does, and its proposal takes no hop. Where disseminators and leaders
+//! live apart nobody helps.
 
 use super::super::config::Config;
 use super::super::message::Ticket;
@@ -22,25 +23,38 @@ pub(super) struct Helping {
 struct Other {
     round: Round,
     life: u64,
-    /// By number: who has stored it, and whether it was proposed. As many as that one has in flight.
+    /// By number: who has stored it, and whether it was proposed. As many as that one has in
+    /// flight.
     stored: BTreeMap<u64, (Set<StabilizerId>, bool)>,
 }
 
 impl Helping {
     pub(super) fn new(config: Config, me: DisseminatorId) -> Self {
-        let leaders = config.helpers().find(|(helper, _)| *helper == me).map_or(Set::EMPTY, |(_, leaders)| leaders);
-        Helping { config, me, leaders, others: BTreeMap::new(), helped: 0 }
+        let leaders = config
+            .helpers()
+            .find(|(helper, _)| *helper == me)
+            .map_or(Set::EMPTY, |(_, leaders)| leaders);
+        Helping {
+            config,
+            me,
+            leaders,
+            others: BTreeMap::new(),
+            helped: 0,
+        }
     }
 
     /// Whether another disseminator lives beside the leader of `round`, and this one does not.
     pub(super) fn is_helped(&self, round: Round) -> bool {
         let leader = round.leader();
-        let helper = self.config.helpers().any(|(helper, leaders)| helper != self.me && leaders.contains(leader));
+        let helper = self
+            .config
+            .helpers()
+            .any(|(helper, leaders)| helper != self.me && leaders.contains(leader));
         helper && !self.leaders.contains(leader)
     }
 
-    /// A stabilizer holds another's payload. When that makes it stable, and its leader lives here: who holds it, and
-    /// the replicas beside its disseminator, for a proposal.
+    /// A stabilizer holds another's payload. When that makes it stable, and its leader lives here:
+    /// who holds it, and the replicas beside its disseminator, for a proposal.
     pub(super) fn on_stored(
         &mut self,
         from: StabilizerId,
@@ -54,9 +68,17 @@ impl Helping {
             return None;
         }
         if (ticket.round, ticket.id.life) != (other.round, other.life) {
-            *other = Other { round: ticket.round, life: ticket.id.life, stored: BTreeMap::new() };
+            *other = Other {
+                round: ticket.round,
+                life: ticket.id.life,
+                stored: BTreeMap::new(),
+            };
         }
-        while let Some(first) = other.stored.first_entry().filter(|first| *first.key() < ticket.floor) {
+        while let Some(first) = other
+            .stored
+            .first_entry()
+            .filter(|first| *first.key() < ticket.floor)
+        {
             first.remove();
         }
         let (stored, proposed) = other.stored.entry(ticket.id.number).or_default();
@@ -69,9 +91,14 @@ impl Helping {
         Some((*stored, self.config.replicas_near(ticket.id.disseminator)))
     }
 
-    /// These stabilizers have lost their memory since: what is not stable yet does not count on them.
+    /// These stabilizers have lost their memory since: what is not stable yet does not count on
+    /// them.
     pub(super) fn renew(&mut self, renewed: Set<StabilizerId>) {
-        for (stored, proposed) in self.others.values_mut().flat_map(|other| other.stored.values_mut()) {
+        for (stored, proposed) in self
+            .others
+            .values_mut()
+            .flat_map(|other| other.stored.values_mut())
+        {
             if !*proposed {
                 *stored = stored.without(renewed);
             }

@@ -1,7 +1,8 @@
 //! The payloads that a stabilizer holds, until when each is needed, and where its record is.
 //!
-//! A payload that is known to be chosen in a slot is needed until f+1 replicas keep that slot: it is given no other.
-//! One of which nothing is known is needed until they keep every slot in which it would not be void.
+//! A payload that is known to be chosen in a slot is needed until f+1 replicas keep that slot: it
+//! is given no other. One of which nothing is known is needed until they keep every slot in which
+//! it would not be void.
 
 use super::super::message::{Payload, PayloadId};
 use alloc::collections::{BTreeMap, VecDeque};
@@ -10,8 +11,8 @@ use core::ops::Bound;
 use ionian_kernel::batch::Batch;
 use ionian_kernel::id::{DisseminatorId, Round, Slot};
 
-/// Records of payloads that are forgotten may stand between those of others up to this many, and as many again as there
-/// are payloads.
+/// Records of payloads that are forgotten may stand between those of others up to this many, and as
+/// many again as there are payloads.
 const MAX_GAPS: usize = 64;
 
 /// See the top of this file.
@@ -22,8 +23,8 @@ pub(super) struct Payloads {
     count: usize,
     /// What is chosen in which slot.
     chosen: BTreeMap<Slot, PayloadId>,
-    /// Payloads by the slot from which on they are void. What was chosen or forgotten meanwhile stays where it is: there
-    /// are few such slots, and whatever comes in goes into the last.
+    /// Payloads by the slot from which on they are void. What was chosen or forgotten meanwhile
+    /// stays where it is: there are few such slots, and whatever comes in goes into the last.
     void_from: BTreeMap<Slot, Vec<PayloadId>>,
     /// Whose each record is, from the first that is needed on.
     records: VecDeque<Option<PayloadId>>,
@@ -67,11 +68,17 @@ impl Payloads {
     }
 
     fn held_mut(&mut self, id: PayloadId) -> Option<&mut Held> {
-        self.held.get_mut(&(id.disseminator, id.life))?.get_mut(&id.number)
+        self.held
+            .get_mut(&(id.disseminator, id.life))?
+            .get_mut(&id.number)
     }
 
     pub(super) fn payload(&self, id: PayloadId) -> Option<Payload> {
-        self.held(id).map(|held| Payload { id, until: held.until, batch: held.batch.clone() })
+        self.held(id).map(|held| Payload {
+            id,
+            until: held.until,
+            batch: held.batch.clone(),
+        })
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (PayloadId, &Batch)> {
@@ -80,18 +87,25 @@ impl Payloads {
 
     /// Those that come after this one in the order of their names, or all.
     fn iter_after(&self, after: Option<PayloadId>) -> impl Iterator<Item = (PayloadId, &Held)> {
-        let begins_in = after.map_or((DisseminatorId(0), 0), |after| (after.disseminator, after.life));
+        let begins_in = after.map_or((DisseminatorId(0), 0), |after| {
+            (after.disseminator, after.life)
+        });
         self.held.range(begins_in..).flat_map(move |(of, held)| {
             let (disseminator, life) = *of;
             let begins_after = after.filter(|_| *of == begins_in).map(|after| after.number);
             let start = begins_after.map_or(Bound::Unbounded, Bound::Excluded);
-            let id = move |number| PayloadId { disseminator, life, number };
-            held.range((start, Bound::Unbounded)).map(move |(number, held)| (id(*number), held))
+            let id = move |number| PayloadId {
+                disseminator,
+                life,
+                number,
+            };
+            held.range((start, Bound::Unbounded))
+                .map(move |(number, held)| (id(*number), held))
         })
     }
 
-    /// Those that come after `after` in the order of their names, at most so many bytes but one payload at least, and
-    /// whether there are no more.
+    /// Those that come after `after` in the order of their names, at most so many bytes but one
+    /// payload at least, and whether there are no more.
     pub(super) fn page(&self, after: Option<PayloadId>, most_bytes: usize) -> (Vec<Payload>, bool) {
         let (mut page, mut bytes) = (Vec::new(), 0);
         for (id, held) in self.iter_after(after) {
@@ -99,12 +113,17 @@ impl Payloads {
                 return (page, false);
             }
             bytes += held.batch.byte_len() + 64;
-            page.push(Payload { id, until: held.until, batch: held.batch.clone() });
+            page.push(Payload {
+                id,
+                until: held.until,
+                batch: held.batch.clone(),
+            });
         }
         (page, true)
     }
 
-    /// Takes a payload in that is to be ordered in this round; the place of its record, unless it is held already.
+    /// Takes a payload in that is to be ordered in this round; the place of its record, unless it
+    /// is held already.
     pub(super) fn keep(&mut self, round: Round, payload: Payload) -> Option<u64> {
         if self.held(payload.id).is_some() {
             return None;
@@ -121,10 +140,20 @@ impl Payloads {
         self.void_from.entry(until).or_default().push(id);
         self.count += 1;
         let life = self.held.entry((id.disseminator, id.life)).or_default();
-        life.insert(id.number, Held { until, batch, round, end: until, place });
+        life.insert(
+            id.number,
+            Held {
+                until,
+                batch,
+                round,
+                end: until,
+                place,
+            },
+        );
     }
 
-    /// Takes in what records say, by their places, but for those below `released`: they were not needed any more.
+    /// Takes in what records say, by their places, but for those below `released`: they were not
+    /// needed any more.
     pub(super) fn recover(&mut self, released: u64, mut recovered: BTreeMap<u64, Payload>) {
         self.first_place = released;
         for (place, payload) in recovered.split_off(&released) {
@@ -143,7 +172,9 @@ impl Payloads {
 
     /// The payload is chosen in `slot`; false when that was known, or it is not held.
     pub(super) fn chosen(&mut self, id: PayloadId, slot: Slot) -> bool {
-        let Some(held) = self.held_mut(id) else { return false };
+        let Some(held) = self.held_mut(id) else {
+            return false;
+        };
         let end = held.until.min(slot.next());
         if end == held.end {
             return false;
@@ -153,21 +184,31 @@ impl Payloads {
         true
     }
 
-    /// What is held by payloads of rounds before this one that are not known to be chosen, and the first slot in which
-    /// all of them are void.
+    /// What is held by payloads of rounds before this one that are not known to be chosen, and the
+    /// first slot in which all of them are void.
     pub(super) fn undecided_before(&self, round: Round) -> (usize, Slot) {
         let all = self.held.values().flat_map(BTreeMap::values);
         let undecided = all.filter(|held| held.end == held.until && held.round < round);
-        undecided.fold((0, Slot::ZERO), |(bytes, until), held| (bytes + held.batch.byte_len(), until.max(held.until)))
+        undecided.fold((0, Slot::ZERO), |(bytes, until), held| {
+            (bytes + held.batch.byte_len(), until.max(held.until))
+        })
     }
 
     /// f+1 replicas keep every slot below `kept`.
     pub(super) fn forget_kept(&mut self, kept: Slot) {
-        while let Some(first) = self.chosen.first_entry().filter(|first| *first.key() < kept) {
+        while let Some(first) = self
+            .chosen
+            .first_entry()
+            .filter(|first| *first.key() < kept)
+        {
             let id = first.remove();
             self.forget_ended(id, kept);
         }
-        while let Some(first) = self.void_from.first_entry().filter(|first| *first.key() <= kept) {
+        while let Some(first) = self
+            .void_from
+            .first_entry()
+            .filter(|first| *first.key() <= kept)
+        {
             for id in first.remove() {
                 self.forget_ended(id, kept);
             }
@@ -182,8 +223,12 @@ impl Payloads {
 
     pub(super) fn forget(&mut self, id: PayloadId) {
         let life = (id.disseminator, id.life);
-        let Some(of_life) = self.held.get_mut(&life) else { return };
-        let Some(held) = of_life.remove(&id.number) else { return };
+        let Some(of_life) = self.held.get_mut(&life) else {
+            return;
+        };
+        let Some(held) = of_life.remove(&id.number) else {
+            return;
+        };
         if of_life.is_empty() {
             self.held.remove(&life);
         }
@@ -210,13 +255,18 @@ impl Payloads {
         self.first_place + self.records.len() as u64
     }
 
-    /// Gives the payload with the oldest record another place when that record holds back many others that are not
-    /// needed any more; the place, and the payload to write there.
+    /// Gives the payload with the oldest record another place when that record holds back many
+    /// others that are not needed any more; the place, and the payload to write there.
     pub(super) fn move_oldest(&mut self) -> Option<(u64, Payload)> {
         if self.records.len() <= 2 * self.count + MAX_GAPS {
             return None;
         }
-        let id = self.records.front().copied().flatten().expect("the first record is needed");
+        let id = self
+            .records
+            .front()
+            .copied()
+            .flatten()
+            .expect("the first record is needed");
         let place = self.next_place();
         self.records.push_back(Some(id));
         let held = self.held_mut(id).expect("it is held");
@@ -228,10 +278,16 @@ impl Payloads {
     pub(super) fn invariants(&self) {
         let needed = self.records.iter().flatten().count();
         let held: usize = self.held.values().map(BTreeMap::len).sum();
-        assert!(needed == held && held == self.count, "a stabilizer lost count of its payloads");
+        assert!(
+            needed == held && held == self.count,
+            "a stabilizer lost count of its payloads"
+        );
         let listed: usize = self.void_from.values().map(Vec::len).sum();
         assert!(listed >= needed, "a payload will never be forgotten");
-        assert!(self.records.front().is_none_or(Option::is_some), "a record is held back that nobody needs");
+        assert!(
+            self.records.front().is_none_or(Option::is_some),
+            "a record is held back that nobody needs"
+        );
     }
 }
 
@@ -243,13 +299,27 @@ mod tests {
     use ionian_kernel::id::ClientId;
 
     fn id(number: u64) -> PayloadId {
-        PayloadId { disseminator: DisseminatorId(0), life: 5, number }
+        PayloadId {
+            disseminator: DisseminatorId(0),
+            life: 5,
+            number,
+        }
     }
 
     fn payload(number: u64, until: u64) -> Payload {
         let (client, session, payload) = (ClientId(0), SessionId(1), vec![7; 100].into());
-        let batch = Batch::one(&Command { client, session, number, floor: 0, payload });
-        Payload { id: id(number), until: Slot(until), batch }
+        let batch = Batch::one(&Command {
+            client,
+            session,
+            number,
+            floor: 0,
+            payload,
+        });
+        Payload {
+            id: id(number),
+            until: Slot(until),
+            batch,
+        }
     }
 
     fn held(payloads: &Payloads) -> Vec<u64> {
@@ -263,17 +333,29 @@ mod tests {
         for number in 0..4 {
             assert_eq!(payloads.keep(Round(1), payload(number, 10)), Some(number));
         }
-        assert_eq!(payloads.keep(Round(1), payload(3, 10)), None, "held already");
-        assert!(
-            payloads.chosen(id(1), Slot(4)) && !payloads.chosen(id(1), Slot(4)) && !payloads.chosen(id(9), Slot(4))
+        assert_eq!(
+            payloads.keep(Round(1), payload(3, 10)),
+            None,
+            "held already"
         );
-        assert!(!payloads.chosen(id(2), Slot(15)), "void there: nothing follows from it");
+        assert!(
+            payloads.chosen(id(1), Slot(4))
+                && !payloads.chosen(id(1), Slot(4))
+                && !payloads.chosen(id(9), Slot(4))
+        );
+        assert!(
+            !payloads.chosen(id(2), Slot(15)),
+            "void there: nothing follows from it"
+        );
         payloads.forget_kept(Slot(4));
         assert_eq!(held(&payloads), [0, 1, 2, 3]);
         payloads.forget_kept(Slot(5));
         assert_eq!(held(&payloads), [0, 2, 3]);
         payloads.forget_kept(Slot(10));
-        assert_eq!((held(&payloads), payloads.byte_len(), payloads.first_place()), (vec![], 0, 4));
+        assert_eq!(
+            (held(&payloads), payloads.byte_len(), payloads.first_place()),
+            (vec![], 0, 4)
+        );
     }
 
     #[test]
@@ -299,18 +381,30 @@ mod tests {
     fn what_was_written_is_found_again_wherever_it_was_moved() {
         let recover = |released, records: &[(u64, u64)]| {
             let mut payloads = Payloads::default();
-            let records = records.iter().map(|(place, number)| (*place, payload(*number, 10)));
+            let records = records
+                .iter()
+                .map(|(place, number)| (*place, payload(*number, 10)));
             payloads.recover(released, records.collect());
             payloads
         };
         // Two that are forgotten, one, and the first of them again at a later place.
         let mut payloads = recover(0, &[(7, 0), (9, 1), (10, 0)]);
-        assert_eq!((held(&payloads), payloads.first_place(), payloads.next_place()), (vec![0, 1], 9, 11));
+        assert_eq!(
+            (
+                held(&payloads),
+                payloads.first_place(),
+                payloads.next_place()
+            ),
+            (vec![0, 1], 9, 11)
+        );
         assert_eq!(payloads.keep(Round(1), payload(2, 10)), Some(11));
         // Places go on even if nothing is left: a record that was released may come to light again.
         assert_eq!(recover(11, &[]).keep(Round(1), payload(3, 10)), Some(11));
         let mut payloads = recover(11, &[(9, 1), (10, 0), (11, 3)]);
-        assert_eq!((held(&payloads), payloads.keep(Round(1), payload(2, 10))), (vec![3], Some(12)));
+        assert_eq!(
+            (held(&payloads), payloads.keep(Round(1), payload(2, 10))),
+            (vec![3], Some(12))
+        );
     }
 
     #[test]

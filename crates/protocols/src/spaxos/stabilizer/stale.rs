@@ -1,16 +1,18 @@
 //! When payloads of rounds that are over become too many.
 //!
-//! A new leader has disseminators store all that is in flight under new names. What it was called before is needed until
-//! replicas keep every slot in which it would not be void: an acceptor may have a vote for it that a later leader finds.
-//! Where commands are many, the log passes these slots within a second. Where they are few and large, or nobody writes
-//! any more, such payloads would stay for ever, and every leader change would add to them: the stabilizer asks the leader
+//! A new leader has disseminators store all that is in flight under new names. What it was called
+//! before is needed until replicas keep every slot in which it would not be void: an acceptor may
+//! have a vote for it that a later leader finds. Where commands are many, the log passes these
+//! slots within a second. Where they are few and large, or nobody writes any more, such payloads
+//! would stay for ever, and every leader change would add to them: the stabilizer asks the leader
 //! to carry the log past them, with noops.
 
 use ionian_kernel::id::Round;
 use ionian_kernel::time::{Duration, Instant};
 
-/// So long after a leader has begun, what is in flight under its new name is ordered, but for little: only old names are
-/// left of which nothing is known. So long, too, until the leader is asked again.
+/// So long after a leader has begun, what is in flight under its new name is ordered, but for
+/// little: only old names are left of which nothing is known. So long, too, until the leader is
+/// asked again.
 const LOOK_AFTER: Duration = Duration::from_secs(2);
 
 /// See the top of this file.
@@ -29,7 +31,10 @@ impl Stale {
     /// Somebody leads in this round.
     pub(super) fn follow(&mut self, now: Instant, round: Round) {
         if round > self.round {
-            *self = Stale { round, look_at: Some(now + LOOK_AFTER) };
+            *self = Stale {
+                round,
+                look_at: Some(now + LOOK_AFTER),
+            };
         }
     }
 

@@ -1,4 +1,5 @@
-//! Chosen payloads that a stabilizer is to hand over and does not hold: it asks others for them, until it has them.
+//! Chosen payloads that a stabilizer is to hand over and does not hold: it asks others for them,
+//! until it has them.
 
 use super::super::message::PayloadId;
 use alloc::collections::BTreeMap;
@@ -35,20 +36,39 @@ struct Missing {
 
 impl Waiting {
     pub(super) fn new(me: StabilizerId, turn: u64) -> Self {
-        Waiting { me, orders: BTreeMap::new(), turn }
+        Waiting {
+            me,
+            orders: BTreeMap::new(),
+            turn,
+        }
     }
 
     pub(super) fn len(&self) -> usize {
         self.orders.len()
     }
 
-    /// Keeps an order until its payload is there; others are asked from `ask_at` on, for most are still on their way.
-    pub(super) fn push(&mut self, id: PayloadId, order: Order, stored: Set<StabilizerId>, ask_at: Instant) {
+    /// Keeps an order until its payload is there; others are asked from `ask_at` on, for most are
+    /// still on their way.
+    pub(super) fn push(
+        &mut self,
+        id: PayloadId,
+        order: Order,
+        stored: Set<StabilizerId>,
+        ask_at: Instant,
+    ) {
         if let Some(missing) = self.orders.get_mut(&id) {
             missing.order.replicas = missing.order.replicas.or(order.replicas);
         } else if self.orders.len() < MAX_WAITING {
             let stored = stored.without(Set::one(self.me));
-            self.orders.insert(id, Missing { order, stored, attempts: 0, ask_at });
+            self.orders.insert(
+                id,
+                Missing {
+                    order,
+                    stored,
+                    attempts: 0,
+                    ask_at,
+                },
+            );
         }
     }
 
@@ -73,7 +93,10 @@ impl Waiting {
         for (id, missing) in &mut self.orders {
             if missing.ask_at <= now {
                 self.turn += 1;
-                let one = missing.stored.pick(self.turn).filter(|_| missing.attempts == 0);
+                let one = missing
+                    .stored
+                    .pick(self.turn)
+                    .filter(|_| missing.attempts == 0);
                 asked.push((*id, missing.order.slot, one.map_or(others, Set::one)));
                 missing.ask_at = now + resend_after * (1 << missing.attempts.min(5));
                 missing.attempts += 1;

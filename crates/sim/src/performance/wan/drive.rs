@@ -13,7 +13,11 @@ use std::collections::VecDeque;
 
 enum Event<M> {
     /// A node puts something on the network.
-    Leave { from: usize, to: usize, messages: Parcel<M> },
+    Leave {
+        from: usize,
+        to: usize,
+        messages: Parcel<M>,
+    },
     /// Something moves in the network.
     Network(Step<M>),
     /// A node has something to do.
@@ -44,13 +48,16 @@ struct Run<'a, P: Protocol, C, S> {
 /// When the layout is no deployment of the protocol.
 ///
 /// # Panics
-/// When the network is not that of the layout, or more clients wait for answers than their lane carries.
+/// When the network is not that of the layout, or more clients wait for answers than their lane
+/// carries.
 pub fn observe<P: Protocol>(
     experiment: &Experiment,
     costs: &impl Costs<P>,
     service: &impl Service,
 ) -> Result<Observed, LayoutError> {
-    let Experiment { begins_us, ends_us, .. } = *experiment;
+    let Experiment {
+        begins_us, ends_us, ..
+    } = *experiment;
     assert!(begins_us < ends_us, "an experiment ends after it begins");
     let mut run = Run::<P, _, _>::new(experiment, costs, service)?;
     run.start();
@@ -61,8 +68,12 @@ pub fn observe<P: Protocol>(
     run.until(ends_us * 1000);
     let elapsed_us = ends_us - begins_us;
     let (nodes, carried) = (&run.nodes, &run.lines.carried);
-    let pairs = nodes.iter().flat_map(|from| nodes.iter().map(move |to| (*from, *to)));
-    let rates = pairs.zip(carried).map(|((from, to), bytes)| (from, to, bytes * 1e6 / elapsed_us as f64));
+    let pairs = nodes
+        .iter()
+        .flat_map(|from| nodes.iter().map(move |to| (*from, *to)));
+    let rates = pairs
+        .zip(carried)
+        .map(|((from, to), bytes)| (from, to, bytes * 1e6 / elapsed_us as f64));
     Ok(Observed {
         elapsed_us,
         bytes_per_second: rates.filter(|(from, to, _)| from != to).collect(),
@@ -78,7 +89,18 @@ impl<'a, P: Protocol, C: Costs<P>, S: Service> Run<'a, P, C, S> {
         let lines = Lines::new(nodes.len(), &experiment.network);
         let (sources, dead) = (Sources::new(&experiment.sources), vec![false; nodes.len()]);
         let (waiting, heap) = (vec![VecDeque::new(); nodes.len()], Heap::new());
-        Ok(Run { experiment, costs, service, nodes, fleet, lines, sources, dead, waiting, heap })
+        Ok(Run {
+            experiment,
+            costs,
+            service,
+            nodes,
+            fleet,
+            lines,
+            sources,
+            dead,
+            waiting,
+            heap,
+        })
     }
 
     fn start(&mut self) {
@@ -101,21 +123,29 @@ impl<'a, P: Protocol, C: Costs<P>, S: Service> Run<'a, P, C, S> {
             let now = self.heap.now();
             match event {
                 Event::Leave { from, to, messages } if !self.dead[from] && !self.dead[to] => {
-                    self.lines
-                        .send(now, (from, to), messages, &mut |at, step| self.heap.plan(at, Event::Network(step)));
+                    self.lines.send(now, (from, to), messages, &mut |at, step| {
+                        self.heap.plan(at, Event::Network(step))
+                    });
                 }
                 Event::Network(step) => {
-                    let sender = if let Step::Through(pipe) = step { self.lines.sender(pipe) } else { None };
+                    let sender = if let Step::Through(pipe) = step {
+                        self.lines.sender(pipe)
+                    } else {
+                        None
+                    };
                     let plan = &mut |at, step| self.heap.plan(at, Event::Network(step));
                     if let Some(cargo) = self.lines.step(now, step, plan) {
-                        self.fleet.arrive(cargo.to, vec![(cargo.members, cargo.message)]);
+                        self.fleet
+                            .arrive(cargo.to, vec![(cargo.members, cargo.message)]);
                         self.plan(cargo.to);
                     }
                     if let Some(client) = sender.and_then(|node| self.waiting[node].pop_front()) {
                         self.ask(client);
                     }
                 }
-                Event::Look(node) if self.fleet.is_due(node, now) && !self.dead[node] => self.work(node),
+                Event::Look(node) if self.fleet.is_due(node, now) && !self.dead[node] => {
+                    self.work(node)
+                }
                 Event::Ask(client) => self.ask(client),
                 Event::Change(place) => self.change(self.experiment.changes[place].1),
                 Event::Leave { .. } | Event::Look(_) => {}
@@ -131,13 +161,28 @@ impl<'a, P: Protocol, C: Costs<P>, S: Service> Run<'a, P, C, S> {
     }
 
     fn work(&mut self, node: usize) {
-        let Experiment { wake_us, burst_us, .. } = *self.experiment;
-        let done = self.fleet.work(node, self.heap.now(), self.costs, Terms { wake_us, burst_us });
+        let Experiment {
+            wake_us, burst_us, ..
+        } = *self.experiment;
+        let done = self.fleet.work(
+            node,
+            self.heap.now(),
+            self.costs,
+            Terms { wake_us, burst_us },
+        );
         self.carry_out(node, done);
         self.plan(node);
     }
 
-    fn carry_out(&mut self, from: usize, Done { at, parcels, replies }: Done<P::Message>) {
+    fn carry_out(
+        &mut self,
+        from: usize,
+        Done {
+            at,
+            parcels,
+            replies,
+        }: Done<P::Message>,
+    ) {
         for (to, messages) in parcels {
             self.heap.plan(at, Event::Leave { from, to, messages });
         }
@@ -167,7 +212,12 @@ impl<'a, P: Protocol, C: Costs<P>, S: Service> Run<'a, P, C, S> {
     }
 
     fn change(&mut self, change: Change) {
-        let place = |node| self.nodes.iter().position(|known| *known == node).expect("a node of the layout");
+        let place = |node| {
+            self.nodes
+                .iter()
+                .position(|known| *known == node)
+                .expect("a node of the layout")
+        };
         self.lines.change(place, change);
         if let Change::Death { node } = change {
             self.dead[place(node)] = true;

@@ -1,11 +1,12 @@
-//! How a deployment would do whose nodes are far apart: links with a delay and a bandwidth, clients at each site that
-//! wait for their answers or do not, links that change, nodes that die; and what came of it, by site and over time.
+//! How a deployment would do whose nodes are far apart: links with a delay and a bandwidth, clients
+//! at each site that wait for their answers or do not, links that change, nodes that die; and what
+//! came of it, by site and over time.
 //!
-//! Nodes are those of [`performance`](super): the real roles, each node with a processor of its own. What leaves one
-//! queues for its link and takes it for as long as its bytes need, as they are on the wire: frames, and the headers
-//! of the packets that carry them. So a heartbeat waits behind the bulk before it, as on a connection. Every link
-//! keeps its order and loses nothing; there are no faults but the death of a node, from which nothing more comes and
-//! to which nothing more goes.
+//! Nodes are those of [`performance`](super): the real roles, each node with a processor of its
+//! own. What leaves one queues for its link and takes it for as long as its bytes need, as they are
+//! on the wire: frames, and the headers of the packets that carry them. So a heartbeat waits behind
+//! the bulk before it, as on a connection. Every link keeps its order and loses nothing; there are
+//! no faults but the death of a node, from which nothing more comes and to which nothing more goes.
 //!
 //! The same [`Experiment`] gives the same [`Observed`], bit for bit.
 //!
@@ -36,8 +37,8 @@ pub struct Experiment {
     pub network: Network,
     /// Who asks.
     pub sources: Vec<Source>,
-    /// A client whose node has more than so many bytes waiting for one of its links waits as well, as on a connection
-    /// whose far end reads no more; infinity where nobody waits.
+    /// A client whose node has more than so many bytes waiting for one of its links waits as well,
+    /// as on a connection whose far end reads no more; infinity where nobody waits.
     pub room_bytes: f64,
     /// What changes, and when, microseconds from the start.
     pub changes: Vec<(u64, Change)>,
@@ -97,8 +98,8 @@ pub enum Variation {
         /// Microseconds.
         longest_us: f64,
     },
-    /// Each message takes longer by a time of a Pareto distribution (of shape 2): mostly little, now and then a lot.
-    /// What is behind it on its link waits for it.
+    /// Each message takes longer by a time of a Pareto distribution (of shape 2): mostly little,
+    /// now and then a lot. What is behind it on its link waits for it.
     Pareto {
         /// Half of the messages take longer by no more than 0.41 of this, microseconds.
         scale_us: f64,
@@ -127,7 +128,8 @@ pub struct Source {
 pub enum Pace {
     /// When it is answered: a closed loop.
     Answered,
-    /// After a time from `shortest_us` to `longest_us`, answered or not; the first time after at most `longest_us`.
+    /// After a time from `shortest_us` to `longest_us`, answered or not; the first time after at
+    /// most `longest_us`.
     Waits {
         /// Microseconds.
         shortest_us: u64,
@@ -155,8 +157,9 @@ pub enum Change {
     },
 }
 
-/// A price that is the same for every protocol: so much for each message that a node takes off the network or puts on
-/// it, or off or on the line to a client of its site. What roles do between is free.
+/// A price that is the same for every protocol: so much for each message that a node takes off the
+/// network or puts on it, or off or on the line to a client of its site. What roles do between is
+/// free.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PerMessage {
     /// Microseconds.
@@ -180,12 +183,21 @@ impl<P: ionian_kernel::protocol::Protocol> super::Costs<P> for PerMessage {
 impl Network {
     /// A clique of so many nodes whose links are all alike.
     pub fn clique(nodes: usize, link: Link) -> Self {
-        Network { topology: Topology::Clique(vec![vec![link; nodes]; nodes]), variation: Variation::None }
+        Network {
+            topology: Topology::Clique(vec![vec![link; nodes]; nodes]),
+            variation: Variation::None,
+        }
     }
 
     /// A star of so many nodes whose links are all alike.
     pub fn star(nodes: usize, link: Link) -> Self {
-        let access = Access { up: link, down: link };
-        Network { topology: Topology::Star(vec![access; nodes]), variation: Variation::None }
+        let access = Access {
+            up: link,
+            down: link,
+        };
+        Network {
+            topology: Topology::Star(vec![access; nodes]),
+            variation: Variation::None,
+        }
     }
 }

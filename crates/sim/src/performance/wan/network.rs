@@ -1,4 +1,5 @@
-//! Links with queues. A message goes through one pipe (of a clique) or two (up to the centre of a star, and down).
+//! Links with queues. A message goes through one pipe (of a clique) or two (up to the centre of a
+//! star, and down).
 
 use super::super::server::Nanos;
 use super::{Change, Link, Network, Topology, Variation};
@@ -63,12 +64,19 @@ impl<M: Wire> Lines<M> {
     pub(super) fn new(nodes: usize, network: &Network) -> Self {
         let links: Vec<Link> = match &network.topology {
             Topology::Clique(links) => {
-                assert!(links.len() == nodes && links.iter().all(|to| to.len() == nodes), "a link for each pair");
+                assert!(
+                    links.len() == nodes && links.iter().all(|to| to.len() == nodes),
+                    "a link for each pair"
+                );
                 links.concat()
             }
             Topology::Star(access) => {
                 assert!(access.len() == nodes, "a line for each node");
-                access.iter().map(|access| access.up).chain(access.iter().map(|access| access.down)).collect()
+                access
+                    .iter()
+                    .map(|access| access.up)
+                    .chain(access.iter().map(|access| access.down))
+                    .collect()
             }
         };
         let pipe = |link: &Link| Pipe {
@@ -98,15 +106,31 @@ impl<M: Wire> Lines<M> {
         messages: Vec<(u64, M)>,
         plan: &mut impl FnMut(Nanos, Step<M>),
     ) {
-        let pipe = if self.star { from } else { from * self.nodes + to };
+        let pipe = if self.star {
+            from
+        } else {
+            from * self.nodes + to
+        };
         let mut header = HEADER_BYTES;
         for (members, message) in messages {
             self.scratch.clear();
             message.encode(&mut self.scratch);
             // What is sent together shares packets.
             let payload = (FRAME_BYTES + self.scratch.len()) as f64;
-            let bytes = payload * (1.0 + HEADER_BYTES / SEGMENT_BYTES) + std::mem::take(&mut header);
-            self.enter(pipe, Cargo { from, to, members, message, bytes }, now, plan);
+            let bytes =
+                payload * (1.0 + HEADER_BYTES / SEGMENT_BYTES) + std::mem::take(&mut header);
+            self.enter(
+                pipe,
+                Cargo {
+                    from,
+                    to,
+                    members,
+                    message,
+                    bytes,
+                },
+                now,
+                plan,
+            );
         }
     }
 
@@ -125,7 +149,13 @@ impl<M: Wire> Lines<M> {
         None
     }
 
-    fn enter(&mut self, pipe: usize, cargo: Cargo<M>, now: Nanos, plan: &mut impl FnMut(Nanos, Step<M>)) {
+    fn enter(
+        &mut self,
+        pipe: usize,
+        cargo: Cargo<M>,
+        now: Nanos,
+        plan: &mut impl FnMut(Nanos, Step<M>),
+    ) {
         let Pipe { queue, waiting, .. } = &mut self.pipes[pipe];
         *waiting += cargo.bytes;
         queue.push_back(cargo);
@@ -137,9 +167,17 @@ impl<M: Wire> Lines<M> {
     /// The first of a queue goes in.
     fn next(&mut self, pipe: usize, now: Nanos, plan: &mut impl FnMut(Nanos, Step<M>)) {
         let dead = &self.dead;
-        let Pipe { queue, bytes_per_second, waiting, .. } = &mut self.pipes[pipe];
+        let Pipe {
+            queue,
+            bytes_per_second,
+            waiting,
+            ..
+        } = &mut self.pipes[pipe];
         // A connection with a dead node is broken: what waited on it goes nowhere.
-        while let Some(lost) = queue.front().filter(|cargo| dead[cargo.from] || dead[cargo.to]) {
+        while let Some(lost) = queue
+            .front()
+            .filter(|cargo| dead[cargo.from] || dead[cargo.to])
+        {
             *waiting -= lost.bytes;
             queue.pop_front();
         }
@@ -150,7 +188,10 @@ impl<M: Wire> Lines<M> {
     }
 
     fn through(&mut self, pipe: usize, now: Nanos, plan: &mut impl FnMut(Nanos, Step<M>)) {
-        let cargo = self.pipes[pipe].queue.pop_front().expect("it was on its way through");
+        let cargo = self.pipes[pipe]
+            .queue
+            .pop_front()
+            .expect("it was on its way through");
         self.pipes[pipe].waiting -= cargo.bytes;
         let arrives = now + self.pipes[pipe].delay as Nanos;
         let up = self.star && pipe < self.nodes;
@@ -176,9 +217,10 @@ impl<M: Wire> Lines<M> {
             Variation::None => 0,
             Variation::Uniform { longest_us } => (longest_us * part() * 1000.0) as Nanos,
             // The square root is exact on every machine, as other powers are not.
-            Variation::Pareto { scale_us, longest_us } => {
-                (longest_us.min(scale_us * (1.0 / (1.0 - part()).sqrt() - 1.0)) * 1000.0) as Nanos
-            }
+            Variation::Pareto {
+                scale_us,
+                longest_us,
+            } => (longest_us.min(scale_us * (1.0 / (1.0 - part()).sqrt() - 1.0)) * 1000.0) as Nanos,
         }
     }
 
@@ -192,15 +234,30 @@ impl<M: Wire> Lines<M> {
 
     /// The most bytes that wait for one of the links of a node.
     pub(super) fn waiting(&self, node: usize) -> f64 {
-        let pipes = if self.star { node..node + 1 } else { node * self.nodes..(node + 1) * self.nodes };
-        self.pipes[pipes].iter().map(|pipe| pipe.waiting).fold(0.0, f64::max)
+        let pipes = if self.star {
+            node..node + 1
+        } else {
+            node * self.nodes..(node + 1) * self.nodes
+        };
+        self.pipes[pipes]
+            .iter()
+            .map(|pipe| pipe.waiting)
+            .fold(0.0, f64::max)
     }
 
     /// What concerns the network of a change.
-    pub(super) fn change(&mut self, nodes: impl Fn(ionian_kernel::layout::NodeId) -> usize, change: Change) {
+    pub(super) fn change(
+        &mut self,
+        nodes: impl Fn(ionian_kernel::layout::NodeId) -> usize,
+        change: Change,
+    ) {
         match change {
             // What is in the pipe goes through as it began.
-            Change::Bandwidth { from, to, bytes_per_second } => {
+            Change::Bandwidth {
+                from,
+                to,
+                bytes_per_second,
+            } => {
                 assert!(!self.star, "the links of a star have no two ends");
                 self.pipes[from * self.nodes + to].bytes_per_second = bytes_per_second;
             }

@@ -37,7 +37,12 @@ pub struct Answer {
 impl Observed {
     /// Answers per second to all sources.
     pub fn answers_per_second(&self) -> f64 {
-        self.sources.iter().map(|series| series.answers.len()).sum::<usize>() as f64 * 1e6 / self.elapsed_us as f64
+        self.sources
+            .iter()
+            .map(|series| series.answers.len())
+            .sum::<usize>() as f64
+            * 1e6
+            / self.elapsed_us as f64
     }
 
     /// Answers per second to one source.
@@ -67,18 +72,24 @@ impl Series {
         self.answers.iter().map(|answer| answer.latency_us)
     }
 
-    /// Answers per second in each interval of this length, with the middle of the interval, from one time to another,
-    /// all microseconds.
+    /// Answers per second in each interval of this length, with the middle of the interval, from
+    /// one time to another, all microseconds.
     pub fn over_time(&self, from_us: u64, until_us: u64, interval_us: u64) -> Vec<(u64, f64)> {
         let mut counts = vec![0u64; ((until_us - from_us) / interval_us) as usize];
         for answer in &self.answers {
-            let interval = answer.at_us.checked_sub(from_us).map(|since| (since / interval_us) as usize);
+            let interval = answer
+                .at_us
+                .checked_sub(from_us)
+                .map(|since| (since / interval_us) as usize);
             if let Some(count) = interval.and_then(|interval| counts.get_mut(interval)) {
                 *count += 1;
             }
         }
         let middle = |interval: u64| from_us + interval * interval_us + interval_us / 2;
         let per_second = |count: u64| count as f64 * 1e6 / interval_us as f64;
-        (0..).zip(counts).map(|(interval, count)| (middle(interval), per_second(count))).collect()
+        (0..)
+            .zip(counts)
+            .map(|(interval, count)| (middle(interval), per_second(count)))
+            .collect()
     }
 }

@@ -48,12 +48,19 @@ impl Sources {
 
     /// When each client asks first.
     pub(super) fn firsts(&mut self) -> Vec<Nanos> {
-        let Sources { sources, clients, random, .. } = self;
+        let Sources {
+            sources,
+            clients,
+            random,
+            ..
+        } = self;
         let first = |client: &Client| {
             let Source { from_us, pace, .. } = sources[client.source];
             match pace {
                 Pace::Answered => from_us * 1000,
-                Pace::Waits { longest_us, .. } => from_us * 1000 + random.between(0, longest_us * 1000),
+                Pace::Waits { longest_us, .. } => {
+                    from_us * 1000 + random.between(0, longest_us * 1000)
+                }
             }
         };
         clients.iter().map(first).collect()
@@ -64,7 +71,8 @@ impl Sources {
         self.sources[self.clients[client].source].lane
     }
 
-    /// What a client asks now, and when it asks next if it does not wait to be answered. Nothing when it asks no more.
+    /// What a client asks now, and when it asks next if it does not wait to be answered. Nothing
+    /// when it asks no more.
     pub(super) fn ask(
         &mut self,
         now: Nanos,
@@ -78,30 +86,48 @@ impl Sources {
         }
         let token = self.asked;
         // Reads too are ordered by the log, as in the Mencius paper.
-        let request = Request { token, operation: Operation::Write, payload: service.write(client, *number) };
+        let request = Request {
+            token,
+            operation: Operation::Write,
+            payload: service.write(client, *number),
+        };
         *number += 1;
         self.asked += 1;
-        self.open.insert(token, Open { client, asked_at: now });
+        self.open.insert(
+            token,
+            Open {
+                client,
+                asked_at: now,
+            },
+        );
         let next = match pace {
             Pace::Answered => None,
-            Pace::Waits { shortest_us, longest_us } => {
-                Some(now + self.random.between(shortest_us * 1000, longest_us * 1000))
-            }
+            Pace::Waits {
+                shortest_us,
+                longest_us,
+            } => Some(now + self.random.between(shortest_us * 1000, longest_us * 1000)),
         };
         Some((request, next))
     }
 
     /// Takes an answer in; the client, if that is what it waited for.
     pub(super) fn on_reply(&mut self, now: Nanos, reply: &Reply) -> Option<usize> {
-        let Open { client, asked_at } = self.open.remove(&reply.token).expect("nobody is answered twice");
+        let Open { client, asked_at } = self
+            .open
+            .remove(&reply.token)
+            .expect("nobody is answered twice");
         let source = self.clients[client].source;
         let closed = self.sources[source].pace == Pace::Answered;
         match reply.outcome {
-            Ok(_) => {
-                self.series[source].answers.push(Answer { at_us: now / 1000, latency_us: (now - asked_at) / 1000 })
-            }
+            Ok(_) => self.series[source].answers.push(Answer {
+                at_us: now / 1000,
+                latency_us: (now - asked_at) / 1000,
+            }),
             Err(refusal) => {
-                assert!(!closed || refusal != Refusal::Busy, "a lane carries fewer requests than it has clients");
+                assert!(
+                    !closed || refusal != Refusal::Busy,
+                    "a lane carries fewer requests than it has clients"
+                );
                 self.series[source].refused += 1;
             }
         }
