@@ -480,7 +480,7 @@ pub(crate) enum Level {
     Canaries of one protocol: {}.", crate::sim::driver_canary_names(), crate::sim::canary_names()))]
 pub(crate) struct Sim {
     /// The protocol [default: that of the deployment, or multipaxos]
-    #[arg(long, value_name = "NAME", value_parser = clap::builder::PossibleValuesParser::new(ionian_deployment::PROTOCOLS))]
+    #[arg(long, value_name = "NAME", value_parser = clap::builder::PossibleValuesParser::new(ionian_protocols::registry::NAMES))]
     pub(crate) protocol: Option<String>,
     /// The deployment to simulate [default: the protocol's smallest]
     #[arg(long, value_name = "NAME", conflicts_with = "config")]

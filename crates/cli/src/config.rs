@@ -5,7 +5,7 @@ use crate::family;
 use crate::output::{self, say};
 use crate::source;
 use anyhow::{Context, Result, bail};
-use ionian_deployment::{Deployment, Distance, Network, Node, PRESETS};
+use ionian_deployment::{Deployment, Distance, Network, Node, presets};
 use ionian_kernel::quorum::QuorumSpec;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -28,13 +28,10 @@ pub(crate) fn run(arguments: &arguments::Config) -> Result<ExitCode> {
         }
         ConfigCommand::Check { file, overrides } => check(file, overrides)?,
         ConfigCommand::Presets => {
-            let width = PRESETS
-                .iter()
-                .map(|(name, _)| name.len())
-                .max()
-                .unwrap_or(0);
-            for (name, about) in PRESETS {
-                say!("{name:<width$}  {about}");
+            let width = presets().map(|(_, preset)| preset.name.len()).max();
+            let width = width.unwrap_or(0);
+            for (_, preset) in presets() {
+                say!("{:<width$}  {}", preset.name, preset.about);
             }
         }
     }

@@ -11,7 +11,8 @@ use ionian_kernel::quorum::QuorumSystem;
 use ionian_protocols::mencius::Mencius;
 use ionian_protocols::mencius::stripe::Stripe;
 use ionian_protocols::multipaxos::{self, MultiPaxos};
-pub(crate) use ionian_protocols::named::Work;
+use ionian_protocols::registry;
+pub(crate) use ionian_protocols::registry::Work;
 use ionian_protocols::spaxos::SPaxos;
 use ionian_protocols::spaxos::config::Stabilizers;
 
@@ -53,10 +54,10 @@ pub(crate) fn with_protocol<W: Work>(name: &str, work: W) -> Result<W::Output> {
     let unknown = || {
         format!(
             "protocol = {name:?}: must be {}",
-            ionian_deployment::PROTOCOLS.join(" or ")
+            registry::NAMES.join(" or ")
         )
     };
-    ionian_protocols::named::with_protocol(name, work).with_context(unknown)
+    registry::with_protocol(name, work).with_context(unknown)
 }
 
 /// Checks a deployment, or two between which a cluster is, in terms of its protocol.

@@ -6,7 +6,7 @@ use crate::member::{Awaited, Found, possible, wait_until_done};
 use crate::output::{self, say};
 use crate::waiting;
 use anyhow::Result;
-use ionian_deployment::{Configuration, Deployment, SETTINGS};
+use ionian_deployment::{Configuration, Deployment, at_start};
 use ionian_kernel::membership::Change;
 use ionian_kernel::protocol::Protocol;
 use ionian_runtime::membership;
@@ -29,8 +29,9 @@ pub(crate) fn run(arguments: &arguments::Options) -> Result<ExitCode> {
 /// One line for each option.
 fn list(known: &Configuration) -> String {
     let options = &known.deployment.options;
-    let width = SETTINGS
-        .iter()
+    let width = known
+        .deployment
+        .settings()
         .map(|setting| setting.key.len())
         .max()
         .unwrap_or(0);
@@ -39,9 +40,9 @@ fn list(known: &Configuration) -> String {
         known.deployment.cluster,
         known.epoch().0
     );
-    for setting in SETTINGS {
+    for setting in known.deployment.settings() {
         let tuned = options.tuned().any(|key| key == setting.key);
-        let whence = match (setting.at_start(), tuned) {
+        let whence = match (at_start(setting), tuned) {
             (Some(reason), _) => format!("not changed while the cluster runs: {reason}"),
             (None, true) => "set for all nodes by `ionian options`".to_owned(),
             (None, false) if setting.shared => "as the cluster was founded".to_owned(),
@@ -74,7 +75,7 @@ async fn set(settings: &[String], how: &How) -> Result<()> {
     )??;
     let since = found.request(&change).await?;
     say!("epoch {} begins", since.0);
-    for setting in SETTINGS {
+    for setting in to.settings() {
         let (before, after) = (from.options.value(setting), to.options.value(setting));
         if before != after {
             say!("options.{} = {after}, and was {before}", setting.key);

@@ -3,7 +3,6 @@
 use crate::deployment::{Deployment, Node, Placed};
 use crate::error::{DeploymentError, Problem};
 use crate::numbers::{InUse, Numbers};
-use crate::options::SETTINGS;
 
 impl Deployment {
     /// The deployment with one more node. What is new gets numbers that nothing in this one has.
@@ -209,7 +208,7 @@ impl Deployment {
     /// What does not change with the members.
     fn check_lasting(&self, to: &Deployment) -> Result<(), DeploymentError> {
         self.check_cluster(to)?;
-        SETTINGS.iter().try_for_each(|setting| {
+        self.settings().try_for_each(|setting| {
             let value = |deployment: &Deployment| deployment.options.value(setting).to_string();
             fixed(
                 &format!("options.{}", setting.key),

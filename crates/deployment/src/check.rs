@@ -11,7 +11,7 @@ impl Deployment {
     /// # Errors
     /// Says which parts do not fit together.
     pub fn check(&self) -> Result<(), DeploymentError> {
-        self.options.check()?;
+        self.options.check(&self.protocol)?;
         let nodes = self.nodes.len();
         if !(1..=MAX_NODES).contains(&nodes) {
             let (key, allowed) = (

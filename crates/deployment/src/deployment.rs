@@ -9,8 +9,6 @@ use ionian_kernel::quorum::QuorumSpec;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The protocols that a file may name.
-pub const PROTOCOLS: &[&str] = &["multipaxos", "mencius", "spaxos", "unreplicated"];
 /// The state machines that come with Ionian; see [`Deployment::check_machine`].
 pub const MACHINES: &[&str] = &["kv", "nothing"];
 /// The role that a gateway brings with it.
@@ -27,7 +25,7 @@ pub const MAX_NODES: usize = 1024;
 pub struct Deployment {
     /// Its name: nodes of other clusters are refused.
     pub cluster: String,
-    /// The protocol, one of [`PROTOCOLS`].
+    /// The protocol, by its [name](ionian_protocols::registry::NAMES).
     pub protocol: String,
     /// The state machine that is replicated.
     pub machine: String,
@@ -223,7 +221,7 @@ impl Deployment {
     pub fn take_local(&mut self, given: &Deployment) {
         let mut own = self.options.clone();
         own.take_local(&given.options);
-        if own.check().is_ok() {
+        if own.check(&self.protocol).is_ok() {
             self.options = own;
         }
         self.network.clone_from(&given.network);

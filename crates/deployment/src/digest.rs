@@ -1,7 +1,6 @@
 //! A number that tells whether two nodes were started from files that say the same.
 
 use crate::deployment::Deployment;
-use crate::options::SETTINGS;
 use crate::quorums;
 use std::fmt::Write;
 
@@ -43,7 +42,7 @@ impl Deployment {
             "{cluster:?} {protocol:?} {machine:?} {f} {quorums:?} {:?}",
             durability.name()
         );
-        for setting in SETTINGS.iter().filter(|setting| setting.shared) {
+        for setting in self.settings().filter(|setting| setting.shared) {
             let _ = writeln!(text, "{} {}", setting.key, options.value(setting));
         }
         for node in nodes {

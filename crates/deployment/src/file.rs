@@ -3,7 +3,7 @@
 use crate::deployment::{CLIENT, Deployment, MAX_TEXT, Node};
 use crate::error::{DeploymentError, Place, Problem};
 use crate::network::{Link, Network};
-use crate::options::SETTINGS;
+use crate::options::range_text;
 use crate::quorums;
 use crate::set::{Given, is_name};
 use std::fmt::Write;
@@ -154,7 +154,7 @@ impl Deployment {
             let _ = writeln!(text, "{:<32}# {about}", format!("{key} = {value}"));
         }
         text.push_str(OPTIONS_HEADER);
-        for setting in SETTINGS {
+        for setting in self.settings() {
             let stated = if self.options.stated(setting.key).is_some() {
                 ""
             } else {
@@ -165,7 +165,7 @@ impl Deployment {
                 text,
                 "{line:<32}# {} ({})",
                 setting.about,
-                setting.range_text()
+                range_text(setting)
             );
         }
         let tuned: Vec<_> = self.options.tuned().map(quoted).collect();

@@ -24,9 +24,9 @@ mod set;
 
 pub use configuration::Configuration;
 pub use deployment::{
-    CLIENT, Deployment, Durability, MACHINES, MAX_F, MAX_NODES, MAX_TEXT, Node, PROTOCOLS, Placed,
+    CLIENT, Deployment, Durability, MACHINES, MAX_F, MAX_NODES, MAX_TEXT, Node, Placed,
 };
 pub use error::{DeploymentError, Place, Problem};
 pub use network::{Distance, Link, Network};
-pub use options::{SETTINGS, Setting, Settings};
-pub use preset::{DEFAULT_PRESET, PRESETS, PresetOptions};
+pub use options::{Settings, at_start, settings};
+pub use preset::{DEFAULT_PRESET, PresetOptions, presets};

@@ -1,29 +1,15 @@
-//! The `[options]` table: one line for each setting says its key, unit, range, meaning and the
-//! field of the kernel it stands for. Defaults are the kernel's.
+//! The `[options]` table: one line for each setting of all protocols says its key, unit, range,
+//! meaning and the field of the kernel it stands for. Defaults are the kernel's. A protocol's own
+//! settings come with the protocol.
 
+use crate::deployment::Deployment;
 use crate::error::{DeploymentError, Problem};
 use ionian_kernel::layout::Options;
 use ionian_kernel::session::SESSION_WINDOW;
+use ionian_kernel::setting::{Place, Setting};
+use ionian_protocols::registry;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::RangeInclusive;
 use std::time::Duration;
-
-/// One key of the `[options]` table.
-#[derive(Debug)]
-pub struct Setting {
-    /// The key; a time ends with its unit.
-    pub key: &'static str,
-    /// What it means, in one line.
-    pub about: &'static str,
-    /// What it may be.
-    pub allowed: RangeInclusive<u64>,
-    /// Whether nodes must agree on it, so that it counts for
-    /// [`Deployment::digest`](crate::Deployment::digest). The others can be changed node by node
-    /// while the cluster runs.
-    pub shared: bool,
-    get: fn(&Options) -> u64,
-    put: fn(&mut Options, u64),
-}
 
 /// How a field of the kernel is written as a number of some unit.
 macro_rules! unit {
@@ -49,10 +35,11 @@ macro_rules! unit {
 
 macro_rules! settings {
     ($($key:literal $unit:ident $($field:ident).+, $allowed:expr, $shared:ident, $about:literal;)*) => {
-        /// Every key of the `[options]` table.
-        pub const SETTINGS: &[Setting] = &[$({
+        /// The settings that every protocol has.
+        const COMMON: &[Setting] = &[$({
             let (get, put): (fn(&Options) -> u64, fn(&mut Options, u64)) = unit!($unit $($field).+);
-            Setting { key: $key, about: $about, allowed: $allowed, shared: $shared, get, put }
+            let place = Place::Field { get, put };
+            Setting { key: $key, about: $about, allowed: $allowed, shared: $shared, place }
         }),*];
     };
 }
@@ -94,16 +81,6 @@ settings! {
         "a message unanswered this long is asked again, of somebody else";
     "thrifty" flag thrifty, 0..=1, false,
         "1: a proxy leader asks one write quorum first, 0: all acceptors at once";
-    "skip_slots" count skip_slots, 0..=1 << 20, false,
-        "Mencius, alpha: idle replicas hear of skips beyond so many";
-    "skip_delay_ms" ms skip_delay, 0..=60_000, false,
-        "Mencius, tau: or this long after the first";
-    "revoke_slots" count revoke_slots, 0..=1 << 24, true,
-        "Mencius, beta: slots that a dead leader is revoked ahead";
-    "out_of_order" flag out_of_order, 0..=1, false,
-        "Mencius, 1: commands that commute overtake";
-    "stale_bytes" count stale_bytes, 0..=1 << 40, false,
-        "S-Paxos: a stabilizer holds so many bytes that nobody ordered";
     "session_expiry_s" s session_expiry, 1..=31_536_000, true,
         "a session unused for this long, by the log's time, is forgotten";
     "drain_ms" ms drain, 0..=600_000, false,
@@ -128,54 +105,61 @@ settings! {
         "a client whose command is not complete after this long is closed";
 }
 
-impl Setting {
-    /// The setting with this key.
-    ///
-    /// # Errors
-    /// When there is none.
-    pub fn named(key: &str) -> Result<&'static Setting, DeploymentError> {
-        SETTINGS
-            .iter()
-            .find(|setting| setting.key == key)
-            .ok_or_else(|| {
-                let known = SETTINGS
-                    .iter()
-                    .map(|setting| setting.key)
-                    .collect::<Vec<_>>()
-                    .join(", ");
-                Problem::UnknownKey {
-                    key: format!("options.{key}"),
-                    known,
-                }
-                .into()
-            })
-    }
+/// The keys of the `[options]` table in deployments of this protocol: those of every protocol, and
+/// its own.
+pub fn settings(protocol: &str) -> impl Iterator<Item = &'static Setting> {
+    let own = registry::description(protocol).map_or(&[][..], |protocol| protocol.settings);
+    COMMON.iter().chain(own)
+}
 
-    /// Why it is not changed while a cluster runs, if it is not: each node takes it from its file
-    /// or flags when it starts.
-    pub fn at_start(&self) -> Option<&'static str> {
-        match self.key {
-            "payload_bytes" | "patience_ms" | "max_clients" | "clients_mib" | "client_mib"
-            | "unfinished_s" => {
-                Some("the gateway of each node takes its limits when the node starts")
-            }
-            "drain_ms" => Some("a node that is to stop knows from its start how long it may take"),
-            _ => None,
+impl Deployment {
+    /// The keys of its `[options]` table.
+    pub fn settings(&self) -> impl Iterator<Item = &'static Setting> {
+        settings(&self.protocol)
+    }
+}
+
+/// The settings of all protocols.
+fn all() -> impl Iterator<Item = &'static Setting> {
+    let own = registry::ALL.iter().flat_map(|protocol| protocol.settings);
+    COMMON.iter().chain(own)
+}
+
+/// The setting with this key that deployments of this protocol have, or of any protocol while none
+/// is named.
+///
+/// # Errors
+/// When they have none.
+pub(crate) fn named(key: &str, protocol: &str) -> Result<&'static Setting, DeploymentError> {
+    let of_any = all().find(|setting| setting.key == key && protocol.is_empty());
+    let of_this = || settings(protocol).find(|setting| setting.key == key);
+    of_any.or_else(of_this).ok_or_else(|| {
+        let known: Vec<_> = settings(protocol).map(|setting| setting.key).collect();
+        Problem::UnknownKey {
+            key: format!("options.{key}"),
+            known: known.join(", "),
         }
-    }
+        .into()
+    })
+}
 
-    /// What it is when the file does not say.
-    pub fn default(&self) -> u64 {
-        (self.get)(&Options::default())
+/// Why it is not changed while a cluster runs, if it is not: each node takes it from its file or
+/// flags when it starts.
+pub fn at_start(setting: &Setting) -> Option<&'static str> {
+    match setting.key {
+        "payload_bytes" | "patience_ms" | "max_clients" | "clients_mib" | "client_mib"
+        | "unfinished_s" => Some("the gateway of each node takes its limits when the node starts"),
+        "drain_ms" => Some("a node that is to stop knows from its start how long it may take"),
+        _ => None,
     }
+}
 
-    pub(crate) fn allowed_text(&self) -> String {
-        format!("a whole number from {}", self.range_text())
-    }
+pub(crate) fn allowed_text(setting: &Setting) -> String {
+    format!("a whole number from {}", range_text(setting))
+}
 
-    pub(crate) fn range_text(&self) -> String {
-        format!("{} to {}", self.allowed.start(), self.allowed.end())
-    }
+pub(crate) fn range_text(setting: &Setting) -> String {
+    format!("{} to {}", setting.allowed.start(), setting.allowed.end())
 }
 
 /// What a file states in `[options]`; everything else is the default.
@@ -193,13 +177,13 @@ impl Settings {
     /// # Errors
     /// When there is no such setting, or it may not have this value.
     pub fn set(&mut self, key: &str, value: u64) -> Result<(), DeploymentError> {
-        let setting = Setting::named(key)?;
+        let setting = named(key, "")?;
         if !setting.allowed.contains(&value) {
             let (key, value) = (format!("options.{key}"), value.to_string());
             return Err(Problem::Value {
                 key,
                 value,
-                allowed: setting.allowed_text(),
+                allowed: allowed_text(setting),
             }
             .into());
         }
@@ -218,8 +202,8 @@ impl Settings {
 
     /// What is stated for `key` counts for every node.
     pub(crate) fn mark_tuned(&mut self, key: &str) -> Result<(), DeploymentError> {
-        let setting = Setting::named(key)?;
-        if let Some(reason) = setting.at_start() {
+        let setting = named(key, "")?;
+        if let Some(reason) = at_start(setting) {
             return Err(Problem::AtStart {
                 key: format!("options.{key}"),
                 reason: reason.to_owned(),
@@ -256,9 +240,7 @@ impl Settings {
     /// Takes those over that concern one node alone, in place of its own, unless the whole cluster
     /// was tuned.
     pub(crate) fn take_local(&mut self, other: &Settings) {
-        for setting in SETTINGS
-            .iter()
-            .filter(|setting| !setting.shared && !self.tuned.contains(setting.key))
+        for setting in all().filter(|setting| !setting.shared && !self.tuned.contains(setting.key))
         {
             self.stated.remove(setting.key);
             self.stated
@@ -269,24 +251,25 @@ impl Settings {
     /// All of them as the kernel takes them.
     pub fn options(&self) -> Options {
         let mut options = Options::default();
-        for setting in SETTINGS {
+        for setting in all() {
             if let Some(value) = self.stated(setting.key) {
-                (setting.put)(&mut options, value);
+                setting.state(&mut options, value);
             }
         }
         options
     }
 
-    /// Whether the settings make sense together.
-    pub(crate) fn check(&self) -> Result<(), DeploymentError> {
+    /// Whether the settings are those of this protocol and make sense together.
+    pub(crate) fn check(&self, protocol: &str) -> Result<(), DeploymentError> {
+        for key in self.stated.keys() {
+            named(key, protocol)?;
+        }
         let options = self.options();
         let wrong = |key: &str, allowed: String| {
-            let value = Setting::named(key)
-                .map_or(0, |setting| self.value(setting))
-                .to_string();
+            let value = named(key, protocol).map_or(0, |setting| self.value(setting));
             Err(Problem::Value {
                 key: format!("options.{key}"),
-                value,
+                value: value.to_string(),
                 allowed,
             }
             .into())
@@ -317,7 +300,7 @@ mod tests {
 
     #[test]
     fn every_default_is_allowed_and_exact_in_its_unit() {
-        for setting in SETTINGS {
+        for setting in all() {
             assert!(
                 setting.allowed.contains(&setting.default()),
                 "{}",
@@ -325,7 +308,8 @@ mod tests {
             );
             // Taking all the defaults for stated changes nothing: no unit is too coarse.
             let mut options = Options::default();
-            (setting.put)(&mut options, setting.default());
+            setting.state(&mut options, setting.default());
+            options.own.clear();
             assert_eq!(
                 format!("{options:?}"),
                 format!("{:?}", Options::default()),
@@ -338,13 +322,13 @@ mod tests {
     #[test]
     fn every_field_has_exactly_one_key() {
         let mut settings = Settings::default();
-        for setting in SETTINGS {
+        for setting in all() {
             settings.set(setting.key, *setting.allowed.end()).unwrap();
         }
         let options = settings.options();
-        for setting in SETTINGS {
+        for setting in all() {
             assert_eq!(
-                (setting.get)(&options),
+                setting.value(&options),
                 *setting.allowed.end(),
                 "{}",
                 setting.key
@@ -366,11 +350,6 @@ mod tests {
             election_timeout: _,
             resend_after: _,
             thrifty: _,
-            skip_slots: _,
-            skip_delay: _,
-            revoke_slots: _,
-            out_of_order: _,
-            stale_bytes: _,
             session_expiry: _,
             drain: _,
             lane:
@@ -388,13 +367,17 @@ mod tests {
                     client_bytes: _,
                     unfinished: _,
                 },
+            own,
         } = options;
-        assert_eq!(SETTINGS.len(), 29);
+        assert_eq!(COMMON.len(), 24);
+        assert_eq!(own.len() + COMMON.len(), all().count());
+        let keys: BTreeSet<_> = all().map(|setting| setting.key).collect();
+        assert_eq!(keys.len(), all().count(), "no key stands for two settings");
     }
 
     #[test]
     fn every_range_is_kept() {
-        for setting in SETTINGS {
+        for setting in all() {
             let (low, high) = (*setting.allowed.start(), *setting.allowed.end());
             for outside in [low.checked_sub(1), Some(high + 1)].into_iter().flatten() {
                 let error = Settings::default()

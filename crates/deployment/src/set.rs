@@ -1,11 +1,12 @@
 //! One way in for every setting, by key, whether a file or a flag states it.
 
-use crate::deployment::{Deployment, Durability, MAX_F, MAX_NODES, Node, PROTOCOLS, Placed};
+use crate::deployment::{Deployment, Durability, MAX_F, MAX_NODES, Node, Placed};
 use crate::endpoint::{self, Endpoint};
 use crate::error::{DeploymentError, Place, Problem};
-use crate::options::Setting;
+use crate::options::{allowed_text, named};
 use crate::quorums;
 use ionian_kernel::id::MAX_INSTANCES;
+use ionian_protocols::registry::NAMES;
 use std::str::FromStr;
 use toml::Spanned;
 use toml::de::DeValue;
@@ -228,9 +229,9 @@ impl Deployment {
         match key {
             "cluster" => self.cluster = given.name(key)?,
             "protocol" => {
-                let known = given.text().filter(|name| PROTOCOLS.contains(name));
+                let known = given.text().filter(|name| NAMES.contains(name));
                 self.protocol = known
-                    .ok_or_else(|| given.wrong(key, one_of(PROTOCOLS)))?
+                    .ok_or_else(|| given.wrong(key, one_of(NAMES)))?
                     .to_owned();
             }
             "machine" => self.machine = given.name(key)?,
@@ -278,12 +279,12 @@ impl Deployment {
         key: &str,
         given: Given<'_>,
     ) -> Result<(), DeploymentError> {
-        let setting = Setting::named(key)?;
+        let setting = named(key, &self.protocol)?;
         let number = given
             .number()
             .filter(|number| setting.allowed.contains(number));
         let number =
-            number.ok_or_else(|| given.wrong(&format!("options.{key}"), setting.allowed_text()))?;
+            number.ok_or_else(|| given.wrong(&format!("options.{key}"), allowed_text(setting)))?;
         self.options.set(key, number)
     }
 }

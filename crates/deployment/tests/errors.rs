@@ -71,13 +71,25 @@ fn unknown_keys() {
     );
     let known = "known here are batch_commands, batch_bytes, batch_delay_us, batches_in_flight, window_slots, window_bytes, \
         retained_slots, snapshot_slots, snapshot_mib_per_s, heartbeat_ms, election_timeout_ms, resend_after_ms, \
-        thrifty, skip_slots, skip_delay_ms, revoke_slots, out_of_order, stale_bytes, session_expiry_s, \
+        thrifty, session_expiry_s, \
         drain_ms, in_flight, in_flight_bytes, payload_bytes, patience_ms, retry_after_ms, max_clients, clients_mib, client_mib, \
         unfinished_s";
     refused(
         8,
         "heartbeat = 1",
         &format!("line 8, column 1: unknown key options.heartbeat: {known}"),
+    );
+    // Of another protocol.
+    refused(
+        8,
+        "skip_slots = 1",
+        &format!("line 8, column 1: unknown key options.skip_slots: {known}"),
+    );
+    let of_mencius = good().with_overrides(&["protocol=mencius", "options.skip_slots=1"]);
+    let back = of_mencius.unwrap().with_overrides(&["protocol=multipaxos"]);
+    assert_eq!(
+        back.unwrap_err().to_string(),
+        format!("unknown key options.skip_slots: {known}")
     );
     let known = "known here are name, id, address, listen, gateway, gateway_listen, site, roles";
     refused(

@@ -1,47 +1,18 @@
 //! The presets: each is the deployment that it says it is, and survives being written and read.
 
-use ionian_deployment::{
-    DEFAULT_PRESET, Deployment, Durability, PRESETS, PROTOCOLS, PresetOptions,
-};
+use ionian_deployment::{DEFAULT_PRESET, Deployment, Durability, PresetOptions, presets, settings};
 use ionian_kernel::layout::{Layout, NodeId, Places};
 use ionian_kernel::quorum::{QuorumSpec, QuorumSystem};
+use ionian_protocols::registry;
 use std::collections::BTreeSet;
-
-const MULTIPAXOS: &[&str] = &[
-    "client",
-    "batcher",
-    "read_batcher",
-    "leader",
-    "proxy_leader",
-    "acceptor",
-    "replica",
-    "unbatcher",
-];
-const SPAXOS: &[&str] = &[
-    "client",
-    "batcher",
-    "disseminator",
-    "read_batcher",
-    "leader",
-    "proxy_leader",
-    "acceptor",
-    "stabilizer",
-    "replica",
-    "unbatcher",
-];
-const UNREPLICATED: &[&str] = &["client", "batcher", "server", "unbatcher"];
 
 fn preset(name: &str) -> Deployment {
     Deployment::preset(name, &PresetOptions::default()).unwrap()
 }
 
 fn layout(deployment: &Deployment) -> Layout {
-    let kinds = match deployment.protocol.as_str() {
-        "multipaxos" | "mencius" => MULTIPAXOS,
-        "spaxos" => SPAXOS,
-        _ => UNREPLICATED,
-    };
-    deployment.layout(kinds).unwrap()
+    let protocol = registry::description(&deployment.protocol).unwrap();
+    deployment.layout(protocol.kinds).unwrap()
 }
 
 /// The names of the nodes of each kind's instances, kind by kind.
@@ -65,7 +36,8 @@ fn gateways(deployment: &Deployment) -> Vec<String> {
 
 #[test]
 fn every_preset_survives_being_written_and_read() {
-    for (name, _) in PRESETS {
+    for (protocol, named) in presets() {
+        let name = named.name;
         let deployment = preset(name);
         let text = deployment.to_toml();
         assert_eq!(Deployment::parse(&text).unwrap(), deployment, "{name}");
@@ -73,7 +45,7 @@ fn every_preset_survives_being_written_and_read() {
             text.starts_with("# A deployment of Ionian"),
             "{name}: a reader is told what this is"
         );
-        assert!(PROTOCOLS.contains(&deployment.protocol.as_str()));
+        assert_eq!(deployment.protocol, protocol.name);
         assert_eq!(deployment.durability, Durability::Disk);
     }
 }
@@ -111,11 +83,7 @@ fn every_option_can_be_taken_out_of_its_comment() {
         })
         .collect();
     let deployment = Deployment::parse(&stated).unwrap();
-    assert!(
-        ionian_deployment::SETTINGS
-            .iter()
-            .all(|setting| deployment.options.stated(setting.key).is_some())
-    );
+    assert!(settings("multipaxos").all(|setting| deployment.options.stated(setting.key).is_some()));
     assert_eq!(
         deployment.digest(),
         preset("colocated").digest(),
@@ -134,10 +102,11 @@ fn a_written_preset_reads_like_this() {
 
 #[test]
 fn the_presets_are_those_that_are_listed() {
-    let names: BTreeSet<_> = PRESETS.iter().map(|(name, _)| *name).collect();
+    let names: BTreeSet<_> = presets().map(|(_, preset)| preset.name).collect();
     assert_eq!(names.len(), 13);
     assert!(names.contains(DEFAULT_PRESET));
-    for (name, about) in PRESETS {
+    for (_, listed) in presets() {
+        let (name, about) = (listed.name, listed.about);
         assert!(
             preset(name).nodes.len() == 1
                 || about.contains(&format!(" {} nodes", preset(name).nodes.len()))
@@ -337,7 +306,8 @@ fn unreplicated_is_one_server() {
 
 #[test]
 fn the_acceptors_of_every_multipaxos_preset_make_a_quorum_system() {
-    for (name, _) in PRESETS {
+    for (_, named) in presets() {
+        let name = named.name;
         let deployment = preset(name);
         let layout = layout(&deployment);
         if deployment.protocol == "multipaxos" {

@@ -1,11 +1,11 @@
 //! What holds for every text and every deployment.
 
-use ionian_deployment::{Deployment, PRESETS, Placed, PresetOptions, SETTINGS};
+use ionian_deployment::{Deployment, Placed, PresetOptions, presets, settings};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
 fn any_preset() -> impl Strategy<Value = Deployment> {
-    let names: Vec<_> = PRESETS.iter().map(|(name, _)| *name).collect();
+    let names: Vec<_> = presets().map(|(_, preset)| preset.name).collect();
     select(names).prop_map(|name| Deployment::preset(name, &PresetOptions::default()).unwrap())
 }
 
@@ -87,7 +87,8 @@ proptest! {
     fn what_is_accepted_survives_being_written_and_read(deployment in any_preset(), values in prop::collection::vec((any::<Index>(), any::<u64>()), 0..9)) {
         let mut deployment = deployment;
         for (setting, value) in values {
-            let setting = setting.get(SETTINGS);
+            let known: Vec<_> = deployment.settings().collect();
+            let setting = setting.get(&known);
             let (low, high) = (*setting.allowed.start(), *setting.allowed.end());
             deployment.options.set(setting.key, low + value % (high - low + 1)).unwrap();
         }
@@ -183,8 +184,7 @@ fn writing_two_instances_in_two_ways_is_the_same_deployment() {
 fn the_digest_of_a_known_deployment_is_known() {
     // Durability and every shared option are stated, so that a better default is no reason for this
     // to fail.
-    let stated: Vec<_> = SETTINGS
-        .iter()
+    let stated: Vec<_> = settings("unreplicated")
         .filter(|setting| setting.shared)
         .map(|setting| format!("options.{}=1000", setting.key))
         .collect();

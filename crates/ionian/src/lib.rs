@@ -57,7 +57,7 @@ pub mod testing;
 
 pub use ionian_deployment::{
     Deployment, DeploymentError, Durability as DeploymentDurability, Node as NodeDescription,
-    PRESETS, Placed, PresetOptions,
+    Placed, PresetOptions, presets,
 };
 pub use ionian_kernel::client::{ReadLevel, Refusal};
 pub use ionian_kernel::id::ClientId;
@@ -65,10 +65,7 @@ pub use ionian_kernel::layout::{LayoutError, NodeId};
 pub use ionian_kernel::machine::{Footprint, Frozen, NotARead, RestoreError, StateMachine};
 pub use ionian_kernel::protocol::Protocol;
 pub use ionian_kernel::time::Timestamp;
-pub use ionian_protocols::mencius::Mencius;
-pub use ionian_protocols::multipaxos::MultiPaxos;
-pub use ionian_protocols::spaxos::SPaxos;
-pub use ionian_protocols::unreplicated::Unreplicated;
+pub use ionian_protocols::registry::types::*;
 pub use ionian_runtime::cluster::ClusterError;
 pub use ionian_runtime::{
     Client, Cluster, ClusterOptions, DiskOptions, Durability, LogError, NodeError, NodeStatus,

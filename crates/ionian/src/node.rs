@@ -4,7 +4,7 @@ use crate::StartError;
 use ionian_deployment::{Configuration, Deployment};
 use ionian_kernel::machine::StateMachine;
 use ionian_kernel::protocol::Protocol;
-use ionian_protocols::named::{self, Work};
+use ionian_protocols::registry::{self, Work};
 use ionian_runtime::{
     Calls, Client, Hosted, NodeError, NodeSettings, Stop, membership, wait_for_membership,
 };
@@ -95,7 +95,7 @@ impl Node {
             machine,
         };
         // A deployment has one of the protocols that there are: reading it checks that.
-        named::with_protocol(&protocol, start).ok_or(StartError::Protocol(protocol))?
+        registry::with_protocol(&protocol, start).ok_or(StartError::Protocol(protocol))?
     }
 
     /// A handle on the node's client lane.

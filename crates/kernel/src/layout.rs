@@ -187,7 +187,7 @@ impl Layout {
     }
 }
 
-/// What can be tuned, one meaning for every protocol. Each has a key of the same name in the
+/// What can be tuned, with one meaning for every protocol, and what the protocol adds to that. Each has a key of the same name in the
 /// deployment file, times in the unit that the key ends with.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -218,21 +218,6 @@ pub struct Options {
     pub resend_after: Duration,
     /// Whether a proxy leader asks one write quorum of acceptors first, and not all at once.
     pub thrifty: bool,
-    /// A leader of Mencius tells replicas that do not wait for it of the slots that it skipped when
-    /// they are more than so many (alpha; 0 tells all at once, which is to do without Optimization
-    /// 2),
-    pub skip_slots: usize,
-    /// or when the first of them was skipped so long ago (tau).
-    pub skip_delay: Duration,
-    /// The stripe of a dead leader is skipped so many slots ahead of the others, up to twice that
-    /// (beta); 0 revokes each slot as it is needed.
-    pub revoke_slots: usize,
-    /// Whether replicas of Mencius execute commands that commute before earlier ones that are not
-    /// chosen yet.
-    pub out_of_order: bool,
-    /// What a stabilizer of S-Paxos may hold, in bytes, of payloads of earlier rounds that nobody
-    /// ordered. Beyond it the leader carries the log on to where they are void.
-    pub stale_bytes: usize,
     /// A session unused for this long, by the log's time, is forgotten.
     pub session_expiry: Duration,
     /// How long a node that is told to stop goes on for those who wait for an answer, at most.
@@ -241,6 +226,9 @@ pub struct Options {
     pub lane: LaneLimits,
     /// Limits of the clients of a node.
     pub clients: ClientLimits,
+    /// The stated values of settings that one protocol declares, by key: read with
+    /// [`Setting::value`](crate::setting::Setting::value).
+    pub own: BTreeMap<&'static str, u64>,
 }
 
 impl Default for Options {
@@ -260,15 +248,11 @@ impl Default for Options {
             election_timeout: Duration::from_millis(400),
             resend_after: Duration::from_millis(40),
             thrifty: true,
-            skip_slots: 20,
-            skip_delay: Duration::from_millis(50),
-            revoke_slots: 100_000,
-            out_of_order: false,
-            stale_bytes: 64 << 20,
             session_expiry: Duration::from_secs(600),
             drain: Duration::from_secs(5),
             lane: LaneLimits::default(),
             clients: ClientLimits::default(),
+            own: BTreeMap::new(),
         }
     }
 }

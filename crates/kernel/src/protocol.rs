@@ -8,7 +8,9 @@ use crate::guard::Guard;
 use crate::id::{ClientId, Epoch};
 use crate::layout::{Address, Layout, LayoutError, NodeId, Options};
 use crate::machine::{RestoreError, StateMachine};
+use crate::preset::Preset;
 use crate::role::{Lsn, Outbox, Picture};
+use crate::setting::Setting;
 use crate::time::{Duration, Instant};
 use crate::wire::{Reader, Wire, WireError};
 use alloc::boxed::Box;
@@ -25,6 +27,10 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// The names of its role kinds in deployment files, in the order data flows. The first is the
     /// client lane.
     const KINDS: &'static [&'static str];
+    /// The deployments that come with it.
+    const PRESETS: &'static [Preset];
+    /// The settings that it alone has.
+    const SETTINGS: &'static [Setting] = &[];
     /// A message to any of its roles.
     type Message: Message;
     /// A message with its typed destination.
@@ -81,6 +87,31 @@ pub trait Protocol: Sized + Send + Sync + 'static {
 
     /// Builds one instance.
     fn instantiate(config: &Self::Config, birth: Birth<'_>) -> Self::Instance;
+}
+
+/// What is known of a protocol without its type.
+#[derive(Debug)]
+pub struct Description {
+    /// See [`Protocol::NAME`].
+    pub name: &'static str,
+    /// See [`Protocol::KINDS`].
+    pub kinds: &'static [&'static str],
+    /// See [`Protocol::PRESETS`].
+    pub presets: &'static [Preset],
+    /// See [`Protocol::SETTINGS`].
+    pub settings: &'static [Setting],
+}
+
+impl Description {
+    /// Of this protocol.
+    pub const fn of<P: Protocol>() -> Self {
+        Description {
+            name: P::NAME,
+            kinds: P::KINDS,
+            presets: P::PRESETS,
+            settings: P::SETTINGS,
+        }
+    }
 }
 
 /// How one configuration is changed into another.

@@ -9,6 +9,6 @@ extern crate alloc;
 mod branches;
 pub mod mencius;
 pub mod multipaxos;
-pub mod named;
+pub mod registry;
 pub mod spaxos;
 pub mod unreplicated;

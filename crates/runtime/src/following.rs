@@ -12,7 +12,7 @@ use crate::membership;
 use crate::node::{NodeError, seed_of};
 use crate::settings::addresses;
 use crate::world::Outside;
-use ionian_deployment::{Configuration, Deployment, SETTINGS};
+use ionian_deployment::{Configuration, Deployment};
 use ionian_kernel::guard::Guard;
 use ionian_kernel::id::ClientId;
 use ionian_kernel::layout::{Address, Layout, NodeId};
@@ -250,8 +250,9 @@ fn say(before: &Configuration, configuration: &Configuration) {
         names(&configuration.deployment.nodes),
     );
     let value = |of: &Configuration, setting| of.deployment.options.value(setting);
-    for setting in SETTINGS
-        .iter()
+    for setting in before
+        .deployment
+        .settings()
         .filter(|setting| value(before, setting) != value(configuration, setting))
     {
         tracing::info!(

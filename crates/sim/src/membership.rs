@@ -19,6 +19,7 @@ use ionian_kernel::id::{ClientId, Epoch};
 use ionian_kernel::layout::{Layout, Options};
 use ionian_kernel::membership::{Change, Membership};
 use ionian_kernel::protocol::{Protocol, Transition};
+use ionian_kernel::setting::Setting;
 use ionian_kernel::wire::encode_all;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -57,7 +58,7 @@ impl<P: Protocol> Configurations<P> {
             .collect();
         let founded = scenario.layout.options.clone();
         let others = if scenario.tunes {
-            tunings(&founded).to_vec()
+            tunings(&founded, P::SETTINGS).to_vec()
         } else {
             Vec::new()
         };
@@ -179,9 +180,9 @@ fn places(text: &Bytes) -> [u8; 2] {
 
 /// What the operator tries: slower and smaller, and quicker and larger. Whether commands overtake
 /// is left alone, because the order in which replicas execute is checked by it.
-fn tunings(founded: &Options) -> [Options; 2] {
+fn tunings(founded: &Options, own: &[Setting]) -> [Options; 2] {
     let less = |count: usize| (count / 4).max(1);
-    let slow = Options {
+    let mut slow = Options {
         heartbeat: founded.heartbeat * 2,
         election_timeout: founded.election_timeout * 2,
         resend_after: founded.resend_after * 2,
@@ -189,21 +190,23 @@ fn tunings(founded: &Options) -> [Options; 2] {
         batches_in_flight: less(founded.batches_in_flight),
         window_slots: less(founded.window_slots),
         retained_slots: less(founded.retained_slots),
-        revoke_slots: founded.revoke_slots / 4,
         thrifty: !founded.thrifty,
         session_expiry: founded.lane.patience + Duration::from_secs(1),
         ..founded.clone()
     };
-    let quick = Options {
+    let mut quick = Options {
         heartbeat: founded.heartbeat / 2,
         election_timeout: founded.election_timeout / 2,
         resend_after: founded.resend_after / 2,
         window_slots: founded.window_slots * 2,
         retained_slots: founded.retained_slots * 2,
-        revoke_slots: founded.revoke_slots * 2,
-        skip_slots: founded.skip_slots / 2,
         ..founded.clone()
     };
+    for setting in own.iter().filter(|setting| *setting.allowed.end() > 1) {
+        let value = setting.value(founded);
+        setting.state(&mut slow, value / 4);
+        setting.state(&mut quick, value * 2);
+    }
     [slow, quick]
 }
 

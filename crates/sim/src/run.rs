@@ -57,7 +57,7 @@ pub fn run_seed<P: Protocol>(scenario: &Scenario, seed: u64) -> Outcome {
 /// Runs one seed with the simulator's own machine.
 pub fn run_seed_watched<P: Protocol>(scenario: &Scenario, seed: u64, watch: Watch<P>) -> Outcome {
     // What clients ask is the swarm's to choose: drawn here once more, for the model comes first.
-    let knobs = Knobs::draw(seed, scenario);
+    let knobs = Knobs::draw(seed, scenario, P::SETTINGS);
     run_seed_with(
         scenario,
         seed,
@@ -75,7 +75,7 @@ pub fn run_seed_with<P: Protocol, M: Model>(
     model: M,
     watch: Watch<P>,
 ) -> Outcome {
-    let knobs = Knobs::draw(seed, scenario).summary(scenario);
+    let knobs = Knobs::draw(seed, scenario, P::SETTINGS).summary(scenario, P::SETTINGS);
     let failed = |failure| {
         let report = Report {
             runs: 1,

@@ -8,6 +8,7 @@ use crate::scenario::{Durability, Scenario};
 use ionian_kernel::client::ReadLevel;
 use ionian_kernel::layout::Options;
 use ionian_kernel::random::Random;
+use ionian_kernel::setting::{Place, Setting};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -184,7 +185,7 @@ impl Swarm {
 
 impl Knobs {
     /// The knobs of `seed`.
-    pub(crate) fn draw(seed: u64, scenario: &Scenario) -> Knobs {
+    pub(crate) fn draw(seed: u64, scenario: &Scenario, own: &[Setting]) -> Knobs {
         let mut random = Random::new(seed ^ 0x05ea_50a1_d001);
         let calm = random.once_in(8);
         let mut swarm = Swarm { random, calm };
@@ -275,6 +276,9 @@ impl Knobs {
             large: None,
             timed: false,
         };
+        if scenario.vary_options {
+            vary_own(&mut knobs.options, own, seed);
+        }
         if swarm.random.once_in(8) {
             return knobs;
         }
@@ -360,9 +364,6 @@ impl Knobs {
             lane.patience = lane.patience.min(expiry / 3);
             lane.retry_after = lane.retry_after.min(lane.patience / 2);
         }
-        if scenario.vary_options && swarm.random.once_in(16) {
-            self.options.revoke_slots = pick(&mut swarm.random, &[2000, 100_000, 1_000_000]);
-        }
         let may_fail =
             scenario.layout.f > 0 && scenario.durability != (Durability::Memory { returns: false });
         self.apart = swarm.random.once_in(4)
@@ -394,9 +395,10 @@ impl Knobs {
     }
 
     /// The kinds of fault that are on and the options that differ from the scenario's, for reports.
-    pub(crate) fn summary(&self, scenario: &Scenario) -> String {
+    pub(crate) fn summary(&self, scenario: &Scenario, own: &[Setting]) -> String {
         let mut words = self.switches();
-        let (ours, theirs) = (listed(&self.options), listed(&scenario.layout.options));
+        let ours = listed(&self.options, own);
+        let theirs = listed(&scenario.layout.options, own);
         let changed = ours
             .into_iter()
             .zip(theirs)
@@ -446,9 +448,12 @@ impl Knobs {
 }
 
 /// The options that seeds vary.
-fn listed(options: &Options) -> [(&'static str, String); 22] {
+fn listed(options: &Options, own: &[Setting]) -> Vec<(&'static str, String)> {
     let times = |duration: Duration| format!("{duration:?}");
-    [
+    let own = own
+        .iter()
+        .map(|setting| (setting.key, setting.value(options).to_string()));
+    let common = [
         ("batch_commands", options.batch_commands.to_string()),
         ("batch_bytes", options.batch_bytes.to_string()),
         ("batch_delay", times(options.batch_delay)),
@@ -463,11 +468,6 @@ fn listed(options: &Options) -> [(&'static str, String); 22] {
         ),
         ("resend_after", times(options.resend_after)),
         ("thrifty", options.thrifty.to_string()),
-        ("out_of_order", options.out_of_order.to_string()),
-        ("skip_slots", options.skip_slots.to_string()),
-        ("skip_delay", times(options.skip_delay)),
-        ("revoke_slots", options.revoke_slots.to_string()),
-        ("stale_bytes", options.stale_bytes.to_string()),
         ("session_expiry", times(options.session_expiry)),
         ("lane.in_flight", options.lane.in_flight.to_string()),
         (
@@ -477,7 +477,20 @@ fn listed(options: &Options) -> [(&'static str, String); 22] {
         ("lane.payload_bytes", options.lane.payload_bytes.to_string()),
         ("lane.retry_after", times(options.lane.retry_after)),
         ("lane.patience", times(options.lane.patience)),
-    ]
+    ];
+    common.into_iter().chain(own).collect()
+}
+
+/// Gives each setting that the protocol alone has one of the values that it wants tried. Drawn with
+/// random numbers of their own: another setting changes no other draw.
+fn vary_own(options: &mut Options, own: &[Setting], seed: u64) {
+    let mut random = Random::new(seed ^ 0x0005_e771_4650);
+    for setting in own {
+        if let Place::Own { trials, .. } = setting.place {
+            let value = pick(&mut random, trials(options));
+            setting.state(options, value);
+        }
+    }
 }
 
 /// The layout's options, in some seeds much smaller than anybody would have them: limits that are
@@ -514,20 +527,7 @@ fn options(random: &mut Random, scenario: &Scenario) -> Options {
     if let Some(ms) = small(random, &[300, 1500]) {
         options.lane.patience = Duration::from_millis(ms as u64).max(options.lane.retry_after * 2);
     }
-    shrink(&mut options.skip_slots, small(random, &[0, 2]));
-    if scenario.vary_options {
-        // In every seed: a run is not long enough to reach what people would set.
-        options.revoke_slots = options.revoke_slots.min(pick(random, &[0, 6, 40, 200]));
-    }
-    if options.window_slots <= 32 {
-        // The log can be carried through eight windows in no time.
-        options.stale_bytes = pick(random, &[0, 200]);
-    }
     options.thrifty ^= small(random, &[1]).is_some();
-    options.out_of_order ^= random.once_in(2) && scenario.vary_options;
-    if let Some(ms) = small(random, &[0, 1, 300]) {
-        options.skip_delay = Duration::from_millis(ms as u64);
-    }
     shrink(&mut options.window_bytes, small(random, &[30, 200, 1000]));
     shrink(
         &mut options.lane.in_flight_bytes,
@@ -554,7 +554,7 @@ mod tests {
     #[test]
     fn every_switch_is_on_in_some_seeds_and_off_in_others() {
         let summaries: Vec<String> = (0..300)
-            .map(|seed| Knobs::draw(seed, &scenario()).summary(&scenario()))
+            .map(|seed| Knobs::draw(seed, &scenario(), &[]).summary(&scenario(), &[]))
             .collect();
         for switch in "calm lose hate duplicate straggle ordered slow-links partition pause crash crash-in-sync \
                        blackout slow-disk clocks wrong-clocks cut strand victims meddle late long narrow-links large timed disk-errors"
@@ -572,7 +572,7 @@ mod tests {
             ..scenario()
         };
         for seed in 0..100 {
-            let knobs = Knobs::draw(seed, &calm);
+            let knobs = Knobs::draw(seed, &calm, &[]);
             let switches = knobs.switches().join(" ");
             let harmless = ["calm", "ordered", "long", "bursts", "large", "timed"];
             assert!(
@@ -581,7 +581,7 @@ mod tests {
             );
             assert_eq!(
                 format!("{knobs:?}"),
-                format!("{:?}", Knobs::draw(seed, &calm))
+                format!("{:?}", Knobs::draw(seed, &calm, &[]))
             );
         }
     }
@@ -593,7 +593,7 @@ mod tests {
             ..scenario()
         };
         for seed in 0..100 {
-            let knobs = Knobs::draw(seed, &memory);
+            let knobs = Knobs::draw(seed, &memory, &[]);
             assert!(knobs.most_down <= 1 && knobs.blackout.is_none());
         }
     }

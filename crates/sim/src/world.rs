@@ -114,7 +114,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         sink: Option<Sink>,
     ) -> Result<Self, Failure> {
         let mut scenario = scenario.clone();
-        let knobs = Knobs::draw(seed, &scenario);
+        let knobs = Knobs::draw(seed, &scenario, P::SETTINGS);
         scenario.layout.options = knobs.options.clone();
         if P::commutes(&knobs.options) {
             scenario.order = Order::PerKey;

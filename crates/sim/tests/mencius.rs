@@ -178,7 +178,7 @@ fn leaders_that_are_behind_never_skip() {
 #[test]
 fn commands_that_overtake_the_unknown() {
     let mut scenario = together("three", 1);
-    scenario.layout.options.out_of_order = true;
+    scenario.layout.options.own.insert("out_of_order", 1);
     let failure = catches("commutes", scenario, Durability::Disk, 100);
     assert!(matches!(failure.kind, FailureKind::Divergence), "{failure}");
 }
@@ -319,8 +319,8 @@ fn figure_2_suggest_skip_revoke() {
 fn figure_3_delayed_commit() {
     let text = include_str!("plays/mencius_figure_3.play");
     let (mut in_order, mut out_of_order) = (three_plain(), three_plain());
-    in_order.layout.options.out_of_order = false;
-    out_of_order.layout.options.out_of_order = true;
+    in_order.layout.options.own.insert("out_of_order", 0);
+    out_of_order.layout.options.own.insert("out_of_order", 1);
     play(text, &out_of_order, "never-skips");
     play(
         &text.replace("c1 set x", "c1 set y"),

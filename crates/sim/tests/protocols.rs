@@ -157,8 +157,8 @@ fn commands_that_are_given_up_are_never_executed() {
     }
     // Executed before its turn a command is given up as well.
     let mut early = scenario.clone();
-    early.layout.options.out_of_order = true;
-    given_up::<Mencius>(&early, 10);
+    early.layout.options.own.insert("out_of_order", 1);
+    given_up::<Mencius>(&early, 20);
     let instances = vec![vec![NodeId(1), NodeId(2)], vec![], nodes(1), vec![]];
     let server = Scenario::new(
         "unreplicated",

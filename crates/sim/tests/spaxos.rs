@@ -182,12 +182,14 @@ fn payloads_proposed_before_they_are_stable() {
     );
 }
 
+/// A payload that no disk holds is noticed when its slot is chosen; or later, when all that held it
+/// in memory have crashed: then no replica gets past its slot.
 #[test]
 fn unfenced_acknowledgements() {
-    is_caught_as(
-        &catches("unfenced", preset("spaxos"), Durability::Disk, 400),
-        "is held by",
-    );
+    let failure = catches("unfenced", preset("spaxos"), Durability::Disk, 400);
+    if failure.kind != FailureKind::Liveness {
+        is_caught_as(&failure, "is held by");
+    }
 }
 
 #[test]

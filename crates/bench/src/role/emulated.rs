@@ -8,6 +8,7 @@
 use bytes::Bytes;
 use ionian_kernel::layout::{Layout, LayoutError};
 use ionian_kernel::machine::RestoreError;
+use ionian_kernel::preset::Preset;
 use ionian_kernel::protocol::{Birth, Instance, NoInvariants, Protocol, Transition};
 use ionian_kernel::role::{Lsn, Out, Outbox, Picture, Role};
 use ionian_kernel::time::{Duration, Instant, earliest};
@@ -190,6 +191,7 @@ pub(crate) struct Actor<P: Protocol> {
 impl<P: Protocol> Protocol for Emulated<P> {
     const NAME: &'static str = P::NAME;
     const KINDS: &'static [&'static str] = P::KINDS;
+    const PRESETS: &'static [Preset] = P::PRESETS;
     type Message = P::Message;
     type Envelope = P::Envelope;
     type Instance = Actor<P>;

@@ -48,7 +48,7 @@ pub(crate) fn canary_names() -> String {
         ))
     };
     let has_some = |protocol: &&&str| own_canaries(protocol).is_ok_and(|own| !own.is_empty());
-    ionian_deployment::PROTOCOLS
+    ionian_protocols::registry::NAMES
         .iter()
         .filter(has_some)
         .filter_map(of)
@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn every_canary_of_the_help_text_is_known() {
-        for protocol in ionian_deployment::PROTOCOLS {
+        for protocol in ionian_protocols::registry::NAMES {
             for name in own_canaries(protocol).unwrap() {
                 assert_eq!(canary(protocol, name).unwrap(), Canary::Named(name));
             }

@@ -4,7 +4,7 @@ use crate::arguments;
 use crate::places::Places;
 use crate::source;
 use anyhow::{Context, Result, bail};
-use ionian_deployment::{DEFAULT_PRESET, Deployment, Node, SETTINGS};
+use ionian_deployment::{DEFAULT_PRESET, Deployment, Node};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use std::fs::{self, File};
@@ -134,7 +134,7 @@ pub(crate) fn deployment(
 
 /// The shared options that are to be others, where nothing else is.
 fn options_alone(earlier: &Deployment, wanted: &Deployment) -> Vec<String> {
-    let others = SETTINGS.iter().filter(|setting| setting.shared);
+    let others = earlier.settings().filter(|setting| setting.shared);
     let others =
         others.filter(|setting| earlier.options.value(setting) != wanted.options.value(setting));
     let others: Vec<String> = others
@@ -220,7 +220,7 @@ fn differences(earlier: &Deployment, wanted: &Deployment) -> Vec<String> {
         earlier.durability.name().into(),
         wanted.durability.name().into(),
     );
-    for setting in SETTINGS {
+    for setting in wanted.settings() {
         let value = |deployment: &Deployment| deployment.options.value(setting).to_string();
         compare(
             &format!("options.{}", setting.key),

@@ -2,7 +2,7 @@
 
 use crate::cluster::{Cluster, deployment, eventually, ionian, is_alive, run, text};
 use crate::resp::Reply;
-use ionian_deployment::PRESETS;
+use ionian_deployment::presets;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::net::TcpListener;
@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 #[test]
 fn every_preset_serves_clients_and_stops_in_order() {
-    for (preset, _) in PRESETS {
+    for (_, preset) in presets() {
+        let preset = preset.name;
         let mut cluster = Cluster::start(preset, &[], &[]);
         let last = cluster.gateways().len() - 1;
         let (mut one, mut other) = (cluster.client(0), cluster.client(last));

@@ -9,7 +9,7 @@ use crate::{
 use bytes::Bytes;
 use ionian_kernel::client::Operation;
 use ionian_kernel::protocol::Protocol;
-use ionian_protocols::named::{self, Work};
+use ionian_protocols::registry::{self, Work};
 use ionian_protocols::unreplicated::Unreplicated;
 use ionian_sim::model::{Call, Model, Specification, Want};
 use ionian_sim::{Durability, Failure, Scenario, Watch, run_seed_with};
@@ -133,7 +133,7 @@ impl Simulation {
             deployment: &deployment,
             machine: PhantomData::<M>,
         };
-        named::with_protocol(&deployment.protocol, run).ok_or_else(unknown)?
+        registry::with_protocol(&deployment.protocol, run).ok_or_else(unknown)?
     }
 }
 

@@ -104,7 +104,7 @@ struct InStripe {
 
 /// Whom an acceptor on `node` tells what is suggested.
 fn listeners(config: &Config, node: NodeId) -> Set<ReplicaId> {
-    match config.options().out_of_order {
+    match config.settings.out_of_order {
         true => config.of(Stripe(0)).near(kind::Replica, node),
         false => Set::EMPTY,
     }

@@ -2,6 +2,7 @@
 
 use super::canary::Canary;
 use super::kind;
+use super::settings::Settings;
 use super::stripe::{Stripe, Stripes};
 use crate::multipaxos;
 use alloc::format;
@@ -14,6 +15,8 @@ use ionian_kernel::layout::{Layout, LayoutError, NodeId, Options, Places};
 #[derive(Clone, Debug)]
 pub struct Config {
     layout: Layout,
+    /// The settings that Mencius alone has.
+    pub settings: Settings,
     /// How the log is divided.
     pub stripes: Stripes,
     /// What MultiPaxos's roles need to know in each stripe: there the leaders are its own and those
@@ -49,6 +52,7 @@ impl Config {
             .iter()
             .map(|(leader, node)| (LeaderId(*leader), layout.near(kind::Replica, *node)));
         Ok(Config {
+            settings: Settings::of(&layout.options),
             stripes: Stripes::new(leaders.len()),
             each,
             leaders: layout.all(kind::Leader),

@@ -423,7 +423,7 @@ impl Leader {
     }
 
     fn revoke_slots(&self) -> u64 {
-        self.config.options().revoke_slots as u64
+        self.config.settings.revoke_slots
     }
 
     fn skip(&mut self, now: Instant, place: usize, start: Slot, end: Slot) {
@@ -439,12 +439,12 @@ impl Leader {
 
     /// Tells replicas of skipped slots: those that wait for it, and all when it is time to.
     fn tell_skips(&mut self, now: Instant, proposes: bool, out: &mut Out<'_, Self>) {
-        let options = self.config.options();
-        let many = self.skips.slots() > options.skip_slots as u64;
+        let settings = self.config.settings;
+        let many = self.skips.slots() > settings.skip_slots;
         let late = self
             .skips
             .oldest()
-            .is_some_and(|oldest| oldest + options.skip_delay <= now);
+            .is_some_and(|oldest| oldest + settings.skip_delay <= now);
         let whom = if proposes || many || late {
             self.config.replicas()
         } else {
@@ -763,7 +763,7 @@ impl Role for Leader {
         let skips = self
             .skips
             .oldest()
-            .map(|oldest| oldest + self.config.options().skip_delay);
+            .map(|oldest| oldest + self.config.settings.skip_delay);
         let tell = self.served[0].round.map(|_| self.tell_at);
         earliest(
             earliest(inner, skips),

@@ -91,6 +91,8 @@ pub mod read_batcher {
 pub mod canary;
 pub mod config;
 pub mod invariants;
+mod presets;
+mod settings;
 
 use self::message::striped;
 use self::of_stripe::of_stripe;
@@ -100,7 +102,9 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::{Layout, LayoutError, Options};
+use ionian_kernel::preset::Preset;
 use ionian_kernel::protocol::{Birth, Protocol, Transition};
+use ionian_kernel::setting::Setting;
 
 ionian_kernel::protocol! {
     config Arc<config::Config>;
@@ -120,6 +124,8 @@ pub enum Mencius {}
 impl Protocol for Mencius {
     const NAME: &'static str = "mencius";
     const KINDS: &'static [&'static str] = KINDS;
+    const PRESETS: &'static [Preset] = presets::PRESETS;
+    const SETTINGS: &'static [Setting] = settings::SETTINGS;
     type Message = Message;
     type Envelope = Envelope;
     type Instance = Instance;
@@ -161,7 +167,7 @@ impl Protocol for Mencius {
     }
 
     fn commutes(options: &Options) -> bool {
-        options.out_of_order
+        settings::Settings::of(options).out_of_order
     }
 
     fn instantiate(config: &Self::Config, birth: Birth<'_>) -> Instance {

@@ -220,7 +220,7 @@ impl Replica {
     /// Executes what commutes with everything that comes before it.
     fn run_ahead(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         self.commuting.forget_below(self.inner.executed());
-        if !self.config.options().out_of_order || !self.learned || !self.inner.may_run_ahead(now) {
+        if !self.config.settings.out_of_order || !self.learned || !self.inner.may_run_ahead(now) {
             return;
         }
         self.learned = false;

@@ -79,11 +79,13 @@ pub mod read_batcher;
 pub mod canary;
 pub mod config;
 pub mod invariants;
+mod presets;
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::{Layout, LayoutError};
+use ionian_kernel::preset::Preset;
 use ionian_kernel::protocol::{Birth, Protocol, Transition};
 
 ionian_kernel::protocol! {
@@ -104,6 +106,7 @@ pub enum MultiPaxos {}
 impl Protocol for MultiPaxos {
     const NAME: &'static str = "multipaxos";
     const KINDS: &'static [&'static str] = KINDS;
+    const PRESETS: &'static [Preset] = presets::PRESETS;
     type Message = Message;
     type Envelope = Envelope;
     type Instance = Instance;

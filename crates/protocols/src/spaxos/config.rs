@@ -2,6 +2,7 @@
 
 use super::canary::Canary;
 use super::kind;
+use super::settings::stale_bytes;
 use crate::multipaxos::config::{Config as Ordering, at_least, combinations};
 use crate::multipaxos::kind as ordering;
 use alloc::format;
@@ -41,6 +42,8 @@ pub struct Checked {
     beside: Vec<(StabilizerId, Set<ReplicaId>)>,
     /// Disseminators that live beside leaders, each with those.
     helpers: Vec<(DisseminatorId, Set<LeaderId>)>,
+    /// What a stabilizer may hold, in bytes, of payloads of earlier rounds that no slot refers to.
+    pub stale_bytes: usize,
     /// The defect built in on purpose, in tests of the tests.
     pub canary: Option<Canary>,
 }
@@ -129,6 +132,7 @@ impl Config {
             helpers: neighbours(&layout, kind::Disseminator, kind::Leader),
             disseminators: layout.all(kind::Disseminator),
             stabilizers,
+            stale_bytes: stale_bytes(&layout.options),
             canary,
             layout,
         })))

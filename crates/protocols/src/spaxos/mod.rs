@@ -83,6 +83,8 @@ pub(crate) mod branch;
 pub mod canary;
 pub mod config;
 pub mod invariants;
+mod presets;
+mod settings;
 
 use crate::multipaxos;
 use alloc::sync::Arc;
@@ -91,8 +93,10 @@ use config::Config;
 use ionian_kernel::id::*;
 use ionian_kernel::inner::{Adapted, Translate};
 use ionian_kernel::layout::{Layout, LayoutError};
+use ionian_kernel::preset::Preset;
 use ionian_kernel::protocol::{Birth, Protocol, Transition};
 use ionian_kernel::role::Role;
+use ionian_kernel::setting::Setting;
 
 /// A role of MultiPaxos at work here as it is there.
 type Taken<R> = Adapted<R, Verbatim>;
@@ -146,6 +150,8 @@ pub enum SPaxos {}
 impl Protocol for SPaxos {
     const NAME: &'static str = "spaxos";
     const KINDS: &'static [&'static str] = KINDS;
+    const PRESETS: &'static [Preset] = presets::PRESETS;
+    const SETTINGS: &'static [Setting] = settings::SETTINGS;
     type Message = Message;
     type Envelope = Envelope;
     type Instance = Instance;

@@ -563,7 +563,7 @@ impl Stabilizer {
         }
         let round = self.stale.round();
         let (bytes, until) = self.payloads.undecided_before(round);
-        if bytes > self.config.layout().options.stale_bytes {
+        if bytes > self.config.stale_bytes {
             self.stale.look_again(now);
             out.reached(branch::STALE);
             let leader = Set::one(round.leader()).and(self.config.all(kind::Leader));

@@ -16,10 +16,13 @@ pub mod server;
 
 pub mod unbatcher;
 
+mod presets;
+
 use alloc::format;
 use alloc::sync::Arc;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::{Layout, LayoutError};
+use ionian_kernel::preset::Preset;
 use ionian_kernel::protocol::{Birth, NoInvariants, Protocol, Transition};
 
 ionian_kernel::protocol! {
@@ -39,6 +42,7 @@ pub enum Unreplicated {}
 impl Protocol for Unreplicated {
     const NAME: &'static str = "unreplicated";
     const KINDS: &'static [&'static str] = KINDS;
+    const PRESETS: &'static [Preset] = presets::PRESETS;
     type Message = Message;
     type Envelope = Envelope;
     type Instance = Instance;

@@ -18,6 +18,7 @@ use ionian_protocols::mencius::stripe::Stripe;
 use ionian_protocols::mencius::{Envelope, Mencius, client, kind};
 use ionian_protocols::multipaxos;
 use ionian_protocols::multipaxos::message::{Proposer, Reserved, Vote, Votes};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Three servers with every role on each.
@@ -129,7 +130,7 @@ impl StateMachine for Keys {
 fn no_peer_is_given_a_state_in_which_a_command_is_ahead_of_its_turn() {
     let nodes: Vec<NodeId> = (0..3).map(NodeId).collect();
     let options = Options {
-        out_of_order: true,
+        own: BTreeMap::from([("out_of_order", 1)]),
         ..Options::default()
     };
     let layout = Layout {

@@ -18,6 +18,7 @@ use ionian_protocols::spaxos::stabilizer::Stabilizer;
 use ionian_protocols::spaxos::{
     Envelope, SPaxos, acceptor, disseminator, kind, leader, proxy_leader, replica, stabilizer,
 };
+use std::collections::BTreeMap;
 
 /// Three acceptors and three stabilizers, two of each other role, each on a node of its own.
 fn config() -> Config {
@@ -26,7 +27,7 @@ fn config() -> Config {
         .map(|count| next.by_ref().take(count).collect())
         .to_vec();
     let options = Options {
-        stale_bytes: 100,
+        own: BTreeMap::from([("stale_bytes", 100)]),
         ..Options::default()
     };
     let layout = Layout {

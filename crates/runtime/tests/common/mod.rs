@@ -15,6 +15,7 @@ use bytes::Bytes;
 use ionian_kernel::id::ServerId;
 use ionian_kernel::layout::{Layout, LayoutError, NodeId, numbered};
 use ionian_kernel::machine::{NotARead, RestoreError, StateMachine};
+use ionian_kernel::preset::Preset;
 use ionian_kernel::protocol::{Birth, Protocol, Transition};
 use ionian_kernel::time::Timestamp;
 use ionian_runtime::node::NodeError;
@@ -232,6 +233,7 @@ pub struct Toy;
 impl Protocol for Toy {
     const NAME: &'static str = "toy";
     const KINDS: &'static [&'static str] = KINDS;
+    const PRESETS: &'static [Preset] = &[];
     type Message = Message;
     type Envelope = Envelope;
     type Instance = Instance_;

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use ionian_kernel::batch::Outcome;
 use ionian_kernel::id::ServerId;
 use ionian_kernel::layout::{Layout, LayoutError, NodeId, numbered};
+use ionian_kernel::preset::Preset;
 use ionian_kernel::protocol::{Birth, Protocol, Transition};
 use ionian_sim::Scenario;
 
@@ -348,6 +349,7 @@ ionian_kernel::protocol! {
 impl<const DEFECT: u8> Protocol for Toy<DEFECT> {
     const NAME: &'static str = "toy";
     const KINDS: &'static [&'static str] = KINDS;
+    const PRESETS: &'static [Preset] = &[];
     type Message = Message;
     type Envelope = Envelope;
     type Instance = Instance;

@@ -1,0 +1,78 @@
+//! The deployments of MultiPaxos that come with Ionian.
+
+use ionian_kernel::preset::{Preset, nodes};
+use ionian_kernel::quorum::QuorumSpec;
+
+/// They differ in placement, not in code.
+pub(super) const PRESETS: &[Preset] = &[COLOCATED, BASELINE, COMPARTMENTALIZED, BATCHED];
+
+/// Every role on each node, also those that a small cluster could do without: a hop to a role of
+/// the same node is a function call, batches make a node fast, and each role finds the unbatcher
+/// and the read batcher that it needs on its own node.
+const COLOCATED: Preset = Preset {
+    name: "colocated",
+    about: "MultiPaxos, 3 nodes, every role on each",
+    nodes: &[nodes(
+        3,
+        "n",
+        &[
+            "client",
+            "batcher",
+            "read_batcher",
+            "leader",
+            "proxy_leader",
+            "acceptor",
+            "replica",
+            "unbatcher",
+        ],
+    )],
+    ..Preset::EMPTY
+};
+
+/// A leader with a proxy leader on its own node is the coupled leader of plain MultiPaxos.
+const BASELINE: Preset = Preset {
+    name: "baseline",
+    about: "MultiPaxos, 3 nodes, nothing decoupled and nothing batched",
+    nodes: &[nodes(
+        3,
+        "n",
+        &["client", "leader", "proxy_leader", "acceptor", "replica"],
+    )],
+    ..Preset::EMPTY
+};
+
+/// The paper's unbatched deployment (compartmentalization, section 8.1).
+const COMPARTMENTALIZED: Preset = Preset {
+    name: "compartmentalized",
+    about: "MultiPaxos, 22 nodes: every role apart and scaled, a 2x2 grid of acceptors, unbatched",
+    quorums: QuorumSpec::Grid {
+        rows: 2,
+        columns: 2,
+    },
+    nodes: &[
+        nodes(2, "gateway-", &["client"]),
+        nodes(2, "leader-", &["leader"]),
+        nodes(10, "proxy-leader-", &["proxy_leader"]),
+        nodes(2, "acceptor-0-", &["acceptor"]),
+        nodes(2, "acceptor-1-", &["acceptor"]),
+        nodes(4, "replica-", &["replica"]),
+    ],
+    ..Preset::EMPTY
+};
+
+/// The paper's batched deployment. There, batchers batch reads too; here, each has a read batcher
+/// on its node.
+const BATCHED: Preset = Preset {
+    name: "batched",
+    about: "MultiPaxos, 17 nodes: every role apart, with batchers and unbatchers",
+    nodes: &[
+        nodes(2, "gateway-", &["client"]),
+        nodes(2, "batcher-", &["batcher", "read_batcher"]),
+        nodes(2, "leader-", &["leader"]),
+        nodes(3, "proxy-leader-", &["proxy_leader"]),
+        nodes(3, "acceptor-", &["acceptor"]),
+        nodes(2, "replica-", &["replica"]),
+        nodes(3, "unbatcher-", &["unbatcher"]),
+    ],
+    ..Preset::EMPTY
+};

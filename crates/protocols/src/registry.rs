@@ -1,0 +1,48 @@
+//! The registry of protocols: one list, from which follow their names, their descriptions, and the
+//! way from a name to a type.
+
+use ionian_kernel::protocol::{Description, Protocol};
+
+/// Work that is done alike for every protocol.
+pub trait Work {
+    /// What comes of it.
+    type Output;
+
+    /// Does it for `P`.
+    fn run<P: Protocol>(self) -> Self::Output;
+}
+
+macro_rules! protocols {
+    ($($module:ident::$protocol:ident,)*) => {
+        /// The protocols, by their types.
+        pub mod types {
+            $(pub use crate::$module::$protocol;)*
+        }
+
+        /// What each protocol says of itself.
+        pub const ALL: &[Description] = &[$(Description::of::<types::$protocol>()),*];
+
+        /// The names of all protocols, as deployment files give them.
+        pub const NAMES: &[&str] = &[$(types::$protocol::NAME),*];
+
+        /// Does `work` for the protocol of this name. `None` when there is none.
+        pub fn with_protocol<W: Work>(name: &str, work: W) -> Option<W::Output> {
+            match name {
+                $(types::$protocol::NAME => Some(work.run::<types::$protocol>()),)*
+                _ => None,
+            }
+        }
+    };
+}
+
+protocols! {
+    multipaxos::MultiPaxos,
+    mencius::Mencius,
+    spaxos::SPaxos,
+    unreplicated::Unreplicated,
+}
+
+/// What the protocol of this name says of itself. `None` when there is none.
+pub fn description(name: &str) -> Option<&'static Description> {
+    ALL.iter().find(|protocol| protocol.name == name)
+}

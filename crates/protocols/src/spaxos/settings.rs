@@ -1,0 +1,29 @@
+//! The setting that S-Paxos alone has.
+
+use ionian_kernel::layout::Options;
+use ionian_kernel::setting::{Place, Setting};
+
+/// How much a stabilizer keeps.
+pub(super) const SETTINGS: &[Setting] = &[STALE_BYTES];
+
+const STALE_BYTES: Setting = Setting {
+    key: "stale_bytes",
+    about: "bytes of payloads of earlier rounds that a stabilizer holds although no slot refers to them",
+    allowed: 0..=1 << 40,
+    shared: false,
+    place: Place::Own {
+        default: 64 << 20,
+        // The leader carries the log on through eight windows to be rid of them: windows must be
+        // small for that to be tried.
+        trials: |options| match options.window_slots {
+            ..=32 => &[0, 200],
+            _ => &[64 << 20],
+        },
+    },
+};
+
+/// What a stabilizer may hold, in bytes, of payloads of earlier rounds that no slot refers to.
+/// Above it the leader carries the log on to where they are void.
+pub(super) fn stale_bytes(options: &Options) -> usize {
+    STALE_BYTES.value(options) as usize
+}
