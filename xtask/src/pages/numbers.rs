@@ -1,10 +1,11 @@
 //! Numbers in pages that come from files: a comment before a number says which one it is.
 //!
 //! ```text
-//! <!-- from docs/figures/28a.json: points[series=MultiPaxos&measure=projected].commands_per_second; 3 digits -->742,000
+//! <!-- from docs/figures/28a.csv: rows[series=MultiPaxos&measure=projected].commands_per_second; 3 digits -->742,000
 //! ```
 //!
-//! names a JSON file of the repository and a value in it: keys with dots between them,
+//! names a JSON or CSV file of the repository and a value in it (the lines of a CSV file are the
+//! array `rows`): keys with dots between them,
 //! `[key=value]` or `[key=value&key=value]` for the items of an array of which that is true (with
 //! dots behind the value: that begin so), `[]` for all. Of several values it is the largest, or the
 //! median if the path has that word before it. `A / B` divides two values, of which each may be a
@@ -13,7 +14,7 @@
 //! most N` write `yes` or `**missed**` in place of it. The comment is not shown, and where what
 //! stands there differs from the file, the gate fails.
 
-use serde_json::Value;
+use serde_json::{Number, Value};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -54,10 +55,11 @@ pub(super) fn check(page: &str, repository: &Path) -> Result<Checked, String> {
         if !files.contains_key(file) {
             let text = fs::read_to_string(repository.join(file))
                 .map_err(|error| about(error.to_string()))?;
-            files.insert(
-                file.into(),
-                serde_json::from_str(&text).map_err(|error| about(error.to_string()))?,
-            );
+            let values = match file.ends_with(".csv") {
+                true => rows(&text).map_err(|error| about(error.to_string()))?,
+                false => serde_json::from_str(&text).map_err(|error| about(error.to_string()))?,
+            };
+            files.insert(file.into(), values);
         }
         let right = written(&files[file], formula).map_err(about)?;
         let shown = shown(after);
@@ -76,6 +78,30 @@ pub(super) fn check(page: &str, repository: &Path) -> Result<Checked, String> {
     }
     checked.text += rest;
     Ok(checked)
+}
+
+/// The lines of a CSV file as objects whose keys are the names of the columns. Empty cells are left
+/// out.
+fn rows(text: &str) -> Result<Value, csv::Error> {
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    let names = reader.headers()?.clone();
+    let mut rows = Vec::new();
+    for record in reader.records() {
+        let record = record?;
+        let cells = names
+            .iter()
+            .zip(&record)
+            .filter(|(_, cell)| !cell.is_empty());
+        let cells = cells.map(|(name, cell)| {
+            let number = cell.parse().ok().and_then(Number::from_f64);
+            (
+                name.to_owned(),
+                number.map_or_else(|| cell.into(), Value::Number),
+            )
+        });
+        rows.push(Value::Object(cells.collect()));
+    }
+    Ok(serde_json::json!({ "rows": rows }))
 }
 
 /// What a page shows: a number or a verdict.
@@ -313,6 +339,24 @@ mod tests {
             ("yes".into(), "**missed**".into())
         );
         assert!(written(&file, "half; at most all").is_err());
+    }
+
+    #[test]
+    fn values_of_a_csv_file_are_found_by_the_names_of_its_columns() {
+        let folder = Folder::new("csv");
+        fs::write(
+            folder.0.join("f.csv"),
+            "series,n,rate\n\"a, quoted\",1,742010\nb,,9.5\n",
+        )
+        .unwrap();
+        let mark = |path: &str, shown: &str| format!("<!-- from f.csv: {path} -->{shown}");
+        let right = mark("rows[series=a, quoted&n=1].rate; 3 digits", "742,000");
+        assert!(check(&right, &folder.0).unwrap().faults.is_empty());
+        let wrong = mark("rows[series=b].rate; 1 decimals", "9.4");
+        assert_eq!(check(&wrong, &folder.0).unwrap().faults.len(), 1);
+        let missing = mark("rows[series=b].n; 1 decimals", "1");
+        let error = check(&missing, &folder.0).err().unwrap();
+        assert!(error.contains("nothing is there"), "{error}");
     }
 
     #[test]

@@ -22,14 +22,11 @@ const KINDS_WITHIN: &[(&str, &[&str])] = &[
     ("bench/peers/", &[".py", ".go", ".mod", ".sum"]),
     ("bench/peers/results/", &[".json"]),
     ("crates/bench/src/figure/published/", &[".csv"]),
-    (
-        "crates/bench/src/figure/drawing/font/",
-        &[".ttf", "LICENSE"],
-    ),
     ("crates/sim/tests/plays/", &[".play"]),
     ("crates/machines/tests/", &[".txt"]),
     ("crates/protocols/tests/proptest-regressions/", &[".txt"]),
-    ("docs/figures/", &[".png", ".svg", ".csv", ".json"]),
+    ("docs/figures/", &[".svg", ".csv"]),
+    ("docs/figures/demands.json", &[""]),
     ("docs/measurements/", &[".svg", ".csv"]),
 ];
 
@@ -462,7 +459,7 @@ mod tests {
     fn files_of_kinds_that_do_not_belong_are_found() {
         for path in [
             "docs/figures/4.txt",
-            "docs/figures/4.gif",
+            "docs/figures/4.png",
             "notes.txt",
             "crates/a/x.py",
         ] {

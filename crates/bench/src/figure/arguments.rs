@@ -10,7 +10,7 @@ use std::path::PathBuf;
 /// Ours are simulated (the real roles, each message at the price that `ionian bench role` measured,
 /// a processor for each node; for the figures of the Mencius paper each message at one price, on
 /// sites that are far apart) or projected (the utilization law); the papers' are those that their
-/// authors published. Writes N.svg, N.png, N.csv, N.json and N.md; `all` writes what they say to
+/// authors published. Writes N.svg, N.csv and N.md; `all` writes what they say to
 /// findings.md, too.
 #[derive(Debug, clap::Args)]
 pub struct Figure {

@@ -1,30 +1,21 @@
 //! One point, bar or row of a figure, ours or the paper's.
 
-use serde::Serialize;
-
 /// What a number rests on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Measure {
     /// The real roles in the simulator, at measured prices.
-    #[serde(rename = "simulated")]
     Simulated,
     /// The utilization law on measured demands.
-    #[serde(rename = "projected")]
     Projected,
     /// One real process among real ones.
-    #[serde(rename = "measured")]
     Measured,
     /// Published: the 90th percentile of one-second windows, which the paper plots.
-    #[serde(rename = "published p90")]
     PublishedP90,
     /// Published: the mean of the same windows.
-    #[serde(rename = "published mean")]
     PublishedMean,
     /// Published: what the text of the paper says.
-    #[serde(rename = "published")]
     Published,
     /// A formula.
-    #[serde(rename = "law")]
     Law,
 }
 
@@ -44,58 +35,43 @@ impl Measure {
 }
 
 /// See the top of this file. What a point has none of is left out.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub(crate) struct Point {
     /// Which curve or bar it belongs to.
     pub(crate) series: String,
     /// What it rests on.
     pub(crate) measure: Measure,
     /// Clients in a closed loop.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) clients: Option<usize>,
     /// Commands of a full batch.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) batch: Option<usize>,
     /// Bytes of a value.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) value_bytes: Option<usize>,
     /// The part of the commands that are reads.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) read_fraction: Option<f64>,
     /// Replicas.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) replicas: Option<usize>,
     /// Microseconds that the state machine takes to execute a command.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) execution_us: Option<f64>,
     /// Microseconds of processor time for a command.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) demand_us: Option<f64>,
     /// Sites that are far apart.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) sites: Option<usize>,
     /// Since the start, in the middle of the time that it is about.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) seconds: Option<f64>,
     /// What clients ask in a second, answered or not.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) offered_per_second: Option<f64>,
     /// Commands per second.
     pub(crate) commands_per_second: f64,
     /// Mean latency.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) mean_ms: Option<f64>,
     /// Median latency.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) p50_ms: Option<f64>,
     /// Latency of the slowest of a hundred.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) p99_ms: Option<f64>,
     /// What it is that keeps it from more.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) bottleneck: Option<String>,
     /// How it was deployed.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) deployment: Option<String>,
 }
 

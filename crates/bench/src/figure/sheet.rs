@@ -4,10 +4,8 @@ use super::drawing::Picture;
 use super::drawing::panel::Panel;
 use super::point::{COLUMNS, Cell, Measure, Point};
 use super::simulate::Bench;
-use crate::model::demand::Demands;
 use crate::report::Table;
 use anyhow::{Context, Result};
-use serde::Serialize;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -36,29 +34,6 @@ pub(crate) enum Basis {
     },
 }
 
-/// A figure as JSON.
-#[derive(Serialize)]
-struct Document<'a> {
-    figure: &'a str,
-    title: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    demands: Option<Origin<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    rests_on: Option<&'a str>,
-    findings: &'a [String],
-    notes: &'a [String],
-    points: &'a [Point],
-}
-
-/// Where the demands come from.
-#[derive(Serialize)]
-struct Origin<'a> {
-    machine: &'a str,
-    date: &'a str,
-    version: &'a str,
-    placeholder: bool,
-}
-
 impl Sheet {
     /// One that has yet to be filled.
     pub(crate) fn empty(title: &str, notes: Vec<String>) -> Self {
@@ -74,7 +49,7 @@ impl Sheet {
         }
     }
 
-    /// Writes `DIR/NAME.svg`, `.png`, `.csv`, `.json` and `.md`; says what was written.
+    /// Writes `DIR/NAME.svg`, `.csv` and `.md`.
     pub(crate) fn write(&self, directory: &Path, name: &str, bench: &Bench) -> Result<()> {
         let picture = Picture {
             title: format!("Figure {name}: {}", self.title),
@@ -85,11 +60,7 @@ impl Sheet {
             panels: &self.panels,
         };
         picture.write(directory, name)?;
-        for (extension, text) in [
-            ("csv", self.csv()),
-            ("json", self.json(name, bench)?),
-            ("md", self.text(name, bench)),
-        ] {
+        for (extension, text) in [("csv", self.csv()), ("md", self.text(name, bench))] {
             let file = directory.join(format!("{name}.{extension}"));
             std::fs::write(&file, text)
                 .with_context(|| format!("cannot write {}", file.display()))?;
@@ -116,38 +87,6 @@ impl Sheet {
             .collect()
     }
 
-    fn json(&self, name: &str, bench: &Bench) -> Result<String> {
-        let Demands {
-            machine,
-            date,
-            version,
-            placeholder,
-            ..
-        } = &bench.demands;
-        let (demands, rests_on) = match &self.basis {
-            Basis::Demands => (
-                Some(Origin {
-                    machine,
-                    date,
-                    version,
-                    placeholder: *placeholder,
-                }),
-                None,
-            ),
-            Basis::Said { whole, .. } => (None, Some(whole.as_str())),
-        };
-        let document = Document {
-            figure: name,
-            title: &self.title,
-            demands,
-            rests_on,
-            findings: &self.findings,
-            notes: &self.notes,
-            points: &self.points,
-        };
-        Ok(serde_json::to_string_pretty(&document)? + "\n")
-    }
-
     /// What the figure says, as a chapter of the findings.
     pub(crate) fn summary(&self, name: &str) -> String {
         let mut text = format!("\n## Figure {name}: {}\n\n", self.title);
@@ -163,9 +102,9 @@ impl Sheet {
         let quick = if bench.quick { " --quick" } else { "" };
         let _ = writeln!(
             text,
-            "`ionian bench figure {name}{quick}` ([picture]({name}.svg), [CSV]({name}.csv), [JSON]({name}.json))\n"
+            "`ionian bench figure {name}{quick}` ([picture]({name}.svg), [CSV]({name}.csv))\n"
         );
-        let _ = writeln!(text, "![{}]({name}.png)\n", self.title);
+        let _ = writeln!(text, "![{}]({name}.svg)\n", self.title);
         for finding in &self.findings {
             let _ = writeln!(text, "- {finding}");
         }
