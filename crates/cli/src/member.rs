@@ -20,7 +20,7 @@ use anyhow::{Context, Result, bail};
 use ionian_deployment::{Configuration, Deployment, Node};
 use ionian_kernel::membership::Change;
 use ionian_kernel::protocol::Protocol;
-use ionian_runtime::membership;
+use ionian_runtime::admin::change;
 use std::process::ExitCode;
 
 pub(crate) use find::{Found, newest_since};
@@ -99,7 +99,7 @@ async fn carry_out(command: &MemberCommand) -> Result<()> {
         }
         MemberCommand::Abandon { how } => {
             let found = Found::find(&how.whereabouts).await?;
-            let change = membership::abandon(&found.known)?;
+            let change = change::abandon(&found.known)?;
             let to = found.known.deployment.clone();
             settle(found, Some(change), &to, how).await
         }
@@ -171,7 +171,7 @@ impl Work for IsPossible<'_> {
     type Output = Result<()>;
 
     fn run<P: Protocol>(self) -> Result<()> {
-        possible(membership::check_protocol::<P>(self.known))
+        possible(change::check_protocol::<P>(self.known))
     }
 }
 
@@ -185,7 +185,7 @@ impl Work for Begin<'_> {
     type Output = Result<Change>;
 
     fn run<P: Protocol>(self) -> Result<Change> {
-        possible(membership::begin::<P>(self.known, self.to))
+        possible(change::begin::<P>(self.known, self.to))
     }
 }
 

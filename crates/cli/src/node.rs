@@ -11,9 +11,8 @@ use crate::source;
 use anyhow::{Context, Result};
 use ionian_deployment::{Configuration, Deployment, Durability};
 use ionian_kernel::protocol::Protocol;
-use ionian_runtime::{
-    Application, LaneHandle, NodeError, NodeSettings, membership, run_node_blocking,
-};
+use ionian_runtime::storage::membership_file;
+use ionian_runtime::{Application, LaneHandle, NodeError, NodeSettings, run_node_blocking};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use std::io::Read;
@@ -38,7 +37,7 @@ pub(crate) fn run(arguments: &arguments::Node) -> Result<ExitCode> {
             Configuration::founded(Deployment::load(file)?.with_overrides(overrides)?)
         }
         (None, Some(contact)) => {
-            let known = match membership::stored(&data)? {
+            let known = match membership_file::stored(&data)? {
                 Some(known) => Some(known),
                 None if source::endpoint(contact).is_none() => {
                     let text = format!(

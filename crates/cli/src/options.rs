@@ -9,7 +9,7 @@ use anyhow::Result;
 use ionian_deployment::{Configuration, Deployment, at_start};
 use ionian_kernel::membership::Change;
 use ionian_kernel::protocol::Protocol;
-use ionian_runtime::membership;
+use ionian_runtime::admin::change;
 use std::process::ExitCode;
 
 pub(crate) fn run(arguments: &arguments::Options) -> Result<ExitCode> {
@@ -107,6 +107,6 @@ impl Work for Tune<'_> {
     type Output = Result<Change>;
 
     fn run<P: Protocol>(self) -> Result<Change> {
-        possible(membership::tune::<P>(self.known, self.to))
+        possible(change::tune::<P>(self.known, self.to))
     }
 }

@@ -5,7 +5,8 @@ use crate::node::resolve;
 use crate::places::Places;
 use anyhow::{Context, Result, bail};
 use ionian_deployment::{Configuration, Deployment, PresetOptions};
-use ionian_runtime::membership::{self, query_membership};
+use ionian_runtime::query_membership;
+use ionian_runtime::storage::membership_file;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
@@ -107,7 +108,7 @@ pub(crate) fn known_in(data: &Path) -> Result<Option<Configuration>> {
     let mut known = in_directory(data)?.map(Configuration::founded);
     for node in Places::new(data).node_directories()? {
         // Whatever is the matter with a file, its node says it.
-        let Ok(Some(theirs)) = membership::stored(&node) else {
+        let Ok(Some(theirs)) = membership_file::stored(&node) else {
             continue;
         };
         match &known {

@@ -15,7 +15,7 @@ use ionian_kernel::time::{Duration, Instant};
 use ionian_kernel::wire::Wire;
 use ionian_machines::kv::Kv;
 use ionian_protocols::multipaxos::{self, Message};
-use ionian_runtime::frame::{FrameReader, encode_frame};
+use ionian_runtime::transport::frame::{FrameReader, encode_frame};
 
 /// Between the beginnings of two bursts.
 const BURST_EVERY: Duration = Duration::from_millis(1);

@@ -66,7 +66,7 @@ pub use ionian_kernel::machine::{Footprint, Frozen, NotARead, RestoreError, Stat
 pub use ionian_kernel::protocol::Protocol;
 pub use ionian_kernel::time::Timestamp;
 pub use ionian_protocols::registry::types::*;
-pub use ionian_runtime::cluster::ClusterError;
+pub use ionian_runtime::in_process::cluster::ClusterError;
 pub use ionian_runtime::{
     Client, Cluster, ClusterOptions, DiskOptions, Durability, LogError, NodeError, NodeStatus,
     StatusError,

@@ -5,9 +5,8 @@ use ionian_deployment::{Configuration, Deployment};
 use ionian_kernel::machine::StateMachine;
 use ionian_kernel::protocol::Protocol;
 use ionian_protocols::registry::{self, Work};
-use ionian_runtime::{
-    Calls, Client, Hosted, NodeError, NodeSettings, Stop, membership, wait_for_membership,
-};
+use ionian_runtime::storage::membership_file;
+use ionian_runtime::{Calls, Client, Hosted, NodeError, NodeSettings, Stop, wait_for_membership};
 use std::path::PathBuf;
 
 /// Which node it is to be.
@@ -74,17 +73,19 @@ impl Node {
         let data = options.data.join("nodes").join(&options.name);
         let given = match options.origin {
             Origin::Founded(deployment) => Configuration::founded(deployment),
-            Origin::Joining(contact) => match membership::stored(&data).map_err(NodeError::from)? {
-                Some(known) => known,
-                None => {
-                    let runtime = tokio::runtime::Builder::new_current_thread()
-                        .enable_all()
-                        .build();
-                    runtime
-                        .map_err(NodeError::Start)?
-                        .block_on(wait_for_membership(&options.name, &contact))
+            Origin::Joining(contact) => {
+                match membership_file::stored(&data).map_err(NodeError::from)? {
+                    Some(known) => known,
+                    None => {
+                        let runtime = tokio::runtime::Builder::new_current_thread()
+                            .enable_all()
+                            .build();
+                        runtime
+                            .map_err(NodeError::Start)?
+                            .block_on(wait_for_membership(&options.name, &contact))
+                    }
                 }
-            },
+            }
         };
         given.deployment.check_machine(&[&options.machine])?;
         let protocol = given.deployment.protocol.clone();

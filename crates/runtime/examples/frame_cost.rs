@@ -7,7 +7,7 @@
 //! last 1024 messages, as an acceptor's log would.
 
 use bytes::{Buf, Bytes, BytesMut};
-use ionian_runtime::frame::{FrameReader, HEADER_BYTES, encode_frame};
+use ionian_runtime::transport::frame::{FrameReader, HEADER_BYTES, encode_frame};
 use std::collections::VecDeque;
 use std::hint::black_box;
 use std::time::Instant;

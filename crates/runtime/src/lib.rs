@@ -1,37 +1,45 @@
-//! The real driver: it puts sockets, clocks, files and threads around the roles of one node.
+//! The real driver: it runs the roles of one node with sockets, clocks, files and threads.
 //!
-//! A node is one event loop on one thread ([`run_node`]). The loop takes in everything that has
-//! arrived, runs the roles until nothing is queued, makes their records durable, lets the
-//! [`Application`] finish its burst, and then writes once to every connection that something was
-//! said to. Each file has one job, in the order in which data flows:
+//! A node is one event loop on one thread ([`run_node`]). Each run of the loop takes in everything
+//! that has arrived, runs the roles until nothing is queued, makes their records durable, calls the
+//! [`Application`] at the end of the burst, and then writes once to each connection with output.
 //!
-//! | file | job |
-//! |---|---|
-//! | `settings` | what a node is told before it starts |
-//! | `node` | assembles a node, starts it, runs it, stops it |
-//! | `connection` | dials, accepts, and reads connections |
-//! | `handshake` | who may talk to whom, and the words for why not |
-//! | `admission`, `identity` | a node whose data was deleted or exchanged is noticed |
-//! | `frame` | cuts the byte stream into messages |
-//! | `event_loop` | the pump: from messages taken in to messages written |
-//! | `world` | what roles ask of the outside: sends, records, replies |
-//! | `guard`, `skips` | a machine that panics; commands that are left out because of it |
-//! | `following` | what a node does when the membership has changed |
-//! | `membership` | the membership on disk, and talk about it |
-//! | `peer`, `outgoing` | the other nodes and the bytes that wait for them |
-//! | `pace` | a delay and a bandwidth between sites, for tests and demonstrations |
-//! | `log` | what survives the process |
-//! | `memory_log`, `vital` | with durability "memory" |
-//! | `disk_log`, `snapshots` | with durability "disk" |
-//! | `directory` | one process at a time |
-//! | `sealed` | small files with a checksum |
-//! | `application` | the border to whoever uses client lanes |
-//! | `status` | figures for people and tools |
-//! | `backup` | snapshots for whoever asks a running node for one |
-//! | `offline` | the data directory of a node that does not run: read, and made from a snapshot |
-//! | `joining` | waiting until the others have made the node a member |
-//! | `hosted`, `client` | a node on a thread of its own, and calls to it from other threads |
-//! | `cluster` | a whole cluster inside one process |
+//! Reading order: a module imports only from itself and from modules above it in this table, and no
+//! files import each other in a circle.
+//!
+//! | module | file | job |
+//! |---|---|---|
+//! | `status` | | the types of a node's status report |
+//! | `storage` | `error` | what can be wrong with a data directory |
+//! | | `directory` | the data directory: one process at a time |
+//! | | `stamp`, `sealed` | the owner in every file; small files with a checksum |
+//! | | `identity` | the ids of this node's directory and of its peers' directories |
+//! | | `membership_file`, `skips`, `machine_failure` | other small files: the membership, commands to skip, why the state machine failed |
+//! | | `recovery`, `vital`, `memory_log` | the log with durability "memory" |
+//! | | `snapshots`, `disk_log` | the log with durability "disk" |
+//! | | `log` | the log of a node, with either durability |
+//! | | `offline` | the data directory of a stopped node: read, or made from a snapshot |
+//! | `error` | | why a node stops |
+//! | `tasks` | | the tasks of a node, which end with it |
+//! | `transport` | `frame` | cuts the byte stream into messages |
+//! | | `link_shaper`, `outgoing`, `peer` | the other nodes, and the bytes that wait for each |
+//! | | `admission` | whether this node may take part |
+//! | | `hello`, `handshake` | the first messages on a connection; who may connect |
+//! | | `membership_exchange` | the membership on a connection |
+//! | | `connection`, `dial`, `welcome` | the connection to a peer, and its two sides |
+//! | `admin` | `query`, `status`, `change`, `control`, `backup`, `membership` | what operators and tools ask for: client and server side of each request |
+//! | | `server` | dispatches their requests |
+//! | `node` | `settings` | what a node is started with |
+//! | | `application` | the interface for users of client lanes |
+//! | | `clock`, `chronicle`, `guard` | time; events for the log file; panics of the state machine |
+//! | | `io` | what roles ask of the driver: sends, records, replies |
+//! | | `instances` | creates role instances and recovers their records |
+//! | | `following` | applies a new membership |
+//! | | `event_loop` | from messages taken in to messages written |
+//! | | `listener`, `peer_tasks` | accepts connections; the tasks for each peer |
+//! | | `start` | starts a node, runs it, stops it |
+//! | | `joining` | waits until the node is a member |
+//! | `in_process` | `client`, `hosted`, `cluster` | calls from other threads; a node on its own thread; a cluster in one process |
 //!
 //! Everything is written for several loops in one node though there is one now: a loop owns its
 //! node state, peers, counters and timers, and shares nothing with another thread.
@@ -39,50 +47,36 @@
 
 extern crate alloc;
 
-mod admission;
-pub mod application;
-mod backup;
-mod chronicle;
-mod client;
-mod clock;
-pub mod cluster;
-mod connection;
-mod directory;
-mod disk_log;
-mod event_loop;
-mod following;
-pub mod frame;
-pub mod guard;
-mod handshake;
-mod hosted;
-mod identity;
-mod joining;
-mod log;
-pub mod membership;
-mod memory_log;
-pub mod node;
-pub mod offline;
-mod outgoing;
-mod pace;
-mod peer;
-mod sealed;
-pub mod settings;
-pub mod skips;
-mod snapshots;
-mod stamp;
 pub mod status;
-mod tasks;
-mod vital;
-mod world;
+pub mod storage;
 
-pub use application::{Application, LaneHandle};
-pub use backup::{RemoteSnapshot, query_snapshot};
-pub use client::{Calls, Client};
-pub use cluster::{Cluster, ClusterOptions};
-pub use hosted::{Hosted, Stop};
-pub use identity::has_taken_part;
-pub use joining::wait_for_membership;
-pub use log::LogError;
-pub use node::{NodeError, run_node, run_node_blocking};
-pub use settings::{DiskOptions, Durability, Identity, NodeSettings, resolve};
-pub use status::{DrainStatus, NodeStatus, StatusError, query_status, request_drain};
+pub mod error;
+mod tasks;
+
+pub mod transport;
+
+pub mod admin;
+
+pub mod node;
+
+pub mod in_process;
+
+pub use admin::backup::{RemoteSnapshot, query_snapshot};
+pub use admin::change::request_change;
+pub use admin::membership::query_membership;
+pub use admin::query::StatusError;
+pub use admin::status::{query_status, request_drain};
+pub use error::NodeError;
+pub use in_process::client::{Calls, Client};
+pub use in_process::cluster::{Cluster, ClusterOptions};
+pub use in_process::hosted::{Hosted, Stop};
+pub use node::application::{Application, LaneHandle};
+pub use node::joining::wait_for_membership;
+pub use node::settings::{NodeSettings, resolve};
+pub use node::start::{run_node, run_node_blocking};
+pub use status::{DrainStatus, NodeStatus};
+pub use storage::disk_log::DiskOptions;
+pub use storage::error::LogError;
+pub use storage::identity::has_taken_part;
+pub use storage::log::Durability;
+pub use transport::handshake::Identity;

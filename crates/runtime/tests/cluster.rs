@@ -8,7 +8,7 @@ use common::{Directory, Toy, eventually, layout, no_machine, text};
 use ionian_kernel::client::{ReadLevel, Refusal};
 use ionian_kernel::id::ClientId;
 use ionian_kernel::layout::NodeId;
-use ionian_runtime::cluster::{ClusterError, ClusterOptions};
+use ionian_runtime::in_process::cluster::{ClusterError, ClusterOptions};
 use ionian_runtime::status::PeerState;
 use ionian_runtime::{Cluster, NodeStatus};
 use std::time::Duration;

@@ -12,8 +12,8 @@ use common::{
 use ionian_kernel::client::{Operation, Request};
 use ionian_kernel::id::ClientId;
 use ionian_kernel::wire::{WIRE_VERSION, Wire, encode_all};
-use ionian_runtime::frame::{FrameReader, MAX_FRAME_BYTES, encode_frame};
 use ionian_runtime::status::PeerState;
+use ionian_runtime::transport::frame::{FrameReader, MAX_FRAME_BYTES, encode_frame};
 use ionian_runtime::{Identity, NodeSettings};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

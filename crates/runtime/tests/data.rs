@@ -8,7 +8,7 @@ use bytes::Bytes;
 use common::{Directory, bind, layout, settings, start_with};
 use ionian_kernel::client::{Operation, Request};
 use ionian_kernel::id::ClientId;
-use ionian_runtime::node::NodeError;
+use ionian_runtime::NodeError;
 use ionian_runtime::{Durability, NodeSettings, NodeStatus};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};

@@ -15,7 +15,7 @@ use ionian_kernel::protocol::Protocol;
 use ionian_kernel::time::Timestamp;
 use ionian_protocols::multipaxos::MultiPaxos;
 use ionian_protocols::unreplicated::Unreplicated;
-use ionian_runtime::cluster::{ClusterError, ClusterOptions};
+use ionian_runtime::in_process::cluster::{ClusterError, ClusterOptions};
 use ionian_runtime::{Client, Cluster, DiskOptions, Durability};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -4,7 +4,7 @@
 mod support;
 
 use ionian_kernel::wire::Reader;
-use ionian_runtime::frame::{
+use ionian_runtime::transport::frame::{
     Encoded, FrameError, FrameReader, HEADER_BYTES, MAX_FRAME_BYTES, encode_frame,
 };
 use proptest::prelude::*;

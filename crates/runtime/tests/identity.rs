@@ -11,7 +11,7 @@ use common::{
 use ionian_kernel::client::{Operation, Refusal, Reply, Request};
 use ionian_kernel::id::ClientId;
 use ionian_kernel::layout::{Layout, NodeId};
-use ionian_runtime::cluster::ClusterOptions;
+use ionian_runtime::in_process::cluster::ClusterOptions;
 use ionian_runtime::status::PeerState;
 use ionian_runtime::{Application, Cluster, Durability, NodeSettings};
 use std::fs;

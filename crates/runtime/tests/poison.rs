@@ -14,10 +14,10 @@ use ionian_kernel::protocol::Protocol;
 use ionian_kernel::time::Timestamp;
 use ionian_protocols::multipaxos::{MultiPaxos, kind};
 use ionian_protocols::unreplicated::Unreplicated;
-use ionian_runtime::cluster::ClusterError;
-use ionian_runtime::guard::MachineFailure;
-use ionian_runtime::offline::{SkipError, SkipList};
-use ionian_runtime::skips::{CommandName, Skips};
+use ionian_runtime::in_process::cluster::ClusterError;
+use ionian_runtime::storage::machine_failure::MachineFailure;
+use ionian_runtime::storage::offline::{SkipError, SkipList};
+use ionian_runtime::storage::skips::{CommandName, Skips};
 use ionian_runtime::{Cluster, ClusterOptions, NodeError, query_snapshot};
 use std::path::PathBuf;
 

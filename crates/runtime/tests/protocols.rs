@@ -12,7 +12,7 @@ use ionian_machines::register::{self, Register};
 use ionian_protocols::multipaxos::MultiPaxos;
 use ionian_protocols::spaxos::SPaxos;
 use ionian_protocols::unreplicated::Unreplicated;
-use ionian_runtime::cluster::ClusterOptions;
+use ionian_runtime::in_process::cluster::ClusterOptions;
 use ionian_runtime::{Client, Cluster};
 use std::time::Instant;
 use support::{Directory, at_last};

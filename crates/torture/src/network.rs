@@ -187,7 +187,7 @@ async fn pump(
 }
 
 /// The name of the node that begins a connection like this, if it is one between nodes; see `Hello`
-/// in crates/runtime/src/handshake.rs.
+/// in crates/runtime/src/transport/hello.rs.
 fn caller(first: &[u8]) -> Option<String> {
     const TAG_AT: usize = 10;
     const BODY_AT: usize = 13;

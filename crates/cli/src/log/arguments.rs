@@ -1,7 +1,7 @@
 //! What can be typed after `ionian log`.
 
 use clap::{Args, Subcommand};
-use ionian_runtime::skips::CommandName;
+use ionian_runtime::storage::skips::CommandName;
 use std::path::PathBuf;
 
 /// Look at the commands in the logs of stopped nodes, and leave one out on which the state machine

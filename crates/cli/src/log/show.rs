@@ -10,9 +10,9 @@ use ionian_kernel::protocol::Protocol;
 use ionian_kernel::wire::decode_all;
 use ionian_protocols::multipaxos::message::Vote;
 use ionian_protocols::multipaxos::{MultiPaxos, acceptor, kind};
-use ionian_runtime::guard::MachineFailure;
-use ionian_runtime::offline::StoppedNode;
-use ionian_runtime::skips::{CommandName, Skips};
+use ionian_runtime::storage::machine_failure::MachineFailure;
+use ionian_runtime::storage::offline::StoppedNode;
+use ionian_runtime::storage::skips::{CommandName, Skips};
 use std::path::Path;
 
 /// How much of a command is printed.

@@ -4,7 +4,7 @@ use super::arguments::Skip;
 use super::node_directories;
 use crate::output::say;
 use anyhow::Result;
-use ionian_runtime::offline::{SkipError, SkipList};
+use ionian_runtime::storage::offline::{SkipError, SkipList};
 
 pub(crate) fn run(arguments: &Skip) -> Result<()> {
     let Skip {

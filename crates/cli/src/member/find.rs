@@ -6,7 +6,7 @@ use crate::output::explain;
 use crate::source::{self, ANSWER_LIMIT};
 use anyhow::{Result, bail};
 use ionian_deployment::Configuration;
-use ionian_runtime::membership::query_membership;
+use ionian_runtime::query_membership;
 use std::collections::BTreeMap;
 use tokio::task::JoinSet;
 

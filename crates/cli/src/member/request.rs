@@ -7,7 +7,7 @@ use crate::output::explain;
 use anyhow::{Result, bail};
 use ionian_kernel::id::Epoch;
 use ionian_kernel::membership::{Change, Membership, Verdict};
-use ionian_runtime::membership::{Response, request_change};
+use ionian_runtime::admin::change::{Response, request_change};
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
 

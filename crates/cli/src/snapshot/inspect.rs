@@ -6,7 +6,7 @@ use crate::family::MACHINE;
 use crate::output::say;
 use anyhow::{Context, Result};
 use bytes::Bytes;
-use ionian_runtime::offline::StoppedNode;
+use ionian_runtime::storage::offline::StoppedNode;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};

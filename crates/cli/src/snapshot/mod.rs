@@ -40,8 +40,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
 
 /// The newest snapshot that a role of a stopped node stored.
 fn newest(
-    node: &ionian_runtime::offline::StoppedNode,
-) -> Result<Option<ionian_runtime::offline::StoredSnapshot>> {
+    node: &ionian_runtime::storage::offline::StoppedNode,
+) -> Result<Option<ionian_runtime::storage::offline::StoredSnapshot>> {
     let mut found = Vec::new();
     for role in KEEPERS {
         found.extend(node.snapshots(role)?);
@@ -60,7 +60,7 @@ fn newest(
 /// The machine whose state a node's directory holds. A directory that knows of no membership is one
 /// that a program of earlier days made, for its own machine.
 fn machine_in(directory: &Path) -> Result<String> {
-    let known = ionian_runtime::membership::stored(directory)?;
+    let known = ionian_runtime::storage::membership_file::stored(directory)?;
     Ok(known.map_or_else(
         || crate::family::MACHINE.to_owned(),
         |known| known.deployment.machine,

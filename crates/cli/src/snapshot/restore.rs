@@ -19,7 +19,7 @@ use ionian_kernel::protocol::Protocol;
 use ionian_kernel::wire::encode_all;
 use ionian_protocols::mencius::{self, Mencius};
 use ionian_protocols::multipaxos::acceptor;
-use ionian_runtime::offline::NewNode;
+use ionian_runtime::storage::offline::NewNode;
 use std::path::Path;
 
 /// The state is written in pieces of so many bytes.
@@ -118,7 +118,7 @@ impl Work for Make<'_> {
         let forgotten = forgotten(deployment, Slot(slot))?;
         // Looked at before anything is made, so that a refusal leaves nothing behind.
         for node in nodes {
-            ionian_runtime::offline::refuse_used(&places.node(&name(deployment, *node)))?;
+            ionian_runtime::storage::offline::refuse_used(&places.node(&name(deployment, *node)))?;
         }
         for node in nodes {
             let (path, name) = (

@@ -17,8 +17,8 @@ use ionian_kernel::protocol::Protocol;
 use ionian_kernel::wire::decode_all;
 use ionian_protocols::multipaxos::message::Vote;
 use ionian_protocols::multipaxos::{self, MultiPaxos, acceptor, kind};
-use ionian_runtime::membership;
-use ionian_runtime::offline::StoppedNode;
+use ionian_runtime::storage::membership_file;
+use ionian_runtime::storage::offline::StoppedNode;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -63,7 +63,7 @@ pub(crate) fn run(arguments: &arguments::Salvage) -> Result<()> {
 fn known(arguments: &arguments::Salvage, cluster: &str) -> Result<Option<Configuration>> {
     let mut newest: Option<Configuration> = None;
     for directory in &arguments.directories {
-        let stored = membership::stored(directory)?;
+        let stored = membership_file::stored(directory)?;
         newest = newest
             .filter(|newest| {
                 stored
@@ -132,7 +132,7 @@ fn furthest(nodes: &[StoppedNode]) -> Result<(Base, String)> {
     for node in nodes {
         if let Some(stored) = newest(node)? {
             best = best.filter(
-                |(_, before): &(_, ionian_runtime::offline::StoredSnapshot)| {
+                |(_, before): &(_, ionian_runtime::storage::offline::StoredSnapshot)| {
                     before.stamp >= stored.stamp
                 },
             );

@@ -17,8 +17,8 @@ use crate::waiting;
 use anyhow::{Context, Result, bail};
 use ionian_deployment::{Configuration, Deployment};
 use ionian_kernel::id::{AcceptorId, AcceptorSet};
-use ionian_runtime::offline::StoppedNode;
 use ionian_runtime::status::RoleStatus;
+use ionian_runtime::storage::offline::StoppedNode;
 use ionian_runtime::{RemoteSnapshot, query_snapshot};
 use std::path::Path;
 

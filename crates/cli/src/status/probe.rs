@@ -9,7 +9,7 @@ use anyhow::Result;
 use ionian_deployment::CLIENT;
 use ionian_kernel::id::Epoch;
 use ionian_kernel::membership::Change;
-use ionian_runtime::membership::{Response, request_change};
+use ionian_runtime::admin::change::{Response, request_change};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 

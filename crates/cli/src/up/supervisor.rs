@@ -10,7 +10,8 @@ use crate::output;
 use crate::places::Places;
 use anyhow::{Context, Result};
 use ionian_deployment::Node;
-use ionian_runtime::{membership, request_drain};
+use ionian_runtime::request_drain;
+use ionian_runtime::storage::membership_file;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::ffi::OsStr;
@@ -364,7 +365,7 @@ impl Watched {
 
     /// Whether the node knows that it is not a member any more.
     fn was_removed(&self) -> bool {
-        let known = membership::stored(&self.common.places.node(&self.name));
+        let known = membership_file::stored(&self.common.places.node(&self.name));
         matches!(known, Ok(Some(known)) if known.member(&self.name).is_none())
     }
 

@@ -18,7 +18,7 @@ use ionian_kernel::machine::{NotARead, RestoreError, StateMachine};
 use ionian_kernel::preset::Preset;
 use ionian_kernel::protocol::{Birth, Protocol, Transition};
 use ionian_kernel::time::Timestamp;
-use ionian_runtime::node::NodeError;
+use ionian_runtime::NodeError;
 use ionian_runtime::{
     Application, Durability, Identity, LaneHandle, NodeSettings, NodeStatus, StatusError,
     query_status, run_node_blocking,

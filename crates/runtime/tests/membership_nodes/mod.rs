@@ -12,9 +12,10 @@ use ionian_kernel::membership::{Change, Verdict};
 use ionian_kernel::protocol::Protocol;
 use ionian_machines::register::{self, Register};
 use ionian_protocols::multipaxos::MultiPaxos;
-use ionian_runtime::membership::{self, Response, query_membership, request_change};
+use ionian_runtime::admin::change::{self, Response};
 use ionian_runtime::query_status;
 use ionian_runtime::{Application, Durability, LaneHandle, NodeError, NodeSettings, NodeStatus};
+use ionian_runtime::{query_membership, request_change};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::net::TcpListener;
@@ -245,7 +246,7 @@ impl Nodes {
     }
 
     pub(crate) fn begin(&self, known: &Configuration, to: &Deployment) -> Change {
-        membership::begin::<MultiPaxos>(known, to).unwrap()
+        change::begin::<MultiPaxos>(known, to).unwrap()
     }
 
     pub(crate) fn request_once(&self, via: &str, change: &Change) -> Response {
@@ -277,8 +278,7 @@ impl Nodes {
     ) -> Result<u32, String> {
         let known = self.known(via);
         let to = plan(&known.deployment).map_err(|error| error.to_string())?;
-        let change =
-            membership::begin::<MultiPaxos>(&known, &to).map_err(|error| error.to_string())?;
+        let change = change::begin::<MultiPaxos>(&known, &to).map_err(|error| error.to_string())?;
         match self.request(via, &change) {
             Response::Decided(Verdict::Accepted { epoch }) => Ok(epoch.0),
             other => Err(other.to_string()),
@@ -294,7 +294,7 @@ impl Nodes {
     }
 
     pub(crate) fn abandon(&self, via: &str) {
-        let change = membership::abandon(&self.known(via)).unwrap();
+        let change = change::abandon(&self.known(via)).unwrap();
         assert!(matches!(
             self.request(via, &change),
             Response::Decided(Verdict::Accepted { .. })

@@ -1,0 +1,215 @@
+//! Changes of the membership: how they are planned, checked, and asked for.
+
+use super::query::{StatusError, ask};
+use crate::transport::hello::{self, AdminRequest, HandshakeError, Hello};
+use crate::transport::membership_exchange::{receive_bytes, send_bytes};
+use bytes::Bytes;
+use ionian_deployment::{Configuration, Deployment, DeploymentError};
+use ionian_kernel::layout::{Layout, LayoutError};
+use ionian_kernel::membership::{Change, Verdict, verdict};
+use ionian_kernel::protocol::{Protocol, Transition};
+use ionian_kernel::wire::encode_all;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::net::TcpStream;
+
+/// Why a change of the membership is refused.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum ChangeError {
+    /// One change at a time.
+    #[error(
+        "another change is under way, in epoch {epoch}: it must be finished or abandoned first"
+    )]
+    UnderWay {
+        /// The epoch of that change.
+        epoch: u32,
+    },
+    /// There is none that could be abandoned.
+    #[error("no change is under way")]
+    None,
+    /// The deployments do not follow each other.
+    #[error(transparent)]
+    Deployment(#[from] DeploymentError),
+    /// The protocol cannot get from one to the other.
+    #[error("{0}")]
+    Layout(#[from] LayoutError),
+    /// It was planned for an epoch of which this node has not heard: another node has, and so will
+    /// this one.
+    #[error("this node has not heard of epoch {0} yet")]
+    Ahead(u32),
+    /// It was planned by somebody who knew something else.
+    #[error("{0}")]
+    Stale(String),
+}
+
+/// Whether the protocol can change the members of a running cluster at all.
+///
+/// # Errors
+/// Says why it cannot.
+pub fn check_protocol<P: Protocol>(configuration: &Configuration) -> Result<(), ChangeError> {
+    let layout = configuration.deployment.layout(P::KINDS)?;
+    Ok(P::transition(&layout, &layout).map(drop)?)
+}
+
+/// The command that changes a cluster into `to`.
+///
+/// # Errors
+/// Says why it cannot be done.
+pub fn begin<P: Protocol>(
+    configuration: &Configuration,
+    to: &Deployment,
+) -> Result<Change, ChangeError> {
+    let base = configuration.epoch();
+    if configuration.next.is_some() {
+        return Err(ChangeError::UnderWay { epoch: base.0 });
+    }
+    let joint = is_joint::<P>(&configuration.deployment, to)?;
+    let (from, to) = (configuration.text()?, Bytes::from(to.numbered()?.to_toml()));
+    Ok(Change::Begin {
+        base,
+        from,
+        to,
+        joint,
+    })
+}
+
+/// The command that changes the options of a cluster to those of `to`.
+///
+/// # Errors
+/// Says why it cannot be done.
+pub fn tune<P: Protocol>(
+    configuration: &Configuration,
+    to: &Deployment,
+) -> Result<Change, ChangeError> {
+    let base = configuration.epoch();
+    if configuration.next.is_some() {
+        return Err(ChangeError::UnderWay { epoch: base.0 });
+    }
+    let expiry_ms = tuning::<P>(&configuration.deployment, to)?;
+    let (from, to) = (configuration.text()?, Bytes::from(to.numbered()?.to_toml()));
+    Ok(Change::Tune {
+        base,
+        from,
+        to,
+        expiry_ms,
+    })
+}
+
+/// Checks a change of options, and says how long sessions live by the one and the other.
+fn tuning<P: Protocol>(from: &Deployment, to: &Deployment) -> Result<(u64, u64), ChangeError> {
+    P::check_tunable()?;
+    from.check_tuning(to)?;
+    P::configure(to.layout(P::KINDS)?)?;
+    let expiry_ms = |of: &Deployment| of.options.options().session_expiry.as_millis() as u64;
+    Ok((expiry_ms(from), expiry_ms(to)))
+}
+
+fn is_joint<P: Protocol>(from: &Deployment, to: &Deployment) -> Result<bool, ChangeError> {
+    from.check_change(to)?;
+    let layouts: (Layout, Layout) = (from.layout(P::KINDS)?, to.layout(P::KINDS)?);
+    Ok(P::transition(&layouts.0, &layouts.1)? == Transition::Joint)
+}
+
+/// The command that goes back to the deployment before the change that is under way.
+///
+/// # Errors
+/// When none is.
+pub fn abandon(configuration: &Configuration) -> Result<Change, ChangeError> {
+    match configuration.next {
+        Some(_) => Ok(Change::Abandon {
+            epoch: configuration.epoch(),
+        }),
+        None => Err(ChangeError::None),
+    }
+}
+
+/// Checks a change that somebody has sent: nothing goes into the log that its readers could not
+/// follow.
+pub(crate) fn check<P: Protocol>(
+    configuration: &Configuration,
+    change: &Change,
+) -> Result<(), ChangeError> {
+    let stale = |text: &str| Err(ChangeError::Stale(text.to_owned()));
+    match change {
+        // The log decides what becomes of it; that it was carried out before is found there too.
+        Change::Abandon { .. } => Ok(()),
+        Change::Finish { .. } => stale("a change is finished by the leader, not by request"),
+        Change::Begin { base, .. } | Change::Tune { base, .. } if *base < configuration.epoch() => {
+            Ok(())
+        }
+        Change::Begin { base, .. } | Change::Tune { base, .. } if *base > configuration.epoch() => {
+            Err(ChangeError::Ahead(base.0))
+        }
+        Change::Begin { from, to, .. } | Change::Tune { from, to, .. } => {
+            let read = |bytes: &Bytes| {
+                let text =
+                    str::from_utf8(bytes).map_err(|error| ChangeError::Stale(error.to_string()))?;
+                Ok::<_, ChangeError>(Deployment::parse(text)?)
+            };
+            // Founding files may differ in what concerns one node alone.
+            let known = match configuration.membership.text.is_empty() {
+                true => read(from)?.digest() == configuration.founding,
+                false => *from == configuration.membership.text,
+            };
+            if !known {
+                return stale(
+                    "the change leads away from another deployment than the one in force",
+                );
+            }
+            let (from, to) = (read(from)?, read(to)?);
+            let as_planned = match change {
+                Change::Begin { joint, .. } => is_joint::<P>(&from, &to)? == *joint,
+                Change::Tune { expiry_ms, .. } => tuning::<P>(&from, &to)? == *expiry_ms,
+                Change::Finish { .. } | Change::Abandon { .. } => true,
+            };
+            match as_planned {
+                true => Ok(()),
+                false => stale("the change is planned in a way that the protocol does not allow"),
+            }
+        }
+    }
+}
+
+/// What became of a request for a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Response {
+    /// The log has decided.
+    Decided(Verdict),
+    /// The node has checked it and refuses it.
+    Refused(String),
+    /// The node could not ask the log, or got no answer in time; another may, and asking again is
+    /// harmless.
+    Undecided(String),
+}
+
+impl std::fmt::Display for Response {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Response::Decided(verdict) => verdict.fmt(f),
+            Response::Refused(reason) | Response::Undecided(reason) => f.write_str(reason),
+        }
+    }
+}
+
+/// Asks the node that listens at `address` to put a change into the log.
+///
+/// # Errors
+/// When nobody listens, or nobody answers within `limit`.
+pub async fn request_change(
+    address: SocketAddr,
+    change: &Change,
+    limit: Duration,
+) -> Result<Response, StatusError> {
+    let exchange = async {
+        let mut stream = TcpStream::connect(address).await?;
+        hello::send_hello(&mut stream, &Hello::Admin(AdminRequest::Change)).await?;
+        send_bytes(&mut stream, &encode_all(change)).await?;
+        Ok(match hello::receive_answer(&mut stream).await {
+            Ok(_) => Response::Decided(verdict(&receive_bytes(&mut stream).await?)?),
+            Err(HandshakeError::Refused(reason)) => Response::Refused(reason),
+            Err(HandshakeError::Undecided(reason)) => Response::Undecided(reason),
+            Err(error) => return Err(error),
+        })
+    };
+    ask(address, limit, exchange).await
+}

@@ -1,0 +1,29 @@
+//! The event loop, as administration uses it.
+
+use super::change::Response;
+use crate::status::NodeStatus;
+use bytes::Bytes;
+use ionian_kernel::client::Refusal;
+use ionian_kernel::membership::Change;
+use ionian_kernel::role::Picture;
+use tokio::sync::oneshot;
+
+/// What operators and tools can ask of a running node.
+pub(crate) trait NodeControl {
+    fn status(&self) -> NodeStatus;
+
+    /// Starts to drain the node (no new clients, another node is to lead), or ends it.
+    fn drain(&self, drains: bool);
+
+    /// The state with everything below the stamp `at`.
+    fn freeze(&self, at: u64) -> Picture;
+
+    /// The configuration as TOML; `None` where the membership cannot change.
+    fn membership_document(&self) -> Option<String>;
+
+    /// Submits a change of the membership; the channel brings what the log decides.
+    fn submit(
+        &self,
+        change: &Change,
+    ) -> Result<oneshot::Receiver<Result<Bytes, Refusal>>, Response>;
+}

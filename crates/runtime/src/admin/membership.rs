@@ -1,0 +1,45 @@
+//! The membership, as a node knows it, for operators, tools and nodes that lost touch.
+
+use super::query::{StatusError, ask, connect};
+use crate::transport::hello::{self, AdminRequest, HANDSHAKE_LIMIT, HandshakeError};
+use crate::transport::membership_exchange::{receive_bytes, send_bytes};
+use ionian_deployment::Configuration;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+
+/// Asks the node that listens at `address` for the membership as it knows it.
+///
+/// # Errors
+/// When nobody listens, nobody answers within `limit`, or the answer is no membership.
+pub async fn query_membership(
+    address: SocketAddr,
+    limit: Duration,
+) -> Result<Configuration, StatusError> {
+    let document = ask(address, limit, async {
+        let mut stream = connect(address, AdminRequest::Membership).await?;
+        receive_bytes(&mut stream).await
+    });
+    let document = document.await?;
+    let no_node = |text: String| StatusError::NoNode { address, text };
+    let text = str::from_utf8(&document).map_err(|error| no_node(error.to_string()))?;
+    Configuration::parse(text)
+        .map_err(|error| no_node(format!("an answer that is no membership: {error}")))
+}
+
+/// Answers a question for the membership.
+pub(crate) async fn send_document(
+    stream: &mut TcpStream,
+    name: &str,
+    document: &str,
+) -> Result<(), HandshakeError> {
+    let answer = async {
+        hello::accept(stream, name.as_bytes()).await?;
+        send_bytes(stream, document.as_bytes()).await?;
+        Ok(stream.shutdown().await?)
+    };
+    tokio::time::timeout(HANDSHAKE_LIMIT, answer)
+        .await
+        .map_err(|_| HandshakeError::TimedOut)?
+}

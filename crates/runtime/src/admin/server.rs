@@ -1,0 +1,103 @@
+//! The server side of administration: answers the requests of operators and tools.
+
+use super::backup::Backups;
+use super::change::Response;
+use super::control::NodeControl;
+use super::membership::send_document;
+use super::status::send_status;
+use crate::transport::hello::{self, AdminRequest, HandshakeError};
+use crate::transport::membership_exchange::{receive_bytes, send_bytes};
+use ionian_kernel::client::Refusal;
+use ionian_kernel::membership::Change;
+use ionian_kernel::wire::decode_all;
+use std::rc::Rc;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+
+/// Answers requests about one node.
+pub(crate) struct AdminServer {
+    node: Rc<dyn NodeControl>,
+    name: String,
+    backups: Backups,
+}
+
+/// A request whose answer may take longer than a handshake.
+pub(crate) enum LongRequest {
+    /// A change of the membership.
+    Change(Change),
+    /// A snapshot with everything below this stamp.
+    Snapshot(u64),
+}
+
+impl AdminServer {
+    pub(crate) fn new(node: Rc<dyn NodeControl>, name: String, backups: Backups) -> Self {
+        AdminServer {
+            node,
+            name,
+            backups,
+        }
+    }
+
+    /// Answers a request, or reads the rest of one that may take longer than a handshake.
+    pub(crate) async fn answer(
+        &self,
+        stream: &mut TcpStream,
+        request: AdminRequest,
+    ) -> Result<Option<LongRequest>, HandshakeError> {
+        match request {
+            AdminRequest::Status => send_status(stream, &self.node.status()).await?,
+            AdminRequest::Drain(drains) => {
+                self.node.drain(drains);
+                send_status(stream, &self.node.status()).await?;
+            }
+            AdminRequest::Membership => match self.node.membership_document() {
+                Some(document) => send_document(stream, &self.name, &document).await?,
+                None => {
+                    hello::decline(stream, "the membership of this cluster cannot change").await?;
+                }
+            },
+            AdminRequest::Snapshot(at) => return Ok(Some(LongRequest::Snapshot(at))),
+            AdminRequest::Change => {
+                let change = decode_all(&receive_bytes(stream).await?)?;
+                return Ok(Some(LongRequest::Change(change)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Sends a snapshot with everything below the stamp `at`.
+    pub(crate) async fn send_snapshot(
+        &self,
+        stream: &mut TcpStream,
+        at: u64,
+    ) -> Result<(), HandshakeError> {
+        self.backups
+            .serve(stream, &*self.node, &self.name, at)
+            .await
+    }
+
+    /// Puts a change into the log and sends the result.
+    pub(crate) async fn carry_out(
+        &self,
+        stream: &mut TcpStream,
+        change: &Change,
+    ) -> Result<(), HandshakeError> {
+        let outcome = match self.node.submit(change) {
+            Err(Response::Refused(reason)) => return hello::decline(stream, &reason).await,
+            Err(response) => Err(response.to_string()),
+            // The lane has a time limit. No answer at all means that the node stops.
+            Ok(answer) => answer
+                .await
+                .unwrap_or(Err(Refusal::Unknown))
+                .map_err(|refusal| refusal.to_string()),
+        };
+        match outcome {
+            Err(reason) => hello::leave_undecided(stream, &reason).await?,
+            Ok(verdict) => {
+                hello::accept(stream, self.name.as_bytes()).await?;
+                send_bytes(stream, &verdict).await?;
+            }
+        }
+        Ok(stream.shutdown().await?)
+    }
+}

@@ -1,0 +1,81 @@
+//! The status of a node: one JSON document.
+
+use super::query::{StatusError, ask, connect};
+use crate::status::NodeStatus;
+use crate::transport::hello::{self, AdminRequest, HANDSHAKE_LIMIT, HandshakeError};
+use nix::time::{ClockId, clock_gettime};
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// The largest document that a query takes in.
+const MAX_DOCUMENT: u64 = 16 << 20;
+
+/// Asks the node that listens at `address` for its status.
+///
+/// # Errors
+/// When nobody listens, nobody answers within `limit`, or the answer is no status.
+pub async fn query_status(address: SocketAddr, limit: Duration) -> Result<NodeStatus, StatusError> {
+    query(address, AdminRequest::Status, limit).await
+}
+
+/// Tells the node that listens at `address` to do without clients and leadership (`drains`), or
+/// that it may have both again. It answers at once; its status says how far it is.
+///
+/// # Errors
+/// As [`query_status`].
+pub async fn request_drain(
+    address: SocketAddr,
+    drains: bool,
+    limit: Duration,
+) -> Result<NodeStatus, StatusError> {
+    query(address, AdminRequest::Drain(drains), limit).await
+}
+
+async fn query(
+    address: SocketAddr,
+    request: AdminRequest,
+    limit: Duration,
+) -> Result<NodeStatus, StatusError> {
+    let document = ask(address, limit, async {
+        let stream = connect(address, request).await?;
+        let mut document = Vec::new();
+        stream.take(MAX_DOCUMENT).read_to_end(&mut document).await?;
+        Ok(document)
+    });
+    serde_json::from_slice(&document.await?).map_err(|error| StatusError::NoNode {
+        address,
+        text: format!("an answer that is no status: {error}"),
+    })
+}
+
+/// Answers a query. Time limit: that of the handshake.
+pub(crate) async fn send_status(
+    stream: &mut TcpStream,
+    status: &NodeStatus,
+) -> Result<(), HandshakeError> {
+    let document =
+        serde_json::to_vec(status).expect("a status is made of numbers, strings and lists");
+    let answer = async {
+        hello::accept(stream, status.name.as_bytes()).await?;
+        stream.write_all(&document).await?;
+        Ok(stream.shutdown().await?)
+    };
+    tokio::time::timeout(HANDSHAKE_LIMIT, answer)
+        .await
+        .map_err(|_| HandshakeError::TimedOut)?
+}
+
+/// Processor time of this process and of this thread, in microseconds.
+pub(crate) fn cpu_time_us() -> (u64, u64) {
+    let read = |clock| {
+        // These clocks exist on every system that the program runs on; zero says "not known".
+        let time = clock_gettime(clock).map_or(Duration::ZERO, Duration::from);
+        time.as_micros() as u64
+    };
+    (
+        read(ClockId::CLOCK_PROCESS_CPUTIME_ID),
+        read(ClockId::CLOCK_THREAD_CPUTIME_ID),
+    )
+}

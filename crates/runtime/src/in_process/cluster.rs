@@ -1,0 +1,291 @@
+//! A whole cluster inside one process, each node on a thread of its own: for users of the library
+//! and for tests. The nodes speak to each other over loopback, as they would from machine to
+//! machine.
+
+use super::client::{Client, Lane};
+use super::hosted::{Hosted, Stop};
+use crate::admin::query::StatusError;
+use crate::admin::status::query_status;
+use crate::error::NodeError;
+use crate::node::settings::NodeSettings;
+use crate::status::NodeStatus;
+use crate::storage::disk_log::DiskOptions;
+use crate::storage::log::Durability;
+use crate::transport::handshake::Identity;
+use ionian_kernel::id::ClientId;
+use ionian_kernel::layout::{Layout, LayoutError, NodeId};
+use ionian_kernel::machine::StateMachine;
+use ionian_kernel::protocol::Protocol;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// What can be chosen for a cluster in one process: begin with [`on_disk`](ClusterOptions::on_disk)
+/// or [`in_memory`](ClusterOptions::in_memory).
+#[derive(Clone, Debug)]
+pub struct ClusterOptions {
+    /// A directory under which each node keeps what survives it, its vital records at least.
+    /// Without it a node that was stopped cannot be started again: it would have forgotten its
+    /// promises.
+    pub data: Option<PathBuf>,
+    /// What survives a node. [`Durability::Disk`] needs a data directory.
+    pub durability: Durability,
+    /// How the disk is used, if it is.
+    pub disk: DiskOptions,
+}
+
+impl ClusterOptions {
+    /// Nodes keep everything below `data`, and a cluster that is started there again goes on where
+    /// it was.
+    pub fn on_disk(data: impl Into<PathBuf>) -> Self {
+        ClusterOptions {
+            data: Some(data.into()),
+            durability: Durability::Disk,
+            disk: DiskOptions::default(),
+        }
+    }
+
+    /// Nothing outlives its node.
+    pub fn in_memory() -> Self {
+        ClusterOptions {
+            data: None,
+            durability: Durability::Memory,
+            disk: DiskOptions::default(),
+        }
+    }
+}
+
+/// Why there is no cluster.
+#[derive(Debug, thiserror::Error)]
+pub enum ClusterError {
+    /// The layout is not one of the protocol.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// A node did not start.
+    #[error("node {}: {source}", node.0)]
+    Node {
+        /// Which.
+        node: NodeId,
+        /// Why.
+        source: NodeError,
+    },
+    /// No port or no thread is to be had.
+    #[error("the operating system gives no port or no thread: {0}")]
+    System(#[from] std::io::Error),
+    /// A node that keeps nothing cannot come back.
+    #[error("node {} has no data directory: started again it would have forgotten its promises", .0.0)]
+    NoData(NodeId),
+    /// The node runs.
+    #[error("node {} is running", .0.0)]
+    Running(NodeId),
+    /// The layout has no client lane.
+    #[error("the layout has no client lane")]
+    NoLane,
+}
+
+/// A running cluster. Dropping it stops all nodes.
+pub struct Cluster<P: Protocol> {
+    layout: Layout,
+    config: P::Config,
+    machine: Arc<dyn Fn() -> Box<dyn StateMachine> + Send + Sync>,
+    options: ClusterOptions,
+    addresses: Vec<SocketAddr>,
+    nodes: Vec<Option<Hosted>>,
+    lanes: Arc<Vec<Lane>>,
+    next_lane: AtomicUsize,
+}
+
+impl<P: Protocol> Cluster<P> {
+    /// Starts a cluster of as many nodes as the layout names, and returns when all of them run.
+    /// What it is told is kept in memory and gone with it; [`start_with`](Self::start_with) keeps
+    /// it on disk.
+    ///
+    /// # Errors
+    /// When the layout is not one of the protocol, or a node does not start.
+    pub fn start(
+        layout: Layout,
+        machine: impl Fn() -> Box<dyn StateMachine> + Send + Sync + 'static,
+    ) -> Result<Self, ClusterError> {
+        Self::start_with(layout, machine, ClusterOptions::in_memory())
+    }
+
+    /// As [`start`](Self::start), with options.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_with(
+        layout: Layout,
+        machine: impl Fn() -> Box<dyn StateMachine> + Send + Sync + 'static,
+        options: ClusterOptions,
+    ) -> Result<Self, ClusterError> {
+        let config = P::configure(layout.clone())?;
+        if layout.count(0) == 0 {
+            return Err(ClusterError::NoLane);
+        }
+        // All ports first, so that every node can be told all of them.
+        let bind = |_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+        let nodes = layout.nodes().last().map_or(0, |highest| highest.0 + 1);
+        let listeners = (0..nodes).map(bind).collect::<Result<Vec<_>, _>>()?;
+        let addresses = listeners
+            .iter()
+            .map(TcpListener::local_addr)
+            .collect::<Result<Vec<_>, _>>()?;
+        let nodes = listeners.iter().map(|_| None).collect();
+        let lane = |(index, node)| Lane::closed(ClientId(index), node);
+        let lanes = Arc::new(layout.places(0).iter().map(lane).collect());
+        let (machine, next_lane) = (Arc::new(machine), AtomicUsize::new(0));
+        let mut cluster = Cluster {
+            layout,
+            config,
+            machine,
+            options,
+            addresses,
+            nodes,
+            lanes,
+            next_lane,
+        };
+        for (index, listener) in (0..).zip(listeners) {
+            cluster.start_node(NodeId(index), listener)?;
+        }
+        Ok(cluster)
+    }
+
+    fn start_node(&mut self, node: NodeId, listener: TcpListener) -> Result<(), ClusterError> {
+        let settings = self.settings(node, listener);
+        let machine = self.machine.clone();
+        let hosted = Hosted::start::<P>(settings, self.config.clone(), move || machine());
+        let (hosted, calls) = hosted.map_err(|source| match source {
+            NodeError::Start(source) => ClusterError::System(source),
+            source => ClusterError::Node { node, source },
+        })?;
+        for lane in self.lanes.iter().filter(|lane| lane.node == node) {
+            lane.lead_to(calls.clone());
+        }
+        self.nodes[node.0 as usize] = Some(hosted);
+        Ok(())
+    }
+
+    fn settings(&self, node: NodeId, listener: TcpListener) -> NodeSettings {
+        let name = name(node);
+        NodeSettings {
+            identity: Identity {
+                cluster: "in-process".into(),
+                founding: 0,
+                protocol: P::NAME.into(),
+            },
+            node,
+            address: self.addresses[node.0 as usize],
+            listener: Some(listener),
+            peers: (0..)
+                .map(NodeId)
+                .zip(self.addresses.iter().map(SocketAddr::to_string))
+                .collect(),
+            layout: self.layout.clone(),
+            configuration: None,
+            durability: self.options.durability,
+            disk: self.options.disk,
+            clock_ahead_ms: 0,
+            data: self.options.data.as_ref().map(|data| data.join(&name)),
+            name,
+        }
+    }
+
+    /// A handle on the next client lane in turn.
+    pub fn client(&self) -> Client {
+        let turn = self.next_lane.fetch_add(1, Ordering::Relaxed);
+        Client::new(self.lanes.clone(), turn % self.lanes.len())
+    }
+
+    /// A handle on one client lane.
+    ///
+    /// # Panics
+    /// When there is no such lane.
+    pub fn client_on(&self, lane: ClientId) -> Client {
+        assert!(
+            (lane.0 as usize) < self.lanes.len(),
+            "there is no client lane {}",
+            lane.0
+        );
+        Client::new(self.lanes.clone(), lane.0 as usize)
+    }
+
+    /// How many nodes there are, running or not.
+    pub fn node_count(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Where a node listens.
+    pub fn address(&self, node: NodeId) -> SocketAddr {
+        self.addresses[node.0 as usize]
+    }
+
+    /// Asks a node for its status, waiting on the calling thread, which must not run an async
+    /// runtime; one that does asks by [`query_status`].
+    ///
+    /// # Errors
+    /// When it does not run or does not answer within five seconds.
+    pub fn status(&self, node: NodeId) -> Result<NodeStatus, StatusError> {
+        let address = self.address(node);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        let runtime = runtime.map_err(|source| StatusError::Io { address, source })?;
+        runtime.block_on(query_status(address, Duration::from_secs(5)))
+    }
+
+    /// Ends a node as a crash would: nothing more is written, its memory is lost. Returns when its
+    /// thread has ended.
+    ///
+    /// # Errors
+    /// When the node had failed before.
+    pub fn kill(&mut self, node: NodeId) -> Result<(), NodeError> {
+        self.end(node, Stop::AtOnce)
+    }
+
+    /// Stops a node in order. Returns when its thread has ended.
+    ///
+    /// # Errors
+    /// When the node had failed before.
+    pub fn stop(&mut self, node: NodeId) -> Result<(), NodeError> {
+        self.end(node, Stop::InOrder)
+    }
+
+    fn end(&mut self, node: NodeId, how: Stop) -> Result<(), NodeError> {
+        let Some(mut hosted) = self.nodes[node.0 as usize].take() else {
+            return Ok(());
+        };
+        hosted.ask_to_stop(how);
+        hosted.wait()
+    }
+
+    /// Starts a node that was killed or stopped. It has what survived by the cluster's durability.
+    ///
+    /// # Errors
+    /// When the node runs, keeps nothing, or does not start.
+    pub fn restart(&mut self, node: NodeId) -> Result<(), ClusterError> {
+        if self.nodes[node.0 as usize].is_some() {
+            return Err(ClusterError::Running(node));
+        }
+        if self.options.data.is_none() {
+            return Err(ClusterError::NoData(node));
+        }
+        let listener = TcpListener::bind(self.address(node))?;
+        self.start_node(node, listener)
+    }
+}
+
+impl<P: Protocol> Drop for Cluster<P> {
+    fn drop(&mut self) {
+        // All are told before any is waited for.
+        let mut running: Vec<Hosted> = self.nodes.iter_mut().filter_map(Option::take).collect();
+        running
+            .iter_mut()
+            .for_each(|hosted| hosted.ask_to_stop(Stop::InOrder));
+    }
+}
+
+fn name(node: NodeId) -> String {
+    format!("n{}", node.0)
+}

@@ -1,0 +1,137 @@
+//! A node on a thread of its own, with handles on its client lanes for other threads.
+
+use super::client::{Calls, serve_calls};
+use crate::error::NodeError;
+use crate::node::application::{Application, LaneHandle};
+use crate::node::settings::NodeSettings;
+use crate::node::start::run_node;
+use ionian_kernel::machine::StateMachine;
+use ionian_kernel::protocol::Protocol;
+use std::thread::JoinHandle;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::LocalSet;
+
+/// A node that runs on a thread of its own. Dropping it stops the node in order and waits for it.
+pub struct Hosted {
+    stop: Option<oneshot::Sender<Stop>>,
+    thread: Option<JoinHandle<Result<(), NodeError>>>,
+}
+
+/// How a node is to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// What waits is written out first.
+    InOrder,
+    /// As a crash would: nothing more is written.
+    AtOnce,
+}
+
+impl Hosted {
+    /// Starts it, and returns when its roles are made and it is reachable, with the way to its
+    /// lanes.
+    ///
+    /// # Errors
+    /// Says why it does not run.
+    pub fn start<P: Protocol>(
+        settings: NodeSettings,
+        config: P::Config,
+        machine: impl Fn() -> Box<dyn StateMachine> + Send + 'static,
+    ) -> Result<(Hosted, Calls), NodeError> {
+        let (calls, queue) = mpsc::unbounded_channel();
+        let (stop, stopped) = oneshot::channel();
+        let (started, starting) = std::sync::mpsc::channel();
+        let thread = format!("ionian-{}", settings.name);
+        let body = move || {
+            let application = move |handle: LaneHandle| {
+                let _ = started.send(());
+                serve_calls(handle, queue)
+            };
+            run_thread::<P>(settings, config, machine, application, stopped)
+        };
+        let thread = std::thread::Builder::new()
+            .name(thread)
+            .spawn(body)
+            .map_err(NodeError::Start)?;
+        let mut hosted = Hosted {
+            stop: Some(stop),
+            thread: Some(thread),
+        };
+        if starting.recv().is_err() {
+            // The thread has ended without getting so far, and says why.
+            hosted.wait()?;
+            return Err(NodeError::Settings("it stopped at once".into()));
+        }
+        Ok((hosted, Calls::new(calls)))
+    }
+
+    /// Tells it to end. It may have ended by itself.
+    pub fn ask_to_stop(&mut self, how: Stop) {
+        if let Some(stop) = self.stop.take() {
+            let _ = stop.send(how);
+        }
+    }
+
+    /// Waits until it has ended: told to, or by itself, because its disk fails or it is no member
+    /// any more.
+    ///
+    /// # Errors
+    /// Says why it has ended, if it was not told to.
+    pub fn wait(&mut self) -> Result<(), NodeError> {
+        match self.thread.take().map(JoinHandle::join) {
+            None => Ok(()),
+            Some(Ok(result)) => result,
+            Some(Err(panic)) => std::panic::resume_unwind(panic),
+        }
+    }
+
+    /// Whether it has ended.
+    pub fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+}
+
+impl Drop for Hosted {
+    fn drop(&mut self) {
+        self.ask_to_stop(Stop::InOrder);
+        if let Some(thread) = self.thread.take()
+            && let Err(panic) = thread.join()
+            && !std::thread::panicking()
+        {
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+/// The body of a node's thread.
+fn run_thread<P: Protocol>(
+    settings: NodeSettings,
+    config: P::Config,
+    machine: impl Fn() -> Box<dyn StateMachine> + 'static,
+    application: impl FnOnce(LaneHandle) -> Box<dyn Application>,
+    stop: oneshot::Receiver<Stop>,
+) -> Result<(), NodeError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(NodeError::Start)?;
+    let (in_order, stopped) = oneshot::channel::<()>();
+    let shutdown = async move {
+        let _ = stopped.await;
+    };
+    let at_once = async move {
+        match stop.await {
+            Ok(Stop::AtOnce) => {}
+            // The cluster was dropped, or wants it in order: the node ends by itself.
+            Ok(Stop::InOrder) | Err(_) => {
+                let _ = in_order.send(());
+                std::future::pending::<()>().await;
+            }
+        }
+    };
+    LocalSet::new().block_on(&runtime, async move {
+        tokio::select! {
+            result = run_node::<P>(settings, config, machine, application, shutdown) => result,
+            () = at_once => Ok(()),
+        }
+    })
+}

@@ -1,0 +1,192 @@
+//! What lies outside a node's roles: peers, log, application.
+
+use super::application::Application;
+use crate::status::LoopStatus;
+use crate::storage::log::Log;
+use crate::transport::frame::{HEADER_BYTES, encode_frame};
+use crate::transport::outgoing::LARGE_FROM;
+use crate::transport::peer::Peers;
+use bytes::Bytes;
+use ionian_kernel::client::{Operation, Refusal, Reply, Request};
+use ionian_kernel::id::ClientId;
+use ionian_kernel::layout::{Address, Layout, NodeId, Places};
+use ionian_kernel::machine::Frozen;
+use ionian_kernel::membership::Membership;
+use ionian_kernel::node::World;
+use ionian_kernel::protocol::Protocol;
+use ionian_kernel::role::Lsn;
+use ionian_kernel::time::Instant;
+use std::collections::HashMap;
+use std::rc::Rc;
+use tokio::sync::oneshot;
+
+/// Carries out what roles ask for.
+pub(crate) struct Outside {
+    /// For each kind, the nodes that have instances of it and which ones.
+    places: Vec<Vec<(NodeId, u64)>>,
+    pub(crate) peers: Rc<Peers>,
+    pub(crate) log: Log,
+    pub(crate) application: Box<dyn Application>,
+    /// When the burst under way began.
+    pub(crate) now: Instant,
+    pub(crate) counts: LoopStatus,
+    /// What the log has led to, until the loop has seen to it.
+    pub(crate) announced: Option<Membership>,
+    pub(crate) operator: Operator,
+    /// How many requests have no reply yet.
+    pub(crate) unanswered: u64,
+    /// A frame that goes to several nodes: encoded here once. Reused.
+    scratch: Vec<u8>,
+}
+
+impl Outside {
+    pub(crate) fn new(
+        layout: &Layout,
+        peers: Rc<Peers>,
+        log: Log,
+        application: Box<dyn Application>,
+    ) -> Self {
+        let (places, now, counts, scratch) = Default::default();
+        let (announced, operator, unanswered) = Default::default();
+        let mut outside = Outside {
+            places,
+            peers,
+            log,
+            application,
+            now,
+            counts,
+            scratch,
+            announced,
+            operator,
+            unanswered,
+        };
+        outside.place(layout);
+        outside
+    }
+
+    /// The layout says what lives where.
+    pub(crate) fn place(&mut self, layout: &Layout) {
+        self.places = (0..layout.instances.len())
+            .map(|kind| places(&layout.places(kind as u8)))
+            .collect();
+    }
+}
+
+/// Requests that come from operators, not from the application.
+#[derive(Default)]
+pub(crate) struct Operator {
+    /// By the number that makes up the token.
+    open: HashMap<u64, oneshot::Sender<Result<Bytes, Refusal>>>,
+    requests: u64,
+}
+
+/// The tokens of operators' requests begin here.
+const OPERATOR: u64 = 1 << 63;
+
+impl Operator {
+    /// A request for the membership, and where its answer comes.
+    pub(crate) fn request(
+        &mut self,
+        payload: Bytes,
+    ) -> (Request, oneshot::Receiver<Result<Bytes, Refusal>>) {
+        self.requests += 1;
+        let token = OPERATOR | self.requests;
+        let (answer, answered) = oneshot::channel();
+        self.open.insert(token, answer);
+        (
+            Request {
+                token,
+                operation: Operation::Change,
+                payload,
+            },
+            answered,
+        )
+    }
+
+    /// Nobody gets an answer any more.
+    pub(crate) fn forget(&mut self) {
+        self.open.clear();
+    }
+}
+
+/// Gathers the instances of one kind by node.
+fn places(nodes: &Places) -> Vec<(NodeId, u64)> {
+    let mut places: Vec<(NodeId, u64)> = Vec::new();
+    for (index, node) in nodes.iter() {
+        match places.iter_mut().find(|(place, _)| *place == node) {
+            Some((_, members)) => *members |= 1 << index,
+            None => places.push((node, 1 << index)),
+        }
+    }
+    places
+}
+
+impl<P: Protocol> World<P> for Outside {
+    fn send(&mut self, kind: u8, members: u64, message: P::Message) {
+        let places = self
+            .places
+            .get(kind as usize)
+            .map_or(&[][..], Vec::as_slice);
+        let mut meant = places.iter().filter(|(_, here)| here & members != 0);
+        let Some(&(first, here)) = meant.next() else {
+            return;
+        };
+        let Some(&(second, there)) = meant.next() else {
+            self.counts.messages_out += 1;
+            return self.peers.send(first, here & members, &message, self.now);
+        };
+        self.scratch.clear();
+        if let Err(error) = encode_frame(&mut self.scratch, 0, &message) {
+            return tracing::error!("a message to several nodes is dropped: {error}");
+        }
+        let all = [(first, here), (second, there)]
+            .into_iter()
+            .chain(meant.copied());
+        if self.scratch.len() >= HEADER_BYTES + LARGE_FROM {
+            let message = Bytes::from(std::mem::take(&mut self.scratch)).slice(HEADER_BYTES..);
+            for (node, here) in all {
+                self.counts.messages_out += 1;
+                self.peers
+                    .send_large(node, here & members, message.clone(), self.now);
+            }
+            return;
+        }
+        for (node, here) in all {
+            self.counts.messages_out += 1;
+            self.peers
+                .send_copy(node, here & members, &self.scratch, self.now);
+        }
+    }
+
+    fn append(&mut self, from: Address, record: &[u8], vital: bool) -> Lsn {
+        self.counts.records += 1;
+        self.log.append(from, record, vital)
+    }
+
+    fn durable(&self) -> Lsn {
+        self.log.durable()
+    }
+
+    fn store_snapshot(&mut self, from: Address, stamp: u64, frozen: Box<dyn Frozen>) {
+        self.log.store_snapshot(from, stamp, frozen);
+    }
+
+    fn announce(&mut self, membership: Membership) {
+        self.announced = Some(membership);
+    }
+
+    fn reply(&mut self, lane: ClientId, reply: Reply) {
+        self.unanswered = self.unanswered.saturating_sub(1);
+        if reply.token >= OPERATOR {
+            // It fails when the operator has lost interest.
+            let _ = self
+                .operator
+                .open
+                .remove(&reply.token)
+                .map(|answer| answer.send(reply.outcome));
+            return;
+        }
+        self.counts.replies += 1;
+        self.application.on_reply(lane, reply);
+    }
+}

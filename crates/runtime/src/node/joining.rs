@@ -1,0 +1,56 @@
+//! Waiting to be a member: a node that is added to a running cluster knows nothing but where to
+//! ask.
+
+use super::settings::resolve;
+use crate::admin::membership::query_membership;
+use crate::admin::query::StatusError;
+use ionian_deployment::Configuration;
+use std::time::Duration;
+
+/// How often it asks.
+const ASK_EVERY: Duration = Duration::from_millis(250);
+
+/// How long a node may take to answer.
+const ANSWER_LIMIT: Duration = Duration::from_secs(2);
+
+/// Asks the node at `contact` (`host:port`), and those that it names, until the node `name` is a
+/// member of their cluster. It goes on for as long as that takes, and logs what it waits for.
+pub async fn wait_for_membership(name: &str, contact: &str) -> Configuration {
+    let mut contacts = vec![contact.to_owned()];
+    let mut told = String::new();
+    loop {
+        let mut wait = String::new();
+        for contact in contacts.clone() {
+            match ask(&contact).await {
+                Err(error) => wait = format!("waits for {contact} to answer: {error}"),
+                Ok(known) if known.member(name).is_some() => return known,
+                Ok(known) => {
+                    let (cluster, epoch) = (&known.target().cluster, known.epoch().0);
+                    wait = format!(
+                        "waits to be a member of cluster {cluster}, which is in epoch {epoch} now: `ionian member add {name}` \
+                         or `ionian member replace` makes it one"
+                    );
+                    contacts = [contact]
+                        .into_iter()
+                        .chain(known.nodes().values().map(|node| node.address.clone()))
+                        .collect();
+                    break;
+                }
+            }
+        }
+        // Said once, not with every question.
+        if wait != told {
+            tracing::info!("node {name} {wait}");
+            told = wait;
+        }
+        tokio::time::sleep(ASK_EVERY).await;
+    }
+}
+
+async fn ask(contact: &str) -> Result<Configuration, String> {
+    let address =
+        resolve(contact).map_err(|error| format!("{contact:?} cannot be resolved: {error}"))?;
+    query_membership(address, ANSWER_LIMIT)
+        .await
+        .map_err(|error: StatusError| error.to_string())
+}

@@ -1,0 +1,157 @@
+//! Accepts connections, finds out what each caller wants, and hands it to the peer transport or to
+//! administration.
+
+use crate::admin::server::{AdminServer, LongRequest};
+use crate::tasks::Tasks;
+use crate::transport::connection::{Transport, set_socket_options};
+use crate::transport::hello::{self, HandshakeError, Hello, Introduction, within_handshake_limit};
+use crate::transport::peer::Shared;
+use crate::transport::welcome::welcome;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::AbortHandle;
+use tokio::time::sleep;
+
+/// How many callers may be in the handshake at once. One more evicts the oldest: a peer needs a
+/// millisecond, a caller that sends nothing stays.
+const PENDING_LIMIT: usize = 64;
+
+/// The pause after a connection could not be accepted: mostly there are too many open files, and
+/// other connections end in time.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// What connections from outside are answered with.
+pub(crate) struct Listener {
+    pub(crate) transport: Rc<Transport>,
+    pub(crate) admin: AdminServer,
+    pub(crate) tasks: Rc<Tasks>,
+}
+
+/// What a caller wants after the handshake.
+enum Greeted {
+    /// To be this peer.
+    Peer(Introduction, Shared),
+    /// An answer that may take longer than a handshake.
+    Admin(LongRequest),
+    /// Nothing.
+    Done,
+}
+
+impl Listener {
+    /// Accepts connections until the node ends.
+    pub(crate) async fn run(self: Rc<Self>, listener: TcpListener) {
+        let pending = Rc::new(PendingHandshakes::default());
+        loop {
+            match listener.accept().await {
+                Ok((stream, _)) => {
+                    let (guard, started) = pending.begin();
+                    started(self.tasks.spawn(self.clone().serve(stream, guard)));
+                }
+                Err(error) => {
+                    tracing::warn!("cannot accept a connection: {error}");
+                    sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    async fn serve(self: Rc<Self>, mut stream: TcpStream, pending: PendingHandshake) {
+        let from = stream.peer_addr().map_or_else(
+            |_| "an unknown address".to_owned(),
+            |address| address.to_string(),
+        );
+        match within_handshake_limit(self.greet(&mut stream)).await {
+            Ok(Greeted::Peer(caller, peer)) => {
+                drop(pending);
+                self.transport
+                    .serve(&peer, caller.sender_name.0, caller.epoch, stream)
+                    .await;
+            }
+            Ok(Greeted::Admin(LongRequest::Change(change))) => {
+                if let Err(error) = self.admin.carry_out(&mut stream, &change).await {
+                    tracing::warn!(
+                        "{from} was not told what became of its change of the membership: {error}"
+                    );
+                }
+            }
+            Ok(Greeted::Admin(LongRequest::Snapshot(at))) => {
+                drop(pending);
+                if let Err(error) = self.admin.send_snapshot(&mut stream, at).await {
+                    tracing::warn!("a snapshot for {from} was not finished: {error}");
+                }
+            }
+            Ok(Greeted::Done) => {}
+            Err(HandshakeError::Refused(reason)) => {
+                tracing::warn!("refused a connection from {from}: {reason}")
+            }
+            // It is logged already, with its reason.
+            Err(HandshakeError::Estranged { .. }) => {}
+            Err(HandshakeError::Silent) => tracing::debug!("{from} connected and left"),
+            Err(error) => {
+                tracing::warn!("dropped a connection from {from} that was no peer's: {error}")
+            }
+        }
+    }
+
+    /// Finds out what the caller wants, and answers what can be answered at once.
+    async fn greet(&self, stream: &mut TcpStream) -> Result<Greeted, HandshakeError> {
+        set_socket_options(stream)?;
+        Ok(match hello::receive_hello(stream).await? {
+            Hello::Admin(request) => self
+                .admin
+                .answer(stream, request)
+                .await?
+                .map_or(Greeted::Done, Greeted::Admin),
+            Hello::Peer(caller) => welcome(&self.transport, stream, &caller)
+                .await?
+                .map_or(Greeted::Done, |peer| Greeted::Peer(caller, peer)),
+        })
+    }
+}
+
+/// The callers in the handshake, oldest first.
+#[derive(Default)]
+struct PendingHandshakes {
+    tasks: RefCell<VecDeque<(u64, AbortHandle)>>,
+    next_number: Cell<u64>,
+}
+
+impl PendingHandshakes {
+    /// Begins a handshake; its task must be given to the function that is returned.
+    fn begin(self: &Rc<Self>) -> (PendingHandshake, impl FnOnce(AbortHandle)) {
+        let number = self.next_number.get();
+        self.next_number.set(number + 1);
+        let guard = PendingHandshake {
+            number,
+            among: self.clone(),
+        };
+        let pending = self.clone();
+        let started = move |task| {
+            let mut tasks = pending.tasks.borrow_mut();
+            tasks.push_back((number, task));
+            if tasks.len() > PENDING_LIMIT {
+                let (_, oldest) = tasks.pop_front().expect("the limit is not zero");
+                oldest.abort();
+            }
+        };
+        (guard, started)
+    }
+}
+
+/// One caller in the handshake. Dropping it makes room for another.
+struct PendingHandshake {
+    number: u64,
+    among: Rc<PendingHandshakes>,
+}
+
+impl Drop for PendingHandshake {
+    fn drop(&mut self) {
+        self.among
+            .tasks
+            .borrow_mut()
+            .retain(|(number, _)| *number != self.number);
+    }
+}

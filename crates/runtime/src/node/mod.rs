@@ -1,0 +1,15 @@
+//! A running node: its settings, its roles, its event loop.
+
+pub mod application;
+mod chronicle;
+mod clock;
+mod event_loop;
+mod following;
+mod guard;
+mod instances;
+mod io;
+pub(crate) mod joining;
+mod listener;
+mod peer_tasks;
+pub mod settings;
+pub(crate) mod start;

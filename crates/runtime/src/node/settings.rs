@@ -1,0 +1,170 @@
+//! What a node is told before it starts.
+
+use crate::error::NodeError;
+use crate::storage::disk_log::DiskOptions;
+use crate::storage::log::Durability;
+use crate::storage::membership_file;
+use crate::transport::handshake::Identity;
+use ionian_deployment::Configuration;
+use ionian_kernel::id::Epoch;
+use ionian_kernel::layout::{Layout, NodeId};
+use ionian_kernel::protocol::Protocol;
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+
+/// Everything that a node needs to know of the world before it starts.
+#[derive(Debug)]
+pub struct NodeSettings {
+    /// The cluster.
+    pub identity: Identity,
+    /// Which of the deployment's nodes this is.
+    pub node: NodeId,
+    /// Its name in the deployment.
+    pub name: String,
+    /// Where it listens, for peers and for status queries.
+    pub address: SocketAddr,
+    /// A socket that listens already, in place of `address`: for whoever must know the port before
+    /// the node runs.
+    pub listener: Option<TcpListener>,
+    /// `host:port` of all nodes, this one included.
+    pub peers: BTreeMap<NodeId, String>,
+    /// Which role instance lives where.
+    pub layout: Layout,
+    /// What `peers` and `layout` were made from. Without it the membership of the cluster cannot
+    /// change.
+    pub configuration: Option<Configuration>,
+    /// What survives the end of the process.
+    pub durability: Durability,
+    /// How the disk is used, if it is.
+    pub disk: DiskOptions,
+    /// Where that is kept. Without it nothing is, and a node that is started again does not know
+    /// that it lived before. [`Durability::Disk`] needs it.
+    pub data: Option<PathBuf>,
+    /// By how many milliseconds the node misreads the wall clock when it starts: zero, but in tests
+    /// of what a wrong clock does to a cluster.
+    pub clock_ahead_ms: i64,
+}
+
+impl NodeSettings {
+    /// The settings of the node `name`: those of the membership that its data directory holds, if
+    /// that is later than what is `given`. Options that concern one node alone are those that are
+    /// given in any case.
+    ///
+    /// # Errors
+    /// When there is no such node, or what is stored cannot be read.
+    pub fn new<P: Protocol>(
+        given: Configuration,
+        name: &str,
+        data: Option<&Path>,
+    ) -> Result<Self, NodeError> {
+        let configuration = newest(given, data)?;
+        let Some((node, member)) = configuration.member(name) else {
+            // The founding deployment lacks a node because of a slip of the pen, a later one
+            // because it was removed.
+            configuration
+                .target()
+                .place(name)
+                .map_err(|error| match configuration.epoch().0 {
+                    0 => NodeError::Deployment(error),
+                    epoch => NodeError::Removed {
+                        name: name.to_owned(),
+                        epoch,
+                    },
+                })?;
+            unreachable!("a node of the deployment is a member");
+        };
+        let address = member.listens_at();
+        let address = resolve(address).map_err(|source| NodeError::Address {
+            address: address.to_owned(),
+            source,
+        })?;
+        let deployment = &configuration.deployment;
+        Ok(NodeSettings {
+            identity: Identity {
+                cluster: deployment.cluster.clone(),
+                founding: configuration.founding,
+                protocol: deployment.protocol.clone(),
+            },
+            node,
+            name: name.to_owned(),
+            address,
+            listener: None,
+            peers: addresses(&configuration),
+            layout: configuration
+                .layout(P::KINDS)
+                .map_err(NodeError::Deployment)?,
+            durability: match deployment.durability {
+                ionian_deployment::Durability::Memory => Durability::Memory,
+                ionian_deployment::Durability::Disk => Durability::Disk,
+            },
+            disk: DiskOptions::default(),
+            data: data.map(Path::to_owned),
+            clock_ahead_ms: 0,
+            configuration: Some(configuration),
+        })
+    }
+}
+
+/// What is stored, if it is the later; what was given says what concerns this node alone.
+fn newest(given: Configuration, data: Option<&Path>) -> Result<Configuration, NodeError> {
+    let stored = data.map(membership_file::stored).transpose()?.flatten();
+    // A directory of another cluster, or of another durability, is refused in words of its own.
+    let is_same = |stored: &Configuration| stored.deployment.is_same_cluster(&given.deployment);
+    let Some(mut stored) = stored.filter(is_same) else {
+        return Ok(given);
+    };
+    let (epoch, is_founding) = (stored.epoch(), stored.founding == given.founding);
+    let is_unchanged = epoch == Epoch::default() && is_founding;
+    if epoch < given.epoch() || is_unchanged {
+        return Ok(given);
+    }
+    if !is_founding {
+        tracing::warn!(
+            "the deployment that this node is started with is not the one that its cluster was founded with. What the \
+             node knows of the membership counts; `ionian member apply FILE` changes a running cluster"
+        );
+    }
+    tracing::info!(
+        "starts with the membership of epoch {}, as this node knew it when it stopped",
+        epoch.0
+    );
+    stored.deployment.take_local(&given.deployment);
+    for key in stored.deployment.options.tuned() {
+        let (counts, own) = (
+            stored.deployment.options.stated(key),
+            given.deployment.options.stated(key),
+        );
+        if let (Some(counts), Some(own)) = (counts, own.filter(|own| Some(*own) != counts)) {
+            tracing::info!(
+                "options.{key} = {counts}, as `ionian options` has set it for all nodes, and not {own} as given here"
+            );
+        }
+    }
+    Ok(stored)
+}
+
+/// Where the members are found.
+pub(crate) fn addresses(configuration: &Configuration) -> BTreeMap<NodeId, String> {
+    configuration
+        .nodes()
+        .into_iter()
+        .map(|(id, node)| (id, node.address.clone()))
+        .collect()
+}
+
+/// The socket address of `host:port`. IPv4 first where a name has both: nodes listen on one
+/// address.
+///
+/// # Errors
+/// When there is none.
+pub fn resolve(text: &str) -> std::io::Result<SocketAddr> {
+    let found: Vec<SocketAddr> = text.to_socket_addrs()?.collect();
+    let first = found
+        .iter()
+        .find(|address| address.is_ipv4())
+        .or(found.first());
+    first
+        .copied()
+        .ok_or_else(|| std::io::Error::new(std::io::ErrorKind::NotFound, "the name has no address"))
+}

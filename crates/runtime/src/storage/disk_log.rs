@@ -1,0 +1,224 @@
+//! The log of a node with `durability = "disk"`: the write-ahead log in `DIRECTORY/wal`, and beside
+//! it the snapshots of its roles in `DIRECTORY/snapshots`.
+//!
+//! The log is cut off at its beginning by checkpoints. When it has grown by enough, roles write
+//! again what they need of their records without keys, and tell by which keys they need the others;
+//! once that is on disk, everything before the oldest record that is needed goes.
+
+use super::directory::{DataDirectory, LOG, SNAPSHOTS, VITAL, has_log};
+use super::error::{LogError, io_error};
+use super::recovery;
+use super::snapshots::{SnapshotStore, SnapshotThread};
+use super::stamp::{self, Stamp};
+use crate::status::LogStatus;
+use ionian_kernel::layout::Address;
+use ionian_kernel::machine::Frozen;
+use ionian_kernel::role::Lsn;
+use ionian_wal::{Flush, Options, Recovery, Wal};
+use std::fs;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use tokio::sync::Notify;
+
+/// What a record costs in the log besides its bytes, about.
+const RECORD_OVERHEAD: u64 = 24;
+
+/// When so much waits for a sync under way, the loop waits for the disk too and reads nothing more.
+const MAX_GATHERED: usize = 64 << 20;
+
+/// Larger than any command that a gateway takes: what a role persists must fit.
+const MAX_RECORD: usize = 1 << 30;
+
+/// How a node with durability "disk" uses the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskOptions {
+    /// When the log has grown by so much, what is not needed any more is cut off.
+    pub checkpoint_bytes: u64,
+    /// The size of one file of the log: a multiple of 4096, at least 8192, at most 2^30.
+    pub segment_bytes: u64,
+}
+
+impl Default for DiskOptions {
+    fn default() -> Self {
+        DiskOptions {
+            checkpoint_bytes: 64 << 20,
+            segment_bytes: 16 << 20,
+        }
+    }
+}
+
+/// See the top of this file.
+pub(crate) struct DiskLog {
+    wal: Wal,
+    snapshots: SnapshotThread,
+    options: DiskOptions,
+    /// By how many bytes the log has grown since the last checkpoint.
+    grown: u64,
+    checkpoint: Option<Checkpoint>,
+    checkpoints: u64,
+    snapshots_stored: u64,
+    /// Holds the lock. The last field: the threads of those above have ended when it goes.
+    _directory: Rc<DataDirectory>,
+}
+
+/// One that is not on disk yet.
+struct Checkpoint {
+    /// The last of its records.
+    written: u64,
+    /// The first record that is needed when it is on disk.
+    needed: u64,
+}
+
+/// What an earlier process of the node has left behind.
+pub(crate) struct DiskPast {
+    pub(crate) snapshots: SnapshotStore,
+    pub(crate) records: Recovery,
+}
+
+impl DiskLog {
+    /// Opens the log in the directory. `identity` is the file that says whether the node has taken
+    /// part, if it has: then there must be a log. `wake` is notified when a thread of it has done
+    /// something.
+    pub(crate) fn open(
+        directory: Rc<DataDirectory>,
+        stamp: &Stamp,
+        identity: Option<PathBuf>,
+        kinds: &'static [&'static str],
+        options: DiskOptions,
+        wake: &Arc<Notify>,
+    ) -> Result<(Self, DiskPast), LogError> {
+        let path = directory.path();
+        let (log_path, snapshots_path) = (path.join(LOG), path.join(SNAPSHOTS));
+        let other = path.join(VITAL);
+        if fs::exists(&other).map_err(io_error("look for", &other))? {
+            return Err(LogError::OtherDurability {
+                path: path.to_owned(),
+                used: "memory",
+                wanted: "disk",
+            });
+        }
+        directory.make(&log_path)?;
+        if let Some(proof) = identity
+            && !has_log(&log_path)?
+        {
+            return Err(LogError::Lost {
+                lost: log_path,
+                proof,
+            });
+        }
+        let stamp = stamp::encode(stamp);
+        let store = SnapshotStore::new(&snapshots_path, &stamp, kinds);
+        let waker = wake.clone();
+        let wal_options = Options {
+            segment_bytes: options.segment_bytes,
+            max_record_bytes: MAX_RECORD,
+            // As many as a checkpoint sets free: the next interval then needs no new file. To fill
+            // one with zeros is as much work for the disk as all the groups that go into it.
+            spares: (options.checkpoint_bytes / options.segment_bytes) as usize + 2,
+            on_complete: Box::new(move || waker.notify_one()),
+            ..Options::default()
+        };
+        let (wal, records) = Wal::open(&log_path, wal_options, &stamp)?;
+        directory.make(&snapshots_path)?;
+        recovery::tell_of_cut(&records);
+        let snapshots = SnapshotThread::start(store.clone(), wake.clone())?;
+        let log = DiskLog {
+            // What is recovered counts as grown, so that a node that is often restarted has
+            // checkpoints.
+            grown: wal.size(),
+            wal,
+            snapshots,
+            options,
+            checkpoint: None,
+            checkpoints: 0,
+            snapshots_stored: 0,
+            _directory: directory,
+        };
+        Ok((
+            log,
+            DiskPast {
+                snapshots: store,
+                records,
+            },
+        ))
+    }
+
+    pub(crate) fn append(&mut self, from: Address, record: &[u8]) -> Lsn {
+        self.grown += record.len() as u64 + RECORD_OVERHEAD;
+        Lsn(self.wal.append(from.kind, from.index.into(), record))
+    }
+
+    pub(crate) fn is_behind(&self) -> bool {
+        self.wal.durable() < self.wal.written()
+    }
+
+    pub(crate) fn durable(&self) -> Lsn {
+        Lsn(self.wal.durable())
+    }
+
+    pub(crate) fn flush(&mut self) -> Result<bool, LogError> {
+        let before = self.wal.durable();
+        if self.wal.flush()? == Flush::Started && self.wal.gathered_bytes() > MAX_GATHERED {
+            self.wal.sync()?;
+        }
+        self.moved_since(before)
+    }
+
+    pub(crate) fn poll(&mut self) -> Result<bool, LogError> {
+        let before = self.wal.durable();
+        self.wal.poll_completed()?;
+        self.moved_since(before)
+    }
+
+    pub(crate) fn close(&mut self) -> Result<(), LogError> {
+        Ok(self.wal.seal()?)
+    }
+
+    fn moved_since(&mut self, before: u64) -> Result<bool, LogError> {
+        let durable = self.wal.durable();
+        if let Some(Checkpoint { written, needed }) = self.checkpoint
+            && durable >= written
+        {
+            self.wal.truncate_below(needed)?;
+            self.checkpoint = None;
+            self.checkpoints += 1;
+        }
+        Ok(durable > before)
+    }
+
+    pub(crate) fn store_snapshot(&mut self, from: Address, stamp: u64, frozen: Box<dyn Frozen>) {
+        self.snapshots.store(from, stamp, frozen);
+    }
+
+    pub(crate) fn stored_snapshot(&mut self) -> Result<Option<(Address, u64)>, LogError> {
+        let stored = self.snapshots.poll()?;
+        self.snapshots_stored += u64::from(stored.is_some());
+        Ok(stored)
+    }
+
+    pub(crate) fn checkpoint_due(&self) -> Option<Lsn> {
+        let due = self.grown >= self.options.checkpoint_bytes && self.checkpoint.is_none();
+        due.then_some(Lsn(self.wal.written() + 1))
+    }
+
+    pub(crate) fn checkpoint_appended(&mut self, needed: Lsn) {
+        self.checkpoint = Some(Checkpoint {
+            written: self.wal.written(),
+            needed: needed.0,
+        });
+        self.grown = 0;
+    }
+
+    pub(crate) fn status(&self) -> LogStatus {
+        LogStatus {
+            durability: "disk".into(),
+            bytes: self.wal.size(),
+            position: self.wal.written(),
+            lag: self.wal.written() - self.wal.durable(),
+            syncs: self.wal.syncs(),
+            checkpoints: self.checkpoints,
+            snapshots: self.snapshots_stored,
+        }
+    }
+}

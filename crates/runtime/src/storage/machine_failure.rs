@@ -1,0 +1,126 @@
+//! The file `poison`: why the state machine stopped its node.
+
+use super::error::{LogError, io_error};
+use super::skips::CommandName;
+use ionian_kernel::guard::Call;
+use serde::{Deserialize, Serialize};
+use std::fmt::{self, Write};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const FILE: &str = "poison";
+
+/// A panic of the machine that stops its node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MachineFailure {
+    /// What the machine was called for.
+    pub doing: String,
+    /// What it said, on one line.
+    pub message: String,
+    /// The command, if it was one.
+    pub command: Option<CommandName>,
+    /// The bytes of the command, in hexadecimal.
+    pub bytes: String,
+    /// The slot of the last command that was begun before, if it was none.
+    pub after: Option<u64>,
+}
+
+impl MachineFailure {
+    pub(crate) fn new(call: Call<'_>, message: String, after: Option<u64>) -> Self {
+        let doing = match call {
+            Call::Apply(_) => "executing a command",
+            Call::Read(_) => "answering a query",
+            Call::Snapshot => "writing a snapshot of its state",
+            Call::Restore => "restoring a snapshot",
+            Call::Question => "saying what a command touches, or when time makes a difference",
+        };
+        let (command, bytes, after) = match call {
+            Call::Apply(command) => (
+                Some(CommandName::of(&command)),
+                hexadecimal(command.payload),
+                None,
+            ),
+            _ => (None, String::new(), after),
+        };
+        MachineFailure {
+            doing: doing.to_owned(),
+            message,
+            command,
+            bytes,
+            after,
+        }
+    }
+
+    /// What the file in the data directory says of the last time that the machine stopped the node;
+    /// none, if it never did.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn stored(data: &Path) -> Result<Option<Self>, LogError> {
+        let path = file(data);
+        let Ok(text) = fs::read_to_string(&path) else {
+            let there = fs::exists(&path).map_err(io_error("look for", &path))?;
+            return if there {
+                Err(damaged(path, "it is no text".into()))
+            } else {
+                Ok(None)
+            };
+        };
+        serde_json::from_str(&text)
+            .map(Some)
+            .map_err(|error| damaged(path, error.to_string()))
+    }
+
+    /// Writes the file, for people and for `ionian log show`. Nothing depends on it.
+    pub(crate) fn store(&self, data: &Path) -> Result<PathBuf, LogError> {
+        let path = file(data);
+        let text = serde_json::to_string_pretty(self).expect("numbers and strings");
+        fs::write(&path, text + "\n").map_err(io_error("write", &path))?;
+        Ok(path)
+    }
+}
+
+fn damaged(path: PathBuf, text: String) -> LogError {
+    LogError::Corrupt {
+        path,
+        offset: 0,
+        text,
+    }
+}
+
+fn file(data: &Path) -> PathBuf {
+    data.join(FILE)
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        write!(text, "{byte:02x}").expect("a string takes everything");
+    }
+    text
+}
+
+impl fmt::Display for MachineFailure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let MachineFailure {
+            doing,
+            message,
+            command,
+            bytes,
+            after,
+        } = self;
+        write!(formatter, "the state machine panicked {doing}")?;
+        match (command, after) {
+            (Some(command), _) => write!(
+                formatter,
+                ", in slot {}: {command}, digest {:016x}, {} bytes",
+                command.slot.0,
+                command.digest,
+                bytes.len() / 2
+            )?,
+            (None, Some(slot)) => write!(formatter, ", after a command in slot {slot}")?,
+            (None, None) => {}
+        }
+        write!(formatter, ": {message:?}")
+    }
+}

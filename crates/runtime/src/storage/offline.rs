@@ -1,0 +1,400 @@
+//! The data directory of a node with durability "disk" that does not run: what can be read from it,
+//! and how one is made whose state begins with a snapshot.
+
+use super::directory::{DataDirectory, LOG, SNAPSHOTS, VITAL};
+use super::error::{LogError, io_error};
+use super::identity::{Origin, Register};
+use super::recovery;
+use super::skips::{CommandName, MAX_SKIPS, Skips};
+use super::snapshots::{self, SnapshotStore};
+use super::stamp::{self, Stamp};
+use bytes::Bytes;
+use ionian_kernel::layout::Address;
+use ionian_wal::snapshot::{Loaded, Snapshots};
+use ionian_wal::{Options, ReadOnly, Recovery, Wal, WalError, read_log};
+use nix::fcntl::Flock;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+/// A stopped node's directory. Nothing in it is changed; it is locked as long as this lives, so
+/// that the node is not started meanwhile.
+pub struct StoppedNode {
+    path: PathBuf,
+    bytes: Vec<u8>,
+    stamp: Stamp,
+    _lock: Option<Flock<File>>,
+}
+
+/// A snapshot in a node's directory.
+pub struct StoredSnapshot {
+    /// The file.
+    pub path: PathBuf,
+    /// The stamp that its role gave it: for a replica, the slot before which the state is.
+    pub stamp: u64,
+    /// The snapshot.
+    pub snapshot: Bytes,
+    /// What is wrong with the newer one, if this is the previous.
+    pub rejected: Option<WalError>,
+}
+
+impl StoppedNode {
+    /// Looks at the directory `path` of one node.
+    ///
+    /// # Errors
+    /// When it is none, its log is damaged, or the node runs.
+    pub fn open(path: &Path) -> Result<Self, LogError> {
+        let lock = DataDirectory::look(path)?;
+        let log = path.join(LOG);
+        let none = |text: String| LogError::NoNode {
+            path: path.to_owned(),
+            text,
+        };
+        if !fs::exists(&log).map_err(io_error("look for", &log))? {
+            return Err(none(
+                "there is no log in it. It should be one node's, such as DIR/nodes/NAME".into(),
+            ));
+        }
+        let records = read_log(&log)?.ok_or_else(|| none("its log is empty".into()))?;
+        let bytes = records.stamp().to_vec();
+        let unknown = || {
+            none(format!(
+                "its log is stamped '{}', which this program does not know",
+                bytes.escape_ascii()
+            ))
+        };
+        let stamp = stamp::decode(&bytes).ok_or_else(unknown)?;
+        Ok(StoppedNode {
+            path: path.to_owned(),
+            bytes,
+            stamp,
+            _lock: lock,
+        })
+    }
+
+    /// The name of its cluster.
+    pub fn cluster(&self) -> &str {
+        &self.stamp.cluster
+    }
+
+    /// The name of its protocol.
+    pub fn protocol(&self) -> &str {
+        &self.stamp.protocol
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.stamp.node
+    }
+
+    /// The newest sound snapshot of each of its role instances that are called `role`.
+    ///
+    /// # Errors
+    /// When there are snapshots of an instance and none is sound.
+    pub fn snapshots(&self, role: &str) -> Result<Vec<StoredSnapshot>, LogError> {
+        let is_of = |name: &str| {
+            name.strip_prefix(role)
+                .is_some_and(|rest| rest.starts_with('-'))
+        };
+        let mut found = Vec::new();
+        for name in self.snapshot_names()?.iter().filter(|name| is_of(name)) {
+            let Some(loaded) = self.snapshot(name)? else {
+                continue;
+            };
+            let (path, rejected) = (loaded.reader.path().to_owned(), loaded.rejected);
+            let (stamp, snapshot) = snapshots::read_whole(loaded.reader)?;
+            found.push(StoredSnapshot {
+                path,
+                stamp,
+                snapshot,
+                rejected,
+            });
+        }
+        Ok(found)
+    }
+
+    /// The largest stamp of its roles' snapshots: what is below has been executed. None, if none
+    /// was ever stored.
+    fn executed(&self) -> Result<Option<u64>, LogError> {
+        let mut executed = None;
+        for name in self.snapshot_names()? {
+            let Some(mut loaded) = self.snapshot(&name)? else {
+                continue;
+            };
+            executed = executed.max(Some(snapshots::read_stamp(&mut loaded.reader)?));
+        }
+        Ok(executed)
+    }
+
+    fn snapshot(&self, name: &str) -> Result<Option<Loaded<ReadOnly>>, LogError> {
+        Ok(
+            Snapshots::new_in(ReadOnly, &self.path.join(SNAPSHOTS), name, &self.bytes)
+                .load_latest()?,
+        )
+    }
+
+    /// The names of the role instances that have snapshots.
+    fn snapshot_names(&self) -> Result<Vec<String>, LogError> {
+        let path = self.path.join(SNAPSHOTS);
+        if !fs::exists(&path).map_err(io_error("look for", &path))? {
+            return Ok(Vec::new());
+        }
+        let entries = fs::read_dir(&path).map_err(io_error("list the directory", &path))?;
+        let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+        let names: std::io::Result<Vec<String>> = names.collect();
+        let mut names = names.map_err(io_error("list the directory", &path))?;
+        // A crash may have left the previous one alone.
+        names
+            .iter_mut()
+            .for_each(|name| name.truncate(name.find('.').unwrap_or(name.len())));
+        names.sort_unstable();
+        names.dedup();
+        Ok(names)
+    }
+
+    /// The records of its roles, oldest first, each with the role instance that wrote it.
+    ///
+    /// # Errors
+    /// When the log is damaged.
+    pub fn records(&self) -> Result<Records, LogError> {
+        let log = read_log(&self.path.join(LOG))?;
+        let gone = || LogError::NoNode {
+            path: self.path.clone(),
+            text: "its log is empty".into(),
+        };
+        Ok(Records(log.ok_or_else(gone)?))
+    }
+}
+
+/// The records in a stopped node's log.
+pub struct Records(Recovery<ReadOnly>);
+
+impl Iterator for Records {
+    type Item = Result<(Address, Bytes), LogError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let entry = self.0.next()?;
+        Some(
+            entry
+                .map(|entry| (recovery::author(&entry), entry.record.into()))
+                .map_err(LogError::from),
+        )
+    }
+}
+
+/// Why a node's list of commands to be left out stays as it is.
+#[derive(Debug, thiserror::Error)]
+pub enum SkipError {
+    /// Something is wrong with the directory.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// It is too late to change what becomes of the command.
+    #[error(
+        "the node of {} has executed slot {slot}: its snapshot holds everything below slot {executed}. What the command \
+         did or did not do is in its state, and must be the same everywhere",
+        path.display()
+    )]
+    Executed {
+        /// The directory.
+        path: PathBuf,
+        /// The slot of the command.
+        slot: u64,
+        /// The slot before which the snapshot is.
+        executed: u64,
+    },
+    /// The list is full.
+    #[error("the node of {} leaves out {MAX_SKIPS} commands already, which is the most", path.display())]
+    Full {
+        /// The directory.
+        path: PathBuf,
+    },
+}
+
+/// The list of commands that a stopped node leaves out, to be changed. The directory is locked as
+/// long as this lives.
+pub struct SkipList {
+    path: PathBuf,
+    skips: Skips,
+    changed: bool,
+    /// One that has run, or one that never did.
+    _node: Result<StoppedNode, DataDirectory>,
+}
+
+impl SkipList {
+    /// The list in the directory `path`, with the command in it (`leave_out`) or not. Nothing is
+    /// written yet.
+    ///
+    /// A node that has executed the command takes no change. One whose directory holds nothing yet
+    /// takes any.
+    ///
+    /// # Errors
+    /// [`SkipError`]; also when the node runs.
+    pub fn changed(path: &Path, command: CommandName, leave_out: bool) -> Result<Self, SkipError> {
+        let has = |name: &str| {
+            fs::exists(path.join(name)).map_err(io_error("look for", &path.join(name)))
+        };
+        let none = |text: &str| LogError::NoNode {
+            path: path.to_owned(),
+            text: text.into(),
+        };
+        let node = match (
+            fs::metadata(path).is_ok_and(|found| found.is_dir()),
+            has(LOG)?,
+            has(VITAL)?,
+        ) {
+            (false, ..) => return Err(none("there is no such directory").into()),
+            (true, true, _) => Ok(StoppedNode::open(path)?),
+            (true, false, true) => {
+                return Err(none("it is of one with durability \"memory\"").into());
+            }
+            (true, false, false) => Err(DataDirectory::open(path)?),
+        };
+        let executed = node.as_ref().map_or(Ok(None), StoppedNode::executed)?;
+        let mut skips = Skips::stored(path)?;
+        let changed = skips.change(command, leave_out);
+        let (path, slot) = (path.to_owned(), command.slot.0);
+        match executed {
+            Some(executed) if changed && executed > slot => Err(SkipError::Executed {
+                path,
+                slot,
+                executed,
+            }),
+            _ if skips.commands().count() > MAX_SKIPS => Err(SkipError::Full { path }),
+            _ => Ok(SkipList {
+                path,
+                skips,
+                changed,
+                _node: node,
+            }),
+        }
+    }
+
+    /// Writes the list. On return it is on disk. False when it was so already.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    pub fn write(self) -> Result<bool, LogError> {
+        if self.changed {
+            self.skips.store(&self.path)?;
+            let synced = File::open(&self.path).and_then(|directory| directory.sync_all());
+            synced.map_err(io_error("sync the directory", &self.path))?;
+        }
+        Ok(self.changed)
+    }
+}
+
+/// What a node that never ran is to find when it is started.
+pub struct NewNode<'a> {
+    /// The name of its cluster.
+    pub cluster: &'a str,
+    /// The name of its protocol.
+    pub protocol: &'a str,
+    /// The protocol's names of its roles.
+    pub kinds: &'static [&'static str],
+    /// Its name.
+    pub name: &'a str,
+    /// The names of the other nodes. They must be made from the same snapshot: a directory that is
+    /// not is known by that, and refused. So is a second one that is made for a node whose first
+    /// was used.
+    pub peers: Vec<String>,
+    /// The role instances that find a snapshot.
+    pub snapshots: Vec<Address>,
+    /// The stamp of the snapshots.
+    pub stamp: u64,
+    /// The snapshot.
+    pub snapshot: &'a [Bytes],
+    /// The records that role instances find, oldest first.
+    pub records: Vec<(Address, Vec<u8>)>,
+}
+
+impl NewNode<'_> {
+    /// Makes the directory `path`, which must not exist or be empty. It is whole or not there, even
+    /// after a crash.
+    ///
+    /// # Errors
+    /// When there is something already, or the disk fails.
+    pub fn make(&self, path: &Path) -> Result<(), LogError> {
+        refuse_used(path)?;
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(LogError::NoNode {
+                path: path.to_owned(),
+                text: "it must be below another directory".into(),
+            });
+        };
+        // No node is called so: names have no dots.
+        let draft = parent.join(format!("{}.unfinished", name.to_string_lossy()));
+        if fs::exists(&draft).map_err(io_error("look for", &draft))? {
+            fs::remove_dir_all(&draft).map_err(io_error("remove", &draft))?;
+        }
+        let directory = Rc::new(DataDirectory::open(&draft)?);
+        self.write(&draft)?;
+        let stamp = self.stamp_of_node();
+        let about = format!("cluster '{}', slot {}", self.cluster, self.stamp);
+        Register::found(
+            directory.clone(),
+            &stamp,
+            Origin::of(&about, self.snapshot),
+            &self.peers,
+        )?;
+        directory.sync()?;
+        // An empty directory gives way.
+        fs::rename(&draft, path).map_err(io_error("rename", &draft))?;
+        let synced = File::open(parent).and_then(|parent| parent.sync_all());
+        synced.map_err(io_error("sync the directory", parent))
+    }
+
+    fn stamp_of_node(&self) -> Stamp {
+        Stamp {
+            cluster: self.cluster.into(),
+            protocol: self.protocol.into(),
+            node: self.name.into(),
+        }
+    }
+
+    fn write(&self, draft: &Path) -> Result<(), LogError> {
+        let NewNode {
+            kinds,
+            snapshots,
+            stamp,
+            snapshot,
+            records,
+            ..
+        } = self;
+        let owner = stamp::encode(&self.stamp_of_node());
+        let (log, stored) = (draft.join(LOG), draft.join(SNAPSHOTS));
+        for directory in [&log, &stored] {
+            fs::create_dir(directory).map_err(io_error("create the directory", directory))?;
+        }
+        let store = SnapshotStore::new(&stored, &owner, kinds);
+        for address in snapshots {
+            let mut writer = snapshots::begin(&store.of(*address), *stamp)?;
+            for chunk in *snapshot {
+                writer.push(chunk)?;
+            }
+            writer.finish()?;
+        }
+        let (mut wal, _) = Wal::open(&log, Options::default(), &owner)?;
+        for (author, record) in records {
+            wal.append(author.kind, author.index.into(), record);
+        }
+        Ok(wal.sync()?)
+    }
+}
+
+/// Makes sure that the directory `path` does not exist or is empty.
+///
+/// # Errors
+/// When there is something in it, or it cannot be looked at.
+pub fn refuse_used(path: &Path) -> Result<(), LogError> {
+    let used = match fs::read_dir(path) {
+        Ok(mut entries) => entries.next().is_some(),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => false,
+        Err(error) => return Err(io_error("list the directory", path)(error)),
+    };
+    match used {
+        true => Err(LogError::Used {
+            path: path.to_owned(),
+        }),
+        false => Ok(()),
+    }
+}

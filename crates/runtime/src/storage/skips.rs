@@ -1,0 +1,242 @@
+//! The commands of the log that are left out, because the machine fails on them: the file `skips`
+//! of a data directory.
+//!
+//! Every node of a cluster has the same list, or they refuse each other in the handshake.
+//! ([Why](../../../docs/decisions/0030-poison.md).)
+
+use super::error::{LogError, io_error};
+use super::identity::fnv;
+use super::sealed;
+use ionian_kernel::batch::SessionId;
+use ionian_kernel::guard::LogCommand;
+use ionian_kernel::id::Slot;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::collections::BTreeSet;
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+const FILE: &str = "skips";
+
+/// How many commands are left out at most: the list is in every greeting, whole.
+pub const MAX_SKIPS: usize = 32;
+
+/// What a command of the log is called, everywhere alike: `SLOT/SESSION:NUMBER/DIGEST`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CommandName {
+    /// The slot of the batch that it is in.
+    pub slot: Slot,
+    /// The session that numbers it.
+    pub session: SessionId,
+    /// Its number there.
+    pub number: u64,
+    /// The digest of its bytes: against slips of the pen, not against malice. A session has one
+    /// command of a number.
+    pub digest: u64,
+}
+
+impl CommandName {
+    /// That of a command.
+    pub fn of(command: &LogCommand<'_>) -> Self {
+        let LogCommand {
+            slot,
+            session,
+            number,
+            payload,
+        } = *command;
+        CommandName {
+            slot,
+            session,
+            number,
+            digest: (fnv(0, payload) >> 64) as u64,
+        }
+    }
+}
+
+impl fmt::Display for CommandName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let CommandName {
+            slot,
+            session,
+            number,
+            digest,
+        } = self;
+        write!(formatter, "{}/{}:{number}/{digest:016x}", slot.0, session.0)
+    }
+}
+
+/// A text names no command.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} names no command: a name is SLOT/SESSION:NUMBER/DIGEST, as a node says it or `ionian log show` prints it"
+)]
+pub struct BadName(String);
+
+impl FromStr for CommandName {
+    type Err = BadName;
+
+    fn from_str(text: &str) -> Result<Self, BadName> {
+        let parse = || {
+            let (slot, rest) = text.split_once('/')?;
+            let (id, digest) = rest.split_once('/')?;
+            let (session, number) = id.split_once(':')?;
+            let name = CommandName {
+                slot: Slot(slot.parse().ok()?),
+                session: SessionId(session.parse().ok()?),
+                number: number.parse().ok()?,
+                digest: u64::from_str_radix(digest, 16).ok()?,
+            };
+            // One command, one name: lists are compared as they are written.
+            (name.to_string() == text).then_some(name)
+        };
+        parse().ok_or_else(|| BadName(text.to_owned()))
+    }
+}
+
+impl Serialize for CommandName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for CommandName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?
+            .parse()
+            .map_err(D::Error::custom)
+    }
+}
+
+/// The commands that a node leaves out, in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Skips {
+    commands: BTreeSet<CommandName>,
+}
+
+impl Skips {
+    /// Those of a data directory; none, where there is no list.
+    ///
+    /// # Errors
+    /// When the list cannot be read or is damaged.
+    pub fn stored(data: &Path) -> Result<Self, LogError> {
+        let path = file(data);
+        // What is wrong with a directory that is none is said when it is opened.
+        let there = data.is_dir() && fs::exists(&path).map_err(io_error("look for", &path))?;
+        if there {
+            sealed::read(&path)
+        } else {
+            Ok(Skips::default())
+        }
+    }
+
+    /// Writes the list. To be called with the directory locked, which is to be synced next.
+    pub(crate) fn store(&self, data: &Path) -> Result<(), LogError> {
+        sealed::write(&file(data), self)
+    }
+
+    /// Whether a command is left out.
+    pub(crate) fn has(&self, command: &LogCommand<'_>) -> bool {
+        // Almost always there are none, and then nothing is hashed.
+        let candidate = |name: &&CommandName| {
+            (name.slot, name.session, name.number)
+                == (command.slot, command.session, command.number)
+        };
+        self.commands
+            .iter()
+            .find(candidate)
+            .is_some_and(|name| *name == CommandName::of(command))
+    }
+
+    /// The commands.
+    pub fn commands(&self) -> impl Iterator<Item = CommandName> {
+        self.commands.iter().copied()
+    }
+
+    /// Adds or takes away a command; false when that changes nothing.
+    pub(crate) fn change(&mut self, command: CommandName, leave_out: bool) -> bool {
+        if leave_out {
+            self.commands.insert(command)
+        } else {
+            self.commands.remove(&command)
+        }
+    }
+}
+
+impl fmt::Display for Skips {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (position, command) in self.commands.iter().enumerate() {
+            let comma = if position == 0 { "" } else { ", " };
+            write!(formatter, "{comma}{command}")?;
+        }
+        Ok(())
+    }
+}
+
+fn file(data: &Path) -> PathBuf {
+    data.join(FILE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn command(payload: &[u8]) -> LogCommand<'_> {
+        LogCommand {
+            slot: Slot(7),
+            session: SessionId(3),
+            number: 2,
+            payload,
+        }
+    }
+
+    #[test]
+    fn a_name_is_read_back_and_nothing_else_is_one() {
+        let name = CommandName::of(&command(b"x"));
+        assert_eq!(name.to_string().parse(), Ok(name));
+        let text = name.to_string();
+        let others = [
+            "",
+            "7",
+            "7/3:2",
+            "7/3:2/",
+            &text[1..],
+            &format!("0{text}"),
+            &format!("{text}0"),
+            &text.to_uppercase(),
+        ];
+        for other in others.iter().filter(|other| **other != text) {
+            assert!(other.parse::<CommandName>().is_err(), "{other}");
+        }
+    }
+
+    #[test]
+    fn only_the_very_command_is_left_out() {
+        let mut skips = Skips::default();
+        assert!(skips.change(CommandName::of(&command(b"x")), true));
+        assert!(skips.has(&command(b"x")));
+        assert!(!skips.has(&command(b"y")), "other bytes");
+        assert!(
+            !skips.has(&LogCommand {
+                slot: Slot(8),
+                ..command(b"x")
+            }),
+            "another slot"
+        );
+        assert!(
+            !skips.has(&LogCommand {
+                number: 3,
+                ..command(b"x")
+            }),
+            "another number"
+        );
+        assert!(
+            !skips.has(&LogCommand {
+                session: SessionId(4),
+                ..command(b"x")
+            }),
+            "another session"
+        );
+    }
+}

@@ -1,0 +1,258 @@
+//! The snapshots of a node's roles: a file for each role instance, named `ROLE-INDEX`, and a thread
+//! that writes them while the loop goes on.
+//!
+//! The first chunk of a file is the role's stamp; the others together are the snapshot.
+
+use super::error::{LogError, io_error};
+use bytes::Bytes;
+use ionian_kernel::layout::Address;
+use ionian_kernel::machine::Frozen;
+use ionian_wal::WalError;
+use ionian_wal::snapshot::{Loaded, SnapshotReader, SnapshotWriter, Snapshots};
+use ionian_wal::storage::Storage;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::thread::JoinHandle;
+use tokio::sync::Notify;
+
+/// The largest chunk of a file. A machine of the user's may hand over everything in one piece.
+const CHUNK: usize = 4 << 20;
+
+/// Where the snapshots are.
+#[derive(Clone)]
+pub(crate) struct SnapshotStore {
+    path: PathBuf,
+    stamp: Arc<[u8]>,
+    kinds: &'static [&'static str],
+}
+
+impl SnapshotStore {
+    /// In the existing directory `path`. `stamp` says whose they are.
+    pub(crate) fn new(path: &Path, stamp: &[u8], kinds: &'static [&'static str]) -> Self {
+        SnapshotStore {
+            path: path.to_owned(),
+            stamp: stamp.into(),
+            kinds,
+        }
+    }
+
+    fn name(&self, of: Address) -> String {
+        format!("{}-{}", self.kinds[of.kind as usize], of.index)
+    }
+
+    pub(crate) fn of(&self, address: Address) -> Snapshots {
+        Snapshots::new(&self.path, &self.name(address), &self.stamp)
+    }
+
+    /// The names of all files but those that were not finished.
+    fn names(&self) -> Result<Vec<String>, LogError> {
+        let error = || io_error("list the directory", &self.path);
+        let entries = fs::read_dir(&self.path).map_err(error())?;
+        let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+        let mut names = names
+            .collect::<std::io::Result<Vec<String>>>()
+            .map_err(error())?;
+        names.retain(|name| !name.ends_with(".tmp"));
+        Ok(names)
+    }
+
+    /// The files of roles that do not live here.
+    fn strangers(&self, hosted: &[Address]) -> Result<Vec<String>, LogError> {
+        let known: Vec<String> = hosted.iter().map(|address| self.name(*address)).collect();
+        let mut names = self.names()?;
+        names.retain(|name| {
+            !known
+                .iter()
+                .any(|known| name.split('.').next() == Some(known))
+        });
+        Ok(names)
+    }
+
+    /// Deletes the snapshots of roles that a change of the membership has taken from this node.
+    pub(crate) fn delete_others(&self, hosted: &[Address]) -> Result<(), LogError> {
+        for name in self.strangers(hosted)? {
+            let path = self.path.join(&name);
+            fs::remove_file(&path).map_err(io_error("delete", &path))?;
+            tracing::info!("{name}: the snapshot of a role that has left this node is deleted");
+        }
+        Ok(())
+    }
+
+    /// Makes sure that every snapshot is of a role that lives here.
+    pub(crate) fn check_owners(&self, hosted: &[Address]) -> Result<(), LogError> {
+        self.strangers(hosted)?.first().map_or(Ok(()), |name| {
+            let text = "no role of that name lives here. Has the deployment been changed since it was written?".into();
+            Err(LogError::Foreign { path: self.path.join(name), text })
+        })
+    }
+
+    /// The newest snapshot of a role that is sound, with its stamp.
+    pub(crate) fn load(&self, of: Address) -> Result<Option<(u64, Bytes)>, LogError> {
+        let Some(Loaded { reader, rejected }) = self.of(of).load_latest()? else {
+            return Ok(None);
+        };
+        if let Some(rejected) = rejected {
+            let path = reader.path().display();
+            tracing::warn!(
+                "a snapshot is damaged, so the one before it, {path}, is used: {rejected}"
+            );
+        }
+        read_whole(reader).map(Some)
+    }
+}
+
+/// A snapshot with its stamp.
+pub(crate) fn read_whole<S: Storage>(
+    mut chunks: SnapshotReader<S>,
+) -> Result<(u64, Bytes), LogError> {
+    let stamp = read_stamp(&mut chunks)?;
+    let mut snapshot = Vec::new();
+    for chunk in chunks {
+        snapshot.append(&mut chunk?);
+    }
+    Ok((stamp, Bytes::from(snapshot)))
+}
+
+/// The stamp alone: what comes first.
+pub(crate) fn read_stamp<S: Storage>(chunks: &mut SnapshotReader<S>) -> Result<u64, LogError> {
+    let stamp = chunks
+        .next()
+        .transpose()?
+        .and_then(|chunk| chunk.try_into().ok());
+    let no_stamp = || LogError::Foreign {
+        path: chunks.path().to_owned(),
+        text: "it does not begin with a stamp".into(),
+    };
+    Ok(u64::from_le_bytes(stamp.ok_or_else(no_stamp)?))
+}
+
+/// Writes snapshots, one after the other.
+pub(crate) struct SnapshotThread {
+    jobs: Option<Sender<Job>>,
+    done: Receiver<Result<(Address, u64), WalError>>,
+    stop: Arc<AtomicBool>,
+    handle: Option<JoinHandle<()>>,
+}
+
+struct Job {
+    from: Address,
+    stamp: u64,
+    frozen: Box<dyn Frozen>,
+}
+
+impl SnapshotThread {
+    /// Starts the thread, which notifies `wake` when a snapshot is stored, or the thread has died.
+    pub(crate) fn start(store: SnapshotStore, wake: Arc<Notify>) -> Result<Self, LogError> {
+        let (jobs, todo) = channel::<Job>();
+        let (results, done) = channel();
+        let stop = Arc::new(AtomicBool::new(false));
+        let (stopped, path) = (stop.clone(), store.path.clone());
+        let run = move || {
+            let wake = NotifyAtEnd(wake);
+            // Moved in, so that it is dropped before the loop is woken for the last time.
+            let results = results;
+            for Job {
+                from,
+                stamp,
+                frozen,
+            } in todo
+            {
+                match write(&store.of(from), stamp, frozen, &stopped) {
+                    Ok(true) => drop(results.send(Ok((from, stamp)))),
+                    Ok(false) => return,
+                    Err(error) => drop(results.send(Err(error))),
+                }
+                wake.0.notify_one();
+            }
+        };
+        let spawned = std::thread::Builder::new()
+            .name("snapshots".into())
+            .spawn(run);
+        let handle = spawned.map_err(io_error("start the thread that writes to", &path))?;
+        Ok(SnapshotThread {
+            jobs: Some(jobs),
+            done,
+            stop,
+            handle: Some(handle),
+        })
+    }
+
+    pub(crate) fn store(&mut self, from: Address, stamp: u64, frozen: Box<dyn Frozen>) {
+        let jobs = self
+            .jobs
+            .as_ref()
+            .expect("the thread lives as long as this");
+        // That the thread has died is said by `poll`.
+        let _ = jobs.send(Job {
+            from,
+            stamp,
+            frozen,
+        });
+    }
+
+    /// A snapshot that was stored.
+    pub(crate) fn poll(&mut self) -> Result<Option<(Address, u64)>, LogError> {
+        match self.done.try_recv() {
+            Ok(result) => Ok(Some(result?)),
+            Err(TryRecvError::Empty) => Ok(None),
+            Err(TryRecvError::Disconnected) => Err(WalError::ThreadDied {
+                task: "writes snapshots",
+            }
+            .into()),
+        }
+    }
+}
+
+impl Drop for SnapshotThread {
+    /// Waits for the thread: whoever gets the directory next must find nobody writing in it.
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.jobs = None;
+        if let Some(handle) = self.handle.take() {
+            // A panic there was reported by the call that missed its result.
+            let _ = handle.join();
+        }
+    }
+}
+
+/// However the thread ends, the loop is to notice.
+struct NotifyAtEnd(Arc<Notify>);
+
+impl Drop for NotifyAtEnd {
+    fn drop(&mut self) {
+        self.0.notify_one();
+    }
+}
+
+/// Begins a file: the stamp comes first.
+pub(crate) fn begin(snapshots: &Snapshots, stamp: u64) -> Result<SnapshotWriter, WalError> {
+    let mut writer = snapshots.begin()?;
+    writer.push(&stamp.to_le_bytes())?;
+    Ok(writer)
+}
+
+/// Writes one snapshot. False when it was stopped on the way; the snapshot before is then as it
+/// was.
+fn write(
+    snapshots: &Snapshots,
+    stamp: u64,
+    mut frozen: Box<dyn Frozen>,
+    stopped: &AtomicBool,
+) -> Result<bool, WalError> {
+    let mut writer = begin(snapshots, stamp)?;
+    let mut piece = Vec::new();
+    while frozen.write_some(&mut piece) {
+        for chunk in piece.chunks(CHUNK) {
+            writer.push(chunk)?;
+        }
+        piece.clear();
+        if stopped.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
+    }
+    writer.finish()?;
+    Ok(true)
+}

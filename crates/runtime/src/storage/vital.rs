@@ -1,0 +1,147 @@
+//! The log of vital records: the few small ones that a node keeps whatever its durability, such as
+//! promises. It is a write-ahead log like the other, in a directory of its own, and so it misses
+//! what was cut off from it, and writes again at the start what an earlier process may have failed
+//! to sync.
+
+use super::directory::{DataDirectory, has_log};
+use super::error::LogError;
+use super::recovery;
+use super::stamp::{self, Stamp};
+use bytes::Bytes;
+use ionian_kernel::layout::Address;
+use ionian_wal::storage::{Disk, Storage};
+use ionian_wal::{HandOff, Options, Recovery, Wal};
+use std::path::{Path, PathBuf};
+
+/// A segment has room for more than a hundred elections.
+const SEGMENT: u64 = 64 << 10;
+
+/// A record that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct VitalRecord {
+    pub(crate) from: Address,
+    pub(crate) record: Bytes,
+}
+
+/// See the top of this file.
+#[derive(Debug)]
+pub(crate) struct VitalLog<S: Storage = Disk>(Wal<S>);
+
+impl VitalLog {
+    /// Opens the log in the directory `path`, or makes it where the node is new. `identity` is the
+    /// file that says that it is not, if it is not: then there must be a log.
+    pub(crate) fn open(
+        directory: &DataDirectory,
+        path: &Path,
+        stamp: &Stamp,
+        identity: Option<PathBuf>,
+    ) -> Result<(Self, Vec<VitalRecord>), LogError> {
+        directory.make(path)?;
+        if let Some(proof) = identity
+            && !has_log(path)?
+        {
+            return Err(LogError::Lost {
+                lost: path.to_owned(),
+                proof,
+            });
+        }
+        Self::open_in(Disk, path, stamp)
+    }
+}
+
+impl<S: Storage> VitalLog<S> {
+    fn open_in(
+        storage: S,
+        path: &Path,
+        stamp: &Stamp,
+    ) -> Result<(Self, Vec<VitalRecord>), LogError> {
+        // Small and rare: no thread is needed.
+        let options = Options {
+            segment_bytes: SEGMENT,
+            hand_off: HandOff::Never,
+            ..Options::default()
+        };
+        let (wal, records) = Wal::open_in(storage, path, options, &stamp::encode(stamp))?;
+        recovery::tell_of_cut(&records);
+        let records = read(records)?;
+        Ok((VitalLog(wal), records))
+    }
+
+    /// Appends a record, which [`sync`](Self::sync) puts on disk.
+    pub(crate) fn append(&mut self, from: Address, record: &[u8]) {
+        self.0.append(from.kind, from.index.into(), record);
+    }
+
+    /// Whether records wait for [`sync`](Self::sync).
+    pub(crate) fn is_behind(&self) -> bool {
+        self.0.durable() < self.0.written()
+    }
+
+    /// Puts everything on disk that was appended, and the note of how far that is.
+    pub(crate) fn sync(&mut self) -> Result<(), LogError> {
+        Ok(self.0.seal()?)
+    }
+}
+
+fn read<S: Storage>(records: Recovery<S>) -> Result<Vec<VitalRecord>, LogError> {
+    let read = |entry: ionian_wal::Entry| VitalRecord {
+        from: recovery::author(&entry),
+        record: entry.record.into(),
+    };
+    records.map(|entry| Ok(read(entry?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ionian_wal::testing::{Fault, FaultDisk};
+
+    fn open(disk: &FaultDisk) -> (VitalLog<FaultDisk>, Vec<u8>) {
+        let stamp = Stamp {
+            cluster: "blue".into(),
+            protocol: "toy".into(),
+            node: "n0".into(),
+        };
+        let (log, records) = VitalLog::open_in(disk.clone(), Path::new("/vital"), &stamp).unwrap();
+        (log, records.iter().map(|found| found.record[0]).collect())
+    }
+
+    const WHO: Address = Address { kind: 1, index: 0 };
+
+    #[test]
+    fn after_a_failed_sync_nothing_goes_on_and_the_next_process_relies_on_no_cache() {
+        let mut kept = [0; 2];
+        for seed in 0..200 {
+            let disk = FaultDisk::new(seed);
+            let (mut log, _) = open(&disk);
+            log.append(WHO, &[1]);
+            log.sync().unwrap();
+            log.append(WHO, &[2]);
+            disk.fail_next_sync(Fault::Error);
+            log.sync().unwrap_err();
+            assert!(log.is_behind(), "nobody is told of it");
+            log.append(WHO, &[3]);
+            for _ in 0..2 {
+                assert!(
+                    log.sync()
+                        .unwrap_err()
+                        .to_string()
+                        .contains("stopped at an earlier error")
+                );
+            }
+            drop(log);
+            // The second record is in the system's cache, which takes it for written.
+            if seed % 2 == 0 {
+                disk.fail_power();
+            }
+            let (log, found) = open(&disk);
+            assert!(found == [1] || found == [1, 2], "{found:?}");
+            kept[found.len() - 1] += 1;
+            drop(log);
+            // What the second process has found it has perhaps relied on.
+            disk.fail_power();
+            assert_eq!(open(&disk).1, found, "seed {seed}");
+        }
+        assert!(kept.iter().all(|count| *count > 10), "{kept:?}");
+    }
+}

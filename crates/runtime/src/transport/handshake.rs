@@ -1,0 +1,218 @@
+//! Whether a caller may be a peer of this node.
+
+use super::hello::{Introduction, Text};
+use ionian_kernel::id::Epoch;
+use ionian_kernel::layout::NodeId;
+use std::cmp::Ordering;
+
+/// Which cluster a node belongs to. Nodes that differ in any part of it refuse each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The name of the cluster.
+    pub cluster: String,
+    /// A digest of the deployment that the cluster was founded with.
+    pub founding: u64,
+    /// The name of the protocol.
+    pub protocol: String,
+}
+
+/// The node that takes the call, as far as the handshake is concerned.
+pub(crate) struct HandshakeValidator<'a> {
+    pub(crate) identity: &'a Identity,
+    pub(crate) node: NodeId,
+    pub(crate) name: &'a str,
+    pub(crate) epoch: Epoch,
+    /// What the node is called that the caller says it is, if there is one.
+    pub(crate) caller_name: Option<String>,
+    /// The commands that this node leaves out.
+    pub(crate) skips: &'a str,
+}
+
+/// Why a caller is not welcome.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Rejected {
+    /// For a reason to be told.
+    Refused(String),
+    /// It knows of an earlier membership only, and is to be told.
+    Outdated,
+    /// It knows of a later membership, and is to tell.
+    Ahead,
+}
+
+impl HandshakeValidator<'_> {
+    /// Whether the connection can be, and if not why. Who is who is said by the membership, so only
+    /// nodes that know of the same one can find fault with each other's numbers.
+    pub(crate) fn check(&self, caller: &Introduction) -> Result<(), Rejected> {
+        self.check_cluster(caller).map_err(Rejected::Refused)?;
+        match caller.epoch.cmp(&self.epoch) {
+            Ordering::Less => Err(Rejected::Outdated),
+            Ordering::Greater => Err(Rejected::Ahead),
+            Ordering::Equal => self.check_numbers(caller).map_err(Rejected::Refused),
+        }
+    }
+
+    fn check_cluster(&self, caller: &Introduction) -> Result<(), String> {
+        let Identity {
+            cluster,
+            founding,
+            protocol,
+        } = self.identity;
+        let Introduction {
+            cluster: Text(theirs),
+            protocol: Text(spoken),
+            ..
+        } = caller;
+        if theirs != cluster {
+            Err(format!(
+                "this is cluster '{cluster}', you are of cluster '{theirs}'"
+            ))
+        } else if spoken != protocol {
+            Err(format!(
+                "this cluster runs protocol '{protocol}', you run '{spoken}'"
+            ))
+        } else if caller.founding != *founding {
+            Err(format!(
+                "this node's deployment has the digest {founding:016x}, yours {:016x}: the two nodes were \
+                 started from different deployment files",
+                caller.founding
+            ))
+        } else {
+            self.check_skips(&caller.skips.0)
+        }
+    }
+
+    /// Replicas that leave out different commands would not stay equal, and nodes do not know who
+    /// hears of whose state.
+    fn check_skips(&self, theirs: &str) -> Result<(), String> {
+        if theirs == self.skips {
+            return Ok(());
+        }
+        let shown = |list: &str| {
+            if list.is_empty() {
+                "none".to_owned()
+            } else {
+                list.to_owned()
+            }
+        };
+        Err(format!(
+            "commands left out by this node: {}; by yours: {}. Replicas that leave out different commands would not \
+             stay equal: stop the node that lacks one, and run `ionian log skip COMMAND --data DIR` for it",
+            shown(self.skips),
+            shown(theirs)
+        ))
+    }
+
+    fn check_numbers(&self, caller: &Introduction) -> Result<(), String> {
+        let Introduction {
+            sender,
+            sender_name: Text(called),
+            target,
+            ..
+        } = caller;
+        let (node, name) = (self.node.0, self.name);
+        if *target != node {
+            return Err(format!(
+                "this is node {node} ('{name}'), you look for node {target}: an address is wrong"
+            ));
+        } else if *sender == node {
+            return Err(format!(
+                "you say that you are node {node}, which is this node"
+            ));
+        } else if *sender < node {
+            return Err(format!(
+                "node {sender} waits for node {node} to dial, and does not dial it"
+            ));
+        }
+        match self.caller_name.as_deref() {
+            None => Err(format!("the deployment has no node {sender}")),
+            Some(known) if !known.is_empty() && known != called => Err(format!(
+                "you say that you are node {sender}, '{called}': that is '{known}'"
+            )),
+            Some(_) => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_higher_number_dials() {
+        let reason = "node 0 waits for node 1 to dial, and does not dial it";
+        assert_eq!(check(caller(0)), Err(Rejected::Refused(reason.into())));
+        assert_eq!(check(caller(2)), Ok(()));
+    }
+
+    #[test]
+    fn whoever_leaves_out_other_commands_is_refused_and_told_both_lists() {
+        let Err(Rejected::Refused(reason)) = check(Introduction {
+            skips: "7/1:2/ab".into(),
+            ..caller(2)
+        }) else {
+            panic!("it was not refused")
+        };
+        assert!(
+            reason.contains("left out by this node: none; by yours: 7/1:2/ab."),
+            "{reason}"
+        );
+    }
+
+    #[test]
+    fn numbers_count_only_between_nodes_of_the_same_epoch() {
+        assert_eq!(
+            check(Introduction {
+                epoch: Epoch(2),
+                ..caller(0)
+            }),
+            Err(Rejected::Outdated)
+        );
+        assert_eq!(
+            check(Introduction {
+                epoch: Epoch(4),
+                target: 9,
+                ..caller(2)
+            }),
+            Err(Rejected::Ahead)
+        );
+        let other = Introduction {
+            sender_name: "y".into(),
+            ..caller(2)
+        };
+        let reason = "you say that you are node 2, 'y': that is 'x'";
+        assert_eq!(check(other), Err(Rejected::Refused(reason.into())));
+    }
+
+    fn caller(sender: u16) -> Introduction {
+        Introduction {
+            cluster: "blue".into(),
+            protocol: "toy".into(),
+            founding: 1,
+            epoch: Epoch(3),
+            sender,
+            sender_name: "x".into(),
+            target: 1,
+            directory: None,
+            skips: "".into(),
+        }
+    }
+
+    fn check(caller: Introduction) -> Result<(), Rejected> {
+        let identity = Identity {
+            cluster: "blue".into(),
+            founding: 1,
+            protocol: "toy".into(),
+        };
+        let caller_name = (caller.sender < 3).then(|| "x".into());
+        let (node, name, epoch) = (NodeId(1), "n1", Epoch(3));
+        HandshakeValidator {
+            identity: &identity,
+            node,
+            name,
+            epoch,
+            caller_name,
+            skips: "",
+        }
+        .check(&caller)
+    }
+}

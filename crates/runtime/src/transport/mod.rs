@@ -1,0 +1,13 @@
+//! Connections between the nodes of a cluster.
+
+pub(crate) mod admission;
+pub(crate) mod connection;
+pub(crate) mod dial;
+pub mod frame;
+pub(crate) mod handshake;
+pub(crate) mod hello;
+mod link_shaper;
+pub(crate) mod membership_exchange;
+pub(crate) mod outgoing;
+pub(crate) mod peer;
+pub(crate) mod welcome;

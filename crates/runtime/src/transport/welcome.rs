@@ -1,0 +1,97 @@
+//! The side of a handshake that was dialled.
+
+use super::admission::Objection;
+use super::connection::Transport;
+use super::handshake::{HandshakeValidator, Rejected};
+use super::hello::{self, HandshakeError, Introduction};
+use super::membership_exchange::receive_membership;
+use super::peer::Shared;
+use bytes::Bytes;
+use ionian_kernel::layout::NodeId;
+use ionian_kernel::wire::encode_all;
+use tokio::net::TcpStream;
+
+/// Answers a node that wants to be a peer. Returns the peer if both sides accept each other, `None`
+/// if one of them had to learn the membership first and dials again.
+pub(crate) async fn welcome(
+    transport: &Transport,
+    stream: &mut TcpStream,
+    caller: &Introduction,
+) -> Result<Option<Shared>, HandshakeError> {
+    let epoch = transport.peers.epoch();
+    let sender = NodeId(caller.sender);
+    let peer = transport.peers.peer(sender);
+    let validator = HandshakeValidator {
+        identity: &transport.identity,
+        node: transport.node,
+        name: &transport.name,
+        epoch,
+        caller_name: peer.as_ref().map(|_| transport.handler.name_of(sender)),
+        skips: &transport.skips,
+    };
+    match (validator.check(caller), peer) {
+        (Ok(()), Some(peer)) => {
+            let met = transport
+                .admission
+                .meet(&caller.sender_name.0, caller.directory)
+                .await;
+            answer(transport, stream, &peer, met).await?;
+            return Ok(Some(peer));
+        }
+        (Err(Rejected::Outdated), _) => {
+            tracing::info!(
+                "node '{}', which knew of epoch {}, is told of epoch {}",
+                caller.sender_name.0,
+                caller.epoch.0,
+                epoch.0
+            );
+            hello::tell_epoch(stream, true).await?;
+            transport.send_membership(stream).await?;
+        }
+        (Err(Rejected::Ahead), _) => {
+            hello::tell_epoch(stream, false).await?;
+            let membership = receive_membership(stream).await?;
+            transport.handler.learn(membership);
+        }
+        (Err(Rejected::Refused(reason)), _) => {
+            hello::decline(stream, &reason).await?;
+            return Err(refused(sender, &reason));
+        }
+        (Ok(()), None) => unreachable!("only known nodes pass"),
+    }
+    Ok(None)
+}
+
+/// Tells the caller whether this node accepts it, and reads whether the caller accepts in turn.
+async fn answer(
+    transport: &Transport,
+    stream: &mut TcpStream,
+    peer: &Shared,
+    met: Result<(), Objection>,
+) -> Result<(), HandshakeError> {
+    let sender = peer.borrow().node();
+    match &met {
+        Ok(()) => hello::accept(stream, &encode_all(&transport.acceptance())).await?,
+        Err(objection) => hello::refuse(stream, objection, &transport.acceptance()).await?,
+    }
+    // A caller that is refused for its directory may refuse this node for the same reason.
+    let theirs = match &met {
+        Err(Objection::Other(_)) => Ok(Bytes::new()),
+        Ok(()) | Err(Objection::Estranged(_)) => hello::receive_answer(stream).await,
+    };
+    if let Err(HandshakeError::Estranged { reason, .. }) = &theirs {
+        transport.on_identity_mismatch(peer, reason);
+    }
+    if let Err(objection) = met {
+        // The connection ends here whether or not the caller closes it in order.
+        let _ = hello::hang_up(stream).await;
+        return Err(refused(sender, &objection.into_text()));
+    }
+    theirs?;
+    transport.admission.shook_hands(sender);
+    Ok(())
+}
+
+fn refused(sender: NodeId, reason: &str) -> HandshakeError {
+    HandshakeError::Refused(format!("node {} was told: {reason}", sender.0))
+}
