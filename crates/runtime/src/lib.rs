@@ -13,8 +13,9 @@
 //! | `storage` | `error` | what can be wrong with a data directory |
 //! | | `directory` | the data directory: one process at a time |
 //! | | `stamp`, `sealed` | the owner in every file; small files with a checksum |
-//! | | `identity` | the ids of this node's directory and of its peers' directories |
-//! | | `membership_file`, `skips`, `machine_failure` | other small files: the membership, commands to skip, why the state machine failed |
+//! | | `identity` | the ids of this node's directory and of its peers' |
+//! | | `membership_file`, `skips` | the membership; the commands to skip |
+//! | | `machine_failure` | why the state machine failed |
 //! | | `recovery`, `vital`, `memory_log` | the log with durability "memory" |
 //! | | `snapshots`, `disk_log` | the log with durability "disk" |
 //! | | `log` | the log of a node, with either durability |
@@ -27,11 +28,12 @@
 //! | | `hello`, `handshake` | the first messages on a connection; who may connect |
 //! | | `membership_exchange` | the membership on a connection |
 //! | | `connection`, `dial`, `welcome` | the connection to a peer, and its two sides |
-//! | `admin` | `query`, `status`, `change`, `control`, `backup`, `membership` | what operators and tools ask for: client and server side of each request |
-//! | | `server` | dispatches their requests |
+//! | `admin` | `query` | the client side of requests from operators and tools |
+//! | | `status`, `backup`, `membership`, `change` | both sides of each request |
+//! | | `control`, `server` | the node as requests see it; the server side |
 //! | `node` | `settings` | what a node is started with |
 //! | | `application` | the interface for users of client lanes |
-//! | | `clock`, `chronicle`, `guard` | time; events for the log file; panics of the state machine |
+//! | | `clock`, `chronicle`, `guard` | time; events to log; panics of the state machine |
 //! | | `io` | what roles ask of the driver: sends, records, replies |
 //! | | `instances` | creates role instances and recovers their records |
 //! | | `following` | applies a new membership |
@@ -39,7 +41,8 @@
 //! | | `listener`, `peer_tasks` | accepts connections; the tasks for each peer |
 //! | | `start` | starts a node, runs it, stops it |
 //! | | `joining` | waits until the node is a member |
-//! | `in_process` | `client`, `hosted`, `cluster` | calls from other threads; a node on its own thread; a cluster in one process |
+//! | `in_process` | `client` | calls from other threads |
+//! | | `hosted`, `cluster` | a node on a thread; a whole cluster in one process |
 //!
 //! Everything is written for several loops in one node though there is one now: a loop owns its
 //! node state, peers, counters and timers, and shares nothing with another thread.

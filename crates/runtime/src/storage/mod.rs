@@ -1,4 +1,4 @@
-//! What survives a process: the data directory of a node, and the log that its roles' records go to.
+//! What survives a process: a node's data directory, and the log for the records of its roles.
 
 pub(crate) mod directory;
 pub(crate) mod disk_log;
