@@ -6,6 +6,7 @@
 //! that the file says something, and that what it says is not absurd.
 
 #![forbid(unsafe_code)]
+#![warn(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod change;
 mod check;

@@ -151,11 +151,6 @@ impl Gateway {
         self.inner.host.gateways.replace(gateways);
     }
 
-    /// Calls `each` with every counter of the gateway and its name, for the node's metrics.
-    pub fn for_each_counter(&self, each: impl FnMut(&'static str, u64)) {
-        self.inner.host.stats.for_each(each);
-    }
-
     /// Open connections.
     pub fn connections(&self) -> usize {
         self.inner.slots.borrow().len()

@@ -187,8 +187,8 @@ impl Layout {
     }
 }
 
-/// What can be tuned, with one meaning for every protocol, and what the protocol adds to that. Each has a key of the same name in the
-/// deployment file, times in the unit that the key ends with.
+/// What can be tuned, with one meaning for every protocol, and what the protocol adds to that. Each
+/// has a key of the same name in the deployment file, times in the unit that the key ends with.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// A batcher closes a batch that holds this many commands.

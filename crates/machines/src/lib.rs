@@ -2,6 +2,7 @@
 //! conflict.
 
 #![forbid(unsafe_code)]
+#![warn(clippy::disallowed_methods, clippy::disallowed_types)]
 
 pub mod kv;
 pub mod nothing;

@@ -14,6 +14,7 @@
 //! [performance] is another driver: no faults, but each node has a processor of its own that takes
 //! its time.
 #![forbid(unsafe_code)]
+#![warn(clippy::disallowed_methods, clippy::disallowed_types)]
 
 extern crate alloc;
 

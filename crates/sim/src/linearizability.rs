@@ -3,7 +3,6 @@
 
 use crate::model::Specification;
 use ionian_kernel::time::Timestamp;
-use std::collections::HashSet;
 use std::fmt::Write;
 
 /// One operation of a client on one key.
@@ -193,7 +192,11 @@ fn search<S: Specification>(intervals: &[Interval<S>], limit: u64) -> Option<boo
         .count();
     let mut placed = vec![0u64; intervals.len().div_ceil(64)];
     let mut state = S::State::default();
-    let mut tried: HashSet<(Vec<u64>, S::State)> = HashSet::new();
+    #[expect(
+        clippy::disallowed_types,
+        reason = "its order is not used: it is asked for membership only"
+    )]
+    let mut tried = std::collections::HashSet::<(Vec<u64>, S::State)>::new();
     let mut stack: Vec<(usize, S::State)> = Vec::new();
     let mut at = moments.next[Moments::HEAD];
     for _ in 0..limit {

@@ -274,6 +274,10 @@ impl LateSync {
     pub(crate) fn start<S: Storage>(file: Arc<ExtentFile<S>>) -> Result<Self, WalError> {
         let shared = Arc::new(Shared::default());
         let run = shared.clone();
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a sync blocks its thread; with HandOff::Never this one is not started"
+        )]
         let spawned = thread::Builder::new()
             .name("extent".into())
             .spawn(move || run.work(|| file.sync()));

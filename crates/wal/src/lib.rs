@@ -37,6 +37,7 @@
 //! cargo run --release -p ionian-wal --example wal_bench -- DIRECTORY [SECONDS] [WORK_US] [SLOWER_US]
 //! ```
 #![forbid(unsafe_code)]
+#![warn(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod error;
 mod extent;

@@ -2,7 +2,6 @@
 //! place.
 
 use crate::error::{WalError, io_error};
-use std::collections::hash_map::RandomState;
 use std::fs::{self, File};
 use std::hash::{BuildHasher, Hasher};
 use std::io;
@@ -84,8 +83,12 @@ impl Storage for Disk {
     }
 
     /// The standard library keys its hash maps from the operating system's random numbers.
+    #[expect(
+        clippy::disallowed_types,
+        reason = "the storage of real files is where randomness comes in"
+    )]
     fn nonce(&self) -> u64 {
-        RandomState::new().build_hasher().finish()
+        std::hash::RandomState::new().build_hasher().finish()
     }
 }
 

@@ -94,6 +94,10 @@ impl<T: Send + 'static> Worker<T> {
                 notify();
             }
         };
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a sync blocks its thread; with HandOff::Never this one is not started"
+        )]
         let spawned = thread::Builder::new().name("wal".into()).spawn(run);
         let handle = spawned.map_err(io_error("start the thread", Path::new(self.task)))?;
         Ok(Thread {

@@ -30,7 +30,7 @@ use super::entry::{Entry, NEVER};
 use super::hash;
 use hashbrown::HashTable;
 use std::collections::BTreeMap;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
 /// The number of segments is two to this power. Enough that a million keys leave a thousand a
@@ -134,7 +134,11 @@ pub(super) struct Store {
 
 impl Default for Store {
     fn default() -> Store {
-        let state = RandomState::new();
+        #[expect(
+            clippy::disallowed_types,
+            reason = "nothing that leaves this file depends on the seed"
+        )]
+        let state = std::hash::RandomState::new();
         Store {
             segments: empty_segments(),
             seeds: [state.hash_one(0), state.hash_one(1) | 1],

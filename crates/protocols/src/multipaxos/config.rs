@@ -272,11 +272,6 @@ impl Config {
         if both.is_empty() { first } else { both }
     }
 
-    /// The replicas of the configuration that is being changed into, and the f of it.
-    pub fn next_keepers(&self) -> (Set<ReplicaId>, usize) {
-        self.keepers[self.keepers.len() - 1]
-    }
-
     /// The layout as it was checked.
     pub fn layout(&self) -> &Layout {
         &self.layout

@@ -211,11 +211,6 @@ impl<P: Protocol> Cluster<P> {
         Client::new(self.lanes.clone(), lane.0 as usize)
     }
 
-    /// How many nodes there are, running or not.
-    pub fn node_count(&self) -> usize {
-        self.nodes.len()
-    }
-
     /// Where a node listens.
     pub fn address(&self, node: NodeId) -> SocketAddr {
         self.addresses[node.0 as usize]
