@@ -7,9 +7,11 @@
 //! grow again. `cargo xtask tidy --write` lowers what can be lowered, and never raises anything.
 
 mod allowances;
+mod links;
 mod rules;
 
 use allowances::Allowances;
+use links::Targets;
 use rules::{Finding, Rules};
 use std::error::Error;
 use std::ffi::OsString;
@@ -58,10 +60,11 @@ fn tidy(write: bool) -> Result<usize, Box<dyn Error>> {
         toml::from_str(&read(ALLOWANCES)?).map_err(|error| format!("{ALLOWANCES}: {error}"))?;
     let mut findings: Vec<Finding> = Vec::new();
     let mut texts = Vec::new();
-    for path in files(root)? {
-        match rules::stray(&path) {
+    let files = files(root)?;
+    for path in &files {
+        match rules::stray(path) {
             Some(stray) => findings.push(stray),
-            None if rules::is_text(&path) => texts.push((path.clone(), read(&path)?)),
+            None if rules::is_text(path) => texts.push((path.clone(), read(path)?)),
             None => {}
         }
     }
@@ -70,7 +73,11 @@ fn tidy(write: bool) -> Result<usize, Box<dyn Error>> {
         protocols: rules::protocols(&texts)?,
         roles: allowances.roles.clone(),
     };
+    let targets = Targets::new(&files, &texts);
     for (path, text) in &texts {
+        if path.ends_with(".md") {
+            findings.extend(targets.check(path, text));
+        }
         findings.extend(rules.check(path, text));
     }
     if write {

@@ -39,6 +39,8 @@ pub(super) enum Check {
     Names,
     /// A line that is too long; counted for each file.
     Columns,
+    /// A link of a document that leads nowhere; never allowed.
+    Links,
     /// A file of a kind that does not belong where it is; never allowed.
     Stray,
 }
