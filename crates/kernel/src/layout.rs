@@ -2,7 +2,7 @@
 //! each one lives. Addresses, files and presets belong to the deployment file, not here.
 
 use crate::client::{ClientLimits, LaneLimits};
-use crate::id::{Epoch, Id, Set, Slot};
+use crate::id::{ClientId, Epoch, Id, Set, Slot};
 use crate::quorum::QuorumSpec;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -154,6 +154,12 @@ impl Layout {
             .filter(|(_, place)| *place == node)
             .map(|(index, _)| I::at(index))
             .collect()
+    }
+
+    /// The client lanes on `node`. They are the first kind of every
+    /// [`Protocol`](crate::protocol::Protocol).
+    pub fn client_lanes(&self, node: NodeId) -> Set<ClientId> {
+        self.near(0, node)
     }
 
     /// The instances of `kind` to prefer on `node`: its own if it has some, since a hop on one node

@@ -23,7 +23,7 @@
 //! | `error` | | why a node stops |
 //! | `tasks` | | the tasks of a node, which end with it |
 //! | `transport` | `frame` | cuts the byte stream into messages |
-//! | | `link_shaper`, `outgoing`, `peer` | the other nodes, and the bytes that wait for each |
+//! | | `link_shaper`, `outgoing`, `peer`, `peers` | the other nodes; the bytes that wait for each |
 //! | | `admission` | whether this node may take part |
 //! | | `hello`, `handshake` | the first messages on a connection; who may connect |
 //! | | `membership_exchange` | the membership on a connection |
@@ -36,8 +36,8 @@
 //! | | `clock`, `chronicle`, `guard` | time; events to log; panics of the state machine |
 //! | | `io` | what roles ask of the driver: sends, records, replies |
 //! | | `instances` | creates role instances and recovers their records |
-//! | | `following` | applies a new membership |
-//! | | `event_loop` | from messages taken in to messages written |
+//! | | `membership` | the membership that the node knows |
+//! | | `state`, `event_loop` | the roles and what they share; the loop that runs them |
 //! | | `listener`, `peer_tasks` | accepts connections; the tasks for each peer |
 //! | | `start` | starts a node, runs it, stops it |
 //! | | `joining` | waits until the node is a member |

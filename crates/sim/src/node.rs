@@ -192,10 +192,7 @@ impl<P: Protocol> SimNode<P> {
 
     /// The client lanes that live here.
     pub(crate) fn lanes(&self) -> impl Iterator<Item = ClientId> {
-        self.configuration
-            .layout
-            .near::<ClientId>(0, self.id)
-            .iter()
+        self.configuration.layout.client_lanes(self.id).iter()
     }
 
     /// Starts the node's process: builds its roles, gives them back their records, and starts them.

@@ -1,11 +1,10 @@
-//! The role instances of a node: where they come from.
+//! Creates the role instances of a node, and gives them their snapshots and records.
 
-use super::settings::NodeSettings;
 use crate::error::NodeError;
 use crate::storage::disk_log::DiskPast;
 use crate::storage::error::LogError;
 use crate::storage::log::Past;
-use crate::storage::recovery;
+use crate::storage::recovery::author;
 use bytes::Bytes;
 use ionian_kernel::guard::Guard;
 use ionian_kernel::id::Epoch;
@@ -18,127 +17,131 @@ use ionian_kernel::role::Lsn;
 use ionian_kernel::wire::Reader;
 use std::sync::Arc;
 
-/// Where role instances come from.
-pub(crate) struct Nursery {
+/// Creates the role instances of a node.
+pub(crate) struct InstanceFactory {
     pub(crate) node: NodeId,
-    /// Random: no two lives of a node draw the same numbers.
+    /// Random: no two processes of a node draw the same numbers.
     pub(crate) seed: u64,
     pub(crate) keeps_records: bool,
     pub(crate) machine: Box<dyn Fn() -> Box<dyn StateMachine>>,
     pub(crate) guard: Arc<dyn Guard>,
 }
 
-impl Nursery {
-    /// Makes the instances that the layout places on this node and that do not live there yet.
-    pub(crate) fn populate<P: Protocol>(
+impl InstanceFactory {
+    /// Creates the instances that the layout places on this node and that do not exist yet.
+    pub(crate) fn create_missing<P: Protocol>(
         &self,
         node: &mut Node<P>,
-        (layout, config): (&Layout, &P::Config),
+        layout: &Layout,
+        config: &P::Config,
         amnesiac: bool,
     ) {
-        let Nursery {
-            keeps_records,
-            machine,
-            guard,
-            ..
-        } = self;
-        let missing = layout
-            .on_node(self.node)
-            .into_iter()
-            .filter(|address| !node.hosts(*address));
-        for address in missing.collect::<Vec<Address>>() {
-            let seed = seed_of(self.seed, layout.epoch, address);
-            let keeps_records = *keeps_records;
+        for address in layout.on_node(self.node) {
+            if node.hosts(address) {
+                continue;
+            }
             let birth = Birth {
                 address,
                 node: self.node,
-                seed,
+                seed: seed_of(self.seed, layout.epoch, address),
                 amnesiac,
-                keeps_records,
-                machine,
-                guard: Some(guard),
+                keeps_records: self.keeps_records,
+                machine: &self.machine,
+                guard: Some(&self.guard),
             };
             node.host(address, P::instantiate(config, birth));
         }
     }
 }
 
-/// Makes the instances of this node and gives each what it stored before.
-pub(crate) fn build<P: Protocol>(
-    settings: &NodeSettings,
+/// Creates the instances of this node and gives each what it stored before.
+pub(crate) fn recover_instances<P: Protocol>(
+    layout: &Layout,
     config: &P::Config,
-    nursery: &Nursery,
+    factory: &InstanceFactory,
     past: Past,
 ) -> Result<Node<P>, NodeError> {
-    let mut node = Node::new(config, nursery.keeps_records);
-    nursery.populate(&mut node, (&settings.layout, config), past.is_lost());
-    // In a cluster that has never changed, whoever has a record lives where it was written.
-    let may_have_left = settings.layout.epoch > Epoch::default();
-    let mut left = 0;
-    let mut has_left = |node: &Node<P>, from: Address| {
-        let has_left = may_have_left && !node.hosts(from);
-        left += u64::from(has_left);
-        has_left
+    let mut node = Node::new(config, factory.keeps_records);
+    factory.create_missing(&mut node, layout, config, past.is_lost());
+    let mut instances = Recovering {
+        node: &mut node,
+        may_have_left: layout.epoch > Epoch::default(),
+        left: 0,
     };
     match past {
         Past::Memory(recovered) => {
             for (position, record) in (1..).zip(recovered.records) {
-                if has_left(&node, record.from) {
-                    continue;
-                }
-                recover(&mut node, record.from, Lsn(position), &record.record)?;
+                instances.recover(record.from, Lsn(position), &record.record)?;
             }
         }
         Past::Disk(past) => {
             let DiskPast { snapshots, records } = *past;
-            let hosted = settings.layout.on_node(settings.node);
-            match may_have_left {
+            let hosted = layout.on_node(factory.node);
+            match instances.may_have_left {
                 true => snapshots.delete_others(&hosted)?,
                 false => snapshots.check_owners(&hosted)?,
             }
             for address in hosted {
-                let Some((stamp, snapshot)) = snapshots.load(address)? else {
-                    continue;
-                };
-                let restored = node.restore(address, stamp, &snapshot);
-                let (role, index) = (role_name::<P>(address), address.index);
-                restored.map_err(|source| NodeError::Snapshot {
-                    role,
-                    index,
-                    source,
-                })?;
+                instances.restore(address, snapshots.load(address)?)?;
             }
             for entry in records {
                 let entry = entry.map_err(LogError::from)?;
-                let (from, lsn) = (recovery::author(&entry), Lsn(entry.lsn));
-                if has_left(&node, from) {
-                    continue;
-                }
-                recover(&mut node, from, lsn, &entry.record.into())?;
+                let (from, lsn) = (author(&entry), Lsn(entry.lsn));
+                instances.recover(from, lsn, &entry.record.into())?;
             }
         }
     }
-    if left > 0 {
-        tracing::info!("{left} records of roles that have left this node are passed over");
+    if instances.left > 0 {
+        let left = instances.left;
+        tracing::info!("{left} records of roles that have left this node are skipped");
     }
     Ok(node)
 }
 
-fn recover<P: Protocol>(
-    node: &mut Node<P>,
-    from: Address,
-    lsn: Lsn,
-    record: &Bytes,
-) -> Result<(), NodeError> {
-    let mut reader = Reader::new(record);
-    let read = node
-        .recover(from, lsn, &mut reader)
-        .and_then(|()| reader.finish());
-    read.map_err(|source| NodeError::Record {
-        role: role_name::<P>(from),
-        index: from.index,
-        source,
-    })
+/// Gives the instances of a node their snapshots and records.
+struct Recovering<'a, P: Protocol> {
+    node: &'a mut Node<P>,
+    /// Whether a role with records may have left this node. In a cluster that has never changed,
+    /// every role is where it wrote its records.
+    may_have_left: bool,
+    /// How many records are of such roles.
+    left: u64,
+}
+
+impl<P: Protocol> Recovering<'_, P> {
+    fn restore(
+        &mut self,
+        address: Address,
+        snapshot: Option<(u64, Bytes)>,
+    ) -> Result<(), NodeError> {
+        let Some((stamp, snapshot)) = snapshot else {
+            return Ok(());
+        };
+        self.node
+            .restore(address, stamp, &snapshot)
+            .map_err(|source| NodeError::Snapshot {
+                role: role_name::<P>(address),
+                index: address.index,
+                source,
+            })
+    }
+
+    fn recover(&mut self, from: Address, lsn: Lsn, record: &Bytes) -> Result<(), NodeError> {
+        if self.may_have_left && !self.node.hosts(from) {
+            self.left += 1;
+            return Ok(());
+        }
+        let mut reader = Reader::new(record);
+        let read = self
+            .node
+            .recover(from, lsn, &mut reader)
+            .and_then(|()| reader.finish());
+        read.map_err(|source| NodeError::Record {
+            role: role_name::<P>(from),
+            index: from.index,
+            source,
+        })
+    }
 }
 
 fn role_name<P: Protocol>(address: Address) -> String {
@@ -148,8 +151,8 @@ fn role_name<P: Protocol>(address: Address) -> String {
         .to_owned()
 }
 
-/// Different instances draw different numbers, and so do those that have the same number one after
-/// the other.
+/// The seed of an instance: different for each instance, and for each epoch, since a later instance
+/// may have the address of an earlier one.
 fn seed_of(seed: u64, epoch: Epoch, address: Address) -> u64 {
     let who = u64::from(address.kind) << 8 | u64::from(address.index);
     Random::new(seed ^ who << 48 ^ u64::from(epoch.0)).any()

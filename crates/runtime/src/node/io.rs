@@ -1,11 +1,11 @@
-//! What lies outside a node's roles: peers, log, application.
+//! What the roles of a node ask of the driver: sends, records, replies.
 
 use super::application::Application;
 use crate::status::LoopStatus;
 use crate::storage::log::Log;
 use crate::transport::frame::{HEADER_BYTES, encode_frame};
 use crate::transport::outgoing::LARGE_FROM;
-use crate::transport::peer::Peers;
+use crate::transport::peers::Peers;
 use bytes::Bytes;
 use ionian_kernel::client::{Operation, Refusal, Reply, Request};
 use ionian_kernel::id::ClientId;
@@ -20,77 +20,101 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use tokio::sync::oneshot;
 
-/// Carries out what roles ask for.
-pub(crate) struct Outside {
-    /// For each kind, the nodes that have instances of it and which ones.
+/// The peers, the log and the application of a node.
+pub(crate) struct NodeIo {
+    /// For each kind of role, the nodes that have instances of it, and which ones.
     places: Vec<Vec<(NodeId, u64)>>,
     pub(crate) peers: Rc<Peers>,
     pub(crate) log: Log,
     pub(crate) application: Box<dyn Application>,
-    /// When the burst under way began.
+    /// When the present run of the loop began.
     pub(crate) now: Instant,
     pub(crate) counts: LoopStatus,
-    /// What the log has led to, until the loop has seen to it.
+    /// A membership that the log has led to and that the loop has not applied yet.
     pub(crate) announced: Option<Membership>,
-    pub(crate) operator: Operator,
+    pub(crate) changes: ChangeRequests,
     /// How many requests have no reply yet.
     pub(crate) unanswered: u64,
-    /// A frame that goes to several nodes: encoded here once. Reused.
+    /// A frame that goes to several nodes is encoded here once. Reused.
     scratch: Vec<u8>,
 }
 
-impl Outside {
+impl NodeIo {
     pub(crate) fn new(
         layout: &Layout,
         peers: Rc<Peers>,
         log: Log,
         application: Box<dyn Application>,
     ) -> Self {
-        let (places, now, counts, scratch) = Default::default();
-        let (announced, operator, unanswered) = Default::default();
-        let mut outside = Outside {
-            places,
+        let mut io = NodeIo {
+            places: Vec::new(),
             peers,
             log,
             application,
-            now,
-            counts,
-            scratch,
-            announced,
-            operator,
-            unanswered,
+            now: Instant::ZERO,
+            counts: LoopStatus::default(),
+            announced: None,
+            changes: ChangeRequests::default(),
+            unanswered: 0,
+            scratch: Vec::new(),
         };
-        outside.place(layout);
-        outside
+        io.place(layout);
+        io
     }
 
-    /// The layout says what lives where.
+    /// Takes over where each role instance is.
     pub(crate) fn place(&mut self, layout: &Layout) {
         self.places = (0..layout.instances.len())
             .map(|kind| places(&layout.places(kind as u8)))
             .collect();
     }
+
+    /// Refuses a request: its lane is on another node or does not run yet, and no request may be
+    /// left without an answer.
+    pub(crate) fn refuse(&mut self, lane: ClientId, request: Request) {
+        let reply = Reply {
+            token: request.token,
+            outcome: Err(Refusal::Unavailable),
+        };
+        self.deliver_reply(lane, reply);
+    }
+
+    /// Gives up all requests that have no reply yet.
+    pub(crate) fn forget_requests(&mut self) {
+        self.changes.open.clear();
+        self.unanswered = 0;
+    }
+
+    fn deliver_reply(&mut self, lane: ClientId, reply: Reply) {
+        self.unanswered = self.unanswered.saturating_sub(1);
+        if reply.token >= CHANGE_TOKENS {
+            self.changes.answer(reply);
+            return;
+        }
+        self.counts.replies += 1;
+        self.application.on_reply(lane, reply);
+    }
 }
 
-/// Requests that come from operators, not from the application.
+/// The changes of the membership that operators have requested and that have no reply yet.
 #[derive(Default)]
-pub(crate) struct Operator {
-    /// By the number that makes up the token.
+pub(crate) struct ChangeRequests {
+    /// By token.
     open: HashMap<u64, oneshot::Sender<Result<Bytes, Refusal>>>,
     requests: u64,
 }
 
-/// The tokens of operators' requests begin here.
-const OPERATOR: u64 = 1 << 63;
+/// The tokens of these requests begin here; smaller ones are the application's.
+const CHANGE_TOKENS: u64 = 1 << 63;
 
-impl Operator {
-    /// A request for the membership, and where its answer comes.
+impl ChangeRequests {
+    /// A request, and the channel that brings its reply.
     pub(crate) fn request(
         &mut self,
         payload: Bytes,
     ) -> (Request, oneshot::Receiver<Result<Bytes, Refusal>>) {
         self.requests += 1;
-        let token = OPERATOR | self.requests;
+        let token = CHANGE_TOKENS | self.requests;
         let (answer, answered) = oneshot::channel();
         self.open.insert(token, answer);
         (
@@ -103,9 +127,11 @@ impl Operator {
         )
     }
 
-    /// Nobody gets an answer any more.
-    pub(crate) fn forget(&mut self) {
-        self.open.clear();
+    fn answer(&mut self, reply: Reply) {
+        if let Some(answer) = self.open.remove(&reply.token) {
+            // It fails if the operator has closed the connection.
+            let _ = answer.send(reply.outcome);
+        }
     }
 }
 
@@ -121,7 +147,7 @@ fn places(nodes: &Places) -> Vec<(NodeId, u64)> {
     places
 }
 
-impl<P: Protocol> World<P> for Outside {
+impl<P: Protocol> World<P> for NodeIo {
     fn send(&mut self, kind: u8, members: u64, message: P::Message) {
         let places = self
             .places
@@ -176,17 +202,6 @@ impl<P: Protocol> World<P> for Outside {
     }
 
     fn reply(&mut self, lane: ClientId, reply: Reply) {
-        self.unanswered = self.unanswered.saturating_sub(1);
-        if reply.token >= OPERATOR {
-            // It fails when the operator has lost interest.
-            let _ = self
-                .operator
-                .open
-                .remove(&reply.token)
-                .map(|answer| answer.send(reply.outcome));
-            return;
-        }
-        self.counts.replies += 1;
-        self.application.on_reply(lane, reply);
+        self.deliver_reply(lane, reply);
     }
 }

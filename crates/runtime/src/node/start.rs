@@ -1,22 +1,22 @@
-//! Assembles a node from its settings, runs it, and stops it.
+//! Starts a node from its settings, runs it, and stops it.
 
 use super::application::{Application, LaneHandle, Submissions};
-use super::event_loop::{About, End, EventLoop};
-use super::following::Following;
+use super::event_loop::{EventLoop, NodeInfo};
 use super::guard::MachineGuard;
-use super::instances::{Nursery, build};
-use super::io::Outside;
+use super::instances::{InstanceFactory, recover_instances};
+use super::io::NodeIo;
 use super::listener::Listener;
+use super::membership::KnownMembership;
 use super::peer_tasks;
 use super::settings::NodeSettings;
+use super::state::{ExitReason, State};
 use crate::admin::backup::Backups;
 use crate::admin::server::AdminServer;
 use crate::error::NodeError;
 use crate::storage::directory::DataDirectory;
 use crate::storage::error::LogError;
 use crate::storage::identity::Register;
-use crate::storage::log;
-use crate::storage::log::Durability;
+use crate::storage::log::{self, Durability, Log, Past};
 use crate::storage::machine_failure::MachineFailure;
 use crate::storage::membership_file;
 use crate::storage::skips::Skips;
@@ -24,23 +24,22 @@ use crate::storage::stamp::Stamp;
 use crate::tasks::Tasks;
 use crate::transport::admission::Admission;
 use crate::transport::connection::Transport;
-use crate::transport::peer::Peers;
-use ionian_kernel::id::ClientId;
+use crate::transport::peers::Peers;
 use ionian_kernel::machine::StateMachine;
 use ionian_kernel::protocol::Protocol;
 use std::future::Future;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
-use tokio::task::LocalSet;
+use tokio::task::{AbortHandle, LocalSet};
 
-/// How long a node that stops waits for its peers to take what was written to them.
-const FAREWELL_LIMIT: Duration = Duration::from_secs(1);
+/// How long a node that stops waits for its peers to receive what was written to them.
+const CLOSE_LIMIT: Duration = Duration::from_secs(1);
 
 /// Runs one node until `shutdown` completes. Then it drains: it hands leadership over, takes no new
 /// clients in and answers those that wait, for at most
@@ -61,163 +60,209 @@ pub async fn run_node<P: Protocol>(
     shutdown: impl Future<Output = ()> + 'static,
 ) -> Result<(), NodeError> {
     check::<P>(&settings)?;
-    let stamp = Stamp {
-        cluster: settings.identity.cluster.clone(),
-        protocol: settings.identity.protocol.clone(),
-        node: settings.name.clone(),
-    };
-    let skips = settings
-        .data
-        .as_deref()
-        .map(Skips::stored)
-        .transpose()?
-        .unwrap_or_default();
-    let guard = Arc::new(MachineGuard::new(skips));
-    let log_wake = Arc::new(Notify::new());
-    let directory = settings
-        .data
-        .as_deref()
-        .map(DataDirectory::open)
-        .transpose()?
-        .map(Rc::new);
-    let register = directory
-        .clone()
-        .map(|directory| Register::open(directory, &stamp))
-        .transpose()?;
-    let proof = register
-        .as_ref()
-        .filter(|register| register.has_log())
-        .map(Register::path);
-    let (log, past) = match (settings.durability, directory) {
-        (Durability::Disk, Some(directory)) => {
-            let (disk, kinds) = (settings.disk, P::KINDS);
-            log::open_disk(directory, &stamp, proof, kinds, disk, &log_wake)?
-        }
-        (_, directory) => log::open_memory(directory, &stamp, proof)?,
-    };
-    let amnesiac = past.is_lost();
-    let seed = entropy();
-    let keeps_records = settings.durability == Durability::Disk;
-    let nursery = Nursery {
+    let storage = Storage::open::<P>(&settings)?;
+    let factory = InstanceFactory {
         node: settings.node,
-        seed,
-        keeps_records,
+        seed: entropy(),
+        keeps_records: settings.durability == Durability::Disk,
         machine: Box::new(machine),
-        guard: guard.clone(),
+        guard: storage.guard.clone(),
     };
-    let built = guard.catch(|| build::<P>(&settings, &config, &nursery, past));
-    let node = built.map_err(|failure| machine_failed(failure, settings.data.as_deref()))??;
+    let running = start::<P>(settings, &config, storage, factory, application)?;
+    running.run(shutdown).await
+}
+
+/// What a node has opened in its data directory.
+struct Storage {
+    guard: Arc<MachineGuard>,
+    register: Option<Register>,
+    log: Log,
+    past: Past,
+    /// Notified by the threads of the log.
+    log_wake: Arc<Notify>,
+}
+
+impl Storage {
+    fn open<P: Protocol>(settings: &NodeSettings) -> Result<Self, NodeError> {
+        let stamp = Stamp {
+            cluster: settings.identity.cluster.clone(),
+            protocol: settings.identity.protocol.clone(),
+            node: settings.name.clone(),
+        };
+        let data = settings.data.as_deref();
+        let skips = data.map(Skips::stored).transpose()?.unwrap_or_default();
+        let directory = data.map(DataDirectory::open).transpose()?.map(Rc::new);
+        let register = directory
+            .clone()
+            .map(|directory| Register::open(directory, &stamp))
+            .transpose()?;
+        let proof = register
+            .as_ref()
+            .filter(|register| register.has_log())
+            .map(Register::path);
+        let log_wake = Arc::new(Notify::new());
+        let (log, past) = match (settings.durability, directory) {
+            (Durability::Disk, Some(directory)) => {
+                let (disk, kinds) = (settings.disk, P::KINDS);
+                log::open_disk(directory, &stamp, proof, kinds, disk, &log_wake)?
+            }
+            (_, directory) => log::open_memory(directory, &stamp, proof)?,
+        };
+        Ok(Storage {
+            guard: Arc::new(MachineGuard::new(skips)),
+            register,
+            log,
+            past,
+            log_wake,
+        })
+    }
+}
+
+/// Recovers the roles, listens, and starts the tasks of the node.
+fn start<P: Protocol>(
+    mut settings: NodeSettings,
+    config: &P::Config,
+    storage: Storage,
+    factory: InstanceFactory,
+    application: impl FnOnce(LaneHandle) -> Box<dyn Application>,
+) -> Result<Running<P>, NodeError> {
+    let Storage {
+        guard,
+        register,
+        log,
+        past,
+        log_wake,
+    } = storage;
+    let (amnesiac, seed) = (past.is_lost(), factory.seed);
+    let node = guard
+        .catch(|| recover_instances::<P>(&settings.layout, config, &factory, past))
+        .map_err(|failure| machine_failed(failure, settings.data.as_deref()))??;
     keep_membership(&settings)?;
-    let listener = listen(settings.listener, settings.address)?;
+    let listener = listen(settings.listener.take(), settings.address)?;
     let admission = Rc::new(Admission::new(register, settings.peers.len() - 1)?);
     admission.say_what_it_waits_for();
 
-    let lanes = settings
-        .layout
-        .near::<ClientId>(0, settings.node)
-        .iter()
-        .collect();
+    let lanes = settings.layout.client_lanes(settings.node).iter().collect();
     let submissions = Submissions::new(lanes);
     let tasks = Rc::new(Tasks::default());
-    let ending = Ending {
+    let cleanup = Cleanup {
         tasks: tasks.clone(),
         submissions: submissions.clone(),
     };
-    let peers = Peers::new(
-        settings.node,
-        settings.layout.epoch,
-        &settings.peers,
-        tasks.clone(),
-    );
-    let peers = Rc::new(peers);
-    if let Some(configuration) = &settings.configuration {
-        peers.set_distances(&configuration.distances(settings.node));
-    }
+    let peers = peers_of(&settings, &tasks);
     let application = application(LaneHandle::new(submissions.clone()));
-    let outside = Outside::new(&settings.layout, peers.clone(), log, application);
-    let (patience, drain) = (
-        settings.layout.options.lane.patience,
-        settings.layout.options.drain,
-    );
-    let backups = Backups::new(settings.layout.options.snapshot_bytes_per_second);
-    let NodeSettings {
-        identity,
-        node: id,
-        name,
-        configuration,
-        data,
-        clock_ahead_ms,
-        ..
-    } = settings;
-    let following = Following::new(
-        configuration,
-        &name,
-        data.clone(),
-        nursery,
-        admission.clone(),
-    );
-    let about = About {
-        identity: identity.clone(),
-        node: id,
-        name: name.clone(),
-        amnesiac,
-        admission: admission.clone(),
-        patience,
-        drain,
-        clock_ahead_ms,
-    };
-    let event_loop = Rc::new(EventLoop::new(
+    let state = State::new(
         node,
-        outside,
-        following,
-        submissions,
-        log_wake,
-        about,
-    ));
-    let transport = Rc::new(Transport {
-        identity,
-        node: id,
-        name: name.clone(),
+        NodeIo::new(&settings.layout, peers.clone(), log, application),
+        KnownMembership::new(&settings),
+        factory,
+        admission.clone(),
+        submissions.clone(),
+    );
+    let info = NodeInfo::new(&settings, amnesiac, admission.clone());
+    let event_loop = Rc::new(EventLoop::new(state, submissions, log_wake, info));
+    let transport = Transport {
+        identity: settings.identity.clone(),
+        node: settings.node,
+        name: settings.name.clone(),
         peers: peers.clone(),
         handler: event_loop.clone(),
         admission: admission.clone(),
         tasks: tasks.clone(),
         seed,
         skips: guard.skips().to_string(),
-    });
+    };
+    let backups = Backups::new(settings.layout.options.snapshot_bytes_per_second);
+    let admin = AdminServer::new(event_loop.clone(), settings.name.clone(), backups);
+    Ok(Running {
+        event_loop,
+        guard,
+        admission,
+        peers,
+        listening: accept_connections(transport, admin, listener),
+        name: settings.name,
+        data: settings.data,
+        tasks,
+        cleanup,
+    })
+}
+
+fn peers_of(settings: &NodeSettings, tasks: &Rc<Tasks>) -> Rc<Peers> {
+    let NodeSettings {
+        node,
+        layout,
+        peers,
+        configuration,
+        ..
+    } = settings;
+    let peers = Peers::new(*node, layout.epoch, peers, tasks.clone());
+    if let Some(configuration) = configuration {
+        peers.set_distances(&configuration.distances(*node));
+    }
+    Rc::new(peers)
+}
+
+/// Starts the tasks of the peers and the one that listens, and returns the latter.
+fn accept_connections(
+    transport: Transport,
+    admin: AdminServer,
+    listener: TcpListener,
+) -> AbortHandle {
+    let tasks = transport.tasks.clone();
+    let transport = Rc::new(transport);
     tasks.spawn(peer_tasks::start_for_all(transport.clone()));
     let answers = Listener {
         transport,
-        admin: AdminServer::new(event_loop.clone(), name.clone(), backups),
+        admin,
         tasks: tasks.clone(),
     };
-    let listening = tasks.spawn(Rc::new(answers).run(listener));
+    tasks.spawn(Rc::new(answers).run(listener))
+}
 
-    let result = tokio::select! {
-        biased;
-        error = admission.end() => Err(error),
-        // Before the loop's end, which a panic of the machine is too.
-        failure = guard.failed() => Err(machine_failed(failure, data.as_deref())),
-        result = run_as_task(event_loop.clone(), shutdown) => result,
-    };
-    event_loop.close();
-    let result = result.and_then(|end| event_loop.close_log().map(|()| end));
-    listening.abort();
-    if result.is_ok() {
-        let farewell = tokio::time::timeout(FAREWELL_LIMIT, peers.close_gracefully()).await;
-        if farewell.is_err() {
-            tracing::info!("stopped before every peer had taken what was written to it");
+/// A node whose tasks are started.
+struct Running<P: Protocol> {
+    event_loop: Rc<EventLoop<P>>,
+    guard: Arc<MachineGuard>,
+    admission: Rc<Admission>,
+    peers: Rc<Peers>,
+    /// The task that accepts connections.
+    listening: AbortHandle,
+    name: String,
+    data: Option<PathBuf>,
+    tasks: Rc<Tasks>,
+    /// The last field: when the node is dropped, it ends after the others.
+    cleanup: Cleanup,
+}
+
+impl<P: Protocol> Running<P> {
+    /// Runs the event loop until it ends, then stops the node in order.
+    async fn run(self, shutdown: impl Future<Output = ()> + 'static) -> Result<(), NodeError> {
+        let result = tokio::select! {
+            biased;
+            error = self.admission.end() => Err(error),
+            // Before the result of the loop: a panic of the machine ends the loop too.
+            failure = self.guard.failed() => Err(machine_failed(failure, self.data.as_deref())),
+            result = run_as_task(self.event_loop.clone(), shutdown) => result,
+        };
+        self.event_loop.close();
+        let result = result.and_then(|reason| self.event_loop.close_log().map(|()| reason));
+        self.listening.abort();
+        if result.is_ok() {
+            let closed = tokio::time::timeout(CLOSE_LIMIT, self.peers.close_gracefully()).await;
+            if closed.is_err() {
+                tracing::info!("stopped before every peer had received what was written to it");
+            }
         }
+        self.tasks.finish().await;
+        drop(self.cleanup);
+        if result? == ExitReason::Removed {
+            let (name, epoch) = (self.name, self.peers.epoch().0);
+            tracing::info!(
+                "node {name} is not a member of the cluster any more, since epoch {epoch} at the latest: it stops, and its data can be deleted"
+            );
+        }
+        Ok(())
     }
-    tasks.finish().await;
-    drop(ending);
-    if result? == End::Removed {
-        let epoch = peers.epoch().0;
-        tracing::info!(
-            "node {name} is not a member of the cluster any more, since epoch {epoch} at the latest: it stops, and its data can be deleted"
-        );
-    }
-    Ok(())
 }
 
 /// The node stops because of its machine: puts down why, where it can be looked at.
@@ -249,7 +294,7 @@ fn keep_membership(settings: &NodeSettings) -> Result<(), LogError> {
 async fn run_as_task<P: Protocol>(
     event_loop: Rc<EventLoop<P>>,
     shutdown: impl Future<Output = ()> + 'static,
-) -> Result<End, NodeError> {
+) -> Result<ExitReason, NodeError> {
     let mut task = AbortOnDrop(tokio::task::spawn_local(async move {
         event_loop.run(shutdown).await
     }));
@@ -271,13 +316,13 @@ impl<T> Drop for AbortOnDrop<T> {
     }
 }
 
-/// Whatever becomes of the node, its tasks end with it and its handles know.
-struct Ending {
+/// Ends the tasks of a node and closes its lane handles, even if the node is dropped.
+struct Cleanup {
     tasks: Rc<Tasks>,
     submissions: Rc<Submissions>,
 }
 
-impl Drop for Ending {
+impl Drop for Cleanup {
     fn drop(&mut self) {
         self.submissions.close();
         self.tasks.stop();

@@ -1,35 +1,35 @@
-//! When what waits for a peer at another site may be written: for tests and demonstrations of what
-//! distance does.
+//! Delays and limits what is written to a peer at another site: for tests and demonstrations of the
+//! effect of distance.
 //!
-//! Every byte leaves its delay after it was said, and no sooner than the bandwidth lets it. What is
-//! said at once is one piece, or several where bandwidth is scarce, so that a large message does
-//! not arrive in one go.
+//! Every byte is written a fixed delay after it was queued, and no earlier than the bandwidth
+//! allows. Bytes that are queued at the same time are one piece, or several where bandwidth is
+//! limited, so that a large message does not arrive all at once.
 
 use ionian_deployment::Distance;
 use std::collections::VecDeque;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Where there is a bandwidth, pieces are no larger: at 20 Mbps one takes 3 ms.
+/// The largest piece where bandwidth is limited: at 20 Mbps it takes 3 ms.
 const PIECE: usize = 8 << 10;
 
 /// See the top of this file.
 #[derive(Debug)]
-pub(crate) struct Pace {
+pub(crate) struct LinkShaper {
     distance: Distance,
     /// When each piece may be written, and its size.
     pieces: VecDeque<(Instant, usize)>,
-    /// What the pieces add up to.
+    /// The sum of the sizes of the pieces.
     waiting: usize,
-    /// What may be written now.
+    /// How many bytes may be written now.
     ready: usize,
-    /// When the last byte will have gone through, not counting the delay.
+    /// When the link has carried the last byte, not counting the delay.
     free_at: Option<Instant>,
 }
 
-impl Pace {
+impl LinkShaper {
     pub(crate) fn new(distance: Distance) -> Self {
-        Pace {
+        LinkShaper {
             distance,
             pieces: VecDeque::new(),
             waiting: 0,
@@ -42,8 +42,8 @@ impl Pace {
         self.distance
     }
 
-    /// So many bytes are unwritten now: those that are new begin their way, and those that are
-    /// through are ready. Returns how long the new ones take the line.
+    /// Takes note that this many bytes are unwritten now: new ones enter the link, and those whose
+    /// time has come are ready. Returns for how long the new ones occupy the link.
     pub(crate) fn observe(&mut self, now: Instant, unwritten: usize) -> Duration {
         let mut busy = Duration::ZERO;
         let mut new = unwritten.saturating_sub(self.waiting + self.ready);
@@ -59,9 +59,9 @@ impl Pace {
                 .map_or(Duration::ZERO, |rate| {
                     Duration::from_nanos((size as u64).saturating_mul(1_000_000_000) / rate.max(1))
                 });
-            let through = self.free_at.map_or(now, |free_at| free_at.max(now)) + takes;
-            self.free_at = Some(through);
-            self.pieces.push_back((through + self.distance.delay, size));
+            let carried = self.free_at.map_or(now, |free_at| free_at.max(now)) + takes;
+            self.free_at = Some(carried);
+            self.pieces.push_back((carried + self.distance.delay, size));
             self.waiting += size;
             busy += takes;
             new -= size;
@@ -74,7 +74,7 @@ impl Pace {
         busy
     }
 
-    /// Others take the line for so long: what is said from now on comes later.
+    /// Delays all bytes from now on: other messages occupy the link for the duration `busy`.
     pub(crate) fn hold_up(&mut self, now: Instant, busy: Duration) {
         if !busy.is_zero() {
             self.free_at = Some(self.free_at.map_or(now, |free_at| free_at.max(now)) + busy);
@@ -86,19 +86,19 @@ impl Pace {
         self.ready
     }
 
-    /// So many of them were written.
+    /// Takes note that this many ready bytes were written.
     pub(crate) fn wrote(&mut self, count: usize) {
         self.ready -= count;
     }
 
-    /// When more may be written.
+    /// When the next piece may be written.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.pieces.front().map(|(at, _)| *at)
     }
 
-    /// Everything that waited was dropped.
+    /// Takes note that all waiting bytes were dropped.
     pub(crate) fn clear(&mut self) {
-        *self = Pace::new(self.distance);
+        *self = LinkShaper::new(self.distance);
     }
 }
 
@@ -111,56 +111,59 @@ mod tests {
     }
 
     #[test]
-    fn each_byte_waits_for_the_delay_from_when_it_was_said() {
+    fn each_byte_is_ready_one_delay_after_it_was_queued() {
         let start = Instant::now();
-        let mut pace = Pace::new(Distance {
+        let mut shaper = LinkShaper::new(Distance {
             delay: ms(50),
             bytes_per_second: None,
         });
-        pace.observe(start, 100_000);
-        pace.observe(start + ms(10), 100_030);
-        assert_eq!((pace.ready(), pace.next()), (0, Some(start + ms(50))));
-        pace.observe(start + ms(50), 100_030);
-        assert_eq!((pace.ready(), pace.next()), (100_000, Some(start + ms(60))));
-        pace.wrote(99_000);
-        pace.observe(start + ms(60), 1_030);
-        assert_eq!((pace.ready(), pace.next()), (1_030, None));
+        shaper.observe(start, 100_000);
+        shaper.observe(start + ms(10), 100_030);
+        assert_eq!((shaper.ready(), shaper.next()), (0, Some(start + ms(50))));
+        shaper.observe(start + ms(50), 100_030);
+        assert_eq!(
+            (shaper.ready(), shaper.next()),
+            (100_000, Some(start + ms(60)))
+        );
+        shaper.wrote(99_000);
+        shaper.observe(start + ms(60), 1_030);
+        assert_eq!((shaper.ready(), shaper.next()), (1_030, None));
     }
 
     #[test]
-    fn bytes_go_through_one_after_the_other() {
+    fn limited_bandwidth_carries_pieces_one_after_the_other() {
         let start = Instant::now();
         let rate = PIECE as u64 * 100;
-        let mut pace = Pace::new(Distance {
+        let mut shaper = LinkShaper::new(Distance {
             delay: ms(50),
             bytes_per_second: Some(rate),
         });
-        pace.observe(start, 3 * PIECE);
-        let ready_after = |pace: &mut Pace, after: u64| {
-            pace.observe(start + ms(after), 3 * PIECE);
-            pace.ready()
+        shaper.observe(start, 3 * PIECE);
+        let ready_after = |shaper: &mut LinkShaper, after: u64| {
+            shaper.observe(start + ms(after), 3 * PIECE);
+            shaper.ready()
         };
-        let pieces = [59, 60, 69, 70, 79, 80].map(|after| ready_after(&mut pace, after) / PIECE);
+        let pieces = [59, 60, 69, 70, 79, 80].map(|after| ready_after(&mut shaper, after) / PIECE);
         assert_eq!(pieces, [0, 1, 1, 2, 2, 3], "10 ms each");
-        pace.wrote(3 * PIECE);
-        pace.observe(start + ms(100), PIECE);
+        shaper.wrote(3 * PIECE);
+        shaper.observe(start + ms(100), PIECE);
         assert_eq!(
-            pace.next(),
+            shaper.next(),
             Some(start + ms(160)),
-            "the line was free in between"
+            "the link was free in between"
         );
     }
 
     #[test]
-    fn what_was_dropped_is_forgotten() {
+    fn dropped_bytes_do_not_occupy_the_link() {
         let start = Instant::now();
-        let mut pace = Pace::new(Distance {
+        let mut shaper = LinkShaper::new(Distance {
             delay: ms(5),
             bytes_per_second: Some(1),
         });
-        pace.observe(start, 1000);
-        pace.clear();
-        pace.observe(start + ms(5), 0);
-        assert_eq!((pace.ready(), pace.next()), (0, None));
+        shaper.observe(start, 1000);
+        shaper.clear();
+        shaper.observe(start + ms(5), 0);
+        assert_eq!((shaper.ready(), shaper.next()), (0, None));
     }
 }

@@ -10,4 +10,5 @@ mod link_shaper;
 pub(crate) mod membership_exchange;
 pub(crate) mod outgoing;
 pub(crate) mod peer;
+pub(crate) mod peers;
 pub(crate) mod welcome;

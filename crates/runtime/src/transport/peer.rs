@@ -1,43 +1,41 @@
-//! The other nodes: the connection to each, what waits for it, and what was counted.
+//! One peer: its connection, the messages that wait for it, and its counters.
 
 use super::frame::{encode_frame, set_members};
-use super::link_shaper::Pace;
+use super::link_shaper::LinkShaper;
 use super::outgoing::{LARGE_FROM, Next, Outgoing};
 use crate::status::{PeerState, PeerStatus};
-use crate::tasks::Tasks;
 use bytes::Bytes;
 use ionian_deployment::Distance;
-use ionian_kernel::id::Epoch;
 use ionian_kernel::layout::NodeId;
 use ionian_kernel::time::{Duration, Instant};
 use ionian_kernel::wire::Wire;
 use socket2::SockRef;
-use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::cell::RefCell;
 use std::io::ErrorKind;
 use std::net::Shutdown;
 use std::rc::Rc;
 use tokio::net::tcp::OwnedWriteHalf;
-use tokio::sync::Notify;
 
-/// How many bytes may wait for a connected peer, in short messages and in large ones. Beyond it
-/// messages to that peer are dropped and counted: every protocol bears loss, and no node bears a
-/// queue without end. The size lets one of the largest frames pass.
-pub(crate) const BACKLOG_LIMIT: usize = 64 << 20;
+/// How many bytes may wait for a connected peer in short messages, and how many in large ones.
+/// Messages beyond it are dropped and counted: every protocol tolerates loss, and no queue may grow
+/// without end. One of the largest frames fits.
+const BACKLOG_LIMIT: usize = 64 << 20;
 
-/// While large messages of so many bytes wait for a peer, no other begins to: roles have less under
-/// way, and what would wait longer than these take is soon asked for again or of no use any more.
+/// A large message is dropped while more bytes than these wait in earlier large messages. Roles
+/// have less under way, and a role soon asks again for a message that would wait longer, or no
+/// longer needs it.
 const LARGE_LIMIT: usize = 24 << 20;
 
-/// How many bytes are held for a peer that is not connected: what roles say first at a start, while
-/// the connections are being made, must not be lost, or the first election waits for its timeout.
+/// How many bytes are held for a peer that is not connected. At a start, roles send their first
+/// messages while connections are being made: if those were lost, the first election would wait
+/// for its timeout.
 const HELD_LIMIT: usize = 256 << 10;
 
-/// What is held is dropped when something new is said and it is older than this: a peer that comes
-/// back is told the latest, not the oldest.
-const HELD_FOR: Duration = Duration::from_secs(1);
+/// Held messages that are older than this are dropped when a new one is sent: a peer that comes
+/// back receives the latest messages, not the oldest.
+pub(super) const HELD_FOR: Duration = Duration::from_secs(1);
 
-/// An open connection, seen from the writing side.
+/// The writing side of an open connection.
 pub(crate) struct Link {
     stream: OwnedWriteHalf,
     /// Why this side closed it.
@@ -45,16 +43,27 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Closes the connection both ways; its reader sees the end of the stream.
-    fn close(&self, reason: String) {
+    pub(super) fn new(stream: OwnedWriteHalf) -> Rc<Self> {
+        Rc::new(Link {
+            stream,
+            reason: RefCell::default(),
+        })
+    }
+
+    /// Closes the connection in both directions; its reader sees the end of the stream.
+    pub(super) fn close(&self, reason: String) {
         self.reason.borrow_mut().get_or_insert(reason);
-        // It fails when the other side was faster, and then it is closed as well.
+        // It fails if the other side was faster, and then the connection is closed as well.
         let _ = SockRef::from(self.stream.as_ref()).shutdown(Shutdown::Both);
     }
 
-    /// Closes the connection behind what was written.
-    fn finish(&self, reason: String) {
+    /// Closes the connection for writing, after what was written.
+    pub(super) fn finish(&self, reason: String) {
         self.reason.borrow_mut().get_or_insert(reason);
+        self.shut_down_writing();
+    }
+
+    fn shut_down_writing(&self) {
         let _ = SockRef::from(self.stream.as_ref()).shutdown(Shutdown::Write);
     }
 
@@ -64,21 +73,21 @@ impl Link {
     }
 }
 
-/// What happened on the connections to one peer.
+/// What was counted on the connections to one peer.
 #[derive(Default)]
-struct Counters {
+pub(super) struct Counters {
     bytes_in: u64,
     bytes_out: u64,
     frames_in: u64,
     frames_out: u64,
     writes: u64,
-    dropped: u64,
-    repeated: u64,
+    pub(super) dropped: u64,
+    pub(super) repeated: u64,
     connections: u64,
 }
 
-/// A peer as everybody who deals with it holds it. When the membership changes, another may get its
-/// number.
+/// A peer, shared by its tasks and by [`Peers`](super::peers::Peers). When the membership changes,
+/// another node may get its number.
 pub(crate) type Shared = Rc<RefCell<Peer>>;
 
 pub(crate) struct Peer {
@@ -87,20 +96,22 @@ pub(crate) struct Peer {
     address: String,
     name: Option<String>,
     link: Option<Rc<Link>>,
-    /// Why the peer last refused this node; forgotten when it accepts it.
+    /// Why the peer last refused this node; removed when it accepts this node.
     refusal: Option<String>,
-    outgoing: Outgoing,
-    /// Of one at another site: when what waits may be written, short messages and large ones.
-    pace: Option<Box<[Pace; 2]>>,
-    /// Whether something was said since the last write.
-    dirty: bool,
+    pub(super) outgoing: Outgoing,
+    /// For a peer at another site: when waiting bytes may be written, of short and of large
+    /// messages.
+    shapers: Option<Box<[LinkShaper; 2]>>,
+    /// Whether messages were queued since the last write.
+    pub(super) dirty: bool,
     /// Whether a task waits until more can be written.
     draining: bool,
     /// Since when messages wait for a connection.
     held_since: Instant,
-    counters: Counters,
+    pub(super) counters: Counters,
 }
 
+/// The result of writing to a connection.
 enum Written {
     Everything,
     Blocked,
@@ -108,7 +119,7 @@ enum Written {
 }
 
 impl Peer {
-    fn new(node: NodeId, address: String) -> Shared {
+    pub(super) fn new(node: NodeId, address: String) -> Shared {
         Rc::new(RefCell::new(Peer {
             node,
             address,
@@ -116,7 +127,7 @@ impl Peer {
             link: None,
             refusal: None,
             outgoing: Outgoing::default(),
-            pace: None,
+            shapers: None,
             dirty: false,
             draining: false,
             held_since: Instant::ZERO,
@@ -136,11 +147,21 @@ impl Peer {
         self.link.is_some()
     }
 
-    /// Notes why it refuses this node; true when it is news.
+    pub(super) fn link(&self) -> Option<Rc<Link>> {
+        self.link.clone()
+    }
+
+    fn is_on(&self, link: &Rc<Link>) -> bool {
+        self.link
+            .as_ref()
+            .is_some_and(|current| Rc::ptr_eq(current, link))
+    }
+
+    /// Stores why the peer refuses this node; returns whether the reason is new.
     pub(crate) fn refused(&mut self, reason: &str) -> bool {
-        let news = self.refusal.as_deref() != Some(reason);
+        let is_new = self.refusal.as_deref() != Some(reason);
         self.refusal = Some(reason.to_owned());
-        news
+        is_new
     }
 
     pub(crate) fn count_in(&mut self, bytes: usize, frames: u64) {
@@ -148,13 +169,194 @@ impl Peer {
         self.counters.frames_in += frames;
     }
 
-    /// Writes as much as the connection takes now.
+    /// Queues a message, encoded straight into the buffer of this peer. Returns whether it was
+    /// queued.
+    pub(super) fn push(&mut self, members: u64, message: &impl Wire, now: Instant) -> bool {
+        let limit = self.limit(now);
+        let start = self.outgoing.short.tail().len();
+        if let Err(error) = encode_frame(self.outgoing.short.tail(), members, message) {
+            tracing::error!("a message to node {} is dropped: {error}", self.node.0);
+            self.counters.dropped += 1;
+            return false;
+        }
+        // The length of a message is known only after it is encoded.
+        if let Some(message) = self.outgoing.short.take_large(start) {
+            return self.push_large_within(limit, members, message);
+        }
+        if self.outgoing.short.len() > limit {
+            self.outgoing.short.tail().truncate(start);
+            self.counters.dropped += 1;
+            return false;
+        }
+        self.counters.frames_out += 1;
+        true
+    }
+
+    /// Queues an encoded short frame. Returns whether it was queued.
+    pub(super) fn push_frame(&mut self, members: u64, frame: &[u8], now: Instant) -> bool {
+        // The limit first: it drops held messages that are too old.
+        let limit = self.limit(now);
+        if self.outgoing.short.len() + frame.len() > limit {
+            self.counters.dropped += 1;
+            return false;
+        }
+        let tail = self.outgoing.short.tail();
+        let start = tail.len();
+        tail.extend_from_slice(frame);
+        set_members(&mut tail[start..], members);
+        self.counters.frames_out += 1;
+        true
+    }
+
+    /// Queues a large message. Returns whether it was queued.
+    pub(super) fn push_large(&mut self, members: u64, message: Bytes, now: Instant) -> bool {
+        let limit = self.limit(now);
+        self.push_large_within(limit, members, message)
+    }
+
+    fn push_large_within(&mut self, limit: usize, members: u64, message: Bytes) -> bool {
+        debug_assert!(message.len() >= LARGE_FROM, "a short message in pieces");
+        let large = &mut self.outgoing.large;
+        if large.has(members, &message) {
+            // A role sends it again while the first copy waits here: one answer is enough.
+            self.counters.repeated += 1;
+            return false;
+        }
+        if large.len() > LARGE_LIMIT || large.len() + message.len() > limit {
+            self.counters.dropped += 1;
+            return false;
+        }
+        large.push(members, message);
+        self.counters.frames_out += 1;
+        true
+    }
+
+    /// Queues an announcement of the membership behind the other messages.
+    pub(super) fn push_announcement(&mut self, frame: &[u8]) {
+        self.outgoing.short.tail().extend_from_slice(frame);
+        self.counters.frames_out += 1;
+    }
+
+    /// How many bytes may wait now. Drops messages that have waited too long for a connection.
+    fn limit(&mut self, now: Instant) -> usize {
+        if self.link.is_some() {
+            return BACKLOG_LIMIT;
+        }
+        if self.outgoing.is_empty() || now.since(self.held_since) > HELD_FOR {
+            self.drop_waiting();
+            self.held_since = now;
+        }
+        HELD_LIMIT
+    }
+
+    /// Drops all waiting messages, and counts them.
+    fn drop_waiting(&mut self) {
+        self.counters.dropped += self.outgoing.clear();
+        if let Some(shapers) = &mut self.shapers {
+            shapers.iter_mut().for_each(LinkShaper::clear);
+        }
+    }
+
+    /// Takes over a new connection. It replaces an earlier one: the peer would not have made it if
+    /// it had not given up the other. If the peer may not know the present membership,
+    /// `announcement` is the first frame.
+    pub(super) fn connect(
+        &mut self,
+        name: String,
+        stream: OwnedWriteHalf,
+        announcement: Option<&[u8]>,
+    ) -> Rc<Link> {
+        let link = Link::new(stream);
+        if let Some(old) = self.link.replace(link.clone()) {
+            self.drop_waiting();
+            old.close("the peer has made a new connection".into());
+        }
+        tracing::info!(
+            "node {} ('{name}', {}) is connected",
+            self.node.0,
+            self.address
+        );
+        (self.draining, self.refusal, self.name) = (false, None, Some(name));
+        self.counters.connections += 1;
+        if let Some(frame) = announcement {
+            self.counters.frames_out += 1;
+            self.outgoing.short.put_first(frame);
+        }
+        link
+    }
+
+    /// A connection has ended.
+    pub(super) fn disconnect(&mut self, link: &Rc<Link>) {
+        if self.is_on(link) {
+            self.link = None;
+            self.draining = false;
+            // The rest may begin with half a frame, and the peer has lost what came before it.
+            self.drop_waiting();
+        }
+    }
+
+    /// Closes the connection of a node that has left the cluster, after what was written.
+    pub(super) fn leave(&mut self) {
+        if let Some(link) = self.link.take() {
+            link.finish("the node has left the cluster".into());
+        }
+    }
+
+    /// Sets the delay and bandwidth of the link; bytes on their way start again if that changes.
+    pub(super) fn set_distance(&mut self, distance: Option<Distance>) {
+        let present = self.shapers.as_ref().map(|shapers| shapers[0].distance());
+        if present != distance {
+            self.shapers = distance
+                .map(|distance| Box::new([LinkShaper::new(distance), LinkShaper::new(distance)]));
+        }
+    }
+
+    /// Allows all waiting bytes to be written at once.
+    pub(super) fn disable_link_shaping(&mut self) {
+        if self.shapers.take().is_some() {
+            self.draining = false;
+        }
+    }
+
+    /// Shows the link shapers how many bytes wait now.
+    fn observe(&mut self) {
+        if let Some(shapers) = &mut self.shapers {
+            let now = tokio::time::Instant::now();
+            let [short, large] = &mut **shapers;
+            let busy = short.observe(now, self.outgoing.short.len());
+            // Short messages go first.
+            large.hold_up(now, busy);
+            large.observe(now, self.outgoing.large.len());
+        }
+    }
+
+    /// Writes what can be written now. Returns whether a task must write the rest with
+    /// [`write_rest`].
+    pub(super) fn flush(&mut self, link: &Link) -> bool {
+        self.observe();
+        if self.draining {
+            return false;
+        }
+        if self.shapers.is_none() {
+            match self.write(link) {
+                Written::Everything => return false,
+                Written::Failed(error) => {
+                    link.close(format!("cannot write: {error}"));
+                    return false;
+                }
+                Written::Blocked => {}
+            }
+        }
+        self.draining = true;
+        true
+    }
+
+    /// Writes as much as the connection accepts now.
     fn write(&mut self, link: &Link) -> Written {
         loop {
-            let ready = self
-                .pace
-                .as_ref()
-                .map_or([usize::MAX; 2], |pace| [pace[0].ready(), pace[1].ready()]);
+            let ready = self.shapers.as_ref().map_or([usize::MAX; 2], |shapers| {
+                [shapers[0].ready(), shapers[1].ready()]
+            });
             let Some(next) = self.outgoing.next(ready) else {
                 return Written::Everything;
             };
@@ -167,8 +369,8 @@ impl Peer {
                         0 => self.outgoing.short.advance(count),
                         _ => self.outgoing.large.advance(count),
                     }
-                    if let Some(pace) = &mut self.pace {
-                        pace[class].wrote(count);
+                    if let Some(shapers) = &mut self.shapers {
+                        shapers[class].wrote(count);
                     }
                     self.counters.bytes_out += count as u64;
                     self.counters.writes += 1;
@@ -179,390 +381,55 @@ impl Peer {
         }
     }
 
-    /// Forgets what waits, and counts it.
-    fn drop_waiting(&mut self) {
-        self.counters.dropped += self.outgoing.clear();
-        if let Some(pace) = &mut self.pace {
-            pace.iter_mut().for_each(Pace::clear);
+    pub(super) fn status(&self) -> PeerStatus {
+        let Counters {
+            bytes_in,
+            bytes_out,
+            frames_in,
+            frames_out,
+            writes,
+            dropped,
+            repeated,
+            connections,
+        } = self.counters;
+        let state = match (&self.link, &self.refusal) {
+            (Some(_), _) => PeerState::Connected,
+            (None, Some(_)) => PeerState::Refused,
+            (None, None) => PeerState::Disconnected,
+        };
+        PeerStatus {
+            node: self.node.0,
+            name: self.name.clone(),
+            address: self.address.clone(),
+            state,
+            refusal: self.refusal.clone(),
+            connections,
+            bytes_in,
+            bytes_out,
+            frames_in,
+            frames_out,
+            writes,
+            dropped,
+            repeated,
+            backlog_bytes: self.outgoing.len() as u64,
         }
-    }
-
-    /// It is not at another site any more: everything that waits may be written.
-    fn come_near(&mut self) {
-        if self.pace.take().is_some() {
-            self.draining = false;
-        }
-    }
-
-    /// How many bytes may wait now, after letting go of what has waited too long for a connection.
-    fn limit(&mut self, now: Instant) -> usize {
-        if self.link.is_some() {
-            return BACKLOG_LIMIT;
-        }
-        if self.outgoing.is_empty() || now.since(self.held_since) > HELD_FOR {
-            self.drop_waiting();
-            self.held_since = now;
-        }
-        HELD_LIMIT
     }
 }
 
-/// All peers of a node.
-pub(crate) struct Peers {
-    own: NodeId,
-    /// By their numbers.
-    peers: RefCell<Vec<Option<Shared>>>,
-    /// The epoch of the membership that the peers are those of.
-    epoch: Cell<Epoch>,
-    /// What is said of it first on every connection to a peer that does not know of it.
-    news: RefCell<Vec<u8>>,
-    dirty: RefCell<Vec<Shared>>,
-    tasks: Rc<Tasks>,
-    /// The node stops: connections that end are not made again.
-    stopping: Cell<bool>,
-    /// Rung whenever a connection has ended.
-    ended: Notify,
-    /// Rung when there are other peers.
-    pub(crate) changed: Notify,
-}
-
-impl Peers {
-    pub(crate) fn new(
-        own: NodeId,
-        epoch: Epoch,
-        addresses: &BTreeMap<NodeId, String>,
-        tasks: Rc<Tasks>,
-    ) -> Self {
-        let (peers, news, dirty) = Default::default();
-        let (stopping, ended, changed) = (Cell::new(false), Notify::new(), Notify::new());
-        let peers = Peers {
-            own,
-            peers,
-            epoch: Cell::new(epoch),
-            news,
-            dirty,
-            tasks,
-            stopping,
-            ended,
-            changed,
-        };
-        peers.set(addresses);
-        peers
-    }
-
-    /// The membership has changed: who is known already is told by `news`, a frame, before anything
-    /// else is said; who has left is told as well, and nothing more.
-    pub(crate) fn change(
-        self: &Rc<Self>,
-        epoch: Epoch,
-        addresses: &BTreeMap<NodeId, String>,
-        news: Vec<u8>,
-    ) {
-        self.epoch.set(epoch);
-        for shared in self.all() {
-            let mut peer = shared.borrow_mut();
-            if peer.is_connected() {
-                peer.outgoing.short.tail().extend_from_slice(&news);
-                self.queue(&shared, &mut peer);
-            }
-        }
-        *self.news.borrow_mut() = news;
-        for gone in self.set(addresses) {
-            // There is no time for a distance.
-            gone.borrow_mut().come_near();
-            self.flush_peer(&gone);
-            let mut gone = gone.borrow_mut();
-            if let Some(link) = gone.link.take() {
-                link.finish("the node has left the cluster".into());
-            }
-        }
-        self.changed.notify_one();
-    }
-
-    /// Takes over who is there; returns who is not any more.
-    fn set(&self, addresses: &BTreeMap<NodeId, String>) -> Vec<Shared> {
-        let mut peers = self.peers.borrow_mut();
-        let stays = |peer: &Shared| {
-            let peer = peer.borrow();
-            addresses
-                .get(&peer.node)
-                .is_some_and(|address| *address == peer.address)
-        };
-        let gone = peers
-            .iter_mut()
-            .filter_map(|place| place.take_if(|peer| !stays(peer)))
-            .collect();
-        for (node, address) in addresses.iter().filter(|(node, _)| **node != self.own) {
-            let place = usize::from(node.0);
-            let length = peers.len().max(place + 1);
-            peers.resize(length, None);
-            peers[place].get_or_insert_with(|| Peer::new(*node, address.clone()));
-        }
-        gone
-    }
-
-    /// Says which of them are at other sites; what is on its way begins anew where that is news.
-    pub(crate) fn set_distances(&self, distances: &BTreeMap<NodeId, Distance>) {
-        for shared in self.all() {
-            let mut peer = shared.borrow_mut();
-            let distance = distances.get(&peer.node).copied();
-            if peer.pace.as_ref().map(|pace| pace[0].distance()) != distance {
-                peer.pace =
-                    distance.map(|distance| Box::new([Pace::new(distance), Pace::new(distance)]));
-            }
-        }
-    }
-
-    pub(crate) fn epoch(&self) -> Epoch {
-        self.epoch.get()
-    }
-
-    /// All of them, in order.
-    pub(crate) fn all(&self) -> Vec<Shared> {
-        self.peers.borrow().iter().flatten().cloned().collect()
-    }
-
-    /// Whether there is one of this number.
-    pub(crate) fn peer(&self, node: NodeId) -> Option<Shared> {
-        self.peers.borrow().get(usize::from(node.0))?.clone()
-    }
-
-    /// Whether this is still one of the cluster.
-    pub(crate) fn has(&self, peer: &Shared) -> bool {
-        let node = peer.borrow().node;
-        self.peer(node)
-            .is_some_and(|known| Rc::ptr_eq(&known, peer))
-    }
-
-    /// Queues a message for one node, encoded straight into that node's buffer.
-    pub(crate) fn send(&self, node: NodeId, members: u64, message: &impl Wire, now: Instant) {
-        let Some(shared) = self.peer(node) else {
-            return;
-        };
-        let mut peer = shared.borrow_mut();
-        let peer = &mut *peer;
-        let limit = peer.limit(now);
-        let start = peer.outgoing.short.tail().len();
-        if let Err(error) = encode_frame(peer.outgoing.short.tail(), members, message) {
-            tracing::error!("a message to node {} is dropped: {error}", node.0);
-            peer.counters.dropped += 1;
-            return;
-        }
-        // How long a message is shows only when it is encoded.
-        if let Some(message) = peer.outgoing.short.take_large(start) {
-            return self.queue_large(&shared, peer, members, message, limit);
-        }
-        if peer.outgoing.short.len() > limit {
-            peer.outgoing.short.tail().truncate(start);
-            peer.counters.dropped += 1;
-            return;
-        }
-        self.queue(&shared, peer);
-    }
-
-    /// Queues a large message for one node.
-    pub(crate) fn send_large(&self, node: NodeId, members: u64, message: Bytes, now: Instant) {
-        let Some(shared) = self.peer(node) else {
-            return;
-        };
-        let mut peer = shared.borrow_mut();
-        let limit = peer.limit(now);
-        self.queue_large(&shared, &mut peer, members, message, limit);
-    }
-
-    fn queue_large(
-        &self,
-        shared: &Shared,
-        peer: &mut Peer,
-        members: u64,
-        message: Bytes,
-        limit: usize,
-    ) {
-        debug_assert!(message.len() >= LARGE_FROM, "a short message in pieces");
-        let large = &mut peer.outgoing.large;
-        if large.has(members, &message) {
-            // Asked again while the first copy waits here: the answer to that one will do.
-            peer.counters.repeated += 1;
-        } else if large.len() > LARGE_LIMIT || large.len() + message.len() > limit {
-            peer.counters.dropped += 1;
-        } else {
-            large.push(members, message);
-            self.queue(shared, peer);
-        }
-    }
-
-    /// Queues an encoded short frame for one node.
-    pub(crate) fn send_copy(&self, node: NodeId, members: u64, frame: &[u8], now: Instant) {
-        let Some(shared) = self.peer(node) else {
-            return;
-        };
-        let mut peer = shared.borrow_mut();
-        let peer = &mut *peer;
-        // The limit first: asking for it lets go of what is too old.
-        let limit = peer.limit(now);
-        if peer.outgoing.short.len() + frame.len() > limit {
-            peer.counters.dropped += 1;
-            return;
-        }
-        let tail = peer.outgoing.short.tail();
-        let start = tail.len();
-        tail.extend_from_slice(frame);
-        set_members(&mut tail[start..], members);
-        self.queue(&shared, peer);
-    }
-
-    /// Something was appended to what waits for `peer`, which is `shared`.
-    fn queue(&self, shared: &Shared, peer: &mut Peer) {
-        peer.counters.frames_out += 1;
-        if !peer.dirty {
-            peer.dirty = true;
-            self.dirty.borrow_mut().push(shared.clone());
-        }
-    }
-
-    /// Writes to every connection that something was said to, once each.
-    pub(crate) fn flush(self: &Rc<Self>) {
-        // Nothing that is called here says anything to a peer.
-        let mut dirty = self.dirty.borrow_mut();
-        for peer in dirty.drain(..) {
-            peer.borrow_mut().dirty = false;
-            self.flush_peer(&peer);
-        }
-    }
-
-    fn flush_peer(self: &Rc<Self>, shared: &Shared) {
-        let mut peer = shared.borrow_mut();
-        let Some(link) = peer.link.clone() else {
-            return;
-        };
-        observe(&mut peer);
-        if peer.draining {
-            return;
-        }
-        if peer.pace.is_none() {
-            match peer.write(&link) {
-                Written::Everything => return,
-                Written::Failed(error) => return link.close(format!("cannot write: {error}")),
-                Written::Blocked => {}
-            }
-        }
-        peer.draining = true;
-        drop(peer);
-        self.tasks.spawn(drain(shared.clone(), link));
-    }
-
-    /// A connection to a peer stands. It takes the place of an earlier one: the peer would not have
-    /// made it if it had not given up the other. In the handshake both were of the epoch `agreed`.
-    pub(crate) fn connected(
-        self: &Rc<Self>,
-        shared: &Shared,
-        name: String,
-        agreed: Epoch,
-        stream: OwnedWriteHalf,
-    ) -> Rc<Link> {
-        let link = Rc::new(Link {
-            stream,
-            reason: RefCell::default(),
-        });
-        let mut peer = shared.borrow_mut();
-        if let Some(old) = peer.link.replace(link.clone()) {
-            peer.drop_waiting();
-            old.close("the peer has made a new connection".into());
-        }
-        tracing::info!(
-            "node {} ('{name}', {}) is connected",
-            peer.node.0,
-            peer.address
-        );
-        (peer.draining, peer.refusal, peer.name) = (false, None, Some(name));
-        peer.counters.connections += 1;
-        if agreed < self.epoch() {
-            peer.counters.frames_out += 1;
-            peer.outgoing.short.put_first(&self.news.borrow());
-        }
-        drop(peer);
-        self.flush_peer(shared);
-        link
-    }
-
-    /// A connection has ended.
-    pub(crate) fn disconnected(&self, peer: &Shared, link: &Rc<Link>) {
-        let mut peer = peer.borrow_mut();
-        if peer
-            .link
-            .as_ref()
-            .is_some_and(|current| Rc::ptr_eq(current, link))
-        {
-            peer.link = None;
-            peer.draining = false;
-            // What is left may be half a frame, and belongs to a conversation that is over.
-            peer.drop_waiting();
-        }
-        drop(peer);
-        self.ended.notify_waiters();
-    }
-
-    pub(crate) fn is_stopping(&self) -> bool {
-        self.stopping.get()
-    }
-
-    /// Writes out everything that waits, closes, and waits until the peers have closed as well, so
-    /// that nothing already written is lost. The caller sets the time limit.
-    pub(crate) async fn close_gracefully(&self) {
-        self.stopping.set(true);
-        for peer in self.all() {
-            write_out(&peer).await;
-        }
-        loop {
-            let ended = self.ended.notified();
-            if self.all().iter().all(|peer| peer.borrow().link.is_none()) {
-                return;
-            }
-            ended.await;
-        }
-    }
-
-    /// What there is to say of every peer.
-    pub(crate) fn status(&self) -> Vec<PeerStatus> {
-        self.all()
-            .iter()
-            .map(|peer| peer_status(&peer.borrow()))
-            .collect()
-    }
-}
-
-/// What waits for a peer at another site begins its way.
-fn observe(peer: &mut Peer) {
-    if let Some(pace) = &mut peer.pace {
-        let now = tokio::time::Instant::now();
-        let [short, large] = &mut **pace;
-        let busy = short.observe(now, peer.outgoing.short.len());
-        // Short messages go first.
-        large.hold_up(now, busy);
-        large.observe(now, peer.outgoing.large.len());
-    }
-}
-
-/// Writes as the connection takes it, to a peer at another site when it is time, until nothing is
-/// left or the connection ends.
-async fn drain(peer: Shared, link: Rc<Link>) {
+/// Writes as the connection accepts bytes, and to a peer at another site when the link shapers
+/// allow it, until nothing is left or the connection ends.
+pub(super) async fn write_rest(peer: Shared, link: Rc<Link>) {
     loop {
         let next = {
             let mut peer = peer.borrow_mut();
-            if !peer
-                .link
-                .as_ref()
-                .is_some_and(|current| Rc::ptr_eq(current, &link))
-            {
+            if !peer.is_on(&link) {
                 return;
             }
-            observe(&mut peer);
-            match (
-                peer.write(&link),
-                peer.pace
-                    .as_ref()
-                    .and_then(|pace| pace.iter().filter_map(Pace::next).min()),
-            ) {
+            peer.observe();
+            let written = peer.write(&link);
+            let shapers = peer.shapers.as_ref();
+            let next = shapers.and_then(|both| both.iter().filter_map(LinkShaper::next).min());
+            match (written, next) {
                 (Written::Failed(error), _) => return link.close(format!("cannot write: {error}")),
                 (Written::Blocked, _) => None,
                 (Written::Everything, Some(next)) => Some(next),
@@ -581,14 +448,15 @@ async fn drain(peer: Shared, link: Rc<Link>) {
     }
 }
 
-async fn write_out(peer: &Shared) {
+/// Writes everything that waits and closes the connection for writing, when the node stops.
+pub(super) async fn write_and_close(peer: &Shared) {
     loop {
         let Some(link) = peer.borrow().link.clone() else {
             return;
         };
         let written = {
             let mut peer = peer.borrow_mut();
-            peer.come_near();
+            peer.disable_link_shaping();
             peer.write(&link)
         };
         match written {
@@ -598,120 +466,7 @@ async fn write_out(peer: &Shared) {
                 }
             }
             Written::Failed(_) => return,
-            Written::Everything => {
-                let _ = SockRef::from(link.stream.as_ref()).shutdown(Shutdown::Write);
-                return;
-            }
+            Written::Everything => return link.shut_down_writing(),
         }
-    }
-}
-
-fn peer_status(peer: &Peer) -> PeerStatus {
-    let Counters {
-        bytes_in,
-        bytes_out,
-        frames_in,
-        frames_out,
-        writes,
-        dropped,
-        repeated,
-        connections,
-    } = peer.counters;
-    let state = match (&peer.link, &peer.refusal) {
-        (Some(_), _) => PeerState::Connected,
-        (None, Some(_)) => PeerState::Refused,
-        (None, None) => PeerState::Disconnected,
-    };
-    PeerStatus {
-        node: peer.node.0,
-        name: peer.name.clone(),
-        address: peer.address.clone(),
-        state,
-        refusal: peer.refusal.clone(),
-        connections,
-        bytes_in,
-        bytes_out,
-        frames_in,
-        frames_out,
-        writes,
-        dropped,
-        repeated,
-        backlog_bytes: peer.outgoing.len() as u64,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use bytes::Bytes;
-
-    fn held(peers: &Peers) -> (u64, u64) {
-        let peer = peers.peer(NodeId(1)).unwrap();
-        let peer = peer.borrow();
-        let frame = 12 + 4 + 1;
-        (
-            Outgoing::len(&peer.outgoing) as u64 / frame,
-            peer.counters.dropped,
-        )
-    }
-
-    /// The peers of node 0: one, node 1.
-    fn peers() -> Rc<Peers> {
-        let addresses = [0, 1].map(|node| (NodeId(node), format!("127.0.0.1:{}", node + 1)));
-        Rc::new(Peers::new(
-            NodeId(0),
-            Epoch(0),
-            &addresses.into(),
-            Rc::default(),
-        ))
-    }
-
-    #[tokio::test]
-    async fn of_large_messages_a_bounded_number_of_bytes_waits_and_none_twice() {
-        let peers = peers();
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let stream = tokio::net::TcpStream::connect(listener.local_addr().unwrap())
-            .await
-            .unwrap();
-        let shared = peers.peer(NodeId(1)).unwrap();
-        peers.connected(&shared, "n1".into(), Epoch(0), stream.into_split().1);
-        let send = |byte: u8, bytes: usize| {
-            peers.send_large(NodeId(1), 1, vec![byte; bytes].into(), Instant::ZERO);
-            let peer = shared.borrow();
-            (
-                peer.outgoing.large.len() >> 20,
-                peer.counters.dropped,
-                peer.counters.repeated,
-            )
-        };
-        assert_eq!(send(0, 20 << 20), (20, 0, 0));
-        assert_eq!(send(0, 20 << 20), (20, 0, 1), "it waits already");
-        assert_eq!(
-            send(1, 30 << 20),
-            (50, 0, 1),
-            "a larger one is not kept out by a smaller"
-        );
-        assert_eq!(send(2, LARGE_FROM), (50, 1, 1), "too many wait");
-        assert_eq!(send(0, 20 << 20), (50, 1, 2));
-    }
-
-    #[test]
-    fn what_was_said_to_nobody_is_forgotten_when_something_newer_is_said() {
-        let peers = peers();
-        let message = Bytes::from_static(b"x");
-        let start = Instant(1_000_000);
-        peers.send(NodeId(1), 1, &message, start);
-        peers.send(NodeId(1), 1, &message, start + HELD_FOR);
-        assert_eq!(held(&peers), (2, 0));
-        peers.send(
-            NodeId(1),
-            1,
-            &message,
-            start + HELD_FOR + Duration::from_micros(1),
-        );
-        assert_eq!(held(&peers), (1, 2));
-        // It is held for a full time of its own.
-        peers.send(NodeId(1), 1, &message, start + HELD_FOR * 2);
-        assert_eq!(held(&peers), (2, 2));
     }
 }

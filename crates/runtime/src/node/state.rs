@@ -1,0 +1,304 @@
+//! The state of an event loop: the roles of a node and everything that they share.
+
+use super::application::Submissions;
+use super::chronicle::Chronicle;
+use super::instances::InstanceFactory;
+use super::io::NodeIo;
+use super::membership::{KnownMembership, announcement, layout_of};
+use super::settings::addresses;
+use crate::admin::change::{self, ChangeError, Response};
+use crate::error::NodeError;
+use crate::status::{DrainStatus, RoleStatus};
+use crate::transport::admission::Admission;
+use bytes::Bytes;
+use ionian_kernel::client::{Refusal, Request};
+use ionian_kernel::id::ClientId;
+use ionian_kernel::layout::{Layout, NodeId};
+use ionian_kernel::membership::{Change, Membership};
+use ionian_kernel::node::Node;
+use ionian_kernel::protocol::{Instance, Protocol};
+use ionian_kernel::time::Instant;
+use ionian_kernel::wire::encode_all;
+use std::rc::Rc;
+use tokio::sync::oneshot;
+
+/// Why an event loop has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ExitReason {
+    /// The node was asked to stop.
+    Stopped,
+    /// The node is no longer a member of its cluster.
+    Removed,
+}
+
+/// See the top of this file.
+pub(crate) struct State<P: Protocol> {
+    pub(crate) node: Node<P>,
+    pub(crate) io: NodeIo,
+    pub(crate) membership: KnownMembership,
+    pub(crate) chronicle: Chronicle,
+    factory: InstanceFactory,
+    admission: Rc<Admission>,
+    submissions: Rc<Submissions>,
+    /// Whether the roles are started.
+    started: bool,
+    /// Whether the roles were created for an earlier membership, and must learn the present one
+    /// when they are started.
+    roles_are_outdated: bool,
+    /// Whether the node drains: it accepts no new clients, and another node is to lead.
+    draining: bool,
+    /// Why the loop must end, if a membership that arrived between two runs requires it.
+    pub(crate) exit: Option<Result<ExitReason, NodeError>>,
+    /// The requests of this run. Reused.
+    requests: Vec<(ClientId, Request)>,
+}
+
+impl<P: Protocol> State<P> {
+    pub(crate) fn new(
+        node: Node<P>,
+        io: NodeIo,
+        membership: KnownMembership,
+        factory: InstanceFactory,
+        admission: Rc<Admission>,
+        submissions: Rc<Submissions>,
+    ) -> Self {
+        State {
+            node,
+            io,
+            membership,
+            chronicle: Chronicle::default(),
+            factory,
+            admission,
+            submissions,
+            started: false,
+            roles_are_outdated: false,
+            draining: false,
+            exit: None,
+            requests: Vec::new(),
+        }
+    }
+
+    /// Starts the roles.
+    pub(crate) fn start(&mut self, now: Instant) -> Result<(), NodeError> {
+        self.io.now = now;
+        self.node.start(now, &mut self.io);
+        self.started = true;
+        if core::mem::take(&mut self.roles_are_outdated)
+            && let Some(known) = self.membership.configuration()
+        {
+            let (layout, config) = layout_of::<P>(known)?;
+            self.reconfigure_roles(&layout, &config);
+        }
+        Ok(())
+    }
+
+    /// Takes in everything that has happened since the last run.
+    pub(crate) fn take_in(&mut self, now: Instant) -> Result<(), NodeError> {
+        let State { node, io, .. } = self;
+        io.counts.pumps += 1;
+        if io.log.poll()? {
+            self.chronicle.is_durable(now);
+            node.on_durable(io);
+        }
+        while let Some((from, stamp)) = io.log.stored_snapshot()? {
+            node.on_snapshot(from, stamp, io);
+        }
+        self.submissions.swap(&mut self.requests);
+        io.counts.requests += self.requests.len() as u64;
+        io.unanswered += self.requests.len() as u64;
+        for (lane, request) in self.requests.drain(..) {
+            match self.submissions.lanes.borrow().contains(&lane) {
+                true => node.submit(lane, request),
+                false => io.refuse(lane, request),
+            }
+        }
+        if node.next_timer().is_some_and(|timer| timer <= now) {
+            node.fire_timers(now, io);
+        }
+        Ok(())
+    }
+
+    /// Refuses every request: the roles are not started.
+    pub(crate) fn refuse_requests(&mut self) {
+        self.submissions.swap(&mut self.requests);
+        for (lane, request) in self.requests.drain(..) {
+            self.io.refuse(lane, request);
+        }
+        self.io.application.on_burst_end();
+    }
+
+    /// Runs the roles until no message is queued, and applies the memberships that the log leads
+    /// to. Returns whether this node is still a member.
+    pub(crate) fn run_roles(&mut self, now: Instant) -> Result<bool, NodeError> {
+        loop {
+            self.node.settle(now, &mut self.io);
+            let Some(membership) = self.io.announced.take() else {
+                return Ok(true);
+            };
+            if !self.apply_membership(membership)? {
+                return Ok(false);
+            }
+            if self.draining {
+                // Roles that the membership has brought do not know yet.
+                self.node.drain(now, true, &mut self.io);
+            }
+        }
+    }
+
+    /// Writes a checkpoint if one is due. Returns whether it did: the roles then have work.
+    pub(crate) fn write_checkpoint(&mut self) -> bool {
+        let Some(next) = self.io.log.checkpoint_due() else {
+            return false;
+        };
+        let needed = self.node.checkpoint(next, &mut self.io);
+        self.io.log.checkpoint_appended(needed);
+        true
+    }
+
+    /// Takes in a membership that another node has announced, between two runs of the loop. Returns
+    /// whether it is later than the known one.
+    pub(crate) fn learn(&mut self, now: Instant, membership: Membership) -> bool {
+        if self.exit.is_some() || membership.epoch <= self.io.peers.epoch() {
+            return false;
+        }
+        self.io.now = now;
+        self.exit = match self.apply_membership(membership) {
+            Ok(true) => None,
+            Ok(false) => Some(Ok(ExitReason::Removed)),
+            // A wrong message must not stop this node. If the membership is right, the log leads to
+            // it too.
+            Err(error @ NodeError::Membership { .. }) => {
+                tracing::error!("ignoring an invalid membership from another node: {error}");
+                None
+            }
+            Err(error) => Some(Err(error)),
+        };
+        true
+    }
+
+    /// Applies a membership if it is later than the known one. Returns false if this node is not a
+    /// member of it: the node has announced it to the others, and must stop.
+    ///
+    /// The order matters. The membership is on disk before anything is done that assumes it, so
+    /// that a restart cannot regress to an earlier configuration. Peers receive it before any
+    /// message of a role that assumes it, so that no node receives a message of an epoch that it
+    /// does not know. Then the roles learn it.
+    fn apply_membership(&mut self, membership: Membership) -> Result<bool, NodeError> {
+        let Some(configuration) = self.membership.advanced(membership)? else {
+            return Ok(true);
+        };
+        let (layout, config) = layout_of::<P>(&configuration)?;
+        self.membership.store(&configuration)?;
+        let addresses = addresses(&configuration);
+        let peers = &self.io.peers;
+        peers.change(
+            configuration.epoch(),
+            &addresses,
+            announcement(&configuration)?,
+        );
+        peers.set_distances(&configuration.distances(self.membership.node()));
+        let left = self.membership.replace(configuration);
+        if !self.membership.is_member() {
+            return Ok(false);
+        }
+        self.admission.change(addresses.len() - 1, &left)?;
+        self.io.place(&layout);
+        match self.started {
+            true => self.reconfigure_roles(&layout, &config),
+            false => self.roles_are_outdated = true,
+        }
+        Ok(true)
+    }
+
+    /// Has the roles follow a membership: those that stay learn it, new ones are created and
+    /// started, the others are retired.
+    fn reconfigure_roles(&mut self, layout: &Layout, config: &P::Config) {
+        let State { node, io, .. } = self;
+        let here = self.membership.node();
+        node.reconfigure(io.now, (layout, config, here), io);
+        self.factory.create_missing(node, layout, config, false);
+        node.start(io.now, io);
+        let lanes: Vec<ClientId> = layout.client_lanes(here).iter().collect();
+        if *self.submissions.lanes.borrow() != lanes {
+            // A client that waits for the answer of a lane that has left asks again.
+            io.forget_requests();
+            *self.submissions.lanes.borrow_mut() = lanes;
+        }
+    }
+
+    /// Starts or ends draining. Returns whether that is a change.
+    pub(crate) fn drain(&mut self, now: Instant, drains: bool) -> bool {
+        if self.draining == drains {
+            return false;
+        }
+        self.draining = drains;
+        match drains {
+            true => tracing::info!("draining: no new clients, and another node is to lead"),
+            false => tracing::info!("no longer draining: clients are served again"),
+        }
+        self.io.now = now;
+        self.node.drain(now, drains, &mut self.io);
+        self.io.application.drain(drains);
+        true
+    }
+
+    /// What a node that drains still has to finish.
+    pub(crate) fn drain_status(&self) -> DrainStatus {
+        DrainStatus {
+            clients: self.io.application.clients() as u64,
+            unanswered: self.io.unanswered,
+            leads: !self.node.is_drained(),
+        }
+    }
+
+    /// As [`drain_status`](Self::drain_status); `None` if the node does not drain.
+    pub(crate) fn drains(&self) -> Option<DrainStatus> {
+        self.draining.then(|| self.drain_status())
+    }
+
+    /// Submits a change of the membership; the channel brings what the log decides.
+    pub(crate) fn submit_change(
+        &mut self,
+        change: &Change,
+    ) -> Result<oneshot::Receiver<Result<Bytes, Refusal>>, Response> {
+        let known = self.membership.configuration().ok_or_else(|| {
+            Response::Refused("the membership of this cluster cannot change".into())
+        })?;
+        change::check::<P>(known, change).map_err(|error| match error {
+            ChangeError::Ahead(_) => Response::Undecided(error.to_string()),
+            error => Response::Refused(error.to_string()),
+        })?;
+        let lane = self.submissions.first_lane().ok_or_else(|| {
+            Response::Undecided(
+                "it has no client lane, through which a change could be asked for".into(),
+            )
+        })?;
+        let (request, answer) = self.io.changes.request(encode_all(change).into());
+        self.submissions.submit(lane, request);
+        Ok(answer)
+    }
+
+    /// The name of a node; empty if it is not known.
+    pub(crate) fn name_of(&self, node: NodeId) -> String {
+        let nodes = self.membership.configuration().map(|known| known.nodes());
+        nodes
+            .and_then(|nodes| Some(nodes.get(&node)?.name.clone()))
+            .unwrap_or_default()
+    }
+
+    /// What each role reports.
+    pub(crate) fn role_status(&self) -> Vec<RoleStatus> {
+        let roles = self.node.instances().map(|(address, instance)| {
+            let mut figures = std::collections::BTreeMap::new();
+            instance.status(&mut |name, value| {
+                figures.insert(name.to_owned(), value);
+            });
+            RoleStatus {
+                role: P::KINDS[address.kind as usize].to_owned(),
+                index: address.index,
+                figures,
+            }
+        });
+        roles.collect()
+    }
+}
