@@ -94,7 +94,7 @@ const VERIFY: &[Step] = &[
         environment: &[],
         limit_min: 60,
     },
-    // What measures is tried where it is tested (`cli/tests/ionian/bench.rs`) or here: that it
+    // What measures is tried where it is tested (`tools/tests/tools/bench.rs`) or here: that it
     // works, not how fast.
     step(
         "build what is tried next",

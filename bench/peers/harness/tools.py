@@ -27,7 +27,8 @@ class Tools:
     def ionian(self):
         """Ionian's own binary: the one given, or a release build of this repository."""
         if self._ionian is None:
-            _build(["cargo", "build", "--release", "--package", "ionian-cli", "--bin", "ionian"], ROOT)
+            # `ionian bench` starts the second one, beside the first.
+            _build(["cargo", "build", "--release", "--package", "ionian-cli", "--package", "ionian-tools"], ROOT)
             target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
             self._ionian = target / "release" / "ionian"
         if not self._ionian.is_file():

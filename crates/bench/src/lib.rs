@@ -12,15 +12,3 @@ mod model;
 mod payload;
 mod report;
 pub mod role;
-
-/// What was typed contradicts itself: exit code 2.
-#[derive(Debug)]
-pub struct BadUsage(pub String);
-
-impl std::fmt::Display for BadUsage {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for BadUsage {}

@@ -1,8 +1,8 @@
 //! Tables: for people, and as CSV.
 
 use anyhow::{Context, Result};
+use ionian_program::output;
 use std::fmt;
-use std::io::{ErrorKind, Write};
 use std::path::Path;
 
 /// Rows under a header.
@@ -84,18 +84,12 @@ impl fmt::Display for Table {
     }
 }
 
-/// Prints on standard output. That nobody reads on, as in `ionian bench | head`, is no failure.
+/// Prints on standard output; a closed pipe is not a failure.
 ///
 /// # Errors
 /// When standard output cannot be written for another reason.
 pub(crate) fn print(text: &str) -> Result<()> {
-    let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(error).context("cannot write to standard output")
-        }
-        _ => Ok(()),
-    }
+    output::try_print(format_args!("{text}")).context("cannot write to standard output")
 }
 
 /// Writes a file; `-` is standard output.

@@ -1,23 +1,12 @@
 //! What can be typed, and the help texts.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+pub(crate) use ionian_program::{BadUsage, Level};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// Where data goes when nobody says otherwise.
 pub(crate) const DATA: &str = "./ionian-data";
-
-/// What was typed is wrong, in a way that only shows when it is used.
-#[derive(Debug)]
-pub(crate) struct BadUsage(pub(crate) String);
-
-impl std::fmt::Display for BadUsage {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for BadUsage {}
 
 /// State machine replication made of small roles: a linearizable key-value store behind any Redis
 /// client.
@@ -47,8 +36,10 @@ pub(crate) enum Command {
     Member(Member),
     Options(Options),
     Exec(Exec),
-    Sim(Sim),
-    Bench(Box<crate::bench::Bench>),
+    #[command(about = ionian_program::tools::SIM)]
+    Sim,
+    #[command(about = ionian_program::tools::BENCH)]
+    Bench,
     Snapshot(crate::snapshot::arguments::Arguments),
     Log(crate::log::arguments::Arguments),
 }
@@ -449,111 +440,4 @@ pub(crate) struct Exec {
         value_name = "CMD ARG"
     )]
     pub(crate) words: Vec<std::ffi::OsString>,
-}
-
-/// How fresh reads are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Level {
-    /// Every write acknowledged before the read began
-    Linearizable,
-    /// Everything that went through the same node before
-    Sequential,
-    /// Some earlier state
-    Eventual,
-}
-
-/// Try a protocol in the deterministic simulator, under faults
-///
-/// Messages are lost, repeated and delayed, nodes pause, part and crash, and clients' histories are
-/// checked for linearizability.
-///
-/// Each seed is one run, and the same seed gives the same run. A failing seed is printed with the
-/// command that replays it.
-#[derive(Debug, Args)]
-#[command(after_help = format!("Examples:\n  \
-    ionian sim                                          500 seeds of MultiPaxos on three nodes\n  \
-    ionian sim --preset batched --seeds 0..10000\n  \
-    ionian sim --durability amnesia                     nodes come back without their memory\n  \
-    ionian sim --canary unfenced                        a defect on purpose: is it caught?\n  \
-    ionian sim --seed 17 --trace 17.trace               one run, every event of it\n\n\
-    Canaries of any protocol: {}.\n\
-    Canaries of one protocol: {}.", crate::sim::driver_canary_names(), crate::sim::canary_names()))]
-pub(crate) struct Sim {
-    /// The protocol [default: that of the deployment, or multipaxos]
-    #[arg(long, value_name = "NAME", value_parser = clap::builder::PossibleValuesParser::new(ionian_protocols::registry::NAMES))]
-    pub(crate) protocol: Option<String>,
-    /// The deployment to simulate [default: the protocol's smallest]
-    #[arg(long, value_name = "NAME", conflicts_with = "config")]
-    pub(crate) preset: Option<String>,
-    /// A deployment file to simulate
-    #[arg(long, value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
-    /// Change a setting of the deployment; can be repeated
-    #[arg(long = "set", value_name = "KEY=VALUE")]
-    pub(crate) overrides: Vec<String>,
-    /// Which seeds to run; the last is not one of them
-    #[arg(long, value_name = "A..B", default_value = "0..500", value_parser = seeds)]
-    pub(crate) seeds: core::ops::Range<u64>,
-    /// Run this seed alone
-    #[arg(long, value_name = "N", conflicts_with = "seeds", value_parser = clap::value_parser!(u64).range(..u64::MAX))]
-    pub(crate) seed: Option<u64>,
-    /// What a crash leaves: everything on disk; nothing, and the node stays away; or nothing, and
-    /// it comes back [default: disk, or what the canary needs]
-    #[arg(long, value_enum)]
-    pub(crate) durability: Option<Survives>,
-    /// The level of all reads [default: all levels, mixed]
-    #[arg(long, value_enum, value_name = "LEVEL")]
-    pub(crate) reads: Option<Level>,
-    /// About how many requests clients make in a run
-    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=100_000))]
-    pub(crate) operations: u64,
-    /// Change the membership while clients work: nodes are replaced, added and removed, changes
-    /// abandoned
-    #[arg(long)]
-    pub(crate) changes: bool,
-    /// Build this defect in on purpose; the exit code is 0 when it is caught and 1 when it is not
-    #[arg(long, value_name = "NAME")]
-    pub(crate) canary: Option<String>,
-    /// Write every event of the run to FILE; of many seeds, those of the first that fails
-    #[arg(long, value_name = "FILE")]
-    pub(crate) trace: Option<PathBuf>,
-    /// Run all seeds, whatever fails
-    #[arg(long)]
-    pub(crate) keep_going: bool,
-}
-
-/// What of a node outlives a crash in the simulator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Survives {
-    Disk,
-    Memory,
-    Amnesia,
-}
-
-fn seeds(text: &str) -> Result<core::ops::Range<u64>, String> {
-    let number = |text: &str| {
-        text.trim()
-            .parse::<u64>()
-            .map_err(|_| format!("{text:?} is not a whole number"))
-    };
-    let (first, end) = text
-        .split_once("..")
-        .ok_or("must be A..B, such as 0..1000")?;
-    let range = number(first)?..number(end)?;
-    if range.is_empty() {
-        Err("the first seed must be below the end".to_owned())
-    } else {
-        Ok(range)
-    }
-}
-
-impl Level {
-    /// Its name in `IONIAN CONSISTENCY`.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Level::Linearizable => "linearizable",
-            Level::Sequential => "sequential",
-            Level::Eventual => "eventual",
-        }
-    }
 }

@@ -1,27 +1,25 @@
-//! The command `ionian`: a replicated key-value store behind any Redis client, and the tools around
-//! it.
+//! The command `ionian`: a replicated key-value store behind any Redis client, and what operates
+//! it. The tools (`ionian bench`, `ionian sim`) are another program, which this one starts: see the
+//! crates `program` and `tools`.
 //!
 //! | file | job |
 //! |---|---|
 //! | `arguments` | what can be typed, and the help texts |
 //! | `node` | one node in the foreground; `gateway_app` puts its gateway and its client lane together |
 //! | `up` | every node of a deployment as a process of its own, supervised |
-//! | `config`, `status`, `drain`, `member`, `options`, `exec`, `sim` | one command each |
-//! | `bench` | load, service demand, the papers' figures: crate `ionian-bench` |
+//! | `config`, `status`, `drain`, `member`, `options`, `exec` | one command each |
 //! | `snapshot` | backups: save, inspect, restore, salvage |
 //! | `log` | the logs of stopped nodes: show, skip |
-//! | `family` | from a protocol's name to its type |
+//! | `family` | what the commands ask a protocol, by its name |
 //! | `source` | where a command finds its deployment |
 //! | `places` | what lies where in a data directory |
 //! | `version` | what this program is |
-//! | `output` | printing that survives a closed pipe |
 
 #![forbid(unsafe_code)]
 
 extern crate alloc;
 
 mod arguments;
-mod bench;
 mod config;
 mod drain;
 mod exec;
@@ -31,10 +29,8 @@ mod log;
 mod member;
 mod node;
 mod options;
-mod output;
 mod places;
 mod resp;
-mod sim;
 mod snapshot;
 mod source;
 mod status;
@@ -42,50 +38,36 @@ mod up;
 mod version;
 mod waiting;
 
-use arguments::{Arguments, BadUsage, Command};
+use anyhow::Result;
+use arguments::{Arguments, Command};
 use clap::Parser;
-use ionian_deployment::DeploymentError;
+use ionian_program::{exit_code, output, tools};
 use std::process::ExitCode;
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
-/// Whether what was typed is wrong, and not a file or what came of the work: a deployment that is
-/// wrong and in no file comes from flags.
-fn is_bad_usage(error: &anyhow::Error) -> bool {
-    let typed = error
-        .chain()
-        .next()
-        .and_then(|cause| cause.downcast_ref::<DeploymentError>());
-    typed.is_some_and(|error| error.file.is_none())
-        || error.is::<BadUsage>()
-        || error.is::<ionian_bench::BadUsage>()
+fn main() -> ExitCode {
+    exit_code(match tools::are_asked_for(std::env::args_os()) {
+        // Unread: their flags are the business of the program that carries them out.
+        true => start_tools(),
+        false => run(&Arguments::parse().command),
+    })
 }
 
-fn main() -> ExitCode {
-    let done = match Arguments::parse().command {
-        Command::Up(arguments) => up::run(&arguments),
-        Command::Node(arguments) => node::run(&arguments),
-        Command::Config(arguments) => config::run(&arguments),
-        Command::Status(arguments) => status::run(&arguments),
-        Command::Drain(arguments) => drain::run(&arguments),
-        Command::Member(arguments) => member::run(&arguments),
-        Command::Options(arguments) => options::run(&arguments),
-        Command::Exec(arguments) => exec::run(&arguments),
-        Command::Sim(arguments) => sim::run(&arguments),
-        Command::Bench(arguments) => bench::run(&arguments),
-        Command::Log(arguments) => log::run(&arguments),
-        Command::Snapshot(arguments) => snapshot::run(&arguments),
-    };
-    match done {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("ionian: {}", output::explain(&error));
-            if is_bad_usage(&error) {
-                ExitCode::from(2)
-            } else {
-                ExitCode::FAILURE
-            }
-        }
+fn start_tools() -> Result<ExitCode> {
+    match tools::start()? {}
+}
+
+fn run(command: &Command) -> Result<ExitCode> {
+    match command {
+        Command::Up(arguments) => up::run(arguments),
+        Command::Node(arguments) => node::run(arguments),
+        Command::Config(arguments) => config::run(arguments),
+        Command::Status(arguments) => status::run(arguments),
+        Command::Drain(arguments) => drain::run(arguments),
+        Command::Member(arguments) => member::run(arguments),
+        Command::Options(arguments) => options::run(arguments),
+        Command::Exec(arguments) => exec::run(arguments),
+        Command::Sim | Command::Bench => start_tools(),
+        Command::Log(arguments) => log::run(arguments),
+        Command::Snapshot(arguments) => snapshot::run(arguments),
     }
 }

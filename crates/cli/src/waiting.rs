@@ -1,10 +1,8 @@
 //! Commands that ask a running cluster, and may wait for it long.
 
 use anyhow::Result;
+use ionian_program::INTERRUPTED;
 use std::future::Future;
-
-/// What a shell says of a program that SIGINT ended.
-const INTERRUPTED: i32 = 130;
 
 /// Does the work; Ctrl-C ends the program, also where SIGINT was ignored when it started, as
 /// scripts have it for what they start in the background.
@@ -15,7 +13,7 @@ pub(crate) fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     runtime.block_on(async {
         let interrupted = async {
             match tokio::signal::ctrl_c().await {
-                Ok(()) => std::process::exit(INTERRUPTED),
+                Ok(()) => std::process::exit(INTERRUPTED.into()),
                 Err(_) => std::future::pending().await,
             }
         };

@@ -3,6 +3,7 @@
 use crate::ports::free_ports;
 use anyhow::{Context, Result, bail};
 use ionian_deployment::Deployment;
+use ionian_program::beside::path_of;
 use std::fs::{self, File};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
@@ -11,16 +12,14 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 /// The program `ionian`: the chosen one, or the one beside this program.
 ///
 /// # Errors
-/// When there is none.
+/// When it is not there: says which command builds it.
 pub fn program(chosen: Option<&Path>) -> Result<PathBuf> {
-    let beside = || Ok::<_, std::io::Error>(std::env::current_exe()?.with_file_name("ionian"));
-    let path = chosen.map_or_else(beside, |path| Ok(path.to_owned()))?;
-    path.canonicalize().with_context(|| {
-        format!(
-            "there is no program {}: build it, or say --ionian",
-            path.display()
-        )
-    })
+    let path = match chosen {
+        Some(path) => path.to_owned(),
+        None => path_of("ionian", "ionian-cli")?,
+    };
+    path.canonicalize()
+        .with_context(|| format!("there is no program {}", path.display()))
 }
 
 /// Moves every node to ports of this machine that are free now.

@@ -3,10 +3,8 @@
 use super::encode::MOST_KEYS;
 use super::target::Target;
 use super::workload::{Mix, Skew};
-use crate::BadUsage;
 use clap::{Args, ValueEnum, value_parser};
-use ionian_kernel::client::ReadLevel;
-use serde::Serialize;
+use ionian_program::{BadUsage, Level};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -155,38 +153,6 @@ impl Durability {
         match self {
             Durability::Disk => "disk",
             Durability::Memory => "memory",
-        }
-    }
-}
-
-/// How fresh reads are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Level {
-    /// Every write acknowledged before the read began
-    Linearizable,
-    /// Everything that went through the same node before
-    Sequential,
-    /// Some earlier state
-    Eventual,
-}
-
-impl Level {
-    /// Its name in `IONIAN CONSISTENCY`.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Level::Linearizable => "linearizable",
-            Level::Sequential => "sequential",
-            Level::Eventual => "eventual",
-        }
-    }
-
-    /// As a client lane takes it.
-    pub(crate) fn of_lane(self) -> ReadLevel {
-        match self {
-            Level::Linearizable => ReadLevel::Linearizable,
-            Level::Sequential => ReadLevel::Sequential,
-            Level::Eventual => ReadLevel::Eventual,
         }
     }
 }

@@ -62,8 +62,8 @@ pub const EXAMPLES: &str = "Examples:\n  \
 /// process is.
 ///
 /// # Errors
-/// [`BadUsage`](crate::BadUsage) when the flags make no sense together; otherwise when nothing
-/// could be measured, or what was measured is not what was asked for.
+/// [`BadUsage`](ionian_program::BadUsage) when the flags make no sense together; otherwise when
+/// nothing could be measured, or what was measured is not what was asked for.
 pub fn run(load: &Load, run_node: RunNode) -> Result<ExitCode> {
     load.check()?;
     let outcome = measure(load, run_node)?;

@@ -1,10 +1,11 @@
 //! All that a run has found, as one document.
 
-use super::arguments::{Level, Load};
+use super::arguments::Load;
 use super::round::Round;
 use super::workload::Mix;
 use ionian_harness::host::Machine;
 use ionian_harness::numbers::median;
+use ionian_program::Level;
 use serde::Serialize;
 
 /// What a run has found. Its JSON is for programs: names stay, others may be added.
@@ -33,7 +34,7 @@ pub(crate) struct Asked {
     #[serde(flatten)]
     pub(crate) mix: Mix,
     /// How fresh reads must be, if it was said.
-    pub(crate) level: Option<Level>,
+    pub(crate) level: Option<&'static str>,
     /// Connections; none through lanes.
     pub(crate) clients: Option<usize>,
     /// Commands that each sends at once.
@@ -61,7 +62,7 @@ impl Asked {
         } = load;
         Asked {
             mix: asks.mix(),
-            level: asks.level,
+            level: asks.level.map(Level::name),
             clients: (!servers.lanes).then(|| asks.clients()),
             pipeline: asks.pipeline(),
             rate: asks.rate,

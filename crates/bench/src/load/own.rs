@@ -4,11 +4,11 @@
 use super::arguments::{Account, Load, Servers};
 use super::event_loop::Shared;
 use super::target::wait_until_served;
-use crate::BadUsage;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use ionian_deployment::{CLIENT, DEFAULT_PRESET, Deployment, PresetOptions};
 use ionian_harness::Cluster;
-use ionian_harness::cluster::place_on_free_ports;
+use ionian_harness::cluster::{place_on_free_ports, program};
+use ionian_program::BadUsage;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -86,9 +86,7 @@ impl Own {
         let parent = servers.data.clone().unwrap_or_else(std::env::temp_dir);
         let root =
             std::path::absolute(parent.join(format!("ionian-bench-{}", std::process::id())))?;
-        let program =
-            std::env::current_exe().context("the system does not say where this program is")?;
-        let cluster = Cluster::new(&program, &root, deployment)?;
+        let cluster = Cluster::new(&program(None)?, &root, deployment)?;
         // From here on the directory is removed whatever happens.
         let mut own = Own {
             cluster,

@@ -161,7 +161,7 @@ fn question(asked: &Asked) -> String {
     words.extend(clients.map(|count| format!("{} connections", thousands(count as u64))));
     words.extend((*pipeline > 1).then(|| format!("pipelines of {pipeline}")));
     words.extend(rate.map(|rate| format!("{} commands a second to be begun", rounded(rate))));
-    let level = level.map_or(String::new(), |level| format!(" {}", level.name()));
+    let level = level.map_or(String::new(), |level| format!(" {level}"));
     words.push(format!("{} %{level} reads", mix.reads));
     words.push(format!("values of {} bytes", mix.value_bytes));
     words.push(format!("{} keys, {}", thousands(mix.keys), mix.skew));

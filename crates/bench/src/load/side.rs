@@ -1,6 +1,6 @@
 //! One of those that are measured: where it is asked, whose processor time it is.
 
-use super::arguments::{Account, Level, Load};
+use super::arguments::{Account, Load};
 use super::encode::Encoder;
 use super::event_loop::{Job, Shared, run};
 use super::lanes::{self, Lanes, Order, RunNode};
@@ -9,11 +9,11 @@ use super::own::{self, Own};
 use super::schedule::Schedule;
 use super::target::{Target, connect, keys};
 use super::workload::Workload;
-use crate::BadUsage;
 use anyhow::{Context, Result, bail, ensure};
 use ionian_deployment::Configuration;
 use ionian_harness::process::processor_time;
 use ionian_kernel::client::ReadLevel;
+use ionian_program::{BadUsage, Level};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -206,7 +206,7 @@ impl Side {
         Order {
             workload,
             encoder: Encoder::of_lane(load.asks.mix().value_bytes),
-            level: self.level.map_or(ReadLevel::default(), Level::of_lane),
+            level: self.level.map_or(ReadLevel::default(), Level::read_level),
             in_flight: load.asks.in_flight(),
             window,
             origin: Instant::now(),

@@ -1,8 +1,8 @@
 //! A server that speaks the Redis protocol: its address, and the first words with it.
 
-use super::arguments::Level;
 use super::encode::command;
 use anyhow::{Context, Result, bail};
+use ionian_program::Level;
 use std::fmt;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -23,11 +23,12 @@ mod unreplicated;
 mod whole;
 mod work;
 
-use crate::BadUsage;
 use crate::model::demand::{KV, NODE, NOTHING, ROLES, SATURATED};
 use anyhow::Result;
 use arguments::Role;
 use ionian_deployment::{Deployment, PresetOptions};
+use ionian_harness::cluster::program;
+use ionian_program::BadUsage;
 use shown::Shown;
 use stage::{Measured, Scene};
 use std::process::ExitCode;
@@ -349,7 +350,7 @@ fn scene(arguments: &Role, task: &Task<'_>) -> Result<Scene> {
         share: 1.0,
         warm_up: Duration::from_secs_f64(arguments.warm_up),
         window: Duration::from_secs_f64(arguments.seconds),
-        ionian: std::env::current_exe()?,
+        ionian: program(None)?,
         root: std::env::temp_dir().join(format!("ionian-bench-role-{}", std::process::id())),
     })
 }

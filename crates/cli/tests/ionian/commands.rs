@@ -150,7 +150,6 @@ fn bad_usage_has_an_exit_code_of_its_own() {
     for arguments in [
         &["frobnicate"][..],
         &["up", "--durability", "paper"],
-        &["sim", "--seeds", "5..5"],
         &["exec"],
     ] {
         fails(arguments, 2, "--help");
@@ -212,87 +211,6 @@ fn exec_and_status_ask_a_cluster() {
     let status = cluster.status();
     assert_eq!(status["nodes"][0]["status"]["protocol"], "unreplicated");
     assert_eq!(status["nodes"][0]["up"], true);
-}
-
-#[test]
-fn sim_runs_seeds_and_catches_canaries() {
-    let directory = Directory::new();
-    let printed = works(&["sim", "--seeds", "0..6"]);
-    assert!(
-        printed.contains("multipaxos: 6 runs in") && printed.contains("0 failed"),
-        "{printed}"
-    );
-    works(&[
-        "sim",
-        "--protocol",
-        "unreplicated",
-        "--seeds",
-        "0..6",
-        "--durability",
-        "memory",
-    ]);
-    works(&["sim", "--protocol", "spaxos", "--seeds", "0..6"]);
-    works(&[
-        "sim",
-        "--preset",
-        "batched",
-        "--seeds",
-        "0..3",
-        "--reads",
-        "sequential",
-        "--operations",
-        "20",
-    ]);
-
-    let trace = directory.path("trace");
-    let caught = works(&["sim", "--canary", "s8", "--trace", trace.to_str().unwrap()]);
-    assert!(caught.contains("canary s8 was caught by seed"), "{caught}");
-    assert!(fs::metadata(&trace).unwrap().len() > 1000);
-    let replay = caught
-        .lines()
-        .find_map(|line| line.trim().strip_prefix("replay: ionian "))
-        .unwrap();
-    let again: Vec<String> = replay
-        .split(' ')
-        .map(|word| word.replace("seed-", directory.path("seed-").to_str().unwrap()))
-        .collect();
-    works(&again.iter().map(String::as_str).collect::<Vec<_>>());
-    // The same seed is the same run, byte for byte.
-    let replayed = fs::read(again.last().unwrap()).unwrap();
-    assert!(replayed == fs::read(&trace).unwrap());
-
-    // With a disk every acceptor comes back, and a proxy leader that never asks another quorum gets
-    // away.
-    fails(
-        &[
-            "sim",
-            "--canary",
-            "l8",
-            "--durability",
-            "disk",
-            "--seeds",
-            "0..5",
-        ],
-        1,
-        "NOT caught",
-    );
-    // Without saying so it gets what shows it.
-    works(&["sim", "--canary", "l8"]);
-    works(&["sim", "--canary", "s7"]);
-    works(&["sim", "--protocol", "spaxos", "--canary", "amnesia"]);
-    works(&["sim", "--protocol", "spaxos", "--canary", "void"]);
-    fails(
-        &["sim", "--protocol", "spaxos", "--canary", "s99"],
-        2,
-        "there is no canary",
-    );
-    fails(&["sim", "--canary", "none"], 2, "there is no canary");
-    fails(&["sim", "--seed", "18446744073709551615"], 2, "is not in");
-    fails(
-        &["sim", "--protocol", "unreplicated", "--preset", "batched"],
-        1,
-        "the deployment runs multipaxos",
-    );
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! The binary as its users meet it: real processes on loopback ports.
 
 mod addresses;
-mod bench;
 mod cluster;
 mod commands;
+mod common;
 mod disks;
 mod drain;
 mod failures;
@@ -15,4 +15,5 @@ mod options;
 mod resp;
 mod snapshot;
 mod status;
+mod tools;
 mod up;

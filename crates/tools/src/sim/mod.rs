@@ -16,6 +16,7 @@ use choice::Choice;
 pub(crate) use choice::{canary_names, driver_canary_names};
 use indicatif::{ProgressBar, ProgressStyle};
 use ionian_kernel::protocol::Protocol;
+use ionian_program::INTERRUPTED;
 use ionian_sim::{Failure, Outcome, Scenario, Sink, Summary, Watch, run_seed_watched};
 use std::fs::File;
 use std::io::BufWriter;
@@ -77,10 +78,7 @@ impl Work for Simulate<'_> {
     }
 }
 
-/// What shells expect of a program that Ctrl-C has stopped.
-const INTERRUPTED: u8 = 130;
-
-/// Set by Ctrl-C: what was found so far is told. A second one ends the program at once.
+/// Set by Ctrl-C: what was found so far is printed. A second one ends the program at once.
 fn until_interrupted() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -13,7 +13,7 @@ use std::sync::mpsc;
 const MAX_THREADS: usize = 8;
 
 /// Runs every seed; with `stop_at_first`, the runs up to and with the lowest that fails. No further
-/// one is begun once `stop` is set. `progress` is told of each outcome in the order of the seeds.
+/// one is begun once `stop` is set. `progress` receives each outcome in the order of the seeds.
 pub(crate) fn run_seeds<P: Protocol>(
     scenario: &Scenario,
     seeds: Range<u64>,

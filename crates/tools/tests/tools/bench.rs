@@ -1,6 +1,7 @@
 //! `ionian bench` on a cluster of its own. Nothing is said of how fast it must be.
 
-use crate::cluster::{Directory, eventually, ionian, run, text};
+use crate::common::{Directory, eventually, text};
+use crate::{run, tools};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -174,7 +175,7 @@ fn interrupt(flags: &[&str], signal: Signal, begun: impl Fn(&Path) -> bool) {
     let directory = Directory::new();
     let data = directory.path("data");
     fs::create_dir_all(&data).unwrap();
-    let mut command = ionian();
+    let mut command = tools();
     command
         .arg("bench")
         .args(flags)
@@ -258,8 +259,8 @@ fn error_replies_are_counted_and_no_success() {
     );
 }
 
-/// Somebody who says these bytes to whoever connects.
-fn somebody(says: &'static str) -> String {
+/// A server that answers the first bytes of each connection with these.
+fn server_that_answers(says: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let target = format!("redis://{}", listener.local_addr().unwrap());
     std::thread::spawn(move || {
@@ -290,21 +291,21 @@ fn holder_of_seven_keys() -> String {
 
 #[test]
 fn what_cannot_be_measured_is_told_in_a_line() {
-    let nobody = format!(
+    let unused = format!(
         "redis://{}",
         TcpListener::bind("127.0.0.1:0")
             .unwrap()
             .local_addr()
             .unwrap()
     );
-    let web = somebody("HTTP/1.1 400 Bad Request\r\n");
+    let web = server_that_answers("HTTP/1.1 400 Bad Request\r\n");
     // It says what PING is answered with, and no more.
-    let silent = somebody("+PONG\r\n");
+    let silent = server_that_answers("+PONG\r\n");
     let full = holder_of_seven_keys();
     for (code, flags, says) in [
         (
             1,
-            &["--target", &nobody][..],
+            &["--target", &unused][..],
             "cannot connect to redis://127.0.0.1:",
         ),
         (1, &["--target", &web], "does not speak the Redis protocol"),
@@ -440,7 +441,7 @@ fn each_role_of_batches_can_be_measured_alone() {
 
 #[test]
 fn each_role_of_mencius_and_of_s_paxos_can_be_measured_alone() {
-    // Without what shares messages: answers of stabilizers, what disseminators are told to be
+    // Without what shares messages: answers of stabilizers, what disseminators learn to be
     // chosen.
     for (preset, name, into, out) in [
         ("mencius-compartmentalized", "leader", 1.0, 1.0),
@@ -474,7 +475,7 @@ fn each_role_of_mencius_and_of_s_paxos_can_be_measured_alone() {
     );
     assert!(
         deliver["messages_out"].as_f64().unwrap() > 3.0,
-        "every replica is told: {deliver}"
+        "every replica receives it: {deliver}"
     );
     for (preset, name) in [
         ("mencius-batched", "leader"),
@@ -497,7 +498,7 @@ fn a_whole_node_can_be_measured_and_a_machine_that_does_nothing() {
             (node["role"].as_str(), node["deployment"].as_str()),
             (Some("node"), Some(preset))
         );
-        // The others are told, vote and answer: no node does all alone.
+        // The others receive, vote and answer: no node does all alone.
         assert!(node["messages_out"].as_f64().unwrap() > 0.5, "{node}");
     }
     for demand in role(&["replica", "--machine", "nothing"]) {

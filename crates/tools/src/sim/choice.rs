@@ -1,12 +1,10 @@
 //! From flags to a scenario, and back to the flags that repeat it.
 
-use crate::arguments::{self, BadUsage, Level, Survives};
+use crate::arguments::{self, BadUsage, Survives};
 use crate::family;
-use crate::source;
 use anyhow::{Result, bail, ensure};
 use clap::ValueEnum;
-use ionian_deployment::{DEFAULT_PRESET, Deployment, Node};
-use ionian_kernel::client::ReadLevel;
+use ionian_deployment::{DEFAULT_PRESET, Deployment, Node, PresetOptions};
 use ionian_kernel::protocol::Protocol;
 use ionian_kernel::quorum::QuorumSpec;
 use ionian_protocols::multipaxos::MultiPaxos;
@@ -128,7 +126,7 @@ impl Choice {
             },
             read_levels: arguments
                 .reads
-                .map_or(base.read_levels.clone(), |level| vec![read_level(level)]),
+                .map_or(base.read_levels.clone(), |level| vec![level.read_level()]),
             operations: arguments.operations,
             canary: self.canary,
             changes,
@@ -198,20 +196,18 @@ fn deployment(arguments: &arguments::Sim) -> Result<Deployment> {
         arguments.protocol.as_deref(),
     ) {
         (Some(file), _, _) => Deployment::load(file)?,
-        (None, Some(preset), _) => source::preset(preset, None, None)?,
+        (None, Some(name), _) => preset(name)?,
         // A window of one slot makes payloads void within reach of a run.
         (None, None, Some(SPaxos::NAME)) if arguments.canary.as_deref() == Some("void") => {
-            source::preset(SPaxos::NAME, None, None)?.with_overrides(&["options.window_slots=1"])?
+            preset(SPaxos::NAME)?.with_overrides(&["options.window_slots=1"])?
         }
         // Of the others the smallest preset bears the protocol's name.
-        (None, None, Some(other)) if other != MultiPaxos::NAME => {
-            source::preset(other, None, None)?
-        }
+        (None, None, Some(other)) if other != MultiPaxos::NAME => preset(other)?,
         (None, None, _) => {
             // Batchers hide the slot that l5 is about: they propose so often that it is soon
             // filled.
             let l5 = arguments.canary.as_deref() == Some("l5");
-            let preset = source::preset(if l5 { "baseline" } else { DEFAULT_PRESET }, None, None)?;
+            let preset = preset(if l5 { "baseline" } else { DEFAULT_PRESET })?;
             if matches!(arguments.canary.as_deref(), Some("s1" | "s7")) {
                 grid(preset)
             } else {
@@ -222,12 +218,16 @@ fn deployment(arguments: &arguments::Sim) -> Result<Deployment> {
     Ok(base.with_overrides(&arguments.overrides)?)
 }
 
+fn preset(name: &str) -> Result<Deployment> {
+    Ok(Deployment::preset(name, &PresetOptions::default())?)
+}
+
 /// Acceptors in rows longer than f+1, for defects that only such a grid shows: the nodes of `base`
 /// twice, in a 2x3 grid.
 fn grid(base: Deployment) -> Deployment {
     let again = base.nodes.iter().map(|node| Node {
         name: format!("{}-again", node.name),
-        // Nobody listens in a simulation; it is only to differ.
+        // A simulation listens nowhere; the address must only differ.
         address: node.address.replace("127.0.0.1", "127.0.0.2"),
         roles: node.roles.clone(),
         ..Node::default()
@@ -260,14 +260,6 @@ fn canary(protocol: &str, name: &str) -> Result<Canary> {
         "there is no canary {name:?} for {protocol}: there are {}",
         known.join(", ")
     )))
-}
-
-fn read_level(level: Level) -> ReadLevel {
-    match level {
-        Level::Linearizable => ReadLevel::Linearizable,
-        Level::Sequential => ReadLevel::Sequential,
-        Level::Eventual => ReadLevel::Eventual,
-    }
 }
 
 /// As a shell takes it.

@@ -1,0 +1,30 @@
+//! What the programs `ionian` (crate `cli`) and `ionian-tools` (crate `tools`) share, so that a
+//! user sees one command: its allocator, its texts on standard output and standard error, its exit
+//! codes, its version, and the way from one program to the other.
+//!
+//! | file | job |
+//! |---|---|
+//! | `beside` | finds a program of ours in the directory of the one that runs |
+//! | `tools` | the subcommands of `ionian` that `ionian-tools` carries out |
+//! | `output` | standard output that may be closed; an error in one line |
+//! | `outcome` | the exit code of a command, and which errors are bad usage |
+//! | `family` | from the names in a deployment to a protocol's type and to a state machine |
+//! | `level` | how fresh reads are, as a flag |
+//! | `version` | what `--version` prints |
+#![forbid(unsafe_code)]
+
+pub mod beside;
+pub mod family;
+pub mod output;
+pub mod tools;
+pub mod version;
+
+mod level;
+mod outcome;
+
+pub use level::Level;
+pub use outcome::{BadUsage, INTERRUPTED, exit_code};
+
+/// Of every program that links this crate.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

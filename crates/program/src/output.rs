@@ -1,0 +1,65 @@
+//! What people read: standard output that may be cut short, as in `ionian sim | head` (a closed
+//! pipe is not a failure of the command, and not a reason to panic), and errors in one line.
+
+use anyhow::Error;
+use std::fmt::Arguments;
+use std::io::{self, ErrorKind, Write};
+
+/// Prints `text`. A reader that has gone away is ignored.
+///
+/// # Errors
+/// When standard output cannot be written for another reason.
+pub fn try_print(text: Arguments<'_>) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_fmt(text).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// As [`try_print`]. When standard output cannot be written the command ends with exit code 1: its
+/// result cannot be shown.
+pub fn print(text: Arguments<'_>) {
+    if let Err(error) = try_print(text) {
+        eprintln!("ionian: cannot write to standard output: {error}");
+        std::process::exit(1);
+    }
+}
+
+/// As [`print`], with a line end.
+#[macro_export]
+macro_rules! say {
+    ($($text:tt)*) => { $crate::output::print(format_args!("{}\n", format_args!($($text)*))) };
+}
+
+pub use crate::say;
+
+/// An error with its causes in one line. Some errors name their cause themselves: it is not
+/// repeated.
+pub fn explain(error: &Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if !text.ends_with(&cause) {
+            text += if text.is_empty() { "" } else { ": " };
+            text += &cause;
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::anyhow;
+
+    #[test]
+    fn explain_names_each_cause_once() {
+        let error = anyhow!("no such port")
+            .context("cannot connect: no such port")
+            .context("node n2 is down");
+        assert_eq!(
+            explain(&error),
+            "node n2 is down: cannot connect: no such port"
+        );
+    }
+}
