@@ -6,7 +6,7 @@ use crate::node::resolve;
 use crate::output::say;
 use crate::source::{self, ANSWER_LIMIT};
 use crate::waiting;
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result, anyhow};
 use ionian_runtime::{DrainStatus, query_status, request_drain};
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -32,7 +32,9 @@ pub(crate) fn run(arguments: &arguments::Drain) -> Result<ExitCode> {
             .into());
         };
         let address = resolve(&format!("node.{name}.address"), &node.address)?;
-        let status = request_drain(address, !arguments.undo, ANSWER_LIMIT).await?;
+        let status = request_drain(address, !arguments.undo, ANSWER_LIMIT)
+            .await
+            .with_context(|| format!("{name} at {address}"))?;
         if status.name != *name {
             return Err(anyhow!(
                 "at {address} is node {:?}: an address is wrong",
@@ -72,7 +74,9 @@ pub(crate) async fn until_drained(
 ) -> Result<Option<DrainStatus>> {
     let deadline = Instant::now() + limit;
     loop {
-        let status = query_status(address, ANSWER_LIMIT).await?;
+        let status = query_status(address, ANSWER_LIMIT)
+            .await
+            .with_context(|| address.to_string())?;
         let left = status.drains.ok_or_else(|| {
             anyhow!(
                 "{} no longer drains: it was told so, or started again",

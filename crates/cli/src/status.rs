@@ -22,7 +22,7 @@ use crate::node::resolve;
 use crate::output::{explain, say};
 use crate::source::{self, ANSWER_LIMIT, NoAnswer};
 use crate::waiting;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use health::{Health, Verdict};
 use ionian_deployment::Configuration;
 use ionian_runtime::{NodeStatus, query_status};
@@ -175,7 +175,9 @@ pub(crate) async fn ask_all(known: &Configuration) -> ClusterStatus {
 
 async fn ask(name: &str, address: &str) -> Result<NodeStatus> {
     let socket = resolve(&format!("node.{name}.address"), address)?;
-    let status = query_status(socket, ANSWER_LIMIT).await?;
+    let status = query_status(socket, ANSWER_LIMIT)
+        .await
+        .with_context(|| address.to_owned())?;
     anyhow::ensure!(
         status.name == name,
         "{address} is node {:?} of cluster {:?}: an address is wrong",

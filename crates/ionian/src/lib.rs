@@ -69,7 +69,7 @@ pub use ionian_protocols::registry::types::*;
 pub use ionian_runtime::in_process::cluster::ClusterError;
 pub use ionian_runtime::{
     Client, Cluster, ClusterOptions, DiskOptions, Durability, LogError, NodeError, NodeStatus,
-    StatusError,
+    QueryError,
 };
 pub use node::{Node, NodeOptions, Origin};
 

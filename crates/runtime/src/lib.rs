@@ -67,7 +67,7 @@ pub mod in_process;
 pub use admin::backup::{RemoteSnapshot, query_snapshot};
 pub use admin::change::request_change;
 pub use admin::membership::query_membership;
-pub use admin::query::StatusError;
+pub use admin::query::QueryError;
 pub use admin::status::{query_status, request_drain};
 pub use error::NodeError;
 pub use in_process::client::{Calls, Client};

@@ -12,7 +12,7 @@ use ionian_kernel::machine::{NotARead, RestoreError, StateMachine};
 use ionian_kernel::protocol::Protocol;
 use ionian_kernel::time::Timestamp;
 use ionian_protocols::multipaxos::MultiPaxos;
-use ionian_runtime::{Cluster, RemoteSnapshot, StatusError, query_snapshot};
+use ionian_runtime::{Cluster, QueryError, RemoteSnapshot, query_snapshot};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ fn wait<T>(work: impl Future<Output = T>) -> T {
         .block_on(work)
 }
 
-async fn receive(mut snapshot: RemoteSnapshot) -> Result<Bytes, StatusError> {
+async fn receive(mut snapshot: RemoteSnapshot) -> Result<Bytes, QueryError> {
     let mut whole = Vec::new();
     while let Some(piece) = snapshot.next().await? {
         whole.extend_from_slice(&piece);
@@ -149,7 +149,7 @@ fn one_at_a_time() {
 fn a_node_without_state_says_so() {
     let cluster = Cluster::<Toy>::start(layout(&[0], &[1]), no_machine).unwrap();
     let refused = wait(query_snapshot(cluster.address(NodeId(1)), 0)).unwrap_err();
-    assert!(matches!(&refused, StatusError::Refused { .. }), "{refused}");
+    assert!(matches!(&refused, QueryError::Refused { .. }), "{refused}");
     assert!(
         refused
             .to_string()

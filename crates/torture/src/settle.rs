@@ -152,7 +152,9 @@ async fn level_replicas(nodes: &[SocketAddr]) -> Result<usize> {
     let mut slots = BTreeMap::new();
     let mut digests = BTreeMap::new();
     for node in nodes {
-        let status = query_status(*node, ANSWER_LIMIT).await?;
+        let status = query_status(*node, ANSWER_LIMIT)
+            .await
+            .with_context(|| node.to_string())?;
         if status.roles.iter().any(|role| role.role == "replica") {
             let (slot, digest) = snapshot_of(*node).await?;
             slots.insert(status.name.clone(), slot);
@@ -177,7 +179,9 @@ async fn level_replicas(nodes: &[SocketAddr]) -> Result<usize> {
 
 /// The slot before which a node's replica is, and a hash of its whole state.
 async fn snapshot_of(node: SocketAddr) -> Result<(u64, u64)> {
-    let mut snapshot = query_snapshot(node, 0).await?;
+    let mut snapshot = query_snapshot(node, 0)
+        .await
+        .with_context(|| node.to_string())?;
     let mut hasher = DefaultHasher::new();
     while let Some(piece) = snapshot.next().await? {
         hasher.write(&piece);

@@ -339,7 +339,9 @@ impl Scene {
         let throttle = Throttle::start(subject.cluster.process(subject.node)?, self.share)?;
         tokio::time::sleep(self.warm_up).await;
         let look = async || -> Result<_> {
-            let status = query_status(address, PATIENCE).await?;
+            let status = query_status(address, PATIENCE)
+                .await
+                .with_context(|| address.to_string())?;
             Ok((status, flow.done(), Instant::now(), throttle.allowed()))
         };
         let (before, commands_before, from, allowed_before) = look().await?;

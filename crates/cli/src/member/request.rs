@@ -4,7 +4,7 @@ use super::find::Found;
 use super::progress::Teller;
 use crate::node::resolve;
 use crate::output::explain;
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use ionian_kernel::id::Epoch;
 use ionian_kernel::membership::{Change, Membership, Verdict};
 use ionian_runtime::admin::change::{Response, request_change};
@@ -126,7 +126,9 @@ impl Found {
 }
 
 async fn ask(address: &str, change: &Change) -> Result<Response> {
-    Ok(request_change(resolve("address", address)?, change, CHANGE_LIMIT).await?)
+    request_change(resolve("address", address)?, change, CHANGE_LIMIT)
+        .await
+        .with_context(|| address.to_owned())
 }
 
 /// Whether the cluster, which was `before` in the midst of a change, has become what it was

@@ -78,7 +78,10 @@ async fn save(known: &Configuration, file: &Path, allow_stale: bool) -> Result<(
                 return receiving
                     .with_context(|| format!("node {} did not send all of it", node.name));
             }
-            Err(error) => refusals.push(format!("node {}: {}", node.name, explain(&error.into()))),
+            Err(error) => {
+                let reason = explain(&error.into());
+                refusals.push(format!("node {} at {address}: {reason}", node.name));
+            }
         }
     }
     bail!("no node has a snapshot: {}", refusals.join("; "))

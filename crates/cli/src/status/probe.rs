@@ -5,7 +5,7 @@ use super::ClusterStatus;
 use super::health::Probes;
 use crate::node::resolve;
 use crate::output::explain;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use ionian_deployment::CLIENT;
 use ionian_kernel::id::Epoch;
 use ionian_kernel::membership::Change;
@@ -42,7 +42,10 @@ async fn one(address: &str) -> Result<()> {
     let nothing = Change::Abandon {
         epoch: Epoch::default(),
     };
-    match request_change(resolve("address", address)?, &nothing, LIMIT).await? {
+    let response = request_change(resolve("address", address)?, &nothing, LIMIT)
+        .await
+        .with_context(|| address.to_owned())?;
+    match response {
         Response::Decided(_) => Ok(()),
         Response::Refused(reason) | Response::Undecided(reason) => anyhow::bail!("{reason}"),
     }

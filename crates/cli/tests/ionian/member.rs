@@ -664,7 +664,8 @@ fn a_change_that_was_finished_is_not_said_to_be_abandoned() {
 fn a_cluster_that_does_not_run_cannot_be_changed() {
     let directory = Directory::new();
     let file = directory.path("d.toml");
-    std::fs::write(&file, crate::cluster::deployment("baseline", &[]).to_toml()).unwrap();
+    let deployment = crate::cluster::deployment("baseline", &[]);
+    std::fs::write(&file, deployment.to_toml()).unwrap();
     let (code, said) = refused(&run(&[
         "member",
         "remove",
@@ -677,6 +678,10 @@ fn a_cluster_that_does_not_run_cannot_be_changed() {
         said.starts_with("ionian: no node of the cluster answers: n0 at"),
         "{said}"
     );
+    for node in &deployment.nodes {
+        let named = said.matches(&node.address).count();
+        assert_eq!(named, 1, "{} is named {named} times: {said}", node.address);
+    }
 }
 
 /// Where members cannot change, that is what is said, and not what is wrong with the plan besides.

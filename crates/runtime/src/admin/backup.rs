@@ -5,7 +5,7 @@
 //! bytes; a zero length; `u64` sum of the lengths. Little-endian.
 
 use super::control::NodeControl;
-use super::query::{StatusError, ask, connect};
+use super::query::{QueryError, ask, connect};
 use crate::transport::hello::{self, AdminRequest, HandshakeError};
 use ionian_kernel::machine::Frozen;
 use ionian_kernel::role::Picture;
@@ -151,7 +151,6 @@ async fn within(
 /// A snapshot on its way from a node.
 #[derive(Debug)]
 pub struct RemoteSnapshot {
-    address: SocketAddr,
     stream: TcpStream,
     stamp: u64,
     received: u64,
@@ -162,18 +161,17 @@ pub struct RemoteSnapshot {
 ///
 /// # Errors
 /// When nobody listens, nobody answers, or the node has no such snapshot.
-pub async fn query_snapshot(address: SocketAddr, at: u64) -> Result<RemoteSnapshot, StatusError> {
+pub async fn query_snapshot(address: SocketAddr, at: u64) -> Result<RemoteSnapshot, QueryError> {
     let exchange = async {
         let mut stream = connect(address, AdminRequest::Snapshot(at)).await?;
         let stamp = stream.read_u64_le().await?;
         Ok(RemoteSnapshot {
-            address,
             stream,
             stamp,
             received: 0,
         })
     };
-    ask(address, REACH_LIMIT + STALLED, exchange).await
+    ask(REACH_LIMIT + STALLED, exchange).await
 }
 
 impl RemoteSnapshot {
@@ -186,9 +184,8 @@ impl RemoteSnapshot {
     ///
     /// # Errors
     /// When the connection breaks, or is too slow.
-    pub async fn next(&mut self) -> Result<Option<Vec<u8>>, StatusError> {
-        let address = self.address;
-        ask(address, STALLED, self.read_piece()).await
+    pub async fn next(&mut self) -> Result<Option<Vec<u8>>, QueryError> {
+        ask(STALLED, self.read_piece()).await
     }
 
     async fn read_piece(&mut self) -> Result<Option<Vec<u8>>, HandshakeError> {

@@ -1,6 +1,6 @@
 //! Changes of the membership: how they are planned, checked, and asked for.
 
-use super::query::{StatusError, ask};
+use super::query::{QueryError, ask};
 use crate::transport::hello::{self, AdminRequest, HandshakeError, Hello};
 use crate::transport::membership_exchange::{receive_bytes, send_bytes};
 use bytes::Bytes;
@@ -199,7 +199,7 @@ pub async fn request_change(
     address: SocketAddr,
     change: &Change,
     limit: Duration,
-) -> Result<Response, StatusError> {
+) -> Result<Response, QueryError> {
     let exchange = async {
         let mut stream = TcpStream::connect(address).await?;
         hello::send_hello(&mut stream, &Hello::Admin(AdminRequest::Change)).await?;
@@ -211,5 +211,5 @@ pub async fn request_change(
             Err(error) => return Err(error),
         })
     };
-    ask(address, limit, exchange).await
+    ask(limit, exchange).await
 }

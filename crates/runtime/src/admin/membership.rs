@@ -1,9 +1,10 @@
 //! The membership, as a node knows it, for operators, tools and nodes that lost touch.
 
-use super::query::{StatusError, ask, connect};
+use super::query::{QueryError, ask, connect};
 use crate::transport::hello::{self, AdminRequest, HANDSHAKE_LIMIT, HandshakeError};
 use crate::transport::membership_exchange::{receive_bytes, send_bytes};
 use ionian_deployment::Configuration;
+use std::fmt::Display;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
@@ -16,16 +17,18 @@ use tokio::net::TcpStream;
 pub async fn query_membership(
     address: SocketAddr,
     limit: Duration,
-) -> Result<Configuration, StatusError> {
-    let document = ask(address, limit, async {
+) -> Result<Configuration, QueryError> {
+    let document = ask(limit, async {
         let mut stream = connect(address, AdminRequest::Membership).await?;
         receive_bytes(&mut stream).await
     });
     let document = document.await?;
-    let no_node = |text: String| StatusError::NoNode { address, text };
-    let text = str::from_utf8(&document).map_err(|error| no_node(error.to_string()))?;
-    Configuration::parse(text)
-        .map_err(|error| no_node(format!("an answer that is no membership: {error}")))
+    let text = str::from_utf8(&document).map_err(|error| malformed(&error))?;
+    Configuration::parse(text).map_err(|error| malformed(&error))
+}
+
+fn malformed(error: &dyn Display) -> QueryError {
+    QueryError::Malformed(format!("the answer is not a membership: {error}"))
 }
 
 /// Answers a question for the membership.

@@ -6,66 +6,42 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// Why there is no answer to a query.
+/// Why a node did not answer. The caller adds the name or address of the node.
 #[derive(Debug, thiserror::Error)]
-pub enum StatusError {
-    /// Nobody listens there, or the connection broke.
-    #[error("{address}: {source}")]
-    Io {
-        /// Who was asked.
-        address: SocketAddr,
-        /// What went wrong.
-        source: std::io::Error,
-    },
-    /// The node did not answer in time.
-    #[error("{address}: no answer within {limit:?}")]
-    TimedOut {
-        /// Who was asked.
-        address: SocketAddr,
-        /// The time limit.
-        limit: Duration,
-    },
-    /// The node answered that it has nothing of the kind.
-    #[error("{address}: {text}")]
-    Refused {
-        /// Who was asked.
-        address: SocketAddr,
-        /// Why not.
-        text: String,
-    },
-    /// Something answered that is no node of Ionian.
-    #[error("{address}: {text}")]
-    NoNode {
-        /// Who was asked.
-        address: SocketAddr,
-        /// What was wrong with the answer.
-        text: String,
-    },
+pub enum QueryError {
+    /// The connection could not be made, or broke.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+    /// The node did not answer within this time.
+    #[error("no answer within {0:?}")]
+    TimedOut(Duration),
+    /// The node refused, for this reason.
+    #[error("{0}")]
+    Refused(String),
+    /// The answer is not that of an Ionian node of this version.
+    #[error("{0}")]
+    Malformed(String),
 }
 
-impl StatusError {
-    pub(crate) fn of(address: SocketAddr, error: HandshakeError) -> Self {
+impl From<HandshakeError> for QueryError {
+    fn from(error: HandshakeError) -> Self {
         match error {
-            HandshakeError::Io(source) => StatusError::Io { address, source },
-            HandshakeError::Refused(text) => StatusError::Refused { address, text },
-            other => StatusError::NoNode {
-                address,
-                text: other.to_string(),
-            },
+            HandshakeError::Io(source) => QueryError::Io(source),
+            HandshakeError::Refused(reason) => QueryError::Refused(reason),
+            other => QueryError::Malformed(other.to_string()),
         }
     }
 }
 
 /// Runs one exchange with a node, for at most `limit`.
 pub(super) async fn ask<T>(
-    address: SocketAddr,
     limit: Duration,
     exchange: impl Future<Output = Result<T, HandshakeError>>,
-) -> Result<T, StatusError> {
-    timeout(limit, exchange)
+) -> Result<T, QueryError> {
+    let result = timeout(limit, exchange)
         .await
-        .map_err(|_| StatusError::TimedOut { address, limit })?
-        .map_err(|error| StatusError::of(address, error))
+        .map_err(|_| QueryError::TimedOut(limit))?;
+    Ok(result?)
 }
 
 /// Connects to a node and asks it for something. Returns the connection after the node has

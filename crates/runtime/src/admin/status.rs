@@ -1,6 +1,6 @@
 //! The status of a node: one JSON document.
 
-use super::query::{StatusError, ask, connect};
+use super::query::{QueryError, ask, connect};
 use crate::status::NodeStatus;
 use crate::transport::hello::{self, AdminRequest, HANDSHAKE_LIMIT, HandshakeError};
 use nix::time::{ClockId, clock_gettime};
@@ -16,7 +16,7 @@ const MAX_DOCUMENT: u64 = 16 << 20;
 ///
 /// # Errors
 /// When nobody listens, nobody answers within `limit`, or the answer is no status.
-pub async fn query_status(address: SocketAddr, limit: Duration) -> Result<NodeStatus, StatusError> {
+pub async fn query_status(address: SocketAddr, limit: Duration) -> Result<NodeStatus, QueryError> {
     query(address, AdminRequest::Status, limit).await
 }
 
@@ -29,7 +29,7 @@ pub async fn request_drain(
     address: SocketAddr,
     drains: bool,
     limit: Duration,
-) -> Result<NodeStatus, StatusError> {
+) -> Result<NodeStatus, QueryError> {
     query(address, AdminRequest::Drain(drains), limit).await
 }
 
@@ -37,16 +37,15 @@ async fn query(
     address: SocketAddr,
     request: AdminRequest,
     limit: Duration,
-) -> Result<NodeStatus, StatusError> {
-    let document = ask(address, limit, async {
+) -> Result<NodeStatus, QueryError> {
+    let document = ask(limit, async {
         let stream = connect(address, request).await?;
         let mut document = Vec::new();
         stream.take(MAX_DOCUMENT).read_to_end(&mut document).await?;
         Ok(document)
     });
-    serde_json::from_slice(&document.await?).map_err(|error| StatusError::NoNode {
-        address,
-        text: format!("an answer that is no status: {error}"),
+    serde_json::from_slice(&document.await?).map_err(|error| {
+        QueryError::Malformed(format!("the answer is not a status report: {error}"))
     })
 }
 

@@ -4,7 +4,7 @@
 
 use super::client::{Client, Lane};
 use super::hosted::{Hosted, Stop};
-use crate::admin::query::StatusError;
+use crate::admin::query::QueryError;
 use crate::admin::status::query_status;
 use crate::error::NodeError;
 use crate::node::settings::NodeSettings;
@@ -221,13 +221,12 @@ impl<P: Protocol> Cluster<P> {
     ///
     /// # Errors
     /// When it does not run or does not answer within five seconds.
-    pub fn status(&self, node: NodeId) -> Result<NodeStatus, StatusError> {
+    pub fn status(&self, node: NodeId) -> Result<NodeStatus, QueryError> {
         let address = self.address(node);
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build();
-        let runtime = runtime.map_err(|source| StatusError::Io { address, source })?;
-        runtime.block_on(query_status(address, Duration::from_secs(5)))
+        runtime?.block_on(query_status(address, Duration::from_secs(5)))
     }
 
     /// Ends a node as a crash would: nothing more is written, its memory is lost. Returns when its

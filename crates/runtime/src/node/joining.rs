@@ -3,7 +3,7 @@
 
 use super::settings::resolve;
 use crate::admin::membership::query_membership;
-use crate::admin::query::StatusError;
+use crate::admin::query::QueryError;
 use ionian_deployment::Configuration;
 use std::time::Duration;
 
@@ -52,5 +52,5 @@ async fn ask(contact: &str) -> Result<Configuration, String> {
         resolve(contact).map_err(|error| format!("{contact:?} cannot be resolved: {error}"))?;
     query_membership(address, ANSWER_LIMIT)
         .await
-        .map_err(|error: StatusError| error.to_string())
+        .map_err(|error: QueryError| error.to_string())
 }

@@ -20,7 +20,7 @@ use ionian_kernel::protocol::{Birth, Protocol, Transition};
 use ionian_kernel::time::Timestamp;
 use ionian_runtime::NodeError;
 use ionian_runtime::{
-    Application, Durability, Identity, LaneHandle, NodeSettings, NodeStatus, StatusError,
+    Application, Durability, Identity, LaneHandle, NodeSettings, NodeStatus, QueryError,
     query_status, run_node_blocking,
 };
 use std::net::{SocketAddr, TcpListener};
@@ -444,7 +444,7 @@ impl Drop for Running {
     }
 }
 
-pub fn status(address: SocketAddr) -> Result<NodeStatus, StatusError> {
+pub fn status(address: SocketAddr) -> Result<NodeStatus, QueryError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

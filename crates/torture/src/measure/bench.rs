@@ -46,7 +46,8 @@ impl Bench {
     pub(crate) async fn statuses(&self) -> Result<Vec<NodeStatus>> {
         let mut statuses = Vec::new();
         for address in self.cluster.addresses()? {
-            statuses.push(query_status(address, ANSWER_LIMIT).await?);
+            let status = query_status(address, ANSWER_LIMIT).await;
+            statuses.push(status.with_context(|| address.to_string())?);
         }
         Ok(statuses)
     }

@@ -257,7 +257,9 @@ async fn node_is_back(
         Ok(())
     });
     let executes = when(begun, "its replica has executed everything", || async {
-        let status = query_status(address, ANSWER_LIMIT).await?;
+        let status = query_status(address, ANSWER_LIMIT)
+            .await
+            .with_context(|| address.to_string())?;
         // A node without a replica has nothing to execute.
         let reached = of_replica(&status, "executed").unwrap_or(executed);
         ensure!(reached >= executed, "{reached} slots of {executed}");
