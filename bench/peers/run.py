@@ -55,10 +55,7 @@ def parse():
         "scenario", nargs="+", choices=[*keys, "all", "table"], metavar="SCENARIO",
         help="which to run, below; all of them; or `table`, which writes stored results into the README",
     )  # fmt: skip
-    parser.add_argument(
-        "--ionian", metavar="FILE",
-        help="Ionian's binary, with ionian-tools beside it (default: build this repository's)",
-    )  # fmt: skip
+    parser.add_argument("--ionian", metavar="FILE", help="Ionian's binary (default: build this repository's)")
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help="turns of each system (default: 3)")
     parser.add_argument("--seconds", type=float, default=8, metavar="S", help="measured by each load (default: 8)")
     parser.add_argument("--warm-up", type=float, default=2, metavar="S", help="before that (default: 2)")

@@ -2,78 +2,46 @@
 
 use anyhow::Result;
 use ionian_deployment::Configuration;
-use ionian_kernel::id::{Epoch, LeaderId, Set};
+use ionian_kernel::id::Epoch;
 use ionian_kernel::protocol::Protocol;
-use ionian_kernel::quorum::QuorumSystem;
+use ionian_kernel::service::Service;
 pub(crate) use ionian_program::family::{MACHINE, Work, check, configure, machine, with_protocol};
-use ionian_protocols::mencius::Mencius;
-use ionian_protocols::mencius::stripe::Stripe;
-use ionian_protocols::multipaxos::{self, MultiPaxos};
-use ionian_protocols::spaxos::SPaxos;
-use ionian_protocols::spaxos::config::Stabilizers;
 
-/// The quorum system of a cluster's acceptors, while it changes that of both sides; none where it
-/// has no acceptors.
-pub(crate) fn quorums(known: &Configuration) -> Result<Option<QuorumSystem>> {
-    quorums_of(known, known.epoch())
+/// What a cluster needs and cannot lose, in the words of its protocol, and the names of the kinds.
+pub(crate) struct Outlook {
+    pub(crate) service: Service,
+    kinds: &'static [&'static str],
 }
 
-/// The quorum system by which rounds of this epoch choose: while a cluster changes, that of the
-/// configuration before until a leader of the next one leads. None where there are no acceptors.
-pub(crate) fn quorums_of(known: &Configuration, epoch: Epoch) -> Result<Option<QuorumSystem>> {
-    let of = |config: &multipaxos::config::Config| {
-        config
-            .quorums_of(epoch.first_round())
-            .unwrap_or(&config.quorums)
-            .clone()
-    };
-    Ok(match known.deployment.protocol.as_str() {
-        MultiPaxos::NAME => Some(of(&multipaxos::config::Config::new(
-            known.layout(MultiPaxos::KINDS)?,
-        )?)),
-        SPaxos::NAME => Some(of(
-            &SPaxos::configure(known.layout(SPaxos::KINDS)?)?.ordering
-        )),
-        // The same in all stripes.
-        Mencius::NAME => Some(of(
-            Mencius::configure(known.layout(Mencius::KINDS)?)?.of(Stripe(0))
-        )),
-        _ => None,
-    })
-}
-
-/// The leaders of each part of the log, any of which can lead it: of all of it, or with Mencius of
-/// each stripe.
-pub(crate) fn leaders(known: &Configuration) -> Result<Vec<Set<LeaderId>>> {
-    Ok(match known.deployment.protocol.as_str() {
-        MultiPaxos::NAME => {
-            vec![multipaxos::config::Config::new(known.layout(MultiPaxos::KINDS)?)?.leaders()]
+impl Outlook {
+    /// Of a cluster with this configuration, while rounds of `epoch` choose.
+    pub(crate) fn of(known: &Configuration, epoch: Epoch) -> Result<Self> {
+        struct Look<'a>(&'a Configuration, Epoch);
+        impl Work for Look<'_> {
+            type Output = Result<Outlook>;
+            fn run<P: Protocol>(self) -> Result<Outlook> {
+                let config = configure::<P>(self.0.layout(P::KINDS)?)?;
+                Ok(Outlook {
+                    service: P::service(&config, self.1),
+                    kinds: P::KINDS,
+                })
+            }
         }
-        SPaxos::NAME => vec![
-            SPaxos::configure(known.layout(SPaxos::KINDS)?)?
-                .ordering
-                .leaders(),
-        ],
-        Mencius::NAME => {
-            let config = Mencius::configure(known.layout(Mencius::KINDS)?)?;
-            config
-                .stripes
-                .iter()
-                .map(|stripe| config.of(stripe).leaders())
-                .collect()
-        }
-        _ => Vec::new(),
-    })
+        with_protocol(&known.deployment.protocol, Look(known, epoch))?
+    }
+
+    /// The name of a kind.
+    pub(crate) fn name(&self, kind: u8) -> &'static str {
+        self.kinds[usize::from(kind)]
+    }
+
+    /// The name of the kind that orders commands.
+    pub(crate) fn hub(&self) -> &'static str {
+        self.name(self.service.hub)
+    }
 }
 
-/// How a cluster's stabilizers are arranged; none where it has none.
-pub(crate) fn stabilizers(known: &Configuration) -> Result<Option<Stabilizers>> {
-    Ok(match known.deployment.protocol.as_str() {
-        SPaxos::NAME => Some(
-            SPaxos::configure(known.layout(SPaxos::KINDS)?)?
-                .stabilizers
-                .clone(),
-        ),
-        _ => None,
-    })
+/// The set of one instance; empty for a number that no instance has.
+pub(crate) fn bit(index: u8) -> u64 {
+    1_u64.checked_shl(index.into()).unwrap_or(0)
 }

@@ -53,7 +53,7 @@ fn main() -> ExitCode {
 }
 
 fn start_tools() -> Result<ExitCode> {
-    match tools::start(&version::RELEASE)? {}
+    match tools::start()? {}
 }
 
 fn run(command: &Command) -> Result<ExitCode> {

@@ -74,21 +74,21 @@ settings! {
     "snapshot_mib_per_s" mib snapshot_bytes_per_second, 1..=2047, false,
         "MiB of a snapshot that go to a peer or into a backup each second, at most";
     "heartbeat_ms" ms heartbeat, 1..=60_000, true,
-        "how often a leader says that it lives";
+        "how often a leader sends a heartbeat";
     "election_timeout_ms" ms election_timeout, 2..=600_000, true,
         "a leader silent for this long, up to twice as long, is suspected";
     "resend_after_ms" ms resend_after, 1..=60_000, false,
-        "a message unanswered this long is asked again, of somebody else";
+        "a request unanswered this long is sent again, to another instance";
     "thrifty" flag thrifty, 0..=1, false,
         "1: a proxy leader asks one write quorum first, 0: all acceptors at once";
     "session_expiry_s" s session_expiry, 1..=31_536_000, true,
         "a session unused for this long, by the log's time, is forgotten";
     "drain_ms" ms drain, 0..=600_000, false,
-        "a node that is to stop answers those who wait for this long at most";
+        "how long a node that is to stop answers waiting clients, at most";
     "in_flight" count lane.in_flight, 1..=MAX_IN_FLIGHT, false,
         "requests of a client lane in flight at once; one more is refused";
     "in_flight_bytes" count lane.in_flight_bytes, 1..=1 << 40, false,
-        "bytes of these; one more is refused, unless alone";
+        "bytes of requests in flight; one more is refused, unless alone";
     "payload_bytes" count lane.payload_bytes, 1..=64 << 20, false,
         "bytes of one command; a larger one is refused";
     "patience_ms" ms lane.patience, 1..=3_600_000, false,
@@ -98,7 +98,7 @@ settings! {
     "max_clients" count clients.connections, 1..=1_000_000, false,
         "connections of clients to a node; one more is refused";
     "clients_mib" mib clients.memory_bytes, 1..=1 << 20, false,
-        "MiB that a node holds for all clients; then the hungriest is closed";
+        "MiB that a node holds for all clients; above it the largest is closed";
     "client_mib" mib clients.client_bytes, 1..=1 << 20, false,
         "MiB that a node holds for one client; then it is closed";
     "unfinished_s" s clients.unfinished, 1..=86_400, false,

@@ -198,5 +198,5 @@ fn the_digest_of_a_known_deployment_is_known() {
     ]
     .concat();
     let deployment = deployment.with_overrides(&overrides).unwrap();
-    assert_eq!(format!("{:016x}", deployment.digest()), "f73d8ce59b786909");
+    assert_eq!(format!("{:016x}", deployment.digest()), "72edd4df0677b97a");
 }

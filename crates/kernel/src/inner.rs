@@ -10,6 +10,7 @@
 use crate::machine::{Frozen, RestoreError};
 use crate::membership::Membership;
 use crate::role::{Lsn, Out, Outbox, Outgoing, Picture, RecordEnd, Role};
+use crate::status::{Metrics, Status};
 use crate::time::Instant;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -300,8 +301,10 @@ impl<R: Role, T: Translate<From = R::Send, Within = R::Config>> Role for Adapted
         self.inner.invariants();
     }
 
-    fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
-        self.inner.status(report);
+    const METRICS: Metrics = R::METRICS;
+
+    fn status(&self, status: &mut Status) {
+        self.inner.status(status);
     }
 }
 

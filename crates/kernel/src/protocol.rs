@@ -5,12 +5,14 @@
 use crate::client::{Reply, Request};
 use crate::executor::Executor;
 use crate::guard::Guard;
-use crate::id::{ClientId, Epoch};
+use crate::id::{ClientId, Epoch, Slot};
 use crate::layout::{Address, Layout, LayoutError, NodeId, Options};
 use crate::machine::{RestoreError, StateMachine};
 use crate::preset::Preset;
 use crate::role::{Lsn, Outbox, Picture};
+use crate::service::Service;
 use crate::setting::Setting;
+use crate::status::{Metrics, Status};
 use crate::time::{Duration, Instant};
 use crate::wire::{Reader, Wire, WireError};
 use alloc::boxed::Box;
@@ -27,8 +29,15 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// The names of its role kinds in deployment files, in the order data flows. The first is the
     /// client lane.
     const KINDS: &'static [&'static str];
+    /// What the roles of each kind report of themselves, in the order of the kinds.
+    const METRICS: &'static [Metrics];
     /// The deployments that come with it.
     const PRESETS: &'static [Preset];
+    /// The kinds whose instances execute commands and store snapshots.
+    const EXECUTORS: &'static [u8];
+    /// Whether its executors may execute what no disk holds yet: they forget it together with the
+    /// replies, which they hold back.
+    const EXECUTES_BEFORE_STABLE: bool = false;
     /// The settings that it alone has.
     const SETTINGS: &'static [Setting] = &[];
     /// A message to any of its roles.
@@ -85,6 +94,14 @@ pub trait Protocol: Sized + Send + Sync + 'static {
         false
     }
 
+    /// What a cluster of this configuration needs to serve its clients, and what it cannot lose,
+    /// while rounds of `epoch` choose.
+    fn service(config: &Self::Config, epoch: Epoch) -> Service;
+
+    /// With which records of its log an instance begins in a cluster that goes on from a snapshot
+    /// of all slots below `slot`: it knows nothing of these.
+    fn founding_records(config: &Self::Config, kind: u8, slot: Slot) -> Vec<Vec<u8>>;
+
     /// Builds one instance.
     fn instantiate(config: &Self::Config, birth: Birth<'_>) -> Self::Instance;
 }
@@ -96,6 +113,10 @@ pub struct Description {
     pub name: &'static str,
     /// See [`Protocol::KINDS`].
     pub kinds: &'static [&'static str],
+    /// See [`Protocol::METRICS`].
+    pub metrics: &'static [Metrics],
+    /// See [`Protocol::EXECUTORS`].
+    pub executors: &'static [u8],
     /// See [`Protocol::PRESETS`].
     pub presets: &'static [Preset],
     /// See [`Protocol::SETTINGS`].
@@ -108,6 +129,8 @@ impl Description {
         Description {
             name: P::NAME,
             kinds: P::KINDS,
+            metrics: P::METRICS,
+            executors: P::EXECUTORS,
             presets: P::PRESETS,
             settings: P::SETTINGS,
         }
@@ -281,7 +304,7 @@ pub trait Instance {
     /// See [`Role::invariants`](crate::role::Role::invariants).
     fn invariants(&self);
     /// See [`Role::status`](crate::role::Role::status).
-    fn status(&self, report: &mut dyn FnMut(&'static str, u64));
+    fn status(&self) -> Status;
 }
 
 /// Writes a protocol's `Envelope`, `Message` and `Instance` from a table of its roles, one line
@@ -322,6 +345,10 @@ macro_rules! protocol {
 
         /// The names of the kinds, in the order data flows.
         pub const KINDS: &[&str] = &[$($name),*];
+
+        /// The metrics of each kind, in the same order.
+        pub const METRICS: &[$crate::status::Metrics] =
+            &[$(<$module::$role as $crate::role::Role>::METRICS),*];
 
         /// The place of each kind in [`KINDS`].
         pub mod kind {
@@ -451,10 +478,12 @@ macro_rules! protocol {
                     $(Instance::$kind(role) => $crate::role::Role::invariants(role),)*
                 }
             }
-            fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
+            fn status(&self) -> $crate::status::Status {
+                let mut status = $crate::status::Status::default();
                 match self {
-                    $(Instance::$kind(role) => $crate::role::Role::status(role, report),)*
+                    $(Instance::$kind(role) => $crate::role::Role::status(role, &mut status),)*
                 }
+                status
             }
         }
     };

@@ -2,6 +2,7 @@
 
 use crate::machine::{Frozen, RestoreError};
 use crate::membership::Membership;
+use crate::status::{Metrics, Status};
 use crate::time::Instant;
 use crate::wire::Wire;
 use alloc::boxed::Box;
@@ -115,9 +116,13 @@ pub trait Role {
     /// Asserts what must hold between two calls; run after every input by the simulator.
     fn invariants(&self) {}
 
-    /// Reports figures for people: rounds, watermarks, queue lengths.
-    fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
-        let _ = report;
+    /// The numbers that it reports of itself beside what every protocol has.
+    const METRICS: Metrics = &[];
+
+    /// Reports what it is doing: its fields of the status, and a number for each of its
+    /// [`METRICS`](Role::METRICS).
+    fn status(&self, status: &mut Status) {
+        let _ = status;
     }
 }
 

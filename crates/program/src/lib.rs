@@ -10,7 +10,7 @@
 //! | `outcome` | the exit code of a command, and which errors are bad usage |
 //! | `family` | from the names in a deployment to a protocol's type and to a state machine |
 //! | `level` | how fresh reads are, as a flag |
-//! | `version` | what `--version` prints; the build script `commit.rs` is beside this folder |
+//! | `version` | what `--version` prints |
 #![forbid(unsafe_code)]
 
 pub mod beside;

@@ -26,12 +26,11 @@ pub fn are_asked_for(mut arguments: impl Iterator<Item = OsString>) -> bool {
     }
 }
 
-/// Replaces this process, which is of `release`, by `ionian-tools` with the same arguments. Returns
-/// only when it cannot.
+/// Replaces this process by `ionian-tools` with the same arguments. Returns only when it cannot.
 ///
 /// # Errors
 /// When there is no `ionian-tools` beside this program, or the system cannot run it.
-pub fn start(release: &str) -> Result<Infallible> {
+pub fn start() -> Result<Infallible> {
     let mut typed = std::env::args_os();
     let name = typed.next().unwrap_or_else(|| "ionian".into());
     let path = beside::path_of("ionian-tools", "ionian-tools")?;
@@ -39,7 +38,7 @@ pub fn start(release: &str) -> Result<Infallible> {
         // What users type is what they find in a report.
         .arg0(name)
         .args(typed)
-        .env(version::STARTED_BY, release)
+        .env(version::STARTED_BY, version::release())
         .exec();
     Err(Error::new(error)).with_context(|| format!("cannot run {}", path.display()))
 }

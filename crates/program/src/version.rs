@@ -1,36 +1,36 @@
 //! What `--version` prints of both programs, and how they notice that they differ.
 
-use crate::beside::build_command;
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail};
 use ionian_kernel::wire::WIRE_VERSION;
+use std::sync::LazyLock;
 
-/// The variable by which `ionian` passes its release on to `ionian-tools`.
+/// Release, the commit where it is known, and what must agree between nodes, and between a node and
+/// its files.
+pub static TEXT: LazyLock<String> =
+    LazyLock::new(|| format!("{}\nwire version and data format {WIRE_VERSION}", release()));
+
+/// The variable by which `ionian` passes its [`release`] on to `ionian-tools`.
 pub(crate) const STARTED_BY: &str = "IONIAN_STARTED_BY";
 
-/// The release of a program, with its commit where that is known: `IONIAN_COMMIT`, as the build
-/// script of the program sets it.
-pub fn release(commit: Option<&str>) -> String {
-    let commit = commit.map_or_else(String::new, |commit| format!(" (commit {commit})"));
+/// Release, and the commit where it is known.
+pub(crate) fn release() -> String {
+    let commit = option_env!("IONIAN_COMMIT")
+        .map_or_else(String::new, |commit| format!(" (commit {commit})"));
     format!("{}{commit}", env!("CARGO_PKG_VERSION"))
 }
 
-/// The release, and what must agree between nodes, and between a node and its files.
-pub fn text(release: &str) -> String {
-    format!("{release}\nwire version and data format {WIRE_VERSION}")
-}
-
-/// Makes sure that the `ionian` that started this program, if one did, is of the same release. A
-/// simulator of another commit would try another protocol and not say so.
+/// Makes sure that the `ionian` that started this program, if one did, is of the same commit. A
+/// simulator of another commit would silently try another protocol.
 ///
 /// # Errors
 /// When it is not; the text says how to build both.
-pub fn check_starter(release: &str) -> Result<()> {
-    if let Ok(starter) = std::env::var(STARTED_BY) {
-        ensure!(
-            starter == release,
-            "ionian is {starter}, and ionian-tools beside it is {release}: {} makes both the same",
-            build_command(&["ionian-cli", "ionian-tools"])
-        );
+pub fn check_starter() -> Result<()> {
+    let (theirs, ours) = (std::env::var(STARTED_BY), release());
+    match theirs {
+        Ok(theirs) if theirs != ours => bail!(
+            "ionian is {theirs}, and ionian-tools beside it is {ours}: {} makes both the same",
+            crate::beside::build_command(&["ionian-cli", "ionian-tools"])
+        ),
+        _ => Ok(()),
     }
-    Ok(())
 }

@@ -1,5 +1,7 @@
 //! What a node reports about itself: the types of its status document.
 
+use ionian_kernel::id::{Round, Slot};
+use ionian_kernel::status::{Metrics, Status, each};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -123,15 +125,125 @@ pub struct LogStatus {
     pub snapshots: u64,
 }
 
-/// One role instance.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// One role instance. A field that does not apply to its kind is none; see
+/// [`Status`](ionian_kernel::status::Status).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RoleStatus {
     /// The role's name in deployment files.
     pub role: String,
     /// The instance among its kind.
     pub index: u8,
-    /// What the role reports of itself.
-    pub figures: BTreeMap<String, u64>,
+    /// What it leads; none where its kind does not lead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leads: Option<LeadsStatus>,
+    /// The epoch of its round, or else of its configuration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<u32>,
+    /// The round that it leads, works for or has promised, within that epoch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub round: Option<u64>,
+    /// It has executed all slots below this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub executed: Option<u64>,
+    /// As far as it knows, the log ends before this slot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_end: Option<u64>,
+    /// How often it has taken over its state from a snapshot of another instance.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshots_installed: Option<u64>,
+    /// Below this slot it needs the log no more: a snapshot of its state is stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stored: Option<u64>,
+    /// It has not voted in this slot or any after it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub voted: Option<u64>,
+    /// Whether it has all that earlier processes kept for it; none without such memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remembers: Option<bool>,
+    /// Whether the cluster knows its session, without which it serves no client.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub has_session: Option<bool>,
+    /// What its protocol has it report beside that, by name.
+    pub metrics: BTreeMap<String, u64>,
+}
+
+/// What a leader leads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeadsStatus {
+    /// Whether it leads its own part of the log: all of it, where there is one leader.
+    pub own: bool,
+    /// How many parts of other leaders it leads.
+    pub others: u64,
+    /// How often it has begun a round of its own to lead.
+    pub elections: u64,
+}
+
+impl LeadsStatus {
+    /// How many parts of the log it leads.
+    pub fn parts(self) -> u64 {
+        u64::from(self.own) + self.others
+    }
+}
+
+impl RoleStatus {
+    /// What an instance of the kind `role` with these metrics has reported.
+    pub(crate) fn of(role: &str, index: u8, status: Status, metrics: Metrics) -> Self {
+        let slot = |slot: Option<Slot>| slot.map(|slot| slot.0);
+        let epoch = status.round.map(Round::epoch).or(status.epoch);
+        RoleStatus {
+            role: role.to_owned(),
+            index,
+            leads: status.leads.map(|leads| LeadsStatus {
+                own: leads.own,
+                others: leads.others,
+                elections: leads.elections,
+            }),
+            epoch: epoch.map(|epoch| epoch.0),
+            round: status.round.map(Round::number),
+            executed: slot(status.executed),
+            log_end: slot(status.log_end),
+            snapshots_installed: status.snapshots_installed,
+            stored: slot(status.stored),
+            voted: slot(status.voted),
+            remembers: status.remembers,
+            has_session: status.has_session,
+            metrics: each(metrics)
+                .map(|metric| metric.name.to_owned())
+                .zip(status.metrics)
+                .collect(),
+        }
+    }
+
+    /// The round with its epoch: of two, the later one is the greater.
+    pub fn ballot(&self) -> Option<(u32, u64)> {
+        self.epoch.zip(self.round)
+    }
+
+    /// All of it as names and numbers, for people.
+    pub fn figures(&self) -> Vec<(&str, u64)> {
+        let leads = self.leads;
+        let fields = [
+            ("leading", leads.map(|leads| leads.own.into())),
+            ("leads_for_others", leads.map(|leads| leads.others)),
+            ("elections", leads.map(|leads| leads.elections)),
+            ("epoch", self.epoch.map(u64::from)),
+            ("round", self.round),
+            ("executed", self.executed),
+            ("log_end", self.log_end),
+            ("snapshots_installed", self.snapshots_installed),
+            ("stored", self.stored),
+            ("voted", self.voted),
+            ("remembers", self.remembers.map(u64::from)),
+            ("session_open", self.has_session.map(u64::from)),
+        ];
+        let fields = fields
+            .into_iter()
+            .filter_map(|(name, value)| Some((name, value?)));
+        let metrics = self.metrics.iter();
+        fields
+            .chain(metrics.map(|(name, value)| (name.as_str(), *value)))
+            .collect()
+    }
 }
 
 /// How a node stands with another.

@@ -79,10 +79,8 @@ async fn receive(mut snapshot: RemoteSnapshot) -> Result<Bytes, QueryError> {
 /// The highest vote watermark of all acceptors.
 fn watermark(cluster: &Cluster<MultiPaxos>) -> u64 {
     let status = (0..3).map(|node| cluster.status(NodeId(node)).unwrap());
-    let roles = status
-        .flat_map(|status| status.roles)
-        .filter(|role| role.role == "acceptor");
-    roles.map(|role| role.figures["watermark"]).max().unwrap()
+    let roles = status.flat_map(|status| status.roles);
+    roles.filter_map(|role| role.voted).max().unwrap()
 }
 
 #[test]

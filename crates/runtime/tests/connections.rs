@@ -146,7 +146,7 @@ fn assert_unharmed(node: &Running) {
         node.status()
             .roles
             .iter()
-            .map(|role| role.figures.get("asked").copied())
+            .map(|role| role.metrics.get("asked").copied())
             .max()
     };
     let before = asked(node).flatten().unwrap();
@@ -374,7 +374,7 @@ fn a_frame_that_never_ends_holds_no_memory_and_a_message_for_nobody_does_nothing
         node.status()
             .roles
             .iter()
-            .all(|role| role.figures.get("asked").is_none_or(|asked| *asked == 0))
+            .all(|role| role.metrics.get("asked").is_none_or(|asked| *asked == 0))
     );
     let pumps = node.status().event_loop.pumps;
     stream
@@ -621,7 +621,7 @@ fn the_status_is_one_json_document_with_everything_in_it() {
     assert_eq!(value["cluster"], "blue");
     assert_eq!(value["pid"], std::process::id());
     assert_eq!(value["roles"][0]["role"], "client");
-    assert_eq!(value["roles"][1]["figures"]["asked"], 0);
+    assert_eq!(value["roles"][1]["metrics"]["asked"], 0);
     assert_eq!(value["peers"][0]["state"], "disconnected");
     assert!(
         value["process_cpu_us"].as_u64().unwrap() > 0 && value["loop_cpu_us"].as_u64().unwrap() > 0

@@ -30,7 +30,7 @@ fn live(settings: NodeSettings, more: u64) -> Result<NodeStatus, NodeError> {
         return Err(node.join().unwrap_err());
     }
     common::eventually("the records are kept", || {
-        node.status().roles[1].figures["asked"] == more
+        node.status().roles[1].metrics["asked"] == more
     });
     let status = node.status();
     node.stop()?;
@@ -60,7 +60,7 @@ impl ionian_runtime::Application for Keeper {
 }
 
 fn kept(status: &NodeStatus) -> u64 {
-    status.roles[1].figures["kept"]
+    status.roles[1].metrics["kept"]
 }
 
 fn vital(data: &Directory) -> PathBuf {

@@ -155,7 +155,8 @@ fn executed(cluster: &Cluster<MultiPaxos>, node: u16) -> u64 {
         .iter()
         .find(|role| role.role == "replica")
         .unwrap()
-        .figures["executed"]
+        .executed
+        .unwrap()
 }
 
 #[test]
@@ -299,7 +300,7 @@ fn a_query_on_which_the_machine_panics_fails_alone() {
         status
             .roles
             .iter()
-            .filter_map(|role| role.figures.get("failed_reads").copied())
+            .filter_map(|role| role.metrics.get("failed_reads").copied())
             .sum::<u64>()
     };
     assert_eq!((0..3).map(counted).sum::<u64>(), 3);
@@ -366,7 +367,7 @@ fn a_node_that_has_executed_a_command_does_not_leave_it_out_later() {
         status
             .roles
             .iter()
-            .any(|role| role.figures.get("kept").is_some_and(|kept| *kept > 2))
+            .any(|role| role.stored.is_some_and(|stored| stored > 2))
     });
     let path = directory(&data, 0);
     let early: CommandName = "1/1:0/00000000000000ab".parse().unwrap();

@@ -35,11 +35,7 @@ fn read(client: &Client) -> Result<String, Refusal> {
 /// Whether no role of a node, its acceptor for one, has lost what it is to remember.
 fn remembers<P: Protocol>(cluster: &Cluster<P>, node: NodeId) -> bool {
     let roles = cluster.status(node).unwrap().roles;
-    roles.iter().all(|role| {
-        role.figures
-            .get("amnesiac")
-            .is_none_or(|amnesiac| *amnesiac == 0)
-    })
+    roles.iter().all(|role| role.remembers != Some(false))
 }
 
 /// One instance of every role on each of the nodes.

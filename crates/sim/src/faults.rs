@@ -274,14 +274,9 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
             .iter()
             .flat_map(|host| host.instances())
         {
-            let (mut executed, mut is_replica) = (0, false);
-            instance.status(&mut |name, value| match name {
-                "known_log_end" => is_replica = true,
-                "executed" => executed = value,
-                _ => {}
-            });
-            if is_replica {
-                tell(executed);
+            let status = instance.status();
+            if status.log_end.is_some() {
+                tell(status.executed.unwrap_or_default().0);
             }
         }
     }
@@ -294,7 +289,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         };
         let mut whole = !self.nodes[node].disk.is_failing();
         for (_, instance) in host.instances() {
-            instance.status(&mut |name, value| whole &= name != "amnesiac" || value == 0);
+            whole &= instance.status().remembers != Some(false);
         }
         self.each_replica(node, |executed| whole &= executed >= furthest);
         whole
@@ -484,7 +479,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
             .iter()
             .flat_map(|host| host.instances())
         {
-            instance.status(&mut |name, value| leads |= name == "leading" && value == 1);
+            leads |= instance.status().leads.is_some_and(|leads| leads.own);
         }
         leads
     }
@@ -600,12 +595,15 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
     /// Adds the figures of a node's roles to the report.
     pub(crate) fn collect_figures(&mut self, node: usize) {
         let report = &mut self.report;
-        for (_, instance) in self.nodes[node]
+        for (address, instance) in self.nodes[node]
             .host
             .iter()
             .flat_map(|host| host.instances())
         {
-            instance.status(&mut |name, value| report.figure(name, value));
+            let metrics = P::METRICS[usize::from(address.kind)];
+            for (name, value) in instance.status().figures(metrics) {
+                report.figure(name, value);
+            }
         }
     }
 }

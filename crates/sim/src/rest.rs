@@ -7,25 +7,15 @@ use crate::oracle::View;
 use crate::world::Simulation;
 use ionian_kernel::layout::Address;
 use ionian_kernel::protocol::{Instance, Protocol};
+use ionian_kernel::status::each;
 use std::collections::BTreeSet;
-
-/// What an instance says of itself that comes to nothing at some time after all faults: it takes
-/// part, and deals with what is under way. (Not always at one time for all: lanes keep their
-/// sessions open.)
-const COMES_TO_NOTHING: &[&str] = &[
-    "amnesiac",
-    "inquiries",
-    "deferred_reads",
-    "pending",
-    "waiting",
-];
 
 /// How far a cluster has come to rest.
 #[derive(Default)]
 pub(crate) struct Rest {
     /// The end of the log, as far as any replica knew when the work was done.
     end: Option<u64>,
-    /// What has come to nothing.
+    /// What has settled: not all of it does so at one time, because lanes keep their sessions open.
     settled: BTreeSet<(Address, &'static str)>,
 }
 
@@ -58,16 +48,19 @@ impl Rest {
     fn left_over<P: Protocol>(&mut self, view: &View<'_, P>) -> Option<String> {
         let mut left = None;
         for (address, instance) in view.instances() {
-            instance.status(&mut |figure, value| {
-                if !COMES_TO_NOTHING.contains(&figure) || self.settled.contains(&(address, figure))
-                {
-                    return;
+            let status = instance.status();
+            let metrics = each(P::METRICS[usize::from(address.kind)]).zip(&status.metrics);
+            let settling = metrics
+                .filter(|(metric, _)| metric.settles)
+                .map(|(metric, value)| (metric.name, *value));
+            let forgotten = status.remembers.map(|all| ("forgotten", u64::from(!all)));
+            for (what, value) in settling.chain(forgotten) {
+                if value == 0 {
+                    self.settled.insert((address, what));
+                } else if !self.settled.contains(&(address, what)) {
+                    left = Some(format!("{} has {what}={value}", name::<P>(address)));
                 }
-                match value {
-                    0 => drop(self.settled.insert((address, figure))),
-                    _ => left = Some(format!("{} has {figure}={value}", name::<P>(address))),
-                }
-            });
+            }
         }
         left
     }
@@ -77,13 +70,9 @@ impl Rest {
     fn short_of_the_end<P: Protocol>(&mut self, view: &View<'_, P>) -> Option<String> {
         let mut replicas = Vec::new();
         for (address, instance) in view.instances() {
-            let (mut executed, mut end) = (0, None);
-            instance.status(&mut |figure, value| match figure {
-                "executed" => executed = value,
-                "known_log_end" => end = Some(value),
-                _ => {}
-            });
-            replicas.extend(end.map(|end| (address, executed, end)));
+            let status = instance.status();
+            let executed = status.executed.unwrap_or_default().0;
+            replicas.extend(status.log_end.map(|end| (address, executed, end.0)));
         }
         let known = || {
             replicas

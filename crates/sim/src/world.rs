@@ -305,7 +305,10 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
             );
             for (address, instance) in node.host.iter().flat_map(|host| host.instances()) {
                 message += &format!(" {}{}(", P::KINDS[address.kind as usize], address.index);
-                instance.status(&mut |name, value| message += &format!(" {name}={value}"));
+                let metrics = P::METRICS[usize::from(address.kind)];
+                for (name, value) in instance.status().figures(metrics) {
+                    message += &format!(" {name}={value}");
+                }
                 message += " )";
             }
         }

@@ -222,17 +222,10 @@ struct Promises {
 impl Oracle<MultiPaxos> for Promises {
     fn after_event(&mut self, view: &View<'_, MultiPaxos>) -> Result<(), String> {
         for (address, instance) in view.on_node(view.changed()) {
-            let mut promise = None;
-            instance.status(&mut |name, value| {
-                promise = if name == "promise" {
-                    Some(value)
-                } else {
-                    promise
-                }
-            });
-            let (Some(promise), kind::Acceptor) = (promise, address.kind) else {
+            let (Some(promise), kind::Acceptor) = (instance.status().round, address.kind) else {
                 continue;
             };
+            let promise = promise.number();
             let highest = self.highest.entry(address).or_default();
             if promise < *highest || promise > self.limit {
                 return Err(format!("{address:?} promised {promise} after {highest}"));

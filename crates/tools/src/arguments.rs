@@ -1,12 +1,8 @@
 //! What can be typed, and the help texts: the part of `ionian` that this program carries out.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use ionian_program::version;
 pub(crate) use ionian_program::{BadUsage, Level};
 use std::path::PathBuf;
-use std::sync::LazyLock;
-
-static VERSION: LazyLock<String> = LazyLock::new(|| version::text(&crate::RELEASE));
 
 /// The tools of `ionian` that are not part of the server. Use them as `ionian bench` and `ionian
 /// sim`: `ionian` starts this program, which lies beside it.
@@ -14,7 +10,7 @@ static VERSION: LazyLock<String> = LazyLock::new(|| version::text(&crate::RELEAS
 #[command(
     name = "ionian",
     bin_name = "ionian",
-    version = VERSION.as_str(),
+    version = ionian_program::version::TEXT.as_str(),
     arg_required_else_help = true
 )]
 pub(crate) struct Arguments {

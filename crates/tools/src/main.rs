@@ -18,17 +18,13 @@ use arguments::{Arguments, Command};
 use clap::Parser;
 use ionian_program::{exit_code, family, output, version};
 use std::process::ExitCode;
-use std::sync::LazyLock;
-
-/// The release of this program, with the commit where it is known.
-static RELEASE: LazyLock<String> = LazyLock::new(|| version::release(option_env!("IONIAN_COMMIT")));
 
 fn main() -> ExitCode {
     exit_code(run())
 }
 
 fn run() -> Result<ExitCode> {
-    version::check_starter(&RELEASE)?;
+    version::check_starter()?;
     match &Arguments::parse().command {
         Command::Sim(arguments) => sim::run(arguments),
         Command::Bench(arguments) => bench::run(arguments),

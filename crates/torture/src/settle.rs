@@ -155,7 +155,7 @@ async fn level_replicas(nodes: &[SocketAddr]) -> Result<usize> {
         let status = query_status(*node, ANSWER_LIMIT)
             .await
             .with_context(|| node.to_string())?;
-        if status.roles.iter().any(|role| role.role == "replica") {
+        if status.roles.iter().any(|role| role.executed.is_some()) {
             let (slot, digest) = snapshot_of(*node).await?;
             slots.insert(status.name.clone(), slot);
             digests.insert(status.name, digest);

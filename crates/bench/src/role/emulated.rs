@@ -6,11 +6,14 @@
 //! it always is.
 
 use bytes::Bytes;
+use ionian_kernel::id::{Epoch, Slot};
 use ionian_kernel::layout::{Layout, LayoutError};
 use ionian_kernel::machine::RestoreError;
 use ionian_kernel::preset::Preset;
 use ionian_kernel::protocol::{Birth, Instance, NoInvariants, Protocol, Transition};
 use ionian_kernel::role::{Lsn, Out, Outbox, Picture, Role};
+use ionian_kernel::service::Service;
+use ionian_kernel::status::{Metrics, Status};
 use ionian_kernel::time::{Duration, Instant, earliest};
 use ionian_kernel::wire::{Never, Reader, WireError};
 use ionian_protocols::multipaxos::{self, MultiPaxos};
@@ -191,7 +194,9 @@ pub(crate) struct Actor<P: Protocol> {
 impl<P: Protocol> Protocol for Emulated<P> {
     const NAME: &'static str = P::NAME;
     const KINDS: &'static [&'static str] = P::KINDS;
+    const METRICS: &'static [Metrics] = P::METRICS;
     const PRESETS: &'static [Preset] = P::PRESETS;
+    const EXECUTORS: &'static [u8] = P::EXECUTORS;
     type Message = P::Message;
     type Envelope = P::Envelope;
     type Instance = Actor<P>;
@@ -210,8 +215,16 @@ impl<P: Protocol> Protocol for Emulated<P> {
         ))
     }
 
-    fn latest_epoch(script: &Self::Config) -> ionian_kernel::id::Epoch {
+    fn latest_epoch(script: &Self::Config) -> Epoch {
         P::latest_epoch(&script.config)
+    }
+
+    fn service(script: &Self::Config, epoch: Epoch) -> Service {
+        P::service(&script.config, epoch)
+    }
+
+    fn founding_records(script: &Self::Config, kind: u8, slot: Slot) -> Vec<Vec<u8>> {
+        P::founding_records(&script.config, kind, slot)
     }
 
     fn instantiate(script: &Self::Config, birth: Birth<'_>) -> Actor<P> {
@@ -305,7 +318,7 @@ impl<P: Protocol> Instance for Actor<P> {
     fn invariants(&self) {
         self.real.invariants();
     }
-    fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
-        self.real.status(report);
+    fn status(&self) -> Status {
+        self.real.status()
     }
 }

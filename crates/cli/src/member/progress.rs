@@ -151,13 +151,12 @@ pub(super) fn waits(known: &Configuration, statuses: &Statuses) -> Vec<String> {
         })
         .collect();
     let roles: Vec<&RoleStatus> = statuses.values().flat_map(|status| &status.roles).collect();
-    let figure = |role: &RoleStatus, name: &str| role.figures.get(name).copied().unwrap_or(0);
     let leading = roles
         .iter()
-        .filter(|role| role.role == "leader" && figure(role, "leading") == 1);
-    match leading.map(|role| figure(role, "epoch")).max() {
+        .filter(|role| role.leads.is_some_and(|leads| leads.own));
+    match leading.filter_map(|role| role.epoch).max() {
         None => waits.push("a leader".to_owned()),
-        Some(epoch) if epoch < u64::from(known.epoch().0) => {
+        Some(epoch) if epoch < known.epoch().0 => {
             waits.push(format!(
                 "the leader to begin a round of epoch {} with acceptors of both",
                 known.epoch().0
@@ -165,31 +164,31 @@ pub(super) fn waits(known: &Configuration, statuses: &Statuses) -> Vec<String> {
         }
         Some(_) => {}
     }
-    let numbers = |deployment: &Deployment| -> BTreeSet<u8> {
+    let instances = |deployment: &Deployment| -> BTreeSet<(String, u8)> {
         let nodes = deployment
             .numbered()
             .map(|numbered| numbered.nodes)
             .unwrap_or_default();
         let placed = nodes.into_iter().flat_map(|node| node.roles);
         placed
-            .filter(|placed| placed.role == "replica")
-            .filter_map(|placed| placed.number)
+            .filter_map(|placed| Some((placed.role, placed.number?)))
             .collect()
     };
-    let (before, after) = (numbers(&known.deployment), numbers(next));
-    let replicas = || roles.iter().filter(|role| role.role == "replica");
-    let end = replicas()
-        .map(|role| figure(role, "executed"))
-        .max()
-        .unwrap_or(0);
-    for replica in
-        replicas().filter(|role| after.contains(&role.index) && !before.contains(&role.index))
-    {
-        let kept = figure(replica, "kept");
-        if kept < end {
+    let (before, after) = (instances(&known.deployment), instances(next));
+    let executors = || {
+        roles
+            .iter()
+            .filter_map(|role| Some((role, role.executed?, role.stored?)))
+    };
+    let end = executors().map(|(_, executed, _)| executed).max();
+    for (role, _, stored) in executors() {
+        let instance = (role.role.clone(), role.index);
+        if after.contains(&instance) && !before.contains(&instance) && Some(stored) < end {
             waits.push(format!(
-                "replica {} to keep what was executed: slot {kept} of {end}",
-                replica.index
+                "{} {} to store what was executed: slot {stored} of {}",
+                role.role,
+                role.index,
+                end.unwrap_or(0)
             ));
         }
     }

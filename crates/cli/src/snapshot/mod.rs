@@ -20,13 +20,11 @@ mod state;
 
 pub(crate) use file::FORMAT;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use arguments::{Arguments, SnapshotCommand};
+use ionian_protocols::registry;
 use std::path::Path;
 use std::process::ExitCode;
-
-/// The roles that keep the state.
-const KEEPERS: [&str; 2] = ["replica", "server"];
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     match &arguments.command {
@@ -43,7 +41,7 @@ fn newest(
     node: &ionian_runtime::storage::offline::StoppedNode,
 ) -> Result<Option<ionian_runtime::storage::offline::StoredSnapshot>> {
     let mut found = Vec::new();
-    for role in KEEPERS {
+    for role in executors(node.protocol())? {
         found.extend(node.snapshots(role)?);
     }
     for snapshot in &found {
@@ -55,6 +53,14 @@ fn newest(
         }
     }
     Ok(found.into_iter().max_by_key(|snapshot| snapshot.stamp))
+}
+
+/// The names of the roles that store snapshots.
+fn executors(protocol: &str) -> Result<impl Iterator<Item = &'static str>> {
+    let known = registry::description(protocol);
+    let known = known.with_context(|| format!("there is no protocol {protocol:?}"))?;
+    let names = known.executors.iter();
+    Ok(names.map(|kind| known.kinds[usize::from(*kind)]))
 }
 
 /// The machine whose state a node's directory holds. A directory that knows of no membership is one

@@ -4,7 +4,7 @@
 //! Why that is safe is said in docs/backup.md.
 
 use super::file::{self, Opened};
-use super::{KEEPERS, arguments, state};
+use super::{arguments, state};
 use crate::arguments::BadUsage;
 use crate::family::{self, Work};
 use crate::output::say;
@@ -16,9 +16,6 @@ use ionian_kernel::executor::refounded;
 use ionian_kernel::id::Slot;
 use ionian_kernel::layout::{Address, NodeId};
 use ionian_kernel::protocol::Protocol;
-use ionian_kernel::wire::encode_all;
-use ionian_protocols::mencius::{self, Mencius};
-use ionian_protocols::multipaxos::acceptor;
 use ionian_runtime::storage::offline::NewNode;
 use std::path::Path;
 
@@ -110,12 +107,11 @@ impl Work for Make<'_> {
             data,
         } = self;
         let layout = deployment.layout(P::KINDS)?;
-        family::configure::<P>(layout.clone())?;
+        let config = family::configure::<P>(layout.clone())?;
         let places = Places::new(data);
         let parent = places.nodes();
         std::fs::create_dir_all(&parent)
             .with_context(|| format!("cannot create {}", parent.display()))?;
-        let forgotten = forgotten(deployment, Slot(slot))?;
         // Looked at before anything is made, so that a refusal leaves nothing behind.
         for node in nodes {
             ionian_runtime::storage::offline::refuse_used(&places.node(&name(deployment, *node)))?;
@@ -126,12 +122,14 @@ impl Work for Make<'_> {
                 name(deployment, *node),
             );
             let hosted = layout.on_node(*node);
-            let of = |roles: &[&str]| -> Vec<Address> {
-                hosted
-                    .iter()
-                    .copied()
-                    .filter(|address| roles.contains(&P::KINDS[address.kind as usize]))
-                    .collect()
+            let executors = hosted.iter().copied();
+            let executors = executors.filter(|address| P::EXECUTORS.contains(&address.kind));
+            let begun = |address: &Address| {
+                let records = P::founding_records(&config, address.kind, Slot(slot));
+                records
+                    .into_iter()
+                    .map(|record| (*address, record))
+                    .collect::<Vec<_>>()
             };
             let made = NewNode {
                 cluster: &deployment.cluster,
@@ -139,16 +137,10 @@ impl Work for Make<'_> {
                 kinds: P::KINDS,
                 name: &name,
                 peers: others(deployment, *node),
-                snapshots: of(&KEEPERS),
+                snapshots: executors.collect(),
                 stamp: slot,
                 snapshot: &chunks,
-                records: (of(&["acceptor"]).into_iter())
-                    .flat_map(|address| {
-                        forgotten
-                            .iter()
-                            .map(move |record| (address, record.clone()))
-                    })
-                    .collect(),
+                records: hosted.iter().flat_map(begun).collect(),
             };
             made.make(&path)?;
             say!(
@@ -160,20 +152,6 @@ impl Work for Make<'_> {
         }
         Ok(())
     }
-}
-
-/// The records of an acceptor that knows nothing of slots below this one.
-fn forgotten(deployment: &Deployment, below: Slot) -> Result<Vec<Vec<u8>>> {
-    let forgot = |below| acceptor::Record::Forgot { below };
-    if deployment.protocol != Mencius::NAME {
-        return Ok(vec![encode_all(&forgot(below))]);
-    }
-    let stripes = Mencius::configure(deployment.layout(Mencius::KINDS)?)?.stripes;
-    let of_stripe = |stripe| {
-        let record = forgot(stripes.from(stripe, below));
-        encode_all(&mencius::acceptor::Record::InStripe { stripe, record })
-    };
-    Ok(stripes.iter().map(of_stripe).collect())
 }
 
 /// The names of all nodes but this.

@@ -6,8 +6,8 @@
 //! executed everything below it has them all.
 
 use super::file::{self, Head, Origin};
-use super::{KEEPERS, arguments, machine_in, newest};
-use crate::family;
+use super::{arguments, machine_in, newest};
+use crate::family::{self, Outlook, bit};
 use crate::member;
 use crate::node::resolve;
 use crate::output::{explain, say};
@@ -16,7 +16,6 @@ use crate::status::{ClusterStatus, ask_all};
 use crate::waiting;
 use anyhow::{Context, Result, bail};
 use ionian_deployment::{Configuration, Deployment};
-use ionian_kernel::id::{AcceptorId, AcceptorSet};
 use ionian_runtime::status::RoleStatus;
 use ionian_runtime::storage::offline::StoppedNode;
 use ionian_runtime::{RemoteSnapshot, query_snapshot};
@@ -110,46 +109,37 @@ async fn receive(mut snapshot: RemoteSnapshot, file: &Path, head: &Head) -> Resu
 /// The slot below which everything is that was acknowledged before; `None` when too few answer to
 /// know.
 fn watermark(known: &Configuration, status: &ClusterStatus) -> Result<Option<u64>> {
-    let Some(quorums) = family::quorums(known)? else {
+    let outlook = Outlook::of(known, known.epoch())?;
+    let Some(voters) = &outlook.service.voters else {
         // One server, which acknowledges what it has executed.
-        return Ok(figures(status, "server")
-            .filter_map(|(_, role)| figure(role, "executed"))
+        return Ok(replicas(status)
+            .into_iter()
+            .map(|(executed, _)| executed)
             .max());
     };
-    let mut present = AcceptorSet::EMPTY;
-    let mut highest = 0;
-    for (_, role) in figures(status, "acceptor") {
+    let name = outlook.name(voters.read.kind);
+    let (mut present, mut highest) = (0, 0);
+    for (_, role) in roles(status).filter(|(_, role)| role.role == name) {
         // One that has lost its memory does not know what it voted for.
-        if figure(role, "amnesiac") == Some(0) {
-            present.insert(AcceptorId(role.index));
-            highest = highest.max(figure(role, "watermark").unwrap_or(0));
+        if role.remembers == Some(true) {
+            present |= bit(role.index);
+            highest = highest.max(role.voted.unwrap_or(0));
         }
     }
-    Ok(quorums.is_read_quorum(present).then_some(highest))
+    Ok(voters.read.is_met(present).then_some(highest))
 }
 
-/// How far each node that keeps the state has executed, with its place among the answers.
+/// How far each node that executes has executed, with its place among the answers.
 fn replicas(status: &ClusterStatus) -> Vec<(u64, usize)> {
-    let executed = |role| {
-        figures(status, role).filter_map(|(place, role)| Some((figure(role, "executed")?, place)))
-    };
-    KEEPERS.into_iter().flat_map(executed).collect()
+    let executed = roles(status).filter_map(|(place, role)| Some((role.executed?, place)));
+    executed.collect()
 }
 
-/// The instances of a role that answered, each with the place of its node.
-fn figures<'a>(
-    status: &'a ClusterStatus,
-    role: &'a str,
-) -> impl Iterator<Item = (usize, &'a RoleStatus)> {
+/// The instances that answered, each with the place of its node.
+fn roles(status: &ClusterStatus) -> impl Iterator<Item = (usize, &RoleStatus)> {
     let nodes = status.nodes.iter().enumerate();
     let answered = nodes.filter_map(|(place, node)| Some((place, node.status.as_ref()?)));
-    answered
-        .flat_map(|(place, status)| status.roles.iter().map(move |instance| (place, instance)))
-        .filter(move |(_, instance)| instance.role == role)
-}
-
-fn figure(role: &RoleStatus, name: &str) -> Option<u64> {
-    role.figures.get(name).copied()
+    answered.flat_map(|(place, status)| status.roles.iter().map(move |instance| (place, instance)))
 }
 
 fn silent(status: &ClusterStatus) -> String {

@@ -2,12 +2,12 @@
 //! together, not by what one says of itself.
 
 use super::needs::{Need, Present, needs, tolerance};
-use super::text::{self, figure, instances};
+use super::text::{self, instances};
 use super::{Answer, ClusterStatus};
-use crate::family;
+use crate::family::{Outlook, bit};
 use ionian_deployment::{CLIENT, Configuration};
-use ionian_kernel::id::{AcceptorId, Epoch, Id};
-use ionian_runtime::status::RoleStatus;
+use ionian_kernel::id::Epoch;
+use ionian_runtime::status::{LeadsStatus, RoleStatus};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -62,8 +62,11 @@ pub(crate) fn judge(
     probes: Option<&Probes>,
 ) -> Health {
     let present = Present::of(cluster);
-    let parts = family::leaders(known).unwrap_or_default().len() as u64;
-    let needs = needs(known, epoch_led(known, cluster));
+    let outlook = match Outlook::of(known, epoch_led(known, cluster)) {
+        Ok(outlook) => outlook,
+        Err(error) => return unknown(error),
+    };
+    let needs = needs(&outlook);
     let mut not_served: Vec<String> = match present.is_empty() {
         true => vec!["no node answers".to_owned()],
         false => needs
@@ -71,29 +74,26 @@ pub(crate) fn judge(
             .filter_map(|need| need.lost(present.all(), None))
             .collect(),
     };
-    let mut troubles = text::troubles(known, cluster);
+    let mut troubles = text::troubles(known, cluster, &outlook);
     troubles.extend(present.links().troubles());
     if not_served.is_empty() {
-        match led_from(known, cluster, &needs, &present, parts) {
+        match led_from(cluster, &outlook, &needs, &present) {
             Ok(leading) => troubles.extend(cut_off(&present, &leading)),
             Err(why) => not_served.push(why),
         }
     }
-    let losses = text::losses(known, cluster);
-    if losses.contains(&text::LOST_VOTES) {
-        not_served.push(text::LOST_VOTES.to_owned());
+    for (loss, is_vital) in text::losses(cluster, &outlook) {
+        let told = if is_vital {
+            &mut not_served
+        } else {
+            &mut troubles
+        };
+        told.push(loss.to_owned());
     }
-    troubles.extend(
-        losses
-            .into_iter()
-            .filter(|loss| *loss != text::LOST_VOTES)
-            .map(str::to_owned),
-    );
-    let lanes: Vec<Option<u64>> = instances(cluster)
-        .map(|(_, role)| figure(role, "session_open"))
-        .collect();
-    let mut lanes = lanes.into_iter().flatten().peekable();
-    if not_served.is_empty() && lanes.peek().is_some() && lanes.all(|open| open == 0) {
+    let mut lanes = instances(cluster)
+        .filter_map(|(_, role)| role.has_session)
+        .peekable();
+    if not_served.is_empty() && lanes.peek().is_some() && lanes.all(|open| !open) {
         not_served.push("no client has a session yet".to_owned());
     }
     let probe_ms = probes.map(|probes| {
@@ -117,7 +117,7 @@ pub(crate) fn judge(
     });
     let (failure_tolerance, tolerance_by_role) = match not_served.is_empty() {
         false => (None, BTreeMap::new()),
-        true => tolerance(&needs, &present, hub(parts)),
+        true => tolerance(&needs, &present, outlook.hub()),
     };
     let is_less = failure_tolerance.is_some_and(|tolerance| tolerance < cluster.f);
     if is_less {
@@ -144,24 +144,24 @@ pub(crate) fn judge(
     }
 }
 
-/// The role that must be connected to all the others: what orders commands.
-fn hub(parts: u64) -> &'static str {
-    if parts == 0 { "server" } else { "leader" }
-}
-
-/// The epoch and the number of a leader's round or of an acceptor's promise.
-fn round(role: &RoleStatus, name: &str) -> Option<(u64, u64)> {
-    Some((figure(role, "epoch")?, figure(role, name)?))
+/// Of a cluster whose configuration its own protocol refuses.
+fn unknown(error: anyhow::Error) -> Health {
+    Health {
+        health: Verdict::NotServing,
+        failure_tolerance: None,
+        tolerance_by_role: BTreeMap::new(),
+        not_served: vec![format!("{error:#}")],
+        troubles: Vec::new(),
+        probe_ms: None,
+    }
 }
 
 /// The epoch of the latest round in which somebody says that it leads. Where none does, that of the
 /// oldest quorums which can still be in use.
 fn epoch_led(known: &Configuration, cluster: &ClusterStatus) -> Epoch {
-    let leading = instances(cluster).filter(|(_, role)| figure(role, "leading") == Some(1));
-    let latest = leading.filter_map(|(_, role)| round(role, "round")).max();
-    let epoch = latest
-        .and_then(|(epoch, _)| u32::try_from(epoch).ok())
-        .map(Epoch);
+    let leading = instances(cluster).filter(|(_, role)| role.leads.is_some_and(|leads| leads.own));
+    let latest = leading.filter_map(|(_, role)| role.ballot()).max();
+    let epoch = latest.map(|(epoch, _)| Epoch(epoch));
     epoch
         .unwrap_or(known.membership.since)
         .clamp(known.membership.since, known.epoch())
@@ -171,17 +171,17 @@ fn epoch_led(known: &Configuration, cluster: &ClusterStatus) -> Epoch {
 /// so are not connected to what they need, or not followed: what counts is what a write quorum of
 /// acceptors has promised, and not what a leader believes of itself.
 fn led_from<'a>(
-    known: &Configuration,
     cluster: &'a ClusterStatus,
-    needs: &[Need],
+    outlook: &Outlook,
+    needs: &[Need<'_>],
     present: &Present<'_>,
-    parts: u64,
 ) -> Result<Vec<&'a str>, String> {
-    let hubs = instances(cluster).filter(|(_, role)| role.role == hub(parts));
+    let parts = outlook.service.parts.len() as u64;
+    let hubs = instances(cluster).filter(|(_, role)| role.role == outlook.hub());
+    // Where there is nothing to elect the hub leads.
     let leads = |role: &RoleStatus| match parts {
         0 => 1,
-        1 => figure(role, "leading").unwrap_or(0),
-        _ => figure(role, text::STRIPES_LED).unwrap_or(0),
+        _ => role.leads.map_or(0, LeadsStatus::parts),
     };
     let leading: Vec<_> = hubs.filter(|(_, role)| leads(role) > 0).collect();
     let is_led = |led: u64| if parts > 1 { led >= parts } else { led > 0 };
@@ -214,7 +214,7 @@ fn led_from<'a>(
     }
     let followed: Vec<_> = near
         .into_iter()
-        .filter(|(node, role)| parts != 1 || is_followed(known, cluster, present, node, role))
+        .filter(|(node, role)| parts != 1 || is_followed(cluster, outlook, present, node, role))
         .collect();
     if followed.is_empty() {
         return Err(
@@ -227,32 +227,29 @@ fn led_from<'a>(
         .collect())
 }
 
-/// Whether a write quorum of the acceptors that the leader is connected to has promised no round
-/// above its own.
+/// Whether enough of the voters that the leader is connected to have promised no round above its
+/// own.
 fn is_followed(
-    known: &Configuration,
     cluster: &ClusterStatus,
+    outlook: &Outlook,
     present: &Present<'_>,
     node: &Answer,
     leader: &RoleStatus,
 ) -> bool {
-    let Some(led) = round(leader, "round") else {
+    let Some(voters) = &outlook.service.voters else {
+        return true;
+    };
+    let Some(led) = leader.ballot() else {
         return false;
     };
-    let Ok(Some(quorums)) = family::quorums_of(known, epoch_led(known, cluster)) else {
-        return false;
-    };
-    let acceptors = instances(cluster).filter(|(other, role)| {
-        role.role == "acceptor"
-            && figure(role, "amnesiac") != Some(1)
+    let follows = instances(cluster).filter(|(other, role)| {
+        role.role == outlook.name(voters.write.kind)
+            && role.remembers != Some(false)
             && present.links().connect(&node.name, &other.name)
-            && round(role, "promise").is_some_and(|promise| promise <= led)
+            && role.ballot().is_some_and(|promise| promise <= led)
     });
-    quorums.is_write_quorum(
-        acceptors
-            .map(|(_, role)| AcceptorId::at(role.index))
-            .collect(),
-    )
+    let follow = follows.map(|(_, role)| bit(role.index));
+    voters.write.is_met(follow.fold(0, |set, one| set | one))
 }
 
 /// Nodes that take clients, and can tell nobody who leads what these ask for.

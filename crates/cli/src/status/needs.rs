@@ -1,11 +1,11 @@
 //! What clients need in order to be served, who is there for it, and how many nodes may be missing.
 
 use super::links::Links;
-use super::text::{figure, instances};
+use super::text::instances;
 use super::{Answer, ClusterStatus};
-use crate::family;
-use ionian_deployment::{CLIENT, Configuration};
-use ionian_kernel::id::{AcceptorSet, Epoch, LeaderId, Set, StabilizerId};
+use crate::family::{Outlook, bit};
+use ionian_deployment::CLIENT;
+use ionian_kernel::service;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A role instance that does its work.
@@ -33,7 +33,7 @@ impl<'a> Present<'a> {
                 .is_some_and(|status| status.drains.is_some())
         };
         let at_work = instances(cluster)
-            .filter(|(node, role)| takes_part(node) && figure(role, "amnesiac") != Some(1))
+            .filter(|(node, role)| takes_part(node) && role.remembers != Some(false))
             .filter(|(node, role)| role.role != CLIENT || !drains(node));
         let alive = at_work
             .map(|(node, role)| Alive {
@@ -83,38 +83,21 @@ impl<'a> Present<'a> {
 }
 
 /// Something without which clients are not served.
-pub(super) struct Need {
+pub(super) struct Need<'a> {
     pub(super) role: &'static str,
-    what: String,
-    /// The instances that there should be.
-    of: u64,
-    met: Box<dyn Fn(u64) -> bool>,
+    need: &'a service::Need,
 }
 
-impl Need {
-    fn new(
-        role: &'static str,
-        what: impl Into<String>,
-        of: u64,
-        met: impl Fn(u64) -> bool + 'static,
-    ) -> Need {
-        Need {
-            role,
-            what: what.into(),
-            of,
-            met: Box::new(met),
-        }
-    }
-
+impl Need<'_> {
     fn those<'b>(&self, there: impl Iterator<Item = &'b Alive<'b>>) -> u64 {
         let bits = there
             .filter(|it| it.role == self.role)
             .map(|it| bit(it.index));
-        bits.fold(0, |set, bit| set | bit) & self.of
+        bits.fold(0, |set, bit| set | bit) & self.need.by.of
     }
 
     fn is_met<'b>(&self, there: impl Iterator<Item = &'b Alive<'b>>) -> bool {
-        (self.met)(self.those(there))
+        self.need.by.is_met(self.those(there))
     }
 
     /// What is not served if these are all there are: all that do their work, or all that `leader`
@@ -128,17 +111,17 @@ impl Need {
         let count = format!(
             "{} of {} {}s",
             those.count_ones(),
-            self.of.count_ones(),
+            self.need.by.of.count_ones(),
             self.role.replace('_', " ")
         );
         let lost = match leader {
-            None => format!("{}: {count} answer and do their work", self.what),
+            None => format!("{}: {count} answer and do their work", self.need.what),
             Some(node) => format!(
                 "{}: node {node}, which leads, is connected to {count}",
-                self.what
+                self.need.what
             ),
         };
-        (!(self.met)(those)).then_some(lost)
+        (!self.need.by.is_met(those)).then_some(lost)
     }
 
     /// How many of its nodes can fail in their role, whichever they are, before no leader is
@@ -153,98 +136,19 @@ impl Need {
     }
 }
 
-/// Everything that clients need, by the configuration in force, and the next one where a change is
-/// under way. The acceptors are those by whose quorums the rounds of `epoch` choose: until one of
-/// the next configuration leads, those of the one before.
-pub(super) fn needs(known: &Configuration, epoch: Epoch) -> Vec<Need> {
-    let of = |role: &str| places(known, role);
-    let mut needs = Vec::new();
-    if let Ok(Some(quorums)) = family::quorums_of(known, epoch) {
-        let (of, read) = (quorums.members().bits(), quorums.clone());
-        let write = move |set| quorums.is_write_quorum(AcceptorSet::from_bits(set));
-        needs.push(Need::new(
-            "acceptor",
-            "writes, for want of a write quorum",
-            of,
-            write,
-        ));
-        let read = move |set| read.is_read_quorum(AcceptorSet::from_bits(set));
-        needs.push(Need::new(
-            "acceptor",
-            "linearizable reads and elections, for want of a read quorum",
-            of,
-            read,
-        ));
-    }
-    if let Ok(Some(stabilizers)) = family::stabilizers(known) {
-        let of = of("stabilizer");
-        let write = move |set| stabilizers.is_write_quorum(Set::<StabilizerId>::from_bits(set));
-        needs.push(Need::new(
-            "stabilizer",
-            "writes, for want of a write quorum",
-            of,
-            write,
-        ));
-    }
-    for leaders in family::leaders(known).unwrap_or_default() {
-        let met = move |set| !leaders.and(Set::<LeaderId>::from_bits(set)).is_empty();
-        needs.push(Need::new(
-            "leader",
-            "writes, for want of a leader",
-            leaders.bits(),
-            met,
-        ));
-    }
-    for (role, what) in [
-        (
-            CLIENT,
-            "anything, for want of a node that serves clients and is not drained",
-        ),
-        ("batcher", "writes, for want of a batcher"),
-        ("disseminator", "writes, for want of a disseminator"),
-        ("proxy_leader", "writes, for want of a proxy leader"),
-        ("replica", "anything, for want of a replica"),
-        ("server", "anything, for want of the server"),
-        (
-            "read_batcher",
-            "linearizable reads, for want of a read batcher",
-        ),
-        ("unbatcher", "replies, for want of an unbatcher"),
-    ] {
-        let of = of(role);
-        if of != 0 {
-            needs.push(Need::new(role, what, of, |set| set != 0));
-        }
-    }
-    needs
-}
-
-/// The set of one instance; empty for a number that no instance has.
-fn bit(index: u8) -> u64 {
-    1_u64.checked_shl(index.into()).unwrap_or(0)
-}
-
-/// All instances of a role.
-fn places(known: &Configuration, role: &str) -> u64 {
-    let deployments = [Some(&known.deployment), known.next.as_ref()]
-        .into_iter()
-        .flatten();
-    let nodes = deployments
-        .filter_map(|deployment| deployment.numbered().ok())
-        .flat_map(|numbered| numbered.nodes);
-    let placed = nodes
-        .flat_map(|node| node.roles)
-        .filter(|placed| placed.role == role);
-    placed
-        .filter_map(|placed| placed.number)
-        .map(bit)
-        .fold(0, |set, bit| set | bit)
+/// Everything that clients need.
+pub(super) fn needs(outlook: &Outlook) -> Vec<Need<'_>> {
+    let named = outlook.service.needs.iter().map(|need| Need {
+        role: outlook.name(need.by.kind),
+        need,
+    });
+    named.collect()
 }
 
 /// How many nodes may fail, over all needs, and by role. Whatever leads must be connected to all
 /// that is needed; `hub` is the role that leads.
 pub(super) fn tolerance(
-    needs: &[Need],
+    needs: &[Need<'_>],
     present: &Present<'_>,
     hub: &str,
 ) -> (Option<usize>, BTreeMap<&'static str, usize>) {

@@ -6,7 +6,9 @@ use ionian_deployment::{Configuration, Deployment, PresetOptions};
 use ionian_kernel::id::Epoch;
 use ionian_kernel::layout::NodeId;
 use ionian_kernel::membership::Membership;
-use ionian_runtime::status::{LogStatus, LoopStatus, PeerState, PeerStatus, RoleStatus};
+use ionian_runtime::status::{
+    LeadsStatus, LogStatus, LoopStatus, PeerState, PeerStatus, RoleStatus,
+};
 use ionian_runtime::{DrainStatus, NodeStatus};
 
 /// A cluster in which all is well: node 0 leads, or with Mencius each its own part.
@@ -89,14 +91,26 @@ impl Made {
         (node.up, node.status, node.error) = (false, None, Some("it is down".into()));
     }
 
-    fn set(&mut self, node: usize, role: &str, figure: &str, value: u64) {
-        let role = self
-            .status(node)
-            .roles
-            .iter_mut()
-            .find(|it| it.role == role)
-            .unwrap();
-        role.figures.insert(figure.into(), value);
+    /// Changes what the first instance of this kind on the node reports.
+    fn set(&mut self, node: usize, role: &str, change: impl FnOnce(&mut RoleStatus)) {
+        let mut roles = self.status(node).roles.iter_mut();
+        change(roles.find(|it| it.role == role).unwrap());
+    }
+
+    fn leads(&mut self, node: usize, own: bool, others: u64) {
+        self.set(node, "leader", |leader| {
+            leader.leads = Some(LeadsStatus {
+                own,
+                others,
+                elections: 0,
+            });
+        });
+    }
+
+    fn round(&mut self, node: usize, role: &str, epoch: u32, round: u64) {
+        self.set(node, role, |role| {
+            (role.epoch, role.round) = (Some(epoch), Some(round));
+        });
     }
 
     fn drain(&mut self, node: usize) {
@@ -113,30 +127,21 @@ impl Made {
 }
 
 fn role(role: &str, index: u8, known: &Configuration) -> RoleStatus {
-    let leads = |led: u64| {
-        if known.deployment.protocol == "mencius" || index == 0 {
-            led
-        } else {
-            0
-        }
+    let own = known.deployment.protocol == "mencius" || index == 0;
+    let leads = LeadsStatus {
+        own,
+        ..LeadsStatus::default()
     };
-    let mut figures: Vec<(&str, u64)> = match role {
-        "leader" => vec![("leading", leads(1)), ("epoch", 0), ("round", 64)],
-        "acceptor" => vec![("epoch", 0), ("promise", 64), ("amnesiac", 0)],
-        "client" => vec![("session_open", 1)],
-        _ => Vec::new(),
-    };
-    if role == "leader" && known.deployment.protocol == "mencius" {
-        figures.push(("stripes_led", 1));
-    }
-    let figures = figures
-        .into_iter()
-        .map(|(name, value)| (name.to_owned(), value))
-        .collect();
+    let has_round = matches!(role, "leader" | "acceptor");
     RoleStatus {
         role: role.to_owned(),
         index,
-        figures,
+        leads: (role == "leader").then_some(leads),
+        epoch: has_round.then_some(0),
+        round: has_round.then_some(64),
+        remembers: (role == "acceptor").then_some(true),
+        has_session: (role == "client").then_some(true),
+        ..RoleStatus::default()
     }
 }
 
@@ -272,9 +277,9 @@ fn a_node_that_is_cut_off_is_missed_like_one_that_is_down() {
     made.cut(0, 1);
     made.cut(0, 2);
     assert_eq!(made.health().health, Verdict::NotServing);
-    made.set(1, "leader", "leading", 1);
-    made.set(1, "leader", "round", 129);
-    (1..3).for_each(|node| made.set(node, "acceptor", "promise", 129));
+    made.leads(1, true, 0);
+    made.round(1, "leader", 0, 129);
+    (1..3).for_each(|node| made.round(node, "acceptor", 0, 129));
     let (verdict, tolerance, what) = said(&made);
     assert_eq!(
         (verdict, tolerance),
@@ -293,7 +298,7 @@ fn a_node_that_is_cut_off_is_missed_like_one_that_is_down() {
         Verdict::NotServing,
         "nobody stands in for n2"
     );
-    made.set(0, "leader", "stripes_led", 2);
+    made.leads(0, true, 1);
     assert_eq!(said(&made).0, Verdict::Degraded);
 }
 
@@ -302,8 +307,8 @@ fn a_node_that_is_cut_off_is_missed_like_one_that_is_down() {
 fn a_node_through_which_alone_the_others_speak_may_not_fail() {
     let mut made = Made::new("colocated");
     made.cut(0, 1);
-    made.set(0, "leader", "leading", 0);
-    made.set(2, "leader", "leading", 1);
+    made.leads(0, false, 0);
+    made.leads(2, true, 0);
     let lines = [
         "node n0 answers, and has no connection to n1",
         "no more node may fail",
@@ -385,8 +390,7 @@ fn until_the_next_configuration_leads_the_one_before_serves() {
         "{lines:?}"
     );
 
-    made.set(0, "leader", "epoch", 1);
-    made.set(0, "leader", "round", 0);
+    made.round(0, "leader", 1, 0);
     let (verdict, _, lines) = said(&made);
     assert_eq!(verdict, Verdict::NotServing);
     assert_eq!(
@@ -400,8 +404,7 @@ fn until_the_next_configuration_leads_the_one_before_serves() {
 fn a_promise_of_a_later_epoch_is_not_one_to_the_leader_of_the_former() {
     let mut made = Made::new("colocated");
     for node in 0..2 {
-        made.set(node, "acceptor", "epoch", 1);
-        made.set(node, "acceptor", "promise", 0);
+        made.round(node, "acceptor", 1, 0);
     }
     let (verdict, _, lines) = said(&made);
     assert_eq!(verdict, Verdict::NotServing);

@@ -3,12 +3,11 @@
 use super::health::{Health, Verdict};
 use super::{Answer, ClusterStatus};
 use crate::config;
-use crate::family;
+use crate::family::{Outlook, bit};
 use ionian_deployment::{Configuration, Deployment};
-use ionian_kernel::id::{AcceptorId, AcceptorSet, Set, StabilizerId};
 use ionian_kernel::layout::NodeId;
 use ionian_runtime::DrainStatus;
-use ionian_runtime::status::{PeerState, RoleStatus};
+use ionian_runtime::status::{LeadsStatus, PeerState, RoleStatus};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -17,10 +16,9 @@ pub(crate) fn show(known: &Configuration, cluster: &ClusterStatus, health: &Heal
     let mut text = head(&known.deployment, cluster);
     text += &verdict(health);
     // Who believes to lead is of no interest where nobody is led.
-    text += &if health.health == Verdict::NotServing {
-        String::new()
-    } else {
-        leaders(known, cluster)
+    text += &match Outlook::of(known, known.epoch()) {
+        Ok(outlook) if health.health != Verdict::NotServing => leaders(cluster, &outlook),
+        _ => String::new(),
     };
     text.push('\n');
     text += &nodes(cluster);
@@ -113,36 +111,23 @@ pub(super) fn instances(cluster: &ClusterStatus) -> impl Iterator<Item = (&Answe
     up.flat_map(|(node, status)| status.roles.iter().map(move |role| (node, role)))
 }
 
-pub(super) fn figure(role: &RoleStatus, name: &str) -> Option<u64> {
-    role.figures.get(name).copied()
-}
-
 /// Who leads.
-fn leaders(known: &Configuration, cluster: &ClusterStatus) -> String {
-    let led = instances(cluster).filter(|(_, role)| role.figures.contains_key("leading"));
-    let led: Vec<_> = led.map(|(node, role)| (node.name.as_str(), role)).collect();
-    if led.is_empty() {
-        return String::new();
+fn leaders(cluster: &ClusterStatus, outlook: &Outlook) -> String {
+    let all = instances(cluster).map(|(node, role)| (node.name.as_str(), role));
+    let hubs: Vec<_> = all.filter(|(_, role)| role.leads.is_some()).collect();
+    match outlook.service.parts.len() as u64 {
+        0 => String::new(),
+        1 => the_leader(&hubs),
+        parts => leaders_of_parts(&hubs, parts),
     }
-    if led
-        .iter()
-        .all(|(_, role)| figure(role, STRIPES_LED).is_none())
-    {
-        return the_leader(&led);
-    }
-    let nodes = known.deployment.nodes.iter();
-    let stripes = nodes
-        .filter_map(|node| node.instances().get("leader").copied())
-        .sum::<usize>();
-    leaders_of_stripes(&led, stripes as u64)
 }
 
 /// After a change the old leader may believe in itself for a moment: the highest round counts.
 fn the_leader(all: &[(&str, &RoleStatus)]) -> String {
     let leading = all
         .iter()
-        .filter(|(_, role)| figure(role, "leading") == Some(1));
-    match leading.max_by_key(|(_, role)| (figure(role, "epoch"), figure(role, "round"))) {
+        .filter(|(_, role)| role.leads.is_some_and(|leads| leads.own));
+    match leading.max_by_key(|(_, role)| role.ballot()) {
         Some(leader) => format!("leader: {}\n", leader_in_its_round(leader)),
         None => "leader: none that can be reached\n".to_owned(),
     }
@@ -153,34 +138,31 @@ fn leader_in_its_round((node, role): &(&str, &RoleStatus)) -> String {
         "{} {} on {node}, round {}",
         role.role,
         role.index,
-        figure(role, "round").unwrap_or(0)
+        role.round.unwrap_or(0)
     )
 }
 
-/// How many parts of the log a leader leads, where each has its own (Mencius).
-pub(super) const STRIPES_LED: &str = "stripes_led";
-
-/// Where the log is divided among leaders: all of them, those that stand in for others, and what
-/// nobody leads.
-fn leaders_of_stripes(all: &[(&str, &RoleStatus)], stripes: u64) -> String {
-    let of = |role: &RoleStatus| figure(role, STRIPES_LED).unwrap_or(0);
+/// Where the log is divided among leaders: all of them, those that stand in for others, and the
+/// number of parts without a leader.
+fn leaders_of_parts(all: &[(&str, &RoleStatus)], parts: u64) -> String {
+    let of = |role: &RoleStatus| role.leads.map_or(0, LeadsStatus::parts);
     let mut leading: Vec<_> = all.iter().filter(|(_, role)| of(role) > 0).collect();
     leading.sort_by_key(|(_, role)| role.index);
     let mut said: Vec<String> = Vec::new();
     for leader @ (node, role) in leading {
-        let own = figure(role, "leading").unwrap_or(0);
-        said.push(match (own, of(role).saturating_sub(own)) {
-            (0, _) => format!("{} {} on {node}, only for others", role.role, role.index),
+        let leads = role.leads.unwrap_or_default();
+        said.push(match (leads.own, leads.others) {
+            (false, _) => format!("{} {} on {node}, only for others", role.role, role.index),
             (_, 0) => leader_in_its_round(leader),
             (_, 1) => format!("{} and for another", leader_in_its_round(leader)),
             (_, others) => format!("{} and for {others} others", leader_in_its_round(leader)),
         });
     }
     let led: u64 = all.iter().map(|(_, role)| of(role)).sum();
-    if led < stripes {
+    if led < parts {
         said.push(format!(
-            "{} of {stripes} stripes have none that can be reached",
-            stripes - led
+            "{} of {parts} parts of the log have none that can be reached",
+            parts - led
         ));
     }
     format!("leaders: {}\n", said.join("; "))
@@ -188,19 +170,13 @@ fn leaders_of_stripes(all: &[(&str, &RoleStatus)], stripes: u64) -> String {
 
 /// How many slots behind the furthest executor a node's slowest executor is.
 fn lags(cluster: &ClusterStatus) -> BTreeMap<&str, u64> {
-    // Leaders report a replica's figure of the same name: only those count that execute themselves.
-    let executors = || {
-        instances(cluster).filter(|(_, role)| matches!(role.role.as_str(), "replica" | "server"))
-    };
-    let executed = |role: &RoleStatus| figure(role, "executed").unwrap_or(0);
-    let furthest = executors()
-        .map(|(_, role)| executed(role))
-        .max()
-        .unwrap_or(0);
+    let executors =
+        || instances(cluster).filter_map(|(node, role)| Some((node.name.as_str(), role.executed?)));
+    let furthest = executors().map(|(_, executed)| executed).max().unwrap_or(0);
     let mut lags = BTreeMap::new();
-    for (node, role) in executors() {
-        let lag: &mut u64 = lags.entry(node.name.as_str()).or_default();
-        *lag = (*lag).max(furthest - executed(role));
+    for (node, executed) in executors() {
+        let lag: &mut u64 = lags.entry(node).or_default();
+        *lag = (*lag).max(furthest - executed);
     }
     lags
 }
@@ -286,8 +262,8 @@ fn roles(cluster: &ClusterStatus) -> String {
         of_kind.sort_by_key(|(_, role)| role.index);
         for (node, role) in of_kind {
             let figures: Vec<String> = role
-                .figures
-                .iter()
+                .figures()
+                .into_iter()
                 .map(|(name, value)| format!("{name}={value}"))
                 .collect();
             table.push([
@@ -300,61 +276,37 @@ fn roles(cluster: &ClusterStatus) -> String {
     aligned(&table)
 }
 
-/// What is said of a cluster that has lost more than it may.
-pub(super) const LOST_VOTES: &str = "so many acceptors have lost their memory that those which remember can hold no read quorum, \
-                          even if every node that is down came back: this cluster cannot serve again, for what was \
-                          voted for may be gone. Stop it and start anew";
-const LOST_PAYLOADS: &str = "so many stabilizers have lost their memory that those which remember can hold no read \
-                             quorum, even if every node that is down came back: none of them gets whole again, payloads \
-                             of what was chosen may be gone, and what still runs bears no further failure. Save a \
-                             snapshot if you can, stop the cluster and start anew";
-
-/// What the cluster has lost for good, because too many have forgotten what only they were to know.
-pub(super) fn losses(known: &Configuration, cluster: &ClusterStatus) -> Vec<&'static str> {
+/// What the cluster has lost for good, because too many have forgotten what only they were to know;
+/// and whether it cannot serve without it.
+pub(super) fn losses(cluster: &ClusterStatus, outlook: &Outlook) -> Vec<(&'static str, bool)> {
     let roles: Vec<&RoleStatus> = instances(cluster).map(|(_, role)| role).collect();
-    losses_of(known, &roles)
+    losses_of(outlook, &roles)
 }
 
-fn losses_of(known: &Configuration, roles: &[&RoleStatus]) -> Vec<&'static str> {
-    let forgetful = |kind| {
-        let of_kind = roles
+fn losses_of(outlook: &Outlook, roles: &[&RoleStatus]) -> Vec<(&'static str, bool)> {
+    let forgot = |kind| {
+        let name = outlook.name(kind);
+        let forgot = roles
             .iter()
-            .filter(move |role| role.role == kind && figure(role, "amnesiac") == Some(1));
-        of_kind.map(|role| role.index)
+            .filter(move |role| role.role == name && role.remembers == Some(false));
+        forgot.fold(0, |set, role| set | bit(role.index))
     };
-    let mut losses = Vec::new();
-    if let Ok(Some(quorums)) = family::quorums(known) {
-        let forgetful: AcceptorSet = forgetful("acceptor").map(AcceptorId).collect();
-        losses.extend(
-            (!quorums.is_read_quorum(quorums.members().without(forgetful))).then_some(LOST_VOTES),
-        );
-    }
-    if let Ok(Some(stabilizers)) = family::stabilizers(known) {
-        let forgetful: Set<StabilizerId> = forgetful("stabilizer").map(StabilizerId).collect();
-        losses.extend(
-            (!stabilizers.is_read_quorum(stabilizers.members().without(forgetful)))
-                .then_some(LOST_PAYLOADS),
-        );
-    }
-    losses
+    let memories = outlook.service.memories.iter();
+    memories
+        .filter(|memory| !memory.by.is_met(!forgot(memory.by.kind)))
+        .map(|memory| (memory.lost, memory.is_vital))
+        .collect()
 }
 
 /// What an instance that has forgotten waits for.
-fn forgot(node: &str, role: &RoleStatus) -> String {
-    let waits = match role.role.as_str() {
-        "stabilizer" => {
-            "It stores new payloads; for older ones it counts as failed, and it tells no replica, until it has copied \
-             everything that a read quorum of the other stabilizers holds. Those that have lost their memory too are \
-             of no help"
-        }
-        _ => {
-            "It must not vote before the leader has let it in again, which takes a leader, and a read quorum of \
-             acceptors that remember"
-        }
-    };
+fn forgot(node: &str, role: &RoleStatus, outlook: &Outlook) -> String {
+    let mut memories = outlook.service.memories.iter();
+    let memory = memories.find(|memory| outlook.name(memory.by.kind) == role.role);
     format!(
-        "{} {} on {node} has lost its memory with an earlier process. {waits}",
-        role.role, role.index
+        "{} {} on {node} has lost its memory with an earlier process. {}",
+        role.role,
+        role.index,
+        memory.map_or("", |memory| memory.waits)
     )
 }
 
@@ -370,7 +322,11 @@ fn drained(node: &str, left: DrainStatus) -> String {
 }
 
 /// What needs attention, in words.
-pub(super) fn troubles(known: &Configuration, cluster: &ClusterStatus) -> Vec<String> {
+pub(super) fn troubles(
+    known: &Configuration,
+    cluster: &ClusterStatus,
+    outlook: &Outlook,
+) -> Vec<String> {
     let mut found = Vec::new();
     for node in &cluster.nodes {
         if let Some(error) = &node.error {
@@ -402,9 +358,9 @@ pub(super) fn troubles(known: &Configuration, cluster: &ClusterStatus) -> Vec<St
             }
         }
     }
-    let waiting = instances(cluster).filter(|(_, role)| figure(role, "amnesiac") == Some(1));
-    found.extend(waiting.map(|(node, role)| forgot(&node.name, role)));
-    let closed = instances(cluster).filter(|(_, role)| figure(role, "session_open") == Some(0));
+    let waiting = instances(cluster).filter(|(_, role)| role.remembers == Some(false));
+    found.extend(waiting.map(|(node, role)| forgot(&node.name, role, outlook)));
+    let closed = instances(cluster).filter(|(_, role)| role.has_session == Some(false));
     found.extend(closed.map(|(node, role)| {
         format!(
             "{} {} on {} has no session: clients of {} are not served yet",
@@ -441,6 +397,7 @@ fn aligned<const N: usize>(table: &[[String; N]]) -> String {
 mod tests {
     use super::*;
     use ionian_deployment::PresetOptions;
+    use ionian_kernel::id::Epoch;
 
     #[test]
     fn columns_line_up() {
@@ -448,26 +405,40 @@ mod tests {
         assert_eq!(aligned(&table), "a    bb  c\naaa  b\n");
     }
 
-    fn role(role: &str, index: u8, figures: &[(&str, u64)]) -> RoleStatus {
-        let figures = figures
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), *value))
-            .collect();
+    fn outlook(preset: &str) -> Outlook {
+        let deployment = Deployment::preset(preset, &PresetOptions::default()).unwrap();
+        Outlook::of(&Configuration::founded(deployment), Epoch::default()).unwrap()
+    }
+
+    fn forgetful(role: &str, index: u8) -> RoleStatus {
         RoleStatus {
             role: role.to_owned(),
             index,
-            figures,
+            remembers: Some(false),
+            ..RoleStatus::default()
         }
     }
 
-    fn leader(index: u8, figures: &[(&str, u64)]) -> RoleStatus {
-        role("leader", index, figures)
+    fn leader(index: u8, round: u64, own: bool, others: u64) -> RoleStatus {
+        RoleStatus {
+            role: "leader".to_owned(),
+            index,
+            leads: Some(LeadsStatus {
+                own,
+                others,
+                elections: 0,
+            }),
+            epoch: Some(0),
+            round: Some(round),
+            ..RoleStatus::default()
+        }
     }
 
     #[test]
-    fn who_has_forgotten_is_told_what_that_role_waits_for() {
+    fn an_instance_without_memory_waits_for_what_its_protocol_says() {
+        let outlook = outlook("spaxos");
         let said =
-            ["acceptor", "stabilizer"].map(|kind| forgot("n0", &role(kind, 0, &[("amnesiac", 1)])));
+            ["acceptor", "stabilizer"].map(|kind| forgot("n0", &forgetful(kind, 0), &outlook));
         assert!(
             said[0].contains("must not vote before the leader has let it in again"),
             "{}",
@@ -487,18 +458,16 @@ mod tests {
 
     #[test]
     fn what_is_lost_is_counted_by_role() {
-        let known = |preset| {
-            Configuration::founded(Deployment::preset(preset, &PresetOptions::default()).unwrap())
-        };
-        let forgetful = |places: &[(&str, u8)]| -> Vec<RoleStatus> {
-            places
+        let lost = |preset, places: &[(&str, u8)]| -> Vec<String> {
+            let roles: Vec<RoleStatus> = places
                 .iter()
-                .map(|(kind, index)| role(kind, *index, &[("amnesiac", 1)]))
-                .collect()
-        };
-        let lost = |preset, places| {
-            let roles = forgetful(places);
-            losses_of(&known(preset), &roles.iter().collect::<Vec<_>>())
+                .map(|(kind, index)| forgetful(kind, *index))
+                .collect();
+            let losses = losses_of(&outlook(preset), &roles.iter().collect::<Vec<_>>());
+            let words = |(loss, is_vital): (&str, bool)| {
+                format!("{} {is_vital}", loss.split(' ').nth(2).unwrap())
+            };
+            losses.into_iter().map(words).collect()
         };
         let none: [&str; 0] = [];
         assert_eq!(
@@ -507,28 +476,27 @@ mod tests {
         );
         assert_eq!(
             lost("spaxos-batched", &[("acceptor", 0), ("acceptor", 2)]),
-            [LOST_VOTES]
+            ["acceptors true"]
         );
         assert_eq!(
             lost("spaxos-batched", &[("stabilizer", 0), ("stabilizer", 2)]),
-            [LOST_PAYLOADS]
+            ["stabilizers false"]
         );
         assert_eq!(
             lost("colocated", &[("acceptor", 0), ("acceptor", 2)]),
-            [LOST_VOTES]
+            ["acceptors true"]
         );
         assert_eq!(lost("unreplicated", &[]), none);
     }
 
     #[test]
     fn the_leader_of_the_highest_round_is_named() {
-        let [old, new] =
-            [128, 129].map(|round| leader(round as u8 % 2, &[("leading", 1), ("round", round)]));
+        let [old, new] = [(128, 0), (129, 1)].map(|(round, index)| leader(index, round, true, 0));
         assert_eq!(
             the_leader(&[("n0", &old), ("n1", &new)]),
             "leader: leader 1 on n1, round 129\n"
         );
-        let idle = leader(0, &[("leading", 0), ("round", 129)]);
+        let idle = leader(0, 129, false, 0);
         assert_eq!(
             the_leader(&[("n0", &idle)]),
             "leader: none that can be reached\n"
@@ -536,26 +504,17 @@ mod tests {
     }
 
     #[test]
-    fn where_each_leads_a_stripe_all_are_named() {
-        let [own, two, none, other] =
-            [(0, 1, 1), (1, 1, 2), (2, 0, 0), (2, 0, 1)].map(|(index, leading, stripes_led)| {
-                leader(
-                    index,
-                    &[
-                        ("leading", leading),
-                        ("round", 64),
-                        (STRIPES_LED, stripes_led),
-                    ],
-                )
-            });
+    fn where_each_leads_a_part_of_the_log_all_are_named() {
+        let [own, two, none, other] = [(0, true, 0), (1, true, 1), (2, false, 0), (2, false, 1)]
+            .map(|(index, own, others)| leader(index, 64, own, others));
         assert_eq!(
-            leaders_of_stripes(&[("n1", &two), ("n0", &own), ("n2", &none)], 3),
+            leaders_of_parts(&[("n1", &two), ("n0", &own), ("n2", &none)], 3),
             "leaders: leader 0 on n0, round 64; leader 1 on n1, round 64 and for another\n"
         );
         assert_eq!(
-            leaders_of_stripes(&[("n0", &own), ("n2", &other)], 3),
-            "leaders: leader 0 on n0, round 64; leader 2 on n2, only for others; 1 of 3 stripes have none that can be \
-             reached\n"
+            leaders_of_parts(&[("n0", &own), ("n2", &other)], 3),
+            "leaders: leader 0 on n0, round 64; leader 2 on n2, only for others; 1 of 3 parts of the log have none that \
+             can be reached\n"
         );
     }
 

@@ -41,5 +41,5 @@ fn has_open_lanes(status: &NodeStatus) -> bool {
         .iter()
         .filter(|role| role.role == CLIENT)
         .peekable();
-    lanes.peek().is_some() && lanes.all(|lane| lane.figures.get("session_open") == Some(&1))
+    lanes.peek().is_some() && lanes.all(|lane| lane.has_session == Some(true))
 }

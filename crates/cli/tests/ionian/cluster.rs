@@ -219,10 +219,11 @@ impl Cluster {
                     .as_array()
                     .cloned()
                     .unwrap_or_default();
-                let figures = roles.into_iter().map(|role| role["figures"].clone());
-                figures
-                    .filter(|f| f["leading"] == 1)
-                    .map(move |f| (f["round"].as_u64(), place))
+                let leaders = roles
+                    .into_iter()
+                    .filter(|role| role["leads"]["own"] == true);
+                leaders
+                    .map(move |role| (role["round"].as_u64(), place))
                     .collect::<Vec<_>>()
             });
             leading.max().map(|(_, place)| place)
@@ -246,12 +247,11 @@ impl Cluster {
             let mut executed = Vec::new();
             for node in &nodes {
                 for role in node["status"]["roles"].as_array()? {
-                    let figures = &role["figures"];
-                    if figures["amnesiac"] == 1 || figures["session_open"] == 0 {
+                    if role["remembers"] == false || role["has_session"] == false {
                         return None;
                     }
                     if role["role"] == "replica" {
-                        executed.push(figures["executed"].as_u64()?);
+                        executed.push(role["executed"].as_u64()?);
                     }
                 }
             }

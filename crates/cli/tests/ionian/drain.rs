@@ -125,7 +125,7 @@ fn ask_in_vain(cluster: &Cluster, node: usize) -> TcpStream {
             .clone();
         roles
             .iter()
-            .any(|role| role["figures"]["in_flight"] == 1)
+            .any(|role| role["metrics"]["in_flight"] == 1)
             .then_some(())
     });
     stream

@@ -496,7 +496,7 @@ impl Stranded {
                 .clone();
             roles
                 .iter()
-                .all(|role| role["figures"]["leading"] != 1)
+                .all(|role| role["leads"]["own"] != true)
                 .then_some(())
         });
         let mut waiting = ionian();

@@ -43,23 +43,21 @@ fn listed(cluster: &Cluster, key: &str) -> String {
 
 #[test]
 fn they_are_changed_under_load_and_outlive_every_process() {
-    let set = [
+    let common = [
         "set",
         "heartbeat_ms=50",
         "election_timeout_ms=250",
         "window_slots=64",
         "retained_slots=4096",
+        "batch_commands=20",
+        "session_expiry_s=60",
     ];
-    let set = [
-        &set[..],
-        &[
-            "batch_commands=20",
-            "session_expiry_s=60",
-            "revoke_slots=1000",
-        ],
-    ]
-    .concat();
-    for preset in ["colocated", "mencius", "spaxos"] {
+    for (preset, own) in [
+        ("colocated", None),
+        ("mencius", Some("revoke_slots=1000")),
+        ("spaxos", Some("stale_bytes=1000")),
+    ] {
+        let set: Vec<&str> = common.into_iter().chain(own).collect();
         let mut cluster = Cluster::start(preset, &["options.batch_commands=10"], &[]);
         let writer = Writer::start(cluster.gateways()[0], "k");
         writer.go_on(50);

@@ -232,7 +232,7 @@ fn a_new_cluster_begins_with_what_was_salvaged() {
             let roles = node["status"]["roles"].as_array()?.iter();
             roles
                 .filter(|role| role["role"] == "replica")
-                .map(|role| role["figures"]["kept"].as_u64())
+                .map(|role| role["stored"].as_u64())
                 .next()?
         };
         let nodes = cluster.status()["nodes"].as_array().unwrap().clone();

@@ -18,6 +18,7 @@ use ionian_kernel::inner::{Inner, Tag};
 use ionian_kernel::layout::NodeId;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::role::{Out, Role};
+use ionian_kernel::status::{Metrics, Status};
 use ionian_kernel::time::{Instant, earliest};
 use ionian_kernel::wire::Wire;
 use ionian_kernel::{messages, wire_enum};
@@ -414,20 +415,20 @@ impl Role for Acceptor {
             .for_each(|stripe| stripe.inner.invariants());
     }
 
-    fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
-        let (watermark, _) = self.watermark();
+    const METRICS: Metrics = &[multipaxos::acceptor::POSITIONS, multipaxos::acceptor::WORK];
+
+    fn status(&self, status: &mut Status) {
         let forgotten = self
             .stripes()
             .map(|(stripe, inner)| self.config.stripes.slot(stripe, inner.forgotten()));
         let forgotten = forgotten.min().unwrap_or_default();
-        super::message::report_together(
-            self.stripes().map(|(_, inner)| inner),
-            &mut |name, figure| match name {
-                // These are slots of the log.
-                "watermark" => report(name, watermark.0),
-                "forgotten" => report(name, forgotten.0),
-                _ => report(name, figure),
-            },
-        );
+        let each = self.stripes().map(|(_, inner)| {
+            let mut status = Status::default();
+            inner.report_work(&mut status);
+            status
+        });
+        *status = Status::of_all(each, multipaxos::acceptor::WORK);
+        status.voted = Some(self.watermark().0);
+        status.metrics.insert(0, forgotten.0);
     }
 }

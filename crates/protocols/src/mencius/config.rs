@@ -125,6 +125,11 @@ impl Config {
         self.replicas
     }
 
+    /// The layout as it was checked.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
     /// Tunables.
     pub fn options(&self) -> &Options {
         &self.layout.options

@@ -37,6 +37,7 @@ use ionian_kernel::inner::{Inner, Tag};
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
 use ionian_kernel::role::{Out, Role};
+use ionian_kernel::status::{Leads, Metric, Metrics, Status};
 use ionian_kernel::time::{Instant, Timestamp, earliest};
 use ionian_kernel::wire::Wire;
 use ionian_kernel::{messages, wire_struct};
@@ -650,6 +651,24 @@ fn rounds<'a, I: Id + 'a>(
         .filter(|(_, some)| !some.is_empty())
 }
 
+const OF_STRIPES: &[Metric] = &[
+    Metric::gauge(
+        "frontier",
+        "slot",
+        "the highest slot that any leader is known to use, and 1",
+    ),
+    Metric::counter(
+        "skipped",
+        "slots",
+        "slots skipped in the stripes that it leads",
+    ),
+    Metric::gauge(
+        "untold_skips",
+        "slots",
+        "skipped slots that not all replicas have been told of",
+    ),
+];
+
 impl Role for Leader {
     type In = In;
     type Send = Envelope;
@@ -803,27 +822,31 @@ impl Role for Leader {
         }
     }
 
-    fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
-        let Served {
-            stripe: home,
-            leader,
-            ..
-        } = &self.served[0];
-        Role::status(&**leader, &mut |name, figure| match name {
-            // Slots of the log, as replicas and acceptors have them.
-            "next_slot" => report(name, self.config.stripes.slot(*home, Slot(figure)).0),
-            "executed" => report(name, self.config.stripes.end(*home, Slot(figure)).0),
-            _ => report(name, figure),
+    const METRICS: Metrics = &[
+        multipaxos::leader::POSITIONS,
+        multipaxos::leader::WORK,
+        OF_STRIPES,
+    ];
+
+    fn status(&self, status: &mut Status) {
+        let home = &self.served[0];
+        let of_log = |position| self.config.stripes.slot(home.stripe, position).0;
+        let led = |served: &&Served| served.round.is_some();
+        let parts = self.served.iter().filter(led).count() as u64;
+        let own = home.leader.is_leading();
+        status.leads = Some(Leads {
+            own,
+            others: parts.saturating_sub(own.into()),
+            elections: home.leader.elections(),
         });
-        report(
-            "stripes_led",
-            self.served
-                .iter()
-                .filter(|served| served.round.is_some())
-                .count() as u64,
-        );
-        report("frontier", self.frontier.0);
-        report("skipped", self.skipped);
-        report("untold_skips", self.skips.slots());
+        status.add([
+            of_log(home.leader.next_slot()),
+            self.config
+                .stripes
+                .end(home.stripe, home.leader.executed())
+                .0,
+        ]);
+        home.leader.report_work(status);
+        status.add([self.frontier.0, self.skipped, self.skips.slots()]);
     }
 }

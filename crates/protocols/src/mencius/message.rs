@@ -3,8 +3,6 @@
 use super::stripe::{Stripe, Stripes};
 use super::{Envelope, acceptor, leader, proxy_leader, replica};
 use crate::multipaxos;
-use alloc::collections::BTreeMap;
-use ionian_kernel::role::Role;
 
 /// What stands here for an envelope of MultiPaxos in a stripe. Replicas are told of slots of the
 /// log.
@@ -48,36 +46,4 @@ pub fn striped(stripes: Stripes, stripe: Stripe, envelope: multipaxos::Envelope)
         Theirs::ToUnbatchers(unbatchers, message) => Envelope::ToUnbatchers(unbatchers, message),
         Theirs::ToApplication(lane, reply) => Envelope::ToApplication(lane, reply),
     }
-}
-
-/// Figures that count nothing that stripes would have apart: the highest of them is told. An
-/// acceptor is let in again stripe by stripe, and one that is suspected is so in most.
-const HIGHEST: &[&str] = &[
-    "epoch",
-    "promise",
-    "round",
-    "amnesiac",
-    "suspected_acceptors",
-];
-
-/// Reports what the roles of all stripes report, as one: the sum of what they count, of all else
-/// the highest.
-pub(super) fn report_together<'a, R: Role + 'a>(
-    stripes: impl Iterator<Item = &'a R>,
-    report: &mut dyn FnMut(&'static str, u64),
-) {
-    let mut figures: BTreeMap<&'static str, u64> = BTreeMap::new();
-    for stripe in stripes {
-        stripe.status(&mut |name, value| {
-            let figure = figures.entry(name).or_default();
-            *figure = if HIGHEST.contains(&name) {
-                value.max(*figure)
-            } else {
-                *figure + value
-            };
-        });
-    }
-    figures
-        .into_iter()
-        .for_each(|(name, figure)| report(name, figure));
 }

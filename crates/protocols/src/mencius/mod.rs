@@ -92,6 +92,7 @@ pub mod canary;
 pub mod config;
 pub mod invariants;
 mod presets;
+mod service;
 mod settings;
 
 use self::message::striped;
@@ -104,7 +105,10 @@ use ionian_kernel::id::*;
 use ionian_kernel::layout::{Layout, LayoutError, Options};
 use ionian_kernel::preset::Preset;
 use ionian_kernel::protocol::{Birth, Protocol, Transition};
+use ionian_kernel::service::Service;
 use ionian_kernel::setting::Setting;
+use ionian_kernel::status::Metrics;
+use ionian_kernel::wire::encode_all;
 
 ionian_kernel::protocol! {
     config Arc<config::Config>;
@@ -124,7 +128,9 @@ pub enum Mencius {}
 impl Protocol for Mencius {
     const NAME: &'static str = "mencius";
     const KINDS: &'static [&'static str] = KINDS;
+    const METRICS: &'static [Metrics] = METRICS;
     const PRESETS: &'static [Preset] = presets::PRESETS;
+    const EXECUTORS: &'static [u8] = &[kind::Replica];
     const SETTINGS: &'static [Setting] = settings::SETTINGS;
     type Message = Message;
     type Envelope = Envelope;
@@ -168,6 +174,22 @@ impl Protocol for Mencius {
 
     fn commutes(options: &Options) -> bool {
         settings::Settings::of(options).out_of_order
+    }
+
+    fn service(config: &Self::Config, epoch: Epoch) -> Service {
+        service::service(config, epoch)
+    }
+
+    fn founding_records(config: &Self::Config, kind: u8, slot: Slot) -> Vec<Vec<u8>> {
+        let forgot = |stripe| {
+            let below = config.stripes.from(stripe, slot);
+            let record = multipaxos::acceptor::Record::Forgot { below };
+            encode_all(&acceptor::Record::InStripe { stripe, record })
+        };
+        match kind {
+            kind::Acceptor => config.stripes.iter().map(forgot).collect(),
+            _ => Vec::new(),
+        }
     }
 
     fn instantiate(config: &Self::Config, birth: Birth<'_>) -> Instance {

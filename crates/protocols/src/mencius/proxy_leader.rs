@@ -13,6 +13,7 @@ use ionian_kernel::inner::{Inner, Untagged};
 use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::role::{Out, Role};
+use ionian_kernel::status::{Metrics, Status};
 use ionian_kernel::time::{Instant, earliest};
 use ionian_kernel::wire::Never;
 
@@ -145,7 +146,14 @@ impl Role for ProxyLeader {
         self.stripes.iter().for_each(|stripe| stripe.invariants());
     }
 
-    fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
-        super::message::report_together(self.stripes.iter().map(|stripe| &**stripe), report);
+    const METRICS: Metrics = &[multipaxos::proxy_leader::WORK];
+
+    fn status(&self, status: &mut Status) {
+        let each = self.stripes.iter().map(|stripe| {
+            let mut status = Status::default();
+            stripe.status(&mut status);
+            status
+        });
+        *status = Status::of_all(each, multipaxos::proxy_leader::WORK);
     }
 }

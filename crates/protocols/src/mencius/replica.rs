@@ -25,6 +25,7 @@ use ionian_kernel::machine::RestoreError;
 use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::role::{Out, Picture, Role};
+use ionian_kernel::status::{Metric, Metrics, Status};
 use ionian_kernel::time::{Instant, Timestamp};
 use ionian_kernel::wire::Never;
 
@@ -239,6 +240,12 @@ impl Replica {
     }
 }
 
+const EARLY: &[Metric] = &[Metric::counter(
+    "executed_early",
+    "commands",
+    "commands executed before an earlier slot was known",
+)];
+
 impl Role for Replica {
     type In = In;
     type Send = Envelope;
@@ -331,8 +338,10 @@ impl Role for Replica {
         }
     }
 
-    fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
-        self.inner.status(report);
-        report("executed_early", self.early);
+    const METRICS: Metrics = &[multipaxos::replica::WORK, EARLY];
+
+    fn status(&self, status: &mut Status) {
+        self.inner.status(status);
+        status.add([self.early]);
     }
 }

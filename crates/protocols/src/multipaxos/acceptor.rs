@@ -17,6 +17,7 @@ use ionian_kernel::id::*;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
 use ionian_kernel::role::{Out, Role};
+use ionian_kernel::status::{Metric, Metrics, Status};
 use ionian_kernel::time::{Duration, Instant};
 use ionian_kernel::window::SlotWindow;
 use ionian_kernel::{messages, wire_enum};
@@ -554,6 +555,33 @@ fn oldest_round(config: &Config, acceptor: AcceptorId) -> Round {
     }
 }
 
+/// Positions in the log of which it reports.
+pub(crate) const POSITIONS: &[Metric] = &[Metric::gauge(
+    "forgotten",
+    "slot",
+    "it has forgotten its votes in all slots below this one",
+)];
+
+/// What it reports of its work.
+pub(crate) const WORK: &[Metric] = &[
+    Metric::gauge("votes", "slots", "slots of which it keeps a vote"),
+    Metric::counter("votes_cast", "votes", "votes given"),
+    Metric::counter(
+        "refused",
+        "messages",
+        "messages of rounds below the one that it has promised",
+    ),
+];
+
+impl Acceptor {
+    /// Reports its round, whether it remembers, and [`WORK`].
+    pub(crate) fn report_work(&self, status: &mut Status) {
+        status.round = Some(self.promise);
+        status.remembers = Some(self.rejoin.is_none());
+        status.add([self.votes.len() as u64, self.cast, self.refused]);
+    }
+}
+
 impl Role for Acceptor {
     type In = In;
     type Send = Envelope;
@@ -713,14 +741,11 @@ impl Role for Acceptor {
         );
     }
 
-    fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
-        report("epoch", self.promise.epoch().0.into());
-        report("promise", self.promise.number());
-        report("watermark", self.watermark.0);
-        report("forgotten", self.votes.base().0);
-        report("votes", self.votes.len() as u64);
-        report("votes_cast", self.cast);
-        report("refused", self.refused);
-        report("amnesiac", u64::from(self.rejoin.is_some()));
+    const METRICS: Metrics = &[POSITIONS, WORK];
+
+    fn status(&self, status: &mut Status) {
+        status.voted = Some(self.watermark);
+        status.add([self.votes.base().0]);
+        self.report_work(status);
     }
 }

@@ -21,6 +21,7 @@ use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
 use ionian_kernel::role::{Out, Role};
+use ionian_kernel::status::{Metrics, Status};
 use ionian_kernel::time::{Duration, Instant, earliest};
 use ionian_kernel::wire::Never;
 
@@ -254,7 +255,9 @@ impl Role for Batcher {
         }
     }
 
-    fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
-        self.batches.status(report);
+    const METRICS: Metrics = &[batches::METRICS];
+
+    fn status(&self, status: &mut Status) {
+        self.batches.report(status);
     }
 }

@@ -43,6 +43,7 @@ use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
 use ionian_kernel::role::{Out, Role};
+use ionian_kernel::status::{Leads, Metric, Metrics, Status};
 use ionian_kernel::time::{Duration, Instant, Timestamp, earliest};
 use ionian_kernel::wire_struct;
 use phase1::Phase1;
@@ -585,6 +586,96 @@ impl Leader {
     }
 }
 
+/// Positions in the log of which it reports.
+pub(crate) const POSITIONS: &[Metric] = &[
+    Metric::gauge(
+        "next_slot",
+        "slot",
+        "the first slot in which it has not proposed",
+    ),
+    Metric::gauge(
+        "executed_by_replicas",
+        "slot",
+        "enough replicas have executed all slots below",
+    ),
+];
+
+/// What it reports of its work.
+pub(crate) const WORK: &[Metric] = &[
+    Metric::gauge("drains", "", "1 while it is to hand over to another leader"),
+    Metric::gauge(
+        "window",
+        "slots",
+        "slots proposed that replicas have not executed",
+    ),
+    Metric::gauge(
+        "window_bytes",
+        "bytes",
+        "bytes proposed that replicas have not executed",
+    ),
+    Metric::gauge(
+        "carried",
+        "values",
+        "values of earlier rounds that it has still to propose",
+    ),
+    Metric::gauge(
+        "queued",
+        "proposals",
+        "proposals that wait for room in the window",
+    ),
+    Metric::counter(
+        "handed_over_again",
+        "slots",
+        "slots given to another proxy leader",
+    ),
+    Metric::gauge(
+        "failing_proxy_leaders",
+        "proxy leaders",
+        "proxy leaders that it passes over",
+    ),
+    Metric::counter(
+        "repaired",
+        "slots",
+        "slots proposed again for replicas that miss them",
+    ),
+    Metric::counter("dropped", "proposals", "proposals dropped for want of room"),
+    Metric::counter(
+        "repeated",
+        "proposals",
+        "copies of proposals that were queued already",
+    ),
+    Metric::gauge(
+        "clock_corrected_ms",
+        "ms",
+        "difference between its clock and the log's",
+    ),
+];
+
+impl Leader {
+    /// How often it has begun a round.
+    pub(crate) fn elections(&self) -> u64 {
+        self.elections
+    }
+
+    /// Reports its round and [`WORK`].
+    pub(crate) fn report_work(&self, status: &mut Status) {
+        status.round = Some(self.round);
+        status.add([
+            u64::from(self.succession.drains()),
+            self.window.len() as u64,
+            self.window.flow.bytes() as u64,
+            self.carried.len(),
+            self.queue.len() as u64,
+            self.window.handed_over,
+            self.window.failing() as u64,
+            self.repaired,
+            self.dropped,
+            self.repeated,
+            self.clock.correction_ms().unsigned_abs(),
+        ]);
+    }
+}
+
 impl Role for Leader {
     type In = In;
     type Send = Envelope;
@@ -769,26 +860,15 @@ impl Role for Leader {
         self.queue.invariants();
     }
 
-    fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
-        report("leading", u64::from(self.is_leading()));
-        report("drains", u64::from(self.succession.drains()));
-        report("epoch", self.round.epoch().0.into());
-        report("round", self.round.number());
-        report("next_slot", self.window.next_slot.0);
-        report("executed", self.progress.executed().0);
-        report("window", self.window.len() as u64);
-        report("carried", self.carried.len());
-        report("queued", self.queue.len() as u64);
-        report("elections", self.elections);
-        report("handed_over_again", self.window.handed_over);
-        report("failing_proxy_leaders", self.window.failing() as u64);
-        report("repaired", self.repaired);
-        report("dropped", self.dropped);
-        report("repeated", self.repeated);
-        report("window_bytes", self.window.flow.bytes() as u64);
-        report(
-            "clock_corrected_ms",
-            self.clock.correction_ms().unsigned_abs(),
-        );
+    const METRICS: Metrics = &[POSITIONS, WORK];
+
+    fn status(&self, status: &mut Status) {
+        status.leads = Some(Leads {
+            own: self.is_leading(),
+            others: 0,
+            elections: self.elections,
+        });
+        status.add([self.window.next_slot.0, self.progress.executed().0]);
+        self.report_work(status);
     }
 }

@@ -80,6 +80,7 @@ pub mod canary;
 pub mod config;
 pub mod invariants;
 mod presets;
+pub(crate) mod service;
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -87,6 +88,9 @@ use ionian_kernel::id::*;
 use ionian_kernel::layout::{Layout, LayoutError};
 use ionian_kernel::preset::Preset;
 use ionian_kernel::protocol::{Birth, Protocol, Transition};
+use ionian_kernel::service::Service;
+use ionian_kernel::status::Metrics;
+use ionian_kernel::wire::encode_all;
 
 ionian_kernel::protocol! {
     config Arc<config::Config>;
@@ -106,7 +110,9 @@ pub enum MultiPaxos {}
 impl Protocol for MultiPaxos {
     const NAME: &'static str = "multipaxos";
     const KINDS: &'static [&'static str] = KINDS;
+    const METRICS: &'static [Metrics] = METRICS;
     const PRESETS: &'static [Preset] = presets::PRESETS;
+    const EXECUTORS: &'static [u8] = &[kind::Replica];
     type Message = Message;
     type Envelope = Envelope;
     type Instance = Instance;
@@ -133,6 +139,17 @@ impl Protocol for MultiPaxos {
 
     fn canaries() -> Vec<&'static str> {
         canary::Canary::ALL.iter().map(|(name, _)| *name).collect()
+    }
+
+    fn service(config: &Self::Config, epoch: Epoch) -> Service {
+        service::service(config, epoch)
+    }
+
+    fn founding_records(_: &Self::Config, kind: u8, slot: Slot) -> Vec<Vec<u8>> {
+        match kind {
+            kind::Acceptor => [encode_all(&acceptor::Record::Forgot { below: slot })].into(),
+            _ => Vec::new(),
+        }
     }
 
     fn instantiate(config: &Self::Config, birth: Birth<'_>) -> Instance {

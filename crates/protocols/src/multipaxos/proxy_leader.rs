@@ -19,6 +19,7 @@ use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
 use ionian_kernel::role::{Out, Role};
 use ionian_kernel::slot_map::{SlotMap, slots_where};
+use ionian_kernel::status::{Metric, Metrics, Status};
 use ionian_kernel::suspicion::{Presence, Suspicion};
 use ionian_kernel::time::{Duration, Instant, earliest, transit};
 use ionian_kernel::wire::Never;
@@ -326,6 +327,19 @@ impl ProxyLeader {
     }
 }
 
+/// What it reports.
+pub(crate) const WORK: &[Metric] = &[
+    Metric::gauge("pending", "slots", "slots that wait for votes").settling(),
+    Metric::counter("chosen", "slots", "slots in which a value was chosen"),
+    Metric::counter("retries", "messages", "acceptors asked again for a vote"),
+    Metric::gauge(
+        "suspected_acceptors",
+        "acceptors",
+        "acceptors that do not answer",
+    )
+    .of_the_highest(),
+];
+
 impl Role for ProxyLeader {
     type In = In;
     type Send = Envelope;
@@ -418,15 +432,15 @@ impl Role for ProxyLeader {
         );
     }
 
-    fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
-        report("epoch", self.round.epoch().0.into());
-        report("round", self.round.number());
-        report("pending", self.pending.len() as u64);
-        report("chosen", self.chosen);
-        report("retries", self.retries);
-        report(
-            "suspected_acceptors",
+    const METRICS: Metrics = &[WORK];
+
+    fn status(&self, status: &mut Status) {
+        status.round = Some(self.round);
+        status.add([
+            self.pending.len() as u64,
+            self.chosen,
+            self.retries,
             self.suspicion.suspects().len() as u64,
-        );
+        ]);
     }
 }

@@ -15,6 +15,7 @@ use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
 use ionian_kernel::role::{Out, Role};
+use ionian_kernel::status::{Metric, Metrics, Status};
 use ionian_kernel::suspicion::Presence;
 use ionian_kernel::time::{Duration, Instant};
 use ionian_kernel::wire::Never;
@@ -92,6 +93,16 @@ impl ReadBatcher {
     }
 }
 
+const WORK: &[Metric] = &[
+    Metric::counter("batches", "batches", "batches of reads that were closed"),
+    Metric::gauge(
+        "inquiries",
+        "inquiries",
+        "questions to acceptors for these batches",
+    )
+    .settling(),
+];
+
 impl Role for ReadBatcher {
     type In = In;
     type Send = Envelope;
@@ -153,8 +164,9 @@ impl Role for ReadBatcher {
         }
     }
 
-    fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
-        report("batches", self.batches);
-        report("inquiries", self.reader.under_way() as u64);
+    const METRICS: Metrics = &[WORK];
+
+    fn status(&self, status: &mut Status) {
+        status.add([self.batches, self.reader.under_way() as u64]);
     }
 }

@@ -35,6 +35,7 @@ use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
 use ionian_kernel::role::{Out, Picture, Role};
+use ionian_kernel::status::{Metric, Metrics, Status};
 use ionian_kernel::suspicion::Presence;
 use ionian_kernel::time::{Duration, Instant, Timestamp, earliest};
 use ionian_kernel::window::SlotWindow;
@@ -620,6 +621,34 @@ impl Replica {
     }
 }
 
+/// What it reports of its work.
+pub(crate) const WORK: &[Metric] = &[
+    Metric::gauge(
+        "retained",
+        "slots",
+        "executed slots kept for replicas that missed them",
+    ),
+    Metric::gauge("sessions", "sessions", "sessions of clients"),
+    Metric::counter("reads", "reads", "reads answered"),
+    Metric::counter(
+        "failed_reads",
+        "reads",
+        "reads in which the state machine panicked",
+    ),
+    Metric::gauge(
+        "deferred_reads",
+        "reads",
+        "reads that wait for slots to be executed",
+    )
+    .settling(),
+    Metric::counter("holes_asked", "slots", "missing slots asked of others"),
+    Metric::counter(
+        "stale",
+        "messages",
+        "values of slots that it had executed already",
+    ),
+];
+
 impl Role for Replica {
     type In = In;
     type Send = Envelope;
@@ -794,18 +823,22 @@ impl Role for Replica {
         self.deferred.invariants();
     }
 
-    fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
-        report("executed", self.executed.0);
-        report("epoch", self.executor.membership().epoch.0.into());
-        report("known_log_end", self.wanted.0);
-        report("retained", self.executed.distance(self.log.base()));
-        report("sessions", self.executor.session_count() as u64);
-        report("reads", self.reads);
-        report("failed_reads", self.executor.failed_reads());
-        report("deferred_reads", self.deferred.len() as u64);
-        report("holes_asked", self.catch_up.asked);
-        report("kept", self.snapshots.kept(self.executed).0);
-        report("snapshots_installed", self.installed);
-        report("stale", self.stale);
+    const METRICS: Metrics = &[WORK];
+
+    fn status(&self, status: &mut Status) {
+        status.epoch = Some(self.executor.membership().epoch);
+        status.executed = Some(self.executed);
+        status.log_end = Some(self.wanted);
+        status.stored = Some(self.snapshots.kept(self.executed));
+        status.snapshots_installed = Some(self.installed);
+        status.add([
+            self.executed.distance(self.log.base()),
+            self.executor.session_count() as u64,
+            self.reads,
+            self.executor.failed_reads(),
+            self.deferred.len() as u64,
+            self.catch_up.asked,
+            self.stale,
+        ]);
     }
 }

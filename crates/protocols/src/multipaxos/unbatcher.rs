@@ -11,6 +11,7 @@ use ionian_kernel::id::*;
 use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::role::{Out, Role};
+use ionian_kernel::status::{Metric, Metrics, Status};
 use ionian_kernel::time::{Duration, Instant};
 use ionian_kernel::wire::Never;
 
@@ -51,6 +52,12 @@ impl Unbatcher {
     }
 }
 
+const WORK: &[Metric] = &[Metric::counter(
+    "batches",
+    "batches",
+    "batches of results taken apart",
+)];
+
 impl Role for Unbatcher {
     type In = In;
     type Send = Envelope;
@@ -90,7 +97,9 @@ impl Role for Unbatcher {
         Some(self.alive_at)
     }
 
-    fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
-        report("batches", self.batches);
+    const METRICS: Metrics = &[WORK];
+
+    fn status(&self, status: &mut Status) {
+        status.add([self.batches]);
     }
 }

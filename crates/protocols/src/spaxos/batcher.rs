@@ -5,7 +5,7 @@
 
 use super::config::Config;
 use super::{Envelope, disseminator, kind};
-use crate::multipaxos::batcher::batches::{Batches, Due};
+use crate::multipaxos::batcher::batches::{self, Batches, Due};
 use alloc::vec::Vec;
 use ionian_kernel::batch::Batch;
 use ionian_kernel::id::*;
@@ -13,6 +13,7 @@ use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
 use ionian_kernel::role::{Out, Role};
+use ionian_kernel::status::{Metrics, Status};
 use ionian_kernel::suspicion::Choice;
 use ionian_kernel::time::{Duration, Instant, earliest};
 use ionian_kernel::wire::Never;
@@ -153,7 +154,9 @@ impl Role for Batcher {
         self.batches.invariants();
     }
 
-    fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
-        self.batches.status(report);
+    const METRICS: Metrics = &[batches::METRICS];
+
+    fn status(&self, status: &mut Status) {
+        self.batches.report(status);
     }
 }

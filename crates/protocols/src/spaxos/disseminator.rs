@@ -23,6 +23,7 @@ use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
 use ionian_kernel::role::{Out, Role};
+use ionian_kernel::status::{Metric, Metrics, Status};
 use ionian_kernel::suspicion::Suspicion;
 use ionian_kernel::time::{Duration, Instant, earliest, transit};
 use ionian_kernel::wire::Never;
@@ -523,6 +524,32 @@ impl Disseminator {
     }
 }
 
+const WORK: &[Metric] = &[
+    Metric::counter("payloads", "payloads", "payloads formed"),
+    Metric::gauge("in_flight", "payloads", "payloads that have no slot yet"),
+    Metric::gauge("in_flight_bytes", "bytes", "bytes of these"),
+    Metric::counter(
+        "disseminated_again",
+        "payloads",
+        "payloads sent to stabilizers once more",
+    ),
+    Metric::counter(
+        "helped",
+        "payloads",
+        "payloads of other disseminators proposed for them",
+    ),
+    Metric::gauge(
+        "suspected_stabilizers",
+        "stabilizers",
+        "stabilizers that do not answer",
+    ),
+    Metric::counter(
+        "dropped_commands",
+        "commands",
+        "commands dropped for want of room",
+    ),
+];
+
 impl Role for Disseminator {
     type In = In;
     type Send = Envelope;
@@ -612,16 +639,17 @@ impl Role for Disseminator {
         );
     }
 
-    fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
-        report("payloads", self.payloads);
-        report("in_flight", self.in_flight.len() as u64);
-        report("in_flight_bytes", self.in_flight_bytes as u64);
-        report("disseminated_again", self.again);
-        report("helped", self.helping.helped());
-        report(
-            "suspected_stabilizers",
+    const METRICS: Metrics = &[WORK];
+
+    fn status(&self, status: &mut Status) {
+        status.add([
+            self.payloads,
+            self.in_flight.len() as u64,
+            self.in_flight_bytes as u64,
+            self.again,
+            self.helping.helped(),
             self.suspicion.suspects().len() as u64,
-        );
-        report("dropped_commands", self.dropped);
+            self.dropped,
+        ]);
     }
 }

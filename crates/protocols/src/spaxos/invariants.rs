@@ -15,6 +15,7 @@ use ionian_kernel::batch::Batch;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::Address;
 use ionian_kernel::protocol;
+use ionian_kernel::status::Status;
 
 /// What was seen so far in one run.
 pub struct Invariants {
@@ -181,12 +182,9 @@ impl Invariants {
     /// Replicas execute in each slot the payload of the reference that was chosen there, or nothing
     /// where it is void.
     fn check_replica(&mut self, address: Address, replica: &Replica) -> Result<(), String> {
-        let mut kept = Slot::ZERO;
-        ionian_kernel::role::Role::status(replica, &mut |name, value| {
-            if name == "kept" {
-                kept = Slot(value);
-            }
-        });
+        let mut status = Status::default();
+        ionian_kernel::role::Role::status(replica, &mut status);
+        let kept = status.stored.unwrap_or_default();
         let known = self.kept.entry(address).or_default();
         *known = kept.max(*known);
         let Invariants {

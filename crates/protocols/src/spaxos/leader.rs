@@ -24,6 +24,7 @@ use ionian_kernel::inner::{Inner, Untagged};
 use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::role::{Out, Role};
+use ionian_kernel::status::{Metric, Metrics, Status};
 use ionian_kernel::time::Instant;
 use ionian_kernel::window::SlotWindow;
 
@@ -302,6 +303,29 @@ impl Leader {
     }
 }
 
+const PAYLOADS: &[Metric] = &[
+    Metric::gauge(
+        "payloads_taken",
+        "payloads",
+        "payloads whose slot it remembers",
+    ),
+    Metric::counter(
+        "repeated_proposals",
+        "payloads",
+        "payloads proposed although they have a slot",
+    ),
+    Metric::counter(
+        "late_proposals",
+        "payloads",
+        "payloads proposed after they had become void",
+    ),
+    Metric::gauge(
+        "carried_to",
+        "slot",
+        "it proposes noops up to this slot to make payloads void",
+    ),
+];
+
 impl Role for Leader {
     type In = In;
     type Send = Envelope;
@@ -377,18 +401,20 @@ impl Role for Leader {
         self.inner.invariants();
     }
 
-    fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
-        self.inner.status(report);
-        report(
-            "payloads_taken",
-            self.taken
-                .lives
-                .iter()
-                .map(|(_, _, life)| life.len() as u64)
-                .sum(),
-        );
-        report("repeated_proposals", self.repeated);
-        report("late_proposals", self.late);
-        report("carried_to", self.carry_to.0);
+    const METRICS: Metrics = &[
+        multipaxos::leader::POSITIONS,
+        multipaxos::leader::WORK,
+        PAYLOADS,
+    ];
+
+    fn status(&self, status: &mut Status) {
+        self.inner.status(status);
+        let lives = self.taken.lives.iter();
+        status.add([
+            lives.map(|(_, _, life)| life.len() as u64).sum(),
+            self.repeated,
+            self.late,
+            self.carry_to.0,
+        ]);
     }
 }

@@ -84,6 +84,7 @@ pub mod canary;
 pub mod config;
 pub mod invariants;
 mod presets;
+mod service;
 mod settings;
 
 use crate::multipaxos;
@@ -96,7 +97,9 @@ use ionian_kernel::layout::{Layout, LayoutError};
 use ionian_kernel::preset::Preset;
 use ionian_kernel::protocol::{Birth, Protocol, Transition};
 use ionian_kernel::role::Role;
+use ionian_kernel::service::Service;
 use ionian_kernel::setting::Setting;
+use ionian_kernel::status::Metrics;
 
 /// A role of MultiPaxos at work here as it is there.
 type Taken<R> = Adapted<R, Verbatim>;
@@ -150,7 +153,9 @@ pub enum SPaxos {}
 impl Protocol for SPaxos {
     const NAME: &'static str = "spaxos";
     const KINDS: &'static [&'static str] = KINDS;
+    const METRICS: &'static [Metrics] = METRICS;
     const PRESETS: &'static [Preset] = presets::PRESETS;
+    const EXECUTORS: &'static [u8] = &[kind::Replica];
     const SETTINGS: &'static [Setting] = settings::SETTINGS;
     type Message = Message;
     type Envelope = Envelope;
@@ -182,6 +187,21 @@ impl Protocol for SPaxos {
     fn canaries() -> Vec<&'static str> {
         let own = canary::Canary::ALL.iter().map(|(name, _)| *name);
         own.chain(multipaxos::MultiPaxos::canaries()).collect()
+    }
+
+    fn service(config: &Self::Config, epoch: Epoch) -> Service {
+        service::service(config, epoch)
+    }
+
+    fn founding_records(config: &Self::Config, kind: u8, slot: Slot) -> Vec<Vec<u8>> {
+        match kind {
+            kind::Acceptor => multipaxos::MultiPaxos::founding_records(
+                &config.ordering,
+                multipaxos::kind::Acceptor,
+                slot,
+            ),
+            _ => Vec::new(),
+        }
     }
 
     fn instantiate(config: &Self::Config, birth: Birth<'_>) -> Instance {

@@ -17,6 +17,7 @@ use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
 use ionian_kernel::role::{Out, Role};
+use ionian_kernel::status::{Metrics, Status};
 use ionian_kernel::suspicion::Presence;
 use ionian_kernel::time::{Duration, Instant};
 use ionian_kernel::wire::Never;
@@ -244,7 +245,9 @@ impl Role for ProxyLeader {
         self.inner.invariants();
     }
 
-    fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
-        self.inner.status(report);
+    const METRICS: Metrics = &[multipaxos::proxy_leader::WORK];
+
+    fn status(&self, status: &mut Status) {
+        self.inner.status(status);
     }
 }

@@ -25,6 +25,7 @@ use ionian_kernel::id::*;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
 use ionian_kernel::role::{Out, Role};
+use ionian_kernel::status::{Metric, Metrics, Status};
 use ionian_kernel::time::{Duration, Instant, earliest};
 use ionian_kernel::{messages, wire_enum};
 
@@ -582,6 +583,39 @@ impl Stabilizer {
     }
 }
 
+const WORK: &[Metric] = &[
+    Metric::gauge("payloads", "payloads", "payloads that it holds"),
+    Metric::gauge("payload_bytes", "bytes", "bytes of these"),
+    Metric::gauge(
+        "kept",
+        "slot",
+        "it has dropped the payloads of all slots below this one",
+    ),
+    Metric::counter("taken_in", "payloads", "payloads stored"),
+    Metric::counter(
+        "handed_over",
+        "payloads",
+        "payloads given to replicas in their slots",
+    ),
+    Metric::gauge(
+        "waiting",
+        "slots",
+        "slots that wait for a payload that it does not hold",
+    )
+    .settling(),
+    Metric::counter(
+        "fetched",
+        "payloads",
+        "payloads copied from other stabilizers",
+    ),
+    Metric::counter("void", "payloads", "payloads that have become void"),
+    Metric::counter(
+        "refused",
+        "payloads",
+        "payloads not taken in, for they are void",
+    ),
+];
+
 impl Role for Stabilizer {
     type In = In;
     type Send = Envelope;
@@ -719,16 +753,20 @@ impl Role for Stabilizer {
         );
     }
 
-    fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
-        report("payloads", self.payloads.len() as u64);
-        report("payload_bytes", self.payloads.byte_len() as u64);
-        report("kept", self.kept.0);
-        report("stored", self.stored);
-        report("handed_over", self.handed_over);
-        report("waiting", self.waiting.len() as u64);
-        report("fetched", self.fetched);
-        report("void", self.void);
-        report("refused", self.refused);
-        report("amnesiac", u64::from(self.is_amnesiac()));
+    const METRICS: Metrics = &[WORK];
+
+    fn status(&self, status: &mut Status) {
+        status.remembers = Some(!self.is_amnesiac());
+        status.add([
+            self.payloads.len() as u64,
+            self.payloads.byte_len() as u64,
+            self.kept.0,
+            self.stored,
+            self.handed_over,
+            self.waiting.len() as u64,
+            self.fetched,
+            self.void,
+            self.refused,
+        ]);
     }
 }

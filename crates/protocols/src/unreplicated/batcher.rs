@@ -13,6 +13,7 @@ use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
 use ionian_kernel::role::{Out, Role};
+use ionian_kernel::status::{Metric, Metrics, Status};
 use ionian_kernel::time::Instant;
 use ionian_kernel::wire::Never;
 
@@ -79,6 +80,11 @@ impl Batcher {
     }
 }
 
+const WORK: &[Metric] = &[
+    Metric::counter("batches", "batches", "batches that were closed"),
+    Metric::gauge("in_flight", "batches", "batches that are under way"),
+];
+
 impl Role for Batcher {
     type In = In;
     type Send = Envelope;
@@ -113,8 +119,9 @@ impl Role for Batcher {
         self.close_if_due(now, out);
     }
 
-    fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
-        report("batches", self.batches);
-        report("in_flight", self.under_way.len() as u64);
+    const METRICS: Metrics = &[WORK];
+
+    fn status(&self, status: &mut Status) {
+        status.add([self.batches, self.under_way.len() as u64]);
     }
 }

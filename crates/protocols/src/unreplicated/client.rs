@@ -14,6 +14,7 @@ use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
 use ionian_kernel::role::{Out, Role};
+use ionian_kernel::status::{Metric, Metrics, Status};
 use ionian_kernel::suspicion::Choice;
 use ionian_kernel::time::Instant;
 use ionian_kernel::wire::Never;
@@ -122,6 +123,12 @@ impl ClientLane {
     }
 }
 
+const WORK: &[Metric] = &[Metric::gauge(
+    "in_flight",
+    "commands",
+    "commands that have no answer yet",
+)];
+
 impl Role for ClientLane {
     type In = In;
     type Send = Envelope;
@@ -168,8 +175,10 @@ impl Role for ClientLane {
         self.lane.invariants();
     }
 
-    fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
-        report("session_open", u64::from(self.lane.is_open()));
-        report("in_flight", self.lane.in_flight() as u64);
+    const METRICS: Metrics = &[WORK];
+
+    fn status(&self, status: &mut Status) {
+        status.has_session = Some(self.lane.is_open());
+        status.add([self.lane.in_flight() as u64]);
     }
 }

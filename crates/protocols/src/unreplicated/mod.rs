@@ -17,13 +17,17 @@ pub mod server;
 pub mod unbatcher;
 
 mod presets;
+mod service;
 
 use alloc::format;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::{Layout, LayoutError};
 use ionian_kernel::preset::Preset;
 use ionian_kernel::protocol::{Birth, NoInvariants, Protocol, Transition};
+use ionian_kernel::service::Service;
+use ionian_kernel::status::Metrics;
 
 ionian_kernel::protocol! {
     config Arc<Layout>;
@@ -42,7 +46,10 @@ pub enum Unreplicated {}
 impl Protocol for Unreplicated {
     const NAME: &'static str = "unreplicated";
     const KINDS: &'static [&'static str] = KINDS;
+    const METRICS: &'static [Metrics] = METRICS;
     const PRESETS: &'static [Preset] = presets::PRESETS;
+    const EXECUTORS: &'static [u8] = &[kind::Server];
+    const EXECUTES_BEFORE_STABLE: bool = true;
     type Message = Message;
     type Envelope = Envelope;
     type Instance = Instance;
@@ -81,6 +88,14 @@ impl Protocol for Unreplicated {
     fn check_tunable() -> Result<(), LayoutError> {
         let reason = "an unreplicated cluster cannot be changed while it runs: stop it, change its file, and start it again";
         Err(LayoutError(reason.into()))
+    }
+
+    fn service(config: &Self::Config, _: Epoch) -> Service {
+        service::service(config)
+    }
+
+    fn founding_records(_: &Self::Config, _: u8, _: Slot) -> Vec<Vec<u8>> {
+        Vec::new()
     }
 
     fn instantiate(config: &Self::Config, birth: Birth<'_>) -> Instance {

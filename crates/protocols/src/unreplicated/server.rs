@@ -14,6 +14,7 @@ use ionian_kernel::layout::Layout;
 use ionian_kernel::machine::RestoreError;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::role::{Out, Picture, Role};
+use ionian_kernel::status::{Metric, Metrics, Status};
 use ionian_kernel::time::{Instant, Timestamp};
 use ionian_kernel::{messages, wire_struct};
 
@@ -131,6 +132,15 @@ impl Server {
     }
 }
 
+const WORK: &[Metric] = &[
+    Metric::gauge("sessions", "sessions", "sessions of clients"),
+    Metric::counter(
+        "failed_reads",
+        "reads",
+        "reads in which the state machine panicked",
+    ),
+];
+
 impl Role for Server {
     type In = In;
     type Send = Envelope;
@@ -211,9 +221,13 @@ impl Role for Server {
         }
     }
 
-    fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
-        report("executed", self.executed.0);
-        report("sessions", self.executor.session_count() as u64);
-        report("failed_reads", self.executor.failed_reads());
+    const METRICS: Metrics = &[WORK];
+
+    fn status(&self, status: &mut Status) {
+        status.executed = Some(self.executed);
+        status.add([
+            self.executor.session_count() as u64,
+            self.executor.failed_reads(),
+        ]);
     }
 }

@@ -9,6 +9,7 @@ use ionian_kernel::id::*;
 use ionian_kernel::layout::Layout;
 use ionian_kernel::messages;
 use ionian_kernel::role::{Out, Role};
+use ionian_kernel::status::{Metric, Metrics, Status};
 use ionian_kernel::time::Instant;
 use ionian_kernel::wire::Never;
 
@@ -29,6 +30,12 @@ pub struct Unbatcher {
     by_client: AnswersByClient,
     batches: u64,
 }
+
+const WORK: &[Metric] = &[Metric::counter(
+    "batches",
+    "batches",
+    "batches of results taken apart",
+)];
 
 impl Role for Unbatcher {
     type In = In;
@@ -51,7 +58,9 @@ impl Role for Unbatcher {
         }
     }
 
-    fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
-        report("batches", self.batches);
+    const METRICS: Metrics = &[WORK];
+
+    fn status(&self, status: &mut Status) {
+        status.add([self.batches]);
     }
 }

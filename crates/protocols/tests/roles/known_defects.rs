@@ -371,7 +371,7 @@ fn b4_a_read_at_a_huge_slot_costs_nothing() {
         executed: Slot::MAX,
     });
     assert_eq!(replica.figure("deferred_reads"), 1);
-    assert!(replica.figure("known_log_end") <= 1 << 18);
+    assert!(replica.figure("log_end") <= 1 << 18);
     // It asks for what it believes to miss, a bounded piece at a time.
     for envelope in (0..4).flat_map(|_| replica.timer()) {
         if let Envelope::ToLeaders(_, leader::In::Recover { slots }) = envelope {

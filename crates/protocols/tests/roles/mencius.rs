@@ -207,8 +207,7 @@ fn an_acceptor_reports_its_stripes_as_one() {
             stripe: Stripe(stripe),
             message,
         });
-        ["promise", "watermark", "forgotten", "votes", "votes_cast"]
-            .map(|name| acceptor.figure(name))
+        ["round", "voted", "forgotten", "votes", "votes_cast"].map(|name| acceptor.figure(name))
     };
     let vote = |slot, round| multipaxos::acceptor::In::Phase2a {
         from: ProxyLeaderId(0),
@@ -269,7 +268,7 @@ fn a_proxy_leader_reports_its_stripes_as_one() {
 fn a_leader_reports_slots_of_the_log() {
     let mut leader = Stage::new(three(None), &birth(kind::Leader, 1, NodeId(1)), Leader::new);
     assert_eq!(
-        ["next_slot", "executed"].map(|name| leader.figure(name)),
+        ["next_slot", "executed_by_replicas"].map(|name| leader.figure(name)),
         [1, 0]
     );
     let rounds = vec![Round(0); 3];
@@ -281,7 +280,7 @@ fn a_leader_reports_slots_of_the_log() {
         times: Default::default(),
     });
     assert_eq!(
-        leader.figure("executed"),
+        leader.figure("executed_by_replicas"),
         5,
         "slot 4 is its own last one below 7"
     );

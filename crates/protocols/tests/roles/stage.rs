@@ -10,6 +10,7 @@ use ionian_kernel::membership::Membership;
 use ionian_kernel::node::World;
 use ionian_kernel::protocol::{Birth, Protocol};
 use ionian_kernel::role::{Lsn, Out, Outbox, Role};
+use ionian_kernel::status::Status;
 use ionian_kernel::time::{Instant, Timestamp};
 use ionian_protocols::multipaxos::leader::{In, Leader};
 use ionian_protocols::multipaxos::message::Votes;
@@ -122,10 +123,11 @@ impl<R: Role> Stage<R> {
 
     /// A figure of the role's status.
     pub(crate) fn figure(&self, wanted: &str) -> u64 {
-        let mut found = None;
-        self.role
-            .status(&mut |name, value| found = if name == wanted { Some(value) } else { found });
-        found.expect("a figure of that name")
+        let mut status = Status::default();
+        self.role.status(&mut status);
+        let figures = status.figures(R::METRICS);
+        let found = figures.iter().find(|(name, _)| *name == wanted);
+        found.expect("a figure of that name").1
     }
 }
 

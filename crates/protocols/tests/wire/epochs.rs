@@ -43,7 +43,7 @@ fn figures<P: Protocol>(cluster: &Cluster<P>, node: usize) -> String {
     );
     for (address, instance) in cluster.nodes[node].instances() {
         text += &format!("\n{address:?}");
-        instance.status(&mut |name, figure| text += &format!(" {name}={figure}"));
+        text += &format!(" {:?}", instance.status());
     }
     text
 }

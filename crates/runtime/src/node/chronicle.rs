@@ -4,8 +4,10 @@
 //! happened in that second.
 
 use crate::status::LogStatus;
+use ionian_kernel::id::Round;
 use ionian_kernel::layout::Address;
 use ionian_kernel::protocol::{Instance, Protocol};
+use ionian_kernel::status::{Leads, Status};
 use ionian_kernel::time::Instant;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,9 +25,9 @@ const APART: Duration = Duration::from_secs(60);
 #[derive(Default)]
 pub(crate) struct Chronicle {
     look_at: Instant,
-    leaders: BTreeMap<u8, Leader>,
+    leaders: BTreeMap<Address, Leader>,
     /// How many snapshots of peers each replica has installed.
-    installed: BTreeMap<u8, u64>,
+    installed: BTreeMap<Address, u64>,
     /// How many snapshots this node has stored.
     snapshots: u64,
     stored: Repeated,
@@ -37,17 +39,12 @@ pub(crate) struct Chronicle {
     slowest: Duration,
 }
 
-/// What a role reports of itself.
-type Figures = BTreeMap<&'static str, u64>;
-
 /// What a leader was like when it was looked at last.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Leader {
-    leads: bool,
-    /// Of its own stripe, where the log has several.
+    leads: Leads,
+    /// Of its own part of the log, where the log has several.
     round: u64,
-    elections: u64,
-    stripes: u64,
 }
 
 /// Something of which a line tells at most every [`APART`].
@@ -92,21 +89,15 @@ impl Chronicle {
             return;
         }
         self.look_at = now + LOOK_EVERY;
-        for (Address { kind, index }, role) in roles {
-            let figures = || {
-                let mut figures = Figures::new();
-                role.status(&mut |name, value| {
-                    figures.insert(name, value);
-                });
-                figures
-            };
-            let line = match P::KINDS[usize::from(kind)] {
-                "leader" => self.leader(index, &figures()),
-                "replica" => self.replica(index, &figures()),
-                _ => None,
-            };
-            if let Some(line) = line {
-                tracing::info!("{line}");
+        for (address, role) in roles {
+            let status = role.status();
+            let lines = [
+                self.leader(address, &status),
+                self.replica(address, &status),
+            ];
+            for line in lines.into_iter().flatten() {
+                let kind = P::KINDS[usize::from(address.kind)];
+                tracing::info!("{kind} {} {line}", address.index);
             }
         }
         if let Some(line) = self.snapshots(now, &log()) {
@@ -117,23 +108,13 @@ impl Chronicle {
         }
     }
 
-    fn leader(&mut self, index: u8, figures: &Figures) -> Option<String> {
-        let figure = |name| figures.get(name).copied().unwrap_or(0);
-        let leads = figure("leading") == 1;
-        let stripes = figures
-            .get("stripes_led")
-            .copied()
-            .unwrap_or(u64::from(leads));
-        let now = Leader {
-            leads,
-            round: figure("round"),
-            elections: figure("elections"),
-            stripes,
-        };
-        let before = self.leaders.insert(index, now).unwrap_or_default();
-        let stood = now.elections.saturating_sub(before.elections);
-        let round = now.round;
-        let text = match (before.leads, leads) {
+    fn leader(&mut self, address: Address, status: &Status) -> Option<String> {
+        let leads = status.leads?;
+        let round = status.round.map_or(0, Round::number);
+        let now = Leader { leads, round };
+        let before = self.leaders.insert(address, now).unwrap_or_default();
+        let stood = leads.elections.saturating_sub(before.leads.elections);
+        let text = match (before.leads.own, leads.own) {
             (false, true) => format!("leads, in round {round}"),
             (true, false) => {
                 format!("leads no longer: round {round} is another's, or no write quorum answers")
@@ -145,7 +126,9 @@ impl Chronicle {
             (false, false) if round != before.round => {
                 format!("follows another leader, in round {round}")
             }
-            _ if stripes != before.stripes => format!("leads {stripes} stripes of the log"),
+            _ if leads.parts() != before.leads.parts() => {
+                format!("leads {} parts of the log", leads.parts())
+            }
             _ => return None,
         };
         let elections = if stood > 1 {
@@ -153,16 +136,15 @@ impl Chronicle {
         } else {
             String::new()
         };
-        Some(format!("leader {index} {text}{elections}"))
+        Some(format!("{text}{elections}"))
     }
 
-    fn replica(&mut self, index: u8, figures: &Figures) -> Option<String> {
-        let figure = |name| figures.get(name).copied().unwrap_or(0);
-        let installed = figure("snapshots_installed");
-        let before = self.installed.insert(index, installed).unwrap_or(0);
-        let executed = figure("executed");
+    fn replica(&mut self, address: Address, status: &Status) -> Option<String> {
+        let installed = status.snapshots_installed?;
+        let before = self.installed.insert(address, installed).unwrap_or(0);
+        let executed = status.executed.unwrap_or_default().0;
         (installed > before).then(|| {
-            format!("replica {index} was far behind and has installed a peer's snapshot: it is at slot {executed}")
+            format!("was far behind and has installed a peer's snapshot: it is at slot {executed}")
         })
     }
 
@@ -198,52 +180,49 @@ impl Chronicle {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ionian_kernel::id::{Epoch, LeaderId, Slot};
 
     const SECOND: u64 = 1_000_000;
 
-    fn leader(leading: u64, round: u64, elections: u64) -> Figures {
-        Figures::from([
-            ("leading", leading),
-            ("round", round),
-            ("elections", elections),
-        ])
+    const ADDRESS: Address = Address { kind: 3, index: 1 };
+
+    fn leader(own: bool, (count, id): (u64, u8), elections: u64) -> Status {
+        let round = Round::new(Epoch::default(), count, LeaderId(id));
+        Status {
+            leads: Some(Leads {
+                own,
+                elections,
+                others: 0,
+            }),
+            round: Some(round),
+            ..Status::default()
+        }
     }
 
     #[test]
     fn what_becomes_of_a_leader_is_told_once() {
         let mut chronicle = Chronicle::default();
-        let mut tell = |figures| chronicle.leader(1, &figures).unwrap_or_default();
-        assert_eq!(tell(leader(0, 0, 0)), "");
+        let mut tell = |status| chronicle.leader(ADDRESS, &status).unwrap_or_default();
+        assert_eq!(tell(leader(false, (0, 0), 0)), "");
         assert_eq!(
-            tell(leader(0, 64, 0)),
-            "leader 1 follows another leader, in round 64"
+            tell(leader(false, (1, 0), 0)),
+            "follows another leader, in round 64"
         );
-        assert_eq!(tell(leader(0, 64, 0)), "");
+        assert_eq!(tell(leader(false, (1, 0), 0)), "");
         assert_eq!(
-            tell(leader(0, 193, 2)),
-            "leader 1 stands for election and does not lead yet, in round 193, after 2 elections in a second"
+            tell(leader(false, (3, 1), 2)),
+            "stands for election and does not lead yet, in round 193, after 2 elections in a second"
         );
-        assert_eq!(tell(leader(1, 193, 2)), "leader 1 leads, in round 193");
+        assert_eq!(tell(leader(true, (3, 1), 2)), "leads, in round 193");
+        assert_eq!(tell(leader(true, (4, 1), 3)), "leads in another round, 257");
         assert_eq!(
-            tell(leader(1, 257, 3)),
-            "leader 1 leads in another round, 257"
+            tell(leader(false, (5, 0), 3)),
+            "leads no longer: round 320 is another's, or no write quorum answers"
         );
-        assert_eq!(
-            tell(leader(0, 320, 3)),
-            "leader 1 leads no longer: round 320 is another's, or no write quorum answers"
-        );
-        let stripes = Figures::from([
-            ("leading", 1),
-            ("round", 321),
-            ("elections", 4),
-            ("stripes_led", 1),
-        ]);
-        assert_eq!(tell(stripes.clone()), "leader 1 leads, in round 321");
-        let two = Figures::from([("stripes_led", 2)]).into_iter();
-        assert_eq!(
-            tell(stripes.into_iter().chain(two).collect()),
-            "leader 1 leads 2 stripes of the log"
-        );
+        let mut both = leader(true, (5, 1), 4);
+        assert_eq!(tell(both.clone()), "leads, in round 321");
+        both.leads.as_mut().unwrap().others = 1;
+        assert_eq!(tell(both), "leads 2 parts of the log");
     }
 
     #[test]
@@ -267,10 +246,17 @@ mod tests {
         assert_eq!([stored(3, 2), stored(61, 9)], ["", ""]);
         let many = "8 snapshots of this node's state are on disk since the last such line; the log holds 5 MiB";
         assert_eq!([stored(62, 9), stored(500, 9)], [many, ""]);
-        let installed = Figures::from([("snapshots_installed", 1), ("executed", 77)]);
-        let line = "replica 2 was far behind and has installed a peer's snapshot: it is at slot 77";
-        assert_eq!(chronicle.replica(2, &installed).as_deref(), Some(line));
-        assert_eq!(chronicle.replica(2, &installed), None);
+        let installed = Status {
+            snapshots_installed: Some(1),
+            executed: Some(Slot(77)),
+            ..Status::default()
+        };
+        let line = "was far behind and has installed a peer's snapshot: it is at slot 77";
+        assert_eq!(
+            chronicle.replica(ADDRESS, &installed).as_deref(),
+            Some(line)
+        );
+        assert_eq!(chronicle.replica(ADDRESS, &installed), None);
     }
 
     #[test]

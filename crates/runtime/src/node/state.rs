@@ -289,15 +289,13 @@ impl<P: Protocol> State<P> {
     /// What each role reports.
     pub(crate) fn role_status(&self) -> Vec<RoleStatus> {
         let roles = self.node.instances().map(|(address, instance)| {
-            let mut figures = std::collections::BTreeMap::new();
-            instance.status(&mut |name, value| {
-                figures.insert(name.to_owned(), value);
-            });
-            RoleStatus {
-                role: P::KINDS[address.kind as usize].to_owned(),
-                index: address.index,
-                figures,
-            }
+            let kind = usize::from(address.kind);
+            RoleStatus::of(
+                P::KINDS[kind],
+                address.index,
+                instance.status(),
+                P::METRICS[kind],
+            )
         });
         roles.collect()
     }

@@ -12,11 +12,13 @@
 mod support;
 
 use bytes::Bytes;
-use ionian_kernel::id::ServerId;
+use ionian_kernel::id::{Epoch, ServerId, Slot};
 use ionian_kernel::layout::{Layout, LayoutError, NodeId, numbered};
 use ionian_kernel::machine::{NotARead, RestoreError, StateMachine};
 use ionian_kernel::preset::Preset;
 use ionian_kernel::protocol::{Birth, Protocol, Transition};
+use ionian_kernel::service::Service;
+use ionian_kernel::status::Metrics;
 use ionian_kernel::time::Timestamp;
 use ionian_runtime::NodeError;
 use ionian_runtime::{
@@ -37,6 +39,7 @@ pub mod client {
     use ionian_kernel::id::{ClientId, ServerId, Set};
     use ionian_kernel::messages;
     use ionian_kernel::role::{Out, Role};
+    use ionian_kernel::status::{Metric, Metrics, Status};
     use ionian_kernel::time::{Duration, Instant};
     use std::collections::BTreeMap;
 
@@ -139,8 +142,10 @@ pub mod client {
                 .min()
         }
 
-        fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
-            report("open", self.open.len() as u64);
+        const METRICS: Metrics = &[&[Metric::gauge("open", "requests", "no answer yet")]];
+
+        fn status(&self, status: &mut Status) {
+            status.add([self.open.len() as u64]);
         }
     }
 }
@@ -151,6 +156,7 @@ pub mod echo {
     use ionian_kernel::id::{ClientId, ServerId, Set};
     use ionian_kernel::messages;
     use ionian_kernel::role::{Lsn, Out, Role};
+    use ionian_kernel::status::{Metric, Metrics, Status};
     use ionian_kernel::time::Instant;
 
     messages! {
@@ -211,11 +217,15 @@ pub mod echo {
             self.durable = lsn.0;
         }
 
-        fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
-            report("asked", self.asked);
-            report("kept", self.kept);
-            report("amnesiac", u64::from(self.amnesiac));
-            report("durable", self.durable);
+        const METRICS: Metrics = &[&[
+            Metric::counter("asked", "requests", "taken in"),
+            Metric::counter("kept", "records", "written as vital"),
+            Metric::gauge("durable", "records", "on disk"),
+        ]];
+
+        fn status(&self, status: &mut Status) {
+            status.remembers = Some(!self.amnesiac);
+            status.add([self.asked, self.kept, self.durable]);
         }
     }
 }
@@ -233,7 +243,9 @@ pub struct Toy;
 impl Protocol for Toy {
     const NAME: &'static str = "toy";
     const KINDS: &'static [&'static str] = KINDS;
+    const METRICS: &'static [Metrics] = METRICS;
     const PRESETS: &'static [Preset] = &[];
+    const EXECUTORS: &'static [u8] = &[];
     type Message = Message;
     type Envelope = Envelope;
     type Instance = Instance_;
@@ -255,6 +267,20 @@ impl Protocol for Toy {
 
     fn latest_epoch(config: &Self::Config) -> ionian_kernel::id::Epoch {
         config.epoch
+    }
+
+    fn service(_: &Layout, _: Epoch) -> Service {
+        Service {
+            hub: kind::Client,
+            parts: Vec::new(),
+            voters: None,
+            needs: Vec::new(),
+            memories: Vec::new(),
+        }
+    }
+
+    fn founding_records(_: &Layout, _: u8, _: Slot) -> Vec<Vec<u8>> {
+        Vec::new()
     }
 
     fn instantiate(layout: &Layout, birth: Birth<'_>) -> Instance_ {

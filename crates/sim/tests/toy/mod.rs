@@ -3,10 +3,12 @@
 
 use bytes::Bytes;
 use ionian_kernel::batch::Outcome;
-use ionian_kernel::id::ServerId;
+use ionian_kernel::id::{Epoch, ServerId, Slot};
 use ionian_kernel::layout::{Layout, LayoutError, NodeId, numbered};
 use ionian_kernel::preset::Preset;
 use ionian_kernel::protocol::{Birth, Protocol, Transition};
+use ionian_kernel::service::Service;
+use ionian_kernel::status::{Metric, Metrics, Status};
 use ionian_sim::Scenario;
 
 /// What is wrong with the protocol.
@@ -198,8 +200,10 @@ pub mod client {
             }
         }
 
-        fn status(&self, report: &mut dyn FnMut(&'static str, u64)) {
-            report("client.open", self.open.len() as u64);
+        const METRICS: Metrics = &[&[Metric::gauge("client.open", "requests", "no answer yet")]];
+
+        fn status(&self, status: &mut Status) {
+            status.add([self.open.len() as u64]);
         }
     }
 }
@@ -349,7 +353,9 @@ ionian_kernel::protocol! {
 impl<const DEFECT: u8> Protocol for Toy<DEFECT> {
     const NAME: &'static str = "toy";
     const KINDS: &'static [&'static str] = KINDS;
+    const METRICS: &'static [Metrics] = METRICS;
     const PRESETS: &'static [Preset] = &[];
+    const EXECUTORS: &'static [u8] = &[kind::Server];
     type Message = Message;
     type Envelope = Envelope;
     type Instance = Instance;
@@ -371,6 +377,20 @@ impl<const DEFECT: u8> Protocol for Toy<DEFECT> {
 
     fn latest_epoch(config: &Self::Config) -> ionian_kernel::id::Epoch {
         config.epoch
+    }
+
+    fn service(_: &Layout, _: Epoch) -> Service {
+        Service {
+            hub: kind::Client,
+            parts: Vec::new(),
+            voters: None,
+            needs: Vec::new(),
+            memories: Vec::new(),
+        }
+    }
+
+    fn founding_records(_: &Layout, _: u8, _: Slot) -> Vec<Vec<u8>> {
+        Vec::new()
     }
 
     fn instantiate(config: &Layout, birth: Birth<'_>) -> Instance {

@@ -9,7 +9,6 @@ use ionian_kernel::protocol::Protocol;
 use ionian_kernel::quorum::QuorumSpec;
 use ionian_protocols::multipaxos::MultiPaxos;
 use ionian_protocols::spaxos::SPaxos;
-use ionian_protocols::unreplicated::Unreplicated;
 use ionian_sim::{Canary, Durability, Scenario, variations};
 
 /// Defects that the simulator builds into any protocol.
@@ -132,9 +131,7 @@ impl Choice {
             changes,
             tunes: self.changes,
             gives_up: self.canary == Canary::GivesUpAlone,
-            // A single server may execute what it has not on disk yet: it forgets it together with
-            // the replies that it held back.
-            stable_log: P::NAME != Unreplicated::NAME,
+            stable_log: !P::EXECUTES_BEFORE_STABLE,
             ..base
         })
     }
@@ -277,6 +274,7 @@ fn quoted(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ionian_protocols::unreplicated::Unreplicated;
 
     #[test]
     fn every_canary_of_the_help_text_is_known() {

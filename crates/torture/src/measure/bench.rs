@@ -6,6 +6,7 @@ use crate::settle::{ANSWER_LIMIT, serving};
 use anyhow::{Context, Result};
 use ionian_harness::Cluster;
 use ionian_harness::cluster::program;
+use ionian_runtime::status::RoleStatus;
 use ionian_runtime::{NodeStatus, query_status};
 use std::fs;
 use std::net::SocketAddr;
@@ -77,14 +78,9 @@ impl Drop for Bench {
 /// The number of the node whose leader leads.
 pub(crate) fn leader(statuses: &[NodeStatus]) -> Result<usize> {
     let round = |status: &NodeStatus| {
-        let leading =
-            |role: &&ionian_runtime::status::RoleStatus| role.figures.get("leading") == Some(&1);
-        status
-            .roles
-            .iter()
-            .filter(leading)
-            .filter_map(|role| role.figures.get("round").copied())
-            .max()
+        let leads = |role: &&RoleStatus| role.leads.is_some_and(|leads| leads.own);
+        let leaders = status.roles.iter().filter(leads);
+        leaders.filter_map(RoleStatus::ballot).max()
     };
     let leading = statuses
         .iter()
@@ -93,8 +89,7 @@ pub(crate) fn leader(statuses: &[NodeStatus]) -> Result<usize> {
     leading.max().map(|(_, node)| node).context("no node leads")
 }
 
-/// A figure of the replica that lives on the node, if one does.
-pub(crate) fn of_replica(status: &NodeStatus, figure: &str) -> Option<u64> {
-    let replica = status.roles.iter().find(|role| role.role == "replica")?;
-    replica.figures.get(figure).copied()
+/// The role of the node that executes commands, if it has one.
+pub(crate) fn executor(status: &NodeStatus) -> Option<&RoleStatus> {
+    status.roles.iter().find(|role| role.executed.is_some())
 }

@@ -270,7 +270,7 @@ async fn nodes(bench: &Bench) -> Result<u64> {
         let elections: u64 = status
             .roles
             .iter()
-            .filter_map(|role| role.figures.get("elections"))
+            .filter_map(|role| Some(role.leads?.elections))
             .sum();
         let dropped: u64 = status.peers.iter().map(|peer| peer.dropped).sum();
         println!(

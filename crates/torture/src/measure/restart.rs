@@ -1,7 +1,7 @@
 //! How soon a node that was killed is back.
 
 use super::arguments::{RestartTime, Shape};
-use super::bench::{Bench, of_replica};
+use super::bench::{Bench, executor};
 use super::figures::machine;
 use super::tail::{Built, build};
 use crate::resp::{Connection, bulk};
@@ -156,12 +156,12 @@ async fn kill(bench: &mut Bench, case: Case, round: usize) -> Result<(u64, Times
     let statuses = bench.statuses().await?;
     let executed = statuses
         .iter()
-        .filter_map(|status| of_replica(status, "executed"))
+        .filter_map(|status| executor(status)?.executed)
         .max()
         .context("no replica")?;
     let kept = victims
         .iter()
-        .filter_map(|node| of_replica(&statuses[*node], "kept"))
+        .filter_map(|node| executor(&statuses[*node])?.stored)
         .min()
         .unwrap_or(executed);
     bench.cluster.kill(&victims)?;
@@ -261,7 +261,9 @@ async fn node_is_back(
             .await
             .with_context(|| address.to_string())?;
         // A node without a replica has nothing to execute.
-        let reached = of_replica(&status, "executed").unwrap_or(executed);
+        let reached = executor(&status)
+            .and_then(|role| role.executed)
+            .unwrap_or(executed);
         ensure!(reached >= executed, "{reached} slots of {executed}");
         Ok(())
     });

@@ -2,7 +2,7 @@
 //! commands after it.
 
 use super::arguments::{RestartTime, Shape};
-use super::bench::{Bench, of_replica};
+use super::bench::{Bench, executor};
 use super::load::{Keys, Load, ended};
 use anyhow::{Result, ensure};
 
@@ -101,15 +101,10 @@ impl Builder<'_> {
     /// every replica.
     async fn slots(&self) -> Result<(u64, u64)> {
         let statuses = self.bench.statuses().await?;
-        let figures = |name| {
-            statuses
-                .iter()
-                .filter_map(move |status| of_replica(status, name))
-        };
-        Ok((
-            figures("executed").max().unwrap_or(0),
-            figures("kept").min().unwrap_or(0),
-        ))
+        let executors = || statuses.iter().filter_map(executor);
+        let executed = executors().filter_map(|role| role.executed).max();
+        let stored = executors().filter_map(|role| role.stored).min();
+        Ok((executed.unwrap_or(0), stored.unwrap_or(0)))
     }
 
     /// Goes on until every replica has stored a snapshot of more slots than these; returns of how

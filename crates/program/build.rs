@@ -1,6 +1,5 @@
-//! The build script of both programs. It is not one of this library, which would be built again
-//! with each commit. Sets `IONIAN_COMMIT` to the commit that a program is built from, where that is
-//! known from the environment or from git. In a tarball it is not, and nothing depends on it.
+//! Tells the program which commit it is built from, where that is known: from the environment, or
+//! from git. In a tarball it is not, and nothing depends on it.
 
 use std::process::Command;
 
@@ -29,7 +28,7 @@ fn main() {
 /// around a tarball.
 fn git(arguments: &[&str]) -> Option<String> {
     let tracked = Command::new("git")
-        .args(["ls-files", "--error-unmatch", "Cargo.toml"])
+        .args(["ls-files", "--error-unmatch", "build.rs"])
         .output()
         .ok()?;
     let output = Command::new("git").args(arguments).output().ok()?;

@@ -1,0 +1,37 @@
+//! What a cluster of Mencius needs to serve its clients, and what it cannot lose.
+
+use super::config::Config;
+use super::kind;
+use super::stripe::Stripe;
+use crate::multipaxos::service as ordering;
+use ionian_kernel::id::Epoch;
+use ionian_kernel::service::{Service, one_of_each};
+
+/// While rounds of `epoch` choose. The acceptors and their quorums are the same in all stripes.
+pub(super) fn service(config: &Config, epoch: Epoch) -> Service {
+    let first = config.of(Stripe(0));
+    let in_force = ordering::quorums_of(first, epoch);
+    let mut needs = ordering::needs_of_acceptors(kind::Acceptor, &in_force);
+    let stripes = || config.stripes.iter().map(|stripe| config.of(stripe));
+    needs.extend(stripes().map(|stripe| ordering::leader(kind::Leader, stripe)));
+    needs.extend(one_of_each(config.layout(), KINDS));
+    Service {
+        hub: kind::Leader,
+        parts: stripes().map(|stripe| stripe.leaders().bits()).collect(),
+        voters: Some(ordering::voters(kind::Acceptor, &in_force)),
+        needs,
+        memories: [ordering::votes(kind::Acceptor, &first.quorums)].into(),
+    }
+}
+
+const KINDS: &[(u8, &str)] = &[
+    (kind::Client, ordering::FOR_CLIENT),
+    (kind::Batcher, "writes, for want of a batcher"),
+    (kind::ProxyLeader, "writes, for want of a proxy leader"),
+    (kind::Replica, "anything, for want of a replica"),
+    (
+        kind::ReadBatcher,
+        "linearizable reads, for want of a read batcher",
+    ),
+    (kind::Unbatcher, "replies, for want of an unbatcher"),
+];

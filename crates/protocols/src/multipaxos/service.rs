@@ -1,0 +1,92 @@
+//! What a cluster of MultiPaxos needs to serve its clients, and what it cannot lose.
+
+use super::config::Config;
+use super::kind;
+use alloc::vec::Vec;
+use ionian_kernel::id::{AcceptorId, AcceptorSet, Epoch};
+use ionian_kernel::quorum::QuorumSystem;
+use ionian_kernel::service::{Enough, Memory, Need, Service, Voters, one_of_each};
+
+/// While rounds of `epoch` choose.
+pub(super) fn service(config: &Config, epoch: Epoch) -> Service {
+    let in_force = quorums_of(config, epoch);
+    let mut needs = needs_of_acceptors(kind::Acceptor, &in_force);
+    needs.push(leader(kind::Leader, config));
+    needs.extend(one_of_each(config.layout(), KINDS));
+    Service {
+        hub: kind::Leader,
+        parts: Vec::from([config.leaders().bits()]),
+        voters: Some(voters(kind::Acceptor, &in_force)),
+        needs,
+        memories: Vec::from([votes(kind::Acceptor, &config.quorums)]),
+    }
+}
+
+const KINDS: &[(u8, &str)] = &[
+    (kind::Client, FOR_CLIENT),
+    (kind::Batcher, "writes, for want of a batcher"),
+    (kind::ProxyLeader, "writes, for want of a proxy leader"),
+    (kind::Replica, "anything, for want of a replica"),
+    (
+        kind::ReadBatcher,
+        "linearizable reads, for want of a read batcher",
+    ),
+    (kind::Unbatcher, "replies, for want of an unbatcher"),
+];
+
+/// What is not served without client lanes.
+pub(crate) const FOR_CLIENT: &str =
+    "anything, for want of a node that serves clients and is not drained";
+
+/// The quorums by which rounds of this epoch choose: while the members change, those of the
+/// configuration before until a leader of the next one leads.
+pub(crate) fn quorums_of(config: &Config, epoch: Epoch) -> QuorumSystem {
+    let in_force = config.quorums_of(epoch.first_round());
+    in_force.unwrap_or(&config.quorums).clone()
+}
+
+/// What clients need of acceptors of this kind.
+pub(crate) fn needs_of_acceptors(kind: u8, quorums: &QuorumSystem) -> Vec<Need> {
+    let Voters { write, read } = voters(kind, quorums);
+    Vec::from([
+        Need {
+            what: "writes, for want of a write quorum",
+            by: write,
+        },
+        Need {
+            what: "linearizable reads and elections, for want of a read quorum",
+            by: read,
+        },
+    ])
+}
+
+/// One that can lead.
+pub(crate) fn leader(kind: u8, config: &Config) -> Need {
+    Need {
+        what: "writes, for want of a leader",
+        by: Enough::any(kind, config.leaders().bits()),
+    }
+}
+
+/// Acceptors of this kind, by their votes.
+pub(crate) fn voters(kind: u8, quorums: &QuorumSystem) -> Voters {
+    let (write, read) = (quorums.clone(), quorums.clone());
+    let of: AcceptorSet = quorums.members();
+    Voters {
+        write: Enough::new::<AcceptorId>(kind, of, move |set| write.is_write_quorum(set)),
+        read: Enough::new::<AcceptorId>(kind, of, move |set| read.is_read_quorum(set)),
+    }
+}
+
+/// The votes of acceptors of this kind.
+pub(crate) fn votes(kind: u8, quorums: &QuorumSystem) -> Memory {
+    Memory {
+        by: voters(kind, quorums).read,
+        waits: "It must not vote before the leader has let it in again, which takes a leader, and a read quorum of \
+                acceptors that remember",
+        lost: "too many acceptors have lost their memory: those that remember can hold no read quorum, even if every \
+               node that is down came back. This cluster cannot serve again, because acknowledged writes may be \
+               lost. Stop it and start anew",
+        is_vital: true,
+    }
+}
