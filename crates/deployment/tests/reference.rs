@@ -32,7 +32,7 @@ fn page() -> String {
     let mut text = "\
 # Reference
 
-Written from what the protocols declare, by `WRITE_DOCS=1 cargo test -p ionian-deployment --test reference`.
+Written from what the protocols declare, by\n`WRITE_DOCS=1 cargo test -p ionian-deployment --test reference`.
 
 ## Presets
 
@@ -51,8 +51,7 @@ Written from what the protocols declare, by `WRITE_DOCS=1 cargo test -p ionian-d
     text += "
 ## Settings
 
-The keys of `[options]` in a deployment file and of `--set options.KEY=VALUE`. Nodes must agree on those that are *shared*; \
-`ionian options set` changes any for all nodes while the cluster runs, but for those that a node takes *when it starts*.
+The keys of `[options]` in a deployment file and of `--set options.KEY=VALUE`. Nodes must\nagree on those that are *shared*; `ionian options set` changes any for all nodes while the cluster\nruns, except those that a node takes *when it starts*.
 
 ";
     let common: Vec<&Setting> = settings("").collect();

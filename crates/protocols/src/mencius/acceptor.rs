@@ -415,7 +415,10 @@ impl Role for Acceptor {
             .for_each(|stripe| stripe.inner.invariants());
     }
 
-    const METRICS: Metrics = &[multipaxos::acceptor::POSITIONS, multipaxos::acceptor::WORK];
+    const METRICS: Metrics = &[
+        multipaxos::metrics::ACCEPTOR_POSITIONS,
+        multipaxos::metrics::ACCEPTOR,
+    ];
 
     fn status(&self, status: &mut Status) {
         let forgotten = self
@@ -427,7 +430,7 @@ impl Role for Acceptor {
             inner.report_work(&mut status);
             status
         });
-        *status = Status::of_all(each, multipaxos::acceptor::WORK);
+        *status = Status::of_all(each, multipaxos::metrics::ACCEPTOR);
         status.voted = Some(self.watermark().0);
         status.metrics.insert(0, forgotten.0);
     }

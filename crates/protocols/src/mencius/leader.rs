@@ -26,6 +26,7 @@ use self::skips::{Range, Skips};
 use super::branch;
 use super::canary::Canary;
 use super::config::Config;
+use super::metrics;
 use super::stripe::{Stripe, Stripes};
 use super::{Envelope, kind, replica, striped};
 use crate::multipaxos;
@@ -37,7 +38,7 @@ use ionian_kernel::inner::{Inner, Tag};
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
 use ionian_kernel::role::{Out, Role};
-use ionian_kernel::status::{Leads, Metric, Metrics, Status};
+use ionian_kernel::status::{Leads, Metrics, Status};
 use ionian_kernel::time::{Instant, Timestamp, earliest};
 use ionian_kernel::wire::Wire;
 use ionian_kernel::{messages, wire_struct};
@@ -651,24 +652,6 @@ fn rounds<'a, I: Id + 'a>(
         .filter(|(_, some)| !some.is_empty())
 }
 
-const OF_STRIPES: &[Metric] = &[
-    Metric::gauge(
-        "frontier",
-        "slot",
-        "the highest slot that any leader is known to use, and 1",
-    ),
-    Metric::counter(
-        "skipped",
-        "slots",
-        "slots skipped in the stripes that it leads",
-    ),
-    Metric::gauge(
-        "untold_skips",
-        "slots",
-        "skipped slots that not all replicas have been told of",
-    ),
-];
-
 impl Role for Leader {
     type In = In;
     type Send = Envelope;
@@ -823,9 +806,9 @@ impl Role for Leader {
     }
 
     const METRICS: Metrics = &[
-        multipaxos::leader::POSITIONS,
-        multipaxos::leader::WORK,
-        OF_STRIPES,
+        multipaxos::metrics::LEADER_POSITIONS,
+        multipaxos::metrics::LEADER,
+        metrics::LEADER,
     ];
 
     fn status(&self, status: &mut Status) {

@@ -91,6 +91,7 @@ pub mod read_batcher {
 pub mod canary;
 pub mod config;
 pub mod invariants;
+mod metrics;
 mod presets;
 mod service;
 mod settings;

@@ -146,7 +146,7 @@ impl Role for ProxyLeader {
         self.stripes.iter().for_each(|stripe| stripe.invariants());
     }
 
-    const METRICS: Metrics = &[multipaxos::proxy_leader::WORK];
+    const METRICS: Metrics = &[multipaxos::metrics::PROXY_LEADER];
 
     fn status(&self, status: &mut Status) {
         let each = self.stripes.iter().map(|stripe| {
@@ -154,6 +154,6 @@ impl Role for ProxyLeader {
             stripe.status(&mut status);
             status
         });
-        *status = Status::of_all(each, multipaxos::proxy_leader::WORK);
+        *status = Status::of_all(each, multipaxos::metrics::PROXY_LEADER);
     }
 }

@@ -10,6 +10,7 @@ use self::skipped::Skipped;
 use super::branch;
 use super::canary::Canary;
 use super::config::Config;
+use super::metrics;
 use super::stripe::Stripe;
 use super::{Envelope, leader, striped};
 use crate::multipaxos;
@@ -25,7 +26,7 @@ use ionian_kernel::machine::RestoreError;
 use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::role::{Out, Picture, Role};
-use ionian_kernel::status::{Metric, Metrics, Status};
+use ionian_kernel::status::{Metrics, Status};
 use ionian_kernel::time::{Instant, Timestamp};
 use ionian_kernel::wire::Never;
 
@@ -240,12 +241,6 @@ impl Replica {
     }
 }
 
-const EARLY: &[Metric] = &[Metric::counter(
-    "executed_early",
-    "commands",
-    "commands executed before an earlier slot was known",
-)];
-
 impl Role for Replica {
     type In = In;
     type Send = Envelope;
@@ -338,7 +333,7 @@ impl Role for Replica {
         }
     }
 
-    const METRICS: Metrics = &[multipaxos::replica::WORK, EARLY];
+    const METRICS: Metrics = &[multipaxos::metrics::REPLICA, metrics::REPLICA];
 
     fn status(&self, status: &mut Status) {
         self.inner.status(status);

@@ -7,6 +7,7 @@ use super::branch;
 use super::canary::Canary;
 use super::config::Config;
 use super::message::{ReaderId, Vote, Votes};
+use super::metrics;
 use super::{Envelope, client, leader, proxy_leader, read_batcher, replica};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -17,7 +18,7 @@ use ionian_kernel::id::*;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
 use ionian_kernel::role::{Out, Role};
-use ionian_kernel::status::{Metric, Metrics, Status};
+use ionian_kernel::status::{Metrics, Status};
 use ionian_kernel::time::{Duration, Instant};
 use ionian_kernel::window::SlotWindow;
 use ionian_kernel::{messages, wire_enum};
@@ -555,26 +556,8 @@ fn oldest_round(config: &Config, acceptor: AcceptorId) -> Round {
     }
 }
 
-/// Positions in the log of which it reports.
-pub(crate) const POSITIONS: &[Metric] = &[Metric::gauge(
-    "forgotten",
-    "slot",
-    "it has forgotten its votes in all slots below this one",
-)];
-
-/// What it reports of its work.
-pub(crate) const WORK: &[Metric] = &[
-    Metric::gauge("votes", "slots", "slots of which it keeps a vote"),
-    Metric::counter("votes_cast", "votes", "votes given"),
-    Metric::counter(
-        "refused",
-        "messages",
-        "messages of rounds below the one that it has promised",
-    ),
-];
-
 impl Acceptor {
-    /// Reports its round, whether it remembers, and [`WORK`].
+    /// Reports its round, whether it remembers, and [`metrics::ACCEPTOR`].
     pub(crate) fn report_work(&self, status: &mut Status) {
         status.round = Some(self.promise);
         status.remembers = Some(self.rejoin.is_none());
@@ -741,7 +724,7 @@ impl Role for Acceptor {
         );
     }
 
-    const METRICS: Metrics = &[POSITIONS, WORK];
+    const METRICS: Metrics = &[metrics::ACCEPTOR_POSITIONS, metrics::ACCEPTOR];
 
     fn status(&self, status: &mut Status) {
         status.voted = Some(self.watermark);

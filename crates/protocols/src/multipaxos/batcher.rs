@@ -10,6 +10,7 @@ pub(crate) mod batches;
 use super::canary::Canary;
 use super::config::Config;
 use super::message::Proposer;
+use super::metrics;
 use super::{Envelope, kind, leader};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -255,7 +256,7 @@ impl Role for Batcher {
         }
     }
 
-    const METRICS: Metrics = &[batches::METRICS];
+    const METRICS: Metrics = &[metrics::BATCHES];
 
     fn status(&self, status: &mut Status) {
         self.batches.report(status);

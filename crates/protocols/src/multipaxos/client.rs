@@ -9,6 +9,7 @@
 use super::canary::Canary;
 use super::config::Config;
 use super::message::{Proposer, ReaderId};
+use super::metrics;
 use super::quorum_reader::{Ask, QuorumReader};
 use super::{Envelope, acceptor, batcher, kind, leader, read_batcher, replica};
 use alloc::sync::Arc;
@@ -21,7 +22,7 @@ use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
 use ionian_kernel::role::{Out, Role};
-use ionian_kernel::status::{Metric, Metrics, Status};
+use ionian_kernel::status::{Metrics, Status};
 use ionian_kernel::suspicion::Choice;
 use ionian_kernel::time::{Instant, earliest};
 use ionian_kernel::wire::Never;
@@ -336,21 +337,6 @@ impl ClientLane {
     }
 }
 
-const WORK: &[Metric] = &[
-    Metric::gauge("in_flight", "commands", "commands that have no answer yet"),
-    Metric::gauge(
-        "seen_slot",
-        "slot",
-        "sequential reads see all slots below this one",
-    ),
-    Metric::gauge(
-        "inquiries",
-        "inquiries",
-        "questions to acceptors for linearizable reads",
-    )
-    .settling(),
-];
-
 impl Role for ClientLane {
     type In = In;
     type Send = Envelope;
@@ -450,7 +436,7 @@ impl Role for ClientLane {
         self.lane.invariants();
     }
 
-    const METRICS: Metrics = &[WORK];
+    const METRICS: Metrics = &[metrics::CLIENT];
 
     fn status(&self, status: &mut Status) {
         status.has_session = Some(self.lane.is_open());

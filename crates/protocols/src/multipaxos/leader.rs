@@ -18,6 +18,7 @@ mod progress;
 mod queue;
 mod reach;
 mod repair;
+mod report;
 mod striped;
 mod succession;
 mod window;
@@ -26,6 +27,7 @@ use super::branch;
 use super::canary::Canary;
 use super::config::Config;
 use super::message::{Proposer, Times, Votes};
+use super::metrics;
 use super::{Envelope, batcher, client, kind};
 use admission::Admission;
 use alloc::boxed::Box;
@@ -43,7 +45,7 @@ use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
 use ionian_kernel::role::{Out, Role};
-use ionian_kernel::status::{Leads, Metric, Metrics, Status};
+use ionian_kernel::status::{Metrics, Status};
 use ionian_kernel::time::{Duration, Instant, Timestamp, earliest};
 use ionian_kernel::wire_struct;
 use phase1::Phase1;
@@ -586,96 +588,6 @@ impl Leader {
     }
 }
 
-/// Positions in the log of which it reports.
-pub(crate) const POSITIONS: &[Metric] = &[
-    Metric::gauge(
-        "next_slot",
-        "slot",
-        "the first slot in which it has not proposed",
-    ),
-    Metric::gauge(
-        "executed_by_replicas",
-        "slot",
-        "enough replicas have executed all slots below",
-    ),
-];
-
-/// What it reports of its work.
-pub(crate) const WORK: &[Metric] = &[
-    Metric::gauge("drains", "", "1 while it is to hand over to another leader"),
-    Metric::gauge(
-        "window",
-        "slots",
-        "slots proposed that replicas have not executed",
-    ),
-    Metric::gauge(
-        "window_bytes",
-        "bytes",
-        "bytes proposed that replicas have not executed",
-    ),
-    Metric::gauge(
-        "carried",
-        "values",
-        "values of earlier rounds that it has still to propose",
-    ),
-    Metric::gauge(
-        "queued",
-        "proposals",
-        "proposals that wait for room in the window",
-    ),
-    Metric::counter(
-        "handed_over_again",
-        "slots",
-        "slots given to another proxy leader",
-    ),
-    Metric::gauge(
-        "failing_proxy_leaders",
-        "proxy leaders",
-        "proxy leaders that it passes over",
-    ),
-    Metric::counter(
-        "repaired",
-        "slots",
-        "slots proposed again for replicas that miss them",
-    ),
-    Metric::counter("dropped", "proposals", "proposals dropped for want of room"),
-    Metric::counter(
-        "repeated",
-        "proposals",
-        "copies of proposals that were queued already",
-    ),
-    Metric::gauge(
-        "clock_corrected_ms",
-        "ms",
-        "difference between its clock and the log's",
-    ),
-];
-
-impl Leader {
-    /// How often it has begun a round.
-    pub(crate) fn elections(&self) -> u64 {
-        self.elections
-    }
-
-    /// Reports its round and [`WORK`].
-    pub(crate) fn report_work(&self, status: &mut Status) {
-        status.round = Some(self.round);
-        status.add([
-            u64::from(self.succession.drains()),
-            self.window.len() as u64,
-            self.window.flow.bytes() as u64,
-            self.carried.len(),
-            self.queue.len() as u64,
-            self.window.handed_over,
-            self.window.failing() as u64,
-            self.repaired,
-            self.dropped,
-            self.repeated,
-            self.clock.correction_ms().unsigned_abs(),
-        ]);
-    }
-}
-
 impl Role for Leader {
     type In = In;
     type Send = Envelope;
@@ -860,15 +772,9 @@ impl Role for Leader {
         self.queue.invariants();
     }
 
-    const METRICS: Metrics = &[POSITIONS, WORK];
+    const METRICS: Metrics = &[metrics::LEADER_POSITIONS, metrics::LEADER];
 
     fn status(&self, status: &mut Status) {
-        status.leads = Some(Leads {
-            own: self.is_leading(),
-            others: 0,
-            elections: self.elections,
-        });
-        status.add([self.window.next_slot.0, self.progress.executed().0]);
-        self.report_work(status);
+        self.report(status);
     }
 }

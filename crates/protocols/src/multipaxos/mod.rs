@@ -79,6 +79,7 @@ pub mod read_batcher;
 pub mod canary;
 pub mod config;
 pub mod invariants;
+pub(crate) mod metrics;
 mod presets;
 pub(crate) mod service;
 

@@ -7,6 +7,7 @@ use super::branch;
 use super::canary::Canary;
 use super::config::Config;
 use super::message::Proposer;
+use super::metrics;
 use super::{Envelope, acceptor, batcher, kind, leader, replica};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -19,7 +20,7 @@ use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
 use ionian_kernel::role::{Out, Role};
 use ionian_kernel::slot_map::{SlotMap, slots_where};
-use ionian_kernel::status::{Metric, Metrics, Status};
+use ionian_kernel::status::{Metrics, Status};
 use ionian_kernel::suspicion::{Presence, Suspicion};
 use ionian_kernel::time::{Duration, Instant, earliest, transit};
 use ionian_kernel::wire::Never;
@@ -327,19 +328,6 @@ impl ProxyLeader {
     }
 }
 
-/// What it reports.
-pub(crate) const WORK: &[Metric] = &[
-    Metric::gauge("pending", "slots", "slots that wait for votes").settling(),
-    Metric::counter("chosen", "slots", "slots in which a value was chosen"),
-    Metric::counter("retries", "messages", "acceptors asked again for a vote"),
-    Metric::gauge(
-        "suspected_acceptors",
-        "acceptors",
-        "acceptors that do not answer",
-    )
-    .of_the_highest(),
-];
-
 impl Role for ProxyLeader {
     type In = In;
     type Send = Envelope;
@@ -432,7 +420,7 @@ impl Role for ProxyLeader {
         );
     }
 
-    const METRICS: Metrics = &[WORK];
+    const METRICS: Metrics = &[metrics::PROXY_LEADER];
 
     fn status(&self, status: &mut Status) {
         status.round = Some(self.round);

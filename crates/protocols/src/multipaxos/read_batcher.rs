@@ -5,6 +5,7 @@
 
 use super::config::Config;
 use super::message::ReaderId;
+use super::metrics;
 use super::quorum_reader::{Ask, QuorumReader};
 use super::{Envelope, acceptor, kind, replica};
 use alloc::sync::Arc;
@@ -15,7 +16,7 @@ use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
 use ionian_kernel::role::{Out, Role};
-use ionian_kernel::status::{Metric, Metrics, Status};
+use ionian_kernel::status::{Metrics, Status};
 use ionian_kernel::suspicion::Presence;
 use ionian_kernel::time::{Duration, Instant};
 use ionian_kernel::wire::Never;
@@ -93,16 +94,6 @@ impl ReadBatcher {
     }
 }
 
-const WORK: &[Metric] = &[
-    Metric::counter("batches", "batches", "batches of reads that were closed"),
-    Metric::gauge(
-        "inquiries",
-        "inquiries",
-        "questions to acceptors for these batches",
-    )
-    .settling(),
-];
-
 impl Role for ReadBatcher {
     type In = In;
     type Send = Envelope;
@@ -164,7 +155,7 @@ impl Role for ReadBatcher {
         }
     }
 
-    const METRICS: Metrics = &[WORK];
+    const METRICS: Metrics = &[metrics::READ_BATCHER];
 
     fn status(&self, status: &mut Status) {
         status.add([self.batches, self.reader.under_way() as u64]);

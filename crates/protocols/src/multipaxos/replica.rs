@@ -22,6 +22,7 @@ use super::branch;
 use super::canary::{Canary, without_sessions};
 use super::config::Config;
 use super::message::{ChosenSlots, Times};
+use super::metrics;
 use super::{Envelope, client, kind, leader, read_batcher, unbatcher};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -35,7 +36,7 @@ use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
 use ionian_kernel::role::{Out, Picture, Role};
-use ionian_kernel::status::{Metric, Metrics, Status};
+use ionian_kernel::status::{Metrics, Status};
 use ionian_kernel::suspicion::Presence;
 use ionian_kernel::time::{Duration, Instant, Timestamp, earliest};
 use ionian_kernel::window::SlotWindow;
@@ -621,34 +622,6 @@ impl Replica {
     }
 }
 
-/// What it reports of its work.
-pub(crate) const WORK: &[Metric] = &[
-    Metric::gauge(
-        "retained",
-        "slots",
-        "executed slots kept for replicas that missed them",
-    ),
-    Metric::gauge("sessions", "sessions", "sessions of clients"),
-    Metric::counter("reads", "reads", "reads answered"),
-    Metric::counter(
-        "failed_reads",
-        "reads",
-        "reads in which the state machine panicked",
-    ),
-    Metric::gauge(
-        "deferred_reads",
-        "reads",
-        "reads that wait for slots to be executed",
-    )
-    .settling(),
-    Metric::counter("holes_asked", "slots", "missing slots asked of others"),
-    Metric::counter(
-        "stale",
-        "messages",
-        "values of slots that it had executed already",
-    ),
-];
-
 impl Role for Replica {
     type In = In;
     type Send = Envelope;
@@ -823,7 +796,7 @@ impl Role for Replica {
         self.deferred.invariants();
     }
 
-    const METRICS: Metrics = &[WORK];
+    const METRICS: Metrics = &[metrics::REPLICA];
 
     fn status(&self, status: &mut Status) {
         status.epoch = Some(self.executor.membership().epoch);

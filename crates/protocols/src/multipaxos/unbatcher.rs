@@ -4,6 +4,7 @@
 //! Stands between replica and client.
 
 use super::config::Config;
+use super::metrics;
 use super::{Envelope, client, replica};
 use alloc::sync::Arc;
 use ionian_kernel::batch::{Answers, AnswersByClient};
@@ -11,7 +12,7 @@ use ionian_kernel::id::*;
 use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::role::{Out, Role};
-use ionian_kernel::status::{Metric, Metrics, Status};
+use ionian_kernel::status::{Metrics, Status};
 use ionian_kernel::time::{Duration, Instant};
 use ionian_kernel::wire::Never;
 
@@ -52,12 +53,6 @@ impl Unbatcher {
     }
 }
 
-const WORK: &[Metric] = &[Metric::counter(
-    "batches",
-    "batches",
-    "batches of results taken apart",
-)];
-
 impl Role for Unbatcher {
     type In = In;
     type Send = Envelope;
@@ -97,7 +92,7 @@ impl Role for Unbatcher {
         Some(self.alive_at)
     }
 
-    const METRICS: Metrics = &[WORK];
+    const METRICS: Metrics = &[metrics::UNBATCHER];
 
     fn status(&self, status: &mut Status) {
         status.add([self.batches]);

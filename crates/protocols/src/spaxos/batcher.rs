@@ -5,7 +5,8 @@
 
 use super::config::Config;
 use super::{Envelope, disseminator, kind};
-use crate::multipaxos::batcher::batches::{self, Batches, Due};
+use crate::multipaxos::batcher::batches::{Batches, Due};
+use crate::multipaxos::metrics;
 use alloc::vec::Vec;
 use ionian_kernel::batch::Batch;
 use ionian_kernel::id::*;
@@ -154,7 +155,7 @@ impl Role for Batcher {
         self.batches.invariants();
     }
 
-    const METRICS: Metrics = &[batches::METRICS];
+    const METRICS: Metrics = &[metrics::BATCHES];
 
     fn status(&self, status: &mut Status) {
         self.batches.report(status);

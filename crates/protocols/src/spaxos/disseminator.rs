@@ -12,6 +12,7 @@ use super::branch;
 use super::canary::Canary;
 use super::config::Config;
 use super::message::{Payload, PayloadId, Ticket};
+use super::metrics;
 use super::{Envelope, batcher, kind, leader, stabilizer};
 use crate::multipaxos;
 use alloc::collections::BTreeMap;
@@ -23,7 +24,7 @@ use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
 use ionian_kernel::role::{Out, Role};
-use ionian_kernel::status::{Metric, Metrics, Status};
+use ionian_kernel::status::{Metrics, Status};
 use ionian_kernel::suspicion::Suspicion;
 use ionian_kernel::time::{Duration, Instant, earliest, transit};
 use ionian_kernel::wire::Never;
@@ -524,32 +525,6 @@ impl Disseminator {
     }
 }
 
-const WORK: &[Metric] = &[
-    Metric::counter("payloads", "payloads", "payloads formed"),
-    Metric::gauge("in_flight", "payloads", "payloads that have no slot yet"),
-    Metric::gauge("in_flight_bytes", "bytes", "bytes of these"),
-    Metric::counter(
-        "disseminated_again",
-        "payloads",
-        "payloads sent to stabilizers once more",
-    ),
-    Metric::counter(
-        "helped",
-        "payloads",
-        "payloads of other disseminators proposed for them",
-    ),
-    Metric::gauge(
-        "suspected_stabilizers",
-        "stabilizers",
-        "stabilizers that do not answer",
-    ),
-    Metric::counter(
-        "dropped_commands",
-        "commands",
-        "commands dropped for want of room",
-    ),
-];
-
 impl Role for Disseminator {
     type In = In;
     type Send = Envelope;
@@ -639,7 +614,7 @@ impl Role for Disseminator {
         );
     }
 
-    const METRICS: Metrics = &[WORK];
+    const METRICS: Metrics = &[metrics::DISSEMINATOR];
 
     fn status(&self, status: &mut Status) {
         status.add([

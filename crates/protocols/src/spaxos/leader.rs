@@ -12,6 +12,7 @@ use super::branch;
 use super::canary::Canary;
 use super::config::Config;
 use super::message::{PayloadId, Reference, Ticket};
+use super::metrics;
 use super::{Envelope, disseminator, stabilizer};
 use crate::multipaxos;
 use crate::multipaxos::leader::{Leader as Ordered, Record};
@@ -24,7 +25,7 @@ use ionian_kernel::inner::{Inner, Untagged};
 use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::role::{Out, Role};
-use ionian_kernel::status::{Metric, Metrics, Status};
+use ionian_kernel::status::{Metrics, Status};
 use ionian_kernel::time::Instant;
 use ionian_kernel::window::SlotWindow;
 
@@ -303,29 +304,6 @@ impl Leader {
     }
 }
 
-const PAYLOADS: &[Metric] = &[
-    Metric::gauge(
-        "payloads_taken",
-        "payloads",
-        "payloads whose slot it remembers",
-    ),
-    Metric::counter(
-        "repeated_proposals",
-        "payloads",
-        "payloads proposed although they have a slot",
-    ),
-    Metric::counter(
-        "late_proposals",
-        "payloads",
-        "payloads proposed after they had become void",
-    ),
-    Metric::gauge(
-        "carried_to",
-        "slot",
-        "it proposes noops up to this slot to make payloads void",
-    ),
-];
-
 impl Role for Leader {
     type In = In;
     type Send = Envelope;
@@ -402,9 +380,9 @@ impl Role for Leader {
     }
 
     const METRICS: Metrics = &[
-        multipaxos::leader::POSITIONS,
-        multipaxos::leader::WORK,
-        PAYLOADS,
+        multipaxos::metrics::LEADER_POSITIONS,
+        multipaxos::metrics::LEADER,
+        metrics::LEADER,
     ];
 
     fn status(&self, status: &mut Status) {

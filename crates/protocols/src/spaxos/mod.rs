@@ -83,6 +83,7 @@ pub(crate) mod branch;
 pub mod canary;
 pub mod config;
 pub mod invariants;
+mod metrics;
 mod presets;
 mod service;
 mod settings;

@@ -245,7 +245,7 @@ impl Role for ProxyLeader {
         self.inner.invariants();
     }
 
-    const METRICS: Metrics = &[multipaxos::proxy_leader::WORK];
+    const METRICS: Metrics = &[multipaxos::metrics::PROXY_LEADER];
 
     fn status(&self, status: &mut Status) {
         self.inner.status(status);

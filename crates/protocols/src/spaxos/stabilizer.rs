@@ -17,6 +17,7 @@ use super::branch;
 use super::canary::Canary;
 use super::config::Config;
 use super::message::{Payload, PayloadId, Places, Reference, Ticket};
+use super::metrics;
 use super::{Envelope, disseminator, kind, leader, proxy_leader, replica};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -25,7 +26,7 @@ use ionian_kernel::id::*;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
 use ionian_kernel::role::{Out, Role};
-use ionian_kernel::status::{Metric, Metrics, Status};
+use ionian_kernel::status::{Metrics, Status};
 use ionian_kernel::time::{Duration, Instant, earliest};
 use ionian_kernel::{messages, wire_enum};
 
@@ -583,39 +584,6 @@ impl Stabilizer {
     }
 }
 
-const WORK: &[Metric] = &[
-    Metric::gauge("payloads", "payloads", "payloads that it holds"),
-    Metric::gauge("payload_bytes", "bytes", "bytes of these"),
-    Metric::gauge(
-        "kept",
-        "slot",
-        "it has dropped the payloads of all slots below this one",
-    ),
-    Metric::counter("taken_in", "payloads", "payloads stored"),
-    Metric::counter(
-        "handed_over",
-        "payloads",
-        "payloads given to replicas in their slots",
-    ),
-    Metric::gauge(
-        "waiting",
-        "slots",
-        "slots that wait for a payload that it does not hold",
-    )
-    .settling(),
-    Metric::counter(
-        "fetched",
-        "payloads",
-        "payloads copied from other stabilizers",
-    ),
-    Metric::counter("void", "payloads", "payloads that have become void"),
-    Metric::counter(
-        "refused",
-        "payloads",
-        "payloads not taken in, for they are void",
-    ),
-];
-
 impl Role for Stabilizer {
     type In = In;
     type Send = Envelope;
@@ -753,7 +721,7 @@ impl Role for Stabilizer {
         );
     }
 
-    const METRICS: Metrics = &[WORK];
+    const METRICS: Metrics = &[metrics::STABILIZER];
 
     fn status(&self, status: &mut Status) {
         status.remembers = Some(!self.is_amnesiac());

@@ -2,6 +2,7 @@
 //!
 //! Stands between client and server. A batch that is lost is asked again by its clients.
 
+use super::metrics;
 use super::{Envelope, SERVER, server};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -13,7 +14,7 @@ use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
 use ionian_kernel::role::{Out, Role};
-use ionian_kernel::status::{Metric, Metrics, Status};
+use ionian_kernel::status::{Metrics, Status};
 use ionian_kernel::time::Instant;
 use ionian_kernel::wire::Never;
 
@@ -80,11 +81,6 @@ impl Batcher {
     }
 }
 
-const WORK: &[Metric] = &[
-    Metric::counter("batches", "batches", "batches that were closed"),
-    Metric::gauge("in_flight", "batches", "batches that are under way"),
-];
-
 impl Role for Batcher {
     type In = In;
     type Send = Envelope;
@@ -119,7 +115,7 @@ impl Role for Batcher {
         self.close_if_due(now, out);
     }
 
-    const METRICS: Metrics = &[WORK];
+    const METRICS: Metrics = &[metrics::BATCHER];
 
     fn status(&self, status: &mut Status) {
         status.add([self.batches, self.under_way.len() as u64]);

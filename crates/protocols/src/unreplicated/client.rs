@@ -3,6 +3,7 @@
 //! Stands at both ends of the chart. Writes go to a batcher, or to the server where there is none;
 //! reads go to the server.
 
+use super::metrics;
 use super::{Envelope, SERVER, batcher, kind, server};
 use alloc::sync::Arc;
 use ionian_kernel::batch::{Answers, Batch, BatchBuilder};
@@ -14,7 +15,7 @@ use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
 use ionian_kernel::role::{Out, Role};
-use ionian_kernel::status::{Metric, Metrics, Status};
+use ionian_kernel::status::{Metrics, Status};
 use ionian_kernel::suspicion::Choice;
 use ionian_kernel::time::Instant;
 use ionian_kernel::wire::Never;
@@ -123,12 +124,6 @@ impl ClientLane {
     }
 }
 
-const WORK: &[Metric] = &[Metric::gauge(
-    "in_flight",
-    "commands",
-    "commands that have no answer yet",
-)];
-
 impl Role for ClientLane {
     type In = In;
     type Send = Envelope;
@@ -175,7 +170,7 @@ impl Role for ClientLane {
         self.lane.invariants();
     }
 
-    const METRICS: Metrics = &[WORK];
+    const METRICS: Metrics = &[metrics::CLIENT];
 
     fn status(&self, status: &mut Status) {
         status.has_session = Some(self.lane.is_open());

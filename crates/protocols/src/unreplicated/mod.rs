@@ -16,6 +16,7 @@ pub mod server;
 
 pub mod unbatcher;
 
+mod metrics;
 mod presets;
 mod service;
 

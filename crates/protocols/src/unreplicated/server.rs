@@ -2,6 +2,7 @@
 //!
 //! Stands between client (or batcher) and client (or unbatcher).
 
+use super::metrics;
 use super::{Envelope, batcher, client, kind, unbatcher};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -14,7 +15,7 @@ use ionian_kernel::layout::Layout;
 use ionian_kernel::machine::RestoreError;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::role::{Out, Picture, Role};
-use ionian_kernel::status::{Metric, Metrics, Status};
+use ionian_kernel::status::{Metrics, Status};
 use ionian_kernel::time::{Instant, Timestamp};
 use ionian_kernel::{messages, wire_struct};
 
@@ -132,15 +133,6 @@ impl Server {
     }
 }
 
-const WORK: &[Metric] = &[
-    Metric::gauge("sessions", "sessions", "sessions of clients"),
-    Metric::counter(
-        "failed_reads",
-        "reads",
-        "reads in which the state machine panicked",
-    ),
-];
-
 impl Role for Server {
     type In = In;
     type Send = Envelope;
@@ -221,7 +213,7 @@ impl Role for Server {
         }
     }
 
-    const METRICS: Metrics = &[WORK];
+    const METRICS: Metrics = &[metrics::SERVER];
 
     fn status(&self, status: &mut Status) {
         status.executed = Some(self.executed);

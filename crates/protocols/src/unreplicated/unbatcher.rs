@@ -2,6 +2,7 @@
 //!
 //! Stands between server and client.
 
+use super::metrics;
 use super::{Envelope, client};
 use alloc::sync::Arc;
 use ionian_kernel::batch::{Answers, AnswersByClient};
@@ -9,7 +10,7 @@ use ionian_kernel::id::*;
 use ionian_kernel::layout::Layout;
 use ionian_kernel::messages;
 use ionian_kernel::role::{Out, Role};
-use ionian_kernel::status::{Metric, Metrics, Status};
+use ionian_kernel::status::{Metrics, Status};
 use ionian_kernel::time::Instant;
 use ionian_kernel::wire::Never;
 
@@ -30,12 +31,6 @@ pub struct Unbatcher {
     by_client: AnswersByClient,
     batches: u64,
 }
-
-const WORK: &[Metric] = &[Metric::counter(
-    "batches",
-    "batches",
-    "batches of results taken apart",
-)];
 
 impl Role for Unbatcher {
     type In = In;
@@ -58,7 +53,7 @@ impl Role for Unbatcher {
         }
     }
 
-    const METRICS: Metrics = &[WORK];
+    const METRICS: Metrics = &[metrics::UNBATCHER];
 
     fn status(&self, status: &mut Status) {
         status.add([self.batches]);

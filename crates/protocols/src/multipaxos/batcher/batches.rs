@@ -7,7 +7,7 @@ use ionian_kernel::batch::{Batch, OpenBatch};
 use ionian_kernel::flow::ByteWindow;
 use ionian_kernel::layout::Options;
 use ionian_kernel::random::Random;
-use ionian_kernel::status::{Metric, Status};
+use ionian_kernel::status::Status;
 use ionian_kernel::time::{Duration, Instant, earliest, transit};
 
 /// Batches that are not known chosen hold at most this many bytes; what clients send beyond it is
@@ -16,17 +16,6 @@ const MAX_BYTES: usize = 64 << 20;
 
 /// And there are at most so many of them.
 const MAX_BATCHES: usize = 1 << 14;
-
-/// What batchers report of their batches.
-pub(crate) const METRICS: &[Metric] = &[
-    Metric::counter("batches", "batches", "batches that were closed"),
-    Metric::gauge("in_flight", "batches", "batches that are under way"),
-    Metric::counter(
-        "dropped_commands",
-        "commands",
-        "commands dropped for want of room",
-    ),
-];
 
 /// The batches of a batcher, which notes for each of them with whom it is.
 pub(crate) struct Batches<W> {
@@ -231,7 +220,7 @@ impl<W> Batches<W> {
     }
 
     /// Reports figures for people.
-    /// Reports the [`METRICS`].
+    /// Reports the [batches](crate::multipaxos::metrics::BATCHES).
     pub(crate) fn report(&self, status: &mut Status) {
         status.add([self.closed, self.in_flight.len() as u64, self.dropped]);
     }

@@ -1,0 +1,85 @@
+//! What the roles of S-Paxos report beside those of MultiPaxos that they hold.
+
+use ionian_kernel::status::Metric;
+
+pub(super) const DISSEMINATOR: &[Metric] = &[
+    Metric::counter("payloads", "payloads", "payloads formed"),
+    Metric::gauge("in_flight", "payloads", "payloads that have no slot yet"),
+    Metric::gauge("in_flight_bytes", "bytes", "bytes of these"),
+    Metric::counter(
+        "disseminated_again",
+        "payloads",
+        "payloads sent to stabilizers once more",
+    ),
+    Metric::counter(
+        "helped",
+        "payloads",
+        "payloads of other disseminators proposed for them",
+    ),
+    Metric::gauge(
+        "suspected_stabilizers",
+        "stabilizers",
+        "stabilizers that do not answer",
+    ),
+    Metric::counter(
+        "dropped_commands",
+        "commands",
+        "commands dropped for want of room",
+    ),
+];
+
+pub(super) const LEADER: &[Metric] = &[
+    Metric::gauge(
+        "payloads_taken",
+        "payloads",
+        "payloads whose slot it remembers",
+    ),
+    Metric::counter(
+        "repeated_proposals",
+        "payloads",
+        "payloads proposed although they have a slot",
+    ),
+    Metric::counter(
+        "late_proposals",
+        "payloads",
+        "payloads proposed after they had become void",
+    ),
+    Metric::gauge(
+        "carried_to",
+        "slot",
+        "it proposes noops up to this slot to make payloads void",
+    ),
+];
+
+pub(super) const STABILIZER: &[Metric] = &[
+    Metric::gauge("payloads", "payloads", "payloads that it holds"),
+    Metric::gauge("payload_bytes", "bytes", "bytes of these"),
+    Metric::gauge(
+        "kept",
+        "slot",
+        "it has dropped the payloads of all slots below this one",
+    ),
+    Metric::counter("taken_in", "payloads", "payloads stored"),
+    Metric::counter(
+        "handed_over",
+        "payloads",
+        "payloads given to replicas in their slots",
+    ),
+    Metric::gauge(
+        "waiting",
+        "slots",
+        "slots that wait for a payload that it does not hold",
+    )
+    .settling(),
+    Metric::counter(
+        "fetched",
+        "payloads",
+        "payloads copied from other stabilizers",
+    ),
+    Metric::counter("void", "payloads", "payloads that have become void"),
+    Metric::counter(
+        "refused",
+        "payloads",
+        "payloads not taken in, for they are void",
+    ),
+];
