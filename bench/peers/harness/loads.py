@@ -15,7 +15,7 @@ VALUE_BYTES = 16
 
 @dataclasses.dataclass(frozen=True)
 class Load:
-    """A closed loop: so many clients, each with so many commands outstanding."""
+    """A closed loop: a number of clients, each with a number of commands outstanding."""
 
     clients: int
     pipeline: int = 1
@@ -32,7 +32,7 @@ class Load:
 
 
 class InFlight(Load):
-    """A program that has so many commands under way with a library in the same process."""
+    """A program that has a number of commands in flight with a library in the same process."""
 
     def __init__(self, count):
         super().__init__(1, pipeline=count)

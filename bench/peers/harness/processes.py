@@ -19,7 +19,7 @@ class Failure(Exception):
 
 
 def free_ports(count):
-    """The first of `count` neighbouring ports of 127.0.0.1 that nobody listens on, below those given to clients."""
+    """The first of `count` neighbouring ports of 127.0.0.1 that no process listens on, below those given to clients."""
     for _ in range(100):
         first = random.randrange(20_000, 32_000 - count)
         try:
@@ -114,7 +114,7 @@ def stop(processes):
 
 
 def accepts(port):
-    """Whether somebody listens on a port."""
+    """Whether a process listens on a port."""
     with socket.socket() as attempt:
         return attempt.connect_ex(("127.0.0.1", port)) == 0
 

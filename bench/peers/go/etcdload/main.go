@@ -18,7 +18,7 @@ import (
 	"ionian/bench/peers/measure"
 )
 
-// operationsInTransaction is etcd's limit, unless it is told another.
+// operationsInTransaction is etcd's limit, by default.
 const operationsInTransaction = 128
 
 type arguments struct {

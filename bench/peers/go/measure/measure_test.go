@@ -64,7 +64,7 @@ func TestProcessorTimeIsReadFromTheSystem(t *testing.T) {
 	if err != nil || used["self"] <= 0 {
 		t.Fatalf("%v, %v", used, err)
 	}
-	if _, err := cpu(Pids{"nobody": 1 << 30}); err == nil {
+	if _, err := cpu(Pids{"none": 1 << 30}); err == nil {
 		t.Error("a process that is not there has processor time")
 	}
 }
