@@ -1,6 +1,7 @@
 //! The presets: each is the deployment that it says it is, and survives being written and read.
 
 use ionian_deployment::{DEFAULT_PRESET, Deployment, Durability, PresetOptions, presets, settings};
+use ionian_kernel::id::AcceptorId;
 use ionian_kernel::layout::{Layout, NodeId, Places};
 use ionian_kernel::quorum::{QuorumSpec, QuorumSystem};
 use ionian_protocols::registry;
@@ -312,7 +313,7 @@ fn the_acceptors_of_every_multipaxos_preset_make_a_quorum_system() {
         let layout = layout(&deployment);
         if deployment.protocol == "multipaxos" {
             assert!(
-                QuorumSystem::new(layout.quorums, layout.all(5), layout.f).is_ok(),
+                QuorumSystem::new(layout.quorums, layout.all::<AcceptorId>(5), layout.f).is_ok(),
                 "{name}"
             );
         }

@@ -170,36 +170,46 @@ impl fmt::Debug for Round {
 
 /// The name of one instance of a role: its place among its kind in the deployment, from 0.
 pub trait Id: Copy + Ord + fmt::Debug {
+    /// What people call an instance of this role.
+    const NAME: &'static str;
     /// The id with this place.
     fn at(index: u8) -> Self;
     /// Its place.
     fn index(self) -> u8;
 }
 
+/// Declares the ids of role kinds, each with what people call an instance.
+#[macro_export]
 macro_rules! ids {
-    ($($(#[$doc:meta])* $name:ident)*) => {$(
+    ($($(#[$doc:meta])* $id:ident $name:literal)*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name(pub u8);
+        pub struct $id(pub u8);
 
-        impl Id for $name {
+        impl $crate::id::Id for $id {
+            const NAME: &'static str = $name;
             fn at(index: u8) -> Self {
-                $name(index)
+                $id(index)
             }
             fn index(self) -> u8 {
                 self.0
             }
         }
 
-        impl Wire for $name {
-            fn encode(&self, out: &mut Vec<u8>) {
-                self.0.encode(out);
+        impl $crate::wire::Wire for $id {
+            fn encode(&self, out: &mut alloc::vec::Vec<u8>) {
+                $crate::wire::Wire::encode(&self.0, out);
             }
-            fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+            fn decode(
+                reader: &mut $crate::wire::Reader<'_>,
+            ) -> Result<Self, $crate::wire::WireError> {
                 // Sets are 64 bits wide, and every id can be put into one.
-                match u8::decode(reader)? {
-                    index if (index as usize) < MAX_INSTANCES => Ok($name(index)),
-                    index => Err(WireError::OutOfRange { what: "role instance", value: index as u64 }),
+                match <u8 as $crate::wire::Wire>::decode(reader)? {
+                    index if usize::from(index) < $crate::id::MAX_INSTANCES => Ok($id(index)),
+                    index => Err($crate::wire::WireError::OutOfRange {
+                        what: "role instance",
+                        value: index.into(),
+                    }),
                 }
             }
         }
@@ -208,27 +218,21 @@ macro_rules! ids {
 
 ids! {
     /// A client lane.
-    ClientId
+    ClientId "client"
     /// A batcher.
-    BatcherId
+    BatcherId "batcher"
     /// A read batcher.
-    ReadBatcherId
+    ReadBatcherId "read batcher"
     /// A leader (in the paper also: proposer).
-    LeaderId
+    LeaderId "leader"
     /// A proxy leader.
-    ProxyLeaderId
+    ProxyLeaderId "proxy leader"
     /// An acceptor.
-    AcceptorId
+    AcceptorId "acceptor"
     /// A replica.
-    ReplicaId
+    ReplicaId "replica"
     /// An unbatcher.
-    UnbatcherId
-    /// The server of an unreplicated deployment.
-    ServerId
-    /// A disseminator (S-Paxos).
-    DisseminatorId
-    /// A stabilizer (S-Paxos).
-    StabilizerId
+    UnbatcherId "unbatcher"
 }
 
 /// The most instances of one role that a deployment can have: a [`Set`] is one machine word.

@@ -1,7 +1,7 @@
 //! Quorum systems (compartmentalization 3.2): which sets of acceptors must promise, and which must
 //! vote. Paxos is safe as long as every read (phase 1) quorum meets every write (phase 2) quorum.
 
-use crate::id::{AcceptorId, AcceptorSet, MAX_INSTANCES};
+use crate::id::{AcceptorId, Id, MAX_INSTANCES, Set};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -27,22 +27,22 @@ pub enum QuorumSpec {
     },
 }
 
-/// A quorum system over the acceptors of one configuration, or, while one configuration is changed
-/// into another, over those of both.
+/// A quorum system over instances of one kind, the acceptors of one configuration. While one
+/// configuration is changed into another, over those of both.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct QuorumSystem {
-    arrangement: Arrangement,
+pub struct QuorumSystem<I: Id = AcceptorId> {
+    arrangement: Arrangement<I>,
     /// The configuration that this one is being changed into: its quorums are needed as well.
-    next: Option<Arrangement>,
+    next: Option<Arrangement<I>>,
 }
 
-impl QuorumSystem {
+impl<I: Id> QuorumSystem<I> {
     /// The system of `members` arranged by `spec`, in the order of their numbers, tolerating `f`
     /// failures.
     ///
     /// # Errors
     /// Says, in terms of the protocol, why the arrangement is unsafe or tolerates fewer failures.
-    pub fn new(spec: QuorumSpec, members: AcceptorSet, f: usize) -> Result<Self, String> {
+    pub fn new(spec: QuorumSpec, members: Set<I>, f: usize) -> Result<Self, String> {
         Arrangement::new(spec, members, f).map(|arrangement| QuorumSystem {
             arrangement,
             next: None,
@@ -52,61 +52,49 @@ impl QuorumSystem {
     /// The system whose quorums are those of `self` and of `next` together. Each of its quorums
     /// meets the quorums of either alone, so that leaders and readers of the three can be at work
     /// at the same time.
-    pub fn joint(self, next: QuorumSystem) -> QuorumSystem {
+    pub fn joint(self, next: Self) -> Self {
         QuorumSystem {
             arrangement: self.arrangement,
             next: Some(next.arrangement),
         }
     }
 
-    fn arrangements(&self) -> impl Iterator<Item = &Arrangement> {
+    fn arrangements(&self) -> impl Iterator<Item = &Arrangement<I>> {
         core::iter::once(&self.arrangement).chain(&self.next)
     }
 
     /// All acceptors.
-    pub fn members(&self) -> AcceptorSet {
+    pub fn members(&self) -> Set<I> {
         self.arrangements()
-            .fold(AcceptorSet::EMPTY, |all, arrangement| {
-                all.or(arrangement.all)
-            })
+            .fold(Set::EMPTY, |all, arrangement| all.or(arrangement.all))
     }
 
     /// Whether promises of `set` let a leader begin phase 2, and its watermarks a reader read.
-    pub fn is_read_quorum(&self, set: AcceptorSet) -> bool {
+    pub fn is_read_quorum(&self, set: Set<I>) -> bool {
         self.arrangements()
             .all(|arrangement| arrangement.is_read_quorum(set))
     }
 
     /// Whether votes of `set` make a value chosen.
-    pub fn is_write_quorum(&self, set: AcceptorSet) -> bool {
+    pub fn is_write_quorum(&self, set: Set<I>) -> bool {
         self.arrangements()
             .all(|arrangement| arrangement.is_write_quorum(set))
     }
 
     /// A smallest read quorum among `alive`, preferring members of `near`; `turn` deals the load
     /// out. `None` when `alive` holds none.
-    pub fn read_quorum(
-        &self,
-        alive: AcceptorSet,
-        near: AcceptorSet,
-        turn: u64,
-    ) -> Option<AcceptorSet> {
+    pub fn read_quorum(&self, alive: Set<I>, near: Set<I>, turn: u64) -> Option<Set<I>> {
         self.arrangements()
-            .try_fold(AcceptorSet::EMPTY, |quorum, arrangement| {
+            .try_fold(Set::EMPTY, |quorum, arrangement| {
                 Some(quorum.or(arrangement.read_quorum(alive, near.or(quorum), turn)?))
             })
     }
 
     /// A smallest write quorum among `alive`, preferring members of `near`; `turn` deals the load
     /// out. `None` when `alive` holds none.
-    pub fn write_quorum(
-        &self,
-        alive: AcceptorSet,
-        near: AcceptorSet,
-        turn: u64,
-    ) -> Option<AcceptorSet> {
+    pub fn write_quorum(&self, alive: Set<I>, near: Set<I>, turn: u64) -> Option<Set<I>> {
         self.arrangements()
-            .try_fold(AcceptorSet::EMPTY, |quorum, arrangement| {
+            .try_fold(Set::EMPTY, |quorum, arrangement| {
                 Some(quorum.or(arrangement.write_quorum(alive, near.or(quorum), turn)?))
             })
     }
@@ -114,29 +102,27 @@ impl QuorumSystem {
 
 /// How the acceptors of one configuration are arranged.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Arrangement {
+struct Arrangement<I: Id> {
     spec: QuorumSpec,
-    all: AcceptorSet,
+    all: Set<I>,
     /// All of them in order: the place of an acceptor in a grid or among groups is its place here.
-    members: Vec<AcceptorId>,
+    members: Vec<I>,
 }
 
-impl Arrangement {
-    fn new(spec: QuorumSpec, all: AcceptorSet, f: usize) -> Result<Self, String> {
-        let members = all.len();
+impl<I: Id> Arrangement<I> {
+    fn new(spec: QuorumSpec, all: Set<I>, f: usize) -> Result<Self, String> {
+        let (members, kind) = (all.len(), I::NAME);
         if members == 0 {
-            return Err(format!(
-                "no acceptors: a deployment has 1 to {MAX_INSTANCES}"
-            ));
+            return Err(format!("no {kind}s: a deployment has 1 to {MAX_INSTANCES}"));
         }
         match spec {
             QuorumSpec::Majority if members < 2 * f + 1 => Err(format!(
-                "{members} acceptors in majorities tolerate f={}, not f={f}: there must be at least 2f+1 = {}",
+                "{members} {kind}s in majorities tolerate f={}, not f={f}: there must be at least 2f+1 = {}",
                 (members - 1) / 2,
                 2 * f + 1
             )),
             QuorumSpec::Grid { rows, columns } if rows * columns != members => Err(format!(
-                "a {rows}x{columns} grid holds {} acceptors, and the deployment has {members}",
+                "a {rows}x{columns} grid holds {} {kind}s, and the deployment has {members}",
                 rows * columns
             )),
             QuorumSpec::Grid { rows, columns } if rows.min(columns) < f + 1 => Err(format!(
@@ -145,10 +131,10 @@ impl Arrangement {
                 f + 1
             )),
             QuorumSpec::Groups { groups } if !members.is_multiple_of(groups) => Err(format!(
-                "{members} acceptors cannot be divided into {groups} groups of equal size"
+                "{members} {kind}s cannot be divided into {groups} groups of equal size"
             )),
             QuorumSpec::Groups { groups } if members / groups < 2 * f + 1 => Err(format!(
-                "{groups} groups of {} acceptors tolerate f={}, not f={f}: a group must have at least 2f+1 = {}",
+                "{groups} groups of {} {kind}s tolerate f={}, not f={f}: a group must have at least 2f+1 = {}",
                 members / groups,
                 (members / groups - 1) / 2,
                 2 * f + 1
@@ -168,24 +154,24 @@ impl Arrangement {
     /// The blocks of acceptors that quorums are made of, and how many of a block make it count: a
     /// read quorum needs that many of *one* row or of *every* group, a write quorum of one column
     /// or one group.
-    fn block(&self, start: usize, step: usize, count: usize) -> AcceptorSet {
+    fn block(&self, start: usize, step: usize, count: usize) -> Set<I> {
         (0..count).map(|i| self.members[start + i * step]).collect()
     }
 
-    fn row(&self, row: usize, columns: usize) -> AcceptorSet {
+    fn row(&self, row: usize, columns: usize) -> Set<I> {
         self.block(row * columns, 1, columns)
     }
 
-    fn column(&self, column: usize, rows: usize, columns: usize) -> AcceptorSet {
+    fn column(&self, column: usize, rows: usize, columns: usize) -> Set<I> {
         self.block(column, columns, rows)
     }
 
-    fn group(&self, group: usize, groups: usize) -> AcceptorSet {
+    fn group(&self, group: usize, groups: usize) -> Set<I> {
         let size = self.members.len() / groups;
         self.block(group * size, 1, size)
     }
 
-    fn is_read_quorum(&self, set: AcceptorSet) -> bool {
+    fn is_read_quorum(&self, set: Set<I>) -> bool {
         match self.spec {
             QuorumSpec::Majority => majority(set.and(self.all), self.members.len()),
             QuorumSpec::Grid { rows, columns } => {
@@ -200,7 +186,7 @@ impl Arrangement {
         }
     }
 
-    fn is_write_quorum(&self, set: AcceptorSet) -> bool {
+    fn is_write_quorum(&self, set: Set<I>) -> bool {
         match self.spec {
             QuorumSpec::Majority => self.is_read_quorum(set),
             QuorumSpec::Grid { rows, columns } => {
@@ -215,7 +201,7 @@ impl Arrangement {
         }
     }
 
-    fn read_quorum(&self, alive: AcceptorSet, near: AcceptorSet, turn: u64) -> Option<AcceptorSet> {
+    fn read_quorum(&self, alive: Set<I>, near: Set<I>, turn: u64) -> Option<Set<I>> {
         match self.spec {
             QuorumSpec::Majority => pick_majority(self.all, alive, near, turn),
             QuorumSpec::Grid { rows, columns } => turned(rows, turn)
@@ -223,16 +209,11 @@ impl Arrangement {
                 .find(|row| alive.covers(*row)),
             QuorumSpec::Groups { groups } => (0..groups)
                 .map(|group| pick_majority(self.group(group, groups), alive, near, turn))
-                .try_fold(AcceptorSet::EMPTY, |quorum, part| Some(quorum.or(part?))),
+                .try_fold(Set::EMPTY, |quorum, part| Some(quorum.or(part?))),
         }
     }
 
-    fn write_quorum(
-        &self,
-        alive: AcceptorSet,
-        near: AcceptorSet,
-        turn: u64,
-    ) -> Option<AcceptorSet> {
+    fn write_quorum(&self, alive: Set<I>, near: Set<I>, turn: u64) -> Option<Set<I>> {
         match self.spec {
             QuorumSpec::Majority => self.read_quorum(alive, near, turn),
             QuorumSpec::Grid { rows, columns } => turned(columns, turn)
@@ -263,7 +244,7 @@ impl Arrangement {
     }
 }
 
-fn majority(set: AcceptorSet, members: usize) -> bool {
+fn majority<I: Id>(set: Set<I>, members: usize) -> bool {
     set.len() > members / 2
 }
 
@@ -272,18 +253,13 @@ fn turned(count: usize, turn: u64) -> impl Iterator<Item = usize> {
 }
 
 /// A majority of `members` taken from `alive`: near ones first, then from the turn's place on.
-fn pick_majority(
-    members: AcceptorSet,
-    alive: AcceptorSet,
-    near: AcceptorSet,
-    turn: u64,
-) -> Option<AcceptorSet> {
+fn pick_majority<I: Id>(members: Set<I>, alive: Set<I>, near: Set<I>, turn: u64) -> Option<Set<I>> {
     let needed = members.len() / 2 + 1;
     let alive = alive.and(members);
     if alive.len() < needed {
         return None;
     }
-    let mut quorum: AcceptorSet = alive.and(near).iter().take(needed).collect();
+    let mut quorum: Set<I> = alive.and(near).iter().take(needed).collect();
     let mut turn = turn;
     while quorum.len() < needed {
         let left = alive.without(quorum);
@@ -297,6 +273,7 @@ fn pick_majority(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::id::AcceptorSet;
 
     fn systems() -> Vec<(QuorumSystem, usize)> {
         let mut systems = Vec::new();

@@ -4,7 +4,7 @@
 use super::Workload;
 use super::demand::Kind;
 use ionian_kernel::client::ReadLevel;
-use ionian_kernel::id::{AcceptorSet, MAX_INSTANCES, Set, UnbatcherId};
+use ionian_kernel::id::{Id, MAX_INSTANCES, Set, UnbatcherId};
 use ionian_kernel::layout::{Address, Layout, NodeId};
 use ionian_kernel::protocol::Protocol;
 use ionian_kernel::quorum::QuorumSystem;
@@ -80,9 +80,7 @@ pub(crate) fn spaxos(config: &spaxos::config::Config, workload: &Workload) -> Ve
             )
         };
         let part = writes / config.layout().count(kind::Disseminator) as f64;
-        payloads.quorums(kind::Stabilizer, Kind::Store, part, |turn| {
-            quorum(turn).map(|set| AcceptorSet::from_bits(set.bits()))
-        });
+        payloads.quorums(kind::Stabilizer, Kind::Store, part, quorum);
     }
     if beside.is_empty() {
         payloads.deal(kind::Stabilizer, Kind::Deliver, writes);
@@ -155,16 +153,16 @@ impl<'a> Shares<'a> {
         }
     }
 
-    fn quorums(
+    fn quorums<I: Id>(
         &mut self,
         role: u8,
         kind: Kind,
         part: f64,
-        quorum: impl Fn(u64) -> Option<AcceptorSet>,
+        quorum: impl Fn(u64) -> Option<Set<I>>,
     ) {
         let mut asked = [0_u64; MAX_INSTANCES];
-        for member in (0..TURNS).filter_map(quorum).flat_map(AcceptorSet::iter) {
-            asked[usize::from(member.0)] += 1;
+        for member in (0..TURNS).filter_map(quorum).flat_map(Set::iter) {
+            asked[usize::from(member.index())] += 1;
         }
         for (index, asked) in (0..).zip(asked).filter(|(_, asked)| *asked > 0) {
             self.add(
@@ -209,7 +207,7 @@ impl<'a> Shares<'a> {
         }
         if workload.read_level == ReadLevel::Linearizable {
             self.deal(kind::ReadBatcher, Kind::Read, reads);
-            let quorum = |turn| quorums.read_quorum(quorums.members(), AcceptorSet::EMPTY, turn);
+            let quorum = |turn| quorums.read_quorum(quorums.members(), Set::EMPTY, turn);
             self.quorums(kind::Acceptor, Kind::Read, reads, quorum);
         }
         for (index, _) in layout.places(kind::Replica).iter() {

@@ -7,6 +7,7 @@ use ionian_kernel::id::*;
 use ionian_kernel::layout::Layout;
 use ionian_protocols::multipaxos::message::Proposer;
 use ionian_protocols::multipaxos::{self, acceptor, proxy_leader};
+use ionian_protocols::spaxos::id::{DisseminatorId, StabilizerId};
 use ionian_protocols::spaxos::message::{Payload, PayloadId, Reference, Ticket};
 use ionian_protocols::spaxos::{self, SPaxos, disseminator, kind, stabilizer};
 use std::collections::BTreeMap;

@@ -8,6 +8,7 @@ use ionian_kernel::id::*;
 use ionian_kernel::layout::Layout;
 use ionian_protocols::multipaxos::message::Proposer;
 use ionian_protocols::multipaxos::{self, acceptor, leader as ordering, proxy_leader as proxying};
+use ionian_protocols::spaxos::id::StabilizerId;
 use ionian_protocols::spaxos::message::{PayloadId, Reference, Ticket};
 use ionian_protocols::spaxos::{self, SPaxos, kind, leader, proxy_leader};
 

@@ -4,6 +4,7 @@
 //! and hands it to another disseminator when it does not.
 
 use super::config::Config;
+use super::id::DisseminatorId;
 use super::{Envelope, disseminator, kind};
 use crate::multipaxos::batcher::batches::{Batches, Due};
 use crate::multipaxos::metrics;

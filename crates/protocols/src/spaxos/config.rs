@@ -1,6 +1,7 @@
 //! Which layouts are deployments of S-Paxos, and what every role needs to know of its own.
 
 use super::canary::Canary;
+use super::id::{DisseminatorId, StabilizerId};
 use super::kind;
 use super::settings::stale_bytes;
 use crate::multipaxos::config::{Config as Ordering, at_least, combinations};
@@ -55,52 +56,15 @@ impl Deref for Config {
     }
 }
 
-/// The quorum system of the stabilizers: payloads are written to a write quorum.
-#[derive(Clone, Debug)]
-pub struct Stabilizers(QuorumSystem);
+/// The quorum system of the stabilizers. What a write quorum holds is stable; of each read quorum,
+/// a member holds whatever is stable.
+pub type Stabilizers = QuorumSystem<StabilizerId>;
 
-impl Stabilizers {
-    /// As the acceptors are arranged if as many stabilizers can be, else in majorities.
-    fn new(layout: &Layout) -> Result<Self, LayoutError> {
-        let members: AcceptorSet = layout.all(kind::Stabilizer);
-        let system = |spec| QuorumSystem::new(spec, members, layout.f);
-        let system = system(layout.quorums).or_else(|_| system(QuorumSpec::Majority));
-        system
-            .map(Stabilizers)
-            .map_err(|problem| LayoutError(problem.replace("acceptors", "stabilizers")))
-    }
-
-    /// All stabilizers.
-    pub fn members(&self) -> Set<StabilizerId> {
-        Set::from_bits(self.0.members().bits())
-    }
-
-    /// Whether what these hold is stable.
-    pub fn is_write_quorum(&self, set: Set<StabilizerId>) -> bool {
-        self.0.is_write_quorum(AcceptorSet::from_bits(set.bits()))
-    }
-
-    /// Whether one of these holds whatever is stable.
-    pub fn is_read_quorum(&self, set: Set<StabilizerId>) -> bool {
-        self.0.is_read_quorum(AcceptorSet::from_bits(set.bits()))
-    }
-
-    /// A smallest write quorum among `alive`, preferring members of `near`; `turn` deals the load
-    /// out.
-    pub fn write_quorum(
-        &self,
-        alive: Set<StabilizerId>,
-        near: Set<StabilizerId>,
-        turn: u64,
-    ) -> Option<Set<StabilizerId>> {
-        let (alive, near) = (
-            AcceptorSet::from_bits(alive.bits()),
-            AcceptorSet::from_bits(near.bits()),
-        );
-        self.0
-            .write_quorum(alive, near, turn)
-            .map(|quorum| Set::from_bits(quorum.bits()))
-    }
+/// As the acceptors are arranged if as many stabilizers can be, else in majorities.
+fn arrange(layout: &Layout) -> Result<Stabilizers, LayoutError> {
+    let system = |spec| QuorumSystem::new(spec, layout.all(kind::Stabilizer), layout.f);
+    let system = system(layout.quorums).or_else(|_| system(QuorumSpec::Majority));
+    system.map_err(LayoutError)
 }
 
 impl Config {
@@ -247,7 +211,7 @@ fn check(layout: &Layout) -> Result<Stabilizers, LayoutError> {
     if layout.count(kind::Batcher) > 0 {
         at_least("batchers", layout.count(kind::Batcher), f + 1)?;
     }
-    let stabilizers = Stabilizers::new(layout)?;
+    let stabilizers = arrange(layout)?;
     let nodes: Vec<NodeId> = layout.nodes().into_iter().collect();
     for failed in combinations(&nodes, f) {
         if let Some(lost) = lost_with(layout, &stabilizers, &failed) {

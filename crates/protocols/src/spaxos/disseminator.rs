@@ -11,6 +11,7 @@ use self::helping::Helping;
 use super::branch;
 use super::canary::Canary;
 use super::config::Config;
+use super::id::{DisseminatorId, StabilizerId};
 use super::message::{Payload, PayloadId, Ticket};
 use super::metrics;
 use super::{Envelope, batcher, kind, leader, stabilizer};

@@ -11,6 +11,7 @@
 use super::branch;
 use super::canary::Canary;
 use super::config::Config;
+use super::id::{DisseminatorId, StabilizerId};
 use super::message::{PayloadId, Reference, Ticket};
 use super::metrics;
 use super::{Envelope, disseminator, stabilizer};

@@ -1,5 +1,6 @@
 //! What several messages are made of: payloads, and the references to them that the log holds.
 
+use super::id::{DisseminatorId, StabilizerId};
 use alloc::vec::Vec;
 use bytes::BytesMut;
 use ionian_kernel::batch::{Batch, BatchBuilder, Command, SessionId};

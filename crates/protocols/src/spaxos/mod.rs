@@ -82,6 +82,7 @@ pub mod unbatcher {
 pub(crate) mod branch;
 pub mod canary;
 pub mod config;
+pub mod id;
 pub mod invariants;
 mod metrics;
 mod presets;
@@ -92,6 +93,7 @@ use crate::multipaxos;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use config::Config;
+use id::{DisseminatorId, StabilizerId};
 use ionian_kernel::id::*;
 use ionian_kernel::inner::{Adapted, Translate};
 use ionian_kernel::layout::{Layout, LayoutError};

@@ -6,6 +6,7 @@
 //! hold the payload.
 
 use super::config::Config;
+use super::id::StabilizerId;
 use super::message::Reference;
 use super::{Envelope, disseminator, kind, stabilizer};
 use crate::multipaxos;

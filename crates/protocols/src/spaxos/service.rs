@@ -1,10 +1,11 @@
 //! What a cluster of S-Paxos needs to serve its clients, and what it cannot lose.
 
 use super::config::Config;
+use super::id::StabilizerId;
 use super::kind;
 use crate::multipaxos::service as ordering;
 use alloc::vec::Vec;
-use ionian_kernel::id::{Epoch, StabilizerId};
+use ionian_kernel::id::Epoch;
 use ionian_kernel::service::{Enough, Memory, Need, Service, one_of_each};
 
 /// While rounds of `epoch` choose.

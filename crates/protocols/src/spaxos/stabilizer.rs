@@ -16,6 +16,7 @@ use self::waiting::{Order, Waiting};
 use super::branch;
 use super::canary::Canary;
 use super::config::Config;
+use super::id::{DisseminatorId, StabilizerId};
 use super::message::{Payload, PayloadId, Places, Reference, Ticket};
 use super::metrics;
 use super::{Envelope, disseminator, kind, leader, proxy_leader, replica};

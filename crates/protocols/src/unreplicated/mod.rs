@@ -16,6 +16,7 @@ pub mod server;
 
 pub mod unbatcher;
 
+pub mod id;
 mod metrics;
 mod presets;
 mod service;
@@ -23,6 +24,7 @@ mod service;
 use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use id::ServerId;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::{Layout, LayoutError};
 use ionian_kernel::preset::Preset;

@@ -12,6 +12,7 @@ use ionian_protocols::multipaxos;
 use ionian_protocols::multipaxos::message::{Proposer, Votes};
 use ionian_protocols::spaxos::config::Config;
 use ionian_protocols::spaxos::disseminator::Disseminator;
+use ionian_protocols::spaxos::id::{DisseminatorId, StabilizerId};
 use ionian_protocols::spaxos::leader::Leader;
 use ionian_protocols::spaxos::message::{Payload, PayloadId, Reference, Ticket};
 use ionian_protocols::spaxos::stabilizer::Stabilizer;

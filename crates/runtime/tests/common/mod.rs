@@ -12,7 +12,7 @@
 mod support;
 
 use bytes::Bytes;
-use ionian_kernel::id::{Epoch, ServerId, Slot};
+use ionian_kernel::id::{Epoch, Slot};
 use ionian_kernel::layout::{Layout, LayoutError, NodeId, numbered};
 use ionian_kernel::machine::{NotARead, RestoreError, StateMachine};
 use ionian_kernel::preset::Preset;
@@ -32,11 +32,17 @@ use std::time::Duration;
 
 pub use support::*;
 
+ionian_kernel::ids! {
+    /// What a client lane asks.
+    ServerId "server"
+}
+
 pub mod client {
+    use super::ServerId;
     use super::{Envelope, Never};
     use bytes::Bytes;
     use ionian_kernel::client::{Reply, Request};
-    use ionian_kernel::id::{ClientId, ServerId, Set};
+    use ionian_kernel::id::{ClientId, Set};
     use ionian_kernel::messages;
     use ionian_kernel::role::{Out, Role};
     use ionian_kernel::status::{Metric, Metrics, Status};
@@ -152,8 +158,9 @@ pub mod client {
 
 pub mod echo {
     use super::Envelope;
+    use super::ServerId;
     use bytes::Bytes;
-    use ionian_kernel::id::{ClientId, ServerId, Set};
+    use ionian_kernel::id::{ClientId, Set};
     use ionian_kernel::messages;
     use ionian_kernel::role::{Lsn, Out, Role};
     use ionian_kernel::status::{Metric, Metrics, Status};

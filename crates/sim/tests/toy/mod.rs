@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use ionian_kernel::batch::Outcome;
-use ionian_kernel::id::{Epoch, ServerId, Slot};
+use ionian_kernel::id::{Epoch, Slot};
 use ionian_kernel::layout::{Layout, LayoutError, NodeId, numbered};
 use ionian_kernel::preset::Preset;
 use ionian_kernel::protocol::{Birth, Protocol, Transition};
@@ -55,6 +55,11 @@ const DEFECTS: [Defect; 12] = [
     Defect::MakesUpAnswers,
     Defect::MistakesLives,
 ];
+
+ionian_kernel::ids! {
+    /// What a client lane asks.
+    ServerId "server"
+}
 
 pub mod client {
     use super::*;

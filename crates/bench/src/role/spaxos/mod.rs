@@ -13,6 +13,7 @@ use ionian_kernel::layout::Address;
 use ionian_protocols::multipaxos::message::Proposer;
 use ionian_protocols::multipaxos::{self, kind as ordering};
 use ionian_protocols::spaxos::config::Config;
+use ionian_protocols::spaxos::id::DisseminatorId;
 use ionian_protocols::spaxos::message::{PayloadId, Reference, Ticket};
 use ionian_protocols::spaxos::{Envelope, Message, SPaxos, kind, leader, proxy_leader, stabilizer};
 use payloads::{around_disseminator, around_stabilizer};

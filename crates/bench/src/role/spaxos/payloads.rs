@@ -8,6 +8,7 @@ use ionian_kernel::batch::Value;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::Address;
 use ionian_kernel::time::{Duration, Instant};
+use ionian_protocols::spaxos::id::{DisseminatorId, StabilizerId};
 use ionian_protocols::spaxos::message::{Payload, PayloadId, Reference, Ticket};
 use ionian_protocols::spaxos::{
     Envelope, Message, SPaxos, disseminator, kind, leader, replica, stabilizer,

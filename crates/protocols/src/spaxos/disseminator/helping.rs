@@ -5,6 +5,7 @@
 
 use super::super::config::Config;
 use super::super::message::Ticket;
+use crate::spaxos::id::{DisseminatorId, StabilizerId};
 use alloc::collections::BTreeMap;
 use ionian_kernel::id::*;
 

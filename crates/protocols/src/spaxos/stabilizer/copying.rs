@@ -26,6 +26,7 @@
 //! others must answer, which is right: P might be on X and one of them alone.
 
 use super::super::message::PayloadId;
+use crate::spaxos::id::StabilizerId;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
@@ -139,6 +140,7 @@ impl Copying {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spaxos::id::DisseminatorId;
 
     const RESEND: Duration = Duration::from_millis(10);
 

@@ -5,11 +5,12 @@
 //! it would not be void.
 
 use super::super::message::{Payload, PayloadId};
+use crate::spaxos::id::DisseminatorId;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::ops::Bound;
 use ionian_kernel::batch::Batch;
-use ionian_kernel::id::{DisseminatorId, Round, Slot};
+use ionian_kernel::id::{Round, Slot};
 
 /// Records of payloads that are forgotten may stand between those of others up to this many, and as
 /// many again as there are payloads.

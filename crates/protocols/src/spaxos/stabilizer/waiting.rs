@@ -2,6 +2,7 @@
 //! until it has them.
 
 use super::super::message::PayloadId;
+use crate::spaxos::id::StabilizerId;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
