@@ -1,6 +1,6 @@
-//! What the driver itself costs: a lane on one node asks an echo instance on another, both in this
-//! process, with so many requests open. Run with
-//! `cargo run --release -p ionian-runtime --example echo_load`.
+//! The cost of the driver itself: a lane on one node asks an echo instance on another, both in this
+//! process, with a constant number of requests open. Run with `cargo run --release -p
+//! ionian-runtime --example echo_load`.
 
 extern crate alloc;
 

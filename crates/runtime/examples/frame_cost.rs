@@ -1,10 +1,10 @@
-//! What taking a frame out of the read buffer costs, copied or shared: the measurement behind
+//! The cost of taking a frame out of the read buffer, copied or shared: the measurement behind
 //! `SHARE_FROM` in `frame.rs`. Run with `cargo run --release -p ionian-runtime --example
 //! frame_cost`.
 //!
-//! `shared` keeps slices of one buffer and takes a fresh buffer for each read, as it must when
-//! roles hold on to messages; `copied` is what the driver does with small frames. Both hold the
-//! last 1024 messages, as an acceptor's log would.
+//! `shared` keeps slices of one buffer and takes a new buffer for each read, as it must when roles
+//! retain messages; `copied` is what the driver does with small frames. Both retain the last 1024
+//! messages, as an acceptor's log would.
 
 use bytes::{Buf, Bytes, BytesMut};
 use ionian_runtime::transport::frame::{FrameReader, HEADER_BYTES, encode_frame};
@@ -80,7 +80,7 @@ impl Held {
     }
 }
 
-/// Nanoseconds a frame, the best of several rounds.
+/// Nanoseconds for a frame, the best of several rounds.
 fn measure<F: FnMut(&mut Held)>(frames: usize, make: impl FnOnce() -> F) -> f64 {
     let mut read = make();
     let mut held = Held(VecDeque::new());

@@ -9,29 +9,29 @@ use ionian_kernel::wire::WireError;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-/// Why a node does not run.
+/// Why a node stopped or did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
-    /// The address cannot be listened on.
+    /// The node cannot listen on its address.
     #[error("cannot listen on {address}: {source}")]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// Why not.
+        /// The answer of the operating system.
         source: std::io::Error,
     },
-    /// Something is wrong with the data directory, at the start or later.
+    /// The data directory cannot be used, at the start or later.
     #[error(transparent)]
     Log(#[from] LogError),
-    /// Other nodes know this one by another data directory.
+    /// Other nodes know this node by another data directory.
     #[error("node {} refuses this node: {reason}", by.0)]
-    Estranged {
-        /// Who said so last.
+    IdentityMismatch {
+        /// The node that refused last.
         by: NodeId,
-        /// What it said.
+        /// Its reason.
         reason: String,
     },
-    /// A record is not one of the role instance that wrote it.
+    /// A role instance cannot read one of its records.
     #[error(
         "a record of {role} {index} in the data directory cannot be read: {source}. Has the deployment been changed \
          since it was written?"
@@ -44,7 +44,7 @@ pub enum NodeError {
         /// What is wrong.
         source: WireError,
     },
-    /// A snapshot is not one of the role instance that it is named after.
+    /// A role instance cannot read its snapshot.
     #[error(
         "the snapshot of {role} {index} in the data directory cannot be used: {source}. Has the deployment or the \
          program been changed since it was written?"
@@ -57,25 +57,25 @@ pub enum NodeError {
         /// What is wrong.
         source: RestoreError,
     },
-    /// The deployment is not well formed, or has no such node.
+    /// The deployment is not valid, or has no such node.
     #[error(transparent)]
     Deployment(DeploymentError),
-    /// The node was a member of its cluster once.
+    /// The node was a member of its cluster before.
     #[error(
         "node {name} is not a member of the cluster any more, since epoch {epoch} at the latest: its data can be deleted"
     )]
     Removed {
-        /// Its name.
+        /// The name of the node.
         name: String,
-        /// The epoch that it knows of.
+        /// The epoch that the node knows.
         epoch: u32,
     },
-    /// The address that the deployment gives the node is none.
+    /// The address of the node in the deployment cannot be resolved.
     #[error("the node's address {address:?} cannot be resolved: {source}")]
     Address {
         /// The address.
         address: String,
-        /// Why not.
+        /// The answer of the operating system.
         source: std::io::Error,
     },
     /// The log has led to a membership that this program cannot use.
@@ -83,21 +83,21 @@ pub enum NodeError {
     Membership {
         /// The epoch.
         epoch: u32,
-        /// Why not.
+        /// The reason.
         text: String,
     },
-    /// The state machine panicked. What it was doing had no effect that anyone was told of.
+    /// The state machine panicked. Nothing that it was doing was acknowledged.
     #[error("{failure}{}", written_down(file.as_deref()))]
     Machine {
         /// What it was doing.
         failure: Box<MachineFailure>,
-        /// The file that says so, with the bytes of the command.
+        /// The file that contains the failure, with the bytes of the command.
         file: Option<PathBuf>,
     },
     /// The settings contradict each other.
     #[error("{0}")]
     Settings(String),
-    /// The operating system gives no event queue or thread.
+    /// The operating system provides no event queue or thread.
     #[error("cannot start the event loop: {0}")]
     Start(std::io::Error),
 }
@@ -105,7 +105,7 @@ pub enum NodeError {
 fn written_down(file: Option<&Path>) -> String {
     file.map_or_else(String::new, |file| {
         format!(
-            ". See {}, and docs/operations.md for the way out",
+            ". See {}, and docs/operations.md for what to do",
             file.display()
         )
     })

@@ -33,7 +33,7 @@
 //! | | `control`, `server` | the node as requests see it; the server side |
 //! | `node` | `settings` | what a node is started with |
 //! | | `application` | the interface for users of client lanes |
-//! | | `clock`, `chronicle`, `guard` | time; events to log; panics of the state machine |
+//! | | `clock`, `event_log`, `guard` | time; events to log; panics of the state machine |
 //! | | `io` | what roles ask of the driver: sends, records, replies |
 //! | | `instances` | creates role instances and recovers their records |
 //! | | `membership` | the membership that the node knows |

@@ -1,11 +1,11 @@
-//! What a node reports about itself: the types of its status document.
+//! The types of a node's status report.
 
 use ionian_kernel::id::{Round, Slot};
 use ionian_kernel::status::{Metrics, Status, each};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A node at one moment.
+/// The status of a node at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NodeStatus {
     /// The cluster's name.
@@ -16,55 +16,56 @@ pub struct NodeStatus {
     pub founding: String,
     /// The epoch of the membership that the node knows.
     pub epoch: u32,
-    /// Whether that is a change under way.
+    /// Whether this membership is a change in progress.
     pub changing: bool,
     /// The node's number.
     pub node: u16,
     /// The node's name.
     pub name: String,
-    /// The version of messages and records that it speaks.
+    /// The version of the node's messages and records.
     pub wire_version: u16,
-    /// Its process.
+    /// The id of its process.
     pub pid: u32,
-    /// For how long it has run.
+    /// How long it has run, in microseconds.
     pub uptime_us: u64,
-    /// Whether an earlier process of this node took part in the cluster and what it knew is lost.
+    /// Whether an earlier process of this node took part in the cluster and most of its records are
+    /// lost.
     pub amnesiac: bool,
-    /// By which number the others know its data directory, in hexadecimal; none if it has no
+    /// The id by which the others know its data directory, in hexadecimal; `None` without a
     /// directory.
     pub directory: Option<String>,
-    /// How far it is in doing without clients and leadership, if it was told to.
+    /// What is left to do, if the node drains.
     pub drains: Option<DrainStatus>,
-    /// Whether its roles run. One whose data directory is new waits until a majority of the others
-    /// has met it.
+    /// Whether its roles run. A node with a new data directory waits until a majority of the others
+    /// has accepted it.
     pub takes_part: bool,
-    /// Processor time of the whole process.
+    /// Processor time of the whole process, in microseconds.
     pub process_cpu_us: u64,
-    /// Processor time of the event loop's thread.
+    /// Processor time of the event loop's thread, in microseconds.
     pub loop_cpu_us: u64,
     /// What the event loop did.
     pub event_loop: LoopStatus,
-    /// What is stored.
+    /// The log and the snapshots.
     pub log: LogStatus,
-    /// The role instances that live here.
+    /// The role instances on this node.
     pub roles: Vec<RoleStatus>,
     /// The other nodes.
     pub peers: Vec<PeerStatus>,
 }
 
-/// What a node that drains still has.
+/// What a node that drains still has to finish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DrainStatus {
-    /// Clients that wait for an answer, or have begun something.
+    /// Clients that wait for an answer or are in a transaction.
     pub clients: u64,
     /// Requests without an answer.
     pub unanswered: u64,
-    /// Whether it leads, and another may yet take over.
+    /// Whether it leads and another node can still take over.
     pub leads: bool,
 }
 
 impl DrainStatus {
-    /// Whether there is nothing left to wait for.
+    /// Whether nothing is left.
     pub fn is_done(&self) -> bool {
         self.clients == 0 && self.unanswered == 0 && !self.leads
     }
@@ -85,28 +86,28 @@ impl std::fmt::Display for DrainStatus {
     }
 }
 
-/// What an event loop did since its start.
+/// What an event loop has done since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoopStatus {
-    /// How often it ran: each time it takes in everything that has arrived.
+    /// How often it ran: each run takes in everything that has arrived.
     pub pumps: u64,
     /// How many messages came from other nodes.
     pub messages_in: u64,
-    /// How many messages were ignored, because they name epochs that the node does not know.
+    /// How many messages were ignored because their epoch is not known here.
     pub ignored: u64,
-    /// How many messages went to other nodes, one to several instances on a node counted once.
+    /// How many messages went to other nodes; a message to several instances on a node counts once.
     pub messages_out: u64,
-    /// How many requests applications submitted.
+    /// How many requests applications have submitted.
     pub requests: u64,
-    /// How many replies applications were given.
+    /// How many replies applications have received.
     pub replies: u64,
-    /// How many records the roles persisted.
+    /// How many records the roles have persisted.
     pub records: u64,
-    /// How often the log was forced to disk.
+    /// How often the log was synced to disk.
     pub syncs: u64,
 }
 
-/// What a node stores. Counters run since its start.
+/// The log and the snapshots of a node. Counters start at zero with the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogStatus {
     /// `memory` or `disk`.
@@ -117,9 +118,9 @@ pub struct LogStatus {
     pub position: u64,
     /// How many of the last records are not on disk yet.
     pub lag: u64,
-    /// How often the log was forced to disk.
+    /// How often the log was synced to disk.
     pub syncs: u64,
-    /// How often the beginning of the log was found to be of no more use.
+    /// How often the beginning of the log was cut off.
     pub checkpoints: u64,
     /// How many snapshots were stored.
     pub snapshots: u64,
@@ -131,9 +132,9 @@ pub struct LogStatus {
 pub struct RoleStatus {
     /// The role's name in deployment files.
     pub role: String,
-    /// The instance among its kind.
+    /// The number of the instance within its role.
     pub index: u8,
-    /// What it leads; none where its kind does not lead.
+    /// What it leads; `None` if its role does not lead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leads: Option<LeadsStatus>,
     /// The epoch of its round, or else of its configuration.
@@ -148,22 +149,22 @@ pub struct RoleStatus {
     /// As far as it knows, the log ends before this slot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_end: Option<u64>,
-    /// How often it has taken over its state from a snapshot of another instance.
+    /// How often it has installed a snapshot of another instance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshots_installed: Option<u64>,
-    /// Below this slot it needs the log no more: a snapshot of its state is stored.
+    /// Its stored snapshot contains everything below this slot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stored: Option<u64>,
     /// It has not voted in this slot or any after it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub voted: Option<u64>,
-    /// Whether it has all that earlier processes kept for it; none without such memory.
+    /// Whether it has everything that earlier processes stored; `None` if it stores nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remembers: Option<bool>,
-    /// Whether the cluster knows its session, without which it serves no client.
+    /// Whether the cluster has opened its session, without which it serves no client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub has_session: Option<bool>,
-    /// What its protocol has it report beside that, by name.
+    /// The metrics of its protocol, by name.
     pub metrics: BTreeMap<String, u64>,
 }
 
@@ -172,9 +173,9 @@ pub struct RoleStatus {
 pub struct LeadsStatus {
     /// Whether it leads its own part of the log: all of it, where there is one leader.
     pub own: bool,
-    /// How many parts of other leaders it leads.
+    /// How many other leaders' parts of the log it leads.
     pub others: u64,
-    /// How often it has begun a round of its own to lead.
+    /// How often it has started an election.
     pub elections: u64,
 }
 
@@ -186,7 +187,7 @@ impl LeadsStatus {
 }
 
 impl RoleStatus {
-    /// What an instance of the kind `role` with these metrics has reported.
+    /// The report of an instance of the kind `role`, whose protocol declares these metrics.
     pub(crate) fn of(role: &str, index: u8, status: Status, metrics: Metrics) -> Self {
         let slot = |slot: Option<Slot>| slot.map(|slot| slot.0);
         let epoch = status.round.map(Round::epoch).or(status.epoch);
@@ -214,12 +215,12 @@ impl RoleStatus {
         }
     }
 
-    /// The round with its epoch: of two, the later one is the greater.
+    /// The epoch and the round: later ones are greater.
     pub fn ballot(&self) -> Option<(u32, u64)> {
         self.epoch.zip(self.round)
     }
 
-    /// All of it as names and numbers, for people.
+    /// All fields as names and numbers, for people.
     pub fn figures(&self) -> Vec<(&str, u64)> {
         let leads = self.leads;
         let fields = [
@@ -246,19 +247,19 @@ impl RoleStatus {
     }
 }
 
-/// How a node stands with another.
+/// The state of the connection to another node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PeerState {
-    /// A connection stands.
+    /// Connected.
     Connected,
-    /// None stands.
+    /// Not connected.
     Disconnected,
-    /// None stands, because the other node refuses this one.
+    /// Not connected, because the other node refuses this one.
     Refused,
 }
 
-/// One other node as this one sees it. Counters run since the start of this node.
+/// Another node as this one sees it. Counters start at zero with the process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerStatus {
     /// Its number.
@@ -267,11 +268,11 @@ pub struct PeerStatus {
     pub name: Option<String>,
     /// Where it listens.
     pub address: String,
-    /// How this node stands with it.
+    /// The state of the connection to it.
     pub state: PeerState,
     /// Why it refuses this node.
     pub refusal: Option<String>,
-    /// How often a connection was made.
+    /// How often it was connected.
     pub connections: u64,
     /// Bytes received.
     pub bytes_in: u64,
@@ -279,13 +280,13 @@ pub struct PeerStatus {
     pub bytes_out: u64,
     /// Messages received.
     pub frames_in: u64,
-    /// Messages said to it, those that were dropped later included.
+    /// Messages queued for it, including those that were dropped later.
     pub frames_out: u64,
-    /// Write calls that took something; `frames_out` divided by this is how well messages coalesce.
+    /// Successful write calls; `frames_out` divided by this shows how well messages are coalesced.
     pub writes: u64,
-    /// Messages dropped for lack of a connection or of room.
+    /// Messages dropped because it was not connected or too many bytes waited.
     pub dropped: u64,
-    /// Large messages that were not queued because the same one waited already.
+    /// Large messages that were not queued because the same message was waiting already.
     pub repeated: u64,
     /// Bytes that wait to be sent.
     pub backlog_bytes: u64,

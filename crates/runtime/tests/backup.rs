@@ -1,4 +1,4 @@
-//! Snapshots of running nodes for whoever asks.
+//! Snapshots of running nodes for operators.
 
 extern crate alloc;
 
@@ -16,7 +16,7 @@ use ionian_runtime::{Cluster, QueryError, RemoteSnapshot, query_snapshot};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Keeps every command, one byte each, where the test can see it.
+/// Stores every command, of one byte each, as its state.
 #[derive(Default)]
 struct Tape(Arc<Mutex<Vec<u8>>>);
 
@@ -36,7 +36,7 @@ impl StateMachine for Tape {
     }
 }
 
-/// What the machine has in a snapshot.
+/// The state of the machine in a snapshot.
 fn taped(snapshot: &Bytes) -> Vec<u8> {
     let tape = Arc::default();
     let mut executor = Executor::new(Box::new(Tape(Arc::clone(&tape))), Duration::from_secs(600));
@@ -84,7 +84,7 @@ fn watermark(cluster: &Cluster<MultiPaxos>) -> u64 {
 }
 
 #[test]
-fn every_node_gives_a_snapshot_with_everything_below_what_is_asked_for() {
+fn every_node_sends_a_snapshot_with_everything_below_the_requested_slot() {
     let cluster = Cluster::<MultiPaxos>::start(three(), || Box::new(Tape::default())).unwrap();
     for number in 0..30u8 {
         cluster.client().write_blocking(vec![number]).unwrap();
@@ -95,13 +95,13 @@ fn every_node_gives_a_snapshot_with_everything_below_what_is_asked_for() {
             (snapshot.stamp(), receive(snapshot).await.unwrap())
         });
         assert!(stamp >= at);
-        // Commands are acknowledged one after the other here, so they are in order.
+        // Here each command waits for the answer to the one before, so they are in order.
         assert_eq!(taped(&snapshot), (0..=number).collect::<Vec<_>>());
     }
 }
 
 #[test]
-fn a_node_that_is_not_so_far_yet_answers_when_it_is() {
+fn a_node_that_lags_sends_its_snapshot_after_it_has_caught_up() {
     let cluster = Cluster::<MultiPaxos>::start(three(), || Box::new(Tape::default())).unwrap();
     cluster.client().write_blocking("a").unwrap();
     let (address, at) = (cluster.address(NodeId(1)), watermark(&cluster) + 5);
@@ -123,7 +123,7 @@ fn a_node_that_is_not_so_far_yet_answers_when_it_is() {
 }
 
 #[test]
-fn one_at_a_time() {
+fn a_node_sends_one_snapshot_at_a_time() {
     let mut layout = three();
     layout.options.snapshot_bytes_per_second = 1;
     let cluster = Cluster::<MultiPaxos>::start(layout, || Box::new(Tape::default())).unwrap();
@@ -135,7 +135,9 @@ fn one_at_a_time() {
             .unwrap_err()
             .to_string();
         assert!(
-            second.ends_with("this node is sending a snapshot already: ask another, or later"),
+            second.ends_with(
+                "this node is sending a snapshot already: ask another node, or try later"
+            ),
             "{second}"
         );
         query_snapshot(cluster.address(NodeId(1)), 1).await.unwrap();
@@ -144,14 +146,14 @@ fn one_at_a_time() {
 }
 
 #[test]
-fn a_node_without_state_says_so() {
+fn a_node_without_state_refuses_to_send_a_snapshot() {
     let cluster = Cluster::<Toy>::start(layout(&[0], &[1]), no_machine).unwrap();
     let refused = wait(query_snapshot(cluster.address(NodeId(1)), 0)).unwrap_err();
     assert!(matches!(&refused, QueryError::Refused { .. }), "{refused}");
     assert!(
         refused
             .to_string()
-            .ends_with("no role that keeps the state lives on this node"),
+            .ends_with("no role on this node keeps the state"),
         "{refused}"
     );
 }

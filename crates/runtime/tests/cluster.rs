@@ -27,8 +27,8 @@ fn figure(status: &NodeStatus, kind: &str, index: u8, name: &str) -> u64 {
 
 #[test]
 fn a_request_goes_to_another_node_and_its_reply_comes_back() {
-    // Nothing is sent twice, so this also shows that what is said before the connection stands is
-    // not lost.
+    // No message is sent twice here, so this also shows that messages sent before the connection
+    // exists are not lost.
     let cluster = Cluster::<Toy>::start(layout(&[0], &[1]), no_machine).unwrap();
     assert_eq!(
         text(cluster.client().write_blocking("hello").unwrap()),
@@ -39,7 +39,7 @@ fn a_request_goes_to_another_node_and_its_reply_comes_back() {
 }
 
 #[test]
-fn the_first_words_reach_peers_on_both_sides_of_the_dialling() {
+fn first_messages_reach_peers_that_dial_and_peers_that_are_dialled() {
     for _ in 0..10 {
         // Node 1 dials node 0 and waits to be dialled by node 2.
         let cluster = Cluster::<Toy>::start(layout(&[1], &[0, 2]), no_machine).unwrap();
@@ -51,8 +51,8 @@ fn the_first_words_reach_peers_on_both_sides_of_the_dialling() {
 }
 
 #[test]
-fn one_message_reaches_several_instances_here_and_elsewhere() {
-    // Of echo's instances 0, 3 and 4 live with the lane, 1 and 5 on node 1, 2 on node 2.
+fn one_message_reaches_several_instances_on_this_and_other_nodes() {
+    // Of echo's instances 0, 3 and 4 are on the lane's node, 1 and 5 on node 1, 2 on node 2.
     let cluster = Cluster::<Toy>::start(layout(&[0], &[0, 1, 2, 0, 0, 1]), no_machine).unwrap();
     let client = cluster.client();
     assert_eq!(
@@ -77,13 +77,13 @@ fn one_message_reaches_several_instances_here_and_elsewhere() {
             "instance {index}"
         );
     }
-    // To node 1 went one frame for two instances, and then one more.
+    // Node 1 received one frame for two instances, and then one more.
     assert_eq!(statuses[1].peers[0].frames_in, 2);
     assert_eq!(statuses[0].event_loop.messages_out, 3);
 }
 
 #[test]
-fn each_lane_is_served_by_its_own_node_and_many_calls_may_be_open() {
+fn each_lane_is_served_by_its_node_with_many_calls_open() {
     let cluster = Cluster::<Toy>::start(layout(&[0, 1, 2], &[0, 1, 2]), no_machine).unwrap();
     let threads: Vec<_> = (0..6)
         .map(|thread| {
@@ -135,7 +135,7 @@ fn calls_from_one_task_overlap_and_coalesce() {
 }
 
 #[test]
-fn large_messages_pass_and_too_large_ones_are_dropped_without_harm() {
+fn large_messages_arrive_and_too_large_ones_are_dropped() {
     let cluster = Cluster::<Toy>::start(layout(&[0], &[1]), no_machine).unwrap();
     let client = cluster.client();
     client.write_blocking("warm").unwrap();
@@ -157,7 +157,7 @@ fn large_messages_pass_and_too_large_ones_are_dropped_without_harm() {
 }
 
 #[test]
-fn a_dead_nodes_lane_is_unavailable_and_open_calls_end() {
+fn lane_of_a_killed_node_is_unavailable_and_its_open_calls_end() {
     let mut cluster = Cluster::<Toy>::start(layout(&[0, 1], &[1]), no_machine).unwrap();
     let here = cluster.client_on(ClientId(0));
     assert_eq!(text(here.write_blocking("x").unwrap()), "0:x;");
@@ -170,7 +170,7 @@ fn a_dead_nodes_lane_is_unavailable_and_open_calls_end() {
         cluster.restart(NodeId(1)),
         Err(ClusterError::NoData(NodeId(1)))
     ));
-    // Nobody is left to answer this one.
+    // This call gets no answer.
     let waiting = std::thread::spawn(move || here.write_blocking("y"));
     eventually("the call is open", || {
         figure(&cluster.status(NodeId(0)).unwrap(), "client", 0, "open") == 1
@@ -180,11 +180,11 @@ fn a_dead_nodes_lane_is_unavailable_and_open_calls_end() {
 }
 
 #[test]
-fn a_restarted_node_is_connected_again_whoever_dials() {
+fn a_restarted_node_reconnects_to_peers_that_dial_and_peers_that_are_dialled() {
     for down in [0, 1] {
         let data = Directory::new();
         let mut layout = layout(&[0, 1], &[0, 1]);
-        // So late that a slow disk is no reason to ask twice.
+        // The timeout is so long that no request is sent twice on a slow disk.
         layout.options.resend_after = Duration::from_secs(2);
         let options = ClusterOptions {
             data: Some(data.0.clone()),
@@ -204,7 +204,7 @@ fn a_restarted_node_is_connected_again_whoever_dials() {
         let state = || cluster.status(NodeId((1 - down).into())).unwrap().peers[0].state;
         eventually("the loss is noticed", || state() == PeerState::Disconnected);
         cluster.restart(NodeId(down.into())).unwrap();
-        // Its vital record is there, and it knows that it lived before.
+        // Its vital record survived, and it knows that it ran before.
         assert_eq!(text(other.write_blocking("keep").unwrap()), "0:2;1:2;");
         let status = cluster.status(NodeId(down.into())).unwrap();
         assert_eq!(role(&status, "echo", down).remembers, Some(false));
@@ -228,13 +228,13 @@ fn a_restarted_node_is_connected_again_whoever_dials() {
 }
 
 #[test]
-fn an_idle_cluster_does_not_run() {
+fn event_loops_of_an_idle_cluster_do_not_run() {
     let cluster = Cluster::<Toy>::start(layout(&[0], &[0, 1]), no_machine).unwrap();
     let client = cluster.client();
     client.write_blocking("a").unwrap();
     let pumps = |node| cluster.status(NodeId(node)).unwrap().event_loop.pumps;
     let before = [pumps(0), pumps(1)];
-    // The nodes are asked, connected to and sent garbage, but nothing reaches a role.
+    // Tools ask the nodes, connect to them and send garbage, but no role receives a message.
     for node in 0..2 {
         for _ in 0..20 {
             pumps(node);
@@ -246,13 +246,13 @@ fn an_idle_cluster_does_not_run() {
         before,
         "a node ran though nothing had happened"
     );
-    // One lone request: node 0 takes it in and later the answer, node 1 takes in the question.
+    // A single request: node 0 takes in the request and later the answer, node 1 the question.
     client.write_blocking("a").unwrap();
     assert_eq!([pumps(0), pumps(1)], [before[0] + 2, before[1] + 1]);
 }
 
 #[test]
-fn a_wrong_layout_is_refused_in_the_protocols_words() {
+fn a_wrong_layout_is_refused_with_the_reason_of_the_protocol() {
     let refused = |layout| {
         Cluster::<Toy>::start(layout, no_machine)
             .err()

@@ -1,4 +1,4 @@
-//! What a node does with callers, welcome and unwelcome. The bytes of the greeting are written out
+//! How a node treats callers, accepted and refused ones. The bytes of the handshake are written out
 //! by hand here: a change of the format that other versions could not read would show.
 
 extern crate alloc;
@@ -21,7 +21,7 @@ use std::time::Duration;
 
 const MAGIC: &[u8; 8] = b"\x96ionian\n";
 
-/// A greeting of node 1 to node 0, to be spoilt.
+/// A valid introduction of node 1 to node 0; tests change fields.
 struct Greeting {
     magic: [u8; 8],
     version: u16,
@@ -63,7 +63,7 @@ impl Greeting {
         self.target.encode(&mut body);
         // No data directory.
         body.push(0);
-        // No command is left out.
+        // No commands to leave out.
         text("", &mut body);
         let mut all = self.magic.to_vec();
         (self.version, (self.purpose, body.len() as u16)).encode(&mut all);
@@ -78,7 +78,7 @@ fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Sends a greeting and returns the connection, the verdict and the text.
+/// Sends a hello and returns the connection, the verdict and the text.
 fn ask(address: SocketAddr, greeting: &[u8]) -> (TcpStream, u8, String) {
     let mut stream = connect(address);
     stream.write_all(greeting).unwrap();
@@ -91,7 +91,7 @@ fn ask(address: SocketAddr, greeting: &[u8]) -> (TcpStream, u8, String) {
     (stream, head[10], String::from_utf8(text).unwrap())
 }
 
-/// The same as a peer, which accepts in turn when it is accepted.
+/// As a peer does: accepts in turn after it is accepted.
 fn greet(address: SocketAddr, greeting: &[u8]) -> (TcpStream, u8, String) {
     let (mut stream, verdict, text) = ask(address, greeting);
     if verdict == 0 {
@@ -116,7 +116,7 @@ fn assert_closed(mut stream: TcpStream) {
     }
 }
 
-/// Node 0 of two, with an echo instance on it and one on node 1; node 1 is played by the test.
+/// Node 0 of two, with an echo instance on each; the test plays node 1.
 fn node_0() -> NodeSettings {
     let listener = bind();
     let peers = [
@@ -140,7 +140,7 @@ fn frame(message: &impl Wire) -> Vec<u8> {
     frame
 }
 
-/// That the node still serves peers.
+/// Checks that the node still serves peers.
 fn assert_unharmed(node: &Running) {
     let asked = |node: &Running| {
         node.status()
@@ -161,7 +161,7 @@ fn assert_unharmed(node: &Running) {
 }
 
 #[test]
-fn every_refusal_says_why() {
+fn every_refused_handshake_contains_the_reason() {
     let node = start(node_0());
     let other = |change: fn(&mut Greeting)| {
         let mut greeting = Greeting::default();
@@ -208,7 +208,7 @@ fn every_refusal_says_why() {
 }
 
 #[test]
-fn a_refused_node_says_so_once_and_connects_when_it_is_put_right() {
+fn a_refusal_is_logged_once_and_the_node_connects_after_the_repair() {
     let (a, b) = (bind(), bind());
     let peers = [a.local_addr().unwrap(), b.local_addr().unwrap()];
     let layout = layout(&[0], &[1]);
@@ -221,7 +221,7 @@ fn a_refused_node_says_so_once_and_connects_when_it_is_put_right() {
         right.status().peers[0].state == PeerState::Refused
     });
     assert_eq!(right.status().peers[0].refusal.as_deref(), Some(reason));
-    // Refused twice, said once.
+    // Refused twice, logged once.
     eventually("it tries again", || wrong.logged(&["WARN", reason]) >= 2);
     assert_eq!(right.logged(&["ERROR", "node 0 at", reason]), 1);
 
@@ -235,7 +235,7 @@ fn a_refused_node_says_so_once_and_connects_when_it_is_put_right() {
 }
 
 #[test]
-fn a_strangers_words_cannot_forge_a_line_of_the_log() {
+fn text_from_an_unknown_caller_cannot_forge_a_log_line() {
     let node = start(node_0());
     let mut greeting = Greeting::default();
     greeting.identity.cluster = "x\nERROR all is lost\x1b[2J".into();
@@ -248,15 +248,14 @@ fn a_strangers_words_cannot_forge_a_line_of_the_log() {
 }
 
 #[test]
-fn strangers_are_dropped_and_do_no_harm() {
+fn connections_of_other_protocols_are_dropped_and_harm_no_peer() {
     let node = start(node_0());
     let greeting = Greeting::default().bytes();
     for garbage in [
         b"GET / HTTP/1.1\r\n\r\n".to_vec(),
         vec![0; 5000],
         vec![0xff; 5000],
-        // Another purpose; a body longer than allowed; a body that is cut; one with something
-        // behind.
+        // Another purpose; a body that is too long; a body that is cut; a body with bytes after it.
         Greeting {
             purpose: 7,
             ..Greeting::default()
@@ -286,30 +285,30 @@ fn strangers_are_dropped_and_do_no_harm() {
     assert_eq!(
         node.logged(&["ERROR"]),
         0,
-        "strangers are no error of this cluster"
+        "a caller of another protocol is not an error of this cluster"
     );
     assert_eq!(
-        node.logged(&["WARN", "was no peer's"]),
+        node.logged(&["WARN", "which is not a peer"]),
         7 + greeting.len() - 1,
-        "one said nothing at all"
+        "one sent no byte"
     );
 }
 
 #[test]
-fn whoever_says_nothing_is_dropped_in_time_and_keeps_nobody_out() {
+fn silent_connections_are_closed_after_the_limit_or_when_too_many_wait() {
     let node = start(node_0());
     let began = std::time::Instant::now();
     let mut silent: Vec<_> = (0..64).map(|_| connect(node.address)).collect();
-    // Half a greeting is no better.
+    // Half a hello is treated in the same way.
     silent[1]
         .write_all(&Greeting::default().bytes()[..20])
         .unwrap();
     assert_eq!(
         node.status().name,
         "n0",
-        "the status of a node must be had while strangers wait"
+        "a node must answer queries while other callers wait"
     );
-    // That query was one caller too many, and so the first had to go, at once.
+    // That query was the 65th connection, so the node closed the oldest.
     assert_closed(silent.remove(0));
     assert!(
         began.elapsed() < Duration::from_secs(4),
@@ -325,7 +324,7 @@ fn whoever_says_nothing_is_dropped_in_time_and_keeps_nobody_out() {
 }
 
 #[test]
-fn a_peer_that_sends_nonsense_is_cut_off_and_the_reason_is_logged() {
+fn connection_of_a_peer_that_sends_garbage_is_closed_and_the_reason_logged() {
     let node = start(node_0());
     let huge = (MAX_FRAME_BYTES as u32 + 1).to_le_bytes().to_vec();
     let trailing = [encode_all(&common::Message::Echo(question())), vec![0]].concat();
@@ -358,10 +357,10 @@ fn a_peer_that_sends_nonsense_is_cut_off_and_the_reason_is_logged() {
 }
 
 #[test]
-fn a_frame_that_never_ends_holds_no_memory_and_a_message_for_nobody_does_nothing() {
+fn unfinished_frame_holds_no_memory_and_message_to_no_instance_is_ignored() {
     let node = start(node_0());
     let (mut stream, ..) = greet(node.address, &Greeting::default().bytes());
-    // Instances that do not exist, or live elsewhere: nobody is meant.
+    // Instances that do not exist, or are on another node.
     for members in [2, 4, 1 << 63] {
         let mut message = Vec::new();
         encode_frame(&mut message, members, &common::Message::Echo(question())).unwrap();
@@ -395,7 +394,7 @@ fn a_frame_that_never_ends_holds_no_memory_and_a_message_for_nobody_does_nothing
     assert_unharmed(&node);
 }
 
-/// Submits `count` requests of `size` bytes to the lane, all at once, for the played node 1.
+/// Submits `count` requests of `size` bytes to the lane at once; the test plays node 1.
 fn asking(count: u64, size: usize) -> Running {
     start_with(node_0(), move |handle| {
         for token in 0..count {
@@ -413,7 +412,7 @@ fn asking(count: u64, size: usize) -> Running {
     })
 }
 
-/// Reads frames until `count` have come.
+/// Reads frames until `count` have arrived.
 fn read_frames(stream: &mut TcpStream, count: u64) -> FrameReader {
     let mut reader = FrameReader::default();
     let (mut chunk, mut seen) = (vec![0; 1 << 20], 0);
@@ -431,7 +430,7 @@ fn read_frames(stream: &mut TcpStream, count: u64) -> FrameReader {
 }
 
 #[test]
-fn a_peer_that_is_not_there_yet_is_told_the_first_messages_and_no_more() {
+fn first_messages_are_held_for_a_disconnected_peer_up_to_the_limit() {
     let node = asking(100, 10_000);
     eventually("they were asked", || node.status().peers[0].dropped > 0);
     let peer = node.status().peers[0].clone();
@@ -445,7 +444,7 @@ fn a_peer_that_is_not_there_yet_is_told_the_first_messages_and_no_more() {
 }
 
 #[test]
-fn a_peer_that_does_not_read_costs_a_bounded_backlog_and_gets_whole_frames() {
+fn backlog_of_a_peer_that_does_not_read_is_bounded_and_ends_in_whole_frames() {
     let listener_node = node_0();
     let (send, mut requests) = tokio::sync::mpsc::unbounded_channel();
     let node = start_with(listener_node, move |handle| {
@@ -487,7 +486,7 @@ fn a_peer_that_does_not_read_costs_a_bounded_backlog_and_gets_whole_frames() {
 }
 
 #[test]
-fn a_node_that_stops_writes_out_what_it_said() {
+fn a_node_that_stops_writes_out_its_queued_messages() {
     let (send, mut requests) = tokio::sync::mpsc::unbounded_channel();
     let node = start_with(node_0(), move |handle| {
         tokio::task::spawn_local(async move {
@@ -518,7 +517,7 @@ fn a_node_that_stops_writes_out_what_it_said() {
     reader.join().unwrap();
 }
 
-/// Asks again and again, for ever.
+/// Submits requests without end.
 struct Restless(ionian_runtime::LaneHandle);
 
 impl ionian_runtime::Application for Restless {
@@ -533,7 +532,7 @@ impl ionian_runtime::Application for Restless {
 }
 
 #[test]
-fn an_application_that_never_rests_keeps_nobody_out() {
+fn an_application_that_always_submits_does_not_starve_connections() {
     let node = start_with(node_0(), |handle| {
         let mut application = Restless(handle);
         let reply = ionian_kernel::client::Reply {
@@ -555,7 +554,7 @@ fn an_application_that_never_rests_keeps_nobody_out() {
 }
 
 #[test]
-fn a_request_to_a_lane_that_lives_elsewhere_is_refused() {
+fn a_request_to_a_lane_on_another_node_is_refused() {
     struct Lost(std::sync::mpsc::Sender<ionian_kernel::client::Reply>);
     impl ionian_runtime::Application for Lost {
         fn on_reply(&mut self, _: ClientId, reply: ionian_kernel::client::Reply) {
@@ -588,7 +587,7 @@ fn a_request_to_a_lane_that_lives_elsewhere_is_refused() {
 }
 
 #[test]
-fn a_new_connection_of_a_peer_takes_the_place_of_the_old() {
+fn a_new_connection_of_a_peer_replaces_the_old_one() {
     let node = start(node_0());
     let (first, ..) = greet(node.address, &Greeting::default().bytes());
     eventually("the first stands", || {
@@ -602,16 +601,17 @@ fn a_new_connection_of_a_peer_takes_the_place_of_the_old() {
     second
         .write_all(&frame(&common::Message::Echo(question())))
         .unwrap();
-    // The answer goes to the lane on the same node, and nothing comes back here; but it was read.
+    // The answer goes to the lane on the same node, and nothing comes back here; but the message
+    // was read.
     eventually("it is served", || node.status().peers[0].frames_in == 1);
     assert_eq!(node.status().peers[0].state, PeerState::Connected);
 }
 
 #[test]
-fn the_status_is_one_json_document_with_everything_in_it() {
+fn status_is_one_json_document_with_all_fields() {
     let node = start(node_0());
     let mut greeting = MAGIC.to_vec();
-    // A query is answered whatever version the asker speaks.
+    // A status query is answered to callers of any version.
     (99u16, (1u8, 0u16)).encode(&mut greeting);
     let (mut stream, verdict, name) = ask(node.address, &greeting);
     assert_eq!((verdict, name.as_str()), (0, "n0"));
@@ -637,13 +637,13 @@ fn the_status_is_one_json_document_with_everything_in_it() {
     node.stop().unwrap();
     let text = status(address).unwrap_err().to_string();
     assert!(
-        text.starts_with(&address.to_string()) && text.contains("refused"),
-        "{text}"
+        text.contains("refused") && !text.contains(&address.to_string()),
+        "the caller names the node: {text}"
     );
-    let stranger = bind();
-    let address = stranger.local_addr().unwrap();
+    let other = bind();
+    let address = other.local_addr().unwrap();
     let thread = std::thread::spawn(move || {
-        stranger
+        other
             .accept()
             .unwrap()
             .0
@@ -653,7 +653,7 @@ fn the_status_is_one_json_document_with_everything_in_it() {
     let text = status(address).unwrap_err().to_string();
     thread.join().unwrap();
     assert!(
-        text.contains("does not speak Ionian's protocol") || text.contains("reset"),
+        text.contains("is not an Ionian node") || text.contains("reset"),
         "{text}"
     );
 }

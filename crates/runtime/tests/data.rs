@@ -1,4 +1,4 @@
-//! What survives a process: the log of vital records, its mark, and the lock.
+//! What survives a process: the log of vital records, the identity file, and the lock.
 
 extern crate alloc;
 
@@ -22,8 +22,8 @@ fn node(data: &Path) -> NodeSettings {
     settings
 }
 
-/// Lives a life in which the echo instance keeps `more` records, one after the other. Its status at
-/// the end.
+/// Runs a node in which the echo instance stores `more` vital records, one after the other. Returns
+/// its status at the end.
 fn live(settings: NodeSettings, more: u64) -> Result<NodeStatus, NodeError> {
     let node = start_with(settings, move |handle| Box::new(Keeper { handle, more }));
     if common::status(node.address).is_err() {
@@ -37,7 +37,7 @@ fn live(settings: NodeSettings, more: u64) -> Result<NodeStatus, NodeError> {
     Ok(status)
 }
 
-/// Has one record kept after the other.
+/// Has one record stored after the other.
 struct Keeper {
     handle: ionian_runtime::LaneHandle,
     more: u64,
@@ -68,7 +68,7 @@ fn vital(data: &Directory) -> PathBuf {
 }
 
 #[test]
-fn vital_records_and_the_mark_survive() {
+fn vital_records_and_the_identity_survive_a_restart() {
     let data = Directory::new();
     let first = live(node(&data.0), 3).unwrap();
     assert_eq!((first.amnesiac, kept(&first)), (false, 3));
@@ -81,14 +81,14 @@ fn vital_records_and_the_mark_survive() {
 }
 
 #[test]
-fn the_mere_mark_is_enough_to_know() {
+fn identity_file_alone_shows_that_the_node_took_part() {
     let data = Directory::new();
     assert!(!live(node(&data.0), 0).unwrap().amnesiac);
     assert!(live(node(&data.0), 0).unwrap().amnesiac);
 }
 
 #[test]
-fn without_a_directory_nothing_survives() {
+fn without_a_data_directory_nothing_survives() {
     let data = Directory::new();
     let mut settings = node(&data.0);
     settings.data = None;
@@ -100,7 +100,7 @@ fn without_a_directory_nothing_survives() {
     assert!(std::fs::read_dir(&data.0).unwrap().next().is_none());
 }
 
-/// Puts zeros in place of the last record of the log.
+/// Replaces the last record of the log by zeros.
 fn lose_last(data: &Directory) {
     let mut content = std::fs::read(vital(data)).unwrap();
     let end = content.iter().rposition(|byte| *byte != 0).unwrap() + 1;
@@ -109,7 +109,7 @@ fn lose_last(data: &Directory) {
 }
 
 #[test]
-fn a_torn_tail_is_cut_off_and_one_that_was_on_disk_is_missed() {
+fn torn_tail_is_cut_off_and_a_missing_durable_tail_is_detected() {
     let data = Directory::new();
     let extent = data.0.join("vital/extent");
     live(node(&data.0), 2).unwrap();
@@ -131,16 +131,16 @@ fn a_torn_tail_is_cut_off_and_one_that_was_on_disk_is_missed() {
         three,
         "the evidence was changed"
     );
-    // The machine failed while the third was written.
+    // The machine failed while the third record was being written.
     std::fs::write(&extent, two).unwrap();
     assert_eq!(kept(&live(node(&data.0), 0).unwrap()), 2);
-    // And what comes after it is written behind the last good record.
+    // Later records are written after the last valid one.
     assert_eq!(kept(&live(node(&data.0), 4).unwrap()), 6);
     assert_eq!(kept(&live(node(&data.0), 0).unwrap()), 6);
 }
 
 #[test]
-fn a_damaged_middle_stops_the_node_at_whatever_byte() {
+fn any_damaged_byte_in_the_middle_of_the_vital_log_stops_the_node() {
     let data = Directory::new();
     live(node(&data.0), 3).unwrap();
     let good = std::fs::read(vital(&data)).unwrap();
@@ -166,7 +166,7 @@ fn a_damaged_middle_stops_the_node_at_whatever_byte() {
 }
 
 #[test]
-fn a_directory_of_another_node_or_cluster_is_refused() {
+fn data_directory_of_another_node_or_cluster_is_refused() {
     let data = Directory::new();
     live(node(&data.0), 1).unwrap();
     let refused = |change: fn(&mut NodeSettings)| {
@@ -203,12 +203,12 @@ fn a_directory_of_another_node_or_cluster_is_refused() {
         live(node(&data.0), 0)
             .unwrap_err()
             .to_string()
-            .contains("vital is not there, though")
+            .contains("vital is missing, though")
     );
 }
 
 #[test]
-fn a_record_of_a_role_that_moved_away_is_an_error() {
+fn record_of_a_role_that_is_not_on_this_node_is_an_error() {
     let data = Directory::new();
     live(node(&data.0), 1).unwrap();
     let mut settings = node(&data.0);
@@ -220,7 +220,7 @@ fn a_record_of_a_role_that_moved_away_is_an_error() {
     );
 }
 
-/// Not a test of its own: the second process of the test below.
+/// Not a test: the second process of the next test.
 #[test]
 fn helper_that_holds_a_directory() {
     let Ok(path) = std::env::var("IONIAN_TEST_HOLD") else {
@@ -234,7 +234,7 @@ fn helper_that_holds_a_directory() {
 }
 
 #[test]
-fn a_directory_serves_one_process_at_a_time() {
+fn a_data_directory_is_locked_by_one_process_at_a_time() {
     let data = Directory::new();
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "helper_that_holds_a_directory", "--nocapture"])
@@ -265,7 +265,7 @@ fn a_directory_serves_one_process_at_a_time() {
 }
 
 #[test]
-fn what_cannot_be_is_said_clearly() {
+fn invalid_settings_are_refused_with_the_reason() {
     let data = Directory::new();
     let refused = |change: fn(&mut NodeSettings)| {
         let mut settings = node(&data.0);

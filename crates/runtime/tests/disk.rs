@@ -1,4 +1,4 @@
-//! Durability "disk": what was acknowledged is found again after all nodes have ended, exactly
+//! Durability "disk": acknowledged commands survive the end of all nodes, and are executed exactly
 //! once.
 
 extern crate alloc;
@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Counts how often each command was executed. The first eight bytes of a command are its name.
+/// Counts the executions of each command. The first eight bytes of a command are its name.
 #[derive(Default)]
 struct Counter(BTreeMap<u64, u64>);
 
@@ -68,7 +68,7 @@ fn options(data: &Directory, disk: DiskOptions) -> ClusterOptions {
     }
 }
 
-/// Files so small that a test fills many.
+/// Files so small that a test fills several.
 const SMALL: DiskOptions = DiskOptions {
     checkpoint_bytes: 128 << 10,
     segment_bytes: 64 << 10,
@@ -96,7 +96,7 @@ fn three() -> Layout {
     }
 }
 
-/// As [`three`], with a snapshot after so many slots.
+/// As [`three`], with a snapshot after this number of slots.
 fn three_with_snapshots(slots: usize) -> Layout {
     let mut layout = three();
     layout.options.snapshot_slots = slots;
@@ -115,8 +115,8 @@ fn counts(client: &Client) -> BTreeMap<u64, u64> {
     }))
 }
 
-/// Names commands. One that was refused is never tried again under its name: perhaps it was
-/// executed.
+/// Names commands. A command that was refused is never sent again under its name, because it may
+/// have been executed.
 #[derive(Default)]
 struct Load {
     next: AtomicU64,
@@ -137,7 +137,7 @@ impl Load {
         })
     }
 
-    /// Writes until it is told to stop. Returns what was acknowledged.
+    /// Writes until `stop` is set. Returns the names of the acknowledged commands.
     fn run(&self, client: &Client, bytes: usize) -> Vec<u64> {
         let mut acknowledged = Vec::new();
         while !self.stop.load(Ordering::Relaxed) {
@@ -164,14 +164,14 @@ fn wal(data: &Directory, node: u16) -> PathBuf {
     data.0.join(format!("n{node}/wal"))
 }
 
-/// The bytes of all files below.
+/// The number of bytes in all files below `path`.
 fn usage(path: &Path) -> u64 {
     let Ok(entries) = std::fs::read_dir(path) else {
         return 0;
     };
     let size = |path: PathBuf| match path.is_dir() {
         true => usage(&path),
-        // It may have gone meanwhile.
+        // The file may be gone already.
         false => path.metadata().map_or(0, |file| file.len()),
     };
     entries.map(|entry| size(entry.unwrap().path())).sum()
@@ -201,7 +201,7 @@ fn write_in_parallel(
 }
 
 #[test]
-fn a_whole_cluster_that_ended_goes_on_where_it_was() {
+fn a_cluster_whose_nodes_all_ended_continues_where_it_was() {
     let (data, load) = (Directory::new(), Arc::new(Load::default()));
     let mut acknowledged = Vec::new();
     for life in 0..3 {
@@ -219,14 +219,14 @@ fn a_whole_cluster_that_ended_goes_on_where_it_was() {
             status.log
         );
         if life == 1 {
-            // As a crash would; in the other lives they stop in order, all at once.
+            // As after a crash; in the other rounds all nodes stop in order, at the same time.
             (0..3).for_each(|node| cluster.kill(NodeId(node)).unwrap());
         }
     }
 }
 
 #[test]
-fn a_server_without_replicas_keeps_its_word_too() {
+fn an_unreplicated_server_keeps_acknowledged_writes() {
     let (data, load) = (Directory::new(), Load::default());
     let layout = Layout {
         instances: numbered(vec![vec![NodeId(0)]; Unreplicated::KINDS.len()]),
@@ -242,7 +242,7 @@ fn a_server_without_replicas_keeps_its_word_too() {
 }
 
 #[test]
-fn a_node_that_is_killed_again_and_again_comes_back_each_time() {
+fn a_node_that_is_killed_repeatedly_returns_each_time() {
     let (data, load) = (Directory::new(), Arc::new(Load::default()));
     let layout = three_with_snapshots(200);
     let mut cluster = start::<MultiPaxos>(&layout, options(&data, SMALL)).unwrap();
@@ -274,7 +274,7 @@ fn a_node_that_is_killed_again_and_again_comes_back_each_time() {
 }
 
 #[test]
-fn the_disk_does_not_fill_up_and_still_has_all() {
+fn disk_usage_is_bounded_and_no_write_is_lost() {
     let (data, load) = (Directory::new(), Arc::new(Load::default()));
     let layout = three_with_snapshots(50);
     let mut acknowledged = Vec::new();
@@ -285,11 +285,11 @@ fn the_disk_does_not_fill_up_and_still_has_all() {
         for _ in 0..20 {
             acknowledged.extend(write_in_parallel(&cluster, 3, &load, 25, 4000));
             most = most.max((0..3).map(|node| usage(&wal(&data, node))).max().unwrap());
-            // What replicas have kept is told ten times a second: the log grows by what comes in
+            // Replicas report what they retain ten times a second: the log grows by what arrives in
             // between.
             std::thread::sleep(Duration::from_millis(50));
         }
-        // One acceptor at least was sent all 24 MB.
+        // At least one acceptor received all 24 MB.
         assert!(most < 12 << 20, "a log has grown to {most} bytes");
         for node in 0..3 {
             let log = cluster.status(NodeId(node)).unwrap().log;
@@ -303,7 +303,7 @@ fn the_disk_does_not_fill_up_and_still_has_all() {
 }
 
 #[test]
-fn a_damaged_snapshot_is_replaced_by_the_one_before() {
+fn a_node_with_a_damaged_snapshot_uses_the_one_before() {
     let (data, load) = (Directory::new(), Arc::new(Load::default()));
     let layout = three_with_snapshots(10);
     let newest = data.0.join("n1/snapshots/replica-1");
@@ -322,7 +322,7 @@ fn a_damaged_snapshot_is_replaced_by_the_one_before() {
         acknowledged.push(load.write(&cluster.client_on(ClientId(1)), 10));
         assert_exactly_once(&cluster.client_on(ClientId(1)), &acknowledged);
     }
-    // With neither, the node does not run.
+    // Without either snapshot the node does not run.
     for name in ["previous", ""] {
         let file = newest.with_extension(name);
         std::fs::write(file, "IONSNAPS, or what is left of one").unwrap();
@@ -348,13 +348,13 @@ fn damage(file: &Path, at: u64) {
 }
 
 #[test]
-fn a_damaged_middle_of_the_log_stops_the_node() {
+fn damage_in_the_middle_of_the_log_stops_the_node() {
     let (data, load) = (Directory::new(), Arc::new(Load::default()));
     let cluster = start::<MultiPaxos>(&three(), options(&data, DiskOptions::default())).unwrap();
     for _ in 0..20 {
         load.write(&cluster.client(), 500);
     }
-    // One that has many records: damage to the last group of all would look like a crash.
+    // A file with many records: damage to the last group of the log would look like a crash.
     let node = (0..3)
         .max_by_key(|node| cluster.status(NodeId(*node)).unwrap().log.position)
         .unwrap();
@@ -372,7 +372,7 @@ fn a_damaged_middle_of_the_log_stops_the_node() {
             .starts_with("spare")
     });
     segments.sort();
-    // The first record begins at byte 4096.
+    // The first record starts at byte 4096.
     damage(&segments[0], 4100);
     let before = std::fs::read(&segments[0]).unwrap();
     let refused = start::<MultiPaxos>(&three(), options(&data, DiskOptions::default()))
@@ -391,11 +391,11 @@ fn a_damaged_middle_of_the_log_stops_the_node() {
 }
 
 #[test]
-fn a_disk_that_fails_stops_the_node_and_the_others_go_on() {
+fn a_failing_disk_stops_its_node_and_the_others_continue() {
     let (data, load) = (Directory::new(), Arc::new(Load::default()));
     let mut cluster = start::<MultiPaxos>(&three(), options(&data, SMALL)).unwrap();
     let mut acknowledged = write_in_parallel(&cluster, 3, &load, 5, 10);
-    // The next file that the log wants to make, it cannot.
+    // The log cannot create its next file.
     std::fs::remove_dir_all(wal(&data, 2)).unwrap();
     acknowledged.extend(write_in_parallel(&cluster, 2, &load, 20, 4000));
     eventually("the node ends", || cluster.status(NodeId(2)).is_err());
@@ -406,12 +406,12 @@ fn a_disk_that_fails_stops_the_node_and_the_others_go_on() {
     );
     acknowledged.push(load.write(&cluster.client_on(ClientId(0)), 10));
     assert_exactly_once(&cluster.client_on(ClientId(1)), &acknowledged);
-    // Without its log it must not pass for a new node.
+    // Without its log it must not be treated as a new node.
     let _ = std::fs::remove_dir_all(wal(&data, 2));
     let refused = cluster.restart(NodeId(2)).unwrap_err().to_string();
     assert!(
-        refused.contains("n2/wal is not there, though")
-            && refused.contains("n2/identity says that it was"),
+        refused.contains("n2/wal is missing, though")
+            && refused.contains("n2/identity shows that it existed"),
         "{refused}"
     );
 }
@@ -435,7 +435,7 @@ fn a_snapshot_that_cannot_be_written_stops_the_node() {
 }
 
 #[test]
-fn a_directory_is_used_with_one_durability_only() {
+fn data_directory_is_refused_with_the_other_durability() {
     let data = Directory::new();
     let with = |durability| ClusterOptions {
         durability,

@@ -1,4 +1,4 @@
-//! A delay and a bandwidth between sites: nothing is early, and order is kept.
+//! Delay and bandwidth between sites: no byte is early, and order is kept.
 
 extern crate alloc;
 
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 const DELAY: Duration = Duration::from_millis(40);
 
-/// Passes on what is answered.
+/// Forwards the answers.
 struct Replies(mpsc::Sender<Reply>);
 
 impl Application for Replies {
@@ -24,8 +24,8 @@ impl Application for Replies {
     }
 }
 
-/// What every node of a deployment knows whose nodes are each at a site of its own. The roles are
-/// those of the toy.
+/// The configuration of a deployment whose nodes are at different sites. The roles are those of the
+/// toy protocol.
 fn apart(mbps: Option<u64>) -> Configuration {
     let deployment = Deployment::preset("colocated", &PresetOptions::default())
         .unwrap()
@@ -41,8 +41,8 @@ fn apart(mbps: Option<u64>) -> Configuration {
     })
 }
 
-/// Asks an echo on another node for all of these at once: the tokens in the order of the answers,
-/// and how long the first and the last took.
+/// Sends all these requests to an echo on another node at once. Returns the tokens in the order of
+/// the answers, and the time until the first and the last answer.
 fn ask(configuration: Configuration, payloads: Vec<Bytes>) -> (Vec<u64>, Duration, Duration) {
     let (layout, listeners) = (layout(&[0], &[1]), [bind(), bind()]);
     let addresses = listeners
@@ -89,7 +89,7 @@ fn ask(configuration: Configuration, payloads: Vec<Bytes>) -> (Vec<u64>, Duratio
 }
 
 #[test]
-fn what_goes_to_another_site_and_back_takes_twice_the_delay_and_keeps_its_order() {
+fn messages_to_another_site_and_back_take_twice_the_delay_in_order() {
     let payloads: Vec<Bytes> = (0..200)
         .map(|index| vec![b'x'; 1 + index * 7 % 300].into())
         .collect();
@@ -99,8 +99,8 @@ fn what_goes_to_another_site_and_back_takes_twice_the_delay_and_keeps_its_order(
 }
 
 #[test]
-fn bytes_take_the_time_that_the_bandwidth_says() {
-    // 100 kB at 4 Mbps, which are half a MB a second, and at least as much back.
+fn transfer_time_follows_the_bandwidth() {
+    // 100 kB at 4 Mbps, which is half a MB a second, and at least as much back.
     let payloads: Vec<Bytes> = (0..100).map(|_| vec![b'x'; 1000].into()).collect();
     let (tokens, _, last) = ask(apart(Some(4)), payloads);
     assert!(tokens.iter().copied().eq(0..100), "{tokens:?}");

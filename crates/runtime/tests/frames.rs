@@ -1,4 +1,4 @@
-//! Cutting a byte stream into frames, however the bytes come.
+//! A byte stream is cut into frames correctly however the bytes arrive.
 
 #[path = "common/support.rs"]
 mod support;
@@ -10,7 +10,7 @@ use ionian_runtime::transport::frame::{
 use proptest::prelude::*;
 use support::Raw;
 
-/// The instances that are meant, and the encoded message.
+/// The addressed instances, and the encoded message.
 type Taken = (u64, Vec<u8>);
 
 /// Feeds `stream` in pieces of the given sizes, in turn.
@@ -37,7 +37,7 @@ fn read(stream: &[u8], pieces: &[usize]) -> Result<(Vec<Taken>, FrameReader), Fr
 }
 
 fn messages() -> impl Strategy<Value = Vec<(u64, Vec<u8>)>> {
-    // Around the size from which a frame keeps its memory as well.
+    // Also around the size from which a frame keeps its memory.
     let size = prop_oneof![8 => 1..200usize, 2 => 32_700..32_800usize, 1 => 60_000..200_000usize];
     let message = (any::<u64>(), size, any::<u8>())
         .prop_map(|(members, size, fill)| (members, vec![fill; size]));
@@ -48,7 +48,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
 
     #[test]
-    fn frames_come_out_as_they_went_in(messages in messages(), pieces in prop::collection::vec(1..70_000usize, 1..5)) {
+    fn decoded_frames_equal_encoded_frames(messages in messages(), pieces in prop::collection::vec(1..70_000usize, 1..5)) {
         let mut stream = Vec::new();
         for (members, message) in &messages {
             encode_frame(&mut stream, *members, &Raw(message.clone())).unwrap();
@@ -58,9 +58,9 @@ proptest! {
         prop_assert!(frames == messages);
     }
 
-    /// TCP's own checksum misses one change in 65,536, and a vote with another slot is a vote.
+    /// TCP's checksum misses one change in 65,536, and a vote with another slot is a valid vote.
     #[test]
-    fn a_changed_byte_gives_no_other_message(
+    fn a_changed_byte_is_detected(
         messages in messages(), at in any::<prop::sample::Index>(), other in 1..=255u8, piece in 1..70_000usize
     ) {
         prop_assume!(!messages.is_empty());
@@ -80,7 +80,7 @@ proptest! {
     }
 
     #[test]
-    fn garbage_is_an_error_or_waits_for_more(stream in prop::collection::vec(any::<u8>(), 0..4000), piece in 1..500usize) {
+    fn garbage_is_an_error_or_an_incomplete_frame(stream in prop::collection::vec(any::<u8>(), 0..4000), piece in 1..500usize) {
         if let Ok((frames, reader)) = read(&stream, &[piece]) {
             let taken: usize = frames.iter().map(|(_, message)| HEADER_BYTES + message.len()).sum();
             prop_assert_eq!(taken + reader.pending(), stream.len());
@@ -88,7 +88,7 @@ proptest! {
     }
 
     #[test]
-    fn a_stream_that_is_cut_gives_its_whole_frames(count in 1..20usize, size in 1..300usize, cut in any::<prop::sample::Index>()) {
+    fn a_cut_stream_yields_its_whole_frames(count in 1..20usize, size in 1..300usize, cut in any::<prop::sample::Index>()) {
         let mut stream = Vec::new();
         for index in 0..count {
             encode_frame(&mut stream, index as u64, &Raw(vec![1; size])).unwrap();
@@ -101,7 +101,7 @@ proptest! {
 }
 
 #[test]
-fn lengths_out_of_range_are_errors_at_once() {
+fn frame_lengths_out_of_range_are_errors_before_the_body_arrives() {
     let announce = |length: usize| {
         let mut reader = FrameReader::default();
         reader
@@ -140,7 +140,7 @@ fn a_frame_beyond_the_limit_is_not_written() {
 }
 
 #[test]
-fn a_small_message_does_not_keep_the_read_buffer_and_a_large_one_is_not_copied() {
+fn small_message_does_not_retain_the_read_buffer_and_large_one_is_not_copied() {
     let mut small = Vec::new();
     encode_frame(&mut small, 1, &Raw(vec![1; 60])).unwrap();
     let mut reader = FrameReader::default();

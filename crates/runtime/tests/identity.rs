@@ -1,4 +1,4 @@
-//! Nodes whose data was deleted or exchanged are noticed, and nodes that are new are let in.
+//! Peers refuse a node whose data was deleted or exchanged, and admit a new node.
 
 extern crate alloc;
 
@@ -51,21 +51,21 @@ fn node_directory(data: &Directory, node: u16) -> PathBuf {
     data.0.join(format!("n{node}"))
 }
 
-/// That the node ends by itself, and says why.
+/// Checks that the node ends by itself with the reason.
 fn assert_refused(cluster: &mut Cluster<Toy>, node: u16) {
     eventually("the node ends", || cluster.status(NodeId(node)).is_err());
     let error = cluster.stop(NodeId(node)).unwrap_err().to_string();
-    for words in [
+    for part in [
         " refuses this node: node 'n",
         &format!("node 'n{node}' is known here by the data directory "),
         "its data was deleted or exchanged",
         &format!("ionian member replace n{node} NEW --address HOST:PORT"),
     ] {
-        assert!(error.contains(words), "{words}: {error}");
+        assert!(error.contains(part), "{part}: {error}");
     }
 }
 
-/// That the other two are connected with each other and have not been harmed.
+/// Checks that the other two nodes are connected with each other and were not harmed.
 fn assert_unharmed(cluster: &Cluster<Toy>, gone: u16) {
     for node in (0..3).filter(|node| *node != gone) {
         let status = cluster.status(NodeId(node)).unwrap();
@@ -84,7 +84,7 @@ fn assert_unharmed(cluster: &Cluster<Toy>, gone: u16) {
 }
 
 #[test]
-fn an_emptied_directory_is_refused_whoever_dials() {
+fn node_with_an_emptied_directory_is_refused_by_peers_that_dial_and_are_dialled() {
     for durability in [Durability::Disk, Durability::Memory] {
         for emptied in 0..3 {
             let data = Directory::new();
@@ -95,7 +95,7 @@ fn an_emptied_directory_is_refused_whoever_dials() {
             cluster.restart(NodeId(emptied)).unwrap();
             assert_refused(&mut cluster, emptied);
             assert_unharmed(&cluster, emptied);
-            // It does not get better by trying again.
+            // Another attempt does not help.
             cluster.restart(NodeId(emptied)).unwrap();
             assert_refused(&mut cluster, emptied);
         }
@@ -103,7 +103,7 @@ fn an_emptied_directory_is_refused_whoever_dials() {
 }
 
 #[test]
-fn all_of_a_cluster_may_be_killed_and_started_again() {
+fn all_nodes_of_a_cluster_can_be_killed_and_restarted() {
     let data = Directory::new();
     for _ in 0..3 {
         let mut cluster = cluster(&data, Durability::Disk);
@@ -113,7 +113,7 @@ fn all_of_a_cluster_may_be_killed_and_started_again() {
 }
 
 #[test]
-fn a_directory_of_another_cluster_is_refused_and_does_not_drive_out_the_others() {
+fn node_with_a_foreign_directory_stops_and_the_others_continue() {
     let (data, foreign) = (Directory::new(), Directory::new());
     wait_until_whole(&cluster(&foreign, Durability::Disk));
     for exchanged in 0..3 {
@@ -124,11 +124,11 @@ fn a_directory_of_another_cluster_is_refused_and_does_not_drive_out_the_others()
         fs::rename(&own, &aside).unwrap();
         copy(&node_directory(&foreign, exchanged), &own);
         cluster.restart(NodeId(exchanged)).unwrap();
-        // It knows better than the others, and they know better than it: it stops because they are
-        // more.
+        // It contradicts the others, and they contradict it: it stops because they are the
+        // majority.
         assert_refused(&mut cluster, exchanged);
         assert_unharmed(&cluster, exchanged);
-        // With its own directory it is welcome.
+        // With its own directory it is accepted.
         fs::remove_dir_all(&own).unwrap();
         fs::rename(&aside, &own).unwrap();
         cluster.restart(NodeId(exchanged)).unwrap();
@@ -137,7 +137,7 @@ fn a_directory_of_another_cluster_is_refused_and_does_not_drive_out_the_others()
 }
 
 #[test]
-fn directories_that_changed_places_are_refused_at_once() {
+fn nodes_with_exchanged_directories_are_refused_at_the_start() {
     let data = Directory::new();
     wait_until_whole(&cluster(&data, Durability::Disk));
     let [one, two, aside] = ["n1", "n2", "aside"].map(|name| data.0.join(name));
@@ -204,9 +204,9 @@ impl Places {
 }
 
 #[test]
-fn a_new_node_waits_for_a_majority_of_the_others() {
+fn new_node_waits_until_a_majority_of_the_others_accepts_it() {
     let mut places = Places::new();
-    // A request that comes too early is refused, not kept waiting for ever.
+    // A request that comes too early is refused, it does not wait without end.
     struct Eager(std::sync::mpsc::Sender<Reply>);
     impl Application for Eager {
         fn on_reply(&mut self, _: ClientId, reply: Reply) {
@@ -237,7 +237,7 @@ fn a_new_node_waits_for_a_majority_of_the_others() {
         connected(&zero, 0) && connected(&one, 0)
     });
     assert!(!zero.status().takes_part && !one.status().takes_part);
-    // One that has not taken part is as new when it is started again.
+    // A node that has not taken part is still new when it starts again.
     one.stop().unwrap();
     let one = places.start(1);
     eventually("they are connected again", || {
@@ -250,7 +250,7 @@ fn a_new_node_waits_for_a_majority_of_the_others() {
             .iter()
             .all(|node| node.status().takes_part)
     });
-    // From then on nobody waits for anybody.
+    // From then on no node waits for another.
     for node in [zero, one, two] {
         node.stop().unwrap();
     }
@@ -258,7 +258,7 @@ fn a_new_node_waits_for_a_majority_of_the_others() {
 }
 
 #[test]
-fn an_emptied_node_does_not_take_part_while_those_who_know_are_away() {
+fn emptied_nodes_do_not_take_part_while_the_node_that_knows_them_is_down() {
     let mut places = Places::new();
     let nodes = [0, 1, 2].map(|node| places.start(node));
     eventually("all take part", || {
@@ -268,7 +268,7 @@ fn an_emptied_node_does_not_take_part_while_those_who_know_are_away() {
     for node in [zero, one, two] {
         node.stop().unwrap();
     }
-    // Two of three have lost everything: together they must not pass for a new cluster.
+    // Two of three nodes have lost everything: together they must not be treated as a new cluster.
     for emptied in [1, 2] {
         fs::remove_dir_all(node_directory(&places.data, emptied)).unwrap();
     }
@@ -291,7 +291,7 @@ fn an_emptied_node_does_not_take_part_while_those_who_know_are_away() {
 }
 
 #[test]
-fn the_file_is_refused_when_it_is_damaged_or_gone() {
+fn damaged_or_missing_identity_file_stops_the_node() {
     let mut places = Places::new();
     let nodes = [0, 1, 2].map(|node| places.start(node));
     eventually("all take part", || {
@@ -314,7 +314,7 @@ fn the_file_is_refused_when_it_is_damaged_or_gone() {
     fs::remove_file(&file).unwrap();
     let error = places.start(1).join().unwrap_err().to_string();
     assert!(
-        error.contains("n1/identity is not there, though") && error.contains("n1/wal says"),
+        error.contains("n1/identity is missing, though") && error.contains("n1/wal shows"),
         "{error}"
     );
     fs::write(&file, good).unwrap();

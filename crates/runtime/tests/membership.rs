@@ -1,5 +1,5 @@
-//! Changes of the membership of a cluster whose nodes are threads: who follows, who is told, who
-//! comes back.
+//! Changes of the membership of a cluster whose nodes are threads: which nodes follow, which learn
+//! it later, and which come back.
 
 mod membership_nodes;
 
@@ -9,8 +9,8 @@ use ionian_runtime::admin::change::Response;
 use ionian_runtime::{Durability, NodeError};
 use membership_nodes::{Directory, Nodes, eventually};
 
-/// A node dies and is replaced while clients write. It comes back and finds that it is not wanted
-/// any more.
+/// A node fails and is replaced while clients write. It starts again and learns that it is not a
+/// member any more.
 fn replace_under_load(durability: Durability, dead: &str) {
     let directory = Directory::new();
     let mut nodes = Nodes::start(&directory, durability);
@@ -33,7 +33,7 @@ fn replace_under_load(durability: Durability, dead: &str) {
         "the new node's own lane sees everything"
     );
 
-    // It knows of the founding deployment only.
+    // It knows only the founding deployment.
     nodes.start_again(dead);
     nodes.ends_by_itself(dead);
     match nodes.settings(dead) {
@@ -41,7 +41,7 @@ fn replace_under_load(durability: Durability, dead: &str) {
         other => panic!("{other:?}"),
     }
 
-    // Everybody is started again, with the founding deployment, and knows better.
+    // All nodes start again with the founding deployment, and know the later one.
     for name in [others[0], others[1], "n3"] {
         nodes.stop(name);
     }
@@ -55,13 +55,13 @@ fn replace_under_load(durability: Durability, dead: &str) {
 }
 
 #[test]
-fn a_dead_node_is_replaced_under_load_and_everything_survives_a_restart() {
+fn failed_node_is_replaced_under_load_and_all_data_survives_a_restart() {
     replace_under_load(Durability::Disk, "n1");
 }
 
-/// Nobody takes the new one for the old one with its data gone.
+/// Peers do not mistake the new node for the old one without its data.
 #[test]
-fn a_name_can_be_used_again_when_its_node_has_left() {
+fn name_of_a_node_that_left_can_be_used_again() {
     let directory = Directory::new();
     let mut nodes = Nodes::start(&directory, Durability::Disk);
     for (epoch, directory_of) in [(2, "once"), (6, "again")] {
@@ -76,14 +76,14 @@ fn a_name_can_be_used_again_when_its_node_has_left() {
     nodes.write("n1", "well");
 }
 
-/// The first node dials nobody, and nobody dials it any more: it has to ask.
+/// The first node dials no other node, and no other node dials it any more: it has to ask.
 #[test]
-fn the_first_node_is_replaced_where_nothing_is_on_disk() {
+fn first_node_is_replaced_with_durability_memory() {
     replace_under_load(Durability::Memory, "n0");
 }
 
 #[test]
-fn acceptors_become_a_grid_and_replicas_come_and_go_under_load() {
+fn acceptors_become_a_grid_and_replicas_change_under_load() {
     let directory = Directory::new();
     let mut nodes = Nodes::start(&directory, Durability::Disk);
     let writer = nodes.writer("n0");
@@ -103,7 +103,7 @@ fn acceptors_become_a_grid_and_replicas_come_and_go_under_load() {
     nodes.wait_for_epoch(2, &["n0", "n1", "n2", "n3"]);
     writer.go_on(20);
 
-    // Replicas by a file, on nodes that are there and on a new one.
+    // Replicas are added by a file, on present nodes and on a new one.
     let fifth = nodes.new_node("n4", &["replica", "proxy_leader"]);
     nodes.change("n0", |from| {
         let mut file = from.clone();
@@ -116,7 +116,7 @@ fn acceptors_become_a_grid_and_replicas_come_and_go_under_load() {
     assert_eq!(nodes.roles("n3"), ["acceptor 3", "replica 3"]);
     writer.go_on(20);
 
-    // One without a client lane cannot ask the log; others can.
+    // A node without a client lane cannot submit a change; others can.
     let known = nodes.known("n3");
     let change = nodes.begin(&known, &known.deployment.without_node("n4").unwrap());
     let response = nodes.request_once("n3", &change);
@@ -157,7 +157,7 @@ fn acceptors_become_a_grid_and_replicas_come_and_go_under_load() {
 }
 
 #[test]
-fn a_change_whose_node_never_comes_is_abandoned() {
+fn change_to_a_node_that_never_starts_can_be_abandoned() {
     let directory = Directory::new();
     let nodes = Nodes::start(&directory, Durability::Disk);
     let new = nodes.new_node("n3", &[]);
@@ -183,7 +183,7 @@ fn a_change_whose_node_never_comes_is_abandoned() {
 }
 
 #[test]
-fn what_cannot_be_done_is_refused_by_the_node_too() {
+fn node_refuses_impossible_changes_with_the_reason() {
     let directory = Directory::new();
     let nodes = Nodes::start(&directory, Durability::Disk);
     let new = nodes.new_node("n3", &[]);
@@ -234,12 +234,12 @@ fn what_cannot_be_done_is_refused_by_the_node_too() {
         })
         .contains("finished by the leader")
     );
-    // Another node may know more, and this one later.
+    // Another node may know more, and this one will later.
     let mut ahead = honest.clone();
     set(|base, _, _, _| base.0 = 9)(&mut ahead);
     let response = nodes.request_once("n0", &ahead);
     assert!(
-        matches!(&response, Response::Undecided(why) if why.contains("has not heard of epoch 9")),
+        matches!(&response, Response::Undecided(why) if why.contains("does not know epoch 9")),
         "{response:?}"
     );
     let below = known.deployment.without_node("n2").unwrap();
@@ -248,7 +248,7 @@ fn what_cannot_be_done_is_refused_by_the_node_too() {
         refused.contains("there must be at least 2f+1 = 3"),
         "{refused}"
     );
-    // None of it has done anything.
+    // None of the refused changes has had an effect.
     assert_eq!(nodes.known("n1").epoch().0, 0);
     nodes.write("n1", "well");
     eventually("it is read", || nodes.read("n2") == "well");

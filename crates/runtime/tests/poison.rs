@@ -1,5 +1,5 @@
-//! A command on which the state machine panics: every replica stops and says on what, and the
-//! command can be left out.
+//! A command on which the state machine panics: every replica stops and reports the command, and
+//! the operator can have it left out.
 
 extern crate alloc;
 
@@ -21,7 +21,7 @@ use ionian_runtime::storage::skips::{CommandName, Skips};
 use ionian_runtime::{Cluster, ClusterOptions, NodeError, query_snapshot};
 use std::path::PathBuf;
 
-/// Keeps what it is told, and panics on `boom` when it has kept half of it.
+/// Stores commands, and panics on `boom` when it has stored half of it.
 #[derive(Default)]
 struct Fragile(Vec<u8>);
 
@@ -52,7 +52,7 @@ impl StateMachine for Fragile {
 }
 
 /// Replicas and acceptors on nodes 0 to 2, everything else on 3 and 4: whichever replica fails
-/// first, the others hear of the command too.
+/// first, the others receive the command too.
 fn apart() -> Layout {
     common::bind();
     let place = |role: u8| match role {
@@ -93,25 +93,25 @@ fn directory(data: &Directory, node: u16) -> PathBuf {
     data.0.join(format!("n{node}"))
 }
 
-/// Waits until the node has ended by itself, and says why.
-fn last_words<P: Protocol>(cluster: &mut Cluster<P>, node: u16) -> (MachineFailure, String) {
+/// Waits until the node has ended by itself, and returns why.
+fn failure_of<P: Protocol>(cluster: &mut Cluster<P>, node: u16) -> (MachineFailure, String) {
     eventually("the node ends", || cluster.status(NodeId(node)).is_err());
     let error = cluster
         .stop(NodeId(node))
         .expect_err("a node whose machine panicked");
-    let words = error.to_string();
+    let text = error.to_string();
     match error {
         NodeError::Machine { failure, file } => {
-            assert_eq!(file, Some(directory_of(&words)));
-            (*failure, words)
+            assert_eq!(file, Some(directory_of(&text)));
+            (*failure, text)
         }
         other => panic!("{other}"),
     }
 }
 
-/// The file that the last words name.
-fn directory_of(words: &str) -> PathBuf {
-    let (_, rest) = words.split_once("See ").unwrap();
+/// The file that the error names.
+fn directory_of(text: &str) -> PathBuf {
+    let (_, rest) = text.split_once("See ").unwrap();
     rest.split_once(", and docs/operations.md")
         .unwrap()
         .0
@@ -129,7 +129,7 @@ fn leave_out(data: &Directory, nodes: impl IntoIterator<Item = u16>, command: Co
     }
 }
 
-/// The state of a node's replica as soon as it has executed everything below `at`, in bytes.
+/// The state of a node's replica, in bytes, after it has executed everything below `at`.
 fn state(cluster: &Cluster<MultiPaxos>, node: u16, at: u64) -> Bytes {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -160,28 +160,28 @@ fn executed(cluster: &Cluster<MultiPaxos>, node: u16) -> u64 {
 }
 
 #[test]
-fn every_replica_stops_on_it_and_goes_on_when_all_leave_it_out() {
+fn replicas_stop_on_a_poisonous_command_and_continue_when_all_leave_it_out() {
     let (data, layout) = (Directory::new(), apart());
     let mut cluster = start::<MultiPaxos>(&layout, &data).unwrap();
     assert_eq!(at_last(|| cluster.client().write_blocking("one.")), "one.");
     let client = cluster.client();
-    let told = std::thread::spawn(move || client.write_blocking("boom"));
+    let answer = std::thread::spawn(move || client.write_blocking("boom"));
     let mut failures = Vec::new();
     for node in 0..3 {
-        let (failure, words) = last_words(&mut cluster, node);
+        let (failure, text) = failure_of(&mut cluster, node);
         let command = failure.command.expect("it was a command");
         let start = format!(
             "the state machine panicked executing a command, in slot {}: {command}, ",
             command.slot.0
         );
-        assert!(words.starts_with(&start), "{words}");
+        assert!(text.starts_with(&start), "{text}");
         assert!(
-            words.contains(&format!("digest {:016x}, 4 bytes: ", command.digest)),
-            "{words}"
+            text.contains(&format!("digest {:016x}, 4 bytes: ", command.digest)),
+            "{text}"
         );
         assert!(
-            words.contains("it went boom") && words.lines().count() == 1,
-            "{words}"
+            text.contains("it went boom") && text.lines().count() == 1,
+            "{text}"
         );
         assert_eq!(failure.bytes, "626f6f6d");
         assert_eq!(
@@ -196,28 +196,28 @@ fn every_replica_stops_on_it_and_goes_on_when_all_leave_it_out() {
         failures.iter().all(|command| *command == failures[0]),
         "{failures:?}"
     );
-    // Nobody was told that it is done.
-    assert_eq!(told.join().unwrap(), Err(Refusal::Unknown));
+    // The command was not acknowledged.
+    assert_eq!(answer.join().unwrap(), Err(Refusal::Unknown));
 
     // It is in the log: it stops every replica again.
     for node in 0..3 {
         cluster.restart(NodeId(node)).unwrap();
     }
-    // Which is first is chance, and the others may need it to hear what is in the log.
+    // Which replica is first is chance, and the others may need it to learn what is in the log.
     let mut ended = None;
     eventually("a node ends again", || {
         ended = (0..3).find(|node| cluster.status(NodeId(*node)).is_err());
         ended.is_some()
     });
     assert_eq!(
-        last_words(&mut cluster, ended.unwrap()).0.command,
+        failure_of(&mut cluster, ended.unwrap()).0.command,
         Some(failures[0])
     );
     drop(cluster);
 
     leave_out(&data, 0..5, failures[0]);
     let cluster = start::<MultiPaxos>(&layout, &data).unwrap();
-    // Of what was half done nothing is left.
+    // Nothing is left of the half-executed command.
     assert_eq!(
         at_last(|| cluster.client().write_blocking("two.")),
         "one.two."
@@ -238,7 +238,7 @@ fn nodes_that_leave_out_different_commands_refuse_each_other() {
     let name = "1000/7:0/00000000000000ab";
     leave_out(&data, 0..2, name.parse().unwrap());
     let cluster = start::<MultiPaxos>(&layout, &data).unwrap();
-    // The two serve.
+    // The other two serve.
     eventually("two of three serve", || {
         cluster.client().write_blocking("two.").is_ok()
     });
@@ -277,7 +277,7 @@ fn nodes_that_leave_out_different_commands_refuse_each_other() {
 }
 
 #[test]
-fn a_query_on_which_the_machine_panics_fails_alone() {
+fn query_on_which_the_machine_panics_fails_and_the_node_continues() {
     let layout = three();
     let mut cluster =
         Cluster::<MultiPaxos>::start(layout, || Box::new(Fragile::default())).unwrap();
@@ -310,27 +310,27 @@ fn a_query_on_which_the_machine_panics_fails_alone() {
 }
 
 #[test]
-fn a_state_of_which_no_snapshot_can_be_taken_stops_the_node() {
+fn panic_while_taking_a_snapshot_stops_the_node() {
     let (data, mut layout) = (Directory::new(), three());
     layout.options.snapshot_slots = 1;
     let mut cluster = start::<MultiPaxos>(&layout, &data).unwrap();
-    // Whether it is answered depends on who is the first.
+    // Whether it is answered depends on which replica is first.
     let _ = cluster.client().write_blocking("picture");
-    let mut words = None;
+    let mut text = None;
     eventually("a node ends", || {
         let ended = (0..3).find(|node| cluster.status(NodeId(*node)).is_err());
-        words = ended.map(|node| last_words(&mut cluster, node).1);
-        words.is_some()
+        text = ended.map(|node| failure_of(&mut cluster, node).1);
+        text.is_some()
     });
-    let words = words.unwrap();
-    assert!(words.starts_with(
+    let text = text.unwrap();
+    assert!(text.starts_with(
         "the state machine panicked writing a snapshot of its state, after a command in slot "
     ));
-    assert!(words.contains("it cannot be drawn"), "{words}");
+    assert!(text.contains("it cannot be drawn"), "{text}");
 }
 
 #[test]
-fn a_server_whose_machine_panics_forgets_the_command() {
+fn command_on_which_an_unreplicated_server_panics_leaves_no_effect() {
     let data = Directory::new();
     common::bind();
     let instances = Unreplicated::KINDS
@@ -347,7 +347,7 @@ fn a_server_whose_machine_panics_forgets_the_command() {
         cluster.client().write_blocking("boom"),
         Err(Refusal::Unknown)
     );
-    assert!(last_words(&mut cluster, 0).1.contains("it went boom"));
+    assert!(failure_of(&mut cluster, 0).1.contains("it went boom"));
     cluster.restart(NodeId(0)).unwrap();
     // Nothing of it was on disk.
     assert_eq!(
@@ -357,7 +357,7 @@ fn a_server_whose_machine_panics_forgets_the_command() {
 }
 
 #[test]
-fn a_node_that_has_executed_a_command_does_not_leave_it_out_later() {
+fn node_that_has_executed_a_command_refuses_to_leave_it_out() {
     let (data, mut layout) = (Directory::new(), three());
     layout.options.snapshot_slots = 1;
     let cluster = start::<MultiPaxos>(&layout, &data).unwrap();

@@ -32,7 +32,7 @@ fn read(client: &Client) -> Result<String, Refusal> {
     Ok(String::from_utf8(content.to_vec()).unwrap())
 }
 
-/// Whether no role of a node, its acceptor for one, has lost what it is to remember.
+/// Whether no role of a node has lost its state.
 fn remembers<P: Protocol>(cluster: &Cluster<P>, node: NodeId) -> bool {
     let roles = cluster.status(node).unwrap().roles;
     roles.iter().all(|role| role.remembers != Some(false))
@@ -47,7 +47,7 @@ fn everything_on<P: Protocol>(nodes: u16) -> Vec<Vec<NodeId>> {
 }
 
 #[test]
-fn an_unreplicated_server_serves_lanes_elsewhere() {
+fn unreplicated_server_serves_lanes_on_other_nodes() {
     let mut instances = everything_on::<Unreplicated>(2);
     instances[2].pop();
     let cluster = Cluster::<Unreplicated>::start(
@@ -102,8 +102,8 @@ fn survives_the_loss_and_return_of_each_node<P: Protocol>() {
         let value = format!("with {down}");
         at_last(|| write(&back, &value));
         assert_eq!(at_last(|| read(&others[0])), value);
-        // Nothing but promises is on disk: until its acceptor is let in again, the node counts as
-        // lost.
+        // Only promises are on disk: until its acceptor is admitted again, the node counts as
+        // failed.
         at_last(|| match remembers(&cluster, NodeId(u16::from(down))) {
             true => Ok(()),
             false => Err(Refusal::Unavailable),

@@ -385,7 +385,7 @@ fn what_cannot_be_used_is_refused_in_plain_words() {
         ],
     );
     assert!(
-        whole.contains("is no directory of a node with durability \"disk\""),
+        whole.contains("is not the data directory of a node with durability \"disk\""),
         "{whole}"
     );
 }

@@ -1,7 +1,6 @@
-//! Snapshots for whoever asks a running node for one: the state at one slot, while the node goes
-//! on.
+//! Sends a snapshot of the state at one slot while the node goes on.
 //!
-//! After the handshake: `u64` stamp; pieces, each a `u32` length that is not zero and as many
+//! After the handshake: `u64` stamp; pieces, each a `u32` length that is not zero and that many
 //! bytes; a zero length; `u64` sum of the lengths. Little-endian.
 
 use super::control::NodeControl;
@@ -17,29 +16,29 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-/// How long a node tries to reach what it is asked for. A replica that was left behind needs a
-/// while, but whoever waits longer had better ask another.
+/// How long a node tries to reach the requested stamp. A replica that lags needs some time; after
+/// this limit the operator does better to ask another node.
 const REACH_LIMIT: Duration = Duration::from_secs(10);
 
-/// How often it looks whether it has.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// How often the node checks whether it has.
+const CHECK_EVERY: Duration = Duration::from_millis(10);
 
-/// Whoever takes nothing for this long is given up: as long as a picture is not written out, the
-/// state changes by copying.
+/// A receiver that takes nothing for this long is given up: while a snapshot is being sent, the
+/// state machine copies what it changes.
 const STALLED: Duration = Duration::from_secs(20);
 
-/// The largest piece. A machine of the user's may hand over everything at once.
+/// The largest piece. A user's state machine may return all of its state at once.
 const MAX_PIECE: usize = 4 << 20;
 
-/// What a node knows of its backups.
+/// The snapshots that a node sends.
 pub(crate) struct Backups {
     bytes_per_second: u64,
-    /// Each picture costs memory, so there is one at a time.
+    /// Each frozen state costs memory, so the node sends one snapshot at a time.
     busy: Cell<bool>,
 }
 
 impl Backups {
-    /// Each is sent with so many bytes a second at most.
+    /// `bytes_per_second` limits each snapshot.
     pub(crate) fn new(bytes_per_second: usize) -> Self {
         Backups {
             bytes_per_second: bytes_per_second.max(1) as u64,
@@ -47,7 +46,7 @@ impl Backups {
         }
     }
 
-    /// Sends a snapshot that holds everything below the stamp `at`, or says why not.
+    /// Sends a snapshot that contains everything below the stamp `at`, or the reason why it cannot.
     pub(crate) async fn serve(
         &self,
         stream: &mut TcpStream,
@@ -58,7 +57,7 @@ impl Backups {
         if self.busy.replace(true) {
             return refuse(
                 stream,
-                "this node is sending a snapshot already: ask another, or later",
+                "this node is sending a snapshot already: ask another node, or try later",
             )
             .await;
         }
@@ -85,7 +84,7 @@ impl Backups {
                 within(write(stream, &(piece.len() as u32).to_le_bytes())).await?;
                 within(write(stream, piece)).await?;
                 sent += piece.len() as u64;
-                // Even where there is nothing to wait for, everybody else has a turn.
+                // Other tasks run here even if this one does not have to wait.
                 tokio::task::yield_now().await;
                 sleep_until(
                     began
@@ -103,7 +102,7 @@ impl Backups {
     }
 }
 
-/// However a backup ends, the next may begin.
+/// Allows the next backup, however this one ends.
 struct Idle<'a>(&'a Cell<bool>);
 
 impl Drop for Idle<'_> {
@@ -112,20 +111,20 @@ impl Drop for Idle<'_> {
     }
 }
 
-/// Waits until the node's state holds everything below `at`.
+/// Waits until the node's state contains everything below `at`.
 async fn reach(node: &dyn NodeControl, at: u64) -> Result<(u64, Box<dyn Frozen>), String> {
     let deadline = Instant::now() + REACH_LIMIT;
     loop {
         match node.freeze(at) {
-            Picture::Never => return Err("no role that keeps the state lives on this node".into()),
+            Picture::Never => return Err("no role on this node keeps the state".into()),
             Picture::Taken(stamp, frozen) => return Ok((stamp, frozen)),
             Picture::NotYet(reached) if Instant::now() >= deadline => {
                 return Err(format!(
-                    "this node has executed {reached} slots and not {at} within {} s: ask another node, or later",
+                    "this node has executed {reached} slots and not {at} within {} s: ask another node, or try later",
                     REACH_LIMIT.as_secs()
                 ));
             }
-            Picture::NotYet(_) => sleep(LOOK_EVERY).await,
+            Picture::NotYet(_) => sleep(CHECK_EVERY).await,
         }
     }
 }
@@ -148,7 +147,7 @@ async fn within(
         .unwrap_or_else(|_| Err(stalled().into()))
 }
 
-/// A snapshot on its way from a node.
+/// A snapshot that a node is sending.
 #[derive(Debug)]
 pub struct RemoteSnapshot {
     stream: TcpStream,
@@ -156,11 +155,11 @@ pub struct RemoteSnapshot {
     received: u64,
 }
 
-/// Asks the node that listens at `address` for a snapshot that holds everything below the stamp
+/// Asks the node that listens at `address` for a snapshot that contains everything below the stamp
 /// `at` (for a replica: every slot below). The node may take ten seconds to reach it.
 ///
 /// # Errors
-/// When nobody listens, nobody answers, or the node has no such snapshot.
+/// If the node cannot be reached, does not answer, or has no such snapshot.
 pub async fn query_snapshot(address: SocketAddr, at: u64) -> Result<RemoteSnapshot, QueryError> {
     let exchange = async {
         let mut stream = connect(address, AdminRequest::Snapshot(at)).await?;
@@ -175,15 +174,15 @@ pub async fn query_snapshot(address: SocketAddr, at: u64) -> Result<RemoteSnapsh
 }
 
 impl RemoteSnapshot {
-    /// It holds everything below this stamp and nothing above.
+    /// The snapshot contains everything below this stamp and nothing above.
     pub fn stamp(&self) -> u64 {
         self.stamp
     }
 
-    /// The next piece; `None` when it is whole.
+    /// The next piece; `None` at the end.
     ///
     /// # Errors
-    /// When the connection breaks, or is too slow.
+    /// If the connection breaks or is too slow.
     pub async fn next(&mut self) -> Result<Option<Vec<u8>>, QueryError> {
         ask(STALLED, self.read_piece()).await
     }

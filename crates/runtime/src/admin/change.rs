@@ -1,4 +1,4 @@
-//! Changes of the membership: how they are planned, checked, and asked for.
+//! Changes of the membership: plans them, checks them, and submits them.
 
 use super::query::{QueryError, ask};
 use crate::transport::hello::{self, AdminRequest, HandshakeError, Hello};
@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 /// Why a change of the membership is refused.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ChangeError {
-    /// One change at a time.
+    /// Another change is in progress; there can be only one.
     #[error(
         "another change is under way, in epoch {epoch}: it must be finished or abandoned first"
     )]
@@ -24,20 +24,20 @@ pub enum ChangeError {
         /// The epoch of that change.
         epoch: u32,
     },
-    /// There is none that could be abandoned.
+    /// There is no change to abandon.
     #[error("no change is under way")]
     None,
-    /// The deployments do not follow each other.
+    /// The new deployment cannot follow the present one.
     #[error(transparent)]
     Deployment(#[from] DeploymentError),
-    /// The protocol cannot get from one to the other.
+    /// The protocol cannot change from one layout to the other.
     #[error("{0}")]
     Layout(#[from] LayoutError),
-    /// It was planned for an epoch of which this node has not heard: another node has, and so will
-    /// this one.
-    #[error("this node has not heard of epoch {0} yet")]
+    /// The change was planned for an epoch that this node does not know yet. Another node knows it,
+    /// and this node will.
+    #[error("this node does not know epoch {0} yet")]
     Ahead(u32),
-    /// It was planned by somebody who knew something else.
+    /// The change was planned for another state of the cluster.
     #[error("{0}")]
     Stale(String),
 }
@@ -45,7 +45,7 @@ pub enum ChangeError {
 /// Whether the protocol can change the members of a running cluster at all.
 ///
 /// # Errors
-/// Says why it cannot.
+/// The reason why it cannot.
 pub fn check_protocol<P: Protocol>(configuration: &Configuration) -> Result<(), ChangeError> {
     let layout = configuration.deployment.layout(P::KINDS)?;
     Ok(P::transition(&layout, &layout).map(drop)?)
@@ -54,7 +54,7 @@ pub fn check_protocol<P: Protocol>(configuration: &Configuration) -> Result<(), 
 /// The command that changes a cluster into `to`.
 ///
 /// # Errors
-/// Says why it cannot be done.
+/// The reason why it cannot be done.
 pub fn begin<P: Protocol>(
     configuration: &Configuration,
     to: &Deployment,
@@ -76,7 +76,7 @@ pub fn begin<P: Protocol>(
 /// The command that changes the options of a cluster to those of `to`.
 ///
 /// # Errors
-/// Says why it cannot be done.
+/// The reason why it cannot be done.
 pub fn tune<P: Protocol>(
     configuration: &Configuration,
     to: &Deployment,
@@ -95,7 +95,7 @@ pub fn tune<P: Protocol>(
     })
 }
 
-/// Checks a change of options, and says how long sessions live by the one and the other.
+/// Checks a change of options; returns the session expiry before and after, in milliseconds.
 fn tuning<P: Protocol>(from: &Deployment, to: &Deployment) -> Result<(u64, u64), ChangeError> {
     P::check_tunable()?;
     from.check_tuning(to)?;
@@ -110,10 +110,10 @@ fn is_joint<P: Protocol>(from: &Deployment, to: &Deployment) -> Result<bool, Cha
     Ok(P::transition(&layouts.0, &layouts.1)? == Transition::Joint)
 }
 
-/// The command that goes back to the deployment before the change that is under way.
+/// The command that abandons the change in progress and returns to the previous deployment.
 ///
 /// # Errors
-/// When none is.
+/// If no change is in progress.
 pub fn abandon(configuration: &Configuration) -> Result<Change, ChangeError> {
     match configuration.next {
         Some(_) => Ok(Change::Abandon {
@@ -123,15 +123,14 @@ pub fn abandon(configuration: &Configuration) -> Result<Change, ChangeError> {
     }
 }
 
-/// Checks a change that somebody has sent: nothing goes into the log that its readers could not
-/// follow.
+/// Checks a change that an operator has sent: every command in the log must be executable.
 pub(crate) fn check<P: Protocol>(
     configuration: &Configuration,
     change: &Change,
 ) -> Result<(), ChangeError> {
     let stale = |text: &str| Err(ChangeError::Stale(text.to_owned()));
     match change {
-        // The log decides what becomes of it; that it was carried out before is found there too.
+        // The log decides whether this is still possible, or was done before.
         Change::Abandon { .. } => Ok(()),
         Change::Finish { .. } => stale("a change is finished by the leader, not by request"),
         Change::Begin { base, .. } | Change::Tune { base, .. } if *base < configuration.epoch() => {
@@ -146,7 +145,7 @@ pub(crate) fn check<P: Protocol>(
                     str::from_utf8(bytes).map_err(|error| ChangeError::Stale(error.to_string()))?;
                 Ok::<_, ChangeError>(Deployment::parse(text)?)
             };
-            // Founding files may differ in what concerns one node alone.
+            // The founding files of nodes may differ in settings that concern one node alone.
             let known = match configuration.membership.text.is_empty() {
                 true => read(from)?.digest() == configuration.founding,
                 false => *from == configuration.membership.text,
@@ -170,15 +169,15 @@ pub(crate) fn check<P: Protocol>(
     }
 }
 
-/// What became of a request for a change.
+/// The answer to a request for a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Response {
     /// The log has decided.
     Decided(Verdict),
-    /// The node has checked it and refuses it.
+    /// The node has checked the change and refuses it.
     Refused(String),
-    /// The node could not ask the log, or got no answer in time; another may, and asking again is
-    /// harmless.
+    /// The node could not submit the change, or the log has not answered in time. Another node may,
+    /// and asking again is harmless.
     Undecided(String),
 }
 
@@ -194,7 +193,7 @@ impl std::fmt::Display for Response {
 /// Asks the node that listens at `address` to put a change into the log.
 ///
 /// # Errors
-/// When nobody listens, or nobody answers within `limit`.
+/// If the node cannot be reached, or does not answer within `limit`.
 pub async fn request_change(
     address: SocketAddr,
     change: &Change,

@@ -1,4 +1,4 @@
-//! The membership, as a node knows it, for operators, tools and nodes that lost touch.
+//! The membership that a node knows, for operators, tools, and nodes that have missed changes.
 
 use super::query::{QueryError, ask, connect};
 use crate::transport::hello::{self, AdminRequest, HANDSHAKE_LIMIT, HandshakeError};
@@ -10,10 +10,11 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-/// Asks the node that listens at `address` for the membership as it knows it.
+/// Asks the node that listens at `address` for the membership that it knows.
 ///
 /// # Errors
-/// When nobody listens, nobody answers within `limit`, or the answer is no membership.
+/// If the node cannot be reached, does not answer within `limit`, or the answer is not a
+/// membership.
 pub async fn query_membership(
     address: SocketAddr,
     limit: Duration,
@@ -31,7 +32,7 @@ fn malformed(error: &dyn Display) -> QueryError {
     QueryError::Malformed(format!("the answer is not a membership: {error}"))
 }
 
-/// Answers a question for the membership.
+/// Answers a query for the membership.
 pub(crate) async fn send_document(
     stream: &mut TcpStream,
     name: &str,

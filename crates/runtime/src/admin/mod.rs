@@ -1,5 +1,5 @@
-//! Administration: what operators and tools ask of a running node. Each request has its client and
-//! its server side in one file; `server` dispatches.
+//! Administration: requests of operators and tools to a running node. Each file contains the client
+//! and the server side of its request; `server` dispatches.
 
 pub mod backup;
 pub mod change;

@@ -1,4 +1,4 @@
-//! What operators and tools ask of a running node: the client side of administration.
+//! The client side of administration: sends requests to a running node.
 
 use crate::transport::hello::{self, AdminRequest, HandshakeError, Hello};
 use std::net::SocketAddr;

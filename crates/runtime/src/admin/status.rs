@@ -15,13 +15,14 @@ const MAX_DOCUMENT: u64 = 16 << 20;
 /// Asks the node that listens at `address` for its status.
 ///
 /// # Errors
-/// When nobody listens, nobody answers within `limit`, or the answer is no status.
+/// If the node cannot be reached, does not answer within `limit`, or the answer is not a status
+/// report.
 pub async fn query_status(address: SocketAddr, limit: Duration) -> Result<NodeStatus, QueryError> {
     query(address, AdminRequest::Status, limit).await
 }
 
-/// Tells the node that listens at `address` to do without clients and leadership (`drains`), or
-/// that it may have both again. It answers at once; its status says how far it is.
+/// Has the node that listens at `address` start to drain (`drains`) or end it. The node answers at
+/// once; its status reports the progress.
 ///
 /// # Errors
 /// As [`query_status`].
@@ -49,7 +50,7 @@ async fn query(
     })
 }
 
-/// Answers a query. Time limit: that of the handshake.
+/// Answers a query, within the limit of a handshake.
 pub(crate) async fn send_status(
     stream: &mut TcpStream,
     status: &NodeStatus,
@@ -69,7 +70,7 @@ pub(crate) async fn send_status(
 /// Processor time of this process and of this thread, in microseconds.
 pub(crate) fn cpu_time_us() -> (u64, u64) {
     let read = |clock| {
-        // These clocks exist on every system that the program runs on; zero says "not known".
+        // These clocks exist on every supported system; zero means that the time is not known.
         let time = clock_gettime(clock).map_or(Duration::ZERO, Duration::from);
         time.as_micros() as u64
     };

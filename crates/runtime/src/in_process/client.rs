@@ -11,14 +11,14 @@ use std::rc::Rc;
 use std::sync::{Arc, RwLock};
 use tokio::sync::{mpsc, oneshot};
 
-/// How many calls are taken over from other threads at once.
+/// How many calls of other threads the node takes over at once.
 const CALLS_AT_ONCE: usize = 256;
 
-/// What becomes of a call.
+/// The result of a call.
 type Answer = Result<Bytes, Refusal>;
 
 pub(crate) struct Call {
-    /// Without one, the first that the node has at the time: a change of the membership can give it
+    /// `None`: the first lane that the node has at the time; a change of the membership can give it
     /// another.
     lane: Option<ClientId>,
     operation: Operation,
@@ -26,7 +26,7 @@ pub(crate) struct Call {
     answer: oneshot::Sender<Answer>,
 }
 
-/// The way to the client lanes of a node, as long as it runs.
+/// Sends calls to the client lanes of a node, as long as it runs.
 #[derive(Clone)]
 pub struct Calls(mpsc::UnboundedSender<Call>);
 
@@ -49,11 +49,11 @@ impl Calls {
     }
 }
 
-/// A client lane and the way to the node where it lives.
+/// A client lane, and how to reach its node.
 pub(crate) struct Lane {
     id: Option<ClientId>,
     pub(crate) node: NodeId,
-    /// Replaced when the node is started again.
+    /// Replaced when the node starts again.
     calls: RwLock<Calls>,
 }
 
@@ -67,13 +67,13 @@ impl Lane {
         }
     }
 
-    /// The node runs now, or again.
+    /// The node has started.
     pub(crate) fn lead_to(&self, calls: Calls) {
-        *self.calls.write().expect("nobody panics with it") = calls;
+        *self.calls.write().expect("no holder of this lock panics") = calls;
     }
 }
 
-/// The application of an in-process node: takes calls over from other threads.
+/// The application of an in-process node: takes over calls of other threads.
 struct Serving {
     open: Rc<RefCell<HashMap<u64, oneshot::Sender<Answer>>>>,
     drains: Rc<Cell<bool>>,
@@ -102,8 +102,8 @@ pub(crate) fn serve_calls(
             {
                 let lane = lane.or_else(|| handle.first_lane());
                 let Some(lane) = lane.filter(|_| !drains.get()) else {
-                    // The node is about to stop, or has no lane. It fails when the caller has lost
-                    // interest.
+                    // The node is about to stop, or has no lane. Sending fails if the caller no
+                    // longer waits.
                     let _ = answer.send(Err(Refusal::Unavailable));
                     continue;
                 };
@@ -119,7 +119,7 @@ pub(crate) fn serve_calls(
                 );
             }
             if handle.is_closed() {
-                // Whoever waits learns by the closing of the channel that there will be no answer.
+                // Callers that wait learn from the closed channel that there will be no answer.
                 return open.borrow_mut().clear();
             }
         }
@@ -130,7 +130,7 @@ pub(crate) fn serve_calls(
 impl Application for Serving {
     fn on_reply(&mut self, _: ClientId, reply: Reply) {
         if let Some(answer) = self.open.borrow_mut().remove(&reply.token) {
-            // It fails when the caller has lost interest.
+            // Sending fails if the caller no longer waits.
             let _ = answer.send(reply.outcome);
         }
     }
@@ -146,8 +146,8 @@ impl Drop for Serving {
     }
 }
 
-/// A handle on one client lane, for use from any thread. Clones share the lane, and with
-/// it the order that sequential reads are promised.
+/// A handle on one client lane, for use from any thread. Clones share the lane, and with it the
+/// order that sequential reads guarantee.
 #[derive(Clone)]
 pub struct Client {
     lanes: Arc<Vec<Lane>>,
@@ -159,21 +159,21 @@ impl Client {
         Client { lanes, lane }
     }
 
-    /// The lane, of a cluster in one process. The lane of a node alone is what the membership says.
+    /// The lane, in a cluster in one process. For a single node the membership decides the lane.
     pub fn lane(&self) -> Option<ClientId> {
         self.lanes[self.lane].id
     }
 
-    /// Has a command executed exactly once by every replica and returns the state machine's reply.
+    /// Executes a command exactly once on every replica and returns the state machine's reply.
     ///
     /// # Errors
-    /// [`Refusal::Unavailable`] at once when the lane's node does not run, [`Refusal::Unknown`]
-    /// when it stops meanwhile; otherwise what the lane says.
+    /// [`Refusal::Unavailable`] at once if the lane's node does not run, [`Refusal::Unknown`] if it
+    /// stops meanwhile; otherwise the refusal of the lane.
     pub async fn write(&self, command: impl Into<Bytes>) -> Result<Bytes, Refusal> {
         self.call(Operation::Write, command.into()).await
     }
 
-    /// Has a query answered by one replica.
+    /// Has one replica answer a query.
     ///
     /// # Errors
     /// As [`write`](Self::write), and [`Refusal::NotARead`].
@@ -181,7 +181,7 @@ impl Client {
         self.call(Operation::Read(level), query.into()).await
     }
 
-    /// As [`write`](Self::write), waiting on the calling thread, which must not run an async
+    /// As [`write`](Self::write), but blocks the calling thread, which must not run an async
     /// runtime.
     ///
     /// # Errors
@@ -192,7 +192,7 @@ impl Client {
             .unwrap_or(Err(Refusal::Unknown))
     }
 
-    /// As [`read`](Self::read), waiting on the calling thread, which must not run an async runtime.
+    /// As [`read`](Self::read), but blocks the calling thread, which must not run an async runtime.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -212,7 +212,7 @@ impl Client {
             .unwrap_or(Err(Refusal::Unknown))
     }
 
-    /// Hands the request over; the answer comes by the channel.
+    /// Hands the request over; the channel brings the answer.
     fn begin(
         &self,
         operation: Operation,
@@ -226,7 +226,7 @@ impl Client {
             payload,
             answer,
         };
-        let calls = calls.read().expect("nobody panics with it");
+        let calls = calls.read().expect("no holder of this lock panics");
         calls.0.send(call).map_err(|_| Refusal::Unavailable)?;
         Ok(answered)
     }

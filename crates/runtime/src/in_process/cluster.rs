@@ -1,6 +1,5 @@
-//! A whole cluster inside one process, each node on a thread of its own: for users of the library
-//! and for tests. The nodes speak to each other over loopback, as they would from machine to
-//! machine.
+//! A whole cluster inside one process, each node on its own thread: for users of the library and
+//! for tests. The nodes communicate over loopback, as they would between machines.
 
 use super::client::{Client, Lane};
 use super::hosted::{Hosted, Stop};
@@ -22,23 +21,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// What can be chosen for a cluster in one process: begin with [`on_disk`](ClusterOptions::on_disk)
-/// or [`in_memory`](ClusterOptions::in_memory).
+/// The options of a cluster in one process: start with [`on_disk`](ClusterOptions::on_disk) or
+/// [`in_memory`](ClusterOptions::in_memory).
 #[derive(Clone, Debug)]
 pub struct ClusterOptions {
-    /// A directory under which each node keeps what survives it, its vital records at least.
-    /// Without it a node that was stopped cannot be started again: it would have forgotten its
-    /// promises.
+    /// The directory in which each node has its data directory, for vital records at least. Without
+    /// it a node that was stopped cannot start again, because its promises are lost.
     pub data: Option<PathBuf>,
-    /// What survives a node. [`Durability::Disk`] needs a data directory.
+    /// What survives the end of a node. [`Durability::Disk`] needs a data directory.
     pub durability: Durability,
-    /// How the disk is used, if it is.
+    /// How the disk is used with [`Durability::Disk`].
     pub disk: DiskOptions,
 }
 
 impl ClusterOptions {
-    /// Nodes keep everything below `data`, and a cluster that is started there again goes on where
-    /// it was.
+    /// Nodes store everything below `data`, and a cluster that is started there again continues.
     pub fn on_disk(data: impl Into<PathBuf>) -> Self {
         ClusterOptions {
             data: Some(data.into()),
@@ -47,7 +44,7 @@ impl ClusterOptions {
         }
     }
 
-    /// Nothing outlives its node.
+    /// Nothing survives the end of a node.
     pub fn in_memory() -> Self {
         ClusterOptions {
             data: None,
@@ -57,27 +54,27 @@ impl ClusterOptions {
     }
 }
 
-/// Why there is no cluster.
+/// Why a cluster or a node of it did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
-    /// The layout is not one of the protocol.
+    /// The layout is not a deployment of the protocol.
     #[error(transparent)]
     Layout(#[from] LayoutError),
     /// A node did not start.
     #[error("node {}: {source}", node.0)]
     Node {
-        /// Which.
+        /// The node.
         node: NodeId,
-        /// Why.
+        /// The reason.
         source: NodeError,
     },
-    /// No port or no thread is to be had.
-    #[error("the operating system gives no port or no thread: {0}")]
+    /// The operating system provides no port or no thread.
+    #[error("cannot get a port or start a thread: {0}")]
     System(#[from] std::io::Error),
-    /// A node that keeps nothing cannot come back.
-    #[error("node {} has no data directory: started again it would have forgotten its promises", .0.0)]
+    /// A node without a data directory cannot start again.
+    #[error("node {} has no data directory: it cannot start again, because its promises are lost", .0.0)]
     NoData(NodeId),
-    /// The node runs.
+    /// The node is running already.
     #[error("node {} is running", .0.0)]
     Running(NodeId),
     /// The layout has no client lane.
@@ -98,12 +95,11 @@ pub struct Cluster<P: Protocol> {
 }
 
 impl<P: Protocol> Cluster<P> {
-    /// Starts a cluster of as many nodes as the layout names, and returns when all of them run.
-    /// What it is told is kept in memory and gone with it; [`start_with`](Self::start_with) keeps
-    /// it on disk.
+    /// Starts a cluster of all nodes in the layout, and returns when all of them run. Its state is
+    /// in memory and ends with it; [`start_with`](Self::start_with) stores it on disk.
     ///
     /// # Errors
-    /// When the layout is not one of the protocol, or a node does not start.
+    /// If the layout is not a deployment of the protocol, or a node does not start.
     pub fn start(
         layout: Layout,
         machine: impl Fn() -> Box<dyn StateMachine> + Send + Sync + 'static,
@@ -124,7 +120,7 @@ impl<P: Protocol> Cluster<P> {
         if layout.count(0) == 0 {
             return Err(ClusterError::NoLane);
         }
-        // All ports first, so that every node can be told all of them.
+        // All ports first, because every node must know all of them.
         let bind = |_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
         let nodes = layout.nodes().last().map_or(0, |highest| highest.0 + 1);
         let listeners = (0..nodes).map(bind).collect::<Result<Vec<_>, _>>()?;
@@ -192,7 +188,7 @@ impl<P: Protocol> Cluster<P> {
         }
     }
 
-    /// A handle on the next client lane in turn.
+    /// A handle on the next client lane, round robin.
     pub fn client(&self) -> Client {
         let turn = self.next_lane.fetch_add(1, Ordering::Relaxed);
         Client::new(self.lanes.clone(), turn % self.lanes.len())
@@ -201,7 +197,7 @@ impl<P: Protocol> Cluster<P> {
     /// A handle on one client lane.
     ///
     /// # Panics
-    /// When there is no such lane.
+    /// If there is no such lane.
     pub fn client_on(&self, lane: ClientId) -> Client {
         assert!(
             (lane.0 as usize) < self.lanes.len(),
@@ -211,16 +207,16 @@ impl<P: Protocol> Cluster<P> {
         Client::new(self.lanes.clone(), lane.0 as usize)
     }
 
-    /// Where a node listens.
+    /// The address on which a node listens.
     pub fn address(&self, node: NodeId) -> SocketAddr {
         self.addresses[node.0 as usize]
     }
 
-    /// Asks a node for its status, waiting on the calling thread, which must not run an async
-    /// runtime; one that does asks by [`query_status`].
+    /// Asks a node for its status. Blocks the calling thread, which must not run an async runtime;
+    /// a thread that does uses [`query_status`].
     ///
     /// # Errors
-    /// When it does not run or does not answer within five seconds.
+    /// If the node does not run or does not answer within five seconds.
     pub fn status(&self, node: NodeId) -> Result<NodeStatus, QueryError> {
         let address = self.address(node);
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -229,11 +225,11 @@ impl<P: Protocol> Cluster<P> {
         runtime?.block_on(query_status(address, Duration::from_secs(5)))
     }
 
-    /// Ends a node as a crash would: nothing more is written, its memory is lost. Returns when its
-    /// thread has ended.
+    /// Ends a node as a crash would: it writes nothing more, and its memory is lost. Returns when
+    /// its thread has ended.
     ///
     /// # Errors
-    /// When the node had failed before.
+    /// If the node had failed before.
     pub fn kill(&mut self, node: NodeId) -> Result<(), NodeError> {
         self.end(node, Stop::AtOnce)
     }
@@ -241,7 +237,7 @@ impl<P: Protocol> Cluster<P> {
     /// Stops a node in order. Returns when its thread has ended.
     ///
     /// # Errors
-    /// When the node had failed before.
+    /// If the node had failed before.
     pub fn stop(&mut self, node: NodeId) -> Result<(), NodeError> {
         self.end(node, Stop::InOrder)
     }
@@ -254,10 +250,11 @@ impl<P: Protocol> Cluster<P> {
         hosted.wait()
     }
 
-    /// Starts a node that was killed or stopped. It has what survived by the cluster's durability.
+    /// Starts a node that was killed or stopped. It has what survived with the cluster's
+    /// durability.
     ///
     /// # Errors
-    /// When the node runs, keeps nothing, or does not start.
+    /// If the node runs, has no data directory, or does not start.
     pub fn restart(&mut self, node: NodeId) -> Result<(), ClusterError> {
         if self.nodes[node.0 as usize].is_some() {
             return Err(ClusterError::Running(node));
@@ -272,7 +269,7 @@ impl<P: Protocol> Cluster<P> {
 
 impl<P: Protocol> Drop for Cluster<P> {
     fn drop(&mut self) {
-        // All are told before any is waited for.
+        // All nodes are asked to stop before the first is waited for.
         let mut running: Vec<Hosted> = self.nodes.iter_mut().filter_map(Option::take).collect();
         running
             .iter_mut()

@@ -1,4 +1,4 @@
-//! A node on a thread of its own, with handles on its client lanes for other threads.
+//! A node on its own thread, with handles on its client lanes for other threads.
 
 use super::client::{Calls, serve_calls};
 use crate::error::NodeError;
@@ -11,27 +11,27 @@ use std::thread::JoinHandle;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::LocalSet;
 
-/// A node that runs on a thread of its own. Dropping it stops the node in order and waits for it.
+/// A node that runs on its own thread. Dropping it stops the node in order and waits for it.
 pub struct Hosted {
     stop: Option<oneshot::Sender<Stop>>,
     thread: Option<JoinHandle<Result<(), NodeError>>>,
 }
 
-/// How a node is to end.
+/// How a node must end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// What waits is written out first.
+    /// It writes out what waits first.
     InOrder,
-    /// As a crash would: nothing more is written.
+    /// As after a crash: it writes nothing more.
     AtOnce,
 }
 
 impl Hosted {
-    /// Starts it, and returns when its roles are made and it is reachable, with the way to its
+    /// Starts a node, and returns when its roles are created and it listens; the calls reach its
     /// lanes.
     ///
     /// # Errors
-    /// Says why it does not run.
+    /// The reason why it does not run.
     pub fn start<P: Protocol>(
         settings: NodeSettings,
         config: P::Config,
@@ -57,25 +57,25 @@ impl Hosted {
             thread: Some(thread),
         };
         if starting.recv().is_err() {
-            // The thread has ended without getting so far, and says why.
+            // The thread ended before that, and returns the reason.
             hosted.wait()?;
             return Err(NodeError::Settings("it stopped at once".into()));
         }
         Ok((hosted, Calls::new(calls)))
     }
 
-    /// Tells it to end. It may have ended by itself.
+    /// Asks the node to end. It may have ended already.
     pub fn ask_to_stop(&mut self, how: Stop) {
         if let Some(stop) = self.stop.take() {
             let _ = stop.send(how);
         }
     }
 
-    /// Waits until it has ended: told to, or by itself, because its disk fails or it is no member
-    /// any more.
+    /// Waits until the node has ended: because it was asked to, its disk fails, or it is no longer
+    /// a member.
     ///
     /// # Errors
-    /// Says why it has ended, if it was not told to.
+    /// The reason, if it was not asked to.
     pub fn wait(&mut self) -> Result<(), NodeError> {
         match self.thread.take().map(JoinHandle::join) {
             None => Ok(()),
@@ -84,7 +84,7 @@ impl Hosted {
         }
     }
 
-    /// Whether it has ended.
+    /// Whether the node has ended.
     pub fn has_ended(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
@@ -121,7 +121,7 @@ fn run_thread<P: Protocol>(
     let at_once = async move {
         match stop.await {
             Ok(Stop::AtOnce) => {}
-            // The cluster was dropped, or wants it in order: the node ends by itself.
+            // The cluster was dropped, or the node must end in order: it ends itself.
             Ok(Stop::InOrder) | Err(_) => {
                 let _ = in_order.send(());
                 std::future::pending::<()>().await;

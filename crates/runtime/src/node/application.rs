@@ -1,4 +1,4 @@
-//! The border to whoever uses a node's client lanes: the Redis gateway, a cluster handle, a load
+//! The interface for users of a node's client lanes: the Redis gateway, a cluster handle, a load
 //! generator.
 
 use ionian_kernel::client::{Reply, Request};
@@ -7,35 +7,34 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use tokio::sync::Notify;
 
-/// What uses the client lanes of a node. It lives on the node's event loop and must not block.
+/// A user of the client lanes of a node. It runs on the node's event loop and must not block.
 pub trait Application {
-    /// The answer to a request that was submitted to `lane`. Called while the loop runs, so this is
-    /// the place to note the answer; a further request can be submitted from here.
+    /// The reply to a request that was submitted to `lane`. Called while the loop runs, so the
+    /// application should only store the reply here; it may submit further requests.
     fn on_reply(&mut self, lane: ClientId, reply: Reply);
 
-    /// The loop has done everything that there was to do: the place to write out, once, what the
-    /// replies of this burst have led to.
+    /// The loop has finished a burst: the application can now write out, once, what the replies of
+    /// this burst have produced.
     fn on_burst_end(&mut self) {}
 
-    /// The node is about to stop, or is told to do without clients (`drains`): from now on none is
-    /// taken in, and those that are here leave when they have their answers. Or it may serve them
-    /// again.
+    /// The node is about to stop or starts to drain (`drains`): the application accepts no new
+    /// clients, and closes each client that has its answers. With `false` it serves clients again.
     fn drain(&mut self, drains: bool) {
         let _ = drains;
     }
 
-    /// How many clients are here that a node which drains waits for.
+    /// The number of clients that a node which drains has to wait for.
     fn clients(&self) -> usize {
         0
     }
 }
 
-/// The application of a node whose lanes nobody uses.
+/// For a node whose lanes are not used.
 impl Application for () {
     fn on_reply(&mut self, _: ClientId, _: Reply) {}
 }
 
-/// Makes the event loop run once more.
+/// Wakes the event loop.
 #[derive(Default)]
 pub(crate) struct Wake {
     notify: Notify,
@@ -43,7 +42,7 @@ pub(crate) struct Wake {
 }
 
 impl Wake {
-    /// However often it is called before the loop runs, the loop runs once.
+    /// Makes the loop run once more, however often it is called before that.
     pub(crate) fn wake(&self) {
         if !self.scheduled.replace(true) {
             self.notify.notify_one();
@@ -54,12 +53,12 @@ impl Wake {
         self.notify.notified().await;
     }
 
-    /// Whether the loop is to run once more.
+    /// Whether the loop has to run once more.
     pub(crate) fn is_scheduled(&self) -> bool {
         self.scheduled.get()
     }
 
-    /// The loop runs now: whoever calls from here on wants it to run again.
+    /// A run begins: later calls of [`wake`](Self::wake) cause another run.
     pub(crate) fn begin(&self) {
         self.scheduled.set(false);
     }
@@ -68,7 +67,7 @@ impl Wake {
 pub(crate) struct Submissions {
     pub(crate) wake: Wake,
     queue: RefCell<Vec<(ClientId, Request)>>,
-    /// The client lanes of this node, which the membership says.
+    /// The client lanes of this node, according to the membership.
     pub(crate) lanes: RefCell<Vec<ClientId>>,
     closed: Cell<bool>,
 }
@@ -90,7 +89,7 @@ impl Submissions {
         core::mem::swap(&mut *self.queue.borrow_mut(), empty);
     }
 
-    /// Queues a request and sees to it that the loop takes it up.
+    /// Queues a request and wakes the loop.
     pub(crate) fn submit(&self, lane: ClientId, request: Request) {
         if !self.closed.get() {
             self.queue.borrow_mut().push((lane, request));
@@ -109,7 +108,7 @@ impl Submissions {
     }
 }
 
-/// The way to the client lanes of a node, for use on its event loop only.
+/// Submits requests to the client lanes of a node. For use on its event loop only.
 #[derive(Clone)]
 pub struct LaneHandle {
     submissions: Rc<Submissions>,
@@ -120,28 +119,26 @@ impl LaneHandle {
         LaneHandle { submissions }
     }
 
-    /// The client lanes of this node. A change of the membership can take some away and bring
-    /// others.
+    /// The client lanes of this node. A change of the membership can remove lanes and add others.
     pub fn lanes(&self) -> Vec<ClientId> {
         self.submissions.lanes.borrow().clone()
     }
 
-    /// The first of them, at this moment.
+    /// The first lane at this moment.
     pub fn first_lane(&self) -> Option<ClientId> {
         self.submissions.first_lane()
     }
 
-    /// Queues a request and sees to it that the loop takes it up. Can be called from anywhere on
-    /// the loop's thread, [`Application::on_reply`] included: it never enters a role. Exactly one
-    /// reply follows; from a lane that is not of this node it is
+    /// Queues a request and wakes the loop. It never enters a role, so it can be called from
+    /// anywhere on the loop's thread, [`Application::on_reply`] included. Exactly one reply
+    /// follows; a lane that is not on this node replies
     /// [`Refusal::Unavailable`](ionian_kernel::client::Refusal::Unavailable). Only when the node
-    /// stops, or the lane leaves it, there are no more replies. Tokens from 2^63 on are not for
-    /// applications.
+    /// stops, or the lane leaves it, are there no more replies. Tokens from 2^63 on are reserved.
     pub fn submit(&self, lane: ClientId, request: Request) {
         self.submissions.submit(lane, request);
     }
 
-    /// Whether the node has stopped: nothing that is submitted is answered any more.
+    /// Whether the node has stopped: later requests get no reply.
     pub fn is_closed(&self) -> bool {
         self.submissions.closed.get()
     }

@@ -1,10 +1,10 @@
-//! The time that roles are given.
+//! The time that roles receive.
 
 use ionian_kernel::time::Instant;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Unix time at the start of the node, carried on by the monotonic clock: it never falls, whatever
-/// is done to the wall clock.
+/// Unix time at the start of the node, continued by the monotonic clock: it never goes back, even
+/// if the wall clock does.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     started: std::time::Instant,
@@ -12,7 +12,7 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// `ahead_ms`: by how many milliseconds the wall clock is to be misread, for tests.
+    /// `ahead_ms` is added to the wall clock, for tests.
     pub(crate) fn start(ahead_ms: i64) -> Self {
         let unix = SystemTime::now()
             .duration_since(UNIX_EPOCH)
@@ -33,8 +33,8 @@ impl Clock {
         self.started.elapsed()
     }
 
-    /// When the monotonic clock will show `time`. A time too far away to be named is cut to a day:
-    /// the sleeper then wakes once for nothing.
+    /// When the monotonic clock will show `time`. A time that is too far away is cut to a day: the
+    /// sleeper then wakes once too early.
     pub(crate) fn at(&self, time: Instant) -> std::time::Instant {
         let ahead = time.since(self.now()).min(Duration::from_secs(86_400));
         match ahead.is_zero() {
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_named_by_the_clock_has_come_when_the_clock_says_so() {
+    fn clock_reaches_a_time_no_later_than_its_deadline() {
         let clock = Clock::start(0);
         let target = clock.now() + Duration::from_millis(3);
         let wake = clock.at(target);

@@ -24,7 +24,7 @@ use crate::transport::admission::Admission;
 use crate::transport::connection::PeerHandler;
 use crate::transport::frame::Encoded;
 use crate::transport::handshake::Identity;
-use crate::transport::membership_exchange::MAX_NEWS;
+use crate::transport::membership_exchange::MAX_MEMBERSHIP_BYTES;
 use bytes::Bytes;
 use ionian_deployment::Configuration;
 use ionian_kernel::client::Refusal;
@@ -43,7 +43,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
 
 /// How often a node that drains before it stops checks whether it has finished.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
+const CHECK_EVERY: Duration = Duration::from_millis(5);
 
 /// One event loop with its roles.
 pub(crate) struct EventLoop<P: Protocol> {
@@ -152,7 +152,7 @@ impl<P: Protocol> EventLoop<P> {
                     self.drain(true);
                 }
                 // The loop is not notified when a client leaves.
-                () = tokio::time::sleep(LOOK_EVERY), if stop_at.is_some() => {}
+                () = tokio::time::sleep(CHECK_EVERY), if stop_at.is_some() => {}
                 () = self.submissions.wake.woken() => {}
                 () = self.log_wake.notified() => {}
                 // A deadline is rounded up to the next millisecond, the grain of the runtime's
@@ -215,21 +215,21 @@ impl<P: Protocol> EventLoop<P> {
         // One sync for everything that this burst persisted, and only then what depends on it. If
         // another thread syncs there is nothing to wait for: it wakes the loop.
         while state.io.log.is_behind() {
-            state.chronicle.waits(now);
+            state.event_log.records_wait(now);
             if !state.io.log.flush()? {
                 break;
             }
-            state.chronicle.is_durable(self.clock.now());
+            state.event_log.records_durable(self.clock.now());
             state.node.on_durable(&mut state.io);
             is_member &= state.run_roles(now)?;
         }
         let State {
             node,
             io,
-            chronicle,
+            event_log,
             ..
         } = state;
-        chronicle.look::<P>(now, node.instances(), || io.log.status());
+        event_log.log_changes::<P>(now, node.instances(), || io.log.status());
         io.application.on_burst_end();
         io.peers.flush();
         Ok(match is_member {
@@ -254,7 +254,7 @@ impl<P: Protocol> PeerHandler for EventLoop<P> {
         if members == 0 {
             // Addressed to no role, so it is for the driver: a membership.
             let size = message.as_slice().len();
-            if size > MAX_NEWS {
+            if size > MAX_MEMBERSHIP_BYTES {
                 return Err(WireError::OutOfRange {
                     what: "size of a membership",
                     value: size as u64,

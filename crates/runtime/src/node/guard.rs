@@ -1,7 +1,6 @@
-//! What becomes of a panic of the user's machine. One that answers a query has changed nothing: the
-//! query fails, and the node goes on. After any other the state may be half of something, or cannot
-//! be kept: no call of the machine is made any more, and the node stops, without having told anyone
-//! of what was not finished.
+//! Handles a panic of the user's state machine. A panic in a query has changed nothing: the query
+//! fails, and the node goes on. After any other panic the state may be half changed: the machine is
+//! not called any more, and the node stops without acknowledging unfinished work.
 
 use crate::storage::machine_failure::MachineFailure;
 use crate::storage::skips::{CommandName, Skips};
@@ -13,7 +12,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::sync::Notify;
 
-/// The longest part of a panic's message that is kept.
+/// The longest stored part of a panic's message.
 const MAX_MESSAGE: usize = 1000;
 
 /// The guard of one node's machines.
@@ -23,7 +22,7 @@ pub(crate) struct MachineGuard {
     failure: Mutex<Option<Box<MachineFailure>>>,
     changed: Notify,
     failed_reads: AtomicU64,
-    /// The slot after that of the last command begun.
+    /// The slot after the last command that was started.
     begun: AtomicU64,
 }
 
@@ -44,7 +43,7 @@ impl MachineGuard {
         &self.skips
     }
 
-    /// Completes when the node must stop because of its machine.
+    /// Completes when the machine has failed and the node must stop.
     pub(crate) async fn failed(&self) -> Box<MachineFailure> {
         loop {
             let changed = self.changed.notified();
@@ -55,11 +54,11 @@ impl MachineGuard {
         }
     }
 
-    /// Does what may call the machine outside of the loop's task.
+    /// Runs code that may call the machine outside of the loop's task.
     pub(crate) fn catch<T>(&self, work: impl FnOnce() -> T) -> Result<T, Box<MachineFailure>> {
         catch_unwind(AssertUnwindSafe(work)).map_err(|panic| match self.failure() {
             Some(failure) => failure,
-            // A role's assertion, and no business of this file.
+            // The panic came from a role, not from the machine.
             None => resume_unwind(panic),
         })
     }
@@ -85,7 +84,7 @@ impl MachineGuard {
 
     fn fail_read(&self, panic: &(dyn Any + Send)) {
         let count = self.failed_reads.fetch_add(1, Ordering::Relaxed) + 1;
-        // Clients can make it happen as often as they like.
+        // Clients can cause this as often as they like.
         if count.is_power_of_two() {
             let message = message(panic);
             tracing::error!(
@@ -100,14 +99,17 @@ impl Guard for MachineGuard {
         if self.has_failed.load(Ordering::Acquire) {
             match what {
                 Call::Read(_) => return Err(NotDone),
-                // Of a state that may be half of something nothing is to be known. The node is
-                // about to stop.
+                // The state may be half changed, so the machine is not called. The node is about to
+                // stop.
                 _ => resume_unwind(Box::new("the state machine has panicked before")),
             }
         }
         if let Call::Apply(command) = what {
             if self.skips.has(&command) {
-                tracing::warn!("command {} is left out, as told", CommandName::of(&command));
+                tracing::warn!(
+                    "left out command {}, as `ionian log skip` has set",
+                    CommandName::of(&command)
+                );
                 return Err(NotDone);
             }
             let LogCommand {
@@ -128,12 +130,12 @@ impl Guard for MachineGuard {
     }
 }
 
-/// What a panic says, if it is text, on one line that is not too long.
+/// The message of a panic, if it is text, on one line of limited length.
 fn message(panic: &(dyn Any + Send)) -> String {
     let text = match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
         (Some(text), _) => text,
         (None, Some(text)) => text.as_str(),
-        (None, None) => "a panic without words",
+        (None, None) => "a panic without a message",
     };
     text.chars()
         .map(|letter| if letter.is_control() { ' ' } else { letter })
@@ -146,7 +148,7 @@ mod tests {
     use super::*;
     use ionian_kernel::batch::SessionId;
 
-    /// Of a state that may be half of something nothing is asked, nor is anything done to it.
+    /// The state may be half changed, so the machine is neither queried nor changed.
     #[test]
     fn after_a_panic_the_machine_is_not_called_again() {
         let guard = MachineGuard::new(Skips::default());

@@ -1,5 +1,5 @@
-//! Waiting to be a member: a node that is added to a running cluster knows nothing but where to
-//! ask.
+//! Waits until a node is a member: a node that is added to a running cluster knows only the address
+//! of another node.
 
 use super::settings::resolve;
 use crate::admin::membership::query_membership;
@@ -7,17 +7,17 @@ use crate::admin::query::QueryError;
 use ionian_deployment::Configuration;
 use std::time::Duration;
 
-/// How often it asks.
+/// The pause between two queries.
 const ASK_EVERY: Duration = Duration::from_millis(250);
 
-/// How long a node may take to answer.
+/// The limit for an answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 
-/// Asks the node at `contact` (`host:port`), and those that it names, until the node `name` is a
-/// member of their cluster. It goes on for as long as that takes, and logs what it waits for.
+/// Asks the node at `contact` (`host:port`), and the nodes in its answer, until the node `name` is
+/// a member of their cluster. It has no time limit; it logs what it waits for.
 pub async fn wait_for_membership(name: &str, contact: &str) -> Configuration {
     let mut contacts = vec![contact.to_owned()];
-    let mut told = String::new();
+    let mut logged = String::new();
     loop {
         let mut wait = String::new();
         for contact in contacts.clone() {
@@ -38,10 +38,10 @@ pub async fn wait_for_membership(name: &str, contact: &str) -> Configuration {
                 }
             }
         }
-        // Said once, not with every question.
-        if wait != told {
+        // Logged once, not with every query.
+        if wait != logged {
             tracing::info!("node {name} {wait}");
-            told = wait;
+            logged = wait;
         }
         tokio::time::sleep(ASK_EVERY).await;
     }

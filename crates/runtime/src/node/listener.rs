@@ -73,14 +73,14 @@ impl Listener {
             Ok(Greeted::Admin(LongRequest::Change(change))) => {
                 if let Err(error) = self.admin.carry_out(&mut stream, &change).await {
                     tracing::warn!(
-                        "{from} was not told what became of its change of the membership: {error}"
+                        "the result of a membership change could not be sent to {from}: {error}"
                     );
                 }
             }
             Ok(Greeted::Admin(LongRequest::Snapshot(at))) => {
                 drop(pending);
                 if let Err(error) = self.admin.send_snapshot(&mut stream, at).await {
-                    tracing::warn!("a snapshot for {from} was not finished: {error}");
+                    tracing::warn!("a snapshot could not be sent to {from} completely: {error}");
                 }
             }
             Ok(Greeted::Done) => {}
@@ -88,10 +88,10 @@ impl Listener {
                 tracing::warn!("refused a connection from {from}: {reason}")
             }
             // It is logged already, with its reason.
-            Err(HandshakeError::Estranged { .. }) => {}
-            Err(HandshakeError::Silent) => tracing::debug!("{from} connected and left"),
+            Err(HandshakeError::IdentityMismatch { .. }) => {}
+            Err(HandshakeError::ClosedBeforeHello) => tracing::debug!("{from} connected and left"),
             Err(error) => {
-                tracing::warn!("dropped a connection from {from} that was no peer's: {error}")
+                tracing::warn!("dropped a connection from {from}, which is not a peer: {error}")
             }
         }
     }

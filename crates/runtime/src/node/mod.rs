@@ -1,8 +1,8 @@
 //! A running node: its settings, its roles, its event loop.
 
 pub mod application;
-mod chronicle;
 mod clock;
+mod event_log;
 mod event_loop;
 mod guard;
 mod instances;

@@ -1,4 +1,4 @@
-//! What a node is told before it starts.
+//! The settings that a node starts with.
 
 use crate::error::NodeError;
 use crate::storage::disk_log::DiskOptions;
@@ -13,46 +13,45 @@ use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
-/// Everything that a node needs to know of the world before it starts.
+/// The settings of a node.
 #[derive(Debug)]
 pub struct NodeSettings {
     /// The cluster.
     pub identity: Identity,
-    /// Which of the deployment's nodes this is.
+    /// The number of this node.
     pub node: NodeId,
-    /// Its name in the deployment.
+    /// The name of this node in the deployment.
     pub name: String,
-    /// Where it listens, for peers and for status queries.
+    /// The address on which it listens, for peers and for operators.
     pub address: SocketAddr,
-    /// A socket that listens already, in place of `address`: for whoever must know the port before
-    /// the node runs.
+    /// A socket that listens already, in place of `address`: for programs that must know the port
+    /// before the node runs.
     pub listener: Option<TcpListener>,
-    /// `host:port` of all nodes, this one included.
+    /// `host:port` of all nodes, including this one.
     pub peers: BTreeMap<NodeId, String>,
-    /// Which role instance lives where.
+    /// The node of each role instance.
     pub layout: Layout,
-    /// What `peers` and `layout` were made from. Without it the membership of the cluster cannot
+    /// The configuration of `peers` and `layout`. Without it the membership of the cluster cannot
     /// change.
     pub configuration: Option<Configuration>,
     /// What survives the end of the process.
     pub durability: Durability,
-    /// How the disk is used, if it is.
+    /// How the disk is used with [`Durability::Disk`].
     pub disk: DiskOptions,
-    /// Where that is kept. Without it nothing is, and a node that is started again does not know
-    /// that it lived before. [`Durability::Disk`] needs it.
+    /// The data directory. Without it nothing is stored, and a node that starts again does not know
+    /// that it ran before. [`Durability::Disk`] needs it.
     pub data: Option<PathBuf>,
-    /// By how many milliseconds the node misreads the wall clock when it starts: zero, but in tests
-    /// of what a wrong clock does to a cluster.
+    /// A number of milliseconds that is added to the wall clock when the node starts: zero, except
+    /// in tests of wrong clocks.
     pub clock_ahead_ms: i64,
 }
 
 impl NodeSettings {
-    /// The settings of the node `name`: those of the membership that its data directory holds, if
-    /// that is later than what is `given`. Options that concern one node alone are those that are
-    /// given in any case.
+    /// The settings of the node `name`, from the membership in its data directory if that is later
+    /// than `given`. Options that concern one node alone always come from `given`.
     ///
     /// # Errors
-    /// When there is no such node, or what is stored cannot be read.
+    /// If there is no such node, or the stored membership cannot be read.
     pub fn new<P: Protocol>(
         given: Configuration,
         name: &str,
@@ -60,8 +59,8 @@ impl NodeSettings {
     ) -> Result<Self, NodeError> {
         let configuration = newest(given, data)?;
         let Some((node, member)) = configuration.member(name) else {
-            // The founding deployment lacks a node because of a slip of the pen, a later one
-            // because it was removed.
+            // If the founding deployment lacks the node, its name is wrong; if a later one does,
+            // the node was removed.
             configuration
                 .target()
                 .place(name)
@@ -106,10 +105,10 @@ impl NodeSettings {
     }
 }
 
-/// What is stored, if it is the later; what was given says what concerns this node alone.
+/// The stored configuration if it is later; `given` decides what concerns this node alone.
 fn newest(given: Configuration, data: Option<&Path>) -> Result<Configuration, NodeError> {
     let stored = data.map(membership_file::stored).transpose()?.flatten();
-    // A directory of another cluster, or of another durability, is refused in words of its own.
+    // Later checks refuse a directory of another cluster or durability, with their own reasons.
     let is_same = |stored: &Configuration| stored.deployment.is_same_cluster(&given.deployment);
     let Some(mut stored) = stored.filter(is_same) else {
         return Ok(given);
@@ -144,7 +143,7 @@ fn newest(given: Configuration, data: Option<&Path>) -> Result<Configuration, No
     Ok(stored)
 }
 
-/// Where the members are found.
+/// The addresses of the members.
 pub(crate) fn addresses(configuration: &Configuration) -> BTreeMap<NodeId, String> {
     configuration
         .nodes()
@@ -153,11 +152,11 @@ pub(crate) fn addresses(configuration: &Configuration) -> BTreeMap<NodeId, Strin
         .collect()
 }
 
-/// The socket address of `host:port`. IPv4 first where a name has both: nodes listen on one
+/// The socket address of `host:port`. IPv4 is preferred if a name has both: nodes listen on one
 /// address.
 ///
 /// # Errors
-/// When there is none.
+/// If the name has no address.
 pub fn resolve(text: &str) -> std::io::Result<SocketAddr> {
     let found: Vec<SocketAddr> = text.to_socket_addrs()?.collect();
     let first = found

@@ -15,7 +15,7 @@ use crate::admin::server::AdminServer;
 use crate::error::NodeError;
 use crate::storage::directory::DataDirectory;
 use crate::storage::error::LogError;
-use crate::storage::identity::Register;
+use crate::storage::identity::IdentityFile;
 use crate::storage::log::{self, Durability, Log, Past};
 use crate::storage::machine_failure::MachineFailure;
 use crate::storage::membership_file;
@@ -41,17 +41,16 @@ use tokio::task::{AbortHandle, LocalSet};
 /// How long a node that stops waits for its peers to receive what was written to them.
 const CLOSE_LIMIT: Duration = Duration::from_secs(1);
 
-/// Runs one node until `shutdown` completes. Then it drains: it hands leadership over, takes no new
-/// clients in and answers those that wait, for at most
-/// [`Options::drain`](ionian_kernel::layout::Options::drain); everything that waits is written out,
-/// and the node stops. Must be called within a [`LocalSet`], whose thread becomes the node's event
-/// loop.
+/// Runs one node until `shutdown` completes. Then the node drains: it hands leadership over,
+/// accepts no new clients and answers those that wait, for at most
+/// [`Options::drain`](ionian_kernel::layout::Options::drain). It writes out everything that waits,
+/// and stops. Must be called within a [`LocalSet`], whose thread becomes the node's event loop.
 ///
-/// `application` is called on the loop before any role is started, and may start tasks of its own
-/// with [`tokio::task::spawn_local`].
+/// `application` is called on the loop before any role is started, and may start tasks with
+/// [`tokio::task::spawn_local`].
 ///
 /// # Errors
-/// When the node cannot start, or when its disk fails.
+/// If the node cannot start, or its disk fails.
 pub async fn run_node<P: Protocol>(
     settings: NodeSettings,
     config: P::Config,
@@ -75,7 +74,7 @@ pub async fn run_node<P: Protocol>(
 /// What a node has opened in its data directory.
 struct Storage {
     guard: Arc<MachineGuard>,
-    register: Option<Register>,
+    register: Option<IdentityFile>,
     log: Log,
     past: Past,
     /// Notified by the threads of the log.
@@ -94,12 +93,12 @@ impl Storage {
         let directory = data.map(DataDirectory::open).transpose()?.map(Rc::new);
         let register = directory
             .clone()
-            .map(|directory| Register::open(directory, &stamp))
+            .map(|directory| IdentityFile::open(directory, &stamp))
             .transpose()?;
         let proof = register
             .as_ref()
             .filter(|register| register.has_log())
-            .map(Register::path);
+            .map(IdentityFile::path);
         let log_wake = Arc::new(Notify::new());
         let (log, past) = match (settings.durability, directory) {
             (Durability::Disk, Some(directory)) => {
@@ -140,7 +139,7 @@ fn start<P: Protocol>(
     keep_membership(&settings)?;
     let listener = listen(settings.listener.take(), settings.address)?;
     let admission = Rc::new(Admission::new(register, settings.peers.len() - 1)?);
-    admission.say_what_it_waits_for();
+    admission.log_waiting();
 
     let lanes = settings.layout.client_lanes(settings.node).iter().collect();
     let submissions = Submissions::new(lanes);
@@ -202,7 +201,7 @@ fn peers_of(settings: &NodeSettings, tasks: &Rc<Tasks>) -> Rc<Peers> {
     Rc::new(peers)
 }
 
-/// Starts the tasks of the peers and the one that listens, and returns the latter.
+/// Starts the tasks of the peers and the task that accepts connections; returns the latter.
 fn accept_connections(
     transport: Transport,
     admin: AdminServer,
@@ -230,7 +229,7 @@ struct Running<P: Protocol> {
     name: String,
     data: Option<PathBuf>,
     tasks: Rc<Tasks>,
-    /// The last field: when the node is dropped, it ends after the others.
+    /// The last field: when the node is dropped, its other parts are dropped before.
     cleanup: Cleanup,
 }
 
@@ -265,22 +264,22 @@ impl<P: Protocol> Running<P> {
     }
 }
 
-/// The node stops because of its machine: puts down why, where it can be looked at.
+/// The node stops because of its machine: stores the reason in the data directory.
 fn machine_failed(failure: Box<MachineFailure>, data: Option<&Path>) -> NodeError {
     let mut file = None;
     if let Some(data) = data {
         match failure.store(data) {
             Ok(path) => file = Some(path),
             Err(error) => {
-                tracing::error!("what the state machine failed on is not written down: {error}")
+                tracing::error!("cannot store why the state machine failed: {error}")
             }
         }
     }
     NodeError::Machine { failure, file }
 }
 
-/// A node that is started again knows what it knew, whatever has become of the file that it was
-/// started with.
+/// Stores the membership, so that a node that starts again knows at least this one, even if the
+/// deployment file has changed.
 fn keep_membership(settings: &NodeSettings) -> Result<(), LogError> {
     match (&settings.data, &settings.configuration) {
         (Some(data), Some(known)) => membership_file::store(data, known),
@@ -288,9 +287,8 @@ fn keep_membership(settings: &NodeSettings) -> Result<(), LogError> {
     }
 }
 
-/// Runs the loop as a task of its own: the system's event queue then puts it behind the readers
-/// that became ready in the same moment, where the future that a `LocalSet` is entered with comes
-/// first.
+/// Runs the loop in its own task: the system's event queue then puts it after the readers that
+/// become ready at the same moment. The future that enters a `LocalSet` would come before them.
 async fn run_as_task<P: Protocol>(
     event_loop: Rc<EventLoop<P>>,
     shutdown: impl Future<Output = ()> + 'static,
@@ -300,10 +298,10 @@ async fn run_as_task<P: Protocol>(
     }));
     match (&mut task.0).await {
         Ok(result) => result,
-        // A role's assertion failed: this process must not go on without it.
+        // An assertion of a role failed: this process must not continue.
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
-            Err(_) => unreachable!("nobody else can stop the task"),
+            Err(_) => unreachable!("only this function can abort the task"),
         },
     }
 }
@@ -385,9 +383,9 @@ fn check<P: Protocol>(settings: &NodeSettings) -> Result<(), NodeError> {
     Ok(())
 }
 
-/// Random numbers of the operating system, by which the standard library's hasher is keyed. No two
-/// lives of a node may draw the same: a client lane would take up the session of its earlier life,
-/// and be told that its new commands are executed already.
+/// A random number of the operating system, which seeds the standard library's hasher. Two
+/// processes of a node must not draw the same: a client lane would continue the session of the
+/// earlier process, and replicas would treat its new commands as executed.
 fn entropy() -> u64 {
     RandomState::new().build_hasher().finish()
 }
@@ -397,7 +395,7 @@ fn listen(
     address: SocketAddr,
 ) -> Result<TcpListener, NodeError> {
     let listen = || {
-        // Like tokio's own, this lets a restarted node take its port back at once.
+        // As tokio's own function, this lets a restarted node use its port again at once.
         let listener = match bound {
             Some(listener) => listener,
             None => std::net::TcpListener::bind(address)?,

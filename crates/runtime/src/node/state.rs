@@ -1,7 +1,7 @@
 //! The state of an event loop: the roles of a node and everything that they share.
 
 use super::application::Submissions;
-use super::chronicle::Chronicle;
+use super::event_log::EventLog;
 use super::instances::InstanceFactory;
 use super::io::NodeIo;
 use super::membership::{KnownMembership, announcement, layout_of};
@@ -36,7 +36,7 @@ pub(crate) struct State<P: Protocol> {
     pub(crate) node: Node<P>,
     pub(crate) io: NodeIo,
     pub(crate) membership: KnownMembership,
-    pub(crate) chronicle: Chronicle,
+    pub(crate) event_log: EventLog,
     factory: InstanceFactory,
     admission: Rc<Admission>,
     submissions: Rc<Submissions>,
@@ -66,7 +66,7 @@ impl<P: Protocol> State<P> {
             node,
             io,
             membership,
-            chronicle: Chronicle::default(),
+            event_log: EventLog::default(),
             factory,
             admission,
             submissions,
@@ -97,7 +97,7 @@ impl<P: Protocol> State<P> {
         let State { node, io, .. } = self;
         io.counts.pumps += 1;
         if io.log.poll()? {
-            self.chronicle.is_durable(now);
+            self.event_log.records_durable(now);
             node.on_durable(io);
         }
         while let Some((from, stamp)) = io.log.stored_snapshot()? {

@@ -6,16 +6,16 @@ use nix::fcntl::{Flock, FlockArg};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-/// The directory of the log, and with it the mark of a node with durability "disk".
+/// The directory of the log. It exists only on nodes with durability "disk".
 pub(crate) const LOG: &str = "wal";
 /// The directory of the snapshots of a node with durability "disk".
 pub(crate) const SNAPSHOTS: &str = "snapshots";
 
-/// The directory of the log of vital records, and with it the mark of a node with durability
-/// "memory".
+/// The directory of the log of vital records. It exists only on nodes with durability "memory".
 pub(crate) const VITAL: &str = "vital";
 
-/// The directory, locked as long as this lives. The lock goes with the process however that ends.
+/// A data directory, locked while this value exists. The operating system releases the lock when
+/// the process ends, even after a crash.
 #[derive(Debug)]
 pub(crate) struct DataDirectory {
     path: PathBuf,
@@ -23,7 +23,7 @@ pub(crate) struct DataDirectory {
 }
 
 impl DataDirectory {
-    /// Makes the directory where needed and locks it.
+    /// Creates the directory if needed, and locks it.
     pub(crate) fn open(path: &Path) -> Result<Self, LogError> {
         std::fs::create_dir_all(path).map_err(io_error("create the directory", path))?;
         sync_parents(path);
@@ -40,9 +40,8 @@ impl DataDirectory {
         })
     }
 
-    /// Makes sure that no process has the directory, which may be one that cannot be written to.
-    /// Held as long as the lock that is returned lives; without a lock file there never was a
-    /// process.
+    /// Makes sure that no process uses the directory, which may be read-only. The lock that is
+    /// returned keeps it so; without a lock file there never was a process.
     pub(crate) fn look(path: &Path) -> Result<Option<Flock<File>>, LogError> {
         let lock_path = path.join("lock");
         let file = match File::open(&lock_path) {
@@ -53,7 +52,7 @@ impl DataDirectory {
         lock(path, file).map(Some)
     }
 
-    /// Makes a directory in it, for good.
+    /// Creates a directory in it. On return its name is durable.
     pub(crate) fn make(&self, path: &Path) -> Result<(), LogError> {
         std::fs::create_dir_all(path).map_err(io_error("create the directory", path))?;
         self.sync()
@@ -72,8 +71,8 @@ impl DataDirectory {
 
 /// Locks the lock file of the directory `path`.
 ///
-/// `File::try_lock` of the standard library does the same, but came after the oldest Rust that the
-/// workspace promises to build with.
+/// `File::try_lock` of the standard library does the same, but is newer than the oldest Rust that
+/// the workspace supports.
 fn lock(path: &Path, file: File) -> Result<Flock<File>, LogError> {
     match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
         Ok(lock) => Ok(lock),
@@ -84,7 +83,8 @@ fn lock(path: &Path, file: File) -> Result<Flock<File>, LogError> {
     }
 }
 
-/// Makes the names of the directory and of those that it is in durable, as far as this process may.
+/// Makes the names of the directory and of its parents durable, as far as this process is allowed
+/// to.
 fn sync_parents(path: &Path) {
     for parent in path
         .ancestors()
@@ -92,12 +92,12 @@ fn sync_parents(path: &Path) {
         .take(3)
         .filter(|parent| !parent.as_os_str().is_empty())
     {
-        // Directories that belong to somebody else were not made by this process.
+        // It fails for directories of other users, which this process has not created.
         let _ = File::open(parent).and_then(|directory| directory.sync_all());
     }
 }
 
-/// Whether there is anything but files that the log has prepared for later use.
+/// Whether the directory holds more than files that the log has prepared for later use.
 pub(crate) fn has_log(path: &Path) -> Result<bool, LogError> {
     let entries = fs::read_dir(path).map_err(io_error("list the directory", path))?;
     Ok(entries

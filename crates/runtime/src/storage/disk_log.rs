@@ -1,9 +1,9 @@
-//! The log of a node with `durability = "disk"`: the write-ahead log in `DIRECTORY/wal`, and beside
-//! it the snapshots of its roles in `DIRECTORY/snapshots`.
+//! The log of a node with `durability = "disk"`: the write-ahead log in `DIRECTORY/wal`, and the
+//! snapshots of its roles in `DIRECTORY/snapshots`.
 //!
-//! The log is cut off at its beginning by checkpoints. When it has grown by enough, roles write
-//! again what they need of their records without keys, and tell by which keys they need the others;
-//! once that is on disk, everything before the oldest record that is needed goes.
+//! Checkpoints cut off the beginning of the log. When the log has grown enough, roles write again
+//! those records without keys that they still need, and return the keys of the other records that
+//! they need. When that is on disk, the log drops everything before the oldest needed record.
 
 use super::directory::{DataDirectory, LOG, SNAPSHOTS, VITAL, has_log};
 use super::error::{LogError, io_error};
@@ -21,21 +21,22 @@ use std::rc::Rc;
 use std::sync::Arc;
 use tokio::sync::Notify;
 
-/// What a record costs in the log besides its bytes, about.
+/// The approximate cost of a record in the log besides its bytes.
 const RECORD_OVERHEAD: u64 = 24;
 
-/// When so much waits for a sync under way, the loop waits for the disk too and reads nothing more.
+/// When more bytes than these wait for a sync in progress, the event loop waits for the disk too
+/// and reads nothing more.
 const MAX_GATHERED: usize = 64 << 20;
 
-/// Larger than any command that a gateway takes: what a role persists must fit.
+/// Larger than any command that a gateway accepts: every record of a role must fit.
 const MAX_RECORD: usize = 1 << 30;
 
 /// How a node with durability "disk" uses the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskOptions {
-    /// When the log has grown by so much, what is not needed any more is cut off.
+    /// The log is cut at its beginning when it has grown by this many bytes.
     pub checkpoint_bytes: u64,
-    /// The size of one file of the log: a multiple of 4096, at least 8192, at most 2^30.
+    /// The size of one file of the log in bytes: a multiple of 4096, at least 8192, at most 2^30.
     pub segment_bytes: u64,
 }
 
@@ -58,28 +59,29 @@ pub(crate) struct DiskLog {
     checkpoint: Option<Checkpoint>,
     checkpoints: u64,
     snapshots_stored: u64,
-    /// Holds the lock. The last field: the threads of those above have ended when it goes.
+    /// Holds the lock. It is the last field, so the threads of the others have ended when it is
+    /// dropped.
     _directory: Rc<DataDirectory>,
 }
 
-/// One that is not on disk yet.
+/// A checkpoint that is not on disk yet.
 struct Checkpoint {
     /// The last of its records.
     written: u64,
-    /// The first record that is needed when it is on disk.
+    /// The first record that is still needed after the checkpoint.
     needed: u64,
 }
 
-/// What an earlier process of the node has left behind.
+/// What an earlier process of the node has stored.
 pub(crate) struct DiskPast {
     pub(crate) snapshots: SnapshotStore,
     pub(crate) records: Recovery,
 }
 
 impl DiskLog {
-    /// Opens the log in the directory. `identity` is the file that says whether the node has taken
-    /// part, if it has: then there must be a log. `wake` is notified when a thread of it has done
-    /// something.
+    /// Opens the log in the directory. `identity` is the identity file if it says that the node has
+    /// taken part: then there must be a log. A thread of the log notifies `wake` when it has
+    /// finished something.
     pub(crate) fn open(
         directory: Rc<DataDirectory>,
         stamp: &Stamp,
@@ -113,19 +115,18 @@ impl DiskLog {
         let wal_options = Options {
             segment_bytes: options.segment_bytes,
             max_record_bytes: MAX_RECORD,
-            // As many as a checkpoint sets free: the next interval then needs no new file. To fill
-            // one with zeros is as much work for the disk as all the groups that go into it.
+            // As many as a checkpoint frees, so that the next interval needs no new file. Filling a
+            // file with zeros costs the disk as much as writing all its groups.
             spares: (options.checkpoint_bytes / options.segment_bytes) as usize + 2,
             on_complete: Box::new(move || waker.notify_one()),
             ..Options::default()
         };
         let (wal, records) = Wal::open(&log_path, wal_options, &stamp)?;
         directory.make(&snapshots_path)?;
-        recovery::tell_of_cut(&records);
+        recovery::log_interrupted_write(&records);
         let snapshots = SnapshotThread::start(store.clone(), wake.clone())?;
         let log = DiskLog {
-            // What is recovered counts as grown, so that a node that is often restarted has
-            // checkpoints.
+            // Recovered bytes count as growth: a node that restarts often still has checkpoints.
             grown: wal.size(),
             wal,
             snapshots,

@@ -7,28 +7,28 @@ use std::path::{Path, PathBuf};
 /// What is wrong with a data directory.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    /// The operating system says no.
+    /// The operating system refused an operation.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
         /// What was tried.
         action: &'static str,
-        /// On what.
+        /// The file or directory.
         path: PathBuf,
-        /// What came of it.
+        /// The answer of the operating system.
         source: io::Error,
     },
-    /// Another process has the directory.
+    /// Another process uses the directory.
     #[error("the data directory {} is in use by another process", path.display())]
     Locked {
         /// The directory.
         path: PathBuf,
     },
-    /// The directory is not this node's.
+    /// The file belongs to another node.
     #[error("{} is not a file of this node: {text}", path.display())]
     Foreign {
-        /// The file that says so.
+        /// The file.
         path: PathBuf,
-        /// What it says.
+        /// What shows that.
         text: String,
     },
     /// The file was damaged, and not by a crash in the middle of a write.
@@ -40,57 +40,57 @@ pub enum LogError {
     Corrupt {
         /// The file.
         path: PathBuf,
-        /// Where.
+        /// The position in bytes.
         offset: u64,
         /// What is wrong there.
         text: String,
     },
     /// The directory was used with the other durability.
     #[error(
-        "{} was used with durability \"{used}\" and cannot be used with durability \"{wanted}\": take another directory, \
+        "{} was used with durability \"{used}\" and cannot be used with durability \"{wanted}\": use another directory, \
          or the durability that it had",
         path.display()
     )]
     OtherDurability {
         /// The directory.
         path: PathBuf,
-        /// What it has files of.
+        /// The durability that it was used with.
         used: &'static str,
-        /// What the node is to run with.
+        /// The durability that the node is to run with.
         wanted: &'static str,
     },
-    /// What should be the directory of a node that does not run is none.
-    #[error("{} is no directory of a node with durability \"disk\": {text}", path.display())]
+    /// The directory is not that of a stopped node.
+    #[error("{} is not the data directory of a node with durability \"disk\": {text}", path.display())]
     NoNode {
         /// The directory.
         path: PathBuf,
         /// What is wrong with it.
         text: String,
     },
-    /// The directory is to be made, and there is something in it.
-    #[error("{} is not empty: what is in it would be lost. Take another directory", path.display())]
+    /// The directory to be created is not empty.
+    #[error("{} is not empty: what is in it would be lost. Use another directory", path.display())]
     Used {
         /// The directory.
         path: PathBuf,
     },
-    /// A part of the directory is gone.
+    /// A part of the directory is missing.
     #[error(
-        "{} is not there, though {} says that it was. What this node promised may be lost, so it must not run from \
+        "{} is missing, though {} shows that it existed. What this node promised may be lost, so it must not run from \
          this directory: put back what is missing, or replace the node by one of another name",
         lost.display(), proof.display()
     )]
     Lost {
-        /// What should be there.
+        /// The missing file or directory.
         lost: PathBuf,
-        /// What proves that it was.
+        /// The file or directory that shows that it existed.
         proof: PathBuf,
     },
     /// The write-ahead log, or a snapshot, cannot be opened or written.
     #[error(transparent)]
     Wal(WalError),
-    /// Something is lost that was on disk, of the write-ahead log or a snapshot.
+    /// Bytes of the write-ahead log or of a snapshot are lost that were on disk.
     #[error(
-        "{0}. What this node promised on the strength of it may be lost, so it must not run from this directory as it \
+        "{0}. What this node promised may be lost, so it must not run from this directory as it \
          is: put back what is missing, or replace the node by one of another name (ionian member replace; \
          docs/operations.md says what to do where that cannot be)"
     )]
@@ -106,7 +106,7 @@ impl From<WalError> for LogError {
     }
 }
 
-/// For `map_err`: says what was tried on what.
+/// For `map_err`: adds what was tried, and on which file.
 pub(crate) fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> LogError {
     let path = path.to_owned();
     move |source| LogError::Io {

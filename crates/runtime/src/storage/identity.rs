@@ -1,8 +1,8 @@
-//! The file `identity`: by which number this node's data directory is known to the others, and by
-//! which it knows theirs. A directory that was emptied comes back with another number, and whoever
-//! met the first one notices. ([Why](../../../docs/decisions/0010-identity.md).)
+//! The file `identity`: the id of this node's data directory, and the ids of its peers'
+//! directories. A directory that was emptied comes back with another id, and the peers that knew
+//! the first id notice. ([Why](../../../../docs/decisions/0010-identity.md).)
 //!
-//! It is JSON, for people who want to compare ([`sealed`]).
+//! The file is JSON, so that people can compare it ([`sealed`]).
 
 use super::directory::{DataDirectory, LOG, SNAPSHOTS, VITAL};
 use super::error::{LogError, io_error};
@@ -22,11 +22,11 @@ use std::rc::Rc;
 const FORMAT: u16 = 1;
 const FILE: &str = "identity";
 
-/// How many names are remembered. No cluster replaces so many nodes; this only bounds what a caller
-/// who invents names makes us keep.
-const MAX_PEERS: usize = 4096;
+/// The largest number of stored names. No cluster replaces that many nodes; the limit bounds what a
+/// caller with invented names can make this node store.
+pub(crate) const MAX_PEERS: usize = 4096;
 
-/// The number of a data directory, drawn once from the operating system's random numbers.
+/// The id of a data directory, drawn once from the operating system's random numbers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DirectoryId(u128);
 
@@ -39,9 +39,9 @@ impl DirectoryId {
         Ok(DirectoryId(u128::from_le_bytes(bytes)))
     }
 
-    /// As [`draw`](Self::draw), for a directory that is made from something. No two are the same,
-    /// be they made from the same thing: one that replaces another has forgotten what that one
-    /// promised.
+    /// As [`draw`](Self::draw), for a directory that is made from an origin. Two directories have
+    /// different ids even if they are made from the same origin: the second has none of the
+    /// promises that the first made.
     fn draw_from(origin: Origin) -> Result<Self, LogError> {
         let DirectoryId(drawn) = Self::draw()?;
         Ok(DirectoryId(
@@ -54,12 +54,13 @@ impl DirectoryId {
     }
 }
 
-/// What directories were made from: the first half of their numbers.
+/// What a directory was made from: the first half of its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Origin(u64);
 
 impl Origin {
-    /// Of a snapshot, given in pieces, and what else there is to tell it by.
+    /// The origin of a directory that is made from a snapshot, given in pieces; `about`
+    /// distinguishes equal snapshots.
     pub(crate) fn of(about: &str, pieces: &[Bytes]) -> Self {
         let hash = pieces
             .iter()
@@ -68,7 +69,7 @@ impl Origin {
     }
 }
 
-/// Adds bytes to a hash by which different things are told apart (FNV-1a). It resists no malice.
+/// Adds bytes to a hash that distinguishes different inputs (FNV-1a). It does not resist forgery.
 pub(crate) fn fnv(hash: u128, bytes: &[u8]) -> u128 {
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
     bytes.iter().fold(hash, |hash, byte| {
@@ -121,7 +122,7 @@ struct Content {
     directory: DirectoryId,
     took_part: bool,
     peers: BTreeMap<String, DirectoryId>,
-    /// What this directory and those of its first peers were made from, if they were.
+    /// The origin of this directory and of those of its first peers, if they have one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     made_from: Option<MadeFrom>,
 }
@@ -129,28 +130,28 @@ struct Content {
 #[derive(Debug, Serialize, Deserialize)]
 struct MadeFrom {
     origin: Origin,
-    /// The names of the others that were.
+    /// The names of the peers whose directories have that origin.
     with: Vec<String>,
 }
 
-/// Whether the node with this data directory has ever taken part in its cluster. False when that
+/// Whether the node with this data directory has ever taken part in its cluster. False if that
 /// cannot be read.
 pub fn has_taken_part(data: &Path) -> bool {
     sealed::read::<Content>(&data.join(FILE)).is_ok_and(|content| content.took_part)
 }
 
-/// The file and what it says.
+/// The identity file and its content.
 #[derive(Debug)]
-pub(crate) struct Register {
+pub(crate) struct IdentityFile {
     directory: Rc<DataDirectory>,
     path: PathBuf,
     content: Content,
-    /// Whether the file does not say all of it yet.
+    /// Whether the content in memory is newer than the file.
     is_ahead: bool,
 }
 
-impl Register {
-    /// Reads the file, or makes one where the node is new.
+impl IdentityFile {
+    /// Reads the file, or creates it for a new node.
     pub(crate) fn open(directory: Rc<DataDirectory>, stamp: &Stamp) -> Result<Self, LogError> {
         let path = directory.path().join(FILE);
         if fs::exists(&path).map_err(io_error("look for", &path))? {
@@ -161,7 +162,7 @@ impl Register {
             }
             // An earlier process may have failed to sync its name.
             directory.sync()?;
-            return Ok(Register {
+            return Ok(IdentityFile {
                 directory,
                 path,
                 content,
@@ -183,7 +184,7 @@ impl Register {
             peers,
             made_from,
         };
-        let mut register = Register {
+        let mut register = IdentityFile {
             directory,
             path,
             content,
@@ -193,8 +194,8 @@ impl Register {
         Ok(register)
     }
 
-    /// Makes the file of a node that never ran and whose directory is made from something. Of those
-    /// called `with` it meets only directories that are made from the same.
+    /// Creates the file of a node that never ran and whose directory is made from `origin`. From
+    /// the peers in `with` it accepts only directories with the same origin.
     pub(crate) fn found(
         directory: Rc<DataDirectory>,
         stamp: &Stamp,
@@ -219,7 +220,7 @@ impl Register {
             peers,
             made_from,
         };
-        Register {
+        IdentityFile {
             directory,
             path,
             content,
@@ -228,7 +229,7 @@ impl Register {
         .save()
     }
 
-    /// The file.
+    /// The path of the file.
     pub(crate) fn path(&self) -> PathBuf {
         self.path.clone()
     }
@@ -242,13 +243,13 @@ impl Register {
         self.content.took_part
     }
 
-    /// Whether there must be a log beside it.
+    /// Whether there must be a log beside the file.
     pub(crate) fn has_log(&self) -> bool {
         self.content.took_part || self.content.made_from.is_some()
     }
 
-    /// Whether this directory and that of the peer should be made from the same thing, and are not.
-    pub(crate) fn is_of_another_origin(&self, peer: &str, directory: Option<DirectoryId>) -> bool {
+    /// Whether the peer's directory should have the same origin as this one, and has not.
+    pub(crate) fn has_other_origin(&self, peer: &str, directory: Option<DirectoryId>) -> bool {
         let made_from = self
             .content
             .made_from
@@ -259,29 +260,31 @@ impl Register {
         })
     }
 
-    /// Notes that the roles are about to be started; on return it is on disk.
+    /// Stores that the roles are about to be started. On return it is on disk.
     pub(crate) fn takes_part(&mut self) -> Result<(), LogError> {
         (self.content.took_part, self.is_ahead) = (true, true);
         self.save()
     }
 
-    /// By which directory a peer of that name was met.
+    /// The directory of the peer with that name, if it is known.
     pub(crate) fn known(&self, name: &str) -> Option<DirectoryId> {
         self.content.peers.get(name).copied()
     }
 
-    /// Whether nothing more can be [noted](Self::note).
+    /// Whether no further peer can be [stored](Self::note).
     pub(crate) fn is_full(&self) -> bool {
         self.content.peers.len() >= MAX_PEERS
     }
 
-    /// Notes a peer that was not known. To be [saved](Self::save) before the peer is told so.
+    /// Stores the directory of a new peer. The caller must [save](Self::save) it before the peer
+    /// learns that it is accepted.
     pub(crate) fn note(&mut self, name: &str, directory: DirectoryId) {
         self.content.peers.insert(name.to_owned(), directory);
         self.is_ahead = true;
     }
 
-    /// Forgets the directory of whoever has left the cluster: another node may be given its name.
+    /// Removes the directories of nodes that have left the cluster: another node may get their
+    /// names.
     pub(crate) fn forget(&mut self, left: impl Fn(&str) -> bool) {
         let before = self.content.peers.len();
         self.content.peers.retain(|name, _| !left(name));
@@ -293,8 +296,8 @@ impl Register {
         }
     }
 
-    /// Puts everything on disk that is not there yet. The file is the old one or the new one,
-    /// whatever happens.
+    /// Writes the content to disk if it has changed. After a crash the file is either the old or
+    /// the new one.
     pub(crate) fn save(&mut self) -> Result<(), LogError> {
         if !self.is_ahead {
             return Ok(());

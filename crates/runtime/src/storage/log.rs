@@ -1,6 +1,6 @@
-//! Where roles' records go, whatever the durability: `append` while roles run, `flush` when the
-//! burst is over, `durable` for the fence. The two kinds of log are in files of their own,
-//! `memory_log` and `disk_log`.
+//! The log of a node, with either durability: roles `append` records, the event loop calls `flush`
+//! at the end of a burst, and the fence uses `durable`. The two kinds of log are `memory_log` and
+//! `disk_log`.
 
 use super::directory::DataDirectory;
 use super::disk_log::{DiskLog, DiskOptions, DiskPast};
@@ -19,9 +19,9 @@ use tokio::sync::Notify;
 /// What survives the end of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// Everything that a role persists.
+    /// Every record of every role.
     Disk,
-    /// Only vital records (small and rare, such as promises), and those only with a data directory.
+    /// Only vital records (small and rare, such as promises), and only with a data directory.
     Memory,
 }
 
@@ -48,8 +48,8 @@ impl Log {
         }
     }
 
-    /// Makes everything that was appended durable, in one sync, or begins to: the loop is then
-    /// woken when it is done. Returns whether [`durable`](Self::durable) has moved.
+    /// Makes everything that was appended durable in one sync, or starts to: the log then wakes the
+    /// loop when it is done. Returns whether [`durable`](Self::durable) has moved.
     pub(crate) fn flush(&mut self) -> Result<bool, LogError> {
         match self {
             Log::Memory(log) => log.sync().map(|()| true),
@@ -57,7 +57,7 @@ impl Log {
         }
     }
 
-    /// Takes note of what other threads have done. Returns whether [`durable`](Self::durable) has
+    /// Takes over what other threads have finished. Returns whether [`durable`](Self::durable) has
     /// moved.
     pub(crate) fn poll(&mut self) -> Result<bool, LogError> {
         match self {
@@ -73,7 +73,7 @@ impl Log {
         }
     }
 
-    /// Begins to store a snapshot.
+    /// Starts to store a snapshot.
     pub(crate) fn store_snapshot(&mut self, from: Address, stamp: u64, frozen: Box<dyn Frozen>) {
         match self {
             Log::Memory(_) => {
@@ -83,7 +83,7 @@ impl Log {
         }
     }
 
-    /// A snapshot that would now be found again after a crash: whose it is, and its stamp.
+    /// A snapshot that would now survive a crash: its role instance and its stamp.
     pub(crate) fn stored_snapshot(&mut self) -> Result<Option<(Address, u64)>, LogError> {
         match self {
             Log::Memory(_) => Ok(None),
@@ -91,7 +91,7 @@ impl Log {
         }
     }
 
-    /// The position of the next record, when it is time for a checkpoint.
+    /// The position of the next record, if a checkpoint is due.
     pub(crate) fn checkpoint_due(&self) -> Option<Lsn> {
         match self {
             Log::Memory(_) => None,
@@ -99,7 +99,7 @@ impl Log {
         }
     }
 
-    /// The checkpoint was appended: when that is durable, nothing before `needed` is needed any
+    /// The checkpoint was appended: when it is durable, records before `needed` are not needed any
     /// more.
     pub(crate) fn checkpoint_appended(&mut self, needed: Lsn) {
         match self {
@@ -108,7 +108,7 @@ impl Log {
         }
     }
 
-    /// Ends the log in order.
+    /// Closes the log when the node stops in order.
     pub(crate) fn close(&mut self) -> Result<(), LogError> {
         match self {
             Log::Memory(log) => log.close(),
@@ -124,21 +124,21 @@ impl Log {
     }
 }
 
-/// What an earlier process of the node has left behind.
+/// What an earlier process of the node has stored.
 pub(crate) enum Past {
     Memory(Recovered),
     Disk(Box<DiskPast>),
 }
 
 impl Past {
-    /// Whether there was an earlier process, and most of what it knew is gone.
+    /// Whether there was an earlier process and most of its records are lost.
     pub(crate) fn is_lost(&self) -> bool {
         matches!(self, Past::Memory(recovered) if recovered.existed)
     }
 }
 
-/// Opens the log of a node with durability "disk". `identity` is the file that says that the node
-/// has taken part, if it has; `wake` is notified when a thread of the log has done something.
+/// Opens the log of a node with durability "disk". `identity` is the identity file if it says that
+/// the node has taken part; a thread of the log notifies `wake` when it has finished something.
 pub(crate) fn open_disk(
     directory: Rc<DataDirectory>,
     stamp: &Stamp,
@@ -151,8 +151,8 @@ pub(crate) fn open_disk(
     Ok((Log::Disk(Box::new(log)), Past::Disk(Box::new(past))))
 }
 
-/// Opens the log of a node with durability "memory". `identity` is the file that says that the node
-/// has taken part, if it has.
+/// Opens the log of a node with durability "memory". `identity` is the identity file if it says
+/// that the node has taken part.
 pub(crate) fn open_memory(
     directory: Option<Rc<DataDirectory>>,
     stamp: &Stamp,

@@ -10,18 +10,18 @@ use std::path::{Path, PathBuf};
 
 const FILE: &str = "poison";
 
-/// A panic of the machine that stops its node.
+/// A panic of the state machine that stopped its node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MachineFailure {
-    /// What the machine was called for.
+    /// What the machine was doing.
     pub doing: String,
-    /// What it said, on one line.
+    /// The message of the panic, on one line.
     pub message: String,
-    /// The command, if it was one.
+    /// The command that it was executing, if any.
     pub command: Option<CommandName>,
     /// The bytes of the command, in hexadecimal.
     pub bytes: String,
-    /// The slot of the last command that was begun before, if it was none.
+    /// The slot of the last command that was started before, if it was not executing a command.
     pub after: Option<u64>,
 }
 
@@ -51,11 +51,11 @@ impl MachineFailure {
         }
     }
 
-    /// What the file in the data directory says of the last time that the machine stopped the node;
-    /// none, if it never did.
+    /// The failure in the file of the data directory: the last time that the machine stopped the
+    /// node; `None` if it never did.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// If the file cannot be read.
     pub fn stored(data: &Path) -> Result<Option<Self>, LogError> {
         let path = file(data);
         let Ok(text) = fs::read_to_string(&path) else {
@@ -71,7 +71,7 @@ impl MachineFailure {
             .map_err(|error| damaged(path, error.to_string()))
     }
 
-    /// Writes the file, for people and for `ionian log show`. Nothing depends on it.
+    /// Writes the file, for people and for `ionian log show`. The program does not depend on it.
     pub(crate) fn store(&self, data: &Path) -> Result<PathBuf, LogError> {
         let path = file(data);
         let text = serde_json::to_string_pretty(self).expect("numbers and strings");

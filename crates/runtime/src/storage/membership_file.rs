@@ -1,4 +1,4 @@
-//! The membership as a node knew it last: the file `membership.toml` of its data directory.
+//! The newest membership that a node knew: the file `membership.toml` of its data directory.
 
 use super::error::{LogError, io_error};
 use ionian_deployment::Configuration;
@@ -6,19 +6,20 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-/// Where a node keeps the membership.
+/// The file in the data directory.
 fn file(data: &Path) -> PathBuf {
     data.join("membership.toml")
 }
 
-/// What the node with this data directory knew last of the membership; none when it never changed.
+/// The newest membership that the node with this data directory knew; `None` if it never changed.
 ///
 /// # Errors
-/// When the file cannot be read, or says no membership.
+/// If the file cannot be read or is not a membership.
 pub fn stored(data: &Path) -> Result<Option<Configuration>, LogError> {
     let path = file(data);
     match fs::read_to_string(&path) {
-        // Where the directory should be there may be something else: whoever opens it says so.
+        // If something else is in the place of the directory, the code that opens the directory
+        // reports it.
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             Ok(None)
         }
@@ -33,7 +34,8 @@ pub fn stored(data: &Path) -> Result<Option<Configuration>, LogError> {
     }
 }
 
-/// Writes it down. It is there for good on return, whole or not at all.
+/// Writes the file. On return it is durable; after a crash the file is either the old or the new
+/// one.
 pub(crate) fn store(data: &Path, configuration: &Configuration) -> Result<(), LogError> {
     let path = file(data);
     let draft = path.with_extension("toml.new");

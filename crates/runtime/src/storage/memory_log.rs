@@ -11,11 +11,11 @@ use std::fs;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-/// Keeps nothing but vital records, and those only in a data directory. Ordinary records count as
-/// durable at once: with `durability = "memory"` the cluster survives as long as its processes do.
+/// Stores only vital records, and only in a data directory. Other records count as durable at once:
+/// with `durability = "memory"` the cluster survives as long as its processes do.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryLog {
-    /// How many records were appended, by this process and those before it.
+    /// How many records this process and earlier ones have appended.
     position: u64,
     durable: u64,
     vital: Option<VitalLog>,
@@ -24,7 +24,7 @@ pub(crate) struct MemoryLog {
     _directory: Option<Rc<DataDirectory>>,
 }
 
-/// What an earlier process of the node has left behind.
+/// What an earlier process of the node has stored.
 #[derive(Debug, Default)]
 pub(crate) struct Recovered {
     pub(crate) records: Vec<VitalRecord>,
@@ -33,8 +33,8 @@ pub(crate) struct Recovered {
 }
 
 impl MemoryLog {
-    /// Opens the log in the directory, or without one a log that forgets everything. `identity` is
-    /// the file that says whether the node has taken part, if it has: then there must be a log.
+    /// Opens the log in the directory, or without a directory a log that stores nothing. `identity`
+    /// is the identity file if it says that the node has taken part: then there must be a log.
     pub(crate) fn open(
         directory: Option<Rc<DataDirectory>>,
         stamp: &Stamp,

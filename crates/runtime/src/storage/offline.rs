@@ -1,9 +1,9 @@
-//! The data directory of a node with durability "disk" that does not run: what can be read from it,
-//! and how one is made whose state begins with a snapshot.
+//! The data directory of a stopped node with durability "disk": reads it, or creates one whose
+//! state begins with a snapshot.
 
 use super::directory::{DataDirectory, LOG, SNAPSHOTS, VITAL};
 use super::error::{LogError, io_error};
-use super::identity::{Origin, Register};
+use super::identity::{IdentityFile, Origin};
 use super::recovery;
 use super::skips::{CommandName, MAX_SKIPS, Skips};
 use super::snapshots::{self, SnapshotStore};
@@ -17,8 +17,8 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-/// A stopped node's directory. Nothing in it is changed; it is locked as long as this lives, so
-/// that the node is not started meanwhile.
+/// The directory of a stopped node. It is read-only and locked while this value exists, so that the
+/// node cannot be started meanwhile.
 pub struct StoppedNode {
     path: PathBuf,
     bytes: Vec<u8>,
@@ -30,19 +30,19 @@ pub struct StoppedNode {
 pub struct StoredSnapshot {
     /// The file.
     pub path: PathBuf,
-    /// The stamp that its role gave it: for a replica, the slot before which the state is.
+    /// The stamp that its role gave it: a replica's state is the one before this slot.
     pub stamp: u64,
     /// The snapshot.
     pub snapshot: Bytes,
-    /// What is wrong with the newer one, if this is the previous.
+    /// What is wrong with the newest snapshot, if this is the one before it.
     pub rejected: Option<WalError>,
 }
 
 impl StoppedNode {
-    /// Looks at the directory `path` of one node.
+    /// Opens the directory `path` of one node.
     ///
     /// # Errors
-    /// When it is none, its log is damaged, or the node runs.
+    /// If it is not the directory of a node, its log is damaged, or the node runs.
     pub fn open(path: &Path) -> Result<Self, LogError> {
         let lock = DataDirectory::look(path)?;
         let log = path.join(LOG);
@@ -72,25 +72,25 @@ impl StoppedNode {
         })
     }
 
-    /// The name of its cluster.
+    /// The name of the cluster.
     pub fn cluster(&self) -> &str {
         &self.stamp.cluster
     }
 
-    /// The name of its protocol.
+    /// The name of the protocol.
     pub fn protocol(&self) -> &str {
         &self.stamp.protocol
     }
 
-    /// Its name.
+    /// The name of the node.
     pub fn name(&self) -> &str {
         &self.stamp.node
     }
 
-    /// The newest sound snapshot of each of its role instances that are called `role`.
+    /// The newest undamaged snapshot of each instance of `role`.
     ///
     /// # Errors
-    /// When there are snapshots of an instance and none is sound.
+    /// If an instance has snapshots and all are damaged.
     pub fn snapshots(&self, role: &str) -> Result<Vec<StoredSnapshot>, LogError> {
         let is_of = |name: &str| {
             name.strip_prefix(role)
@@ -113,8 +113,8 @@ impl StoppedNode {
         Ok(found)
     }
 
-    /// The largest stamp of its roles' snapshots: what is below has been executed. None, if none
-    /// was ever stored.
+    /// The largest stamp of its snapshots: everything below it has been executed. `None` if no
+    /// snapshot was ever stored.
     fn executed(&self) -> Result<Option<u64>, LogError> {
         let mut executed = None;
         for name in self.snapshot_names()? {
@@ -143,7 +143,7 @@ impl StoppedNode {
         let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
         let names: std::io::Result<Vec<String>> = names.collect();
         let mut names = names.map_err(io_error("list the directory", &path))?;
-        // A crash may have left the previous one alone.
+        // A crash may have left only the previous snapshot.
         names
             .iter_mut()
             .for_each(|name| name.truncate(name.find('.').unwrap_or(name.len())));
@@ -155,7 +155,7 @@ impl StoppedNode {
     /// The records of its roles, oldest first, each with the role instance that wrote it.
     ///
     /// # Errors
-    /// When the log is damaged.
+    /// If the log is damaged.
     pub fn records(&self) -> Result<Records, LogError> {
         let log = read_log(&self.path.join(LOG))?;
         let gone = || LogError::NoNode {
@@ -182,13 +182,13 @@ impl Iterator for Records {
     }
 }
 
-/// Why a node's list of commands to be left out stays as it is.
+/// Why a node's list of commands to leave out cannot change.
 #[derive(Debug, thiserror::Error)]
 pub enum SkipError {
     /// Something is wrong with the directory.
     #[error(transparent)]
     Log(#[from] LogError),
-    /// It is too late to change what becomes of the command.
+    /// The node has executed the command already.
     #[error(
         "the node of {} has executed slot {slot}: its snapshot holds everything below slot {executed}. What the command \
          did or did not do is in its state, and must be the same everywhere",
@@ -199,7 +199,7 @@ pub enum SkipError {
         path: PathBuf,
         /// The slot of the command.
         slot: u64,
-        /// The slot before which the snapshot is.
+        /// The snapshot holds the state before this slot.
         executed: u64,
     },
     /// The list is full.
@@ -210,25 +210,25 @@ pub enum SkipError {
     },
 }
 
-/// The list of commands that a stopped node leaves out, to be changed. The directory is locked as
-/// long as this lives.
+/// A change of the list of commands that a stopped node leaves out. The directory is locked while
+/// this value exists.
 pub struct SkipList {
     path: PathBuf,
     skips: Skips,
     changed: bool,
-    /// One that has run, or one that never did.
+    /// A node that has run, or the directory of one that never did.
     _node: Result<StoppedNode, DataDirectory>,
 }
 
 impl SkipList {
-    /// The list in the directory `path`, with the command in it (`leave_out`) or not. Nothing is
-    /// written yet.
+    /// The list of the directory `path` with the `command` added (`leave_out`) or removed. Nothing
+    /// is written yet.
     ///
-    /// A node that has executed the command takes no change. One whose directory holds nothing yet
-    /// takes any.
+    /// A node that has executed the command refuses the change. A node whose directory is still
+    /// empty accepts any change.
     ///
     /// # Errors
-    /// [`SkipError`]; also when the node runs.
+    /// [`SkipError`], also if the node runs.
     pub fn changed(path: &Path, command: CommandName, leave_out: bool) -> Result<Self, SkipError> {
         let has = |name: &str| {
             fs::exists(path.join(name)).map_err(io_error("look for", &path.join(name)))
@@ -269,10 +269,10 @@ impl SkipList {
         }
     }
 
-    /// Writes the list. On return it is on disk. False when it was so already.
+    /// Writes the list. On return it is on disk. Returns whether the list has changed.
     ///
     /// # Errors
-    /// When the disk fails.
+    /// If the disk fails.
     pub fn write(self) -> Result<bool, LogError> {
         if self.changed {
             self.skips.store(&self.path)?;
@@ -283,36 +283,35 @@ impl SkipList {
     }
 }
 
-/// What a node that never ran is to find when it is started.
+/// The data directory of a node that has never run.
 pub struct NewNode<'a> {
-    /// The name of its cluster.
+    /// The name of the cluster.
     pub cluster: &'a str,
-    /// The name of its protocol.
+    /// The name of the protocol.
     pub protocol: &'a str,
     /// The protocol's names of its roles.
     pub kinds: &'static [&'static str],
-    /// Its name.
+    /// The name of the node.
     pub name: &'a str,
-    /// The names of the other nodes. They must be made from the same snapshot: a directory that is
-    /// not is known by that, and refused. So is a second one that is made for a node whose first
-    /// was used.
+    /// The names of the other nodes. Their directories must be made from the same snapshot: the
+    /// node refuses others, and also a second directory of a peer after it has accepted the first.
     pub peers: Vec<String>,
-    /// The role instances that find a snapshot.
+    /// The role instances that get the snapshot.
     pub snapshots: Vec<Address>,
-    /// The stamp of the snapshots.
+    /// The stamp of the snapshot.
     pub stamp: u64,
     /// The snapshot.
     pub snapshot: &'a [Bytes],
-    /// The records that role instances find, oldest first.
+    /// The records that the role instances get, oldest first.
     pub records: Vec<(Address, Vec<u8>)>,
 }
 
 impl NewNode<'_> {
-    /// Makes the directory `path`, which must not exist or be empty. It is whole or not there, even
-    /// after a crash.
+    /// Creates the directory `path`, which must not exist or be empty. After a crash it is either
+    /// complete or not there.
     ///
     /// # Errors
-    /// When there is something already, or the disk fails.
+    /// If the directory is not empty, or the disk fails.
     pub fn make(&self, path: &Path) -> Result<(), LogError> {
         refuse_used(path)?;
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
@@ -321,7 +320,7 @@ impl NewNode<'_> {
                 text: "it must be below another directory".into(),
             });
         };
-        // No node is called so: names have no dots.
+        // A node cannot have this name: names contain no dots.
         let draft = parent.join(format!("{}.unfinished", name.to_string_lossy()));
         if fs::exists(&draft).map_err(io_error("look for", &draft))? {
             fs::remove_dir_all(&draft).map_err(io_error("remove", &draft))?;
@@ -330,14 +329,14 @@ impl NewNode<'_> {
         self.write(&draft)?;
         let stamp = self.stamp_of_node();
         let about = format!("cluster '{}', slot {}", self.cluster, self.stamp);
-        Register::found(
+        IdentityFile::found(
             directory.clone(),
             &stamp,
             Origin::of(&about, self.snapshot),
             &self.peers,
         )?;
         directory.sync()?;
-        // An empty directory gives way.
+        // Renaming replaces an empty directory.
         fs::rename(&draft, path).map_err(io_error("rename", &draft))?;
         let synced = File::open(parent).and_then(|parent| parent.sync_all());
         synced.map_err(io_error("sync the directory", parent))
@@ -384,7 +383,7 @@ impl NewNode<'_> {
 /// Makes sure that the directory `path` does not exist or is empty.
 ///
 /// # Errors
-/// When there is something in it, or it cannot be looked at.
+/// If it contains something, or cannot be read.
 pub fn refuse_used(path: &Path) -> Result<(), LogError> {
     let used = match fs::read_dir(path) {
         Ok(mut entries) => entries.next().is_some(),

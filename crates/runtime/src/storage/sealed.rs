@@ -1,5 +1,5 @@
-//! Small files of a data directory that are replaced whole: JSON, for people to read, and a line
-//! with its checksum.
+//! Small files of a data directory that are always replaced as a whole: JSON, for people to read,
+//! and a line with its checksum.
 
 use super::error::{LogError, io_error};
 use serde::Serialize;
@@ -8,11 +8,11 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
 
-/// What stands before the checksum.
+/// The text before the checksum.
 const SUM: &str = "\ncrc32c ";
 
-/// Replaces the file, which is the old one or the new one, whatever happens. It is there for good
-/// when its directory is synced too.
+/// Replaces the file. After a crash it is either the old or the new one. It is durable when its
+/// directory is synced too.
 pub(crate) fn write(path: &Path, content: &impl Serialize) -> Result<(), LogError> {
     let mut text = serde_json::to_string_pretty(content).expect("numbers and strings");
     text += &format!("{SUM}{:08x}\n", crc32c::crc32c(text.as_bytes()));
@@ -26,7 +26,7 @@ pub(crate) fn write(path: &Path, content: &impl Serialize) -> Result<(), LogErro
     write().map_err(io_error("write", path))
 }
 
-/// Reads it.
+/// Reads the file and checks its checksum.
 pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> Result<T, LogError> {
     let damaged = |text: String| LogError::Corrupt {
         path: path.to_owned(),

@@ -1,8 +1,8 @@
-//! The commands of the log that are left out, because the machine fails on them: the file `skips`
-//! of a data directory.
+//! The commands of the log that a node leaves out because the state machine fails on them: the file
+//! `skips` of its data directory.
 //!
-//! Every node of a cluster has the same list, or they refuse each other in the handshake.
-//! ([Why](../../../docs/decisions/0030-poison.md).)
+//! All nodes of a cluster have the same list; nodes with different lists refuse each other in the
+//! handshake. ([Why](../../../../docs/decisions/0030-poison.md).)
 
 use super::error::{LogError, io_error};
 use super::identity::fnv;
@@ -20,25 +20,25 @@ use std::str::FromStr;
 
 const FILE: &str = "skips";
 
-/// How many commands are left out at most: the list is in every greeting, whole.
+/// The largest number of commands in the list: every handshake contains the whole list.
 pub const MAX_SKIPS: usize = 32;
 
-/// What a command of the log is called, everywhere alike: `SLOT/SESSION:NUMBER/DIGEST`.
+/// The name of a command of the log, the same on every node: `SLOT/SESSION:NUMBER/DIGEST`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CommandName {
-    /// The slot of the batch that it is in.
+    /// The slot of its batch.
     pub slot: Slot,
     /// The session that numbers it.
     pub session: SessionId,
-    /// Its number there.
+    /// Its number in the session.
     pub number: u64,
-    /// The digest of its bytes: against slips of the pen, not against malice. A session has one
-    /// command of a number.
+    /// The digest of its bytes. It detects typing errors, not forgery: a session has only one
+    /// command with a number.
     pub digest: u64,
 }
 
 impl CommandName {
-    /// That of a command.
+    /// The name of a command.
     pub fn of(command: &LogCommand<'_>) -> Self {
         let LogCommand {
             slot,
@@ -67,10 +67,10 @@ impl fmt::Display for CommandName {
     }
 }
 
-/// A text names no command.
+/// A text is not the name of a command.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} names no command: a name is SLOT/SESSION:NUMBER/DIGEST, as a node says it or `ionian log show` prints it"
+    "{0:?} is not the name of a command: it must be SLOT/SESSION:NUMBER/DIGEST, as nodes log it and `ionian log show` prints it"
 )]
 pub struct BadName(String);
 
@@ -88,7 +88,7 @@ impl FromStr for CommandName {
                 number: number.parse().ok()?,
                 digest: u64::from_str_radix(digest, 16).ok()?,
             };
-            // One command, one name: lists are compared as they are written.
+            // Each command has one spelling: lists are compared as text.
             (name.to_string() == text).then_some(name)
         };
         parse().ok_or_else(|| BadName(text.to_owned()))
@@ -116,13 +116,13 @@ pub struct Skips {
 }
 
 impl Skips {
-    /// Those of a data directory; none, where there is no list.
+    /// The list of a data directory; empty if there is no file.
     ///
     /// # Errors
-    /// When the list cannot be read or is damaged.
+    /// If the list cannot be read or is damaged.
     pub fn stored(data: &Path) -> Result<Self, LogError> {
         let path = file(data);
-        // What is wrong with a directory that is none is said when it is opened.
+        // If the directory is not usable, the code that opens it reports that.
         let there = data.is_dir() && fs::exists(&path).map_err(io_error("look for", &path))?;
         if there {
             sealed::read(&path)
@@ -131,14 +131,14 @@ impl Skips {
         }
     }
 
-    /// Writes the list. To be called with the directory locked, which is to be synced next.
+    /// Writes the list. The caller holds the lock of the directory, and syncs it next.
     pub(crate) fn store(&self, data: &Path) -> Result<(), LogError> {
         sealed::write(&file(data), self)
     }
 
     /// Whether a command is left out.
     pub(crate) fn has(&self, command: &LogCommand<'_>) -> bool {
-        // Almost always there are none, and then nothing is hashed.
+        // Almost always the list is empty, and then nothing is hashed.
         let candidate = |name: &&CommandName| {
             (name.slot, name.session, name.number)
                 == (command.slot, command.session, command.number)
@@ -154,7 +154,7 @@ impl Skips {
         self.commands.iter().copied()
     }
 
-    /// Adds or takes away a command; false when that changes nothing.
+    /// Adds or removes a command; returns whether the list has changed.
     pub(crate) fn change(&mut self, command: CommandName, leave_out: bool) -> bool {
         if leave_out {
             self.commands.insert(command)

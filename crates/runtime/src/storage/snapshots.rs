@@ -1,5 +1,5 @@
-//! The snapshots of a node's roles: a file for each role instance, named `ROLE-INDEX`, and a thread
-//! that writes them while the loop goes on.
+//! The snapshots of a node's roles: a file `ROLE-INDEX` for each role instance, and a thread that
+//! writes them while the event loop continues.
 //!
 //! The first chunk of a file is the role's stamp; the others together are the snapshot.
 
@@ -18,10 +18,10 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
 use tokio::sync::Notify;
 
-/// The largest chunk of a file. A machine of the user's may hand over everything in one piece.
+/// The largest chunk of a file. A user's state machine may return all of its state at once.
 const CHUNK: usize = 4 << 20;
 
-/// Where the snapshots are.
+/// The directory of the snapshots.
 #[derive(Clone)]
 pub(crate) struct SnapshotStore {
     path: PathBuf,
@@ -30,7 +30,7 @@ pub(crate) struct SnapshotStore {
 }
 
 impl SnapshotStore {
-    /// In the existing directory `path`. `stamp` says whose they are.
+    /// A store in the existing directory `path`. `stamp` identifies the node.
     pub(crate) fn new(path: &Path, stamp: &[u8], kinds: &'static [&'static str]) -> Self {
         SnapshotStore {
             path: path.to_owned(),
@@ -47,7 +47,7 @@ impl SnapshotStore {
         Snapshots::new(&self.path, &self.name(address), &self.stamp)
     }
 
-    /// The names of all files but those that were not finished.
+    /// The names of all files, without unfinished ones.
     fn names(&self) -> Result<Vec<String>, LogError> {
         let error = || io_error("list the directory", &self.path);
         let entries = fs::read_dir(&self.path).map_err(error())?;
@@ -59,8 +59,8 @@ impl SnapshotStore {
         Ok(names)
     }
 
-    /// The files of roles that do not live here.
-    fn strangers(&self, hosted: &[Address]) -> Result<Vec<String>, LogError> {
+    /// The files of roles that are not on this node.
+    fn without_role(&self, hosted: &[Address]) -> Result<Vec<String>, LogError> {
         let known: Vec<String> = hosted.iter().map(|address| self.name(*address)).collect();
         let mut names = self.names()?;
         names.retain(|name| {
@@ -73,7 +73,7 @@ impl SnapshotStore {
 
     /// Deletes the snapshots of roles that a change of the membership has taken from this node.
     pub(crate) fn delete_others(&self, hosted: &[Address]) -> Result<(), LogError> {
-        for name in self.strangers(hosted)? {
+        for name in self.without_role(hosted)? {
             let path = self.path.join(&name);
             fs::remove_file(&path).map_err(io_error("delete", &path))?;
             tracing::info!("{name}: the snapshot of a role that has left this node is deleted");
@@ -81,15 +81,15 @@ impl SnapshotStore {
         Ok(())
     }
 
-    /// Makes sure that every snapshot is of a role that lives here.
+    /// Makes sure that every snapshot belongs to a role on this node.
     pub(crate) fn check_owners(&self, hosted: &[Address]) -> Result<(), LogError> {
-        self.strangers(hosted)?.first().map_or(Ok(()), |name| {
-            let text = "no role of that name lives here. Has the deployment been changed since it was written?".into();
+        self.without_role(hosted)?.first().map_or(Ok(()), |name| {
+            let text = "this node has no role of that name. Has the deployment been changed since it was written?".into();
             Err(LogError::Foreign { path: self.path.join(name), text })
         })
     }
 
-    /// The newest snapshot of a role that is sound, with its stamp.
+    /// The newest undamaged snapshot of a role, with its stamp.
     pub(crate) fn load(&self, of: Address) -> Result<Option<(u64, Bytes)>, LogError> {
         let Some(Loaded { reader, rejected }) = self.of(of).load_latest()? else {
             return Ok(None);
@@ -116,7 +116,7 @@ pub(crate) fn read_whole<S: Storage>(
     Ok((stamp, Bytes::from(snapshot)))
 }
 
-/// The stamp alone: what comes first.
+/// The stamp alone: the first chunk.
 pub(crate) fn read_stamp<S: Storage>(chunks: &mut SnapshotReader<S>) -> Result<u64, LogError> {
     let stamp = chunks
         .next()
@@ -129,7 +129,7 @@ pub(crate) fn read_stamp<S: Storage>(chunks: &mut SnapshotReader<S>) -> Result<u
     Ok(u64::from_le_bytes(stamp.ok_or_else(no_stamp)?))
 }
 
-/// Writes snapshots, one after the other.
+/// The thread that writes snapshots, one after the other.
 pub(crate) struct SnapshotThread {
     jobs: Option<Sender<Job>>,
     done: Receiver<Result<(Address, u64), WalError>>,
@@ -144,7 +144,7 @@ struct Job {
 }
 
 impl SnapshotThread {
-    /// Starts the thread, which notifies `wake` when a snapshot is stored, or the thread has died.
+    /// Starts the thread. It notifies `wake` when a snapshot is stored, and when it ends.
     pub(crate) fn start(store: SnapshotStore, wake: Arc<Notify>) -> Result<Self, LogError> {
         let (jobs, todo) = channel::<Job>();
         let (results, done) = channel();
@@ -185,7 +185,7 @@ impl SnapshotThread {
             .jobs
             .as_ref()
             .expect("the thread lives as long as this");
-        // That the thread has died is said by `poll`.
+        // If the thread has ended, `poll` reports it.
         let _ = jobs.send(Job {
             from,
             stamp,
@@ -193,7 +193,7 @@ impl SnapshotThread {
         });
     }
 
-    /// A snapshot that was stored.
+    /// A snapshot that was stored since the last call.
     pub(crate) fn poll(&mut self) -> Result<Option<(Address, u64)>, LogError> {
         match self.done.try_recv() {
             Ok(result) => Ok(Some(result?)),
@@ -207,18 +207,18 @@ impl SnapshotThread {
 }
 
 impl Drop for SnapshotThread {
-    /// Waits for the thread: whoever gets the directory next must find nobody writing in it.
+    /// Waits for the thread: nothing may write to the directory after it is unlocked.
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         self.jobs = None;
         if let Some(handle) = self.handle.take() {
-            // A panic there was reported by the call that missed its result.
+            // The call that missed its result has reported a panic of the thread.
             let _ = handle.join();
         }
     }
 }
 
-/// However the thread ends, the loop is to notice.
+/// Notifies the loop when the thread ends, even if it panics.
 struct NotifyAtEnd(Arc<Notify>);
 
 impl Drop for NotifyAtEnd {
@@ -227,15 +227,14 @@ impl Drop for NotifyAtEnd {
     }
 }
 
-/// Begins a file: the stamp comes first.
+/// Starts a file: the stamp comes first.
 pub(crate) fn begin(snapshots: &Snapshots, stamp: u64) -> Result<SnapshotWriter, WalError> {
     let mut writer = snapshots.begin()?;
     writer.push(&stamp.to_le_bytes())?;
     Ok(writer)
 }
 
-/// Writes one snapshot. False when it was stopped on the way; the snapshot before is then as it
-/// was.
+/// Writes one snapshot. Returns false if it was stopped; the previous snapshot is then unchanged.
 fn write(
     snapshots: &Snapshots,
     stamp: u64,

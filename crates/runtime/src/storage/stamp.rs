@@ -1,11 +1,10 @@
-//! Whose files they are: written into each, so that those of another node are not taken for this
-//! one's.
+//! The owner that is written into every file, so that a node does not use the files of another.
 
 use ionian_kernel::wire::WIRE_VERSION;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Whose file it is.
+/// The owner of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Stamp {
     pub(crate) cluster: String,
@@ -27,13 +26,13 @@ impl fmt::Display for Stamp {
     }
 }
 
-/// As logs and snapshots carry it. Readable, because it is shown when it is not the right one.
+/// The bytes in logs and snapshots. They are readable because error texts show them.
 pub(crate) fn encode(stamp: &Stamp) -> Vec<u8> {
     format!("{stamp}, version {WIRE_VERSION} of records").into()
 }
 
-/// What [`encode`] was given; `None` if the bytes are not of this version. Names have no spaces and
-/// no quotes.
+/// The stamp that was given to [`encode`]; `None` if the bytes are not of this version. Names
+/// contain no spaces and no quotes.
 pub(crate) fn decode(bytes: &[u8]) -> Option<Stamp> {
     let names: Vec<&str> = std::str::from_utf8(bytes)
         .ok()?

@@ -1,7 +1,6 @@
-//! The log of vital records: the few small ones that a node keeps whatever its durability, such as
-//! promises. It is a write-ahead log like the other, in a directory of its own, and so it misses
-//! what was cut off from it, and writes again at the start what an earlier process may have failed
-//! to sync.
+//! The log of vital records: the few small records, such as promises, that a node stores with every
+//! durability. It is a write-ahead log in its own directory, so it detects a missing end, and at
+//! the start it writes again what an earlier process may have failed to sync.
 
 use super::directory::{DataDirectory, has_log};
 use super::error::LogError;
@@ -16,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// A segment has room for more than a hundred elections.
 const SEGMENT: u64 = 64 << 10;
 
-/// A record that was found.
+/// A record that was found at the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct VitalRecord {
     pub(crate) from: Address,
@@ -28,8 +27,8 @@ pub(crate) struct VitalRecord {
 pub(crate) struct VitalLog<S: Storage = Disk>(Wal<S>);
 
 impl VitalLog {
-    /// Opens the log in the directory `path`, or makes it where the node is new. `identity` is the
-    /// file that says that it is not, if it is not: then there must be a log.
+    /// Opens the log in the directory `path`, or creates it for a new node. `identity` is the
+    /// identity file if it says that the node has taken part: then there must be a log.
     pub(crate) fn open(
         directory: &DataDirectory,
         path: &Path,
@@ -55,19 +54,19 @@ impl<S: Storage> VitalLog<S> {
         path: &Path,
         stamp: &Stamp,
     ) -> Result<(Self, Vec<VitalRecord>), LogError> {
-        // Small and rare: no thread is needed.
+        // Records are small and rare: no thread is needed.
         let options = Options {
             segment_bytes: SEGMENT,
             hand_off: HandOff::Never,
             ..Options::default()
         };
         let (wal, records) = Wal::open_in(storage, path, options, &stamp::encode(stamp))?;
-        recovery::tell_of_cut(&records);
+        recovery::log_interrupted_write(&records);
         let records = read(records)?;
         Ok((VitalLog(wal), records))
     }
 
-    /// Appends a record, which [`sync`](Self::sync) puts on disk.
+    /// Appends a record; [`sync`](Self::sync) writes it to disk.
     pub(crate) fn append(&mut self, from: Address, record: &[u8]) {
         self.0.append(from.kind, from.index.into(), record);
     }
@@ -77,7 +76,7 @@ impl<S: Storage> VitalLog<S> {
         self.0.durable() < self.0.written()
     }
 
-    /// Puts everything on disk that was appended, and the note of how far that is.
+    /// Writes everything that was appended to disk, and how far the log reaches.
     pub(crate) fn sync(&mut self) -> Result<(), LogError> {
         Ok(self.0.seal()?)
     }
@@ -109,7 +108,7 @@ mod tests {
     const WHO: Address = Address { kind: 1, index: 0 };
 
     #[test]
-    fn after_a_failed_sync_nothing_goes_on_and_the_next_process_relies_on_no_cache() {
+    fn failed_sync_stops_the_vital_log_and_recovery_syncs_what_it_found() {
         let mut kept = [0; 2];
         for seed in 0..200 {
             let disk = FaultDisk::new(seed);
@@ -119,7 +118,7 @@ mod tests {
             log.append(WHO, &[2]);
             disk.fail_next_sync(Fault::Error);
             log.sync().unwrap_err();
-            assert!(log.is_behind(), "nobody is told of it");
+            assert!(log.is_behind(), "the record does not count as durable");
             log.append(WHO, &[3]);
             for _ in 0..2 {
                 assert!(
@@ -130,7 +129,7 @@ mod tests {
                 );
             }
             drop(log);
-            // The second record is in the system's cache, which takes it for written.
+            // The second record is in the system's cache, which treats it as written.
             if seed % 2 == 0 {
                 disk.fail_power();
             }
@@ -138,7 +137,7 @@ mod tests {
             assert!(found == [1] || found == [1, 2], "{found:?}");
             kept[found.len() - 1] += 1;
             drop(log);
-            // What the second process has found it has perhaps relied on.
+            // The second process may have relied on what it found.
             disk.fail_power();
             assert_eq!(open(&disk).1, found, "seed {seed}");
         }

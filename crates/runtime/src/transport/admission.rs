@@ -1,53 +1,53 @@
-//! Whether this node may take part, and who may take part with it.
+//! Whether this node may take part, and which peers it accepts.
 //!
-//! A node whose data directory is new has perhaps been here before and was emptied. So it starts
-//! its roles only when a majority of the other nodes has met it and known nothing against it; any
-//! two such majorities have a node in common, and that one remembers. ([The
-//! argument](../../../docs/decisions/0010-identity.md).)
+//! A node whose data directory is new may have taken part before and may have been emptied. So it
+//! starts its roles only when a majority of the other nodes has accepted it. Any two such
+//! majorities have a node in common, and that node knows the first directory. ([The
+//! argument](../../../../docs/decisions/0010-identity.md).)
 
 use crate::error::NodeError;
-use crate::storage::identity::{DirectoryId, Register};
+use crate::storage::identity::{DirectoryId, IdentityFile, MAX_PEERS};
 use ionian_kernel::layout::NodeId;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use tokio::sync::Notify;
 
-/// See the top of this file. A node without a data directory has no number and knows nobody: it
-/// takes part at once and compares nothing.
+/// See the top of this file. A node without a data directory has no id and stores no ids of peers:
+/// it takes part at once and compares nothing.
 pub(crate) struct Admission {
-    register: Option<RefCell<Register>>,
-    /// How many other nodes there are.
+    register: Option<RefCell<IdentityFile>>,
+    /// The number of other nodes.
     others: Cell<usize>,
     admitted: Cell<bool>,
-    /// With whom hands were shaken by this process.
+    /// The peers with which this process has completed a handshake.
     met: RefCell<BTreeSet<NodeId>>,
-    /// By whom this node is refused, though it has taken part.
+    /// The peers that refuse this node though it has taken part.
     refused_by: RefCell<BTreeSet<NodeId>>,
     /// Why the node must stop.
     end: RefCell<Option<NodeError>>,
     changed: Notify,
 }
 
-/// Why somebody is not met.
+/// Why this node does not accept a peer.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Objection {
-    /// It has another data directory than the one by which its name is known.
-    Estranged(String),
-    /// Anything that may be put right.
+    /// Its data directory is not the one that this node knows for its name.
+    IdentityMismatch(String),
+    /// Any reason that an operator can remove.
     Other(String),
 }
 
 impl Objection {
     pub(crate) fn into_text(self) -> String {
-        let (Objection::Estranged(text) | Objection::Other(text)) = self;
+        let (Objection::IdentityMismatch(text) | Objection::Other(text)) = self;
         text
     }
 }
 
 impl Admission {
-    /// For a node with so many others.
-    pub(crate) fn new(register: Option<Register>, others: usize) -> Result<Self, NodeError> {
-        let admitted = Cell::new(register.as_ref().is_none_or(Register::took_part));
+    /// `others` is the number of other nodes.
+    pub(crate) fn new(register: Option<IdentityFile>, others: usize) -> Result<Self, NodeError> {
+        let admitted = Cell::new(register.as_ref().is_none_or(IdentityFile::took_part));
         let (met, refused_by, end, changed) = Default::default();
         let register = register.map(RefCell::new);
         let others = Cell::new(others);
@@ -66,7 +66,7 @@ impl Admission {
         Ok(admission)
     }
 
-    /// How many of the other nodes are a majority of them.
+    /// The size of a majority of the other nodes.
     fn majority(&self) -> usize {
         if self.others.get() == 0 {
             0
@@ -75,8 +75,8 @@ impl Admission {
         }
     }
 
-    /// The membership has changed: there are so many others now, and those of these names have
-    /// left.
+    /// The membership has changed: there are `others` other nodes now, and the nodes with the names
+    /// in `left` have left.
     pub(crate) fn change(&self, others: usize, left: &[String]) -> Result<(), NodeError> {
         if let Some(register) = &self.register {
             let mut register = register.borrow_mut();
@@ -88,7 +88,7 @@ impl Admission {
         Ok(())
     }
 
-    /// The number of this node's directory.
+    /// The id of this node's directory.
     pub(crate) fn own(&self) -> Option<DirectoryId> {
         self.register
             .as_ref()
@@ -119,18 +119,18 @@ impl Admission {
         }
     }
 
-    /// What for the node waits, if it does.
-    pub(crate) fn say_what_it_waits_for(&self) {
+    /// Logs what the node waits for, if it does.
+    pub(crate) fn log_waiting(&self) {
         if !self.admitted.get() {
             tracing::info!(
-                "the data directory is new: this node takes part when {} of the {} other nodes have met it",
+                "the data directory is new: this node takes part when {} of the {} other nodes have accepted it",
                 self.majority(),
                 self.others.get()
             );
         }
     }
 
-    /// What this node has against a peer.
+    /// Why this node does not accept a peer, if so.
     pub(crate) fn objection(
         &self,
         name: &str,
@@ -138,21 +138,21 @@ impl Admission {
     ) -> Option<Objection> {
         let register = self.register.as_ref()?.borrow();
         match register.known(name) {
-            Some(known) if directory != Some(known) => {
-                Some(Objection::Estranged(estranged(name, known, directory)))
-            }
-            None if register.is_of_another_origin(name, directory) => Some(Objection::Estranged(
-                of_another_origin(name, register.own()),
+            Some(known) if directory != Some(known) => Some(Objection::IdentityMismatch(
+                mismatch_text(name, known, directory),
             )),
+            None if register.has_other_origin(name, directory) => Some(
+                Objection::IdentityMismatch(other_origin_text(name, register.own())),
+            ),
             None if register.is_full() => Some(Objection::Other(format!(
-                "this node has met too many others to remember '{name}' as well"
+                "this node knows {MAX_PEERS} names of nodes already, which is the most: it cannot store '{name}'"
             ))),
             _ => None,
         }
     }
 
-    /// Meets a peer. When it is accepted, its number is on disk.
-    pub(crate) async fn meet(
+    /// Accepts a peer, if there is no objection. On return the id of its directory is on disk.
+    pub(crate) async fn accept_peer(
         &self,
         name: &str,
         directory: Option<DirectoryId>,
@@ -166,19 +166,20 @@ impl Admission {
         if register.borrow().known(name).is_none() {
             register.borrow_mut().note(name, directory);
         }
-        // One write for all that are met in the same moment, as at the start of a cluster.
+        // One write for all peers that are accepted at the same moment, as at the start of a
+        // cluster.
         tokio::task::yield_now().await;
         let saved = register.borrow_mut().save();
         if let Err(error) = saved {
             self.stop(error.into());
-            // The node ends here: nobody is to be told anything any more.
+            // The node ends here: no peer may receive an answer any more.
             std::future::pending::<()>().await;
         }
         Ok(())
     }
 
-    /// Hands were shaken: neither side knows anything against the other.
-    pub(crate) fn shook_hands(&self, peer: NodeId) {
+    /// A handshake is complete: neither side objects to the other.
+    pub(crate) fn handshake_done(&self, peer: NodeId) {
         self.refused_by.borrow_mut().remove(&peer);
         self.met.borrow_mut().insert(peer);
         self.admit_if_met_enough();
@@ -189,7 +190,7 @@ impl Admission {
         if !self.admitted.get() && met >= self.majority() {
             match self.admit() {
                 Ok(()) => tracing::info!(
-                    "{met} of the {} other nodes have met this one",
+                    "{met} of the {} other nodes have accepted this node",
                     self.others.get()
                 ),
                 Err(error) => self.stop(error),
@@ -206,9 +207,9 @@ impl Admission {
         Ok(())
     }
 
-    /// A peer knows this node by another directory. For a node that began with nothing this is the
-    /// end. One that did not asks more of them: a single one that contradicts it may itself be the
-    /// one with the wrong directory.
+    /// A peer knows this node by another directory. A node that started with an empty directory
+    /// stops. A node that did not stops only when a majority refuses it: a single peer that
+    /// contradicts it may itself be the one with the wrong directory.
     pub(crate) fn refused(&self, peer: NodeId, reason: &str) {
         self.refused_by.borrow_mut().insert(peer);
         let began_with_nothing = self
@@ -216,7 +217,7 @@ impl Admission {
             .as_ref()
             .is_some_and(|register| !register.borrow().has_log());
         if began_with_nothing || self.refused_by.borrow().len() >= self.majority() {
-            self.stop(NodeError::Estranged {
+            self.stop(NodeError::IdentityMismatch {
                 by: peer,
                 reason: reason.to_owned(),
             });
@@ -229,15 +230,15 @@ impl Admission {
     }
 }
 
-fn of_another_origin(name: &str, own: DirectoryId) -> String {
+fn other_origin_text(name: &str, own: DirectoryId) -> String {
     format!(
         "the data directory {own} of this node was restored from a snapshot, and that of node '{name}' was not restored \
-         from the same: make it from the very same file, for the same deployment (ionian snapshot restore)"
+         from the same one: restore it from the same file, for the same deployment (ionian snapshot restore)"
     )
 }
 
-/// In words for the one who is refused.
-fn estranged(name: &str, known: DirectoryId, now: Option<DirectoryId>) -> String {
+/// The text for the refused node.
+fn mismatch_text(name: &str, known: DirectoryId, now: Option<DirectoryId>) -> String {
     let now = now.map_or_else(|| "none".to_owned(), |now| now.to_string());
     format!(
         "node '{name}' is known here by the data directory {known}, and comes with {now}: its data was deleted or \

@@ -81,7 +81,7 @@ impl Dialler {
     /// nodes refuses the other.
     fn log_failure(&self, error: HandshakeError, reached_before: &mut bool) -> bool {
         match error {
-            HandshakeError::Estranged { reason, .. } => {
+            HandshakeError::IdentityMismatch { reason, .. } => {
                 self.transport.on_identity_mismatch(&self.peer, &reason);
                 true
             }
@@ -89,7 +89,7 @@ impl Dialler {
                 log_refusal(&self.peer, &reason);
                 true
             }
-            HandshakeError::Unwanted(reason) => {
+            HandshakeError::RefusedHere(reason) => {
                 if core::mem::take(reached_before) {
                     tracing::error!("node {} is refused by this node: {reason}", self.node.0);
                 }
@@ -122,7 +122,7 @@ impl Dialler {
                 transport.handler.learn(membership);
             }
             Err(HandshakeError::Behind) => transport.send_membership(&mut stream).await?,
-            Err(HandshakeError::Estranged { by, .. }) => {
+            Err(HandshakeError::IdentityMismatch { by, .. }) => {
                 if let Some(objection) = transport.admission.objection(&by.name.0, by.directory) {
                     hello::refuse(&mut stream, &objection, &transport.acceptance()).await?;
                 }
@@ -133,13 +133,13 @@ impl Dialler {
             name: Text(name),
             directory,
         } = decode_all(&answer?)?;
-        if let Err(objection) = transport.admission.meet(&name, directory).await {
+        if let Err(objection) = transport.admission.accept_peer(&name, directory).await {
             hello::refuse(&mut stream, &objection, &transport.acceptance()).await?;
             let _ = hello::hang_up(&mut stream).await;
-            return Err(HandshakeError::Unwanted(objection.into_text()));
+            return Err(HandshakeError::RefusedHere(objection.into_text()));
         }
         hello::accept(&mut stream, &[]).await?;
-        transport.admission.shook_hands(self.node);
+        transport.admission.handshake_done(self.node);
         Ok((stream, name, epoch))
     }
 

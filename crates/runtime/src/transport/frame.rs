@@ -1,60 +1,61 @@
-//! Cuts a byte stream into messages: `u32` length of what follows, `u32` checksum, `u64` mask of
-//! the instances that are meant, the message. Everything little-endian, as in
-//! [`ionian_kernel::wire`].
+//! Cuts a byte stream into messages. A frame is: `u32` length of the rest, `u32` checksum, `u64`
+//! mask of the addressed instances, the message. Little-endian, as in [`ionian_kernel::wire`].
 //!
-//! A large message comes in pieces, so that others need not wait behind it: the highest bit of the
-//! length is set, and `u32` says, after the mask, how many bytes of the message are still to come
-//! after this piece. Between two pieces there may be whole frames, but no piece of another message.
+//! A large message comes in pieces, so that other messages need not wait behind it: the highest bit
+//! of the length is set, and a `u32` after the mask is the number of bytes of the message that
+//! follow this piece. Between two pieces there may be whole frames, but no piece of another
+//! message.
 //!
-//! The checksum is half of the XXH3 of the message (or piece), combined by exclusive or with a mix
-//! of what stands before it, so that a message which goes to several nodes is summed once. TCP's
-//! sum has 16 bits and is checked by network cards: a changed byte that gets past it would be taken
-//! for a vote. It is no defence against one who forges messages. (Of long messages CRC-32C costs as
-//! many instructions; of short ones, which most are, several times as many: `cargo xtask costs`.)
+//! The checksum is half of the XXH3 of the message (or piece), combined by exclusive or with a hash
+//! of the header, so that a message to several nodes is hashed once. TCP's checksum has 16 bits and
+//! network cards check it: without our own, a changed byte that it misses could become a vote. The
+//! checksum does not protect against forged messages. (For long messages CRC-32C costs as many
+//! instructions; for short ones, which most are, several times as many: `cargo xtask costs`.)
 
 use bytes::{Buf, Bytes, BytesMut};
 use ionian_kernel::wire::{Reader, Wire, WireError};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The largest frame, without its length. Far above any batch (see `Options::batch_bytes`), so that
-/// only a broken or hostile peer announces more; what is really held is what has really arrived.
+/// The largest frame, without its length field. Far above any batch (see `Options::batch_bytes`),
+/// so that only a broken or hostile peer announces more. Memory grows with the bytes that have
+/// arrived.
 pub const MAX_FRAME_BYTES: usize = 64 << 20;
 
-/// How much is read at once. One read takes in hundreds of small messages, and the buffer stays in
-/// the second-level cache.
+/// The size of one read. It takes in hundreds of small messages, and the buffer stays in the
+/// second-level cache.
 pub(crate) const READ_CHUNK: usize = 64 << 10;
 
-/// A frame of at least this size keeps the memory that it was read into; what is kept of a smaller
-/// one is copied.
+/// A frame of at least this size keeps the memory that it was read into; what roles keep of a
+/// smaller frame is copied.
 ///
 /// Roles keep slices of messages for long (a batch stays in an acceptor's log). A slice keeps the
-/// whole allocation behind it, so a retained 60-byte batch would hold a 64 KiB read buffer, with
-/// all the messages in it of which nothing is to be kept. Copied, it holds a chunk of such copies,
-/// and a message without variable parts costs no memory. What copying costs is measured by
-/// `examples/frame_cost.rs`. Above the limit a frame is at least half of the buffer it came in, or
-/// the buffer has grown for it: sharing wastes little there.
+/// whole allocation behind it, so a retained 60-byte batch would keep a 64 KiB read buffer with all
+/// its other messages. A copy keeps only a chunk of such copies, and a message without variable
+/// parts costs no memory. `examples/frame_cost.rs` measures the cost of copying. Above the limit a
+/// frame is at least half of its read buffer, or the buffer has grown for it: sharing wastes little
+/// there.
 const SHARE_FROM: usize = 32 << 10;
 
 const LENGTH_BYTES: usize = 4;
 const SUM_BYTES: usize = 4;
 const MEMBERS_BYTES: usize = 8;
 
-/// Where the mask stands in a frame.
+/// The offset of the mask in a frame.
 const MEMBERS_AT: usize = LENGTH_BYTES + SUM_BYTES;
 
-/// What stands before a message in a frame.
+/// The size of the header of a frame.
 pub const HEADER_BYTES: usize = MEMBERS_AT + MEMBERS_BYTES;
 
-/// What stands before a piece of a message.
+/// The size of the header of a piece of a message.
 pub(crate) const PIECE_HEADER_BYTES: usize = HEADER_BYTES + 4;
 
 /// Set in the length of a piece.
 const PIECE: u32 = 1 << 31;
 
-/// Why a byte stream is not a stream of frames. Its connection is closed.
+/// Why a byte stream is not a stream of frames. The connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    /// The announced length is beyond [`MAX_FRAME_BYTES`].
+    /// The announced length is above [`MAX_FRAME_BYTES`].
     #[error("a frame of {length} bytes is announced, the limit is {MAX_FRAME_BYTES}")]
     TooLarge {
         /// The announced length.
@@ -66,28 +67,28 @@ pub enum FrameError {
         /// The announced length.
         length: usize,
     },
-    /// The bytes are not those that were sent.
+    /// The bytes changed on their way.
     #[error("the checksum of a frame of {length} bytes is wrong: bytes were changed on their way")]
     Damaged {
         /// The announced length.
         length: usize,
     },
-    /// A piece that does not go on where the last one ended.
+    /// A piece that does not continue where the last one ended.
     #[error(
         "a piece of a message after which {rest} bytes are to come, where {expected} were announced"
     )]
     OutOfTurn {
-        /// What is to come after it, with its own bytes.
+        /// How many bytes of the message the piece and the following ones have.
         rest: usize,
-        /// What was to come.
+        /// How many bytes were expected.
         expected: usize,
     },
 }
 
-/// One message as it came.
+/// One message as it arrived.
 #[derive(Debug)]
 pub struct Frame<'a> {
-    /// The instances that are meant.
+    /// The addressed instances.
     pub members: u64,
     /// The encoded message.
     pub message: Encoded<'a>,
@@ -96,19 +97,19 @@ pub struct Frame<'a> {
 /// An encoded message.
 #[derive(Debug)]
 pub enum Encoded<'a> {
-    /// It lies in the read buffer.
+    /// In the read buffer.
     Small {
         /// The message.
         bytes: &'a [u8],
-        /// Where what is kept of it is copied to.
+        /// Where retained parts are copied to.
         arena: &'a mut BytesMut,
     },
-    /// It has memory of its own, which can be shared.
+    /// In its own memory, which can be shared.
     Large(Bytes),
 }
 
 impl Encoded<'_> {
-    /// Its bytes.
+    /// The bytes.
     pub fn as_slice(&self) -> &[u8] {
         match self {
             Encoded::Small { bytes, .. } => bytes,
@@ -137,7 +138,7 @@ fn decode<T: Wire>(mut reader: Reader<'_>) -> Result<T, WireError> {
 /// Appends the frame of `message` to `out`.
 ///
 /// # Errors
-/// [`FrameError::TooLarge`] when it is beyond the limit; `out` is then unchanged.
+/// [`FrameError::TooLarge`] if it is above the limit; `out` is then unchanged.
 pub fn encode_frame(
     out: &mut Vec<u8>,
     members: u64,
@@ -164,13 +165,13 @@ fn sum(members: u64, rest: u32, message: &[u8]) -> u32 {
     mix(members, rest) ^ xxh3_64(message) as u32
 }
 
-/// What stands before a message, in a number of which every bit depends on it. Zero of nothing.
+/// A hash of the header in which every bit depends on it. Zero if both are zero.
 fn mix(members: u64, rest: u32) -> u32 {
     let product = (members ^ u64::from(rest) << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (product ^ (product >> 32)) as u32
 }
 
-/// What stands before a piece, after which `rest` bytes of the message are to come.
+/// The header of a piece, after which `rest` bytes of the message follow.
 pub(crate) fn piece_header(members: u64, piece: &[u8], rest: usize) -> [u8; PIECE_HEADER_BYTES] {
     let mut header = [0; PIECE_HEADER_BYTES];
     let follows = (piece.len() + PIECE_HEADER_BYTES - LENGTH_BYTES) as u32;
@@ -191,28 +192,28 @@ pub(crate) fn set_members(frame: &mut [u8], members: u64) {
     frame[MEMBERS_AT..HEADER_BYTES].copy_from_slice(&members.to_le_bytes());
 }
 
-/// How long the first frame of `bytes` is, its length field included. The bytes are our own.
+/// The length of the first frame of `bytes`, including its length field. The bytes are our own.
 pub(crate) fn frame_span(bytes: &[u8]) -> usize {
     let length = bytes[..LENGTH_BYTES].try_into().expect("a length field");
     LENGTH_BYTES + u32::from_le_bytes(length) as usize
 }
 
-/// Takes bytes in and gives frames out.
+/// Takes in bytes and returns frames.
 #[derive(Debug, Default)]
 pub struct FrameReader {
     buffer: BytesMut,
-    /// So many bytes at the front are of the frame that was given out last.
+    /// The size of the frame that was returned last, at the front of the buffer.
     given: usize,
-    /// What was kept of small messages lately.
+    /// Retained parts of small messages.
     arena: BytesMut,
-    /// The message that comes in pieces, as far as it is here, and how many bytes are to come.
+    /// The received part of a message in pieces, and how many bytes of it follow.
     gathered: Vec<u8>,
     rest: usize,
 }
 
 impl FrameReader {
-    /// A buffer to append at least some bytes to. It grows with what has arrived, never with what
-    /// was announced: at most to twice the bytes held, or by one read.
+    /// A buffer with room for at least some bytes. It grows with the bytes that have arrived, not
+    /// with the announced length: at most to twice their number, or by one read.
     pub fn space(&mut self) -> &mut BytesMut {
         self.take_back();
         let spare = self.buffer.capacity() - self.buffer.len();
@@ -223,19 +224,19 @@ impl FrameReader {
         &mut self.buffer
     }
 
-    /// Whoever had the last frame has it no more.
+    /// Removes the frame that was returned last.
     fn take_back(&mut self) {
         self.buffer.advance(core::mem::take(&mut self.given));
     }
 
-    /// How many bytes the frame under way still misses.
+    /// How many bytes of the next frame are missing.
     fn missing(&self) -> usize {
         self.announced().map_or(0, |(length, _)| {
             (LENGTH_BYTES + length).saturating_sub(self.buffer.len())
         })
     }
 
-    /// How long the next frame is, and whether it is a piece.
+    /// The length of the next frame, and whether it is a piece.
     fn announced(&self) -> Option<(usize, bool)> {
         let length = self
             .buffer
@@ -246,7 +247,7 @@ impl FrameReader {
         Some(((length & !PIECE) as usize, length & PIECE != 0))
     }
 
-    /// The next frame, if it is here: its span, and whether it is a piece.
+    /// The span of the next frame, if all of it has arrived, and whether it is a piece.
     fn whole(&self) -> Result<Option<(usize, bool)>, FrameError> {
         let Some((length, is_piece)) = self.announced() else {
             return Ok(None);
@@ -267,9 +268,9 @@ impl FrameReader {
             return Ok(None);
         }
         let mut before = &self.buffer[LENGTH_BYTES..header];
-        let (said, members) = (before.get_u32_le(), before.get_u64_le());
+        let (sent, members) = (before.get_u32_le(), before.get_u64_le());
         let rest = if is_piece { before.get_u32_le() } else { 0 };
-        if said != sum(members, rest, &self.buffer[header..span]) {
+        if sent != sum(members, rest, &self.buffer[header..span]) {
             return Err(FrameError::Damaged { length });
         }
         Ok(Some((span, is_piece)))
@@ -278,7 +279,7 @@ impl FrameReader {
     /// The next whole frame, if there is one.
     ///
     /// # Errors
-    /// When the bytes cannot be the beginning of a frame. Nothing more can be read then.
+    /// If the bytes cannot be the beginning of a frame. Nothing more can be read then.
     pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, FrameError> {
         self.take_back();
         let span = loop {
@@ -310,7 +311,7 @@ impl FrameReader {
         Ok(Some(Frame { members, message }))
     }
 
-    /// Takes a piece in; gives the message out if it was the last.
+    /// Takes in a piece; returns the message if it was the last.
     fn take_piece(&mut self, span: usize) -> Result<Option<(u64, Bytes)>, FrameError> {
         let mut unit = &self.buffer[MEMBERS_AT..span];
         let (members, rest) = (unit.get_u64_le(), unit.get_u32_le() as usize);
@@ -326,8 +327,8 @@ impl FrameReader {
                 expected: self.rest,
             });
         }
-        // Grows with what has arrived, not with what was announced, and not beyond it: the message
-        // is kept as it is.
+        // Memory grows with the bytes that have arrived, not with the announced length, and fits
+        // them exactly: roles may keep the message.
         if self.gathered.capacity() - self.gathered.len() < unit.len() {
             self.gathered
                 .reserve_exact(unit.len() + rest.min(self.gathered.len()));
@@ -338,7 +339,7 @@ impl FrameReader {
         Ok((rest == 0).then(|| (members, Bytes::from(core::mem::take(&mut self.gathered)))))
     }
 
-    /// Takes out the first `span` bytes with the memory they lie in; what follows them moves.
+    /// Takes out the first `span` bytes with their memory; the bytes after them move.
     fn take_allocation(&mut self, span: usize) -> Bytes {
         let rest = &self.buffer[span..];
         let mut fresh = BytesMut::with_capacity(READ_CHUNK.max(2 * rest.len()));
@@ -348,12 +349,12 @@ impl FrameReader {
         taken.freeze()
     }
 
-    /// How many bytes wait for the rest of their frame, or of their message.
+    /// How many bytes wait for the rest of their frame or message.
     pub fn pending(&self) -> usize {
         self.buffer.len() - self.given + self.gathered.len()
     }
 
-    /// How large the buffer is that bytes arrive in.
+    /// The capacity of the read buffer.
     pub fn capacity(&self) -> usize {
         self.buffer.capacity()
     }

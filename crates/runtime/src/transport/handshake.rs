@@ -5,43 +5,43 @@ use ionian_kernel::id::Epoch;
 use ionian_kernel::layout::NodeId;
 use std::cmp::Ordering;
 
-/// Which cluster a node belongs to. Nodes that differ in any part of it refuse each other.
+/// The cluster that a node belongs to. Nodes with different identities refuse each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The name of the cluster.
     pub cluster: String,
-    /// A digest of the deployment that the cluster was founded with.
+    /// The digest of the deployment that the cluster was founded with.
     pub founding: u64,
     /// The name of the protocol.
     pub protocol: String,
 }
 
-/// The node that takes the call, as far as the handshake is concerned.
+/// Checks the introduction of a caller. The fields describe the node that was called.
 pub(crate) struct HandshakeValidator<'a> {
     pub(crate) identity: &'a Identity,
     pub(crate) node: NodeId,
     pub(crate) name: &'a str,
     pub(crate) epoch: Epoch,
-    /// What the node is called that the caller says it is, if there is one.
+    /// The name of the node whose number the caller uses, if there is such a node.
     pub(crate) caller_name: Option<String>,
     /// The commands that this node leaves out.
     pub(crate) skips: &'a str,
 }
 
-/// Why a caller is not welcome.
+/// Why a caller is rejected.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Rejected {
-    /// For a reason to be told.
+    /// For this reason, which the caller receives.
     Refused(String),
-    /// It knows of an earlier membership only, and is to be told.
+    /// It knows only an earlier membership; this node sends the present one.
     Outdated,
-    /// It knows of a later membership, and is to tell.
+    /// It knows a later membership; this node receives it.
     Ahead,
 }
 
 impl HandshakeValidator<'_> {
-    /// Whether the connection can be, and if not why. Who is who is said by the membership, so only
-    /// nodes that know of the same one can find fault with each other's numbers.
+    /// Checks the caller. The membership decides the numbers of nodes, so only nodes with the same
+    /// membership can compare them.
     pub(crate) fn check(&self, caller: &Introduction) -> Result<(), Rejected> {
         self.check_cluster(caller).map_err(Rejected::Refused)?;
         match caller.epoch.cmp(&self.epoch) {
@@ -81,8 +81,8 @@ impl HandshakeValidator<'_> {
         }
     }
 
-    /// Replicas that leave out different commands would not stay equal, and nodes do not know who
-    /// hears of whose state.
+    /// Replicas that leave out different commands would diverge, and nodes do not know which
+    /// replicas receive their state.
     fn check_skips(&self, theirs: &str) -> Result<(), String> {
         if theirs == self.skips {
             return Ok(());
@@ -138,14 +138,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_higher_number_dials() {
+    fn caller_with_a_lower_number_is_refused() {
         let reason = "node 0 waits for node 1 to dial, and does not dial it";
         assert_eq!(check(caller(0)), Err(Rejected::Refused(reason.into())));
         assert_eq!(check(caller(2)), Ok(()));
     }
 
     #[test]
-    fn whoever_leaves_out_other_commands_is_refused_and_told_both_lists() {
+    fn caller_that_leaves_out_other_commands_is_refused_with_both_lists() {
         let Err(Rejected::Refused(reason)) = check(Introduction {
             skips: "7/1:2/ab".into(),
             ..caller(2)
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_count_only_between_nodes_of_the_same_epoch() {
+    fn node_numbers_are_checked_only_between_nodes_of_the_same_epoch() {
         assert_eq!(
             check(Introduction {
                 epoch: Epoch(2),

@@ -1,8 +1,8 @@
-//! The first words on a connection: who is there, what for, and whether that can be.
+//! The first messages on a connection.
 //!
-//! The dialler says [`Hello`]; the other side answers that it accepts, or why not; the dialler
-//! accepts in turn, or says why not. The beginning of all three is the same in every version of the
-//! program, so that even nodes of different versions can tell each other what is wrong.
+//! The dialling side sends a [`Hello`]; the other side accepts or refuses it with a reason; then
+//! the dialling side accepts or refuses in turn. The header of all three messages is the same in
+//! every version of the program, so that nodes of different versions can report the difference.
 
 use super::admission::Objection;
 use crate::storage::identity::DirectoryId;
@@ -16,15 +16,15 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// Whoever has not finished the handshake by then is dropped. A peer needs a millisecond; this
-/// leaves room for a machine that swaps or a packet that is lost twice.
+/// The limit of a handshake. A peer needs a millisecond; the limit allows for a machine that swaps
+/// or a packet that is lost twice.
 pub(crate) const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
 
-/// No other protocol begins like this; the first byte is not ASCII, so no text protocol does.
+/// No other protocol starts with these bytes; the first is not ASCII, so no text protocol does.
 const MAGIC: [u8; 8] = *b"\x96ionian\n";
 
-/// The longest body of a hello or an answer. Names are short; this only bounds what a stranger
-/// makes us hold.
+/// The longest body of a handshake message. Names are short; the limit bounds what an unknown
+/// caller can make this node store.
 const MAX_BODY: usize = 8 << 10;
 
 const FOR_PEER: u8 = 0;
@@ -36,40 +36,40 @@ const FOR_DRAIN: u8 = 5;
 
 const ACCEPTED: u8 = 0;
 const REFUSED: u8 = 1;
-/// Refused because of another data directory: nothing that passes by itself.
-const ESTRANGED: u8 = 2;
-/// The caller's membership is of an earlier epoch; the present one follows.
+/// Refused because of another data directory: only an operator can change that.
+const IDENTITY_MISMATCH: u8 = 2;
+/// The caller knows only an earlier membership; the present one follows.
 const OUTDATED: u8 = 3;
-/// The caller's membership is of a later epoch: it is to be told next.
+/// The caller knows a later membership and must send it.
 const BEHIND: u8 = 4;
-/// Neither yes nor no can be said, and why.
+/// The result of a change is not known; the reason follows.
 const UNDECIDED: u8 = 5;
 
-/// What a dialler wants.
+/// What the dialling side wants.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Hello {
-    /// To be the connection between two nodes.
+    /// To connect two nodes.
     Peer(Introduction),
-    /// An answer for an operator or a tool.
+    /// An answer to a request of an operator or tool.
     Admin(AdminRequest),
 }
 
-/// What operators and tools ask for.
+/// The requests of operators and tools.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum AdminRequest {
     /// A status report.
     Status,
-    /// A snapshot of the state, with everything below this stamp.
+    /// A snapshot with everything below this stamp.
     Snapshot(u64),
     /// The membership.
     Membership,
     /// A change of the membership, which follows.
     Change,
-    /// That the node starts to drain, or ends it.
+    /// Start to drain the node (`true`), or end it.
     Drain(bool),
 }
 
-/// Who the dialler is and whom it believes to have reached.
+/// The node that dials, and the node that it means to reach.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Introduction {
     pub(crate) cluster: Text,
@@ -79,15 +79,15 @@ pub(crate) struct Introduction {
     pub(crate) sender: u16,
     pub(crate) sender_name: Text,
     pub(crate) target: u16,
-    /// The dialler's data directory, if it has one.
+    /// The data directory of the node that dials, if it has one.
     pub(crate) directory: Option<DirectoryId>,
-    /// The commands that it leaves out, as [`Skips`](crate::storage::skips::Skips) are written.
+    /// The commands that it leaves out, in the form of [`Skips`](crate::storage::skips::Skips).
     pub(crate) skips: Text,
 }
 
 wire_struct! { Introduction { cluster, protocol, founding, epoch, sender, sender_name, target, directory, skips } }
 
-/// Who has taken the call.
+/// The node that has answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Acceptance {
     pub(crate) name: Text,
@@ -111,7 +111,8 @@ impl Wire for Text {
     }
 }
 
-/// A stranger's words end up in logs: whatever could break or forge a line is replaced.
+/// Replaces characters that could break or forge a line of a log: the text comes from another
+/// process.
 fn printable(bytes: &[u8]) -> String {
     let harmless = |letter: char| {
         if letter.is_control() {
@@ -132,51 +133,51 @@ impl From<&str> for Text {
     }
 }
 
-/// Why there is no connection.
+/// Why a handshake failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HandshakeError {
     #[error("{0}")]
     Io(#[from] io::Error),
     #[error("no answer within {} s", HANDSHAKE_LIMIT.as_secs())]
     TimedOut,
-    /// A port scanner, or somebody who wanted to know whether anybody listens.
-    #[error("it was closed without a word")]
-    Silent,
-    #[error("whoever is there does not speak Ionian's protocol")]
-    Stranger,
-    #[error("a malformed greeting: {0}")]
+    /// A port scanner, or a check whether a process listens.
+    #[error("connection closed during handshake")]
+    ClosedBeforeHello,
+    #[error("the other side is not an Ionian node")]
+    NotIonian,
+    #[error("malformed handshake: {0}")]
     Malformed(#[from] WireError),
     #[error("{0}")]
     Refused(String),
     /// The other side knows this node by another data directory.
     #[error("{reason}")]
-    Estranged {
-        /// Who the other side is.
+    IdentityMismatch {
+        /// The other side.
         by: Acceptance,
         reason: String,
     },
-    /// This side does not want the one that it has dialled.
+    /// This side refuses the node that it has dialled.
     #[error("{0}")]
-    Unwanted(String),
-    /// The other side knows of a later membership, and tells next.
-    #[error("this node knows of an earlier membership only")]
+    RefusedHere(String),
+    /// The other side knows a later membership, which follows.
+    #[error("this node knows only an earlier membership")]
     Outdated,
-    /// The other side knows of an earlier membership only, and is to be told.
-    #[error("the other node knows of an earlier membership only")]
+    /// The other side knows only an earlier membership, and receives the present one.
+    #[error("the other node knows only an earlier membership")]
     Behind,
-    /// The other side cannot say yes or no.
+    /// The other side does not know the result of a change.
     #[error("{0}")]
     Undecided(String),
 }
 
-/// Reads what a caller wants.
+/// Receives what a caller wants.
 ///
 /// # Errors
-/// [`HandshakeError::Refused`] when the caller speaks another version; it has been told so.
+/// [`HandshakeError::Refused`] if the caller has another wire version; it has received the reason.
 pub(crate) async fn receive_hello(stream: &mut TcpStream) -> Result<Hello, HandshakeError> {
     let (version, purpose, body) = receive_part(stream).await?;
     match purpose {
-        // A status query carries nothing that could have changed with the version.
+        // These queries contain nothing that depends on the version.
         FOR_STATUS => Ok(Hello::Admin(AdminRequest::Status)),
         FOR_MEMBERSHIP => Ok(Hello::Admin(AdminRequest::Membership)),
         _ if version != WIRE_VERSION => {
@@ -198,7 +199,7 @@ pub(crate) async fn receive_hello(stream: &mut TcpStream) -> Result<Hello, Hands
     }
 }
 
-/// Says what this side wants.
+/// Sends what this side wants.
 pub(crate) async fn send_hello(
     stream: &mut TcpStream,
     hello: &Hello,
@@ -214,13 +215,13 @@ pub(crate) async fn send_hello(
     send_part(stream, WIRE_VERSION, purpose, &body).await
 }
 
-/// Tells the other side that this one agrees. The body says to what.
+/// Accepts the other side. The meaning of the body depends on the request.
 pub(crate) async fn accept(stream: &mut TcpStream, body: &[u8]) -> Result<(), HandshakeError> {
     send_part(stream, WIRE_VERSION, ACCEPTED, body).await
 }
 
-/// Tells the other side why there is no connection. `own` is who says so: the other may know
-/// something against this side too, and then it does not count for much.
+/// Refuses the other side with a reason. `own` identifies this node: the other side may object to
+/// it too, and then ignores this refusal.
 pub(crate) async fn refuse(
     stream: &mut TcpStream,
     objection: &Objection,
@@ -230,32 +231,32 @@ pub(crate) async fn refuse(
         Objection::Other(reason) => {
             send_part(stream, WIRE_VERSION, REFUSED, reason.as_bytes()).await
         }
-        Objection::Estranged(reason) => {
+        Objection::IdentityMismatch(reason) => {
             let mut body = encode_all(own);
             body.extend_from_slice(reason.as_bytes());
-            send_part(stream, WIRE_VERSION, ESTRANGED, &body).await
+            send_part(stream, WIRE_VERSION, IDENTITY_MISMATCH, &body).await
         }
     }
 }
 
-/// Tells a caller why it does not get what it wants, and hangs up.
+/// Refuses the request of a caller, and closes the connection.
 pub(crate) async fn decline(stream: &mut TcpStream, reason: &str) -> Result<(), HandshakeError> {
     send_part(stream, WIRE_VERSION, REFUSED, reason.as_bytes()).await?;
     hang_up(stream).await
 }
 
-/// Ends a conversation with whoever is refused.
+/// Closes the connection to a caller that was refused.
 pub(crate) async fn hang_up(stream: &mut TcpStream) -> Result<(), HandshakeError> {
-    // Until the other has closed its side too: bytes it sent that we never read would otherwise
-    // turn our closing into a reset, which can overtake the reason.
+    // Waits until the other side has closed its side too: bytes that we never read would turn our
+    // closing into a reset, which can overtake the reason.
     stream.shutdown().await?;
     let mut rest = [0; 512];
     while stream.read(&mut rest).await? > 0 {}
     Ok(())
 }
 
-/// Tells the caller whose membership is the later one: what it is comes next, from whoever knows.
-pub(crate) async fn tell_epoch(
+/// Sends which side has the earlier membership. The other side sends the later membership next.
+pub(crate) async fn refuse_epoch(
     stream: &mut TcpStream,
     caller_is_outdated: bool,
 ) -> Result<(), HandshakeError> {
@@ -268,7 +269,7 @@ pub(crate) async fn tell_epoch(
     .await
 }
 
-/// Tells the caller that neither yes nor no can be said.
+/// Sends that the result of a change is not known.
 pub(crate) async fn leave_undecided(
     stream: &mut TcpStream,
     reason: &str,
@@ -276,30 +277,30 @@ pub(crate) async fn leave_undecided(
     send_part(stream, WIRE_VERSION, UNDECIDED, reason.as_bytes()).await
 }
 
-/// Reads whether the other side agrees, and the body of it.
+/// Receives whether the other side accepts, and the body of its answer.
 pub(crate) async fn receive_answer(stream: &mut TcpStream) -> Result<Bytes, HandshakeError> {
     let (_, verdict, body) = receive_part(stream).await?;
     match verdict {
         ACCEPTED => Ok(body),
         REFUSED => Err(HandshakeError::Refused(printable(&body))),
-        ESTRANGED => {
+        IDENTITY_MISMATCH => {
             let mut reader = Reader::new(&body);
             let by = Acceptance::decode(&mut reader)?;
             let reason = printable(reader.take(reader.remaining())?);
-            Err(HandshakeError::Estranged { by, reason })
+            Err(HandshakeError::IdentityMismatch { by, reason })
         }
         OUTDATED => Err(HandshakeError::Outdated),
         BEHIND => Err(HandshakeError::Behind),
         UNDECIDED => Err(HandshakeError::Undecided(printable(&body))),
         tag => Err(WireError::UnknownTag {
-            what: "answer to a greeting",
+            what: "answer in a handshake",
             tag,
         }
         .into()),
     }
 }
 
-/// Magic, version, tag, length of the body, body: the part that never changes its form.
+/// Magic, version, tag, length of the body, body. This form never changes.
 async fn send_part(
     stream: &mut TcpStream,
     version: u16,
@@ -317,18 +318,18 @@ async fn send_part(
 async fn receive_part(stream: &mut TcpStream) -> Result<(u16, u8, Bytes), HandshakeError> {
     let mut magic = [0; MAGIC.len()];
     match stream.read(&mut magic).await? {
-        0 => return Err(HandshakeError::Silent),
+        0 => return Err(HandshakeError::ClosedBeforeHello),
         count => stream.read_exact(&mut magic[count..]).await?,
     };
     if magic != MAGIC {
-        return Err(HandshakeError::Stranger);
+        return Err(HandshakeError::NotIonian);
     }
     let version = stream.read_u16_le().await?;
     let tag = stream.read_u8().await?;
     let length = stream.read_u16_le().await? as usize;
     if length > MAX_BODY {
         return Err(WireError::OutOfRange {
-            what: "greeting's length",
+            what: "length of a handshake message",
             value: length as u64,
         }
         .into());

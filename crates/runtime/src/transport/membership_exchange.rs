@@ -1,4 +1,4 @@
-//! How nodes and operators tell each other the membership.
+//! The membership on a connection: between nodes, and between a node and an operator.
 
 use super::hello::HandshakeError;
 use bytes::Bytes;
@@ -9,24 +9,23 @@ use std::io::ErrorKind;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// The most bytes of anything that is said of a membership: two texts, quoted, and a little around
-/// them.
-pub(crate) const MAX_NEWS: usize = 4 * MAX_TEXT;
+/// The largest membership document: two texts, quoted, and a few fields.
+pub(crate) const MAX_MEMBERSHIP_BYTES: usize = 4 * MAX_TEXT;
 
-/// Says something of bounded length behind a greeting.
+/// Sends bytes with their length.
 pub(crate) async fn send_bytes(stream: &mut TcpStream, bytes: &[u8]) -> Result<(), HandshakeError> {
     stream.write_u32_le(bytes.len() as u32).await?;
     stream.write_all(bytes).await?;
     Ok(stream.flush().await?)
 }
 
-/// Takes in what [`send_bytes`] said. Memory grows with what has arrived, not with what was
-/// announced.
+/// Receives what [`send_bytes`] sent. Memory grows with the bytes that have arrived, not with the
+/// announced length.
 pub(crate) async fn receive_bytes(stream: &mut TcpStream) -> Result<Bytes, HandshakeError> {
     let length = stream.read_u32_le().await? as usize;
-    if length > MAX_NEWS {
+    if length > MAX_MEMBERSHIP_BYTES {
         return Err(WireError::OutOfRange {
-            what: "length of what is said of the membership",
+            what: "length of a membership document",
             value: length as u64,
         }
         .into());

@@ -1,20 +1,20 @@
-//! The bytes that wait to be written to one peer, in two classes: large messages wait for all
-//! others, and are written in pieces, between which others are. So heartbeats and votes never wait
-//! behind values that take seconds.
+//! The bytes that wait to be written to one peer, in two classes. Large messages wait for all
+//! others and are written in pieces; other messages are written between the pieces. So heartbeats
+//! and votes never wait behind values that take seconds.
 
 use super::frame::{HEADER_BYTES, PIECE_HEADER_BYTES, frame_span, piece_header};
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
-/// A message of at least so many bytes is large. Batches of small commands are not: many of them go
+/// A message of at least this size is large. Batches of small commands are smaller: many of them go
 /// in one write.
 pub(crate) const LARGE_FROM: usize = 32 << 10;
 
-/// The largest piece of a large message: at 100 Mbit/s it holds the link for 5 ms.
+/// The largest piece of a large message: at 100 Mbit/s it occupies the link for 5 ms.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Memory that is kept when everything has been written: enough for any usual burst.
+/// The memory that is kept when everything has been written: enough for most bursts.
 const KEPT_CAPACITY: usize = 1 << 20;
 
 /// See the top of this file.
@@ -24,16 +24,17 @@ pub(crate) struct Outgoing {
     pub(crate) large: Large,
 }
 
-/// What is written next.
+/// What to write next.
 pub(crate) enum Next<'a> {
-    /// Of the short frames.
+    /// The short frames.
     Short(&'a [u8]),
-    /// Of a large message: what is left of a piece's header, and of the piece.
+    /// A piece of a large message: its header, how much of the header is written, and the unwritten
+    /// part of the piece.
     Large([u8; PIECE_HEADER_BYTES], usize, &'a [u8]),
 }
 
 impl Next<'_> {
-    /// Writes it, or the first `most` bytes of it.
+    /// Writes it, or at most its first `most` bytes.
     pub(crate) fn write<E>(
         &self,
         most: usize,
@@ -52,8 +53,8 @@ impl Next<'_> {
 }
 
 impl Outgoing {
-    /// What to write next, when so many short and so many large bytes may be written; none if
-    /// nothing may.
+    /// What to write next, if at most this many bytes of short and of large messages may be
+    /// written; `None` if nothing may.
     pub(crate) fn next(&self, ready: [usize; 2]) -> Option<Next<'_>> {
         let short =
             (!self.short.is_empty() && ready[0] > 0).then(|| Next::Short(self.short.unwritten()));
@@ -61,8 +62,8 @@ impl Outgoing {
         if self.large.is_begun() {
             return large();
         }
-        // Where a frame is half written because the rest may not be yet, nothing else can come in
-        // between.
+        // The rest of a frame may have to wait after a part is written: then no other bytes may
+        // come in between.
         if short.is_some() || !self.short.is_between_frames() {
             short
         } else {
@@ -79,29 +80,27 @@ impl Outgoing {
         self.len() == 0
     }
 
-    /// Forgets everything and says how many messages did not get out whole.
+    /// Drops everything; returns how many messages were not written completely.
     pub(crate) fn clear(&mut self) -> u64 {
         self.short.clear() + self.large.clear()
     }
 }
 
-/// Large messages one after the other, of which the first is partly written. They are shared with
-/// other peers.
+/// Large messages in order. The first may be partly written. Peers share their bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Large {
-    /// The instances that are meant, and the message.
+    /// The addressed instances, and the message.
     waiting: VecDeque<(u64, Bytes)>,
-    /// Where in the first of them the present piece begins, and how much of it is written with its
-    /// header.
+    /// The offset of the present piece in the first message, and how many bytes of its header and
+    /// the piece are written.
     at: usize,
     written: usize,
-    /// How many bytes wait, headers included.
+    /// How many bytes wait, including headers.
     unwritten: usize,
 }
 
 impl Large {
-    /// Whether the very same message to the same instances waits already: a second copy would tell
-    /// them nothing.
+    /// Whether the same message to the same instances waits already: a second copy adds nothing.
     pub(crate) fn has(&self, members: u64, message: &Bytes) -> bool {
         self.waiting
             .iter()
@@ -122,7 +121,8 @@ impl Large {
         self.written > 0
     }
 
-    /// The piece to be written.
+    /// The present piece: the addressed instances, its bytes, and how many bytes of the message
+    /// follow it.
     fn piece(&self) -> Option<(u64, &[u8], usize)> {
         let (members, message) = self.waiting.front()?;
         let end = message.len().min(self.at + PIECE_BYTES);
@@ -132,7 +132,7 @@ impl Large {
     fn next(&self) -> Option<Next<'_>> {
         let (members, piece, rest) = self.piece()?;
         let of_header = self.written.min(PIECE_HEADER_BYTES);
-        // One that is written needs not be made again: its checksum is that of the whole piece.
+        // A header that is written is not computed again: its checksum covers the whole piece.
         let header = match of_header < PIECE_HEADER_BYTES {
             true => piece_header(members, piece, rest),
             false => [0; PIECE_HEADER_BYTES],
@@ -144,7 +144,7 @@ impl Large {
         ))
     }
 
-    /// The next `count` bytes were written, all of one piece.
+    /// The next `count` bytes, all of one piece, were written.
     pub(crate) fn advance(&mut self, count: usize) {
         let (_, piece, rest) = self.piece().expect("something waits");
         let length = piece.len();
@@ -165,9 +165,8 @@ impl Large {
     }
 }
 
-/// Frames one after the other, of which a first part has been written. The buffer always begins at
-/// the beginning of a frame, so that after a broken connection the frames that did not get out
-/// whole can be counted.
+/// Frames in order, of which a first part is written. The buffer always starts at a frame, so that
+/// the incompletely written frames can be counted when a connection breaks.
 #[derive(Debug, Default)]
 pub(crate) struct Frames {
     buffer: Vec<u8>,
@@ -175,13 +174,13 @@ pub(crate) struct Frames {
 }
 
 impl Frames {
-    /// Takes back the frame that was appended last, of a large message: the message.
+    /// Removes the frame that was appended last if it is large; returns its message.
     pub(crate) fn take_large(&mut self, start: usize) -> Option<Bytes> {
         if self.buffer.len() - start < HEADER_BYTES + LARGE_FROM {
             return None;
         }
-        // What is shorter is copied: the message, or the frames before it, which are then kept as
-        // long as the message.
+        // Copies the shorter part: the message, or the frames before it, which then stay in memory
+        // as long as the message.
         let (message, at) = if start < self.buffer.len() / 2 {
             let before = self.buffer[..start].to_vec();
             (core::mem::replace(&mut self.buffer, before), start)
@@ -197,12 +196,12 @@ impl Frames {
         self.written == 0 || self.walk().0 == self.written
     }
 
-    /// Where to append frames.
+    /// The buffer to append frames to.
     pub(crate) fn tail(&mut self) -> &mut Vec<u8> {
         &mut self.buffer
     }
 
-    /// Puts a frame before all others, of which nothing was written yet.
+    /// Inserts a frame before all others. Nothing may be written yet.
     pub(crate) fn put_first(&mut self, frame: &[u8]) {
         assert!(
             self.written == 0,
@@ -211,7 +210,7 @@ impl Frames {
         self.buffer.splice(..0, frame.iter().copied());
     }
 
-    /// What is to be written next.
+    /// The bytes to be written next.
     pub(crate) fn unwritten(&self) -> &[u8] {
         &self.buffer[self.written..]
     }
@@ -244,14 +243,14 @@ impl Frames {
         }
     }
 
-    /// Forgets everything and says how many frames did not get out whole.
+    /// Drops everything; returns how many frames were not written completely.
     pub(crate) fn clear(&mut self) -> u64 {
         let (_, unfinished) = self.walk();
         *self = Frames::default();
         unfinished
     }
 
-    /// How many bytes the wholly written frames take, and how many other frames there are.
+    /// How many bytes the completely written frames have, and how many other frames there are.
     fn walk(&self) -> (usize, u64) {
         let (mut at, mut whole, mut unfinished) = (0, 0, 0);
         while at < self.buffer.len() {
@@ -280,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_that_was_cut_counts_as_lost_and_a_whole_one_does_not() {
+    fn incompletely_written_frame_counts_as_dropped() {
         let span = filled(1, 5).len();
         for (written, lost) in [
             (0, 3),
@@ -364,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_not_be_written_yet_is_not_and_a_frame_that_is_begun_is_finished_first() {
+    fn started_frame_is_finished_before_other_bytes_are_written() {
         let mut outgoing = Outgoing {
             short: filled(1, 50),
             ..Outgoing::default()
@@ -384,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_message_is_taken_out_where_it_lies_and_the_frames_before_it_stay() {
+    fn large_message_is_removed_without_a_copy_when_that_is_cheaper() {
         for (frames, moves) in [(0, false), (3, false), (5000, true)] {
             let mut outgoing = filled(frames, 5);
             let before = outgoing.unwritten().to_vec();
@@ -404,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_message_does_not_wait_twice() {
+    fn same_large_message_is_queued_once() {
         let mut large = Large::default();
         let message = Bytes::from(vec![7; 100_000]);
         large.push(1, message.clone());
@@ -420,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn written_bytes_are_given_back_before_everything_is_written() {
+    fn memory_of_written_bytes_is_freed_before_everything_is_written() {
         let mut outgoing = filled(50, 100_000);
         let all = outgoing.unwritten().to_vec();
         let mut seen = Vec::new();

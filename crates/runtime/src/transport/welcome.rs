@@ -1,4 +1,4 @@
-//! The side of a handshake that was dialled.
+//! The side of a handshake that was called.
 
 use super::admission::Objection;
 use super::connection::Transport;
@@ -33,23 +33,23 @@ pub(crate) async fn welcome(
         (Ok(()), Some(peer)) => {
             let met = transport
                 .admission
-                .meet(&caller.sender_name.0, caller.directory)
+                .accept_peer(&caller.sender_name.0, caller.directory)
                 .await;
             answer(transport, stream, &peer, met).await?;
             return Ok(Some(peer));
         }
         (Err(Rejected::Outdated), _) => {
             tracing::info!(
-                "node '{}', which knew of epoch {}, is told of epoch {}",
+                "sending epoch {} to node '{}', which knows epoch {}",
+                epoch.0,
                 caller.sender_name.0,
-                caller.epoch.0,
-                epoch.0
+                caller.epoch.0
             );
-            hello::tell_epoch(stream, true).await?;
+            hello::refuse_epoch(stream, true).await?;
             transport.send_membership(stream).await?;
         }
         (Err(Rejected::Ahead), _) => {
-            hello::tell_epoch(stream, false).await?;
+            hello::refuse_epoch(stream, false).await?;
             let membership = receive_membership(stream).await?;
             transport.handler.learn(membership);
         }
@@ -77,9 +77,9 @@ async fn answer(
     // A caller that is refused for its directory may refuse this node for the same reason.
     let theirs = match &met {
         Err(Objection::Other(_)) => Ok(Bytes::new()),
-        Ok(()) | Err(Objection::Estranged(_)) => hello::receive_answer(stream).await,
+        Ok(()) | Err(Objection::IdentityMismatch(_)) => hello::receive_answer(stream).await,
     };
-    if let Err(HandshakeError::Estranged { reason, .. }) = &theirs {
+    if let Err(HandshakeError::IdentityMismatch { reason, .. }) = &theirs {
         transport.on_identity_mismatch(peer, reason);
     }
     if let Err(objection) = met {
@@ -88,10 +88,10 @@ async fn answer(
         return Err(refused(sender, &objection.into_text()));
     }
     theirs?;
-    transport.admission.shook_hands(sender);
+    transport.admission.handshake_done(sender);
     Ok(())
 }
 
 fn refused(sender: NodeId, reason: &str) -> HandshakeError {
-    HandshakeError::Refused(format!("node {} was told: {reason}", sender.0))
+    HandshakeError::Refused(format!("node {}: {reason}", sender.0))
 }

@@ -2,11 +2,11 @@
 //! all of them have answered.
 //!
 //! ```text
-//! application --Submit--> client --Ask--> echo (each one meant)
+//! application --Submit--> client --Ask--> echo (each addressed instance)
 //!                         client <-Told-- echo
 //! ```
 //!
-//! The first byte of a payload says what is to be done, see [`Client::on_message`] and [`Echo`].
+//! The first byte of a payload selects the action, see [`Client::on_message`] and [`Echo`].
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
 mod support;
@@ -67,7 +67,7 @@ pub mod client {
     pub struct Open {
         payload: Bytes,
         missing: Set<ServerId>,
-        /// What each has said, by instance.
+        /// The answers, by instance.
         told: BTreeMap<u8, Bytes>,
         asked: Instant,
     }
@@ -177,7 +177,7 @@ pub mod echo {
         pub id: ServerId,
         pub amnesiac: bool,
         pub asked: u64,
-        /// How many vital records it has written, in all its lives.
+        /// How many vital records it has written, in all its processes.
         pub kept: u64,
         pub durable: u64,
     }
@@ -196,7 +196,7 @@ pub mod echo {
             self.kept += 1;
         }
 
-        /// `k..` keeps a vital record first and answers with their number; any other payload is
+        /// `k..` first stores a vital record and answers with their number; any other payload is
         /// answered by `index:payload;`.
         fn on_message(&mut self, _: Instant, message: In, out: &mut Out<'_, Self>) {
             let In::Ask {
@@ -334,8 +334,8 @@ pub fn no_machine() -> Box<dyn StateMachine> {
     Box::new(NoMachine)
 }
 
-/// A lane on each of the first nodes and echo instances on the given nodes. Nothing is ever sent
-/// again: a message that is lost shows.
+/// A lane on each of the first nodes, and echo instances on the given nodes. No message is sent
+/// twice: a lost message shows.
 pub fn layout(lanes: &[u16], echoes: &[u16]) -> Layout {
     watch();
     let place = |nodes: &[u16]| nodes.iter().map(|node| NodeId(*node)).collect();
@@ -385,13 +385,13 @@ pub fn bind() -> TcpListener {
     TcpListener::bind("127.0.0.1:0").unwrap()
 }
 
-/// Ends the tests of this file when one of them hangs: calls into a cluster have no deadline.
+/// Ends the tests of this file if one of them hangs: calls into a cluster have no deadline.
 fn watch() {
     static WATCH: Once = Once::new();
     WATCH.call_once(|| {
-        // Whether a line is wanted at all is asked once a process, of the thread that says it
-        // first: also one that captures nothing has to want it, or another would wait for it in
-        // vain.
+        // `tracing` decides once a process, on the thread that logs a line first, whether the line
+        // is wanted. A thread that captures nothing must want it too, or another would wait for it
+        // without success.
         let _ = tracing::subscriber::set_global_default(Capture(Arc::default()));
         std::thread::spawn(|| {
             std::thread::sleep(3 * DEADLINE);
@@ -405,7 +405,7 @@ pub fn text(bytes: Bytes) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// A node on a thread of its own, with what it logs.
+/// A node on its own thread, with its log.
 pub struct Running {
     pub address: SocketAddr,
     pub log: Arc<Mutex<Vec<String>>>,
@@ -413,7 +413,7 @@ pub struct Running {
     thread: Option<JoinHandle<Result<(), NodeError>>>,
 }
 
-/// Starts a node whose lanes nobody uses.
+/// Starts a node whose lanes are not used.
 pub fn start(settings: NodeSettings) -> Running {
     start_with(settings, |_| Box::new(()))
 }
@@ -485,7 +485,7 @@ pub fn status(address: SocketAddr) -> Result<NodeStatus, QueryError> {
     runtime.block_on(query_status(address, DEADLINE))
 }
 
-/// Keeps what is logged, as `LEVEL text`.
+/// Stores log lines as `LEVEL text`.
 struct Capture(Arc<Mutex<Vec<String>>>);
 
 impl tracing::Subscriber for Capture {

@@ -1,4 +1,4 @@
-//! What tests of every kind need: patience, and a place for files.
+//! What all tests need: a time limit, and a directory for files.
 #![allow(dead_code, unreachable_pub)]
 
 use ionian_kernel::client::Refusal;
@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a test waits for what must come. Only a failing test waits so long.
+/// How long a test waits for an event. Only a failing test waits so long.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Bytes that encode as themselves.
+/// Bytes that are their own encoding.
 pub struct Raw(pub Vec<u8>);
 
 impl Wire for Raw {
@@ -42,7 +42,7 @@ pub fn at_last<T>(mut attempt: impl FnMut() -> Result<T, Refusal>) -> T {
     }
 }
 
-/// A directory of its own, gone with the test.
+/// A directory for one test, deleted with it.
 pub struct Directory(pub PathBuf);
 
 impl Directory {

@@ -29,7 +29,7 @@ use tokio::sync::{mpsc, oneshot};
 
 pub(crate) use support::{DEADLINE, Directory, eventually};
 
-/// What is asked of a node's lane, and where the answer goes.
+/// A request to a node's lane, and where the answer goes.
 type Call = (
     Operation,
     Bytes,
@@ -38,7 +38,7 @@ type Call = (
 
 struct Running {
     calls: mpsc::UnboundedSender<Call>,
-    /// True to stop in order; dropped, the node dies.
+    /// True stops the node in order; dropping it is a crash.
     stop: Option<oneshot::Sender<bool>>,
     thread: JoinHandle<Result<(), NodeError>>,
 }
@@ -106,7 +106,7 @@ impl Nodes {
         }
     }
 
-    /// What a node would run with that is started with the founding deployment.
+    /// The settings of a node that starts with the founding deployment.
     pub(crate) fn settings(&self, name: &str) -> Result<NodeSettings, NodeError> {
         let data = self.data.join(name);
         NodeSettings::new::<MultiPaxos>(
@@ -127,7 +127,7 @@ impl Nodes {
         self.join_in(name, contact, name);
     }
 
-    /// The same, with a data directory of this name.
+    /// As [`join`](Self::join), with a data directory of this name.
     pub(crate) fn join_in(&mut self, name: &str, contact: &str, directory: &str) {
         eventually("it is a member", || {
             self.known(contact).member(name).is_some()
@@ -146,9 +146,9 @@ impl Nodes {
         let name = settings.name.clone();
         let thread = std::thread::spawn(move || {
             let config = MultiPaxos::configure(settings.layout.clone()).unwrap();
-            let (in_order, told) = oneshot::channel::<()>();
+            let (in_order, shutdown) = oneshot::channel::<()>();
             let shutdown = async move {
-                let _ = told.await;
+                let _ = shutdown.await;
             };
             let machine = || Box::new(Register::default()) as Box<_>;
             let runtime = tokio::runtime::Builder::new_current_thread()
@@ -200,7 +200,7 @@ impl Nodes {
         self.end(name, true);
     }
 
-    /// Waits until a node has ended of its own accord.
+    /// Waits until a node has ended by itself.
     pub(crate) fn ends_by_itself(&mut self, name: &str) {
         let Running { stop, thread, .. } = self.running.remove(name).expect("it runs");
         eventually("it ends", || thread.is_finished());
@@ -226,7 +226,7 @@ impl Nodes {
         .ok()
     }
 
-    /// The roles that live on a node, as `ROLE NUMBER`.
+    /// The roles on a node, as `ROLE NUMBER`.
     pub(crate) fn roles(&self, name: &str) -> Vec<String> {
         let roles = self.status(name).unwrap().roles;
         roles
@@ -235,8 +235,8 @@ impl Nodes {
             .collect()
     }
 
-    /// Waits until these nodes are in the epoch, and a write has gone through the lane of the
-    /// first.
+    /// Waits until these nodes are in the epoch, and the lane of the first has acknowledged a
+    /// write.
     pub(crate) fn wait_for_epoch(&self, epoch: u32, names: &[&str]) {
         let there = |name: &&str| {
             self.status(name)
@@ -258,11 +258,11 @@ impl Nodes {
         .unwrap()
     }
 
-    /// As often as it takes.
+    /// Repeats the request until it is decided.
     pub(crate) fn request(&self, via: &str, change: &Change) -> Response {
         let address = self.addresses[via].parse().unwrap();
         let mut response = None;
-        // The leader may have died a moment ago.
+        // The leader may have failed a moment ago.
         eventually("the log decides", || {
             response = block_on(request_change(address, change, DEADLINE)).ok();
             matches!(response, Some(Response::Decided(_) | Response::Refused(_)))
@@ -270,7 +270,7 @@ impl Nodes {
         response.unwrap()
     }
 
-    /// Plans a change as `via` sees the cluster, and has it put it into the log.
+    /// Plans a change of the cluster that `via` knows, and has it submit the change.
     pub(crate) fn try_change(
         &self,
         via: &str,
@@ -326,7 +326,7 @@ impl Nodes {
         String::from_utf8(found.unwrap().to_vec()).unwrap()
     }
 
-    /// Writes through the lane of a node until it is told to stop.
+    /// Writes through the lane of a node until it is stopped.
     pub(crate) fn writer(&self, via: &str) -> Writer {
         let calls = self.running[via].calls.clone();
         let (written, stop) = (
@@ -352,7 +352,7 @@ impl Nodes {
                         count.fetch_add(1, Ordering::Relaxed);
                         number += 1;
                     }
-                    // It may be executed still, after the next.
+                    // It may still be executed, after the next.
                     Err(Refusal::Unknown) => possible.push(value),
                     Err(_) => {}
                 }
@@ -384,7 +384,7 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// Waits until so many more writes are acknowledged.
+    /// Waits until this number of further writes are acknowledged.
     pub(crate) fn go_on(&self, more: u64) {
         let goal = self.written.load(Ordering::Relaxed) + more;
         eventually("writes are acknowledged", || {
@@ -392,7 +392,8 @@ impl Writer {
         });
     }
 
-    /// What can be read now: the last value that was acknowledged, or one of which nobody knows.
+    /// The values that a read may return now: the last one that was acknowledged, or one whose
+    /// result is unknown.
     pub(crate) fn finish(self) -> Vec<String> {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().unwrap()
@@ -413,7 +414,7 @@ fn call(
 
 type Open = Rc<RefCell<HashMap<u64, std::sync::mpsc::Sender<Result<Bytes, Refusal>>>>>;
 
-/// Takes calls over from other threads, to the first lane of the node.
+/// Takes over calls from other threads, to the first lane of the node.
 struct Lanes(Open);
 
 fn serve(handle: LaneHandle, mut queue: mpsc::UnboundedReceiver<Call>) -> Box<dyn Application> {

@@ -1,7 +1,6 @@
-//! What happens on this node, for its log: elections, snapshots, a slow disk. The figures that
-//! roles report of themselves are looked at once a second, and what has changed since is told in a
-//! line. So there are no more lines a second than roles, whatever happens, and a line says all that
-//! happened in that second.
+//! Logs the events of a node: elections, snapshots, a slow disk. Once a second it reads what the
+//! roles report, and writes one line for each role that has changed. So there are at most as many
+//! lines a second as roles, and a line covers everything that happened in that second.
 
 use crate::status::LogStatus;
 use ionian_kernel::id::Round;
@@ -12,19 +11,18 @@ use ionian_kernel::time::Instant;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const CHECK_EVERY: Duration = Duration::from_secs(1);
 
-/// Records that wait for the disk for so long are worth a line: leaders are suspected soon after.
+/// When records wait this long for the disk, it is logged: leaders are suspected soon after.
 const SLOW: Duration = Duration::from_millis(300);
 
-/// Lines on the same trouble, or of what happens again and again by design, are at least so far
-/// apart.
+/// The time between two lines about the same problem, or about an event that recurs by design.
 const APART: Duration = Duration::from_secs(60);
 
 /// See the top of this file.
 #[derive(Default)]
-pub(crate) struct Chronicle {
-    look_at: Instant,
+pub(crate) struct EventLog {
+    next_check: Instant,
     leaders: BTreeMap<Address, Leader>,
     /// How many snapshots of peers each replica has installed.
     installed: BTreeMap<Address, u64>,
@@ -32,22 +30,22 @@ pub(crate) struct Chronicle {
     snapshots: u64,
     stored: Repeated,
     slow: Repeated,
-    /// Since when records wait for the disk, and for how long some have since the last look.
+    /// Since when records wait for the disk, and the longest wait since the last second.
     waits_since: Option<Instant>,
     longest_wait: Duration,
     /// The longest such wait since the last line.
     slowest: Duration,
 }
 
-/// What a leader was like when it was looked at last.
+/// What a leader reported last.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Leader {
     leads: Leads,
-    /// Of its own part of the log, where the log has several.
+    /// Its round, in its own part of the log if the log has several.
     round: u64,
 }
 
-/// Something of which a line tells at most every [`APART`].
+/// An event that is logged at most once every [`APART`].
 #[derive(Default)]
 struct Repeated {
     count: u64,
@@ -55,7 +53,7 @@ struct Repeated {
 }
 
 impl Repeated {
-    /// How often it has happened since the last line, if it is time for another.
+    /// How often it has happened since the last line, if another line is due.
     fn due(&mut self, now: Instant) -> Option<u64> {
         let due = self.count > 0 && self.next <= now;
         due.then(|| {
@@ -65,30 +63,30 @@ impl Repeated {
     }
 }
 
-impl Chronicle {
+impl EventLog {
     /// Records wait for the disk.
-    pub(crate) fn waits(&mut self, now: Instant) {
+    pub(crate) fn records_wait(&mut self, now: Instant) {
         self.waits_since.get_or_insert(now);
     }
 
-    /// What has waited is on disk.
-    pub(crate) fn is_durable(&mut self, now: Instant) {
+    /// The records that waited are on disk.
+    pub(crate) fn records_durable(&mut self, now: Instant) {
         if let Some(since) = self.waits_since.take() {
             self.longest_wait = self.longest_wait.max(now.since(since));
         }
     }
 
-    /// Writes what has changed into the log, if it is time to look.
-    pub(crate) fn look<'a, P: Protocol>(
+    /// Logs what has changed, once a second.
+    pub(crate) fn log_changes<'a, P: Protocol>(
         &mut self,
         now: Instant,
         roles: impl Iterator<Item = (Address, &'a P::Instance)>,
         log: impl FnOnce() -> LogStatus,
     ) {
-        if now < self.look_at {
+        if now < self.next_check {
             return;
         }
-        self.look_at = now + LOOK_EVERY;
+        self.next_check = now + CHECK_EVERY;
         for (address, role) in roles {
             let status = role.status();
             let lines = [
@@ -117,11 +115,13 @@ impl Chronicle {
         let text = match (before.leads.own, leads.own) {
             (false, true) => format!("leads, in round {round}"),
             (true, false) => {
-                format!("leads no longer: round {round} is another's, or no write quorum answers")
+                format!(
+                    "leads no longer: round {round} belongs to another leader, or no write quorum answers"
+                )
             }
             (true, true) if round != before.round => format!("leads in another round, {round}"),
             (false, false) if stood > 0 => {
-                format!("stands for election and does not lead yet, in round {round}")
+                format!("is a candidate and does not lead yet, in round {round}")
             }
             (false, false) if round != before.round => {
                 format!("follows another leader, in round {round}")
@@ -201,40 +201,43 @@ mod tests {
 
     #[test]
     fn what_becomes_of_a_leader_is_told_once() {
-        let mut chronicle = Chronicle::default();
-        let mut tell = |status| chronicle.leader(ADDRESS, &status).unwrap_or_default();
-        assert_eq!(tell(leader(false, (0, 0), 0)), "");
+        let mut event_log = EventLog::default();
+        let mut line_for = |status| event_log.leader(ADDRESS, &status).unwrap_or_default();
+        assert_eq!(line_for(leader(false, (0, 0), 0)), "");
         assert_eq!(
-            tell(leader(false, (1, 0), 0)),
+            line_for(leader(false, (1, 0), 0)),
             "follows another leader, in round 64"
         );
-        assert_eq!(tell(leader(false, (1, 0), 0)), "");
+        assert_eq!(line_for(leader(false, (1, 0), 0)), "");
         assert_eq!(
-            tell(leader(false, (3, 1), 2)),
-            "stands for election and does not lead yet, in round 193, after 2 elections in a second"
+            line_for(leader(false, (3, 1), 2)),
+            "is a candidate and does not lead yet, in round 193, after 2 elections in a second"
         );
-        assert_eq!(tell(leader(true, (3, 1), 2)), "leads, in round 193");
-        assert_eq!(tell(leader(true, (4, 1), 3)), "leads in another round, 257");
+        assert_eq!(line_for(leader(true, (3, 1), 2)), "leads, in round 193");
         assert_eq!(
-            tell(leader(false, (5, 0), 3)),
-            "leads no longer: round 320 is another's, or no write quorum answers"
+            line_for(leader(true, (4, 1), 3)),
+            "leads in another round, 257"
+        );
+        assert_eq!(
+            line_for(leader(false, (5, 0), 3)),
+            "leads no longer: round 320 belongs to another leader, or no write quorum answers"
         );
         let mut both = leader(true, (5, 1), 4);
-        assert_eq!(tell(both.clone()), "leads, in round 321");
+        assert_eq!(line_for(both.clone()), "leads, in round 321");
         both.leads.as_mut().unwrap().others = 1;
-        assert_eq!(tell(both), "leads 2 parts of the log");
+        assert_eq!(line_for(both), "leads 2 parts of the log");
     }
 
     #[test]
     fn snapshots_are_told_of_once_a_minute_and_those_of_peers_always() {
-        let mut chronicle = Chronicle::default();
+        let mut event_log = EventLog::default();
         let mut stored = |second, snapshots| {
             let log = LogStatus {
                 snapshots,
                 bytes: 5 << 20,
                 ..LogStatus::default()
             };
-            chronicle
+            event_log
                 .snapshots(Instant(second * SECOND), &log)
                 .unwrap_or_default()
         };
@@ -253,32 +256,32 @@ mod tests {
         };
         let line = "was far behind and has installed a peer's snapshot: it is at slot 77";
         assert_eq!(
-            chronicle.replica(ADDRESS, &installed).as_deref(),
+            event_log.replica(ADDRESS, &installed).as_deref(),
             Some(line)
         );
-        assert_eq!(chronicle.replica(ADDRESS, &installed), None);
+        assert_eq!(event_log.replica(ADDRESS, &installed), None);
     }
 
     #[test]
     fn a_slow_disk_is_told_of_at_once_while_it_hangs_too_and_then_once_a_minute() {
-        let mut chronicle = Chronicle::default();
-        chronicle.waits(Instant(SECOND));
-        chronicle.waits(Instant(SECOND + 1000));
-        chronicle.is_durable(Instant(SECOND + 299_000));
-        assert_eq!(chronicle.disk(Instant(2 * SECOND)), None, "that is usual");
-        chronicle.waits(Instant(2 * SECOND));
-        let told = chronicle.disk(Instant(5 * SECOND)).unwrap();
+        let mut event_log = EventLog::default();
+        event_log.records_wait(Instant(SECOND));
+        event_log.records_wait(Instant(SECOND + 1000));
+        event_log.records_durable(Instant(SECOND + 299_000));
+        assert_eq!(event_log.disk(Instant(2 * SECOND)), None, "that is usual");
+        event_log.records_wait(Instant(2 * SECOND));
+        let line = event_log.disk(Instant(5 * SECOND)).unwrap();
         assert!(
-            told.contains("records have waited 3.0 s")
-                && told
+            line.contains("records have waited 3.0 s")
+                && line
                     .ends_with("which was too long in 1 of the seconds since the last such line"),
-            "{told}"
+            "{line}"
         );
-        assert_eq!(chronicle.disk(Instant(6 * SECOND)), None);
-        chronicle.is_durable(Instant(9 * SECOND));
-        assert_eq!(chronicle.disk(Instant(9 * SECOND)), None);
-        let told = chronicle.disk(Instant(70 * SECOND)).unwrap();
-        assert!(told.contains("records have waited 7.0 s"), "{told}");
-        assert_eq!(chronicle.disk(Instant(500 * SECOND)), None);
+        assert_eq!(event_log.disk(Instant(6 * SECOND)), None);
+        event_log.records_durable(Instant(9 * SECOND));
+        assert_eq!(event_log.disk(Instant(9 * SECOND)), None);
+        let line = event_log.disk(Instant(70 * SECOND)).unwrap();
+        assert!(line.contains("records have waited 7.0 s"), "{line}");
+        assert_eq!(event_log.disk(Instant(500 * SECOND)), None);
     }
 }
