@@ -3,8 +3,8 @@
 //! on a machine of whatever speed.
 //!
 //! callgrind counts the instructions of one role (`crates/costs`), which are the same on every run,
-//! over so many bursts and over twice as many: the difference is the steady state without the way
-//! to it.
+//! over a number of bursts and over twice as many: the difference is the steady state without the
+//! way to it.
 
 use crate::cargo;
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ use std::{fs, io};
 /// A role may cost this much more than recorded.
 const ALLOWED: f64 = 1.05;
 
-/// One run takes in so many bursts, the other twice as many.
+/// The bursts of one run; the other has twice as many.
 const BURSTS: u32 = 500;
 
 /// What is counted, with all that it calls.
@@ -34,7 +34,7 @@ const HEADER: &str = "\
 # S-Paxos's are \"spaxos-compartmentalized\" and \"spaxos-batched\": a command is a payload, or where it says batched a
 # batch of 100 is. The stabilizer that is driven hands every payload that it stores to all replicas.
 #
-# `cargo xtask costs` fails when one has grown by more than 5 %. Whoever means it to records it anew, with
+# `cargo xtask costs` fails when one has grown by more than 5 %. If that is intended, record it again with
 # `cargo xtask costs --record`, and says why in the same commit.
 
 ";
@@ -252,7 +252,7 @@ fn compare(recorded: &Costs, now: &Costs) -> bool {
         return true;
     }
     eprintln!(
-        "==> mend it, or mean it: cargo xtask costs --record writes docs/costs.toml anew; commit that with the change"
+        "==> if that is intended, cargo xtask costs --record writes docs/costs.toml again; commit that with the change"
     );
     false
 }

@@ -25,7 +25,7 @@ struct Step {
     what: &'static str,
     arguments: &'static [&'static str],
     environment: &'static [(&'static str, &'static str)],
-    /// It is stopped after so many minutes: several times what it takes on two busy processors,
+    /// The minutes after which it is stopped: several times what it takes on two busy processors,
     /// building included.
     limit_min: u64,
 }

@@ -1,5 +1,5 @@
-//! Programs that may not run for ever: each is the head of a process group of its own, which is
-//! killed when its time is up, when Ctrl-C or SIGTERM ends this program, and when its handle is
+//! Programs that may not run without a limit: each is the head of a process group of its own, which
+//! is killed when its time is up, when Ctrl-C or SIGTERM ends this program, and when its handle is
 //! dropped. So nothing that a gate has started outlives it.
 
 use nix::sys::signal::{Signal, killpg};
@@ -100,7 +100,7 @@ impl Group {
     }
 
     fn signal(&self, signal: Signal) {
-        // It fails when nobody is left.
+        // It fails when no process is left.
         let _ = killpg(self.id(), signal);
     }
 

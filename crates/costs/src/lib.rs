@@ -1,4 +1,4 @@
-//! What a command costs each role: one role alone on a node, with the messages of everybody around
+//! What a command costs each role: one role alone on a node, with the messages of all roles around
 //! it forged.
 //!
 //! `cargo xtask costs` counts instructions with it, `tests/allocations.rs` allocations. Both are

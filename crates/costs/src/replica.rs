@@ -1,5 +1,5 @@
 //! Drives a replica with the key-value store: is the proxy leaders that tell it what is chosen, the
-//! leader, the unbatchers, and whoever reads.
+//! leader, the unbatchers, and the readers.
 
 use crate::cases::Load;
 use crate::forge::{Commands, value};
@@ -89,7 +89,7 @@ fn opened_sessions(message: &Message) -> Vec<(ClientId, SessionId)> {
 
 struct Writes {
     others: Others,
-    /// Of so many slots it answers one.
+    /// Of this number of slots it answers one.
     share: u64,
 }
 

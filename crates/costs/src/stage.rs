@@ -1,4 +1,4 @@
-//! One role alone on a node: what it is told comes as bytes, what it says leaves as bytes, as in
+//! One role alone on a node: what it receives comes as bytes, what it sends leaves as bytes, as in
 //! the runtime, but no system call is made.
 
 use crate::cases::Load;

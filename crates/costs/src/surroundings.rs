@@ -20,7 +20,7 @@ pub(crate) trait Surroundings {
     /// Those of a role in a deployment of this layout.
     fn new(layout: &Layout) -> Self;
 
-    /// How many must be told of a value when acceptors have voted for it, where there are so many
+    /// The number of roles that must learn of a chosen value, in a deployment with this many
     /// replicas.
     fn told_of_chosen(replicas: usize) -> usize {
         replicas

@@ -6,7 +6,7 @@
 //! batchers once a burst which batches are chosen). Client lanes, batchers, unbatchers and replicas
 //! make new payloads, a batch or the answers of a burst, which take memory of their own. In S-Paxos
 //! the roles that handle references and payloads allocate for each of them. Each bound is what the
-//! role does today; whoever does better lowers it.
+//! role does today; a change that does better lowers it.
 
 use ionian_costs::cases::{CASES, Case, Run};
 

@@ -39,7 +39,7 @@ pub struct Connection {
     input: Bytes,
     /// The parser's command has to wait until all before it are answered.
     stalled: bool,
-    /// The client broke the protocol; it is told when all commands before are answered.
+    /// The client broke the protocol; it gets the error when all commands before are answered.
     failure: Option<ProtocolError>,
     /// The client sends no more.
     ended: bool,
@@ -55,7 +55,7 @@ pub struct Connection {
     /// About what these take in memory.
     waiting_bytes: usize,
     flight: Option<Expected>,
-    /// The compound in flight, as long as nobody has taken it.
+    /// The compound in flight, until it is taken.
     request: Option<(Operation, Bytes)>,
     /// What the compound in flight takes, with the commands of it that may have to be sent again.
     flight_bytes: usize,
@@ -294,8 +294,8 @@ impl Connection {
         self.output.bytes()
     }
 
-    /// So many bytes of the output were sent. [`advance`](Self::advance) is to follow if the output
-    /// [was full](Self::output_is_full).
+    /// This number of bytes of the output was sent. [`advance`](Self::advance) is to follow if the
+    /// output [was full](Self::output_is_full).
     pub fn on_sent(&mut self, len: usize) {
         count(&self.host.stats.bytes_out, len as u64);
         self.output.on_sent(len);
@@ -400,8 +400,8 @@ impl Connection {
         ));
     }
 
-    /// Forgets all that the client wants, and closes the connection. The client is told why, unless
-    /// it is in the middle of a large reply.
+    /// Forgets all that the client wants, and closes the connection. The client gets the reason,
+    /// unless it is in the middle of a large reply.
     fn close_for(&mut self, text: std::fmt::Arguments<'_>) {
         if self.closing {
             return;
@@ -784,8 +784,8 @@ fn is_http(words: &[Bytes]) -> bool {
     words[0].eq_ignore_ascii_case(b"post") || words[0].eq_ignore_ascii_case(b"host:")
 }
 
-/// What a client is told. Clients know the codes: both mean that the same command may succeed
-/// later.
+/// The error that a client gets. Clients know the codes: both mean that the same command may
+/// succeed later.
 fn refusal_text(refusal: Refusal) -> &'static str {
     match refusal {
         Refusal::Busy => {

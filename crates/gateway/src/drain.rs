@@ -3,9 +3,9 @@
 //!
 //! A client that asks one thing after the other must not have a command under way when its
 //! connection is closed: it could not know what became of it. So the connection ends together with
-//! a reply: the same segment brings the end of the reply and the end of the connection, and whoever
-//! has read the one can see the other before it sends again. Who says nothing for [`QUIET`] is
-//! idle, and is closed as Redis closes idle clients.
+//! a reply: the same segment brings the end of the reply and the end of the connection, and a
+//! client that has read the one can see the other before it sends again. Who says nothing for
+//! [`QUIET`] is idle, and is closed as Redis closes idle clients.
 
 use crate::serve::Inner;
 use crate::slots::Open;
@@ -19,7 +19,7 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Notify;
 
-/// How long a client has to say something more. Whoever is in the middle of a conversation does
+/// How long a client has to say something more. A client in the middle of a conversation does
 /// within a round trip and the time that a busy program takes to go on; who does not is idle.
 const QUIET: Duration = Duration::from_millis(250);
 
@@ -39,7 +39,7 @@ pub(crate) struct Drain {
     /// Whether the gateway listens no more. Who is sent away before that comes back at once, and
     /// finds the door half closed.
     leaving: Cell<bool>,
-    /// Whether it has lasted for long enough that whoever says nothing is idle.
+    /// Whether it has lasted for long enough that a silent client is idle.
     idle_too: Cell<bool>,
     /// Goes up whenever it begins or ends.
     turns: Cell<u64>,
@@ -94,7 +94,7 @@ impl Inner {
         }
     }
 
-    /// Does not listen until the gateway serves again. Whoever has been accepted by the system
+    /// Does not listen until the gateway serves again. A client that the system has accepted
     /// already may have sent a command, and is served like all others.
     pub(crate) async fn pause(self: &Rc<Self>, listener: TcpListener) -> TcpListener {
         let address = listener.local_addr();

@@ -31,7 +31,7 @@ pub struct Host {
     /// What all clients together hold.
     held: Cell<usize>,
     pub(crate) usage: Usage,
-    /// All gateways of the cluster, this one first; empty as long as nobody has said.
+    /// All gateways of the cluster, this one first; empty until it is set.
     pub(crate) gateways: RefCell<Vec<Peer>>,
 }
 

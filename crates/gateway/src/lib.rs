@@ -11,7 +11,7 @@
 //! | `transaction` | MULTI, EXEC, WATCH |
 //! | `commands` | what the gateway answers itself |
 //! | `reply`, `resp3`, `info` | from answers to bytes |
-//! | `tracking` | what a client that caches is told |
+//! | `tracking` | what a client that caches receives |
 //! | `host`, `limits`, `peers` | what all connections share |
 //! | `room` | how many replies are on their way at once |
 //! | `usage`, `process` | what INFO says of commands and of the process |

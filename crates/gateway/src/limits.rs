@@ -5,7 +5,7 @@ use std::time::Duration;
 /// Limits of the gateway. Whatever a client sends, its connection keeps no more than these allow.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Open connections; one more is told `max number of clients reached` and closed.
+    /// Open connections; one more gets `max number of clients reached` and is closed.
     pub connections: usize,
     /// Words of one command, its name included; more are a protocol error.
     pub args: usize,
@@ -52,7 +52,7 @@ pub struct Limits {
     pub copies: u32,
 }
 
-/// Slower than this nothing is sent that somebody waits for: 64 kilobit a second.
+/// What a client waits for is not sent slower than this: 64 kilobit a second.
 pub(crate) const MIN_BYTES_PER_SECOND: u32 = 8 << 10;
 
 impl Default for Limits {

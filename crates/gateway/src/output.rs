@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 #[derive(Debug, Default)]
 pub(crate) struct Output {
     bytes: Vec<u8>,
-    /// So many from the front are sent.
+    /// The number of bytes at the front that are sent.
     sent: usize,
     /// Some of the places in `bytes` where one reply ends and the next begins.
     borders: VecDeque<usize>,

@@ -3,9 +3,9 @@
 //! The parser keeps its place between reads, so every byte is looked at once however the bytes are
 //! cut into pieces. The crate `redis-protocol` starts over with every piece and tells nothing about
 //! what it has found so far: an MSET of 65,535 words takes it 5 ms in one piece, 295 ms in TCP
-//! segments of 1448 bytes and 6.5 s in pieces of 64. It also reserves memory by a stranger's count,
-//! accepts frames that are no requests, and has errors of its own; guarding it against all this
-//! means finding the words first. So it serves here as the second opinion of the tests.
+//! segments of 1448 bytes and 6.5 s in pieces of 64. It also reserves memory by an unknown client's
+//! count, accepts frames that are no requests, and has errors of its own; guarding it against all
+//! this means finding the words first. So it serves here as the second opinion of the tests.
 
 use crate::inline;
 use crate::limits::Limits;
@@ -17,7 +17,7 @@ use std::fmt;
 enum Stage {
     /// At the head of a request.
     Start,
-    /// Inside of the line that announces the next word; so many words are missing.
+    /// Inside of the line that announces the next word; with the number of words that are missing.
     Head { missing: usize },
     /// Inside of a word of `len` bytes.
     Word { missing: usize, len: usize },

@@ -31,7 +31,7 @@ impl Peer {
         })
     }
 
-    /// Forty hexadecimal digits, as Redis's nodes have; the same whoever is asked.
+    /// Forty hexadecimal digits, as Redis's nodes have; the same from every gateway.
     pub(crate) fn id(&self) -> String {
         let hash = |seed: u64| {
             let step =

@@ -72,7 +72,7 @@ impl Room {
         self.expected.insert(token, bytes);
     }
 
-    /// The reply of so many bytes is here, whether its connection still is or not.
+    /// The reply of this size is here, whether its connection still is or not.
     pub(crate) fn end(&mut self, token: u64, reply: usize) {
         let Some(bytes) = self.expected.remove(&token) else {
             return;
@@ -97,7 +97,7 @@ mod tests {
         assert!((4..8).all(|index| !room.admits(index, mega)));
         assert!(room.admits(8, Some(5)) && room.next().is_none());
         room.begin(8, Some(5));
-        // The first that waits is the first to go, and nobody passes it.
+        // The first that waits is the first to go, and none passes it.
         room.end(2, 1 << 20);
         room.end(2, 1 << 20);
         assert!(!room.admits(9, mega));

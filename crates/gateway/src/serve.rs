@@ -34,16 +34,17 @@ use tokio::task::JoinHandle;
 /// value.
 const READ_BYTES: usize = 64 << 10;
 
-/// So many reads of one connection in a row; then others get their turn.
+/// Reads of one connection in a row; then others get their turn.
 const READS_PER_TURN: usize = 4;
 
-/// In so many steps the deadline is counted; it is met to within one of them.
+/// The deadline is counted in this number of steps; it is met to within one of them.
 const TICKS_PER_DEADLINE: u32 = 32;
 
 /// How long to wait when no connection can be accepted, for want of file descriptors say.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// So many clients are told at once that there are too many; further ones are just closed.
+/// As many clients at once get the error that there are too many; further ones are closed without
+/// it.
 const REJECTED_AT_ONCE: usize = 128;
 
 /// How long to wait until they have read it.
@@ -69,7 +70,7 @@ pub(crate) struct Inner {
     pub(crate) drain: Drain,
     /// Whether the task runs that looks for what takes too long.
     watch_runs: Cell<bool>,
-    /// Connections that are told that there are too many.
+    /// Connections that get the error that there are too many.
     rejecting: Cell<usize>,
 }
 
@@ -121,7 +122,7 @@ impl Gateway {
     }
 
     /// Takes the reply to a request, in the node's loop; [`flush`](Self::flush) is to follow at the
-    /// end of the burst. A reply that nobody waits for any more is dropped. Nothing is submitted
+    /// end of the burst. A reply that no client waits for any more is dropped. Nothing is submitted
     /// here.
     pub fn on_reply(&self, reply: Reply) {
         let length = reply.outcome.as_ref().map_or(0, Bytes::len);
@@ -415,7 +416,7 @@ impl Inner {
     fn shed(self: Rc<Self>) {
         while self.host.held() > self.host.limits.memory_bytes {
             let mut slots = self.slots.borrow_mut();
-            let Some(index) = slots.hungriest() else {
+            let Some(index) = slots.largest() else {
                 return;
             };
             let Some(open) = slots.get(index) else { return };

@@ -85,7 +85,7 @@ impl Slots {
     }
 
     /// The open connection that holds most; `None` if those that are not being closed hold nothing.
-    pub(crate) fn hungriest(&self) -> Option<u32> {
+    pub(crate) fn largest(&self) -> Option<u32> {
         let open = self
             .slots
             .iter()

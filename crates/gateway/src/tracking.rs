@@ -1,4 +1,4 @@
-//! CLIENT TRACKING: what a client that caches is told.
+//! CLIENT TRACKING: what a client that caches receives.
 //!
 //! A gateway does not see what clients of other gateways write, so it cannot tell a client later
 //! that a key has changed. It may tell it at any time, though: Redis forgets keys when its table is

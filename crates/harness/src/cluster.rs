@@ -25,7 +25,7 @@ pub fn program(chosen: Option<&Path>) -> Result<PathBuf> {
 /// Moves every node to ports of this machine that are free now.
 ///
 /// # Errors
-/// When there are not so many.
+/// When there are fewer.
 pub fn place_on_free_ports(deployment: &mut Deployment) -> Result<()> {
     let mut ports = free_ports(2 * deployment.nodes.len(), &[])?.into_iter();
     let mut next = || format!("127.0.0.1:{}", ports.next().expect("two for each node"));
@@ -50,7 +50,7 @@ pub struct Cluster {
 struct Process {
     child: Option<Child>,
     starts: u32,
-    /// Whom it is told to ask for the deployment, when it is not of the first nodes.
+    /// The node to ask for the deployment, when it is not one of the first nodes.
     join: Option<String>,
     /// By how many milliseconds it misreads the wall clock from its next start on.
     clock_ahead_ms: i64,
@@ -226,7 +226,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// From its next start on the node misreads the wall clock by so many milliseconds.
+    /// From its next start on the node misreads the wall clock by this number of milliseconds.
     pub fn set_clock(&mut self, node: usize, ahead_ms: i64) {
         self.processes[node].clock_ahead_ms = ahead_ms;
     }
@@ -391,7 +391,7 @@ impl Member {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        // When even that fails there is nobody to tell.
+        // When even that fails there is no way to report it.
         let _ = self.kill_all();
     }
 }

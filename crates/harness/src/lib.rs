@@ -5,7 +5,7 @@
 //! | file | job |
 //! |---|---|
 //! | `cluster` | the processes of a deployment: start, watch, kill |
-//! | `ports` | ports that nobody uses |
+//! | `ports` | unused ports |
 //! | `process` | memory and processor time of a process, the size of a directory |
 //! | `host` | the machine |
 //! | `numbers` | medians, and how numbers are written |

@@ -25,7 +25,7 @@ pub fn thousands(number: u64) -> String {
     text
 }
 
-/// Three significant digits, if there are so many before the point.
+/// Three significant digits, if there are as many before the point.
 pub fn rounded(value: f64) -> String {
     match value {
         _ if !value.is_finite() => "-".into(),

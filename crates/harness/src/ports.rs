@@ -1,4 +1,4 @@
-//! Ports that nobody uses.
+//! Unused ports.
 
 use anyhow::{Result, ensure};
 use std::net::TcpListener;
@@ -7,10 +7,10 @@ use std::net::TcpListener;
 /// connections, which could otherwise take one away while its node is down.
 const RANGE: std::ops::Range<u16> = 20_000..32_000;
 
-/// So many ports that are free now, and not among `taken`: those of nodes that are down.
+/// Ports that are free now, and not among `taken`: those of nodes that are down.
 ///
 /// # Errors
-/// When there are not so many.
+/// When there are fewer.
 pub fn free_ports(count: usize, taken: &[u16]) -> Result<Vec<u16>> {
     // Programs that run beside each other begin at different places.
     let offset = std::process::id().wrapping_mul(997) as usize % RANGE.len();

@@ -103,7 +103,7 @@ pub enum StartError {
 }
 
 /// Starts a cluster of the MultiPaxos deployment `preset` in this process, each node on a thread of
-/// its own, all replicating machines of type `M`. What it is told is kept in memory and gone with
+/// its own, all replicating machines of type `M`. Its data is kept in memory and gone with
 /// it: [`start_deployment`] keeps it on disk.
 ///
 /// # Errors

@@ -30,7 +30,7 @@ impl<const DEFECT: u8> StateMachine for Logs<DEFECT> {
         let [name @ b'a'..=b'c', what] = *command else {
             assert!(
                 DEFECT != PANICS || command.len() < 8,
-                "a length that nobody thought of"
+                "a length without a case"
             );
             return reply.extend_from_slice(b"?");
         };

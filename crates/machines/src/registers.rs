@@ -16,12 +16,12 @@ const WRITE: u8 = 1;
 const HEAD: usize = 7;
 const CELL: usize = size_of::<u32>();
 
-/// So many registers, each with the number of the request that wrote it last, 0 at first.
+/// Registers, each with the number of the request that wrote it last, 0 at first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registers(Vec<u32>);
 
 impl Registers {
-    /// So many registers, named from 0.
+    /// This number of registers, named from 0.
     pub fn new(count: u16) -> Self {
         Registers(vec![0; usize::from(count)])
     }

@@ -1,4 +1,4 @@
-//! What can go wrong, in words for the person who has to mend it.
+//! What can go wrong, in words for the operator who has to repair it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -109,7 +109,7 @@ pub enum WalError {
         /// `Options::max_record_bytes`.
         limit: usize,
     },
-    /// An earlier call failed. Nobody knows any more what is on disk, so nothing goes on.
+    /// An earlier call failed. It is unknown what is on disk, so nothing continues.
     #[error("the log has stopped at an earlier error: {first}")]
     Poisoned {
         /// The text of that error.

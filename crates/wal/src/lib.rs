@@ -15,7 +15,7 @@
 //! What holds, whatever fails:
 //!
 //! - What `durable` has covered is found after a crash, unless the disk loses what it had; and if
-//!   it does, or if somebody has removed a part, the log is not opened. The one exception: a loss
+//!   it does, or if a part was removed, the log is not opened. The one exception: a loss
 //!   in what was written within a second before the machine failed looks exactly like that failure
 //!   (`extent`).
 //! - What is found was appended, in that order, without a gap from [`Recovery::first_lsn`] on.

@@ -1,4 +1,4 @@
-//! Logs and snapshots that nobody may write to: those of a node that does not run any more.
+//! Logs and snapshots that must not be written to: those of a stopped node.
 
 use crate::error::{WalError, io_error};
 use crate::recovery::{self, Recovery};
@@ -8,9 +8,9 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-/// The operating system's files, unchanged whatever happens: whoever would mend a file or rename
-/// one believes that it was done. What is read does not depend on that, because nothing is read
-/// from where something was mended.
+/// The operating system's files, unchanged whatever happens: code that would repair a file or
+/// rename one believes that it was done. What is read does not depend on that, because nothing is
+/// read from where something was repaired.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReadOnly;
 
@@ -72,8 +72,8 @@ impl StorageFile for ReadOnlyFile {
     }
 }
 
-/// The records of the log in the directory `path`, whoever's it is, without changing
-/// anything; `None` if there is no log. Nobody may write to it meanwhile.
+/// The records of the log in the directory `path`, of any owner, without changing
+/// anything; `None` if there is no log. No process may write to it meanwhile.
 ///
 /// # Errors
 /// When the log is damaged or cannot be read.

@@ -1,4 +1,4 @@
-//! What an earlier life of the log has left: checked, mended at its end, and read back.
+//! What an earlier life of the log has left: checked, repaired at its end, and read back.
 //!
 //! Reading goes from the first segment on as long as lsns follow each other. Where it stops there
 //! are two cases. If something that was written only after the missing record was durable can be
@@ -238,7 +238,7 @@ pub(crate) struct Tail<S: Storage> {
     pub(crate) at: u64,
 }
 
-/// Checks and mends what is in the directory; `None` if there is no log.
+/// Checks and repairs what is in the directory; `None` if there is no log.
 pub(crate) fn open<S: Storage>(directory: &Directory<S>) -> Result<Option<Opened<S>>, WalError> {
     let names = directory.list()?;
     let mut sequences: Vec<u64> = names.iter().filter_map(|name| parse_name(name)).collect();
@@ -281,7 +281,7 @@ pub(crate) fn open<S: Storage>(directory: &Directory<S>) -> Result<Option<Opened
         });
         let end = walk(&loaded.header, &loaded.content);
         if sequences.last() == Some(&sequence) {
-            return mend(directory, segments, loaded, end, extent).map(Some);
+            return repair(directory, segments, loaded, end, extent).map(Some);
         }
         before = Some((loaded.path, end));
     }
@@ -316,7 +316,7 @@ fn follows(
 }
 
 /// Makes the last segment one that can be written to.
-fn mend<S: Storage>(
+fn repair<S: Storage>(
     directory: &Directory<S>,
     segments: VecDeque<Segment>,
     mut last: Loaded<S::File>,

@@ -61,7 +61,7 @@ impl<S: Storage> Snapshots<S> {
     /// Begins to write a snapshot; an unfinished one is removed. The writer may move to another
     /// thread.
     ///
-    /// Whoever writes has read first: [`load_latest`](Self::load_latest) moves a damaged snapshot
+    /// A writer has read first: [`load_latest`](Self::load_latest) moves a damaged snapshot
     /// out of the way, which else would replace the sound previous one.
     ///
     /// # Errors
@@ -289,7 +289,7 @@ pub struct SnapshotReader<S: Storage = Disk> {
 }
 
 impl SnapshotReader<ReadOnly> {
-    /// Opens one file, whoever's snapshot it is, without changing anything.
+    /// Opens one file, of any owner, without changing anything.
     ///
     /// # Errors
     /// When it cannot be read, or does not begin as a snapshot.
@@ -332,7 +332,7 @@ impl<S: Storage> SnapshotReader<S> {
     }
 
     fn read_header(&mut self) -> Result<(), WalError> {
-        // A file that is shorter than any header is a stranger's as well.
+        // A file that is shorter than any header belongs to another program as well.
         let header = self.take(STAMP_AT.min(self.length as usize))?;
         if !header.starts_with(MAGIC) {
             return Err(WalError::NotOurs {

@@ -26,12 +26,12 @@ pub trait Storage: Clone + Send + 'static {
     fn remove(&self, path: &Path) -> io::Result<()>;
     /// Makes creations, removals and renames in a directory durable.
     fn sync_directory(&self, directory: &Path) -> io::Result<()>;
-    /// A number that nobody can guess and that was never returned before.
+    /// A number that cannot be guessed and that was never returned before.
     fn nonce(&self) -> u64;
 }
 
 /// An open file of a [`Storage`].
-#[expect(clippy::len_without_is_empty, reason = "nobody asks")]
+#[expect(clippy::len_without_is_empty, reason = "not needed")]
 pub trait StorageFile: Send + 'static {
     /// How long the file is.
     fn len(&self) -> io::Result<u64>;

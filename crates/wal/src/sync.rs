@@ -89,7 +89,7 @@ impl<T: Send + 'static> Worker<T> {
         let notify = self.notify.take().expect("the thread is made once");
         let run = move || {
             for job in todo {
-                // Nobody takes the result of what was under way when the log was dropped.
+                // No caller takes the result of what was under way when the log was dropped.
                 let _ = done.send(job());
                 notify();
             }
@@ -109,7 +109,7 @@ impl<T: Send + 'static> Worker<T> {
 }
 
 impl<T> Drop for Worker<T> {
-    /// Waits for the thread: whoever gets the directory next must find nobody writing in it.
+    /// Waits for the thread: no thread may write in the directory when the next owner gets it.
     fn drop(&mut self) {
         if let Some(Thread {
             jobs,

@@ -20,7 +20,7 @@ use std::sync::Arc;
 pub enum HandOff {
     /// Always by the calling thread. Nothing of the log runs on another thread.
     Never,
-    /// By the log's thread, if the group has at least so many bytes.
+    /// By the log's thread, if the group has at least this many bytes.
     From(usize),
 }
 
@@ -88,7 +88,7 @@ pub enum Flush {
 
 /// An append-only log of records in a directory. See the crate's documentation.
 ///
-/// After an error nobody knows what is on disk. So the first error stops the log for good: every
+/// After an error it is unknown what is on disk. So the first error stops the log for good: every
 /// later call fails with [`WalError::Poisoned`], and [`durable`](Self::durable) never moves again.
 ///
 /// What was not flushed when the log is dropped is lost.
@@ -175,7 +175,7 @@ impl<S: Storage> Wal<S> {
             stamp: stamp.into(),
         };
         let opened = recovery::open(&directory)?;
-        // Nobody knows how far the making of these came.
+        // It is unknown how far the creation of these came.
         for spare in directory
             .list()?
             .iter()
@@ -221,7 +221,7 @@ impl<S: Storage> Wal<S> {
             active: writer.segment(),
             writer: Some(writer),
             syncer: Worker::new("syncs the log", notify),
-            // Nobody waits for what it does: it is looked at when something else has happened.
+            // No caller waits for its work: it is looked at when something else has happened.
             keeper: Worker::new("makes and drops segments", Box::new(|| {})),
             gathered: Vec::new(),
             idle: Vec::new(),
@@ -467,7 +467,7 @@ impl<S: Storage> Wal<S> {
         // What is left of a small first segment may be gone sooner than a large one is made.
         let due = writer.is_half_full() || self.active.bytes < self.options.segment_bytes;
         self.writer = Some(writer);
-        // A rare giant must not keep its memory for ever.
+        // A rare giant must not keep its memory.
         if group.capacity() as u64 <= 2 * self.options.segment_bytes {
             self.idle = group;
         }

@@ -1,5 +1,5 @@
-//! The end of the log: the one segment that is written to. Whoever writes owns it; it is handed to
-//! the sync thread and back, so that no lock is needed.
+//! The end of the log: the one segment that is written to. The writing thread owns it; it is handed
+//! to the sync thread and back, so that no lock is needed.
 
 use crate::error::{WalError, io_error};
 use crate::extent::ExtentFile;

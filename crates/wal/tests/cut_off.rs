@@ -1,4 +1,4 @@
-//! Logs on a real disk of which somebody has removed a part while they were closed: each is
+//! Logs on a real disk of which a part was removed while they were closed: each is
 //! refused, and says what is missing. Without the part it would have looked like a log that a crash
 //! has interrupted.
 

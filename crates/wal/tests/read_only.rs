@@ -1,4 +1,4 @@
-//! Logs and snapshots of somebody else, read without touching them.
+//! Logs and snapshots of another owner, read without touching them.
 
 use ionian_wal::snapshot::{SnapshotReader, Snapshots};
 use ionian_wal::{Options, Wal, WalError, read_log};
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const STAMP: &[u8] = b"somebody's";
+const STAMP: &[u8] = b"another's";
 
 fn directory(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR"))

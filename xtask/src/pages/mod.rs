@@ -184,3 +184,20 @@ fn findings_that_differ() -> Result<Vec<String>, Box<dyn Error>> {
     }
     Ok(differ)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_blocks_of_all_pages_are_marked_right() {
+        let pages = pages().expect("the pages are listed");
+        for page in &pages {
+            let text = fs::read_to_string(repository().join(page)).expect(page);
+            if let Err(error) = blocks::of_page(&text) {
+                panic!("{page}: {error}");
+            }
+        }
+        assert!(pages.len() > 10);
+    }
+}

@@ -23,13 +23,13 @@ pub(super) struct Payloads {
 /// As many digits as the random numbers have that disseminators draw.
 const LIFE: u64 = 0x5eed_5eed_5eed_5eed;
 
-/// So many payloads of a disseminator are not known to be chosen.
+/// The number of payloads of a disseminator that are not known to be chosen.
 const IN_FLIGHT: u64 = 64;
 
-/// A payload is void so many slots later: 8 windows, as large as they are by default.
+/// A payload is void this number of slots later: 8 windows, as large as they are by default.
 const VOID_AFTER: u64 = 8 * 8192;
 
-/// Disseminators learn so seldom how far the log is executed that so many payloads are void from
+/// How often disseminators learn how far the log is executed, in payloads: as many are void from
 /// the same slot on.
 const HEARTBEAT: u64 = 1024;
 
@@ -74,7 +74,7 @@ pub(crate) struct Storing {
     replicas: Set<ReplicaId>,
 }
 
-/// So many slots later than it is stored a payload is known to be chosen.
+/// The slots between the storing of a payload and the news that it is chosen.
 const CHOSEN_AFTER: u64 = 64;
 
 impl Storing {
@@ -277,7 +277,7 @@ impl Surroundings for Disseminating {
         None
     }
 
-    /// Its first payload, of which the others are told by name.
+    /// Its first payload, which the others know by name.
     fn is_answered(message: &spaxos::Message) -> bool {
         let spaxos::Message::Stabilizer(stabilizer::In::Store { payload, .. }) = message else {
             return false;

@@ -32,7 +32,7 @@ pub(super) fn select(context: &mut Context<'_>, words: &[Bytes]) {
 }
 
 /// There are no users and no passwords. As in Redis without a password, the user `default` has any;
-/// a password for no user is refused, lest it be believed to protect the data.
+/// a password for no user is refused, so that no client takes it for protection of the data.
 pub(super) fn auth(context: &mut Context<'_>, words: &[Bytes]) {
     match words.len() {
         3 if &words[1][..] == b"default" => context.ok(),

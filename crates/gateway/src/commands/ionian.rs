@@ -7,7 +7,7 @@ use ionian_kernel::client::ReadLevel;
 
 const HELP: &[&str] = &[
     "IONIAN <subcommand> [<arg>]. Subcommands are:",
-    "CHECK -- Return OK when a linearizable read is answered by a quorum, an error when it is not (PING asks nobody).",
+    "CHECK -- Return OK when a linearizable read is answered by a quorum, an error when it is not (PING asks no node).",
     "CONSISTENCY -- Return the consistency level of this connection's reads.",
     "CONSISTENCY LINEARIZABLE -- Reads see every write acknowledged before they began (the default).",
     "CONSISTENCY SEQUENTIAL -- Reads see every write and read completed through this node.",

@@ -44,7 +44,7 @@ pub(crate) enum Control {
 }
 
 impl Own {
-    /// Whether a command of so many words can be this one.
+    /// Whether a command with this number of words can be this one.
     pub(crate) fn takes(&self, words: usize) -> bool {
         let arity = self.arity.unsigned_abs() as usize;
         words == arity || self.arity < 0 && words > arity
@@ -121,7 +121,7 @@ const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
 const SYNTAX: &str = "ERR syntax error";
 
 /// Whether the whole of `text` matches a pattern of `*` and `?`, in any case. It comes back to the
-/// last `*` only, so a stranger's pattern takes at most the product of the lengths.
+/// last `*` only, so an unknown client's pattern takes at most the product of the lengths.
 fn matches(mut pattern: &[u8], text: &str) -> bool {
     let mut text = text.as_bytes();
     let mut retry = None;

@@ -14,7 +14,7 @@ const HELP: &[&str] = &[
     "LIST [FILTERBY (PATTERN <pattern>|MODULE <name>|ACLCAT <category>)] -- Return command names.",
 ];
 
-/// What is told about a command, whoever answers it.
+/// The description of a command, the same from every gateway.
 #[derive(Clone, Copy)]
 struct Entry {
     name: &'static str,

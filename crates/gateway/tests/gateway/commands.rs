@@ -37,11 +37,11 @@ fn simple_ones() {
         ),
         ("AUTH default x", "+OK\n"),
         (
-            "AUTH somebody x",
+            "AUTH another x",
             "-WRONGPASS invalid username-password pair or user is disabled.\n",
         ),
         (
-            "HELLO 3 AUTH somebody x",
+            "HELLO 3 AUTH another x",
             "-WRONGPASS invalid username-password pair or user is disabled.\n",
         ),
         ("AUTH a b c", "-ERR syntax error\n"),
@@ -353,7 +353,7 @@ fn replies_are_well_formed() {
     }
 }
 
-/// A client that caches is told to forget what it has read, once it has it, and only what it wants
+/// A client that caches has to forget what it has read, once it has it, and only what it wants
 /// to hear of.
 #[test]
 fn what_is_tracked_is_invalidated_after_it_was_read() {
@@ -503,7 +503,7 @@ fn info_tells_what_happened() {
             .ask(&mut cluster, "INFO server clients")
             .contains("Keyspace")
     );
-    // Where no replica answers, the rest is told.
+    // Where no replica answers, the rest is reported.
     client.send("INFO\r\n");
     client.answer(Err(Refusal::Unavailable));
     let info = String::from_utf8(client.take()).unwrap();

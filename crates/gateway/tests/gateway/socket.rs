@@ -1,4 +1,4 @@
-//! The gateway on loopback sockets, with a node's loop that answers as it is told.
+//! The gateway on loopback sockets, with a node's loop that answers as the test says.
 
 use crate::common::{Cluster, request};
 use bytes::Bytes;
@@ -427,7 +427,7 @@ fn a_command_that_stays_unfinished_is_given_up() {
 /// Clients that the system had taken in when the drain began are greeted and answered once; their
 /// connections end with the answer.
 #[test]
-fn whoever_was_taken_in_when_a_drain_begins_is_served() {
+fn clients_accepted_before_a_drain_are_served() {
     let begin = |gateway: &Gateway, address| {
         let clients: Vec<TcpStream> = (0..50).map(|_| connect(address)).collect();
         gateway.drain(true);
@@ -459,7 +459,7 @@ fn whoever_was_taken_in_when_a_drain_begins_is_served() {
     );
 }
 
-/// All commands of all clients were sent on at once: their replies met on the way, where nobody
+/// All commands of all clients were sent on at once: their replies met on the way, where no reader
 /// counted them.
 #[test]
 fn as_many_large_replies_are_asked_for_as_there_is_room_for() {

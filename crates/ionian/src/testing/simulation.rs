@@ -214,7 +214,7 @@ struct Asked {
     is_read: bool,
 }
 
-/// What it is told.
+/// Its input.
 #[derive(Clone, PartialEq)]
 struct Told(Bytes);
 

@@ -140,8 +140,8 @@ impl Kv {
         if ops.len() < 2 {
             return;
         }
-        // Positions first: a processor looks only so many instructions ahead, and should find many
-        // places in them.
+        // Positions first: a processor looks only a few hundred instructions ahead, and should find
+        // many places in them.
         let mut positions = [0; 16];
         for some in ops.chunks(positions.len()) {
             let keys = some.iter().filter_map(Op::key);
@@ -190,8 +190,8 @@ impl Kv {
 }
 
 /// Carries out commands one by one, and stops when their replies have become large: a short request
-/// can have a reply of any size, every replica keeps the replies to writes for a while, and whoever
-/// asked may be slow to take them. [`answered`] tells the sender how far it went.
+/// can have a reply of any size, every replica keeps the replies to writes for a while, and a
+/// client that asked may be slow to take them. [`answered`] tells the sender how far it went.
 fn pipeline(
     commands: &[Op<&[u8]>],
     reply: &mut Vec<u8>,

@@ -9,7 +9,7 @@ pub(super) const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of r
 pub(super) const OVERFLOW: &str = "ERR increment or decrement would overflow";
 pub(super) const NOT_FINITE: &str = "ERR increment would produce NaN or Infinity";
 
-/// What is said in place of a reply that would be larger than any can be.
+/// The error in place of a reply that would be too large.
 pub(super) const TOO_LARGE: &[u8] =
     b"ERR the reply would be larger than 64 MB, ask for less at once";
 

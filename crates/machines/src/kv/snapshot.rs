@@ -246,7 +246,7 @@ mod tests {
     #[derive(Clone, Debug)]
     enum Action {
         Execute(u64, Vec<String>),
-        /// Takes a picture that is written in pieces of so many bytes.
+        /// Takes a picture that is written in pieces of this many bytes.
         Freeze(usize),
         /// Writes a piece of one of the pictures.
         Write(prop::sample::Index),

@@ -40,8 +40,8 @@ const SEGMENT_BITS: u32 = 10;
 /// The number of segments.
 pub(super) const SEGMENTS: usize = 1 << SEGMENT_BITS;
 
-/// So many highest bits of a position are its bucket. A command's footprint names buckets: what
-/// happens in one does not show in another.
+/// The number of highest bits of a position that are its bucket. A command's footprint names
+/// buckets: what happens in one does not show in another.
 const BUCKET_BITS: u32 = 16;
 
 /// Buckets of a segment.
@@ -535,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_grows_by_zeros_whoever_shares_it() {
+    fn a_shared_value_grows_by_zeros() {
         let (mut store, mut model) = (Store::default(), Vec::new());
         let mut pictures = Vec::new();
         for (i, offset) in [0, 3, 1000, 1001, 1500, 1600, 1400, 4000, 4002]

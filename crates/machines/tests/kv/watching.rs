@@ -1,4 +1,4 @@
-//! WATCH beside a model that does what Redis does: it marks a watched key when somebody touches it.
+//! WATCH beside a model that does what Redis does: it marks a watched key when a client touches it.
 
 use super::{NOW, apply, argv, command, run, snapshot};
 use bytes::Bytes;
@@ -205,8 +205,8 @@ fn what_came_and_went_is_in_the_snapshot() {
     assert!(!executes(&mut restored, NOW, "k", before));
 }
 
-/// A missing key shares its version with the keys of its bucket, so whoever watches one must
-/// conflict with whoever creates another. The memory for it does not grow with the keys that came
+/// A missing key shares its version with the keys of its bucket, so a client that watches one must
+/// conflict with one that creates another. The memory for it does not grow with the keys that came
 /// and went.
 #[test]
 fn keys_of_one_bucket_conflict_and_nothing_grows() {

@@ -101,7 +101,7 @@ impl FaultDisk {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("nobody panics with it")
+        self.state.lock().expect("no thread panics with it")
     }
 
     /// The `after`th operation from now on (counted from 0) fails.
@@ -176,8 +176,8 @@ impl FaultDisk {
     }
 
     /// The operations after some moment since the last mark that was [let go](Self::let_go) were
-    /// never done: whoever asked for them had died in between. With `whole`, all of those since the
-    /// mark.
+    /// never done: the process that asked for them had crashed in between. With `whole`, all of
+    /// those since the mark.
     pub fn rewind(&self, whole: bool) {
         let mut state = self.state();
         let mut done = 0;
@@ -200,17 +200,17 @@ impl FaultDisk {
 
     /// While the gate is closed, syncs of files' data wait.
     pub fn set_gate(&self, open: bool) {
-        *self.gate.0.lock().expect("nobody panics with it") = open;
+        *self.gate.0.lock().expect("no thread panics with it") = open;
         self.gate.1.notify_all();
     }
 
     fn pass_gate(&self) {
-        let open = self.gate.0.lock().expect("nobody panics with it");
+        let open = self.gate.0.lock().expect("no thread panics with it");
         drop(
             self.gate
                 .1
                 .wait_while(open, |open| !*open)
-                .expect("nobody panics with it"),
+                .expect("no thread panics with it"),
         );
     }
 
@@ -224,7 +224,7 @@ impl FaultDisk {
             .collect()
     }
 
-    /// Changes a file behind everybody's back.
+    /// Changes a file without the storage's knowledge.
     ///
     /// # Panics
     /// When there is none of that name.
@@ -252,7 +252,7 @@ impl FaultDisk {
         state.seen.contents[&state.seen.names[path]].clone()
     }
 
-    /// Removes a file behind everybody's back, for good.
+    /// Removes a file without the storage's knowledge, for good.
     pub fn delete(&self, path: &Path) {
         let mut state = self.state();
         state.let_go(u64::MAX);
@@ -377,7 +377,7 @@ impl Storage for FaultDisk {
         Ok(())
     }
 
-    /// No two are the same, whatever is undone; but anybody can guess them.
+    /// No two are the same, whatever is undone; but they can be guessed.
     fn nonce(&self) -> u64 {
         let mut state = self.state();
         state.nonces += 1;

@@ -47,7 +47,7 @@ impl NameChange {
     }
 }
 
-/// Files and their names as somebody sees them.
+/// Files and their names as a reader sees them.
 #[derive(Clone, Default)]
 pub(super) struct Files {
     pub(super) contents: BTreeMap<u64, Vec<u8>>,

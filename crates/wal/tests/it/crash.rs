@@ -14,7 +14,7 @@ enum Action {
     Sync,
     /// Drops records below this share of the durable ones.
     Truncate(u64),
-    /// The operation so many from now fails.
+    /// The operation this far from now fails.
     Fail(u64, Fault),
     /// The process ends and starts again.
     Restart,
@@ -129,7 +129,7 @@ impl Model {
     }
 }
 
-/// A log that has failed says so for ever, and takes back nothing and promises nothing.
+/// A log that has failed says so permanently, and takes back nothing and promises nothing.
 fn is_poisoned(wal: &mut Wal<FaultDisk>) {
     let durable = wal.durable();
     wal.append(0, 0, b"too late");

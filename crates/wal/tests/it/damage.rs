@@ -39,7 +39,7 @@ fn count(disk: &FaultDisk) -> usize {
     wal.sync().expect("can sync");
     drop(wal);
     let (_, recovery) = open(disk).expect("is accepted again");
-    assert_eq!(recovery.cut(), None, "was mended");
+    assert_eq!(recovery.cut(), None, "was repaired");
     let found = entries(recovery);
     assert_eq!(found.len(), count + 1);
     assert_eq!(found[count].record, b"behind the cut");
