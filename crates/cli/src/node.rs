@@ -21,7 +21,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// Clients that the system holds for us while the event loop is busy.
 const BACKLOG: i32 = 1024;
@@ -87,13 +89,20 @@ pub(crate) fn run(arguments: &arguments::Node) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Words of the log go to standard error; `RUST_LOG` says which.
+/// The log goes to standard error; `RUST_LOG` selects its lines: a level, or parts of the program
+/// with a level each. (The filter of `tracing_subscriber` that also selects by spans and fields
+/// would bring two crates of regular expressions.)
 fn begin_log() {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let selected = std::env::var("RUST_LOG").ok();
+    let filter = selected
+        .and_then(|text| text.parse::<Targets>().ok())
+        .unwrap_or_else(|| Targets::new().with_default(tracing::Level::INFO));
+    let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
-        .with_ansi(false)
+        .with_ansi(false);
+    tracing_subscriber::registry()
+        .with(lines)
+        .with(filter)
         .init();
 }
 

@@ -1,7 +1,10 @@
 //! What a node tells in its log while it runs.
 
-use crate::cluster::{Cluster, eventually};
-use nix::sys::signal::Signal;
+use crate::cluster::{Cluster, Directory, Nodes, deployment, eventually, ionian};
+use crate::resp::Client;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::fs;
 
 #[test]
 fn a_log_tells_of_elections_of_snapshots_and_of_peers() {
@@ -42,4 +45,50 @@ fn a_log_tells_of_elections_of_snapshots_and_of_peers() {
     ];
     tells_one(&others, &[&ends[0], &ends[1]]);
     cluster.stop(Signal::SIGTERM);
+}
+
+/// What a node of its own logs from its start to its stop with this value of `RUST_LOG`.
+fn logged(selected: &str) -> String {
+    let directory = Directory::new();
+    let (file, log) = (directory.path("cluster.toml"), directory.path("log"));
+    let deployment = deployment("unreplicated", &[]);
+    fs::write(&file, deployment.to_toml()).unwrap();
+    let command = ["node", &deployment.nodes[0].name, "--data"];
+    let node = ionian()
+        .args(command)
+        .arg(directory.path("data"))
+        .arg("--config")
+        .arg(&file)
+        .env("RUST_LOG", selected)
+        .stderr(fs::File::create(&log).unwrap())
+        .spawn()
+        .unwrap();
+    let mut node = Nodes(vec![node]);
+    let gateway = deployment.nodes[0].gateway.as_ref().unwrap();
+    let port = gateway.rsplit_once(':').unwrap().1.parse().unwrap();
+    eventually("it serves", || {
+        let answered = Client::try_connect(port).ok()?.call(&["PING"]);
+        answered.ok()
+    });
+    kill(Pid::from_raw(node.0[0].id() as i32), Signal::SIGTERM).unwrap();
+    eventually("it ends", || node.0[0].try_wait().unwrap());
+    fs::read_to_string(log).unwrap()
+}
+
+#[test]
+fn rust_log_selects_levels_and_parts_of_the_program() {
+    let (start, drain) = ("INFO ionian::node: node server-0", "INFO ionian_runtime::");
+    for (selected, has_start, has_drain) in [
+        ("info", true, true),
+        ("warn", false, false),
+        ("warn,ionian_runtime=info", false, true),
+        ("info,ionian::node=warn", false, true),
+        // Not parsed: as if it were not set.
+        ("ionian=loud", true, true),
+    ] {
+        let log = logged(selected);
+        assert_eq!(log.contains(start), has_start, "{selected}: {log}");
+        assert_eq!(log.contains(drain), has_drain, "{selected}: {log}");
+        assert!(!log.contains("DEBUG"), "{selected}: {log}");
+    }
 }
