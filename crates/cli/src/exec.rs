@@ -3,23 +3,30 @@
 use crate::arguments;
 use crate::node::resolve;
 use crate::output;
-use crate::resp::Connection;
 use crate::source;
 use anyhow::{Context, Result, bail};
-use redis_protocol::resp2::types::BytesFrame;
+use ionian_redis_client::{Connection, Limits, Reply};
 use std::io::{IsTerminal, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// Whom to ask when nobody says and no directory knows.
 const DEFAULT_GATEWAY: &str = "127.0.0.1:7379";
+
+const LIMITS: Limits = Limits {
+    connect: Duration::from_secs(2),
+    // Longer than any gateway lets a client wait.
+    reply: Duration::from_secs(60),
+    reply_bytes: 1 << 30,
+};
 
 pub(crate) fn run(arguments: &arguments::Exec) -> Result<ExitCode> {
     let mut connection = connect(arguments)?;
     if let Some(level) = arguments.consistency {
         let reply = connection.call(&[b"IONIAN", b"CONSISTENCY", level.name().as_bytes()])?;
-        if let BytesFrame::Error(error) = reply {
+        if let Reply::Error(error) = reply {
             bail!("the level is refused: {error}");
         }
     }
@@ -36,7 +43,7 @@ pub(crate) fn run(arguments: &arguments::Exec) -> Result<ExitCode> {
     out.write_all(&text)
         .and_then(|()| out.flush())
         .context("cannot print the reply")?;
-    Ok(if matches!(reply, BytesFrame::Error(_)) {
+    Ok(if matches!(reply, Reply::Error(_)) {
         ExitCode::FAILURE
     } else {
         ExitCode::SUCCESS
@@ -66,7 +73,7 @@ fn connect(arguments: &arguments::Exec) -> Result<Connection> {
     };
     let mut failures = Vec::new();
     for gateway in &gateways {
-        match resolve("--at", gateway).and_then(|address| Ok(Connection::open(address)?)) {
+        match resolve("--at", gateway).and_then(|address| Ok(Connection::open(address, LIMITS)?)) {
             Ok(connection) => return Ok(connection),
             Err(error) => failures.push(format!("{gateway}: {}", output::explain(&error))),
         }
@@ -78,15 +85,13 @@ fn connect(arguments: &arguments::Exec) -> Result<Connection> {
 }
 
 /// Bytes as they are, a line for each element.
-fn write_raw(reply: &BytesFrame, out: &mut Vec<u8>) {
+fn write_raw(reply: &Reply, out: &mut Vec<u8>) {
     match reply {
-        BytesFrame::SimpleString(bytes) | BytesFrame::BulkString(bytes) => {
-            out.extend_from_slice(bytes)
-        }
-        BytesFrame::Error(text) => out.extend_from_slice(text.as_bytes()),
-        BytesFrame::Integer(number) => out.extend_from_slice(number.to_string().as_bytes()),
-        BytesFrame::Null => {}
-        BytesFrame::Array(items) => {
+        Reply::SimpleString(bytes) | Reply::BulkString(bytes) => out.extend_from_slice(bytes),
+        Reply::Error(text) => out.extend_from_slice(text.as_bytes()),
+        Reply::Integer(number) => out.extend_from_slice(number.to_string().as_bytes()),
+        Reply::Null => {}
+        Reply::Array(items) => {
             for (index, item) in items.iter().enumerate() {
                 if index > 0 {
                     out.push(b'\n');
@@ -98,17 +103,15 @@ fn write_raw(reply: &BytesFrame, out: &mut Vec<u8>) {
 }
 
 /// As redis-cli shows it on a terminal; the lines after the first begin with `indent`.
-fn write_for_people(reply: &BytesFrame, indent: &str, out: &mut Vec<u8>) {
+fn write_for_people(reply: &Reply, indent: &str, out: &mut Vec<u8>) {
     match reply {
-        BytesFrame::SimpleString(bytes) => out.extend_from_slice(bytes),
-        BytesFrame::BulkString(bytes) => out.extend_from_slice(quoted(bytes).as_bytes()),
-        BytesFrame::Error(text) => out.extend_from_slice(format!("(error) {text}").as_bytes()),
-        BytesFrame::Integer(number) => {
-            out.extend_from_slice(format!("(integer) {number}").as_bytes())
-        }
-        BytesFrame::Null => out.extend_from_slice(b"(nil)"),
-        BytesFrame::Array(items) if items.is_empty() => out.extend_from_slice(b"(empty array)"),
-        BytesFrame::Array(items) => {
+        Reply::SimpleString(bytes) => out.extend_from_slice(bytes),
+        Reply::BulkString(bytes) => out.extend_from_slice(quoted(bytes).as_bytes()),
+        Reply::Error(text) => out.extend_from_slice(format!("(error) {text}").as_bytes()),
+        Reply::Integer(number) => out.extend_from_slice(format!("(integer) {number}").as_bytes()),
+        Reply::Null => out.extend_from_slice(b"(nil)"),
+        Reply::Array(items) if items.is_empty() => out.extend_from_slice(b"(empty array)"),
+        Reply::Array(items) => {
             let width = items.len().to_string().len();
             let deeper = format!("{indent}{}", " ".repeat(width + 2));
             for (index, item) in items.iter().enumerate() {
@@ -148,7 +151,7 @@ fn quoted(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    fn people(reply: &BytesFrame) -> String {
+    fn people(reply: &Reply) -> String {
         let mut out = Vec::new();
         write_for_people(reply, "", &mut out);
         String::from_utf8(out).unwrap()
@@ -156,17 +159,14 @@ mod tests {
 
     #[test]
     fn replies_look_as_in_redis_cli() {
-        let bulk = |bytes: &'static [u8]| BytesFrame::BulkString(bytes.into());
+        let bulk = |bytes: &'static [u8]| Reply::BulkString(bytes.into());
         assert_eq!(people(&bulk(b"a\"\n\xff")), r#""a\"\n\xff""#);
-        assert_eq!(
-            people(&BytesFrame::Error("ERR no".into())),
-            "(error) ERR no"
-        );
-        assert_eq!(people(&BytesFrame::Array(vec![])), "(empty array)");
-        let nested = BytesFrame::Array(vec![
-            BytesFrame::Integer(7),
-            BytesFrame::Array(vec![bulk(b"x"), BytesFrame::Null]),
-            BytesFrame::SimpleString("OK".into()),
+        assert_eq!(people(&Reply::Error("ERR no".into())), "(error) ERR no");
+        assert_eq!(people(&Reply::Array(vec![])), "(empty array)");
+        let nested = Reply::Array(vec![
+            Reply::Integer(7),
+            Reply::Array(vec![bulk(b"x"), Reply::Null]),
+            Reply::SimpleString("OK".into()),
         ]);
         assert_eq!(
             people(&nested),

@@ -30,7 +30,6 @@ mod member;
 mod node;
 mod options;
 mod places;
-mod resp;
 mod snapshot;
 mod source;
 mod status;

@@ -5,10 +5,10 @@ use crate::judge::Judge;
 use crate::keys::{Ended, Keys, Ticket, name};
 use crate::model::{Action, Answer, Kind, State, read, tag, value};
 use crate::report::Counts;
-use crate::resp::Connection;
 use anyhow::{Result, bail};
 use ionian_kernel::random::Random;
-use redis_protocol::resp2::types::BytesFrame;
+use ionian_redis_client::Reply;
+use ionian_redis_client::asynchronous::Connection;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -130,7 +130,7 @@ impl Load {
         let frame = connection.reply().await?;
         let took = self.take(read_first, &frame)?;
         let read_first = asked.pop_front().expect("it was there");
-        let (BytesFrame::SimpleString(_), Took::Answer) = (watched, took) else {
+        let (Reply::SimpleString(_), Took::Answer) = (watched, took) else {
             bail!("refused, and what is watched is forgotten with the connection");
         };
         let seen = state(Kind::Register, &frame).expect("it was taken as an answer");
@@ -152,11 +152,11 @@ impl Load {
     }
 
     /// Writes down what was told.
-    fn take(&self, ticket: &Ticket, frame: &BytesFrame) -> Result<Took> {
+    fn take(&self, ticket: &Ticket, frame: &Reply) -> Result<Took> {
         match interpret(ticket, frame) {
             Ok(ended) => {
                 let bytes = match frame {
-                    BytesFrame::BulkString(bytes) => Some(bytes.as_ref()),
+                    Reply::BulkString(bytes) => Some(bytes.as_ref()),
                     _ => None,
                 };
                 self.complete(ticket, ended, bytes);
@@ -225,10 +225,10 @@ fn push(connection: &mut Connection, ticket: &Ticket) {
 }
 
 /// What a reply to GET tells.
-fn state(kind: Kind, frame: &BytesFrame) -> Result<State, String> {
+fn state(kind: Kind, frame: &Reply) -> Result<State, String> {
     match frame {
-        BytesFrame::BulkString(bytes) => read(kind, Some(bytes)),
-        BytesFrame::Null => Ok(State::Absent),
+        Reply::BulkString(bytes) => read(kind, Some(bytes)),
+        Reply::Null => Ok(State::Absent),
         other => Err(format!("no reply to this command: {other:?}")),
     }
 }
@@ -237,20 +237,18 @@ fn state(kind: Kind, frame: &BytesFrame) -> Result<State, String> {
 ///
 /// # Errors
 /// When no gateway may give it.
-fn interpret(ticket: &Ticket, frame: &BytesFrame) -> Result<Ended, String> {
+fn interpret(ticket: &Ticket, frame: &Reply) -> Result<Ended, String> {
     let answer = match (ticket.action, frame) {
-        (_, BytesFrame::Error(text)) => return refusal(text),
+        (_, Reply::Error(text)) => return refusal(text),
         (Action::Get | Action::Swap(_), _) => Answer::Holds(state(ticket.kind, frame)?),
-        (Action::Set(_), BytesFrame::SimpleString(ok)) if ok == "OK" => Answer::Done,
-        (Action::SetIfAbsent(_), BytesFrame::Integer(was @ 0..=1)) => Answer::Was(*was == 1),
-        (Action::Add(_), BytesFrame::Integer(number)) => Answer::Number(*number),
-        (Action::Append(_), BytesFrame::Integer(length @ 0..)) => Answer::Length(*length as u32),
-        (Action::Exchange { .. }, BytesFrame::Array(replies)) if replies.len() == 1 => {
-            Answer::Was(true)
-        }
+        (Action::Set(_), Reply::SimpleString(ok)) if ok == "OK" => Answer::Done,
+        (Action::SetIfAbsent(_), Reply::Integer(was @ 0..=1)) => Answer::Was(*was == 1),
+        (Action::Add(_), Reply::Integer(number)) => Answer::Number(*number),
+        (Action::Append(_), Reply::Integer(length @ 0..)) => Answer::Length(*length as u32),
+        (Action::Exchange { .. }, Reply::Array(replies)) if replies.len() == 1 => Answer::Was(true),
         // What was watched had changed, perhaps before it was read: nothing was done, and nothing
         // is learned.
-        (Action::Exchange { .. }, BytesFrame::Null) => return Ok(Ended::Refused),
+        (Action::Exchange { .. }, Reply::Null) => return Ok(Ended::Refused),
         (_, other) => return Err(format!("no reply to this command: {other:?}")),
     };
     Ok(Ended::Answered(answer))
@@ -272,7 +270,7 @@ pub(crate) fn refusal(text: &str) -> Result<Ended, String> {
 mod tests {
     use super::*;
 
-    fn ask(action: Action, frame: &BytesFrame) -> Result<Ended, String> {
+    fn ask(action: Action, frame: &Reply) -> Result<Ended, String> {
         let mut keys = Keys::new(20);
         let mut random = Random::new(1);
         let ticket = loop {
@@ -293,18 +291,18 @@ mod tests {
     #[test]
     fn replies_are_answers_refusals_or_leave_it_open() {
         let answered = |answer| Ok(Ended::Answered(answer));
-        let error = |text: &'static str| BytesFrame::Error(text.into());
+        let error = |text: &'static str| Reply::Error(text.into());
         assert_eq!(
-            ask(Action::Add(1), &BytesFrame::Integer(-4)),
+            ask(Action::Add(1), &Reply::Integer(-4)),
             answered(Answer::Number(-4))
         );
-        let bytes = BytesFrame::BulkString(value(9).into());
+        let bytes = Reply::BulkString(value(9).into());
         assert_eq!(
             ask(Action::Swap(10), &bytes),
             answered(Answer::Holds(State::Value(9)))
         );
         assert_eq!(
-            ask(Action::Get, &BytesFrame::Null),
+            ask(Action::Get, &Reply::Null),
             answered(Answer::Holds(State::Absent))
         );
         let busy = error(
@@ -323,9 +321,9 @@ mod tests {
                 .unwrap_err()
                 .contains("syntax error")
         );
-        assert!(ask(Action::Add(1), &BytesFrame::Null).is_err());
+        assert!(ask(Action::Add(1), &Reply::Null).is_err());
         assert!(
-            ask(Action::Get, &BytesFrame::BulkString("rubbish".into()))
+            ask(Action::Get, &Reply::BulkString("rubbish".into()))
                 .unwrap_err()
                 .contains("nobody wrote")
         );

@@ -7,7 +7,7 @@
 //! | `run` | one run from beginning to end |
 //! | `schedule`, `faults` | which faults come when; how each is done |
 //! | `cluster` | the processes: which a fault has in hand, how they are limited and replaced |
-//! | `client`, `resp`, `keys` | who asks, how, and on what; what was asked and told |
+//! | `client`, `keys` | who asks, how, and on what; what was asked and told |
 //! | `odd` | clients that are a burden: large values, replies not read, halves of commands |
 //! | `roll` | clients while all nodes are stopped in order: no reply may be lost |
 //! | `loss` | logs that lose a part |
@@ -47,7 +47,6 @@ mod model;
 mod network;
 mod odd;
 mod report;
-mod resp;
 mod roll;
 mod run;
 mod schedule;

@@ -1,10 +1,10 @@
 //! Keys that live for a while: wrong clocks must end none before its time, and none must outlive
 //! it.
 
-use crate::resp::Connection;
 use crate::settle::eventually;
 use anyhow::{Result, bail, ensure};
-use redis_protocol::resp2::types::BytesFrame;
+use ionian_redis_client::Reply;
+use ionian_redis_client::asynchronous::Connection;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -32,10 +32,9 @@ impl Lives {
         let begun = Instant::now();
         for (key, ms) in [(LONG, text.as_bytes()), (SHORT, SHORT_MS)] {
             let set = || async {
-                Connection::open(gateway)
-                    .await?
-                    .call_ok(&[b"SET", key, b"1", b"PX", ms])
-                    .await
+                let mut connection = Connection::open(gateway).await?;
+                let set = [&b"SET"[..], key, b"1", b"PX", ms];
+                Ok(connection.call_ok(&set).await?)
             };
             eventually("a key that lives for a while is set", set).await?;
         }
@@ -49,7 +48,7 @@ impl Lives {
             .call(&[b"PTTL", key])
             .await?
         {
-            BytesFrame::Integer(ms) => Ok(ms),
+            Reply::Integer(ms) => Ok(ms),
             other => bail!("PTTL is answered with {other:?}"),
         };
         let elapsed = self.begun.elapsed();

@@ -4,10 +4,10 @@
 
 use crate::client::{Load, refusal};
 use crate::keys::Ended;
-use crate::resp::{Connection, bulk};
 use anyhow::{Context, Result};
 use ionian_kernel::random::Random;
-use redis_protocol::resp2::types::BytesFrame;
+use ionian_redis_client::asynchronous::Connection;
+use ionian_redis_client::{Reply, bulk};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -136,7 +136,7 @@ impl Odd {
         )
         .await;
         match wrote {
-            Ok(Ok(BytesFrame::SimpleString(_))) => {
+            Ok(Ok(Reply::SimpleString(_))) => {
                 self.known.acknowledged = number;
                 let mut counts = self.load.counts.borrow_mut();
                 counts.large_writes += 1;
@@ -154,10 +154,8 @@ impl Odd {
             }
         }
         match timeout(PATIENCE, connection.call(&[b"GET", self.key.as_bytes()])).await {
-            Ok(Ok(BytesFrame::BulkString(value))) => {
-                self.known.fits(Some(&value)).map_err(Complaint)
-            }
-            Ok(Ok(BytesFrame::Null)) => self.known.fits(None).map_err(Complaint),
+            Ok(Ok(Reply::BulkString(value))) => self.known.fits(Some(&value)).map_err(Complaint),
+            Ok(Ok(Reply::Null)) => self.known.fits(None).map_err(Complaint),
             Ok(Ok(frame)) => ended(&frame).map(drop),
             Ok(Err(_)) | Err(_) => Ok(()),
         }
@@ -193,15 +191,15 @@ impl Odd {
             let Ok(Ok(frame)) = timeout(STUCK, connection.reply()).await else {
                 return Ok(());
             };
-            if matches!(&frame, BytesFrame::Error(text) if text.starts_with("ERR closed: ")) {
+            if matches!(&frame, Reply::Error(text) if text.starts_with("ERR closed: ")) {
                 return Ok(());
             }
             self.load.counts.borrow_mut().deaf_replies += 1;
             match (large, &frame) {
-                (false, BytesFrame::Integer(told)) => {
+                (false, Reply::Integer(told)) => {
                     self.known.count(number, *told).map_err(Complaint)?
                 }
-                (true, BytesFrame::BulkString(_) | BytesFrame::Null) => {}
+                (true, Reply::BulkString(_) | Reply::Null) => {}
                 _ if ended(&frame)? == Ended::Refused => drop(self.known.open.remove(&number)),
                 _ => {}
             }
@@ -234,10 +232,10 @@ impl Odd {
 struct Complaint(String);
 
 /// How a command ended that got no answer.
-fn ended(frame: &BytesFrame) -> Result<Ended, Complaint> {
+fn ended(frame: &Reply) -> Result<Ended, Complaint> {
     match frame {
-        BytesFrame::Error(text) if text.starts_with("ERR closed: ") => Ok(Ended::Unknown),
-        BytesFrame::Error(text) => refusal(text).map_err(Complaint),
+        Reply::Error(text) if text.starts_with("ERR closed: ") => Ok(Ended::Unknown),
+        Reply::Error(text) => refusal(text).map_err(Complaint),
         other => Err(Complaint(format!(
             "no reply to this command: {:.80}",
             format!("{other:?}")

@@ -4,9 +4,10 @@ use crate::client::Load;
 use crate::judge::{Expected, Violation};
 use crate::keys::{Ended, Ticket, kind, name};
 use crate::model::{Answer, read};
-use crate::resp::{Connection, bulk};
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
+use ionian_redis_client::asynchronous::Connection;
+use ionian_redis_client::bulk;
 use ionian_runtime::{query_snapshot, query_status};
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -54,10 +55,8 @@ pub(crate) async fn serving(gateways: &[SocketAddr]) -> Result<Duration> {
     let begun = Instant::now();
     for gateway in gateways {
         let write = || async {
-            Connection::open(*gateway)
-                .await?
-                .call_ok(&[b"SET", PROBE, b"1"])
-                .await
+            let mut connection = Connection::open(*gateway).await?;
+            Ok(connection.call_ok(&[b"SET", PROBE, b"1"]).await?)
         };
         eventually(&format!("the gateway at {gateway} takes a write"), write).await?;
     }

@@ -3,6 +3,7 @@
 use super::workload::Ask;
 use crate::payload::payload;
 use bytes::Bytes;
+use ionian_redis_client::push_request;
 
 /// Keys are `key:` and so many digits, as those of redis-benchmark.
 const DIGITS: usize = 12;
@@ -27,7 +28,11 @@ pub(crate) struct Encoder {
 impl Encoder {
     /// In the Redis protocol, with values of so many bytes.
     pub(crate) fn of_redis(value_bytes: usize) -> Self {
-        Self::new(value_bytes, command)
+        Self::new(value_bytes, |words| {
+            let mut bytes = Vec::new();
+            push_request(words, &mut bytes);
+            bytes
+        })
     }
 
     /// As a gateway hands a lone command to its client lane, with values of so many bytes.
@@ -71,17 +76,6 @@ fn key(number: u64) -> String {
 /// What every key is set to.
 fn value(bytes: usize) -> Vec<u8> {
     vec![b'v'; bytes]
-}
-
-/// A command as an array of strings.
-pub(crate) fn command(words: &[&[u8]]) -> Vec<u8> {
-    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
-    for word in words {
-        bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-        bytes.extend_from_slice(word);
-        bytes.extend_from_slice(b"\r\n");
-    }
-    bytes
 }
 
 fn template(bytes: Vec<u8>) -> Template {

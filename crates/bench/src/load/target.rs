@@ -1,16 +1,19 @@
 //! A server that speaks the Redis protocol: its address, and the first words with it.
 
-use super::encode::command;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use ionian_program::Level;
+use ionian_redis_client::{Connection, Error, Limits, Reply};
 use std::fmt;
-use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-/// How long to wait for a connection, and for the answer to a first word.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Of a connection until the load takes it over.
+const LIMITS: Limits = Limits {
+    connect: Duration::from_secs(5),
+    reply: Duration::from_secs(5),
+    reply_bytes: 4096,
+};
 
 /// How often a cluster that starts is asked whether it serves.
 const ASK_EVERY: Duration = Duration::from_millis(20);
@@ -55,31 +58,30 @@ impl Target {
     }
 }
 
-/// Connects, makes sure that somebody answers who speaks the protocol, and chooses the level of
-/// reads.
+/// Connects, makes sure that a server of the protocol answers, and chooses the level of reads.
 ///
 /// # Errors
-/// Says what is wrong with whom.
+/// Says what is wrong with which server.
 pub(crate) fn connect(address: SocketAddr, level: Option<Level>) -> Result<TcpStream> {
-    let mut stream = TcpStream::connect_timeout(&address, PATIENCE)
+    Ok(greet(address, level)?.into_stream()?)
+}
+
+fn greet(address: SocketAddr, level: Option<Level>) -> Result<Connection> {
+    let mut connection = Connection::open(address, LIMITS)
         .with_context(|| format!("cannot connect to redis://{address}"))?;
-    stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    match call(&mut stream, address, &[b"PING"])? {
-        Answer::Error(text) => bail!("redis://{address} answers PING with an error: {text}"),
-        Answer::Word | Answer::Number(_) => {}
+    if let Reply::Error(text) = call(&mut connection, address, &[b"PING"])? {
+        bail!("redis://{address} answers PING with an error: {text}");
     }
     if let Some(level) = level {
         let asked = [&b"IONIAN"[..], b"CONSISTENCY", level.name().as_bytes()];
-        if let Answer::Error(text) = call(&mut stream, address, &asked)? {
+        if let Reply::Error(text) = call(&mut connection, address, &asked)? {
             bail!(
                 "--level {}: redis://{address} knows no levels of reads, as gateways of Ionian do: {text}",
                 level.name()
             );
         }
     }
-    stream.set_read_timeout(None)?;
-    Ok(stream)
+    Ok(connection)
 }
 
 /// Waits until a write succeeds there. In between `check` looks whether it still can.
@@ -94,17 +96,15 @@ pub(crate) fn wait_until_served(
     let deadline = Instant::now() + patience;
     loop {
         check()?;
-        let write = connect(address, None).and_then(|mut stream| {
-            stream.set_read_timeout(Some(PATIENCE))?;
-            call(&mut stream, address, &[b"SET", PROBE, b"1"])
-        });
+        let write = greet(address, None)
+            .and_then(|mut connection| call(&mut connection, address, &[b"SET", PROBE, b"1"]));
         match write {
-            Ok(Answer::Word | Answer::Number(_)) => return Ok(()),
-            Ok(Answer::Error(text)) if Instant::now() > deadline => {
+            Ok(Reply::Error(text)) if Instant::now() > deadline => {
                 bail!("redis://{address} takes no writes: {text}")
             }
             Err(error) if Instant::now() > deadline => return Err(error),
-            Ok(Answer::Error(_)) | Err(_) => std::thread::sleep(ASK_EVERY),
+            Ok(Reply::Error(_)) | Err(_) => std::thread::sleep(ASK_EVERY),
+            Ok(_) => return Ok(()),
         }
     }
 }
@@ -114,81 +114,35 @@ pub(crate) fn wait_until_served(
 /// # Errors
 /// When it cannot be asked.
 pub(crate) fn keys(address: SocketAddr) -> Result<Option<u64>> {
-    let mut stream = connect(address, None)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    Ok(match call(&mut stream, address, &[b"DBSIZE"])? {
-        Answer::Number(keys) => Some(keys),
-        Answer::Word | Answer::Error(_) => None,
+    let mut connection = greet(address, None)?;
+    Ok(match call(&mut connection, address, &[b"DBSIZE"])? {
+        Reply::Integer(keys) => u64::try_from(keys).ok(),
+        _ => None,
     })
 }
 
-/// The answer to a first word.
-enum Answer {
-    Word,
-    Number(u64),
-    Error(String),
-}
-
-/// Sends a command that is answered by a line.
-fn call(stream: &mut TcpStream, address: SocketAddr, words: &[&[u8]]) -> Result<Answer> {
+/// Sends a request; an error names the server and the request.
+fn call(connection: &mut Connection, address: SocketAddr, words: &[&[u8]]) -> Result<Reply> {
     let name = String::from_utf8_lossy(words[0]);
-    stream
-        .write_all(&command(words))
-        .with_context(|| format!("the connection to redis://{address} broke"))?;
-    let mut line = Vec::new();
-    while !line.ends_with(b"\n") {
-        let mut piece = [0; 512];
-        match stream.read(&mut piece) {
-            Ok(0) if line.is_empty() => {
-                bail!("redis://{address} closed the connection instead of answering {name}")
-            }
-            Ok(0) => break,
-            Ok(length) => line.extend_from_slice(&piece[..length]),
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                bail!(
-                    "redis://{address} does not answer {name} within {} s",
-                    PATIENCE.as_secs()
-                )
-            }
-            // A signal: whoever is to stop because of it is told where the run begins.
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => {
-                return Err(error)
-                    .with_context(|| format!("the connection to redis://{address} broke"));
-            }
+    connection.call(words).map_err(|error| match error {
+        Error::Closed => {
+            anyhow!("redis://{address} closed the connection instead of answering {name}")
         }
-        if line.len() > 4096 {
-            break;
-        }
-    }
-    let text = String::from_utf8_lossy(&line);
-    match text
-        .strip_suffix("\r\n")
-        .map(|text| text.split_at_checked(1))
-    {
-        Some(Some(("+", _))) => Ok(Answer::Word),
-        Some(Some(("-", text))) => Ok(Answer::Error(text.to_owned())),
-        Some(Some((":", digits))) if digits.parse::<u64>().is_ok() => {
-            Ok(Answer::Number(digits.parse().expect("it was looked at")))
-        }
-        _ => {
-            let said: String = text
-                .lines()
-                .next()
-                .unwrap_or_default()
-                .chars()
-                .take(60)
-                .collect();
-            bail!(
-                "redis://{address} does not speak the Redis protocol: it answers {name} with {said:?}"
-            )
-        }
-    }
+        Error::TimedOut(limit) => anyhow!(
+            "redis://{address} does not answer {name} within {} s",
+            limit.as_secs()
+        ),
+        Error::NotRedis(text) => anyhow!(
+            "redis://{address} does not speak the Redis protocol: it answers {name} with {text:?}"
+        ),
+        other => anyhow::Error::new(other).context(format!("redis://{address}, asked {name}")),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{Read, Write};
     use std::net::TcpListener;
 
     #[test]

@@ -1,11 +1,15 @@
-//! A client of the Redis protocol, as small as it gets.
+//! A client of a gateway, with replies that are easy to compare.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use ionian_redis_client::{self as redis, Connection, Limits};
+use std::io;
 use std::time::Duration;
 
-/// No reply of a healthy or an unhealthy cluster takes this long.
-const REPLY_LIMIT: Duration = Duration::from_secs(30);
+const LIMITS: Limits = Limits {
+    connect: Duration::from_secs(30),
+    // No reply of a healthy or an unhealthy cluster takes this long.
+    reply: Duration::from_secs(30),
+    reply_bytes: 64 << 20,
+};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
@@ -16,7 +20,7 @@ pub(crate) enum Reply {
 }
 
 pub(crate) struct Client {
-    input: BufReader<TcpStream>,
+    connection: Connection,
 }
 
 impl Client {
@@ -25,39 +29,20 @@ impl Client {
     }
 
     pub(crate) fn try_connect(port: u16) -> io::Result<Client> {
-        let stream = TcpStream::connect(("127.0.0.1", port))?;
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(REPLY_LIMIT))?;
-        Ok(Client {
-            input: BufReader::new(stream),
-        })
+        let connection = Connection::open(([127, 0, 0, 1], port).into(), LIMITS)?;
+        Ok(Client { connection })
     }
 
-    pub(crate) fn call(&mut self, words: &[&str]) -> io::Result<Reply> {
-        let mut request = format!("*{}\r\n", words.len());
-        for word in words {
-            request += &format!("${}\r\n{word}\r\n", word.len());
-        }
-        self.input.get_mut().write_all(request.as_bytes())?;
-        let mut line = String::new();
-        if self.input.read_line(&mut line)? == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        let (kind, rest) = line.trim_end().split_at(1);
-        Ok(match kind {
-            "+" => Reply::Status(rest.into()),
-            "-" => Reply::Error(rest.into()),
-            ":" => Reply::Integer(rest.parse().expect("a number")),
-            "$" => match rest.parse::<i64>().expect("a length") {
-                -1 => Reply::Bulk(None),
-                length => {
-                    let mut bytes = vec![0; length as usize + 2];
-                    self.input.read_exact(&mut bytes)?;
-                    bytes.truncate(length as usize);
-                    Reply::Bulk(Some(String::from_utf8(bytes).expect("text")))
-                }
-            },
-            _ => panic!("an unexpected reply: {line:?}"),
+    pub(crate) fn call(&mut self, words: &[&str]) -> Result<Reply, redis::Error> {
+        let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("text");
+        Ok(match self.connection.call(&words)? {
+            redis::Reply::SimpleString(bytes) => Reply::Status(text(&bytes)),
+            redis::Reply::Error(error) => Reply::Error(error.to_string()),
+            redis::Reply::Integer(number) => Reply::Integer(number),
+            redis::Reply::BulkString(bytes) => Reply::Bulk(Some(text(&bytes))),
+            redis::Reply::Null => Reply::Bulk(None),
+            other @ redis::Reply::Array(_) => panic!("an unexpected reply: {other:?}"),
         })
     }
 

@@ -4,12 +4,12 @@ use super::arguments::Burden;
 use super::bench::Bench;
 use super::crowd::{ASKED, Crowd};
 use super::figures::{machine, percentile};
-use crate::resp::Connection;
 use crate::settle::ANSWER_LIMIT;
 use anyhow::{Context, Result};
 use ionian_harness::numbers::{rounded, thousands};
 use ionian_harness::process::{peak_resident_bytes, size};
-use redis_protocol::resp2::types::BytesFrame;
+use ionian_redis_client::Reply;
+use ionian_redis_client::asynchronous::Connection;
 use std::fmt;
 use std::io::Read;
 use std::net::SocketAddr;
@@ -256,7 +256,7 @@ async fn set(
     let connection = connection.as_mut().expect("just made");
     Ok(matches!(
         connection.call(&[b"SET", key.as_bytes(), value]).await?,
-        BytesFrame::SimpleString(_)
+        Reply::SimpleString(_)
     ))
 }
 

@@ -2,10 +2,10 @@
 //! behind them.
 
 use super::arguments::Burden;
-use crate::resp::Connection;
 use crate::settle::ANSWER_LIMIT;
 use anyhow::{Context, Result};
-use redis_protocol::resp2::types::BytesFrame;
+use ionian_redis_client::Reply;
+use ionian_redis_client::asynchronous::Connection;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -131,7 +131,7 @@ async fn write_large(gateway: SocketAddr, counts: Arc<Counts>, number: u16, valu
             {
                 Ok(Ok(reply)) => {
                     counts.sent.fetch_add(value.len() as u64, Relaxed);
-                    let written = matches!(reply, BytesFrame::SimpleString(_));
+                    let written = matches!(reply, Reply::SimpleString(_));
                     counts.large_written.fetch_add(written.into(), Relaxed);
                 }
                 Ok(Err(_)) | Err(_) => break,

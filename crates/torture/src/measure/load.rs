@@ -1,10 +1,10 @@
 //! Those who ask: connections that wait for the replies to what they sent, and then send more. They
 //! are made to cost little, for they share the processors with what is measured.
 
-use crate::resp::Connection;
 use anyhow::{Result, bail};
 use ionian_kernel::random::Random;
-use redis_protocol::resp2::types::BytesFrame;
+use ionian_redis_client::Reply;
+use ionian_redis_client::asynchronous::Connection;
 use std::cell::{Cell, RefCell};
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -124,12 +124,10 @@ impl Load {
         }
     }
 
-    fn take(&self, reply: &BytesFrame) -> Result<()> {
+    fn take(&self, reply: &Reply) -> Result<()> {
         let counter = match reply {
-            BytesFrame::SimpleString(_) | BytesFrame::BulkString(_) | BytesFrame::Null => {
-                &self.acknowledged
-            }
-            BytesFrame::Error(text) if text.starts_with("TRYAGAIN") || text.starts_with("BUSY") => {
+            Reply::SimpleString(_) | Reply::BulkString(_) | Reply::Null => &self.acknowledged,
+            Reply::Error(text) if text.starts_with("TRYAGAIN") || text.starts_with("BUSY") => {
                 &self.refused
             }
             other => bail!("no reply to SET or GET: {other:?}"),

@@ -1,0 +1,148 @@
+//! A connection that blocks the calling thread.
+
+use crate::{Error, Reply, push_request, take_reply};
+use bytes::BytesMut;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// How long a connection waits, and how much it holds.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// For the connection to be made.
+    pub connect: Duration,
+    /// For more bytes of a reply.
+    pub reply: Duration,
+    /// The longest reply, in bytes.
+    pub reply_bytes: usize,
+}
+
+/// A connection with one request at a time.
+#[derive(Debug)]
+pub struct Connection {
+    stream: TcpStream,
+    limits: Limits,
+    input: BytesMut,
+}
+
+impl Connection {
+    /// Connects.
+    ///
+    /// # Errors
+    /// Those of the system; when it takes longer than the limit.
+    pub fn open(address: SocketAddr, limits: Limits) -> io::Result<Self> {
+        let stream = TcpStream::connect_timeout(&address, limits.connect)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(limits.reply))?;
+        Ok(Connection {
+            stream,
+            limits,
+            input: BytesMut::new(),
+        })
+    }
+
+    /// Sends a request and waits for its reply, which may be an error of the server.
+    ///
+    /// # Errors
+    /// When there is no reply. The connection is of no use then.
+    pub fn call(&mut self, words: &[&[u8]]) -> Result<Reply, Error> {
+        let mut request = Vec::new();
+        push_request(words, &mut request);
+        self.stream.write_all(&request)?;
+        loop {
+            if let Some(reply) = take_reply(&mut self.input)? {
+                return Ok(reply);
+            }
+            if self.input.len() > self.limits.reply_bytes {
+                return Err(Error::TooLong(self.limits.reply_bytes));
+            }
+            self.read()?;
+        }
+    }
+
+    /// Appends what comes next to the input.
+    fn read(&mut self) -> Result<(), Error> {
+        let mut piece = [0; 16 << 10];
+        match self.stream.read(&mut piece) {
+            Ok(0) => Err(Error::Closed),
+            Ok(length) => {
+                self.input.extend_from_slice(&piece[..length]);
+                Ok(())
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                Err(Error::TimedOut(self.limits.reply))
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The socket, for other ways of using it; reads wait without a limit again.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn into_stream(self) -> io::Result<TcpStream> {
+        self.stream.set_read_timeout(None)?;
+        Ok(self.stream)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    const LIMITS: Limits = Limits {
+        connect: Duration::from_secs(20),
+        reply: Duration::from_secs(20),
+        reply_bytes: 100,
+    };
+
+    /// What a client gets from a server that sends these bytes in two pieces after a request, and
+    /// closes the connection.
+    fn called(first: &'static [u8], second: Vec<u8>) -> Result<Reply, Error> {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = [0; 14];
+            stream.read_exact(&mut request).unwrap();
+            assert_eq!(&request, b"*1\r\n$4\r\nPING\r\n");
+            // The client may have heard enough and gone.
+            let _ = stream
+                .write_all(first)
+                .and_then(|()| stream.write_all(&second));
+        });
+        let reply = Connection::open(address, LIMITS).unwrap().call(&[b"PING"]);
+        server.join().unwrap();
+        reply
+    }
+
+    #[test]
+    fn a_call_returns_the_reply_or_says_why_there_is_none() {
+        let pong = called(b"+PO", b"NG\r\n".to_vec()).unwrap();
+        assert_eq!(pong, Reply::SimpleString("PONG".into()));
+        let error = called(b"-ERR", b" no\r\n".to_vec()).unwrap();
+        assert_eq!(error, Reply::Error("ERR no".into()));
+        let closed = called(b"", Vec::new()).unwrap_err();
+        assert!(matches!(closed, Error::Closed), "{closed}");
+        let half = called(b"$4\r\nab", Vec::new()).unwrap_err();
+        assert!(matches!(half, Error::Closed), "{half}");
+        let other = called(b"SSH-2.0\r\n", Vec::new()).unwrap_err();
+        assert!(matches!(other, Error::NotRedis(text) if text == "SSH-2.0"));
+        let endless = called(b"+", vec![b'x'; 200]).unwrap_err();
+        assert!(matches!(endless, Error::TooLong(100)), "{endless}");
+    }
+
+    #[test]
+    fn silence_ends_with_the_limit() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let limits = Limits {
+            reply: Duration::from_millis(20),
+            ..LIMITS
+        };
+        let mut connection = Connection::open(listener.local_addr().unwrap(), limits).unwrap();
+        let error = connection.call(&[b"PING"]).unwrap_err();
+        assert!(matches!(error, Error::TimedOut(_)), "{error}");
+    }
+}

@@ -1,0 +1,142 @@
+//! A client of the Redis protocol, version 2, for the commands, tools and tests that ask gateways
+//! and Redis servers: requests as bytes, replies from bytes, and a connection that blocks its
+//! thread ([`Connection`]) or does not (`asynchronous`).
+//!
+//! The load generator encodes its two requests once and counts replies without keeping them
+//! (`crates/bench/src/load`): with this crate it would spend more time than the servers that it
+//! measures. It uses this crate to greet a server.
+#![forbid(unsafe_code)]
+
+#[cfg(feature = "tokio")]
+pub mod asynchronous;
+
+mod blocking;
+
+pub use blocking::{Connection, Limits};
+pub use redis_protocol::resp2::types::BytesFrame as Reply;
+
+use bytes::{Bytes, BytesMut};
+use redis_protocol::resp2::decode::decode_bytes_mut;
+use std::io::{self, Write};
+use std::time::Duration;
+use thiserror::Error;
+
+/// Why a request has no reply.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// The connection broke.
+    #[error("the connection broke: {0}")]
+    Broken(#[from] io::Error),
+    /// The server closed the connection.
+    #[error("the connection was closed before the reply came")]
+    Closed,
+    /// Nothing came for so long.
+    #[error("nothing came within {} s", .0.as_secs_f64())]
+    TimedOut(Duration),
+    /// The server sent something else.
+    #[error("not a reply of the Redis protocol: {0:?}")]
+    NotRedis(String),
+    /// The reply is longer than the client takes, in bytes.
+    #[error("a reply of more than {0} bytes")]
+    TooLong(usize),
+    /// A reply of another type than the request has.
+    #[error("an unexpected reply: {0:?}")]
+    Unexpected(Reply),
+}
+
+/// Appends a request to `out`: an array of bulk strings.
+pub fn push_request(words: &[&[u8]], out: &mut Vec<u8>) {
+    let header = |kind: char, length: usize, out: &mut Vec<u8>| {
+        // Into memory, which cannot fail.
+        let _ = write!(out, "{kind}{length}\r\n");
+    };
+    header('*', words.len(), out);
+    for word in words {
+        header('$', word.len(), out);
+        out.extend_from_slice(word);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// Takes the first reply out of `input`. None when a part of it has not come yet.
+///
+/// # Errors
+/// When these bytes are not the beginning of a reply.
+pub fn take_reply(input: &mut BytesMut) -> Result<Option<Reply>, Error> {
+    let taken = decode_bytes_mut(input).map(|taken| taken.map(|(reply, _, _)| reply));
+    taken.map_err(|_| Error::NotRedis(beginning(input)))
+}
+
+/// The value that GET replies; none where there is no key.
+///
+/// # Errors
+/// When it is another reply.
+pub fn bulk(reply: Reply) -> Result<Option<Bytes>, Error> {
+    match reply {
+        Reply::BulkString(bytes) => Ok(Some(bytes)),
+        Reply::Null => Ok(None),
+        other => Err(Error::Unexpected(other)),
+    }
+}
+
+/// The first line of these bytes, or its beginning, for an error.
+fn beginning(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(240)]);
+    text.lines()
+        .next()
+        .unwrap_or_default()
+        .chars()
+        .take(60)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_arrays_of_bulk_strings() {
+        let mut out = b"before".to_vec();
+        push_request(&[b"SET", b"k", b"a\r\nb"], &mut out);
+        assert_eq!(out, b"before*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$4\r\na\r\nb\r\n");
+    }
+
+    #[test]
+    fn replies_are_taken_one_by_one_when_they_are_whole() {
+        let all = b"+OK\r\n$-1\r\n$3\r\na\r\n\r\n*2\r\n:7\r\n-ERR no\r\n";
+        let expected = [
+            Reply::SimpleString("OK".into()),
+            Reply::Null,
+            Reply::BulkString("a\r\n".into()),
+            Reply::Array(vec![Reply::Integer(7), Reply::Error("ERR no".into())]),
+        ];
+        for first in 0..=all.len() {
+            let (mut input, mut taken) = (BytesMut::new(), Vec::new());
+            for piece in [&all[..first], &all[first..]] {
+                input.extend_from_slice(piece);
+                while let Some(reply) = take_reply(&mut input).unwrap() {
+                    taken.push(reply);
+                }
+            }
+            assert_eq!(taken, expected, "cut at {first}");
+            assert!(input.is_empty());
+        }
+    }
+
+    #[test]
+    fn other_bytes_are_named_in_the_error() {
+        let mut input = BytesMut::from("HTTP/1.1 400 Bad Request\r\nServer: x\r\n");
+        let error = take_reply(&mut input).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "not a reply of the Redis protocol: \"HTTP/1.1 400 Bad Request\""
+        );
+    }
+
+    #[test]
+    fn a_bulk_string_may_be_null() {
+        assert_eq!(bulk(Reply::BulkString("v".into())).unwrap().unwrap(), "v");
+        assert_eq!(bulk(Reply::Null).unwrap(), None);
+        assert!(bulk(Reply::Error("ERR".into())).is_err());
+    }
+}
