@@ -19,7 +19,7 @@ use ionian_kernel::time::Instant;
 use ionian_kernel::wire::{Reader, Wire};
 
 ionian_kernel::ids! {
-    /// A role that does what it is told.
+    /// A role that does what its messages say.
     ActorId "actor"
 }
 
@@ -34,7 +34,7 @@ ionian_kernel::wire_enum! {
     }
 }
 
-/// What an actor is told to do.
+/// What an actor does.
 #[derive(Clone, Debug, PartialEq)]
 enum Step {
     Persist { record: u64 },
@@ -332,7 +332,8 @@ fn a_role_does_not_wait_for_the_records_of_another() {
 fn an_unfenced_send_leaves_at_once() {
     let mut stage = Stage::new(true);
     let unfenced = Step::SendUnfenced { to: AWAY, what: 1 };
-    stage.act(0, [persist(7), unfenced, send(2)]);
+    stage.act(0, [persist(7)]);
+    stage.act(0, [persist(8), unfenced, send(2)]);
     assert_eq!(stage.outside.sent, [1]);
 }
 
