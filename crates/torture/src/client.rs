@@ -44,7 +44,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Works until it is told to stop. Every request that it began has then ended.
+    /// Works until it has to stop. Every request that it began has then ended.
     pub(crate) async fn run(mut self) {
         let mut gateway = usize::from(self.id);
         while !self.load.stop.get() {
@@ -325,7 +325,7 @@ mod tests {
         assert!(
             ask(Action::Get, &Reply::BulkString("rubbish".into()))
                 .unwrap_err()
-                .contains("nobody wrote")
+                .contains("no client wrote")
         );
     }
 }

@@ -15,11 +15,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Starts a program that cannot make any file longer than `$0` blocks of 512 bytes, and is told so
-/// by an error and not by a signal.
+/// Starts a program that cannot make any file longer than `$0` blocks of 512 bytes, and gets a
+/// signal by an error and not by a signal.
 const LIMITED: &str = "trap '' XFSZ; ulimit -f \"$0\"; exec \"$@\"";
 
-/// For so long a leader goes by what a node's clock has shown (decision 23): until then it counts
+/// How long a leader uses what a node's clock has shown (decision 23): until then it counts
 /// as wrong.
 const REMEMBERED: Duration = Duration::from_secs(25);
 
@@ -195,7 +195,7 @@ impl Cluster {
         self.held[node] = false;
     }
 
-    /// Starts the node on a file system that takes no file longer than so many KiB.
+    /// Starts the node on a file system that takes no file longer than this many KiB.
     pub(crate) fn start_limited(&mut self, node: usize, limit_kib: u64) -> Result<()> {
         self.start_by(node, |program| {
             let mut shell = Command::new("sh");
@@ -249,7 +249,7 @@ impl Cluster {
         self.cuts = 0;
         self.network.iter().for_each(Network::heal);
         for node in 0..self.len() {
-            // Nobody knows what a fault that was interrupted has left: what it holds is started
+            // It is unknown what an interrupted fault has left: what it holds is started
             // anew.
             if std::mem::take(&mut self.held[node]) {
                 self.kill(&[node])?;
@@ -337,7 +337,7 @@ impl Replacement {
             Some(status) if status.success() => Ok(true),
             Some(status) => {
                 let how = describe(status, &self.log);
-                // Other faults may have left it nobody to ask: then it is asked again.
+                // Other faults may have left it no node to ask: then it is asked again.
                 ensure!(
                     how.contains(NO_ANSWER),
                     "`ionian member replace` to {} failed: {how}",

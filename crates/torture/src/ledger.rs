@@ -84,7 +84,7 @@ fn tags(records: &[Record], bytes: &[u8]) -> Result<(), String> {
     match times.into_keys().next() {
         None => Ok(()),
         Some(tag) => Err(format!(
-            "\"{}\" is there, and nobody appended it",
+            "\"{}\" is there, and no client appended it",
             tag.escape_ascii()
         )),
     }

@@ -56,7 +56,7 @@ pub(crate) enum State {
     Text { length: u32, digest: u64 },
 }
 
-/// What a client is told.
+/// The reply that a client gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Done,
@@ -85,7 +85,7 @@ pub(crate) fn tag(number: u32) -> Vec<u8> {
     format!("{number};").into_bytes()
 }
 
-/// A list's state after more bytes (FNV-1a: nobody tries to deceive it).
+/// A list's state after more bytes (FNV-1a: there is no adversary).
 fn extend(state: State, bytes: &[u8]) -> State {
     let (length, digest) = match state {
         State::Text { length, digest } => (length, digest),
@@ -119,7 +119,12 @@ pub(crate) fn read(kind: Kind, bytes: Option<&[u8]>) -> Result<State, String> {
         Kind::Counter => text.and_then(|text| text.parse().ok()).map(State::Number),
         Kind::List => Some(extend(State::Absent, bytes)),
     };
-    state.ok_or_else(|| format!("nobody wrote what was read: \"{}\"", bytes.escape_ascii()))
+    state.ok_or_else(|| {
+        format!(
+            "no client wrote what was read: \"{}\"",
+            bytes.escape_ascii()
+        )
+    })
 }
 
 /// One key; see the module.
@@ -218,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_read_back_and_what_nobody_wrote_does_not() {
+    fn values_read_back_and_unwritten_values_do_not() {
         for number in 0..500 {
             assert_eq!(
                 read(Kind::Register, Some(&value(number))),
@@ -230,7 +235,7 @@ mod tests {
         assert!(
             read(Kind::Register, Some(&short))
                 .unwrap_err()
-                .contains("nobody wrote")
+                .contains("no client wrote")
         );
         assert!(read(Kind::Counter, Some(b"1x")).is_err());
         assert_eq!(read(Kind::Counter, Some(b"-3")), Ok(State::Number(-3)));

@@ -116,7 +116,7 @@ async fn forward(
         return;
     };
     loop {
-        // What fails here is one connection; whoever wanted it tries again.
+        // What fails here is one connection; its client tries again.
         if let Ok((stream, _)) = listener.accept().await {
             tokio::spawn(connection(
                 stream,
@@ -235,7 +235,7 @@ mod tests {
         assert_eq!(caller(b"*1\r\n$4\r\nPING\r\n"), None);
     }
 
-    /// Reads so many bytes. Fails when they do not come within a minute.
+    /// Reads this number of bytes. Fails when they do not come within a minute.
     fn read(stream: &mut std::net::TcpStream, count: usize) -> Vec<u8> {
         stream
             .set_read_timeout(Some(Duration::from_secs(60)))

@@ -20,7 +20,7 @@ const LARGEST: u64 = (8 << 20) - 1024;
 /// The most commands of a pipeline that is not read.
 const PIPELINE: u64 = 4000;
 
-/// One in so many of them asks for a large value.
+/// One in this number of them asks for a large value.
 const LARGE_REPLY: u64 = 64;
 
 /// How long they wait for what they wait for.
@@ -74,7 +74,7 @@ pub(crate) fn clients(load: &Rc<Load>, sets: u16, seed: u64) -> impl Iterator<It
 }
 
 impl Odd {
-    /// Works until it is told to stop.
+    /// Works until it has to stop.
     pub(crate) async fn run(mut self) -> Self {
         while !self.load.stop.get() {
             let gateway = {

@@ -6,7 +6,7 @@ use serde::Serialize;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-/// How often there is a line where nobody watches a terminal.
+/// How often there is a line where there is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
 /// Everything that is counted.
@@ -20,7 +20,7 @@ pub(crate) struct Counts {
     pub(crate) acknowledged_writes: u64,
     /// Requests that were refused and have no effect.
     pub(crate) refused: u64,
-    /// Requests whose outcome nobody was told.
+    /// Requests of unknown outcome.
     pub(crate) unknown: u64,
     /// Processes that were killed with SIGKILL.
     pub(crate) kills: u64,

@@ -30,7 +30,7 @@ const DEPTH: usize = 16;
 /// How often the line of progress is drawn and everything is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// How many violations are told; a broken cluster may have one for every key.
+/// How many violations are printed; a broken cluster may have one for every key.
 const TOLD: usize = 10;
 
 /// Runs, reports, and cleans up; whether all was well.
@@ -140,7 +140,7 @@ impl Run {
         };
         self.report.failures.extend(load.complaint.take());
         // Whatever went wrong, what the histories tell is worth knowing.
-        let judgement = load.judge.take().expect("nobody else takes it").finish();
+        let judgement = load.judge.take().expect("it is taken once").finish();
         self.report.keys = (judgement.expected.len() + judgement.violations.len()) as u64;
         let open = |expected: &&Expected| matches!(expected, Expected::Open(_));
         self.report.open_keys = judgement.expected.iter().filter(open).count() as u64;
@@ -237,7 +237,7 @@ impl Run {
                 let mut counts = load.counts.borrow_mut();
                 counts.note_time_without_write();
                 progress.show(&counts);
-                // There is no need to go on: what is wrong is told when all is over.
+                // There is no need to go on: violations are reported at the end.
                 if load.violations() > 0 || load.stop.get() {
                     return;
                 }

@@ -13,8 +13,8 @@ pub(crate) enum Fault {
     Terminate(usize, Duration),
     /// SIGSTOP to these nodes at once; SIGCONT after each one's own time.
     Pause(Vec<(usize, Duration)>),
-    /// This node is started anew on a file system that takes no file longer than so many KiB, until
-    /// it notices or this time is over.
+    /// This node is started anew on a file system that takes no file longer than this many KiB,
+    /// until it notices or this time is over.
     FullDisk(usize, u64, Duration),
     /// A new node takes the place of this one.
     Replace(usize),
@@ -23,7 +23,8 @@ pub(crate) enum Fault {
     Lose(usize, Loss, Remedy),
     /// For so long nothing goes from the first of each pair of nodes to the second.
     Cut(Vec<(usize, usize)>, Duration),
-    /// This node's clock jumps by so many milliseconds; at most one clock is wrong at a time.
+    /// This node's clock jumps by this number of milliseconds; at most one clock is wrong at a
+    /// time.
     Clock(usize, i64),
     /// SIGTERM to one node after the other, each of which is started again and serves before the
     /// next is stopped.
@@ -183,7 +184,7 @@ impl Schedule {
         if self.random.once_in(2) { ms } else { -ms }
     }
 
-    /// How long a node is away: short enough that nobody notices, or long enough that somebody else
+    /// How long a node is away: short enough that no node notices, or long enough that another node
     /// leads.
     fn absence(&mut self) -> Duration {
         let (low, high) = match self.random.below(10) {

@@ -20,7 +20,7 @@ pub(crate) fn preset(name: &str, lanes: usize) -> Result<Deployment> {
         ..Node::default()
     };
     deployment.nodes.extend((0..lanes).map(client));
-    // Nobody waits forever in a measurement without faults, and nobody is turned away.
+    // In a measurement without faults no client waits without end, and none is refused.
     let generous = [
         "options.in_flight=16384",
         "options.patience_ms=300000",
@@ -40,7 +40,7 @@ pub(crate) fn scaled(deployment: Deployment, role: &str, count: usize) -> Result
     let template = deployment.nodes[place].clone();
     let copy = |index: usize| Node {
         name: format!("{}-{index}", role.replace('_', "-")),
-        // Nobody listens in a simulation; addresses are only to differ.
+        // No node listens in a simulation; addresses must only differ.
         address: format!("{}-{index}:1", role.replace('_', "-")),
         ..template.clone()
     };

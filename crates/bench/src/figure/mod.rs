@@ -101,7 +101,7 @@ fn make(arguments: &Figure, tell: &mut impl Write) -> Result<()> {
         let sheet = sheet(&bench).with_context(|| format!("figure {name}"))?;
         sheet.write(directory, name, &bench)?;
         summary += &sheet.summary(name);
-        // Whoever reads no further wants the files all the same.
+        // A reader that closes the pipe still gets the files.
         let file = directory.join(name);
         let _ = writeln!(
             tell,

@@ -20,7 +20,7 @@ use ionian_protocols::spaxos::SPaxos;
 const LANES: usize = 9;
 const CLIENTS: [usize; 8] = [10, 50, 100, 300, 600, 1000, 2000, 4000];
 const BATCH: usize = 100;
-/// A role should spend no more than so many times what the same role of MultiPaxos does.
+/// The most that a role should spend, as a multiple of the same role of MultiPaxos.
 const AS_MULTIPAXOS: f64 = 1.3;
 const VALUES: [usize; 4] = [16, 1024, 16_384, 65_536];
 

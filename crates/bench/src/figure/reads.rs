@@ -265,7 +265,7 @@ fn published_points(variant: &Variant, fraction: f64, points: &mut Vec<Point>) {
     }
 }
 
-/// A deployment with so many replicas and enough of what can be had in any number.
+/// A deployment with this number of replicas and enough of all roles that scale.
 pub(super) fn fitting(
     bench: &Bench,
     replicas: usize,

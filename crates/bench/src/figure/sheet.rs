@@ -25,7 +25,7 @@ pub(crate) struct Sheet {
 pub(crate) enum Basis {
     /// The demands that were measured.
     Demands,
-    /// What is said here.
+    /// The texts given here.
     Said {
         /// For the picture.
         short: &'static str,

@@ -103,7 +103,7 @@ impl Bench {
         })
     }
 
-    /// What the simulator measures with so many clients.
+    /// What the simulator measures with this number of clients.
     pub(crate) fn simulate(
         &self,
         series: &str,

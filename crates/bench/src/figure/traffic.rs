@@ -30,7 +30,7 @@ impl fmt::Display for Traffic {
 
 /// What a message is to a leader.
 pub(super) enum Way {
-    /// It is told this.
+    /// The message that it receives.
     In,
     /// Only leaders say this.
     Out,

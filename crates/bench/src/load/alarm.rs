@@ -30,7 +30,7 @@ mod system {
             Ok(Alarm { timer })
         }
 
-        /// Goes off after so many nanoseconds, at least one, and not at the time that was set
+        /// Fires after this number of nanoseconds, at least one, and not at the time that was set
         /// before. Returns whether there is such a thing.
         pub(crate) fn set(&self, after: u64) -> Result<bool> {
             let after = TimeSpec::nanoseconds(i64::try_from(after.max(1)).unwrap_or(i64::MAX));

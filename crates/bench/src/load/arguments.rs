@@ -81,14 +81,14 @@ pub(crate) struct Asks {
     /// How many connections there are; each sends when it has its replies [default: 64]
     #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..=20_000))]
     clients: Option<u64>,
-    /// Begin so many commands a second, whether earlier ones are answered or not; latency counts
-    /// from when a command was to be begun, and --clients is how many can be on their way
+    /// Start this number of commands a second, whether earlier ones are answered or not; latency
+    /// counts from when a command was to be begun, and --clients is how many can be on their way
     #[arg(long, value_name = "PER_SECOND", value_parser = positive)]
     pub(crate) rate: Option<f64>,
-    /// Send so many commands at once [default: 1]
+    /// Send this number of commands at once [default: 1]
     #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..=10_000))]
     pipeline: Option<u64>,
-    /// Keep so many requests on their way, with --lanes [default: 128]
+    /// Keep this number of requests in flight, with --lanes [default: 128]
     #[arg(long, value_name = "N", requires = "lanes", value_parser = value_parser!(u64).range(1..=1_000_000))]
     in_flight: Option<u64>,
     /// How many of a hundred commands read (GET); the others write (SET)

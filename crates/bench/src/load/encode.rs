@@ -5,7 +5,7 @@ use crate::payload::payload;
 use bytes::Bytes;
 use ionian_redis_client::push_request;
 
-/// Keys are `key:` and so many digits, as those of redis-benchmark.
+/// The digits of a key after `key:`, as in redis-benchmark.
 const DIGITS: usize = 12;
 
 /// The most keys that can be told apart.
@@ -26,7 +26,7 @@ pub(crate) struct Encoder {
 }
 
 impl Encoder {
-    /// In the Redis protocol, with values of so many bytes.
+    /// In the Redis protocol, with values of this many bytes.
     pub(crate) fn of_redis(value_bytes: usize) -> Self {
         Self::new(value_bytes, |words| {
             let mut bytes = Vec::new();
@@ -35,7 +35,7 @@ impl Encoder {
         })
     }
 
-    /// As a gateway hands a lone command to its client lane, with values of so many bytes.
+    /// As a gateway hands a lone command to its client lane, with values of this many bytes.
     pub(crate) fn of_lane(value_bytes: usize) -> Self {
         Self::new(value_bytes, |words| {
             let words: Vec<Bytes> = words

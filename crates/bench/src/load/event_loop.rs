@@ -24,7 +24,7 @@ const EVENTS: usize = 1024;
 /// How long to wait for what is on its way when the window is over.
 const DRAIN: u64 = 2_000_000_000;
 
-/// The longest sleep: whoever wants the loop to stop is heard.
+/// The longest sleep: after it the loop sees a request to stop.
 const LONGEST_SLEEP: u64 = 100_000_000;
 
 /// The token of the alarm.
@@ -37,12 +37,12 @@ pub(crate) struct Shared {
     pub(crate) answered: AtomicU64,
     /// Error replies, warm-up included.
     pub(crate) errors: AtomicU64,
-    /// Everybody is to stop.
+    /// All are to stop.
     pub(crate) stop: AtomicBool,
 }
 
 impl Shared {
-    /// Makes sure that nobody wants it to stop.
+    /// Fails when it is to stop.
     pub(crate) fn check(&self) -> Result<()> {
         ensure!(!self.stop.load(Ordering::Relaxed), "interrupted");
         Ok(())

@@ -1,5 +1,5 @@
 //! Load through a client lane of the library: this process is a node of the cluster, and its
-//! application keeps so many requests on their way. No socket is between client and lane, as in a
+//! application keeps a number of requests in flight. No socket is between client and lane, as in a
 //! service that uses the library.
 
 use super::encode::Encoder;
@@ -114,7 +114,7 @@ impl Drop for Lanes {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // What became of it matters to nobody any more.
+            // Its result does not matter any more.
             let _ = thread.join();
         }
     }
@@ -236,7 +236,7 @@ impl Work {
     }
 
     fn close(self) {
-        // Nobody listens any more when the run has failed.
+        // There is no receiver any more when the run has failed.
         let _ = self.tell.send(Ok(self.ledger.close(Effort::default())));
     }
 

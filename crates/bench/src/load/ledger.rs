@@ -9,13 +9,13 @@ use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Latencies are told apart from here, in nanoseconds; three digits of each are kept.
+/// Latencies are distinguished from here, in nanoseconds; three digits of each are kept.
 const FINEST: u64 = 64;
 
 /// Longer ones count as this.
 const LONGEST: u64 = 3_600_000_000_000;
 
-/// So many kinds of errors are told apart.
+/// The kinds of errors that are distinguished.
 const ERROR_KINDS: usize = 16;
 
 /// The time that counts, in nanoseconds since the beginning of the round. What was before is
@@ -147,8 +147,8 @@ impl Ledger {
         }
     }
 
-    /// So many commands that began at `begun` have been answered at `now`, `nothing` of them with
-    /// null.
+    /// This number of commands that began at `begun` have been answered at `now`, `nothing` of them
+    /// with null.
     pub(crate) fn answered(&mut self, begun: u64, now: u64, count: u64, nothing: u64) {
         if self.window.holds(now) {
             self.tally.answered += count;
@@ -172,7 +172,7 @@ impl Ledger {
         }
     }
 
-    /// The round is over, and so many commands that began at `begun` have no answer.
+    /// The round is over, and this number of commands that began at `begun` have no answer.
     pub(crate) fn unfinished(&mut self, begun: u64, now: u64, count: u64) {
         if self.kind == Loop::Closed || self.window.holds(begun) {
             self.tally.unfinished += count;

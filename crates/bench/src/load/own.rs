@@ -155,7 +155,7 @@ impl Own {
 
 impl Drop for Own {
     fn drop(&mut self) {
-        // What cannot be removed is seen by whoever looks there.
+        // What cannot be removed stays visible there.
         if self.cluster.kill_all().is_ok() && !self.failed {
             let _ = fs::remove_dir_all(&self.root);
         }

@@ -96,7 +96,7 @@ fn look(side: &Side, shared: &Shared) -> Result<Look> {
 /// Runs the load and measures.
 ///
 /// # Errors
-/// When a connection breaks, a process ends, or somebody wants it to stop.
+/// When a connection breaks, a process ends, or it is to stop.
 pub(crate) fn measure(
     side: &mut Side,
     load: &Load,
@@ -161,7 +161,7 @@ fn collect(running: &Running, side: &mut Side) -> Result<Tally> {
         }
     }
     let Some(error) = failed else { return Ok(all) };
-    // Whoever ended says better what is wrong.
+    // The thread that ended knows better what is wrong.
     let deadline = Instant::now() + DEATH_PATIENCE;
     while Instant::now() < deadline {
         side.check()?;

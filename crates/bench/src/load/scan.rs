@@ -27,7 +27,7 @@ pub(crate) struct Garbage(pub(crate) String);
 pub(crate) struct Scanner {
     /// The beginning of a line of which the rest has not come yet.
     line: Vec<u8>,
-    /// So many bytes of a string and its line end are still to come.
+    /// The bytes of a string and its line end that are still to come.
     skip: usize,
     /// For each array that is open, how many of its elements have not begun.
     open: Vec<usize>,
@@ -122,7 +122,7 @@ impl Scanner {
 fn number(text: &[u8]) -> Option<Option<usize>> {
     match text {
         b"-1" => Some(None),
-        // Nobody sends strings of a terabyte.
+        // No server sends strings of a terabyte.
         _ if text.is_empty() || text.len() > 12 => None,
         _ => text
             .iter()

@@ -281,7 +281,7 @@ impl Side {
             };
             let tell = tell.clone();
             let body = move || {
-                // Nobody listens any more when another thread has failed.
+                // There is no receiver any more when another thread has failed.
                 let _ = tell.send(run(job));
             };
             std::thread::Builder::new()

@@ -173,8 +173,8 @@ mod tests {
         }
     }
 
-    /// Somebody who answers anything with these bytes, once for each of them.
-    fn somebody(answers: Vec<&'static str>) -> SocketAddr {
+    /// A server that answers anything with these bytes, once for each of them.
+    fn server(answers: Vec<&'static str>) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         std::thread::spawn(move || {
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn who_speaks_another_language_is_told_apart() {
-        let said = |answers, level| format!("{:#}", connect(somebody(answers), level).unwrap_err());
+        let said = |answers, level| format!("{:#}", connect(server(answers), level).unwrap_err());
         assert!(
             said(vec!["HTTP/1.1 400 Bad Request\r\n\r\n"], None)
                 .contains("with \"HTTP/1.1 400 Bad Request\"")
@@ -200,17 +200,17 @@ mod tests {
         assert!(said(unknown, Some(Level::Eventual)).contains("--level eventual"));
         assert!(
             connect(
-                somebody(vec!["+PONG\r\n", "+OK\r\n"]),
+                server(vec!["+PONG\r\n", "+OK\r\n"]),
                 Some(Level::Sequential)
             )
             .is_ok()
         );
-        let nobody = TcpListener::bind("127.0.0.1:0")
+        let silent = TcpListener::bind("127.0.0.1:0")
             .unwrap()
             .local_addr()
             .unwrap();
         assert!(
-            format!("{:#}", connect(nobody, None).unwrap_err())
+            format!("{:#}", connect(silent, None).unwrap_err())
                 .contains("cannot connect to redis://127.0.0.1:")
         );
     }

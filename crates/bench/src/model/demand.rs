@@ -134,7 +134,7 @@ impl Kind {
         }
     }
 
-    /// Whoever does this does that as well, and what is measured is both.
+    /// An instance that does this does that as well, and the measurement contains both.
     pub(crate) fn comes_on_top_of(self) -> Option<Kind> {
         match self {
             Kind::Answer => Some(Kind::Execute),
@@ -305,7 +305,7 @@ impl Curve {
         (!batches.is_empty()).then(|| Curve(batches.into_iter().map(whole).collect()))
     }
 
-    /// Microseconds for a batch of so many commands.
+    /// Microseconds for a batch of this many commands.
     pub(crate) fn batch_us(&self, commands: f64) -> f64 {
         match self.0[..] {
             // One measurement says nothing of a part that all commands of a batch share.

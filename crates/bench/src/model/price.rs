@@ -85,7 +85,7 @@ impl Prices {
         Ok(Prices(prices))
     }
 
-    /// Microseconds for a whole batch of so many commands; nothing for a role that takes no time.
+    /// Microseconds for a whole batch of this many commands; nothing for a role that takes no time.
     pub(crate) fn batch_us(&self, role: &str, kind: Kind, commands: usize) -> f64 {
         self.curve(role, kind)
             .map_or(0.0, |curve| curve.batch_us(commands as f64))

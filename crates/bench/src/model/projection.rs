@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn batches_spare_everybody_but_the_replicas() {
+    fn batches_spare_all_roles_but_replicas() {
         let (projection, us) = projected("batched", &[], &Workload::writes(100));
         assert!(near(us, 5.0), "{projection:?}");
         let role = |role: &str| projection.roles[role];

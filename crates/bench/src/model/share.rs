@@ -25,7 +25,7 @@ pub(crate) struct Share {
     pub(crate) part: f64,
 }
 
-/// Quorums are dealt out in turns; after so many every pattern has come round (a multiple of 1 to
+/// Quorums are dealt out in turns; after this many every pattern has occurred (a multiple of 1 to
 /// 10).
 const TURNS: u64 = 2520;
 

@@ -54,8 +54,8 @@ pub struct Role {
     #[arg(long, value_name = "PART", value_parser = share)]
     pub share: Option<f64>,
     /// Run the rest of the deployment for real, in place of the parts of it that forge messages:
-    /// dearer, so that the process must run for a smaller part of its time. What is found is by
-    /// command of the whole deployment, answers included
+    /// more expensive, so that the process must run for a smaller part of its time. What is found
+    /// is by command of the whole deployment, answers included
     #[arg(long)]
     pub real: bool,
     /// What executes the commands: kv, or nothing, which leaves what replication costs by itself

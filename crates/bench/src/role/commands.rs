@@ -94,7 +94,7 @@ impl Commands {
         gather((first..first + self.batch).map(|number| self.write(number)))
     }
 
-    /// As a client sends them to a batcher: so many writes at once.
+    /// As a client sends them to a batcher: this number of writes at once.
     pub(crate) fn gathered(&self, count: u64) -> Batch {
         gather((0..count).map(|number| self.write(number)))
     }

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A closed loop: so many commands are under way at most, whoever begins them and whoever sees them
-/// done. All parts run on one thread; the atomics only make it shareable.
+/// A closed loop: a limited number of commands is in flight, whichever role begins them and sees
+/// them done. All parts run on one thread; the atomics only make it shareable.
 pub(crate) struct Flow {
     window: u64,
     begun: AtomicU64,
@@ -48,7 +48,7 @@ impl Flow {
         self.begun.store(self.done.load(Relaxed), Relaxed);
     }
 
-    /// So many commands are done.
+    /// This number of commands is done.
     pub(crate) fn finish(&self, commands: u64) {
         self.done.fetch_add(commands, Relaxed);
     }

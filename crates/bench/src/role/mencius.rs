@@ -2,7 +2,7 @@
 //! Which stripe a slot is in, and at which position, [`Striped`] sees to.
 //!
 //! The leader that is measured leads stripe 0. The others keep pace with it, as leaders do under a
-//! balanced load: they say so as often as it does, and nobody skips. Proxy leaders and acceptors
+//! balanced load: they say so as often as it does, and none skips. Proxy leaders and acceptors
 //! get the slots of all stripes in turn.
 
 use super::emulated::{Dialect, Part, Stage};
@@ -48,7 +48,7 @@ fn keeping_pace(me: LeaderId) -> Part<Mencius> {
     })
 }
 
-/// What is said of slots of the log in MultiPaxos is said of positions of stripes.
+/// What MultiPaxos says about slots of the log holds here for positions of stripes.
 pub(crate) struct Striped(pub(crate) Stripes);
 
 impl Striped {
@@ -282,7 +282,7 @@ impl Dialect for Striped {
                     ),
                 )
             }
-            // Whoever proposes has chosen its leader already; the rest is of the whole log.
+            // A proposer has chosen its leader already; the rest is of the whole log.
             envelope => (Stripe(0), envelope),
         };
         stage.send(striped(self.0, stripe, envelope));

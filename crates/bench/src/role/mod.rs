@@ -3,7 +3,7 @@
 //!
 //! `stage` starts the process and plays the rest of its deployment to it (`emulated`), with
 //! `multipaxos`, `mencius`, `spaxos` and `unreplicated` saying who plays what and `commands`
-//! forging what is said; `flow` keeps so much under way that the process is never idle, and where
+//! forging the messages; `flow` keeps so much under way that the process is never idle, and where
 //! the bench is too slow for that `throttle` slows the process down. `whole` has whole nodes
 //! measured in place of roles. `work` says what a role can be given to do, `shown` how the result
 //! looks.

@@ -42,7 +42,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Far more than a command takes, once connections stand.
 const ROUND_TRIP: Duration = Duration::from_millis(200);
 
-/// It is measured until so many times what is under way was done: what was begun before and what is
+/// It is measured until a multiple of what is in flight was done: what was begun before and what is
 /// not done at the end count for nothing then, on a machine that others use too.
 const LEAST_WINDOWS: u64 = 16;
 
@@ -417,7 +417,7 @@ impl Subject {
         Ok(subject)
     }
 
-    /// What it said last, for whoever wonders why nothing came of it.
+    /// The last lines of its log, as an explanation of a failure.
     fn last_words(&self) -> String {
         let last = self
             .cluster

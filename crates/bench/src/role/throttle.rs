@@ -1,8 +1,8 @@
 //! Keeps the process that is measured busy: it gets only a part of its time.
 //!
 //! A role that is cheaper than the load that the bench forges for it waits for the bench, is woken
-//! for a few commands at a time, and seems dearer than it is when it has all it can do. So it is
-//! stopped (SIGSTOP) and continued in turns. While it is stopped its messages gather in its
+//! for a few commands at a time, and seems more expensive than it is when it has all it can do. So
+//! it is stopped (SIGSTOP) and continued in turns. While it is stopped its messages gather in its
 //! sockets, as they do before a bottleneck; while it runs it works them off and is never idle. Its
 //! processor time does not run while it is stopped.
 

@@ -3,7 +3,7 @@
 //! call), or a role whose demand among forged messages is to be checked.
 //!
 //! The other nodes run on the thread of the bench, and so do the client lanes, each on a node of
-//! its own. They are dearer than the node that is measured, so that one is throttled.
+//! its own. They cost more than the node that is measured, so that one is throttled.
 
 use super::commands::Commands;
 use super::flow::Flow;
@@ -90,7 +90,7 @@ impl Scene {
     }
 }
 
-/// Keeps so many writes of its node's lane on their way; none where the node has no lane.
+/// Keeps a number of writes of its node's lane in flight; none where the node has no lane.
 struct Asking {
     handle: LaneHandle,
     flow: Rc<Flow>,

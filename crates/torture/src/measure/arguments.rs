@@ -120,12 +120,12 @@ pub(crate) enum Sabotage {
 
 /// How soon a node that was killed is back
 ///
-/// Builds a state in a cluster with durability `disk`: so many keys, a snapshot of them stored by
-/// every replica, and then so many commands more that are in no snapshot. Then nodes are killed
-/// with SIGKILL and started again: one after the other, all at once, and all at once with nothing
-/// of their directories in the system's cache. Measured is the time from the start of the process
-/// until it listens, until its replica has executed all that was executed before, and until its
-/// gateway serves a linearizable read of the last write.
+/// Builds a state in a cluster with durability `disk`: a number of keys, a snapshot of them stored
+/// by every replica, and then a number of commands more that are in no snapshot. Then nodes are
+/// killed with SIGKILL and started again: one after the other, all at once, and all at once with
+/// nothing of their directories in the system's cache. Measured is the time from the start of the
+/// process until it listens, until its replica has executed all that was executed before, and until
+/// its gateway serves a linearizable read of the last write.
 ///
 /// Exits with code 1 when the longest time exceeds the limit.
 #[derive(Clone, Debug, Args)]
@@ -212,7 +212,7 @@ pub(crate) struct Burden {
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=1000))]
     pub(crate) askers: u16,
     /// How long 99 in 100 small commands may take during the burden; one that is not answered takes
-    /// for ever. 0: no limit
+    /// without end. 0: no limit
     #[arg(long, value_name = "MS", default_value_t = 2000)]
     pub(crate) during: u32,
     /// The same from five seconds after it on

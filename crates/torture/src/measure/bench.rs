@@ -68,7 +68,7 @@ impl Bench {
 
 impl Drop for Bench {
     fn drop(&mut self) {
-        // What cannot be removed is seen by whoever looks there.
+        // What cannot be removed stays visible there.
         if self.cluster.kill_all().is_ok() {
             let _ = fs::remove_dir_all(&self.root);
         }

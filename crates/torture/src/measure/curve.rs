@@ -139,7 +139,7 @@ impl Curve {
     }
 
     /// For the memory and the disk of each node: what its maxima were in the second and in the last
-    /// quarter, and whether the later is at most so many percent above the earlier, or no more than
+    /// quarter, and whether the later is at most this percentage above the earlier, or no more than
     /// one file of the log.
     pub(crate) fn growth(&self, tolerance: f64) -> Vec<(String, bool)> {
         let mut found = Vec::new();

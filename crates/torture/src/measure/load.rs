@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 /// Which key a command is about.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Keys {
-    /// Any of so many.
+    /// Any of this number.
     AtRandom(u64),
     /// One after the other, never one twice.
     InTurn,
@@ -32,7 +32,7 @@ pub(crate) struct Load {
     left: Cell<u64>,
     acknowledged: Cell<u64>,
     refused: Cell<u64>,
-    /// In microseconds, of each command since the last look; none are kept if nobody looks.
+    /// In microseconds, of each command since the last look; none are kept if there are no looks.
     latencies: RefCell<Option<Vec<u32>>>,
 }
 

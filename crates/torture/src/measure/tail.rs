@@ -9,7 +9,7 @@ use anyhow::{Result, ensure};
 /// Connections, and commands that each sends at once, where many are wanted soon.
 const MANY: (u16, u64) = (32, 64);
 
-/// So many commands are sent between two looks at the snapshots.
+/// The commands that are sent between two looks at the snapshots.
 const STRIDE: u64 = 20_000;
 
 /// Commands without any being stored, after which something must be wrong: by default a snapshot
@@ -28,7 +28,7 @@ struct Builder<'a> {
     arguments: &'a RestartTime,
     bench: &'a Bench,
     commands: u64,
-    /// After so many slots so many commands had been executed.
+    /// The slots, and the commands that had been executed after them.
     history: Vec<(u64, u64)>,
 }
 

@@ -42,7 +42,7 @@ const DELAY_MS: f64 = 50.0;
 const SECOND: u64 = 1_000_000;
 const SITES: usize = 3;
 const SITE_NAMES: [&str; 7] = ["A", "B", "C", "D", "E", "F", "G"];
-/// So many clients of a site that wait for their answers keep links busy most of the time, with
+/// As many clients of a site that wait for their answers keep links busy most of the time, with
 /// queues that are short beside the time in which a dead leader is suspected.
 const MANY: usize = 120;
 
@@ -101,7 +101,7 @@ fn sheet(title: &str, notes: &[&str]) -> Sheet {
              for as long as its bytes need, with 66 bytes of headers for every 1,448. There is no Nagle's algorithm. \
              Half of the commands read, half write, all through the log. Paxos is the preset `baseline`, one node a \
              site; its proxy leaders ask a quorum of acceptors where the paper's leader asks all. Mencius is the preset \
-             `mencius-wan`, in order; with a number behind it, out of order, on so many registers. The paper's numbers \
+             `mencius-wan`, in order; with a number behind it, out of order, on that number of registers. The paper's numbers \
              are those that its text gives (section 7); its figures are pictures."
         ),
     };
@@ -111,7 +111,7 @@ fn sheet(title: &str, notes: &[&str]) -> Sheet {
     }
 }
 
-/// Links between all sites of the paper's delay and so many megabits per second.
+/// Links between all sites with the paper's delay and this bandwidth in megabits per second.
 fn clique(mbps: f64) -> Network {
     Network::clique(
         SITES,
@@ -127,7 +127,7 @@ fn bytes(mbps: f64) -> f64 {
     mbps * 1e6 / 8.0
 }
 
-/// What somebody got, with the latencies of all answers.
+/// The results of one group of clients, with the latencies of all answers.
 fn simulated(series: &str, throughput: f64, observed: &Observed) -> Point {
     with_latency(series, observed.latency_us(), throughput)
 }
@@ -204,7 +204,7 @@ fn bar(label: &str, colour: usize, height: f64) -> Bar {
     }
 }
 
-/// Answers per second in each interval of so many seconds, with its middle.
+/// Answers per second in each interval of this length in seconds, with its middle.
 fn over_time(series: &Series, (from, until): (u64, u64), interval: u64) -> Vec<(f64, f64)> {
     let rates = series.over_time(from * SECOND, until * SECOND, interval * SECOND);
     rates

@@ -160,9 +160,9 @@ pub(in super::super) fn asymmetric(bench: &Bench) -> Result<Sheet> {
         "4,000 bytes of payload with asymmetric bandwidth",
         &[
             "Links AB and AC carry 20 Mbps, BA and BC 15, CA and CB 10. Each client asks at a constant rate of 100 a \
-           second. A site has at most 300 commands under way; what is asked beyond is refused. Nobody asks while more \
+           second. A site has at most 300 commands under way; what is asked beyond is refused. No client asks while more \
            than 64 KiB wait for one of the links of the site, as on a connection whose buffers are full; with Paxos, \
-           where the leader's links carry everything, everybody does.",
+           where the leader's links carry everything, all clients do.",
         ],
     );
     let counts = bench.some(&[1, 2, 3, 4, 5, 6, 7, 8]);

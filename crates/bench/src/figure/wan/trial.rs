@@ -46,13 +46,13 @@ pub(super) struct Trial {
     pub(super) loads: Vec<Load>,
     /// With the second in which each happens.
     pub(super) changes: Vec<(u64, Change)>,
-    /// A site that has so many commands under way has its clients wait, or refuses more where they
-    /// do not.
+    /// A site with this number of commands in flight makes its clients wait, or refuses more where
+    /// they do not.
     pub(super) in_flight: usize,
     /// A client whose site has more bytes waiting for a link waits.
     pub(super) room_bytes: f64,
     /// What is not answered for so long is asked of others, and a leader silent for longer is
-    /// suspected. Where nobody dies, that is longer than any queue.
+    /// suspected. Where no site fails, that is longer than any queue.
     pub(super) resend_after_ms: usize,
     pub(super) election_timeout_ms: usize,
     /// The price of a message.
@@ -90,7 +90,7 @@ impl System {
         System { options, ..self }
     }
 
-    /// The same on so many registers.
+    /// The same on this number of registers.
     pub(super) const fn on_registers(self, registers: u16) -> Self {
         System { registers, ..self }
     }
@@ -193,7 +193,7 @@ impl System {
 }
 
 impl Trial {
-    /// On so many sites with this network, with nobody who asks anything yet.
+    /// On this number of sites with this network, without clients yet.
     pub(super) fn new(sites: usize, network: Network, padding: usize, seconds: (u64, u64)) -> Self {
         Trial {
             sites,

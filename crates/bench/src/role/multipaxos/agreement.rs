@@ -11,7 +11,7 @@ use ionian_protocols::multipaxos::{
 };
 use std::sync::Arc;
 
-/// How often acceptors are told what they can forget.
+/// How often acceptors learn what they can forget.
 const HEARTBEAT: Duration = Duration::from_millis(100);
 
 /// Batchers, or clients, propose; proxy leaders take what the leader hands them; replicas report.
@@ -125,7 +125,7 @@ pub(super) fn around_proxy_leader(
         })),
         (kind::Replica, _) => Some(Part::default().hear(move |_, message| match message {
             Message::Replica(replica::In::Chosen { value, .. }) => {
-                // All are told; one counts.
+                // All receive it; one counts.
                 play.flow.finish(if index == 0 {
                     play.commands_of(&value.batch)
                 } else {

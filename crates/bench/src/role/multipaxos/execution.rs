@@ -45,7 +45,7 @@ pub(crate) fn choosing(play: Arc<Play>, index: u8, tellers: u64) -> Actor {
                 None => Commands::open(slot),
                 Some(number) => play.commands.writes(number),
             };
-            // Whoever says it and how often, it is the same value.
+            // It is the same value from every sender, however often.
             let value = Value {
                 stamp: Timestamp(slot),
                 batch,
@@ -124,7 +124,7 @@ pub(super) fn reading_replica(play: Arc<Play>, Address { kind, index }: Address)
             let count = move |_: &mut OnStage<'_>, message: Message| match message {
                 Message::Client(client::In::Answers { answers })
                 | Message::Unbatcher(unbatcher::In::Results { answers }) => {
-                    // While keys are set, and a session opened, somebody else answers.
+                    // While keys are set, and a session opened, another instance answers.
                     counting.flow.finish(answers.iter().count() as u64);
                     None
                 }

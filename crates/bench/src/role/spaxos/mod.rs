@@ -22,7 +22,7 @@ use std::sync::Arc;
 /// Payloads are numbered from a random number on; here it is always this one.
 const LIFE: u64 = 0x2AAA_AAAA_AAAA_AAAA;
 
-/// Disseminators learn so seldom how far the log is executed that so many payloads are void from
+/// How often disseminators learn how far the log is executed, in payloads: as many are void from
 /// the same slot on.
 const HEARTBEAT: u64 = 1024;
 

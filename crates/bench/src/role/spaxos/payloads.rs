@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex};
 type Actor = Part<SPaxos>;
 type OnStage<'a> = Stage<'a, SPaxos>;
 
-/// How often stabilizers are told what they can forget.
+/// How often stabilizers learn what they can forget.
 const KEPT_EVERY: Duration = Duration::from_millis(100);
 
 /// Payloads in a message from a stabilizer to another.
@@ -105,13 +105,13 @@ fn keeping(from: StabilizerId) -> Actor {
                 round,
                 floor,
             };
-            taken.lock().expect("nobody panics with it").push(ticket);
+            taken.lock().expect("no thread panics with it").push(ticket);
             None
         }
         message => Some(message),
     };
     Part::default().hear(hear).burst_end(move |stage| {
-        let tickets = std::mem::take(&mut *kept.lock().expect("nobody panics with it"));
+        let tickets = std::mem::take(&mut *kept.lock().expect("no thread panics with it"));
         if !tickets.is_empty() {
             let message = disseminator::In::Stored {
                 from,
@@ -166,7 +166,7 @@ fn storing(all: Arc<References>) -> Actor {
             let ids = tickets.iter().map(|ticket| ticket.id);
             all.acknowledged
                 .lock()
-                .expect("nobody panics with it")
+                .expect("no thread panics with it")
                 .extend(ids);
         }
         None
@@ -201,7 +201,7 @@ fn slot(id: PayloadId) -> Slot {
 fn telling(all: Arc<References>) -> impl FnMut(&mut OnStage<'_>) {
     move |stage| {
         let acknowledged =
-            std::mem::take(&mut *all.acknowledged.lock().expect("nobody panics with it"));
+            std::mem::take(&mut *all.acknowledged.lock().expect("no thread panics with it"));
         for ids in acknowledged.chunks(TOLD_AT_ONCE) {
             let places = ids.iter().map(|id| (*id, slot(*id))).collect();
             let message = stabilizer::In::Delivered { places };
@@ -214,7 +214,7 @@ fn telling(all: Arc<References>) -> impl FnMut(&mut OnStage<'_>) {
 fn choosing(all: Arc<References>) -> impl FnMut(&mut OnStage<'_>) {
     let layout = all.config.layout().clone();
     move |stage| {
-        let mut acknowledged = all.acknowledged.lock().expect("nobody panics with it");
+        let mut acknowledged = all.acknowledged.lock().expect("no thread panics with it");
         let left = acknowledged.len() - acknowledged.len().div_ceil(2);
         for id in acknowledged.drain(left..) {
             let number = id.number - LIFE;
@@ -235,7 +235,7 @@ fn choosing(all: Arc<References>) -> impl FnMut(&mut OnStage<'_>) {
     }
 }
 
-/// Says that replicas keep what nobody has under way any more.
+/// Says that replicas keep what is not in flight any more.
 fn forgetting(all: Arc<References>) -> impl FnMut(&mut OnStage<'_>) {
     let mut say_at = Instant::ZERO;
     move |stage| {
