@@ -126,8 +126,7 @@ pub struct LogStatus {
     pub snapshots: u64,
 }
 
-/// One role instance. A field that does not apply to its kind is none; see
-/// [`Status`](ionian_kernel::status::Status).
+/// One role instance. A field that does not apply to its role is `None`; see [`Status`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RoleStatus {
     /// The role's name in deployment files.

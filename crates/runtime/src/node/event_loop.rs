@@ -36,7 +36,7 @@ use ionian_kernel::time::Instant;
 use ionian_kernel::wire::{WIRE_VERSION, WireError};
 use std::cell::RefCell;
 use std::future::Future;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -118,11 +118,8 @@ impl<P: Protocol> EventLoop<P> {
         shutdown: impl Future<Output = ()>,
     ) -> Result<ExitReason, NodeError> {
         let mut shutdown = pin!(shutdown);
-        tokio::select! {
-            biased;
-            () = &mut shutdown => return Ok(ExitReason::Stopped),
-            () = self.info.admission.admitted() => {}
-            exit = self.refuse_until_exit() => return exit,
+        if let Some(reason) = self.wait_for_admission(shutdown.as_mut()).await? {
+            return Ok(reason);
         }
         self.state.borrow_mut().start(self.clock.now())?;
         let mut sleep = pin!(tokio::time::sleep_until(tokio::time::Instant::now()));
@@ -164,6 +161,19 @@ impl<P: Protocol> EventLoop<P> {
                     tokio::task::yield_now().await;
                 }
             }
+        }
+    }
+
+    /// Completes when the roles may be started, or else with the reason why the loop ends before.
+    async fn wait_for_admission(
+        &self,
+        shutdown: Pin<&mut impl Future<Output = ()>>,
+    ) -> Result<Option<ExitReason>, NodeError> {
+        tokio::select! {
+            biased;
+            () = shutdown => Ok(Some(ExitReason::Stopped)),
+            () = self.info.admission.admitted() => Ok(None),
+            exit = self.refuse_until_exit() => exit.map(Some),
         }
     }
 

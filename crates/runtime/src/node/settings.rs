@@ -59,19 +59,7 @@ impl NodeSettings {
     ) -> Result<Self, NodeError> {
         let configuration = newest(given, data)?;
         let Some((node, member)) = configuration.member(name) else {
-            // If the founding deployment lacks the node, its name is wrong; if a later one does,
-            // the node was removed.
-            configuration
-                .target()
-                .place(name)
-                .map_err(|error| match configuration.epoch().0 {
-                    0 => NodeError::Deployment(error),
-                    epoch => NodeError::Removed {
-                        name: name.to_owned(),
-                        epoch,
-                    },
-                })?;
-            unreachable!("a node of the deployment is a member");
+            return Err(not_a_member(&configuration, name));
         };
         let address = member.listens_at();
         let address = resolve(address).map_err(|source| NodeError::Address {
@@ -102,6 +90,19 @@ impl NodeSettings {
             clock_ahead_ms: 0,
             configuration: Some(configuration),
         })
+    }
+}
+
+/// Why the node `name` is not a member. If the founding deployment lacks it, the name is wrong; if a
+/// later one does, the node was removed.
+fn not_a_member(configuration: &Configuration, name: &str) -> NodeError {
+    match (configuration.target().place(name), configuration.epoch().0) {
+        (Ok(_), _) => unreachable!("a node of the deployment is a member"),
+        (Err(error), 0) => NodeError::Deployment(error),
+        (Err(_), epoch) => NodeError::Removed {
+            name: name.to_owned(),
+            epoch,
+        },
     }
 }
 

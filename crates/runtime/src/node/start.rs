@@ -30,7 +30,7 @@ use ionian_kernel::protocol::Protocol;
 use std::future::Future;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,8 +67,10 @@ pub async fn run_node<P: Protocol>(
         machine: Box::new(machine),
         guard: storage.guard.clone(),
     };
-    let running = start::<P>(settings, &config, storage, factory, application)?;
-    running.run(shutdown).await
+    let seed = factory.seed;
+    let (node, listener) = assemble::<P>(settings, &config, storage, factory, application)?;
+    let listening = node.accept_connections(listener, seed);
+    node.run(listening, shutdown).await
 }
 
 /// What a node has opened in its data directory.
@@ -117,14 +119,14 @@ impl Storage {
     }
 }
 
-/// Recovers the roles, listens, and starts the tasks of the node.
-fn start<P: Protocol>(
+/// Recovers the roles and assembles the node. It listens already, but accepts no connection yet.
+fn assemble<P: Protocol>(
     mut settings: NodeSettings,
     config: &P::Config,
     storage: Storage,
     factory: InstanceFactory,
     application: impl FnOnce(LaneHandle) -> Box<dyn Application>,
-) -> Result<Running<P>, NodeError> {
+) -> Result<(Running<P>, TcpListener), NodeError> {
     let Storage {
         guard,
         register,
@@ -132,7 +134,7 @@ fn start<P: Protocol>(
         past,
         log_wake,
     } = storage;
-    let (amnesiac, seed) = (past.is_lost(), factory.seed);
+    let amnesiac = past.is_lost();
     let node = guard
         .catch(|| recover_instances::<P>(&settings.layout, config, &factory, past))
         .map_err(|failure| machine_failed(failure, settings.data.as_deref()))??;
@@ -160,30 +162,16 @@ fn start<P: Protocol>(
     );
     let info = NodeInfo::new(&settings, amnesiac, admission.clone());
     let event_loop = Rc::new(EventLoop::new(state, submissions, log_wake, info));
-    let transport = Transport {
-        identity: settings.identity.clone(),
-        node: settings.node,
-        name: settings.name.clone(),
-        peers: peers.clone(),
-        handler: event_loop.clone(),
-        admission: admission.clone(),
-        tasks: tasks.clone(),
-        seed,
-        skips: guard.skips().to_string(),
-    };
-    let backups = Backups::new(settings.layout.options.snapshot_bytes_per_second);
-    let admin = AdminServer::new(event_loop.clone(), settings.name.clone(), backups);
-    Ok(Running {
+    let running = Running {
         event_loop,
         guard,
         admission,
         peers,
-        listening: accept_connections(transport, admin, listener),
-        name: settings.name,
-        data: settings.data,
+        settings,
         tasks,
         cleanup,
-    })
+    };
+    Ok((running, listener))
 }
 
 fn peers_of(settings: &NodeSettings, tasks: &Rc<Tasks>) -> Rc<Peers> {
@@ -201,51 +189,62 @@ fn peers_of(settings: &NodeSettings, tasks: &Rc<Tasks>) -> Rc<Peers> {
     Rc::new(peers)
 }
 
-/// Starts the tasks of the peers and the task that accepts connections; returns the latter.
-fn accept_connections(
-    transport: Transport,
-    admin: AdminServer,
-    listener: TcpListener,
-) -> AbortHandle {
-    let tasks = transport.tasks.clone();
-    let transport = Rc::new(transport);
-    tasks.spawn(peer_tasks::start_for_all(transport.clone()));
-    let answers = Listener {
-        transport,
-        admin,
-        tasks: tasks.clone(),
-    };
-    tasks.spawn(Rc::new(answers).run(listener))
-}
-
-/// A node whose tasks are started.
+/// A node that is ready to run.
 struct Running<P: Protocol> {
     event_loop: Rc<EventLoop<P>>,
     guard: Arc<MachineGuard>,
     admission: Rc<Admission>,
     peers: Rc<Peers>,
-    /// The task that accepts connections.
-    listening: AbortHandle,
-    name: String,
-    data: Option<PathBuf>,
+    settings: NodeSettings,
     tasks: Rc<Tasks>,
     /// The last field: when the node is dropped, its other parts are dropped before.
     cleanup: Cleanup,
 }
 
 impl<P: Protocol> Running<P> {
-    /// Runs the event loop until it ends, then stops the node in order.
-    async fn run(self, shutdown: impl Future<Output = ()> + 'static) -> Result<(), NodeError> {
+    /// Starts the tasks of the peers and the task that accepts connections; returns the latter.
+    fn accept_connections(&self, listener: TcpListener, seed: u64) -> AbortHandle {
+        let transport = Rc::new(Transport {
+            identity: self.settings.identity.clone(),
+            node: self.settings.node,
+            name: self.settings.name.clone(),
+            peers: self.peers.clone(),
+            handler: self.event_loop.clone(),
+            admission: self.admission.clone(),
+            tasks: self.tasks.clone(),
+            seed,
+            skips: self.guard.skips().to_string(),
+        });
+        self.tasks
+            .spawn(peer_tasks::start_for_all(transport.clone()));
+        let backups = Backups::new(self.settings.layout.options.snapshot_bytes_per_second);
+        let name = self.settings.name.clone();
+        let answers = Listener {
+            transport,
+            admin: AdminServer::new(self.event_loop.clone(), name, backups),
+            tasks: self.tasks.clone(),
+        };
+        self.tasks.spawn(Rc::new(answers).run(listener))
+    }
+
+    /// Runs the event loop until it ends, then stops the node in order. `listening` is the task
+    /// that accepts connections.
+    async fn run(
+        self,
+        listening: AbortHandle,
+        shutdown: impl Future<Output = ()> + 'static,
+    ) -> Result<(), NodeError> {
+        let data = self.settings.data.as_deref();
         let result = tokio::select! {
             biased;
             error = self.admission.end() => Err(error),
             // Before the result of the loop: a panic of the machine ends the loop too.
-            failure = self.guard.failed() => Err(machine_failed(failure, self.data.as_deref())),
+            failure = self.guard.failed() => Err(machine_failed(failure, data)),
             result = run_as_task(self.event_loop.clone(), shutdown) => result,
         };
         self.event_loop.close();
         let result = result.and_then(|reason| self.event_loop.close_log().map(|()| reason));
-        self.listening.abort();
+        listening.abort();
         if result.is_ok() {
             let closed = tokio::time::timeout(CLOSE_LIMIT, self.peers.close_gracefully()).await;
             if closed.is_err() {
@@ -255,7 +254,7 @@ impl<P: Protocol> Running<P> {
         self.tasks.finish().await;
         drop(self.cleanup);
         if result? == ExitReason::Removed {
-            let (name, epoch) = (self.name, self.peers.epoch().0);
+            let (name, epoch) = (&self.settings.name, self.peers.epoch().0);
             tracing::info!(
                 "node {name} is not a member of the cluster any more, since epoch {epoch} at the latest: it stops, and its data can be deleted"
             );

@@ -58,6 +58,36 @@ impl DataDirectory {
         self.sync()
     }
 
+    /// Refuses a directory that was used with another durability: it contains `file` then.
+    pub(crate) fn refuse_durability(
+        &self,
+        file: &str,
+        used: &'static str,
+        wanted: &'static str,
+    ) -> Result<(), LogError> {
+        let file = self.path.join(file);
+        match fs::exists(&file).map_err(io_error("look for", &file))? {
+            true => Err(LogError::OtherDurability {
+                path: self.path.clone(),
+                used,
+                wanted,
+            }),
+            false => Ok(()),
+        }
+    }
+
+    /// Makes sure that there is a log in the directory `path` if the node has taken part. `identity`
+    /// is the identity file if it says so.
+    pub(crate) fn check_log(path: &Path, identity: Option<PathBuf>) -> Result<(), LogError> {
+        match identity {
+            Some(proof) if !has_log(path)? => Err(LogError::Lost {
+                lost: path.to_owned(),
+                proof,
+            }),
+            _ => Ok(()),
+        }
+    }
+
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -98,7 +128,7 @@ fn sync_parents(path: &Path) {
 }
 
 /// Whether the directory holds more than files that the log has prepared for later use.
-pub(crate) fn has_log(path: &Path) -> Result<bool, LogError> {
+fn has_log(path: &Path) -> Result<bool, LogError> {
     let entries = fs::read_dir(path).map_err(io_error("list the directory", path))?;
     Ok(entries
         .flatten()

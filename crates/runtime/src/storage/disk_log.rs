@@ -5,8 +5,8 @@
 //! those records without keys that they still need, and return the keys of the other records that
 //! they need. When that is on disk, the log drops everything before the oldest needed record.
 
-use super::directory::{DataDirectory, LOG, SNAPSHOTS, VITAL, has_log};
-use super::error::{LogError, io_error};
+use super::directory::{DataDirectory, LOG, SNAPSHOTS, VITAL};
+use super::error::LogError;
 use super::recovery;
 use super::snapshots::{SnapshotStore, SnapshotThread};
 use super::stamp::{self, Stamp};
@@ -15,7 +15,6 @@ use ionian_kernel::layout::Address;
 use ionian_kernel::machine::Frozen;
 use ionian_kernel::role::Lsn;
 use ionian_wal::{Flush, Options, Recovery, Wal};
-use std::fs;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -78,6 +77,18 @@ pub(crate) struct DiskPast {
     pub(crate) records: Recovery,
 }
 
+fn wal_options(options: DiskOptions, wake: Arc<Notify>) -> Options {
+    Options {
+        segment_bytes: options.segment_bytes,
+        max_record_bytes: MAX_RECORD,
+        // As many as a checkpoint frees, so that the next interval needs no new file. Filling a
+        // file with zeros costs the disk as much as writing all its groups.
+        spares: (options.checkpoint_bytes / options.segment_bytes) as usize + 2,
+        on_complete: Box::new(move || wake.notify_one()),
+        ..Options::default()
+    }
+}
+
 impl DiskLog {
     /// Opens the log in the directory. `identity` is the identity file if it says that the node has
     /// taken part: then there must be a log. A thread of the log notifies `wake` when it has
@@ -92,36 +103,12 @@ impl DiskLog {
     ) -> Result<(Self, DiskPast), LogError> {
         let path = directory.path();
         let (log_path, snapshots_path) = (path.join(LOG), path.join(SNAPSHOTS));
-        let other = path.join(VITAL);
-        if fs::exists(&other).map_err(io_error("look for", &other))? {
-            return Err(LogError::OtherDurability {
-                path: path.to_owned(),
-                used: "memory",
-                wanted: "disk",
-            });
-        }
+        directory.refuse_durability(VITAL, "memory", "disk")?;
         directory.make(&log_path)?;
-        if let Some(proof) = identity
-            && !has_log(&log_path)?
-        {
-            return Err(LogError::Lost {
-                lost: log_path,
-                proof,
-            });
-        }
+        DataDirectory::check_log(&log_path, identity)?;
         let stamp = stamp::encode(stamp);
         let store = SnapshotStore::new(&snapshots_path, &stamp, kinds);
-        let waker = wake.clone();
-        let wal_options = Options {
-            segment_bytes: options.segment_bytes,
-            max_record_bytes: MAX_RECORD,
-            // As many as a checkpoint frees, so that the next interval needs no new file. Filling a
-            // file with zeros costs the disk as much as writing all its groups.
-            spares: (options.checkpoint_bytes / options.segment_bytes) as usize + 2,
-            on_complete: Box::new(move || waker.notify_one()),
-            ..Options::default()
-        };
-        let (wal, records) = Wal::open(&log_path, wal_options, &stamp)?;
+        let (wal, records) = Wal::open(&log_path, wal_options(options, wake.clone()), &stamp)?;
         directory.make(&snapshots_path)?;
         recovery::log_interrupted_write(&records);
         let snapshots = SnapshotThread::start(store.clone(), wake.clone())?;

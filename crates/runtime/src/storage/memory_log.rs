@@ -1,13 +1,12 @@
 //! The log of a node with `durability = "memory"`.
 
 use super::directory::{DataDirectory, LOG, VITAL};
-use super::error::{LogError, io_error};
+use super::error::LogError;
 use super::stamp::Stamp;
 use super::vital::{VitalLog, VitalRecord};
 use crate::status::LogStatus;
 use ionian_kernel::layout::Address;
 use ionian_kernel::role::Lsn;
-use std::fs;
 use std::path::PathBuf;
 use std::rc::Rc;
 
@@ -43,15 +42,8 @@ impl MemoryLog {
         let Some(directory) = directory else {
             return Ok(Default::default());
         };
-        let (path, existed) = (directory.path(), identity.is_some());
-        let (other, vital) = (path.join(LOG), path.join(VITAL));
-        if fs::exists(&other).map_err(io_error("look for", &other))? {
-            return Err(LogError::OtherDurability {
-                path: path.to_owned(),
-                used: "disk",
-                wanted: "memory",
-            });
-        }
+        let (vital, existed) = (directory.path().join(VITAL), identity.is_some());
+        directory.refuse_durability(LOG, "disk", "memory")?;
         let (vital, records) = VitalLog::open(&directory, &vital, stamp, identity)?;
         let position = records.len() as u64;
         let log = MemoryLog {

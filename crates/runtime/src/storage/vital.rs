@@ -2,7 +2,7 @@
 //! durability. It is a write-ahead log in its own directory, so it detects a missing end, and at
 //! the start it writes again what an earlier process may have failed to sync.
 
-use super::directory::{DataDirectory, has_log};
+use super::directory::DataDirectory;
 use super::error::LogError;
 use super::recovery;
 use super::stamp::{self, Stamp};
@@ -36,14 +36,7 @@ impl VitalLog {
         identity: Option<PathBuf>,
     ) -> Result<(Self, Vec<VitalRecord>), LogError> {
         directory.make(path)?;
-        if let Some(proof) = identity
-            && !has_log(path)?
-        {
-            return Err(LogError::Lost {
-                lost: path.to_owned(),
-                proof,
-            });
-        }
+        DataDirectory::check_log(path, identity)?;
         Self::open_in(Disk, path, stamp)
     }
 }
