@@ -314,7 +314,7 @@ pub trait Instance {
 macro_rules! protocol {
     (config $config:ty; $($tag:literal $kind:ident $name:literal $to:ident($id:ty) $module:ident::$role:ident),* $(,)?) => {
         /// A message of this protocol with its destinations.
-        #[derive(Clone, Debug)]
+        #[derive(Clone, Debug, PartialEq)]
         pub enum Envelope {
             $(
                 #[doc = concat!("To each of these instances of [`", stringify!($module), "`].")]
@@ -325,7 +325,7 @@ macro_rules! protocol {
         }
 
         /// A message to any role of this protocol.
-        #[derive(Clone, Debug)]
+        #[derive(Clone, Debug, PartialEq)]
         pub enum Message {
             $(
                 #[doc = concat!("To a [`", stringify!($module), "`].")]
@@ -498,7 +498,7 @@ macro_rules! messages {
         $($(#[$variant_doc:meta])* $tag:literal => $variant:ident $(via $inner:ident)? { $($(#[$field_doc:meta])* $field:ident: $type:ty),* $(,)? }),* $(,)?
     }) => {
         $(#[$doc])*
-        #[derive(Clone, Debug)]
+        #[derive(Clone, Debug, PartialEq)]
         pub enum $name {
             $($(#[$variant_doc])* $variant { $($(#[$field_doc])* $field: $type),* },)*
         }

@@ -202,6 +202,28 @@ impl<E> Outbox<E> {
             && self.reached.is_empty()
     }
 
+    /// Takes out all that was asked: for tests of a single role, which compare all of it.
+    pub fn take(&mut self) -> Asked<E> {
+        let mut start = 0;
+        let mut record = |RecordEnd { end, vital, .. }| {
+            let record = self.records[start..end].to_vec();
+            start = end;
+            (record, vital)
+        };
+        let records = self.record_ends.drain(..).map(&mut record).collect();
+        let sends = self.sends.drain(..);
+        let asked = Asked {
+            records,
+            sends: sends.map(|one| (one.envelope, one.fence)).collect(),
+            release_below: self.release.take(),
+            snapshot: self.snapshot.take().map(|(stamp, _)| stamp),
+            membership: self.membership.take(),
+        };
+        self.records.clear();
+        self.reached.clear();
+        asked
+    }
+
     /// Takes out what was sent, in order: for tests of a single role.
     pub fn take_sends(&mut self) -> Vec<E> {
         self.records.clear();
@@ -213,6 +235,22 @@ impl<E> Outbox<E> {
             .map(|outgoing| outgoing.envelope)
             .collect()
     }
+}
+
+/// All that a role has asked of its driver in one call, or a few.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Asked<E> {
+    /// The records to persist, in order, each with whether it is vital.
+    pub records: Vec<(Vec<u8>, bool)>,
+    /// What is to be sent, in order, each with how many of the records must be on disk first, and
+    /// with them all that the role persisted earlier; none where it waits for nothing.
+    pub sends: Vec<(E, Option<usize>)>,
+    /// Records with keys below this one are not needed any more.
+    pub release_below: Option<u64>,
+    /// The stamp of a snapshot to store.
+    pub snapshot: Option<u64>,
+    /// The membership that the log has led to.
+    pub membership: Option<Membership>,
 }
 
 /// A role's way to its driver: typed by the role, so that it can only send what its protocol knows

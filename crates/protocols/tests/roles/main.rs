@@ -1,6 +1,7 @@
 //! What one role alone must do, and the mistakes that it alone can make: each role is on a stage,
 //! the others are played by the test. What takes a whole cluster is in the simulator's tests.
 
+mod acceptor;
 mod bytes;
 mod catching_up;
 mod known_defects;

@@ -9,7 +9,7 @@ use ionian_kernel::machine::{Frozen, NotARead, RestoreError, StateMachine};
 use ionian_kernel::membership::Membership;
 use ionian_kernel::node::World;
 use ionian_kernel::protocol::{Birth, Protocol};
-use ionian_kernel::role::{Lsn, Out, Outbox, Role};
+use ionian_kernel::role::{Asked, Lsn, Out, Outbox, Role};
 use ionian_kernel::status::Status;
 use ionian_kernel::time::{Instant, Timestamp};
 use ionian_protocols::multipaxos::leader::{In, Leader};
@@ -91,11 +91,22 @@ impl<R: Role> Stage<R> {
     }
 
     fn call(&mut self, call: impl FnOnce(&mut R, Instant, &mut Out<'_, R>)) -> Vec<R::Send> {
+        self.do_call(call);
+        self.outbox.take_sends()
+    }
+
+    fn do_call(&mut self, call: impl FnOnce(&mut R, Instant, &mut Out<'_, R>)) {
         call(&mut self.role, self.now, &mut Out::new(&mut self.outbox));
         self.role
             .on_burst_end(self.now, &mut Out::new(&mut self.outbox));
         self.role.invariants();
-        self.outbox.take_sends()
+    }
+
+    /// All that the role asks of its driver when it receives this: what it sends, with fences,
+    /// what it persists and what it releases.
+    pub(crate) fn asked(&mut self, message: R::In) -> Asked<R::Send> {
+        self.do_call(|role, now, out| role.on_message(now, message, out));
+        self.outbox.take()
     }
 
     /// What the role says when it is told this.
