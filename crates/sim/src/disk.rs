@@ -7,7 +7,7 @@
 //! from a random one on, so it can come between any two of them: in the middle of a group, of a
 //! segment's making, of a truncation or a snapshot, or of recovery itself.
 //!
-//! The storage fails when it is told to, and only then. The node stops at the first error, as in
+//! The storage fails on request only. The node stops at the first error, as in
 //! life, and what was durable must be there when it starts again.
 
 use crate::trace::{hash_bytes, mix};
@@ -25,7 +25,7 @@ const STAMP: &[u8] = b"a simulated node";
 /// Snapshots are written in chunks of this size, so that even small ones have several.
 const CHUNK: usize = 500;
 
-/// Recovery is interrupted by another crash once in so many times.
+/// Recovery is interrupted by another crash once in this many times.
 const CRASH_IN_RECOVERY: u64 = 5;
 
 /// The log of one node with the snapshots of its roles; it outlives the node's process.
@@ -63,7 +63,7 @@ pub(crate) enum Defect {
 pub(crate) enum Trouble {
     /// The next sync fails, and has forgotten what was unsynced.
     Sync,
-    /// So many operations go well, and the next fails.
+    /// This number of operations succeed, and the next fails.
     After(u64),
     /// There is no space left.
     Full,

@@ -1,4 +1,4 @@
-//! What breaks in a run, and how it is mended in the end.
+//! What breaks in a run, and how it is repaired in the end.
 
 use crate::disk::{Disk, Trouble};
 use crate::event::Micros;
@@ -11,7 +11,7 @@ use ionian_kernel::id::ClientId;
 use ionian_kernel::protocol::{Instance, Protocol};
 use std::collections::BTreeSet;
 
-/// Something that breaks, or is mended.
+/// Something breaks, or is repaired.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
     /// One node crashes.
@@ -353,7 +353,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
             .plan(self.now() + lasts, Event::Fault(Fault::RepairDisk { node }));
     }
 
-    /// Nodes whose disks have failed stop: after an error nobody knows what is on disk.
+    /// Nodes whose disks have failed stop: after an error it is unknown what is on disk.
     pub(crate) fn stop_at_disk_errors(&mut self) {
         while let Some(node) = self
             .nodes

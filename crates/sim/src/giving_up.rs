@@ -1,5 +1,5 @@
 //! Commands that are given up, as after `ionian log skip`: no replica executes them, and their
-//! clients are told so.
+//! clients get that error.
 
 use crate::scenario::{Canary, Scenario};
 use crate::trace::mix;
@@ -7,7 +7,7 @@ use ionian_kernel::guard::{Call, Guard, LogCommand, NotDone};
 use ionian_kernel::layout::NodeId;
 use std::sync::Arc;
 
-/// One command in so many is given up.
+/// One command in this number is given up.
 const ONE_IN: u64 = 12;
 
 /// The guard of the machines of one node. All nodes give up the same commands: which, depends on

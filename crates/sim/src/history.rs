@@ -70,7 +70,7 @@ impl<S: Specification> History<S> {
 
     /// For each key the operations that must be linearizable: everything that was or may have been
     /// executed, reads of weaker levels left out. What has no answer and, as `executed` knows, was
-    /// executed by no replica has no effect that anybody may see, and need not be tried at every
+    /// executed by no replica has no visible effect, and need not be tried at every
     /// place. `executed` says when it was, by the log's time.
     pub(crate) fn linearizable_parts(
         &self,

@@ -68,8 +68,8 @@ struct MachineCopy {
 /// The record of all copies.
 pub(crate) struct Journal {
     order: Order,
-    /// Whether what one copy has executed stays executed for ever. True of a replicated log; not of
-    /// a single server, which may execute first and write to disk afterwards.
+    /// Whether what one copy has executed stays executed permanently. True of a replicated log; not
+    /// of a single server, which may execute first and write to disk afterwards.
     stable: bool,
     streams: BTreeMap<u64, Vec<Executed>>,
     /// What only copies that are dead had executed, where that may not have been written down.
@@ -169,7 +169,7 @@ impl Journal {
         self.streams.values().map(|stream| &stream[..])
     }
 
-    /// As [`streams`](Journal::streams), without those of commands whose place nobody can tell.
+    /// As [`streams`](Journal::streams), without those of commands whose place is unknown.
     pub(crate) fn ordered_streams(&self) -> impl Iterator<Item = &[Executed]> {
         self.streams
             .iter()

@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_nobody_sent_is_seen() {
+    fn a_command_without_a_sender_is_seen() {
         let mut case = Case::new();
         case.copy.apply(Timestamp(0), b"stray", &mut Vec::new());
         assert_eq!(case.verdict(), Some(FailureKind::ExactlyOnce));
@@ -349,7 +349,7 @@ mod tests {
                 .for_each(|value| case.read(0, "eventual", *value));
             assert_eq!(case.verdict(), expected, "{values:?}");
         }
-        // Nobody had executed this when it was read.
+        // No replica had executed this when it was read.
         let mut case = Case::new();
         case.read(1, "eventual", 3);
         case.ask(0, "set a 3", true, Fate::Done(Answer::Done));

@@ -47,7 +47,7 @@ pub enum Verdict {
     Linearizable,
     /// There is none: here is the shortest prefix of the history for which there is none.
     Violation(String),
-    /// The search was given up after so many steps.
+    /// The search was given up after this number of steps.
     Unknown(u64),
 }
 

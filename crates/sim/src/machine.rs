@@ -26,7 +26,7 @@ pub enum Deed {
     SetFor {
         /// The only number of the new list.
         value: u64,
-        /// For so many milliseconds.
+        /// For this number of milliseconds.
         ms: u64,
     },
     /// Adds `token` at the end; the list stays for as long as it would have.
@@ -231,13 +231,13 @@ pub struct Lists {
     next_id: u64,
     /// The last number written to each key, for a compare-and-set that has a chance.
     last: BTreeMap<u64, u64>,
-    /// Some requests carry up to so many bytes.
+    /// Some requests carry up to this many bytes.
     large: Option<u32>,
     /// Whether some lists are there for a time only.
     timed: bool,
 }
 
-/// For how long lists are there, in milliseconds: some are gone before anybody sees them, some
+/// For how long lists are there, in milliseconds: some are gone before any client sees them, some
 /// outlive a leader.
 const TERMS_MS: [u64; 4] = [1, 30, 200, 900];
 
@@ -253,7 +253,7 @@ impl Lists {
         }
     }
 
-    /// The same clients; some of their requests carry up to so many bytes, if that is said.
+    /// The same clients; some of their requests carry up to this many bytes, if that is said.
     #[must_use]
     pub fn with_large(self, large: Option<u32>) -> Self {
         Lists { large, ..self }

@@ -165,11 +165,11 @@ mod tests {
             for _ in 0..60 {
                 let (from, to) = (random.below(3) as usize, random.below(3) as usize);
                 let name = ["a", "b", "c"][random.below(3) as usize];
-                let (all, everybody) = (text.contains("from all"), text.contains("to all"));
+                let (from_all, to_all) = (text.contains("from all"), text.contains("to all"));
                 match meddling.judge(&mut random, from, to, name) {
                     Meddled::Not => false,
-                    Meddled::Lost => effects.insert((all, everybody, false)),
-                    Meddled::Held(_) => effects.insert((all, everybody, true)),
+                    Meddled::Lost => effects.insert((from_all, to_all, false)),
+                    Meddled::Held(_) => effects.insert((from_all, to_all, true)),
                 };
             }
             meddling.end(turn);

@@ -2,8 +2,8 @@
 //!
 //! The text of a configuration is two bytes: its place among the scenario's layouts, and that of
 //! its options among those that the operator chooses from. As in life, every message brings the
-//! news that its sender has, whoever sends stale ones is told, and a node writes down what it has
-//! learned before it acts on it.
+//! news that its sender has, a sender of stale ones gets a notice, and a node writes down what it
+//! has learned before it acts on it.
 
 use crate::event::Micros;
 use crate::journal::Recorded;

@@ -14,7 +14,7 @@ use std::hash::Hash;
 pub trait Specification {
     /// What a client asks.
     type Action: Clone + Display;
-    /// What it is told.
+    /// Its input.
     type Answer: Clone + PartialEq + Display;
     /// The state of one key.
     type State: Clone + Default + Eq + Hash;

@@ -66,7 +66,7 @@ impl Network {
         }
     }
 
-    /// Decides over a message of kind `name` and so many bytes.
+    /// Decides over a message of kind `name` and this many bytes.
     pub(crate) fn pass(
         &mut self,
         random: &mut Random,
@@ -131,7 +131,7 @@ impl Network {
     pub(crate) fn partition(&mut self, random: &mut Random) -> String {
         self.blocked.fill(false);
         if self.nodes < 2 {
-            return "nobody to part".into();
+            return "no nodes to part".into();
         }
         // Both halves have a member: a random split of the nodes with one put in each by hand.
         let mut half: Vec<bool> = (0..self.nodes).map(|_| random.once_in(2)).collect();
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn partitions_of_every_shape_part_somebody_and_end() {
+    fn partitions_of_every_shape_separate_nodes_and_end() {
         let mut random = Random::new(5);
         let (mut shapes, mut network) =
             (std::collections::BTreeSet::new(), Network::new(5, knobs()));

@@ -137,7 +137,7 @@ pub(crate) struct Boot<'a> {
     pub(crate) seed: u64,
     /// Whether ordinary records are stored.
     pub(crate) keeps_records: bool,
-    /// Whether a node that crashed is told that its memory is lost.
+    /// Whether a node that crashed learns that its memory is lost.
     pub(crate) tells_amnesia: bool,
     pub(crate) machine: &'a dyn Fn(Address, u32) -> Box<dyn StateMachine>,
     scenario: &'a Scenario,
@@ -374,7 +374,7 @@ impl<P: Protocol> SimNode<P> {
         }
         match host.ignored() {
             0 => Ok(()),
-            // The argument for ignoring them (`Node::run`) is that it keeps nobody waiting, for
+            // The argument for ignoring them (`Node::run`) is that it keeps no client waiting, for
             // there are none.
             _ => Err("a message names an epoch of which its sender has not told this node".into()),
         }

@@ -1,5 +1,5 @@
 //! What a healed cluster has to come to before a run ends. That clients are served says little of a
-//! single node: others may stand in for it for ever.
+//! single node: others may stand in for it permanently.
 
 use crate::journal;
 use crate::model::Model;

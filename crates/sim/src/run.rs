@@ -188,7 +188,7 @@ pub struct Summary {
 }
 
 /// Runs every seed; with `stop_at_first`, only until one fails. `watch` makes what watches each
-/// run, `progress` is told of each outcome.
+/// run, `progress` receives each outcome.
 pub fn run_seeds<P: Protocol>(
     scenario: &Scenario,
     seeds: impl IntoIterator<Item = u64>,

@@ -168,7 +168,7 @@ pub enum Canary {
     HideAmnesia,
     /// Only one node gives up the commands that all are [to give up](Scenario::gives_up).
     GivesUpAlone,
-    /// Reads are told a time that the log has not reached.
+    /// Reads receive a time that the log has not reached.
     ReadsAhead,
     /// Machines do not say when time changes what they answer, and the log is not given that time.
     HidesDeadlines,

@@ -64,7 +64,7 @@ pub(crate) struct Knobs {
     pub(crate) duration: Micros,
     pub(crate) network: NetworkKnobs,
     pub(crate) sync: Range,
-    /// Now and then (once in so many) a sync takes this long.
+    /// Now and then (once in this many) a sync takes this long.
     pub(crate) stall: Option<(u64, Micros)>,
     pub(crate) crash: Option<Recurring>,
     /// The chance that a sync is interrupted by a crash of its node.
@@ -113,7 +113,7 @@ pub(crate) struct Knobs {
     pub(crate) length: u64,
     /// Whether clients ask again as soon as they are answered.
     pub(crate) bursts: bool,
-    /// Some values have up to so many bytes.
+    /// Some values have up to this many bytes.
     pub(crate) large: Option<u32>,
     /// Whether some of what clients write is there for a time only.
     pub(crate) timed: bool,
@@ -493,7 +493,7 @@ fn vary_own(options: &mut Options, own: &[Setting], seed: u64) {
     }
 }
 
-/// The layout's options, in some seeds much smaller than anybody would have them: limits that are
+/// The layout's options, in some seeds much smaller than in practice: limits that are
 /// never reached are never tested.
 fn options(random: &mut Random, scenario: &Scenario) -> Options {
     let mut options = scenario.layout.options.clone();

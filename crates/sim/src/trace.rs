@@ -19,7 +19,7 @@ impl Trace {
     }
 
     /// Notes an event of `node`. `digest` stands in the hash for what `line` tells people, for a
-    /// line that nobody reads is not worth formatting.
+    /// line without a reader is not worth formatting.
     pub(crate) fn note(
         &mut self,
         at: Micros,

@@ -123,7 +123,7 @@ impl<M: Model> Workload<M> {
             .collect()
     }
 
-    /// A lane's node crashed: what it had asked is lost, and nobody will hear the replies.
+    /// A lane's node crashed: what it had asked is lost, and no client will receive the replies.
     pub(crate) fn lane_down(&mut self, lane: ClientId, report: &mut Report) {
         let state = &mut self.lanes[lane.0 as usize];
         state.up = false;

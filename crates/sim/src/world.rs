@@ -38,7 +38,7 @@ pub(crate) enum Event {
     Ready { thread: usize, turn: u64 },
     /// An operator asks for a change of the membership.
     Operate,
-    /// Something breaks, or is mended.
+    /// Something breaks, or is repaired.
     Fault(Fault),
     /// The faults are over.
     Heal,
@@ -92,7 +92,7 @@ pub(crate) struct Simulation<P: Protocol, M: Model> {
     over: bool,
 }
 
-/// Faults end at the latest when a run has had one in so many of the events that it may have.
+/// Faults end at the latest when a run has had one in this many of the events that it may have.
 const BUSY_WITH_FAULTS: u64 = 32;
 
 /// How long the run goes on after the work is done: a straggler may still do harm.

@@ -7,7 +7,7 @@ use ionian_protocols::multipaxos::{MultiPaxos, kind};
 use ionian_protocols::spaxos::SPaxos;
 use ionian_sim::{Durability, Report, Scenario, Watch, run_seeds, variations};
 
-/// Seeds are run in batches of so many, until everything is reached.
+/// Seeds are run in batches of this size, until everything is reached.
 const BATCH: u64 = 25;
 const BATCHES: u64 = 24;
 
@@ -92,7 +92,7 @@ fn of_spaxos() {
         "replica: a snapshot waits for what was executed early",
         "replica: a peer waits for slots that are not here yet",
         "leader: one that does not lead turns a batch away",
-        // Replicas are told by stabilizers.
+        // Replicas learn from stabilizers.
         "acceptor: told that a vote is chosen that it does not have",
         // Windows of one slot: `short_lived_payloads_pass`.
         "leader: a payload would be void by the time of its turn",

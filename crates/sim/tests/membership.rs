@@ -143,5 +143,8 @@ fn a_configuration_applied_at_once_is_caught() {
         canary: Canary::Named("at-once"),
         ..preset("colocated")
     };
-    assert!(!run(&scenario, 1000).failures.is_empty(), "nobody noticed");
+    assert!(
+        !run(&scenario, 1000).failures.is_empty(),
+        "no check noticed"
+    );
 }

@@ -1,5 +1,5 @@
 //! Mencius in every shape of deployment under every kind of fault, and the proof that the tests
-//! would notice: each canary is a mistake that somebody made or could make.
+//! would notice: each canary is a mistake that was made or could be made.
 
 use ionian_deployment::{Deployment, PresetOptions};
 use ionian_kernel::layout::{Layout, NodeId, numbered};
@@ -149,7 +149,7 @@ fn s12_reserves_for_the_deposed() {
 #[test]
 fn skips_what_is_not_reserved() {
     let failure = catches("unreserved", together("three", 1), Durability::Disk, 1000);
-    // Whoever sees it first: the watcher of all roles, or a replica that hears of two values.
+    // The first that sees it: the watcher of all roles, or a replica that hears of two values.
     assert!(
         matches!(failure.kind, FailureKind::Invariant | FailureKind::Panic),
         "{failure}"
@@ -296,7 +296,7 @@ fn a_broken_link_between_two_servers_delays_no_command_for_long() {
 
 /// Seeds cut links one way too, but asked for answers only when all was healed.
 #[test]
-fn a_server_that_hears_nobody_does_not_hold_up_the_log() {
+fn a_server_that_hears_no_other_does_not_hold_up_the_log() {
     play(
         include_str!("plays/mencius_deaf.play"),
         &three_plain(),

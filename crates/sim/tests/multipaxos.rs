@@ -387,7 +387,7 @@ fn a_leader_that_reaches_no_quorum_leaves_the_hub_to_lead() {
 /// Seeds cut links one way too, but asked for answers only when all was healed, until one node
 /// stayed deaf.
 #[test]
-fn a_leader_that_hears_nobody_stops_though_it_has_nothing_to_do() {
+fn an_idle_leader_without_a_quorum_stops() {
     play(
         include_str!("plays/deaf.play"),
         &together("three", 1),

@@ -66,7 +66,7 @@ impl StateMachine for Mute {
 
 fn layout() -> Layout {
     let deployment = Deployment::preset("compartmentalized", &PresetOptions::default()).unwrap();
-    // Nobody is asked twice because the answer takes its time.
+    // No request is repeated because the answer takes its time.
     let patient = ["options.retry_after_ms=60000", "options.patience_ms=300000"];
     deployment
         .with_overrides(&patient)

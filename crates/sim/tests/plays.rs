@@ -16,7 +16,7 @@ fn play<const DEFECT: u8>(text: &str) -> Result<(), String> {
 }
 
 const LOST_ANSWER: &str = "
-# The answer is lost: the lane asks again and is told the same.
+# The answer is lost: the lane asks again and gets the same answer.
 submit c0 append x 7
 > c0 asks append x 7
 > n1 sends server::Execute to n0

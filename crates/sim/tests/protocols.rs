@@ -240,7 +240,7 @@ impl Oracle<MultiPaxos> for Promises {
     }
 
     fn on_crash(&mut self, node: NodeId) {
-        // A promise that was not on disk yet was told to nobody and may be forgotten.
+        // A promise that was not on disk yet was revealed to no role and may be forgotten.
         self.highest.remove(&Address {
             kind: kind::Acceptor,
             index: node.0 as u8,

@@ -151,7 +151,7 @@ fn no_link_carries_more_than_it_can_and_the_leader_s_carry_that() {
 }
 
 #[test]
-fn a_star_s_line_carries_what_goes_to_everybody() {
+fn the_hub_of_a_star_carries_broadcasts() {
     let network = Network::star(
         3,
         Link {
@@ -301,7 +301,7 @@ fn when_the_leader_dies_the_others_go_on_without_the_clients_of_its_site() {
         let rates: Vec<f64> = seconds(source).into_iter().map(|(_, rate)| rate).collect();
         assert!(
             rates[5] > 300.0 && rates[11] == 0.0,
-            "nobody leads for a while: {rates:?}"
+            "no leader leads for a while: {rates:?}"
         );
         assert!(rates[25] > 300.0, "then another does: {rates:?}");
     }
@@ -344,7 +344,7 @@ fn mencius_serves_again_two_and_a_half_round_trips_after_a_death_was_detected() 
                 *first <= detected + 5 * one_way + 1000,
                 "{first} of {detected}"
             );
-            assert!(first - last > timeout, "nobody noticed that it died");
+            assert!(first - last > timeout, "no server noticed that it died");
         }
     }
 }

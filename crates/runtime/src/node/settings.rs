@@ -93,8 +93,8 @@ impl NodeSettings {
     }
 }
 
-/// Why the node `name` is not a member. If the founding deployment lacks it, the name is wrong; if a
-/// later one does, the node was removed.
+/// Why the node `name` is not a member. If the founding deployment lacks it, the name is wrong; if
+/// a later one does, the node was removed.
 fn not_a_member(configuration: &Configuration, name: &str) -> NodeError {
     match (configuration.target().place(name), configuration.epoch().0) {
         (Ok(_), _) => unreachable!("a node of the deployment is a member"),

@@ -76,8 +76,8 @@ impl DataDirectory {
         }
     }
 
-    /// Makes sure that there is a log in the directory `path` if the node has taken part. `identity`
-    /// is the identity file if it says so.
+    /// Makes sure that there is a log in the directory `path` if the node has taken part.
+    /// `identity` is the identity file if it says so.
     pub(crate) fn check_log(path: &Path, identity: Option<PathBuf>) -> Result<(), LogError> {
         match identity {
             Some(proof) if !has_log(path)? => Err(LogError::Lost {

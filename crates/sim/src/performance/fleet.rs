@@ -128,7 +128,7 @@ impl<P: Protocol> Fleet<P> {
     fn parcels(&mut self) -> BTreeMap<usize, Parcel<P::Message>> {
         let mut parcels: BTreeMap<usize, Parcel<P::Message>> = BTreeMap::new();
         for (kind, mut members, message) in self.outcome.sends.drain(..) {
-            // Each node is told once, of all members that live there.
+            // Each node receives it once, for all members there.
             let mut nodes: BTreeMap<usize, u64> = BTreeMap::new();
             while members != 0 {
                 let index = members.trailing_zeros() as usize;
@@ -152,7 +152,7 @@ impl<P: Protocol> Fleet<P> {
         self.servers.iter_mut().for_each(|server| server.spent = 0);
     }
 
-    /// The part of the time since the beginning, so many nanoseconds, that each node was busy.
+    /// The part of the time since the beginning, in nanoseconds, that each node was busy.
     pub(super) fn utilization(&self, elapsed: f64) -> Vec<(NodeId, f64)> {
         // A burst that begins before the end is counted whole.
         self.servers

@@ -14,7 +14,7 @@ pub(super) struct Links {
 }
 
 impl Links {
-    /// Between so many servers.
+    /// Between this number of servers.
     pub(super) fn new(servers: usize, setting: &Setting) -> Self {
         let Setting {
             network_delay_us,

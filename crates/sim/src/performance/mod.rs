@@ -90,9 +90,9 @@ pub struct Setting {
     pub wake_us: f64,
     /// A burst takes in nothing more when its price has reached this, microseconds.
     pub burst_us: f64,
-    /// So many requests are answered before the measurement begins.
+    /// The requests that are answered before the measurement begins.
     pub warm_up_requests: u64,
-    /// It ends when so many more are answered,
+    /// It ends when this many more are answered,
     pub requests: u64,
     /// or when it has lasted for so long, microseconds.
     pub longest_us: u64,
@@ -123,7 +123,7 @@ pub struct Latency {
 }
 
 impl Latency {
-    /// Of latencies that are sorted and so many to a microsecond.
+    /// Of sorted latencies, with this many units to a microsecond.
     fn of_sorted(latencies: &[u64], per_us: f64) -> Self {
         let count = latencies.len();
         if count == 0 {

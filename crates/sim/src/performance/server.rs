@@ -129,7 +129,7 @@ impl<P: Protocol> Server<P> {
         self.host.start(Instant(START_US), outcome);
     }
 
-    /// Hands a request to a lane of this node at once; it costs so many microseconds.
+    /// Hands a request to a lane of this node at once; it costs this many microseconds.
     pub(super) fn submit(&mut self, lane: ClientId, request: Request, us: f64) {
         self.owed += us;
         self.host.submit(lane, request);

@@ -275,7 +275,7 @@ pub mod server {
             self.execute(&record);
         }
 
-        /// A toy takes no snapshots and needs all its records for ever.
+        /// A toy takes no snapshots and needs all its records permanently.
         fn key(_: &Executed) -> Option<u64> {
             Some(0)
         }

@@ -37,8 +37,8 @@ pub struct Experiment {
     pub network: Network,
     /// Who asks.
     pub sources: Vec<Source>,
-    /// A client whose node has more than so many bytes waiting for one of its links waits as well,
-    /// as on a connection whose far end reads no more; infinity where nobody waits.
+    /// A client whose node has more than this many bytes waiting for one of its links waits as
+    /// well, as on a connection whose far end reads no more; infinity where no client waits.
     pub room_bytes: f64,
     /// What changes, and when, microseconds from the start.
     pub changes: Vec<(u64, Change)>,
@@ -57,7 +57,7 @@ pub struct Experiment {
 pub struct Link {
     /// From the last byte's leaving to its arrival, microseconds.
     pub delay_us: f64,
-    /// So many go through; infinity where bandwidth is no matter.
+    /// The bandwidth; infinity where it does not matter.
     pub bytes_per_second: f64,
 }
 
@@ -181,7 +181,7 @@ impl<P: ionian_kernel::protocol::Protocol> super::Costs<P> for PerMessage {
 }
 
 impl Network {
-    /// A clique of so many nodes whose links are all alike.
+    /// A clique of this many nodes whose links are all alike.
     pub fn clique(nodes: usize, link: Link) -> Self {
         Network {
             topology: Topology::Clique(vec![vec![link; nodes]; nodes]),
@@ -189,7 +189,7 @@ impl Network {
         }
     }
 
-    /// A star of so many nodes whose links are all alike.
+    /// A star of this many nodes whose links are all alike.
     pub fn star(nodes: usize, link: Link) -> Self {
         let access = Access {
             up: link,

@@ -60,7 +60,7 @@ pub(super) struct Lines<M> {
 }
 
 impl<M: Wire> Lines<M> {
-    /// Between so many nodes.
+    /// Between this number of nodes.
     pub(super) fn new(nodes: usize, network: &Network) -> Self {
         let links: Vec<Link> = match &network.topology {
             Topology::Clique(links) => {

@@ -21,7 +21,7 @@ pub struct Observed {
 pub struct Series {
     /// Their answers, in the order in which they came.
     pub answers: Vec<Answer>,
-    /// So many requests were refused.
+    /// The number of requests that were refused.
     pub refused: u64,
 }
 

@@ -115,7 +115,7 @@ impl Sources {
         let Open { client, asked_at } = self
             .open
             .remove(&reply.token)
-            .expect("nobody is answered twice");
+            .expect("each request is answered once");
         let source = self.clients[client].source;
         let closed = self.sources[source].pace == Pace::Answered;
         match reply.outcome {
