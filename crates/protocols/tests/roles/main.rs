@@ -11,6 +11,7 @@ mod membership;
 mod mencius;
 mod options;
 mod proxies;
+mod proxy_leader;
 mod reach;
 mod spaxos;
 mod stage;
