@@ -74,12 +74,11 @@ pub(crate) struct Submissions {
 
 impl Submissions {
     pub(crate) fn new(lanes: Vec<ClientId>) -> Rc<Self> {
-        let (wake, queue, closed) = Default::default();
         Rc::new(Submissions {
-            wake,
-            queue,
+            wake: Wake::default(),
+            queue: RefCell::default(),
             lanes: RefCell::new(lanes),
-            closed,
+            closed: Cell::new(false),
         })
     }
 

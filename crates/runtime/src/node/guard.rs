@@ -28,14 +28,13 @@ pub(crate) struct MachineGuard {
 
 impl MachineGuard {
     pub(crate) fn new(skips: Skips) -> Self {
-        let (has_failed, failure, changed, failed_reads, begun) = Default::default();
         MachineGuard {
             skips,
-            has_failed,
-            failure,
-            changed,
-            failed_reads,
-            begun,
+            has_failed: AtomicBool::new(false),
+            failure: Mutex::default(),
+            changed: Notify::new(),
+            failed_reads: AtomicU64::new(0),
+            begun: AtomicU64::new(0),
         }
     }
 

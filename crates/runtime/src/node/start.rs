@@ -76,7 +76,7 @@ pub async fn run_node<P: Protocol>(
 /// What a node has opened in its data directory.
 struct Storage {
     guard: Arc<MachineGuard>,
-    register: Option<IdentityFile>,
+    identities: Option<IdentityFile>,
     log: Log,
     past: Past,
     /// Notified by the threads of the log.
@@ -93,13 +93,13 @@ impl Storage {
         let data = settings.data.as_deref();
         let skips = data.map(Skips::stored).transpose()?.unwrap_or_default();
         let directory = data.map(DataDirectory::open).transpose()?.map(Rc::new);
-        let register = directory
+        let identities = directory
             .clone()
             .map(|directory| IdentityFile::open(directory, &stamp))
             .transpose()?;
-        let proof = register
+        let proof = identities
             .as_ref()
-            .filter(|register| register.has_log())
+            .filter(|identities| identities.has_log())
             .map(IdentityFile::path);
         let log_wake = Arc::new(Notify::new());
         let (log, past) = match (settings.durability, directory) {
@@ -111,7 +111,7 @@ impl Storage {
         };
         Ok(Storage {
             guard: Arc::new(MachineGuard::new(skips)),
-            register,
+            identities,
             log,
             past,
             log_wake,
@@ -129,7 +129,7 @@ fn assemble<P: Protocol>(
 ) -> Result<(Running<P>, TcpListener), NodeError> {
     let Storage {
         guard,
-        register,
+        identities,
         log,
         past,
         log_wake,
@@ -140,7 +140,7 @@ fn assemble<P: Protocol>(
         .map_err(|failure| machine_failed(failure, settings.data.as_deref()))??;
     keep_membership(&settings)?;
     let listener = listen(settings.listener.take(), settings.address)?;
-    let admission = Rc::new(Admission::new(register, settings.peers.len() - 1)?);
+    let admission = Rc::new(Admission::new(identities, settings.peers.len() - 1)?);
     admission.log_waiting();
 
     let lanes = settings.layout.client_lanes(settings.node).iter().collect();

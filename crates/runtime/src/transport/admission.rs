@@ -15,12 +15,12 @@ use tokio::sync::Notify;
 /// See the top of this file. A node without a data directory has no id and stores no ids of peers:
 /// it takes part at once and compares nothing.
 pub(crate) struct Admission {
-    register: Option<RefCell<IdentityFile>>,
+    identities: Option<RefCell<IdentityFile>>,
     /// The number of other nodes.
     others: Cell<usize>,
     admitted: Cell<bool>,
     /// The peers with which this process has completed a handshake.
-    met: RefCell<BTreeSet<NodeId>>,
+    accepted: RefCell<BTreeSet<NodeId>>,
     /// The peers that refuse this node though it has taken part.
     refused_by: RefCell<BTreeSet<NodeId>>,
     /// Why the node must stop.
@@ -46,19 +46,15 @@ impl Objection {
 
 impl Admission {
     /// `others` is the number of other nodes.
-    pub(crate) fn new(register: Option<IdentityFile>, others: usize) -> Result<Self, NodeError> {
-        let admitted = Cell::new(register.as_ref().is_none_or(IdentityFile::took_part));
-        let (met, refused_by, end, changed) = Default::default();
-        let register = register.map(RefCell::new);
-        let others = Cell::new(others);
+    pub(crate) fn new(identities: Option<IdentityFile>, others: usize) -> Result<Self, NodeError> {
         let admission = Admission {
-            register,
-            others,
-            admitted,
-            met,
-            refused_by,
-            end,
-            changed,
+            admitted: Cell::new(identities.as_ref().is_none_or(IdentityFile::took_part)),
+            identities: identities.map(RefCell::new),
+            others: Cell::new(others),
+            accepted: RefCell::default(),
+            refused_by: RefCell::default(),
+            end: RefCell::default(),
+            changed: Notify::new(),
         };
         if admission.majority() == 0 && !admission.admitted.get() {
             admission.admit()?;
@@ -78,21 +74,21 @@ impl Admission {
     /// The membership has changed: there are `others` other nodes now, and the nodes with the names
     /// in `left` have left.
     pub(crate) fn change(&self, others: usize, left: &[String]) -> Result<(), NodeError> {
-        if let Some(register) = &self.register {
-            let mut register = register.borrow_mut();
-            register.forget(|name| left.iter().any(|left| left == name));
-            register.save()?;
+        if let Some(identities) = &self.identities {
+            let mut identities = identities.borrow_mut();
+            identities.forget(|name| left.iter().any(|left| left == name));
+            identities.save()?;
         }
         self.others.set(others);
-        self.admit_if_met_enough();
+        self.admit_if_accepted();
         Ok(())
     }
 
     /// The id of this node's directory.
     pub(crate) fn own(&self) -> Option<DirectoryId> {
-        self.register
+        self.identities
             .as_ref()
-            .map(|register| register.borrow().own())
+            .map(|identities| identities.borrow().own())
     }
 
     pub(crate) fn is_admitted(&self) -> bool {
@@ -136,15 +132,15 @@ impl Admission {
         name: &str,
         directory: Option<DirectoryId>,
     ) -> Option<Objection> {
-        let register = self.register.as_ref()?.borrow();
-        match register.known(name) {
+        let identities = self.identities.as_ref()?.borrow();
+        match identities.known(name) {
             Some(known) if directory != Some(known) => Some(Objection::IdentityMismatch(
                 mismatch_text(name, known, directory),
             )),
-            None if register.has_other_origin(name, directory) => Some(
-                Objection::IdentityMismatch(other_origin_text(name, register.own())),
+            None if identities.has_other_origin(name, directory) => Some(
+                Objection::IdentityMismatch(other_origin_text(name, identities.own())),
             ),
-            None if register.is_full() => Some(Objection::Other(format!(
+            None if identities.is_full() => Some(Objection::Other(format!(
                 "this node knows {MAX_PEERS} names of nodes already, which is the most: it cannot store '{name}'"
             ))),
             _ => None,
@@ -160,16 +156,16 @@ impl Admission {
         if let Some(objection) = self.objection(name, directory) {
             return Err(objection);
         }
-        let (Some(register), Some(directory)) = (&self.register, directory) else {
+        let (Some(identities), Some(directory)) = (&self.identities, directory) else {
             return Ok(());
         };
-        if register.borrow().known(name).is_none() {
-            register.borrow_mut().note(name, directory);
+        if identities.borrow().known(name).is_none() {
+            identities.borrow_mut().note(name, directory);
         }
         // One write for all peers that are accepted at the same moment, as at the start of a
         // cluster.
         tokio::task::yield_now().await;
-        let saved = register.borrow_mut().save();
+        let saved = identities.borrow_mut().save();
         if let Err(error) = saved {
             self.stop(error.into());
             // The node ends here: no peer may receive an answer any more.
@@ -181,16 +177,16 @@ impl Admission {
     /// A handshake is complete: neither side objects to the other.
     pub(crate) fn handshake_done(&self, peer: NodeId) {
         self.refused_by.borrow_mut().remove(&peer);
-        self.met.borrow_mut().insert(peer);
-        self.admit_if_met_enough();
+        self.accepted.borrow_mut().insert(peer);
+        self.admit_if_accepted();
     }
 
-    fn admit_if_met_enough(&self) {
-        let met = self.met.borrow().len();
-        if !self.admitted.get() && met >= self.majority() {
+    fn admit_if_accepted(&self) {
+        let accepted = self.accepted.borrow().len();
+        if !self.admitted.get() && accepted >= self.majority() {
             match self.admit() {
                 Ok(()) => tracing::info!(
-                    "{met} of the {} other nodes have accepted this node",
+                    "{accepted} of the {} other nodes have accepted this node",
                     self.others.get()
                 ),
                 Err(error) => self.stop(error),
@@ -199,8 +195,8 @@ impl Admission {
     }
 
     fn admit(&self) -> Result<(), NodeError> {
-        if let Some(register) = &self.register {
-            register.borrow_mut().takes_part()?;
+        if let Some(identities) = &self.identities {
+            identities.borrow_mut().takes_part()?;
         }
         self.admitted.set(true);
         self.changed.notify_waiters();
@@ -213,9 +209,9 @@ impl Admission {
     pub(crate) fn refused(&self, peer: NodeId, reason: &str) {
         self.refused_by.borrow_mut().insert(peer);
         let began_with_nothing = self
-            .register
+            .identities
             .as_ref()
-            .is_some_and(|register| !register.borrow().has_log());
+            .is_some_and(|identities| !identities.borrow().has_log());
         if began_with_nothing || self.refused_by.borrow().len() >= self.majority() {
             self.stop(NodeError::IdentityMismatch {
                 by: peer,
