@@ -382,7 +382,7 @@ impl Leader {
                 self.round,
                 slot,
                 value,
-                Proposer::Nobody {},
+                Proposer::Leader {},
                 Set::EMPTY,
                 out,
             );
@@ -435,7 +435,7 @@ impl Leader {
     }
 
     fn propose_noop(&mut self, now: Instant, out: &mut Out<'_, Self>) {
-        self.propose(now, Proposer::Nobody {}, Set::EMPTY, Batch::default(), out);
+        self.propose(now, Proposer::Leader {}, Set::EMPTY, Batch::default(), out);
     }
 
     pub(crate) fn turn_away(&self, proposer: Proposer, out: &mut Out<'_, Self>) {
@@ -451,7 +451,7 @@ impl Leader {
                     batcher::In::NotLeader { round },
                 ));
             }
-            Proposer::Nobody {} => {}
+            Proposer::Leader {} => {}
         }
     }
 
@@ -571,7 +571,7 @@ impl Leader {
             && self.may_propose(0)
             && let Some(batch) = self.handover.finish(now, &self.config, &self.progress)
         {
-            self.propose(now, Proposer::Nobody {}, Set::EMPTY, batch, out);
+            self.propose(now, Proposer::Leader {}, Set::EMPTY, batch, out);
         }
     }
 

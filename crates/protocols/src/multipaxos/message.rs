@@ -21,11 +21,11 @@ pub enum Proposer {
         /// Its number for the batch.
         number: u64,
     },
-    /// Nobody waits: a noop, or a value found in phase 1.
-    Nobody {},
+    /// The leader itself, of a noop or of a value found in phase 1: no role waits for it.
+    Leader {},
 }
 
-wire_enum! { Proposer { 0 => Client { id }, 1 => Batcher { id, number }, 2 => Nobody {} } }
+wire_enum! { Proposer { 0 => Client { id }, 1 => Batcher { id, number }, 2 => Leader {} } }
 
 /// Who asks acceptors for their watermarks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -232,7 +232,7 @@ fn a_proxy_leader_asks_by_its_own_timer_alone_and_only_who_has_not_voted() {
             stamp: Timestamp(1),
             batch: batch("large"),
         };
-        let (proposer, replier, round) = (Proposer::Nobody {}, ReplicaId(0), Round(64));
+        let (proposer, replier, round) = (Proposer::Leader {}, ReplicaId(0), Round(64));
         proxy_leader::In::Phase2a {
             slot: Slot(0),
             round,
@@ -702,7 +702,7 @@ fn each_defect_shows_when_it_is_built_in_again() {
             stamp: Timestamp(1),
             batch: batch("large"),
         };
-        let (proposer, replier, round) = (Proposer::Nobody {}, ReplicaId(0), Round(64));
+        let (proposer, replier, round) = (Proposer::Leader {}, ReplicaId(0), Round(64));
         let sent = proxy.tell(proxy_leader::In::Phase2a {
             slot: Slot(0),
             round,

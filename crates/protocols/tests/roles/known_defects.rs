@@ -319,7 +319,7 @@ fn a_large_value_is_not_asked_for_again_before_it_can_have_arrived() {
             stamp: Timestamp(1),
             batch: batch(vec![7; bytes]),
         };
-        let (proposer, replier, round) = (Proposer::Nobody {}, ReplicaId(0), Round(64));
+        let (proposer, replier, round) = (Proposer::Leader {}, ReplicaId(0), Round(64));
         let begun = proxy.now;
         assert!(asked(&proxy.tell(proxy_leader::In::Phase2a {
             slot: Slot(slot),

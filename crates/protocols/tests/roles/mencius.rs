@@ -234,7 +234,7 @@ fn an_acceptor_reports_its_stripes_as_one() {
 fn a_proxy_leader_reports_its_stripes_as_one() {
     let mut proxy = Stage::alone(three(None), kind::ProxyLeader, ProxyLeader::new);
     for (stripe, round) in [(0, 64), (2, 66)] {
-        let (proposer, replier) = (multipaxos::message::Proposer::Nobody {}, ReplicaId(0));
+        let (proposer, replier) = (multipaxos::message::Proposer::Leader {}, ReplicaId(0));
         let (slot, round, value) = (Slot(0), Round(round), Value::default());
         let message = multipaxos::proxy_leader::In::Phase2a {
             slot,

@@ -104,13 +104,13 @@ fn begun(proxy: &mut Stage<ProxyLeader>, count: u64, proposer: Proposer) -> [Acc
 
 #[test]
 fn it_asks_one_write_quorum_first() {
-    begun(&mut proxy(), 1, Proposer::Nobody {});
+    begun(&mut proxy(), 1, Proposer::Leader {});
 }
 
 #[test]
 fn a_value_is_chosen_when_a_write_quorum_has_voted_and_all_replicas_get_it_once() {
     let mut proxy = proxy();
-    let [one, other, spare] = begun(&mut proxy, 1, Proposer::Nobody {});
+    let [one, other, spare] = begun(&mut proxy, 1, Proposer::Leader {});
     assert_eq!(proxy.asked(phase2b(one, 1)), only(vec![]));
     assert_eq!(proxy.asked(phase2b(other, 1)), only(vec![chosen()]));
     assert_eq!(proxy.asked(phase2b(spare, 1)), only(vec![]));
@@ -119,7 +119,7 @@ fn a_value_is_chosen_when_a_write_quorum_has_voted_and_all_replicas_get_it_once(
 #[test]
 fn two_votes_of_one_acceptor_count_once() {
     let mut proxy = proxy();
-    let [one, other, _] = begun(&mut proxy, 1, Proposer::Nobody {});
+    let [one, other, _] = begun(&mut proxy, 1, Proposer::Leader {});
     proxy.asked(phase2b(one, 1));
     assert_eq!(proxy.asked(phase2b(one, 1)), only(vec![]));
     assert_eq!(proxy.asked(phase2b(other, 1)), only(vec![chosen()]));
@@ -128,7 +128,7 @@ fn two_votes_of_one_acceptor_count_once() {
 #[test]
 fn votes_of_another_round_do_not_count() {
     let mut proxy = proxy();
-    let [one, other, _] = begun(&mut proxy, 2, Proposer::Nobody {});
+    let [one, other, _] = begun(&mut proxy, 2, Proposer::Leader {});
     proxy.asked(phase2b(one, 2));
     for count in [1, 3] {
         assert_eq!(proxy.asked(phase2b(other, count)), only(vec![]));
@@ -149,14 +149,14 @@ fn the_batcher_learns_that_its_batch_is_chosen() {
 #[test]
 fn a_slot_that_is_asked_for_already_is_not_asked_for_again() {
     let mut proxy = proxy();
-    begun(&mut proxy, 1, Proposer::Nobody {});
-    assert_eq!(proxy.asked(phase2a(1, Proposer::Nobody {})), only(vec![]));
+    begun(&mut proxy, 1, Proposer::Leader {});
+    assert_eq!(proxy.asked(phase2a(1, Proposer::Leader {})), only(vec![]));
 }
 
 #[test]
 fn an_acceptor_that_does_not_vote_in_time_is_replaced_and_no_value_is_sent_twice() {
     let mut proxy = proxy();
-    let [one, _, spare] = begun(&mut proxy, 1, Proposer::Nobody {});
+    let [one, _, spare] = begun(&mut proxy, 1, Proposer::Leader {});
     proxy.asked(phase2b(one, 1));
     let again = asks(Set::one(spare), 1);
     assert_eq!(proxy.timer(), vec![again]);
@@ -166,9 +166,9 @@ fn an_acceptor_that_does_not_vote_in_time_is_replaced_and_no_value_is_sent_twice
 #[test]
 fn a_higher_round_ends_what_is_under_way() {
     let nack = In::Nack { round: round(2) };
-    for higher in [nack, phase2a(2, Proposer::Nobody {})] {
+    for higher in [nack, phase2a(2, Proposer::Leader {})] {
         let mut proxy = proxy();
-        let [one, other, _] = begun(&mut proxy, 1, Proposer::Nobody {});
+        let [one, other, _] = begun(&mut proxy, 1, Proposer::Leader {});
         proxy.asked(higher);
         for from in [one, other] {
             assert_eq!(proxy.asked(phase2b(from, 1)), only(vec![]));
@@ -179,11 +179,11 @@ fn a_higher_round_ends_what_is_under_way() {
 #[test]
 fn the_leader_of_an_old_round_is_refused() {
     let mut proxy = proxy();
-    begun(&mut proxy, 2, Proposer::Nobody {});
+    begun(&mut proxy, 2, Proposer::Leader {});
     let nack = leader::In::Nack { round: round(2) };
     let nack = Envelope::ToLeaders(Set::one(LeaderId(1)), nack);
     assert_eq!(
-        proxy.asked(phase2a(1, Proposer::Nobody {})),
+        proxy.asked(phase2a(1, Proposer::Leader {})),
         only(vec![nack])
     );
 }
@@ -191,7 +191,7 @@ fn the_leader_of_an_old_round_is_refused() {
 #[test]
 fn slots_that_acceptors_have_forgotten_are_dropped() {
     let mut proxy = proxy();
-    let [one, other, _] = begun(&mut proxy, 1, Proposer::Nobody {});
+    let [one, other, _] = begun(&mut proxy, 1, Proposer::Leader {});
     let forgotten = In::Forgotten { below: SLOT.next() };
     assert_eq!(proxy.asked(forgotten), only(vec![]));
     for from in [one, other] {

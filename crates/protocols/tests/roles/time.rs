@@ -70,7 +70,7 @@ fn leading(clock: u64, canary: Option<&'static str>) -> (Stage<Leader>, Vec<Enve
 
 /// The time that is stamped into a batch proposed now.
 fn stamped(stage: &mut Stage<Leader>) -> u64 {
-    let (proposer, near, batch) = (Proposer::Nobody {}, Set::EMPTY, batch("x"));
+    let (proposer, near, batch) = (Proposer::Leader {}, Set::EMPTY, batch("x"));
     let sent = stage.tell(leader::In::Propose {
         proposer,
         near,

@@ -121,7 +121,7 @@ impl Draw {
                 id: self.id(),
                 number: self.number(),
             },
-            _ => Proposer::Nobody {},
+            _ => Proposer::Leader {},
         }
     }
     fn reader(&mut self) -> ReaderId {

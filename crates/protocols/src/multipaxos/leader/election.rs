@@ -257,7 +257,7 @@ impl Leader {
             match proposal.proposer {
                 Proposer::Client { id } => drop(clients.insert(id)),
                 Proposer::Batcher { id, .. } => drop(batchers.insert(id)),
-                Proposer::Nobody {} => {}
+                Proposer::Leader {} => {}
             }
         }
         if self.config.has(Canary::L10DeposedLeaderDrops) {

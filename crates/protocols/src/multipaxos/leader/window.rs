@@ -295,7 +295,7 @@ impl Window {
         value: Value,
         out: &mut Out<'_, Leader>,
     ) {
-        let (proposer, near, proxy) = (Proposer::Nobody {}, Set::EMPTY, self.pick_proxy(now));
+        let (proposer, near, proxy) = (Proposer::Leader {}, Set::EMPTY, self.pick_proxy(now));
         self.hand_over(
             now,
             round,
