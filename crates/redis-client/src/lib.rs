@@ -11,12 +11,12 @@
 pub mod asynchronous;
 
 mod blocking;
+mod reply;
 
 pub use blocking::{Connection, Limits};
-pub use redis_protocol::resp2::types::BytesFrame as Reply;
+pub use reply::{Reply, take_reply};
 
-use bytes::{Bytes, BytesMut};
-use redis_protocol::resp2::decode::decode_bytes_mut;
+use bytes::Bytes;
 use std::io::{self, Write};
 use std::time::Duration;
 use thiserror::Error;
@@ -58,15 +58,6 @@ pub fn push_request(words: &[&[u8]], out: &mut Vec<u8>) {
     }
 }
 
-/// Takes the first reply out of `input`. None when a part of it has not come yet.
-///
-/// # Errors
-/// When these bytes are not the beginning of a reply.
-pub fn take_reply(input: &mut BytesMut) -> Result<Option<Reply>, Error> {
-    let taken = decode_bytes_mut(input).map(|taken| taken.map(|(reply, _, _)| reply));
-    taken.map_err(|_| Error::NotRedis(beginning(input)))
-}
-
 /// The value that GET replies; none where there is no key.
 ///
 /// # Errors
@@ -79,20 +70,10 @@ pub fn bulk(reply: Reply) -> Result<Option<Bytes>, Error> {
     }
 }
 
-/// The first line of these bytes, or its beginning, for an error.
-fn beginning(bytes: &[u8]) -> String {
-    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(240)]);
-    text.lines()
-        .next()
-        .unwrap_or_default()
-        .chars()
-        .take(60)
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bytes::BytesMut;
 
     #[test]
     fn requests_are_arrays_of_bulk_strings() {
@@ -121,16 +102,6 @@ mod tests {
             assert_eq!(taken, expected, "cut at {first}");
             assert!(input.is_empty());
         }
-    }
-
-    #[test]
-    fn other_bytes_are_named_in_the_error() {
-        let mut input = BytesMut::from("HTTP/1.1 400 Bad Request\r\nServer: x\r\n");
-        let error = take_reply(&mut input).unwrap_err().to_string();
-        assert_eq!(
-            error,
-            "not a reply of the Redis protocol: \"HTTP/1.1 400 Bad Request\""
-        );
     }
 
     #[test]
