@@ -4,8 +4,8 @@
 //! that has arrived, runs the roles until nothing is queued, makes their records durable, calls the
 //! [`Application`] at the end of the burst, and then writes once to each connection with output.
 //!
-//! Reading order: a module imports only from itself and from modules above it in this table, and no
-//! files import each other in a circle.
+//! Reading order: a file imports only from files above it in this table, so no files import each
+//! other in a circle.
 //!
 //! | module | file | job |
 //! |---|---|---|
@@ -29,8 +29,10 @@
 //! | | `membership_exchange` | the membership on a connection |
 //! | | `connection`, `dial`, `welcome` | the connection to a peer, and its two sides |
 //! | `admin` | `query` | the client side of requests from operators and tools |
-//! | | `status`, `backup`, `membership`, `change` | both sides of each request |
-//! | | `control`, `server` | the node as requests see it; the server side |
+//! | | `change` | changes of the membership: planned, checked, requested |
+//! | | `control` | the node as requests see it |
+//! | | `status`, `membership`, `backup` | both sides of each other request |
+//! | | `server` | dispatches requests on the server side |
 //! | `node` | `settings` | what a node is started with |
 //! | | `application` | the interface for users of client lanes |
 //! | | `clock`, `event_log`, `guard` | time; events to log; panics of the state machine |
