@@ -2,6 +2,7 @@
 
 use crate::deployment::{Deployment, MAX_TEXT, Node};
 use crate::error::{DeploymentError, Place, Problem};
+use crate::network::Distance;
 use bytes::Bytes;
 use ionian_kernel::id::{Epoch, Slot};
 use ionian_kernel::layout::{Layout, NodeId};
@@ -267,4 +268,23 @@ fn read(text: &Bytes) -> Result<Deployment, DeploymentError> {
     }
     let text = str::from_utf8(text).map_err(|error| Problem::Syntax(error.to_string()))?;
     Deployment::parse(text)
+}
+
+impl Configuration {
+    /// What lies between a node and each other that is somewhere else, as far as the deployment
+    /// says it.
+    pub fn distances(&self, from: NodeId) -> BTreeMap<NodeId, Distance> {
+        let Some(network) = &self.target().network else {
+            return BTreeMap::new();
+        };
+        let nodes = self.nodes();
+        let here = nodes.get(&from).and_then(|node| node.site.as_deref());
+        let to = |there: Option<&str>| {
+            Some(network.distance(here?, there.filter(|there| here != Some(there))?))
+        };
+        nodes
+            .iter()
+            .filter_map(|(node, there)| Some((*node, to(there.site.as_deref())?)))
+            .collect()
+    }
 }

@@ -2,10 +2,11 @@
 
 use crate::error::{DeploymentError, Problem};
 use crate::network::Network;
-use crate::options::Settings;
+use crate::options::{self, Settings};
 use ionian_kernel::id::MAX_INSTANCES;
 use ionian_kernel::layout::{Layout, NodeId};
 use ionian_kernel::quorum::QuorumSpec;
+use ionian_kernel::setting::Setting;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -161,6 +162,13 @@ impl Node {
 }
 
 impl Deployment {
+    /// The keys of its `[options]` table.
+    pub fn settings(&self) -> impl Iterator<Item = &'static Setting> {
+        options::settings(&self.protocol)
+    }
+}
+
+impl Deployment {
     /// The deployment as a protocol with these
     /// [`KINDS`](ionian_kernel::protocol::Protocol::KINDS) of roles takes it.
     ///
@@ -266,7 +274,7 @@ impl Deployment {
         if known.contains(&self.machine.as_str()) {
             return Ok(());
         }
-        let (value, allowed) = (format!("{:?}", self.machine), crate::set::one_of(known));
+        let (value, allowed) = (format!("{:?}", self.machine), crate::words::one_of(known));
         Err(Problem::Value {
             key: "machine".to_owned(),
             value,

@@ -27,7 +27,7 @@ impl<'a> Endpoint<'a> {
                         .all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
             }
         };
-        let port = crate::set::digits(port)
+        let port = crate::words::digits(port)
             .and_then(|port| u16::try_from(port).ok())
             .filter(|port| *port > 0)?;
         is_host.then_some(Endpoint { host, port })

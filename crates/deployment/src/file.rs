@@ -2,10 +2,11 @@
 
 use crate::deployment::{CLIENT, Deployment, MAX_TEXT, Node};
 use crate::error::{DeploymentError, Place, Problem};
+use crate::given::Given;
 use crate::network::{Link, Network};
 use crate::options::range_text;
 use crate::quorums;
-use crate::set::{Given, is_name};
+use crate::words::is_name;
 use std::fmt::Write;
 use std::fs::File;
 use std::io::{self, Read};

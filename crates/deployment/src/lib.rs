@@ -16,12 +16,14 @@ mod digest;
 mod endpoint;
 mod error;
 mod file;
+mod given;
 mod network;
 mod numbers;
 mod options;
 mod preset;
 mod quorums;
 mod set;
+mod words;
 
 pub use configuration::Configuration;
 pub use deployment::{

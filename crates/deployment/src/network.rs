@@ -1,11 +1,10 @@
 //! The `[network]` table: how far apart sites are, for tests and demonstrations. What a node sends
 //! to one of another site is delayed by the sender, and takes its time.
 
-use crate::configuration::Configuration;
 use crate::deployment::Deployment;
 use crate::error::{DeploymentError, Problem};
-use crate::set::{Given, shortened};
-use ionian_kernel::layout::NodeId;
+use crate::given::Given;
+use crate::words::shortened;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
@@ -239,29 +238,12 @@ impl Deployment {
     }
 }
 
-impl Configuration {
-    /// What lies between a node and each other that is somewhere else, as far as the deployment
-    /// says it.
-    pub fn distances(&self, from: NodeId) -> BTreeMap<NodeId, Distance> {
-        let Some(network) = &self.target().network else {
-            return BTreeMap::new();
-        };
-        let nodes = self.nodes();
-        let here = nodes.get(&from).and_then(|node| node.site.as_deref());
-        let to = |there: Option<&str>| {
-            Some(network.distance(here?, there.filter(|there| here != Some(there))?))
-        };
-        nodes
-            .iter()
-            .filter_map(|(node, there)| Some((*node, to(there.site.as_deref())?)))
-            .collect()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::configuration::Configuration;
     use crate::preset::PresetOptions;
+    use ionian_kernel::layout::NodeId;
 
     fn ms(delay: u64, bytes_per_second: Option<u64>) -> Distance {
         Distance {

@@ -2,7 +2,6 @@
 //! meaning and the field of the kernel it stands for. Defaults are the kernel's. A protocol's own
 //! settings come with the protocol.
 
-use crate::deployment::Deployment;
 use crate::error::{DeploymentError, Problem};
 use ionian_kernel::layout::Options;
 use ionian_kernel::session::SESSION_WINDOW;
@@ -110,13 +109,6 @@ settings! {
 pub fn settings(protocol: &str) -> impl Iterator<Item = &'static Setting> {
     let own = registry::description(protocol).map_or(&[][..], |protocol| protocol.settings);
     COMMON.iter().chain(own)
-}
-
-impl Deployment {
-    /// The keys of its `[options]` table.
-    pub fn settings(&self) -> impl Iterator<Item = &'static Setting> {
-        settings(&self.protocol)
-    }
 }
 
 /// The settings of all protocols.

@@ -1,6 +1,6 @@
 //! How a quorum system is written in a file.
 
-use crate::set::digits;
+use crate::words::digits;
 use ionian_kernel::id::MAX_INSTANCES;
 use ionian_kernel::quorum::QuorumSpec;
 

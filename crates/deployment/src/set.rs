@@ -1,15 +1,14 @@
 //! One way in for every setting, by key, whether a file or a flag states it.
 
 use crate::deployment::{Deployment, Durability, MAX_F, MAX_NODES, Node, Placed};
-use crate::endpoint::{self, Endpoint};
-use crate::error::{DeploymentError, Place, Problem};
+use crate::error::{DeploymentError, Problem};
+use crate::given::Given;
 use crate::options::{allowed_text, named};
 use crate::quorums;
+use crate::words::{digits, is_name, one_of, shortened};
 use ionian_kernel::id::MAX_INSTANCES;
 use ionian_protocols::registry::NAMES;
 use std::str::FromStr;
-use toml::Spanned;
-use toml::de::DeValue;
 
 pub(crate) const KEYS: &[&str] = &[
     "cluster",
@@ -32,114 +31,12 @@ pub(crate) const NODE_KEYS: &[&str] = &[
     "site",
     "roles",
 ];
-const NAME: &str = "1 to 64 letters, digits, '-' and '_' in quotes";
 const ROLES: &str = "a list of roles, such as [\"leader\", \"acceptor*2\", \"replica:5\"], with 1 to 64 of each, \
     numbered 0 to 63";
 
-/// A value as somebody gave it.
-#[derive(Clone, Copy)]
-pub(crate) enum Given<'a> {
-    /// In a file, with the text of the file.
-    Toml(&'a Spanned<DeValue<'a>>, &'a str),
-    /// With a flag, unquoted.
-    Flag(&'a str),
-}
-
-impl<'a> Given<'a> {
-    fn text(self) -> Option<&'a str> {
-        match self {
-            Given::Flag(text) => Some(text),
-            Given::Toml(value, _) => value.get_ref().as_str(),
-        }
-    }
-
-    fn number(self) -> Option<u64> {
-        match self {
-            Given::Flag(text) => digits(text),
-            Given::Toml(value, _) => {
-                let integer = value.get_ref().as_integer()?;
-                u64::from_str_radix(integer.as_str(), integer.radix()).ok()
-            }
-        }
-    }
-
-    /// The items of a list; in a flag they are separated by commas.
-    pub(crate) fn items(self) -> Option<Vec<Given<'a>>> {
-        match self {
-            Given::Flag("") => Some(Vec::new()),
-            Given::Flag(text) => Some(text.split(',').map(Given::Flag).collect()),
-            Given::Toml(value, source) => Some(
-                value
-                    .get_ref()
-                    .as_array()?
-                    .iter()
-                    .map(|item| Given::Toml(item, source))
-                    .collect(),
-            ),
-        }
-    }
-
-    /// The error that `key` may not have this value.
-    pub(crate) fn wrong(self, key: &str, allowed: impl Into<String>) -> DeploymentError {
-        let (value, place) = match self {
-            Given::Flag(text) if digits(text).is_some() => (text.to_owned(), None),
-            Given::Flag(text) => (format!("{text:?}"), None),
-            Given::Toml(value, source) => {
-                let written = source.get(value.span()).unwrap_or_default();
-                (
-                    written.to_owned(),
-                    Some(Place::of(source, value.span().start)),
-                )
-            }
-        };
-        let problem = Problem::Value {
-            key: key.to_owned(),
-            value: shortened(&value),
-            allowed: allowed.into(),
-        };
-        DeploymentError {
-            place,
-            ..problem.into()
-        }
-    }
-
-    pub(crate) fn name(self, key: &str) -> Result<String, DeploymentError> {
-        let name = self.text().filter(|name| is_name(name));
-        name.map(str::to_owned).ok_or_else(|| self.wrong(key, NAME))
-    }
-
-    fn number_up_to(self, key: &str, limit: usize) -> Result<usize, DeploymentError> {
-        let number = self
-            .number()
-            .and_then(|number| usize::try_from(number).ok())
-            .filter(|number| *number <= limit);
-        number.ok_or_else(|| self.wrong(key, format!("a whole number from 0 to {limit}")))
-    }
-
-    pub(crate) fn number_between(
-        self,
-        key: &str,
-        least: usize,
-        most: usize,
-    ) -> Result<u64, DeploymentError> {
-        let number = self
-            .number()
-            .filter(|number| (least as u64..=most as u64).contains(number));
-        number.ok_or_else(|| self.wrong(key, format!("a whole number from {least} to {most}")))
-    }
-
-    fn endpoint(self, key: &str) -> Result<(&'a str, Endpoint<'a>), DeploymentError> {
-        let parsed = self
-            .text()
-            .and_then(|text| Some((text, Endpoint::parse(text)?)));
-        parsed.ok_or_else(|| self.wrong(key, endpoint::ALLOWED))
-    }
-
-    fn placed(self, key: &str) -> Result<Placed, DeploymentError> {
-        self.text()
-            .and_then(|text| text.parse().ok())
-            .ok_or_else(|| self.wrong(key, ROLES))
-    }
+fn placed(given: Given<'_>, key: &str) -> Result<Placed, DeploymentError> {
+    let parsed = given.text().and_then(|text| text.parse().ok());
+    parsed.ok_or_else(|| given.wrong(key, ROLES))
 }
 
 impl FromStr for Placed {
@@ -347,7 +244,7 @@ impl Node {
                 let items = given.items().ok_or_else(|| given.wrong(&path, ROLES))?;
                 self.roles = items
                     .into_iter()
-                    .map(|item| item.placed(&path))
+                    .map(|item| placed(item, &path))
                     .collect::<Result<_, _>>()?;
             }
             _ => {
@@ -359,35 +256,5 @@ impl Node {
             }
         }
         Ok(())
-    }
-}
-
-/// A number in digits alone: no sign, no spaces.
-pub(crate) fn digits(text: &str) -> Option<u64> {
-    text.bytes()
-        .all(|byte| byte.is_ascii_digit())
-        .then(|| text.parse().ok())?
-}
-
-/// A name that is safe in paths, flags and log lines.
-pub(crate) fn is_name(text: &str) -> bool {
-    (1..=64).contains(&text.len())
-        && text
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
-}
-
-/// A choice, in words.
-pub(crate) fn one_of(names: &[&str]) -> String {
-    let quoted: Vec<_> = names.iter().map(|name| format!("{name:?}")).collect();
-    quoted.join(" or ")
-}
-
-/// What fits into a line of a message.
-pub(crate) fn shortened(text: &str) -> String {
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    match line.char_indices().nth(60) {
-        Some((end, _)) => format!("{}...", &line[..end]),
-        None => line,
     }
 }
