@@ -9,7 +9,7 @@ impl Deployment {
     /// machine and in every build that writes it this way.
     ///
     /// It covers the cluster's name, protocol, machine, f, quorums, durability, the
-    /// [shared](crate::Setting::shared) options with their defaults, and the nodes in order with
+    /// shared options with their defaults, and the nodes in order with
     /// the instances on each, and their numbers where these are not what the order says. Durability
     /// counts, because what an acceptor's vote is worth to the others depends on it.
     ///

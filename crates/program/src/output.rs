@@ -26,7 +26,7 @@ pub fn print(text: Arguments<'_>) {
     }
 }
 
-/// As [`print`], with a line end.
+/// As [`print()`], with a line end.
 #[macro_export]
 macro_rules! say {
     ($($text:tt)*) => { $crate::output::print(format_args!("{}\n", format_args!($($text)*))) };

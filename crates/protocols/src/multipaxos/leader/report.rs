@@ -20,7 +20,7 @@ impl Leader {
         self.elections
     }
 
-    /// Reports its round and [`metrics::LEADER`].
+    /// Reports its round and [its work](crate::multipaxos::metrics::LEADER).
     pub(crate) fn report_work(&self, status: &mut Status) {
         status.round = Some(self.round);
         status.add([
