@@ -295,7 +295,7 @@ fn acceptors_without_memory() {
 #[test]
 fn acceptors_that_are_shut_out() {
     let failure = catches("shuts-out", together("three", 1), AMNESIA, 100);
-    assert!(failure.message.contains("amnesiac=1"), "{failure}");
+    assert!(failure.message.contains(" has forgotten=1"), "{failure}");
 }
 
 #[test]
