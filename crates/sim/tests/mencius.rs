@@ -1,24 +1,21 @@
 //! Mencius in every shape of deployment under every kind of fault, and the proof that the tests
 //! would notice: each canary is a mistake that was made or could be made.
 
-use ionian_deployment::{Deployment, PresetOptions};
+mod suite;
+
 use ionian_kernel::layout::{Layout, NodeId, numbered};
-use ionian_kernel::protocol::Protocol;
 use ionian_kernel::quorum::QuorumSpec;
 use ionian_protocols::mencius::Mencius;
 use ionian_sim::machine::Lists;
 use ionian_sim::play::Play;
-use ionian_sim::{Canary, Durability, Failure, FailureKind, Scenario, Watch, run_seeds};
+use ionian_sim::{Durability, Failure, FailureKind, Scenario};
+use suite::MEMORY;
 
 /// Seeds for each shape and durability. `ionian sim` runs as many as one likes.
 const SEEDS: u64 = 20;
 
-const MEMORY: Durability = Durability::Memory { returns: false };
-const AMNESIA: Durability = Durability::Memory { returns: true };
-
 fn preset(name: &str) -> Scenario {
-    let deployment = Deployment::preset(name, &PresetOptions::default()).expect("a preset");
-    Scenario::new(name, deployment.layout(Mencius::KINDS).expect("a layout"))
+    suite::preset::<Mencius>(name)
 }
 
 /// 2f+1 nodes with every role on each.
@@ -56,24 +53,7 @@ fn grid() -> Scenario {
 }
 
 fn passes(scenario: Scenario) {
-    for durability in [Durability::Disk, MEMORY, AMNESIA] {
-        let scenario = Scenario {
-            durability,
-            ..scenario.clone()
-        };
-        let summary = run_seeds::<Mencius>(&scenario, 0..SEEDS, true, |_| Watch::default(), |_| {});
-        if let Some(failed) = summary.failures.first() {
-            panic!(
-                "{} {durability:?}: seed {} [{}]: {:?}",
-                scenario.name, failed.seed, failed.knobs, failed.result
-            );
-        }
-        assert!(
-            summary.report.acknowledged_under_faults > SEEDS * 5,
-            "an idle run: {}",
-            summary.report
-        );
-    }
+    suite::passes::<Mencius>(scenario, SEEDS);
 }
 
 #[test]
@@ -106,34 +86,13 @@ fn one_server_passes() {
     passes(together("one", 0));
 }
 
-/// The defect must be found within `seeds` seeds, and the sound protocol pass the one that found
-/// it.
 fn catches(
     canary: &'static str,
     scenario: Scenario,
     durability: Durability,
     seeds: u64,
 ) -> Failure {
-    let sound = Scenario {
-        durability,
-        ..scenario
-    };
-    let broken = Scenario {
-        canary: Canary::Named(canary),
-        ..sound.clone()
-    };
-    let found =
-        run_seeds::<Mencius>(&broken, 0..seeds, true, |_| Watch::default(), |_| {}).failures;
-    let found = found
-        .first()
-        .unwrap_or_else(|| panic!("{canary} was not caught in {seeds} seeds"));
-    let seed = found.seed;
-    let summary = run_seeds::<Mencius>(&sound, [seed], true, |_| Watch::default(), |_| {});
-    assert!(
-        summary.failures.is_empty(),
-        "{canary}: the sound protocol fails seed {seed} as well"
-    );
-    found.result.clone().expect_err("was caught")
+    suite::catches::<Mencius>(canary, scenario, durability, seeds)
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! MultiPaxos in every shape of deployment under every kind of fault, and the proof that the tests
 //! would notice: each canary is a mistake of a published implementation, built in on purpose.
 
-use ionian_deployment::{Deployment, PresetOptions};
+mod suite;
+
 use ionian_kernel::client::ReadLevel;
 use ionian_kernel::layout::{Layout, NodeId, numbered};
 use ionian_kernel::protocol::Protocol;
@@ -11,17 +12,10 @@ use ionian_protocols::unreplicated::Unreplicated;
 use ionian_sim::machine::Lists;
 use ionian_sim::play::Play;
 use ionian_sim::{Canary, Durability, Failure, FailureKind, Scenario, Watch, run_seeds};
+use suite::{AMNESIA, MEMORY, preset};
 
 /// Seeds for each shape and durability. `ionian sim` runs as many as one likes.
 const SEEDS: u64 = 100;
-
-const MEMORY: Durability = Durability::Memory { returns: false };
-const AMNESIA: Durability = Durability::Memory { returns: true };
-
-fn preset<P: Protocol>(name: &str) -> Scenario {
-    let deployment = Deployment::preset(name, &PresetOptions::default()).expect("a preset");
-    Scenario::new(name, deployment.layout(P::KINDS).expect("a layout"))
-}
 
 /// Each instance on a node of its own.
 fn apart(name: &str, f: usize, counts: [u16; 8], quorums: QuorumSpec) -> Scenario {
@@ -67,24 +61,7 @@ fn grid() -> Scenario {
 }
 
 fn passes<P: Protocol>(scenario: Scenario) {
-    for durability in [Durability::Disk, MEMORY, AMNESIA] {
-        let scenario = Scenario {
-            durability,
-            ..scenario.clone()
-        };
-        let summary = run_seeds::<P>(&scenario, 0..SEEDS, true, |_| Watch::default(), |_| {});
-        if let Some(failed) = summary.failures.first() {
-            panic!(
-                "{} {durability:?}: seed {} [{}]: {:?}",
-                scenario.name, failed.seed, failed.knobs, failed.result
-            );
-        }
-        assert!(
-            summary.report.acknowledged_under_faults > SEEDS * 5,
-            "an idle run: {}",
-            summary.report
-        );
-    }
+    suite::passes::<P>(scenario, SEEDS);
 }
 
 #[test]
@@ -167,34 +144,13 @@ fn unreplicated_servers_pass() {
     }
 }
 
-/// The defect must be found within `seeds` seeds, and the sound protocol pass the one that found
-/// it.
 fn catches(
     canary: &'static str,
     scenario: Scenario,
     durability: Durability,
     seeds: u64,
 ) -> Failure {
-    let sound = Scenario {
-        durability,
-        ..scenario
-    };
-    let broken = Scenario {
-        canary: Canary::Named(canary),
-        ..sound.clone()
-    };
-    let found =
-        run_seeds::<MultiPaxos>(&broken, 0..seeds, true, |_| Watch::default(), |_| {}).failures;
-    let found = found
-        .first()
-        .unwrap_or_else(|| panic!("{canary} was not caught in {seeds} seeds"));
-    let seed = found.seed;
-    let summary = run_seeds::<MultiPaxos>(&sound, [seed], true, |_| Watch::default(), |_| {});
-    assert!(
-        summary.failures.is_empty(),
-        "{canary}: the sound protocol fails seed {seed} as well"
-    );
-    found.result.clone().expect_err("was caught")
+    suite::catches::<MultiPaxos>(canary, scenario, durability, seeds)
 }
 
 #[test]

@@ -1,25 +1,22 @@
 //! S-Paxos in every shape of deployment under every kind of fault, and the proof that the tests
 //! would notice.
 
-use ionian_deployment::{Deployment, PresetOptions};
+mod suite;
+
 use ionian_kernel::client::ReadLevel;
 use ionian_kernel::layout::{Layout, NodeId, numbered};
-use ionian_kernel::protocol::Protocol;
 use ionian_kernel::quorum::QuorumSpec;
 use ionian_protocols::spaxos::SPaxos;
 use ionian_sim::machine::Lists;
 use ionian_sim::play::{Play, PlayError};
-use ionian_sim::{Canary, Durability, Failure, FailureKind, Scenario, Watch, run_seeds};
+use ionian_sim::{Durability, Failure, FailureKind, Scenario};
+use suite::{AMNESIA, MEMORY};
 
 /// Seeds for each shape and durability. `ionian sim` runs as many as one likes.
 const SEEDS: u64 = 100;
 
-const MEMORY: Durability = Durability::Memory { returns: false };
-const AMNESIA: Durability = Durability::Memory { returns: true };
-
 fn preset(name: &str) -> Scenario {
-    let deployment = Deployment::preset(name, &PresetOptions::default()).expect("a preset");
-    Scenario::new(name, deployment.layout(SPaxos::KINDS).expect("a layout"))
+    suite::preset::<SPaxos>(name)
 }
 
 /// Each instance on a node of its own.
@@ -54,24 +51,7 @@ fn together(name: &str, f: usize) -> Scenario {
 }
 
 fn passes(scenario: Scenario) {
-    for durability in [Durability::Disk, MEMORY, AMNESIA] {
-        let scenario = Scenario {
-            durability,
-            ..scenario.clone()
-        };
-        let summary = run_seeds::<SPaxos>(&scenario, 0..SEEDS, true, |_| Watch::default(), |_| {});
-        if let Some(failed) = summary.failures.first() {
-            panic!(
-                "{} {durability:?}: seed {} [{}]: {:?}",
-                scenario.name, failed.seed, failed.knobs, failed.result
-            );
-        }
-        assert!(
-            summary.report.acknowledged_under_faults > SEEDS * 5,
-            "an idle run: {}",
-            summary.report
-        );
-    }
+    suite::passes::<SPaxos>(scenario, SEEDS);
 }
 
 #[test]
@@ -138,33 +118,13 @@ fn short_lived_payloads_pass() {
     passes(short_lived());
 }
 
-/// The defect must be found within `seeds` seeds, and the sound protocol pass the one that found
-/// it.
 fn catches(
     canary: &'static str,
     scenario: Scenario,
     durability: Durability,
     seeds: u64,
 ) -> Failure {
-    let sound = Scenario {
-        durability,
-        ..scenario
-    };
-    let broken = Scenario {
-        canary: Canary::Named(canary),
-        ..sound.clone()
-    };
-    let found = run_seeds::<SPaxos>(&broken, 0..seeds, true, |_| Watch::default(), |_| {}).failures;
-    let found = found
-        .first()
-        .unwrap_or_else(|| panic!("{canary} was not caught in {seeds} seeds"));
-    let summary = run_seeds::<SPaxos>(&sound, [found.seed], true, |_| Watch::default(), |_| {});
-    assert!(
-        summary.failures.is_empty(),
-        "{canary}: the sound protocol fails seed {} as well",
-        found.seed
-    );
-    found.result.clone().expect_err("was caught")
+    suite::catches::<SPaxos>(canary, scenario, durability, seeds)
 }
 
 fn is_caught_as(failure: &Failure, what: &str) {
