@@ -479,11 +479,9 @@ macro_rules! protocol {
                 }
             }
             fn status(&self) -> $crate::status::Status {
-                let mut status = $crate::status::Status::default();
                 match self {
-                    $(Instance::$kind(role) => $crate::role::Role::status(role, &mut status),)*
+                    $(Instance::$kind(role) => $crate::status::Status::of(role),)*
                 }
-                status
             }
         }
     };

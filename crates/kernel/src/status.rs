@@ -4,6 +4,7 @@
 //! unit and meaning; its value stands at the metric's place in the declaration.
 
 use crate::id::{Epoch, Round, Slot};
+use crate::role::Role;
 use alloc::vec::Vec;
 
 /// What an instance reports of itself. A field that does not apply to its kind is none.
@@ -133,6 +134,13 @@ pub fn each(metrics: Metrics) -> impl Iterator<Item = &'static Metric> {
 }
 
 impl Status {
+    /// What this role reports.
+    pub fn of(role: &impl Role) -> Self {
+        let mut status = Status::default();
+        role.status(&mut status);
+        status
+    }
+
     /// Reports the value of the next metrics.
     pub fn add<const N: usize>(&mut self, values: [u64; N]) {
         self.metrics.extend(values);

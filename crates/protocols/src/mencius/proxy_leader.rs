@@ -149,11 +149,7 @@ impl Role for ProxyLeader {
     const METRICS: Metrics = &[multipaxos::metrics::PROXY_LEADER];
 
     fn status(&self, status: &mut Status) {
-        let each = self.stripes.iter().map(|stripe| {
-            let mut status = Status::default();
-            stripe.status(&mut status);
-            status
-        });
+        let each = self.stripes.iter().map(|stripe| Status::of(&**stripe));
         *status = Status::of_all(each, multipaxos::metrics::PROXY_LEADER);
     }
 }

@@ -26,12 +26,9 @@ pub(super) fn service(config: &Config, epoch: Epoch) -> Service {
 
 const KINDS: &[(u8, &str)] = &[
     (kind::Client, ordering::FOR_CLIENT),
-    (kind::Batcher, "writes, for want of a batcher"),
-    (kind::ProxyLeader, "writes, for want of a proxy leader"),
-    (kind::Replica, "anything, for want of a replica"),
-    (
-        kind::ReadBatcher,
-        "linearizable reads, for want of a read batcher",
-    ),
-    (kind::Unbatcher, "replies, for want of an unbatcher"),
+    (kind::Batcher, ordering::FOR_BATCHER),
+    (kind::ProxyLeader, ordering::FOR_PROXY_LEADER),
+    (kind::Replica, ordering::FOR_REPLICA),
+    (kind::ReadBatcher, ordering::FOR_READ_BATCHER),
+    (kind::Unbatcher, ordering::FOR_UNBATCHER),
 ];

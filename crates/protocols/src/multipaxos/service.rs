@@ -24,19 +24,21 @@ pub(super) fn service(config: &Config, epoch: Epoch) -> Service {
 
 const KINDS: &[(u8, &str)] = &[
     (kind::Client, FOR_CLIENT),
-    (kind::Batcher, "writes, for want of a batcher"),
-    (kind::ProxyLeader, "writes, for want of a proxy leader"),
-    (kind::Replica, "anything, for want of a replica"),
-    (
-        kind::ReadBatcher,
-        "linearizable reads, for want of a read batcher",
-    ),
-    (kind::Unbatcher, "replies, for want of an unbatcher"),
+    (kind::Batcher, FOR_BATCHER),
+    (kind::ProxyLeader, FOR_PROXY_LEADER),
+    (kind::Replica, FOR_REPLICA),
+    (kind::ReadBatcher, FOR_READ_BATCHER),
+    (kind::Unbatcher, FOR_UNBATCHER),
 ];
 
-/// What is not served without client lanes.
+// What is not served without an instance of each kind.
 pub(crate) const FOR_CLIENT: &str =
     "anything, for want of a node that serves clients and is not drained";
+pub(crate) const FOR_BATCHER: &str = "writes, for want of a batcher";
+pub(crate) const FOR_PROXY_LEADER: &str = "writes, for want of a proxy leader";
+pub(crate) const FOR_REPLICA: &str = "anything, for want of a replica";
+pub(crate) const FOR_READ_BATCHER: &str = "linearizable reads, for want of a read batcher";
+pub(crate) const FOR_UNBATCHER: &str = "replies, for want of an unbatcher";
 
 /// The quorums by which rounds of this epoch choose: while the members change, those of the
 /// configuration before until a leader of the next one leads.

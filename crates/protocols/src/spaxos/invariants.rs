@@ -182,9 +182,7 @@ impl Invariants {
     /// Replicas execute in each slot the payload of the reference that was chosen there, or nothing
     /// where it is void.
     fn check_replica(&mut self, address: Address, replica: &Replica) -> Result<(), String> {
-        let mut status = Status::default();
-        ionian_kernel::role::Role::status(replica, &mut status);
-        let kept = status.stored.unwrap_or_default();
+        let kept = Status::of(replica).stored.unwrap_or_default();
         let known = self.kept.entry(address).or_default();
         *known = kept.max(*known);
         let Invariants {

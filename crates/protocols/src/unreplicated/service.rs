@@ -1,7 +1,7 @@
 //! What an unreplicated server needs to serve its clients.
 
 use super::kind;
-use crate::multipaxos::service::FOR_CLIENT;
+use crate::multipaxos::service::{FOR_BATCHER, FOR_CLIENT, FOR_UNBATCHER};
 use alloc::vec::Vec;
 use ionian_kernel::layout::Layout;
 use ionian_kernel::service::{Service, one_of_each};
@@ -19,7 +19,7 @@ pub(super) fn service(layout: &Layout) -> Service {
 
 const KINDS: &[(u8, &str)] = &[
     (kind::Client, FOR_CLIENT),
-    (kind::Batcher, "writes, for want of a batcher"),
+    (kind::Batcher, FOR_BATCHER),
     (kind::Server, "anything, for want of the server"),
-    (kind::Unbatcher, "replies, for want of an unbatcher"),
+    (kind::Unbatcher, FOR_UNBATCHER),
 ];

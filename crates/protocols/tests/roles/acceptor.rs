@@ -1,7 +1,7 @@
 //! The rules of an acceptor (MultiPaxos; compartmentalization, sections 2.2, 3.1 and 3.4), one test
 //! each. All that it asks of its driver is compared: messages with their fences, records, releases.
 
-use crate::stage::{Stage, batch, birth};
+use crate::stage::{Stage, batch, birth, only};
 use ionian_kernel::batch::Value;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::{Layout, NodeId, numbered};
@@ -116,17 +116,6 @@ fn promised(count: u64) -> (Vec<u8>, bool) {
 
 fn voted(slot: Slot, vote: Vote) -> (Vec<u8>, bool) {
     (encode_all(&Record::Voted { slot, vote }), false)
-}
-
-/// These records and messages, and nothing else.
-fn only(records: Vec<(Vec<u8>, bool)>, sends: Vec<(Envelope, Option<usize>)>) -> Asked<Envelope> {
-    Asked {
-        records,
-        sends,
-        release_below: None,
-        snapshot: None,
-        membership: None,
-    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The rules of a proxy leader (compartmentalization, section 3.1), one test each. All that it asks
 //! of its driver is compared.
 
-use crate::stage::{Stage, batch, with_acceptors};
+use crate::stage::{self, Stage, batch, with_acceptors};
 use ionian_kernel::batch::Value;
 use ionian_kernel::id::*;
 use ionian_kernel::protocol::Protocol;
@@ -61,13 +61,8 @@ fn phase2b(from: AcceptorId, count: u64) -> In {
 
 /// These messages, none behind a record, and nothing else: a proxy leader keeps nothing.
 fn only(sends: Vec<Envelope>) -> Asked<Envelope> {
-    Asked {
-        records: Vec::new(),
-        sends: sends.into_iter().map(|one| (one, Some(0))).collect(),
-        release_below: None,
-        snapshot: None,
-        membership: None,
-    }
+    let sends = sends.into_iter().map(|one| (one, Some(0)));
+    stage::only(Vec::new(), sends.collect())
 }
 
 fn asks(acceptors: AcceptorSet, count: u64) -> Envelope {

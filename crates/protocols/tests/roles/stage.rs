@@ -57,6 +57,17 @@ pub(crate) fn batch(payload: impl Into<Bytes>) -> Batch {
     })
 }
 
+/// What a role has asked that persisted these records, sent these messages, and did nothing else.
+pub(crate) fn only<E>(records: Vec<(Vec<u8>, bool)>, sends: Vec<(E, Option<usize>)>) -> Asked<E> {
+    Asked {
+        records,
+        sends,
+        release_below: None,
+        snapshot: None,
+        membership: None,
+    }
+}
+
 /// One role with its outbox.
 pub(crate) struct Stage<R: Role> {
     pub(crate) role: R,
@@ -134,9 +145,7 @@ impl<R: Role> Stage<R> {
 
     /// A figure of the role's status.
     pub(crate) fn figure(&self, wanted: &str) -> u64 {
-        let mut status = Status::default();
-        self.role.status(&mut status);
-        let figures = status.figures(R::METRICS);
+        let figures = Status::of(&self.role).figures(R::METRICS);
         let found = figures.iter().find(|(name, _)| *name == wanted);
         found.expect("a figure of that name").1
     }

@@ -5,6 +5,7 @@ use crate::transport::hello::{self, AdminRequest, HandshakeError, Hello};
 use crate::transport::membership_exchange::{receive_bytes, send_bytes};
 use bytes::Bytes;
 use ionian_deployment::{Configuration, Deployment, DeploymentError};
+use ionian_kernel::id::Epoch;
 use ionian_kernel::layout::{Layout, LayoutError};
 use ionian_kernel::membership::{Change, Verdict, verdict};
 use ionian_kernel::protocol::{Protocol, Transition};
@@ -51,6 +52,20 @@ pub fn check_protocol<P: Protocol>(configuration: &Configuration) -> Result<(), 
     Ok(P::transition(&layout, &layout).map(drop)?)
 }
 
+/// The epoch that a change begins from: one in which no other change is under way.
+fn base(configuration: &Configuration) -> Result<Epoch, ChangeError> {
+    let base = configuration.epoch();
+    match configuration.next {
+        Some(_) => Err(ChangeError::UnderWay { epoch: base.0 }),
+        None => Ok(base),
+    }
+}
+
+/// Both sides of a change, as the log has them.
+fn texts(configuration: &Configuration, to: &Deployment) -> Result<(Bytes, Bytes), ChangeError> {
+    Ok((configuration.text()?, to.numbered()?.to_toml().into()))
+}
+
 /// The command that changes a cluster into `to`.
 ///
 /// # Errors
@@ -59,12 +74,9 @@ pub fn begin<P: Protocol>(
     configuration: &Configuration,
     to: &Deployment,
 ) -> Result<Change, ChangeError> {
-    let base = configuration.epoch();
-    if configuration.next.is_some() {
-        return Err(ChangeError::UnderWay { epoch: base.0 });
-    }
+    let base = base(configuration)?;
     let joint = is_joint::<P>(&configuration.deployment, to)?;
-    let (from, to) = (configuration.text()?, Bytes::from(to.numbered()?.to_toml()));
+    let (from, to) = texts(configuration, to)?;
     Ok(Change::Begin {
         base,
         from,
@@ -81,12 +93,9 @@ pub fn tune<P: Protocol>(
     configuration: &Configuration,
     to: &Deployment,
 ) -> Result<Change, ChangeError> {
-    let base = configuration.epoch();
-    if configuration.next.is_some() {
-        return Err(ChangeError::UnderWay { epoch: base.0 });
-    }
+    let base = base(configuration)?;
     let expiry_ms = tuning::<P>(&configuration.deployment, to)?;
-    let (from, to) = (configuration.text()?, Bytes::from(to.numbered()?.to_toml()));
+    let (from, to) = texts(configuration, to)?;
     Ok(Change::Tune {
         base,
         from,
