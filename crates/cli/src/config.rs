@@ -6,7 +6,7 @@ use crate::output::{self, say};
 use crate::source;
 use anyhow::{Context, Result, bail};
 use ionian_deployment::{Deployment, Distance, Network, Node, presets};
-use ionian_kernel::quorum::QuorumSpec;
+use ionian_kernel::quorum_spec::QuorumSpec;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;

@@ -5,10 +5,10 @@ use crate::cases::Load;
 use crate::forge::{Commands, answers, opened};
 use crate::stage::Stage;
 use crate::{Burst, Drive};
-use ionian_kernel::batch::{Command, SessionId};
 use ionian_kernel::client::{Operation, Request};
 use ionian_kernel::id::*;
 use ionian_protocols::multipaxos::{Message, batcher, client, leader};
+use ionian_replication::batch::Command;
 
 struct Driver {
     load: Load,

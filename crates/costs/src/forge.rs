@@ -1,12 +1,12 @@
 //! Commands as client lanes number them, and answers as replicas give them.
 
 use bytes::Bytes;
-use ionian_kernel::batch::{
-    Answer, Answers, AnswersByClient, Batch, BatchBuilder, Command, Outcome, SessionId, Value,
-};
-use ionian_kernel::id::{ClientId, Slot};
+use ionian_kernel::id::{ClientId, SessionId, Slot};
 use ionian_kernel::time::Instant;
 use ionian_machines::kv;
+use ionian_replication::batch::{
+    Answer, Answers, AnswersByClient, Batch, BatchBuilder, Command, Outcome, Value,
+};
 
 /// How many keys are written and read.
 const KEYS: u64 = 1000;

@@ -5,10 +5,10 @@ use crate::cases::Load;
 use crate::forge::{Commands, value};
 use crate::stage::Stage;
 use crate::{Burst, Drive};
-use ionian_kernel::batch::{Answer, Batch, Outcome, SessionId};
 use ionian_kernel::id::*;
 use ionian_kernel::time::{Duration, Timestamp};
 use ionian_protocols::multipaxos::{Message, client, kind, replica, unbatcher};
+use ionian_replication::batch::{Answer, Batch, Outcome};
 use std::collections::BTreeSet;
 
 /// The heartbeat's default.

@@ -5,7 +5,7 @@ use crate::network::Network;
 use crate::options::{self, Settings};
 use ionian_kernel::id::MAX_INSTANCES;
 use ionian_kernel::layout::{Layout, NodeId};
-use ionian_kernel::quorum::QuorumSpec;
+use ionian_kernel::quorum_spec::QuorumSpec;
 use ionian_kernel::setting::Setting;
 use std::collections::BTreeMap;
 use std::fmt;

@@ -4,9 +4,9 @@
 
 use crate::error::{DeploymentError, Problem};
 use ionian_kernel::layout::Options;
-use ionian_kernel::session::SESSION_WINDOW;
 use ionian_kernel::setting::{Place, Setting};
 use ionian_protocols::registry;
+use ionian_replication::session::SESSION_WINDOW;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 

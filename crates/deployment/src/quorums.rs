@@ -2,7 +2,7 @@
 
 use crate::words::digits;
 use ionian_kernel::id::MAX_INSTANCES;
-use ionian_kernel::quorum::QuorumSpec;
+use ionian_kernel::quorum_spec::QuorumSpec;
 
 pub(crate) const ALLOWED: &str = "\"majority\", \"grid RxC\" (rows x columns, such as \"grid 2x3\", at most 64 acceptors) \
     or \"groups N\" (N from 1 to 64)";

@@ -3,8 +3,9 @@
 use ionian_deployment::{DEFAULT_PRESET, Deployment, Durability, PresetOptions, presets, settings};
 use ionian_kernel::id::AcceptorId;
 use ionian_kernel::layout::{Layout, NodeId, Places};
-use ionian_kernel::quorum::{QuorumSpec, QuorumSystem};
+use ionian_kernel::quorum_spec::QuorumSpec;
 use ionian_protocols::registry;
+use ionian_replication::quorum::QuorumSystem;
 use std::collections::BTreeSet;
 
 fn preset(name: &str) -> Deployment {

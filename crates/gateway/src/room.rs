@@ -3,7 +3,7 @@
 //! for a reply as large as its connection's last ones. A forecast can be wrong: what comes then is
 //! counted against its client, as all that the gateway holds.
 
-use ionian_kernel::flow::ByteWindow;
+use ionian_replication::flow::ByteWindow;
 use std::collections::{HashMap, VecDeque};
 
 /// The least that is reckoned with. So small replies come for as many commands as a lane has in

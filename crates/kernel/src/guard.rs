@@ -2,8 +2,7 @@
 //! it, so that a driver can do what a role cannot: catch a panic, and leave out a command that was
 //! given up.
 
-use crate::batch::SessionId;
-use crate::id::Slot;
+use crate::id::{SessionId, Slot};
 
 /// What a machine is called for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 
 use crate::client::{ClientLimits, LaneLimits};
 use crate::id::{ClientId, Epoch, Id, Set, Slot};
-use crate::quorum::QuorumSpec;
+use crate::quorum_spec::QuorumSpec;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;

@@ -8,30 +8,21 @@
 
 extern crate alloc;
 
-pub mod batch;
 pub mod client;
-pub mod election;
-pub mod executor;
-pub mod flow;
 pub mod guard;
 pub mod id;
 pub mod inner;
-pub mod lane;
 pub mod layout;
 pub mod machine;
 pub mod membership;
 pub mod node;
 pub mod preset;
 pub mod protocol;
-pub mod quorum;
+pub mod quorum_spec;
 pub mod random;
 pub mod role;
 pub mod service;
-pub mod session;
 pub mod setting;
-pub mod slot_map;
 pub mod status;
-pub mod suspicion;
 pub mod time;
-pub mod window;
 pub mod wire;

@@ -1,7 +1,7 @@
 //! Deployments that come with a protocol: the protocol says which nodes there are and which roles
 //! live on each; addresses are given to them where they are used.
 
-use crate::quorum::QuorumSpec;
+use crate::quorum_spec::QuorumSpec;
 
 /// A deployment without addresses.
 #[derive(Clone, Copy, Debug)]

@@ -3,7 +3,6 @@
 //! macro writes from a table.
 
 use crate::client::{Reply, Request};
-use crate::executor::Executor;
 use crate::guard::Guard;
 use crate::id::{ClientId, Epoch, Slot};
 use crate::layout::{Address, Layout, LayoutError, NodeId, Options};
@@ -13,7 +12,7 @@ use crate::role::{Lsn, Outbox, Picture};
 use crate::service::Service;
 use crate::setting::Setting;
 use crate::status::{Metrics, Status};
-use crate::time::{Duration, Instant};
+use crate::time::Instant;
 use crate::wire::{Reader, Wire, WireError};
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -204,16 +203,6 @@ pub struct Birth<'a> {
     pub machine: &'a dyn Fn() -> Box<dyn StateMachine>,
     /// By whom its machine is called; none where the role itself does.
     pub guard: Option<&'a Arc<dyn Guard>>,
-}
-
-impl Birth<'_> {
-    /// What the instance is to execute the log on.
-    pub fn executor(&self, session_expiry: Duration) -> Executor {
-        match self.guard {
-            Some(guard) => Executor::guarded((self.machine)(), session_expiry, guard.clone()),
-            None => Executor::new((self.machine)(), session_expiry),
-        }
-    }
 }
 
 /// A message to one of a protocol's roles.

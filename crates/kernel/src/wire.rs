@@ -2,8 +2,9 @@
 //! little-endian, no padding, variable parts behind their length. A batch of commands is one opaque
 //! slice of the receive buffer, so a role that only forwards it reads a length and no more.
 
-use crate::id::{Epoch, Slot};
+use crate::id::{Epoch, SessionId, Slot};
 use crate::time::Timestamp;
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use bytes::{Bytes, BytesMut};
 
@@ -34,7 +35,7 @@ pub trait Wire: Sized {
 
 /// The latest epoch that any of them names.
 #[inline]
-pub(crate) fn latest_of<'a, T: Wire + 'a>(values: impl IntoIterator<Item = &'a T>) -> Epoch {
+pub fn latest_of<'a, T: Wire + 'a>(values: impl IntoIterator<Item = &'a T>) -> Epoch {
     values
         .into_iter()
         .map(Wire::latest_epoch)
@@ -262,7 +263,23 @@ macro_rules! newtypes {
     )*};
 }
 
-newtypes! { Slot Timestamp }
+newtypes! { SessionId Slot Timestamp }
+
+impl<T: Wire> Wire for VecDeque<T> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        (self.len() as u32).encode(out);
+        for value in self {
+            value.encode(out);
+        }
+    }
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        Vec::decode(reader).map(VecDeque::from)
+    }
+    #[inline]
+    fn latest_epoch(&self) -> Epoch {
+        latest_of(self)
+    }
+}
 
 impl Wire for bool {
     fn encode(&self, out: &mut Vec<u8>) {

@@ -4,10 +4,10 @@
 //! `cargo run --release -p ionian-machines --example snapshot_cost`
 
 use bytes::Bytes;
-use ionian_kernel::executor::Executor;
 use ionian_kernel::machine::StateMachine;
 use ionian_kernel::time::Timestamp;
 use ionian_machines::kv::{Command, Compound, Kv};
+use ionian_replication::executor::Executor;
 use std::time::{Duration, Instant};
 
 const KEYS: u64 = 1_000_000;

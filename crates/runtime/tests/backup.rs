@@ -6,12 +6,12 @@ mod common;
 
 use bytes::Bytes;
 use common::{Toy, layout, no_machine};
-use ionian_kernel::executor::Executor;
 use ionian_kernel::layout::{Layout, NodeId, numbered};
 use ionian_kernel::machine::{NotARead, RestoreError, StateMachine};
 use ionian_kernel::protocol::Protocol;
 use ionian_kernel::time::Timestamp;
 use ionian_protocols::multipaxos::MultiPaxos;
+use ionian_replication::executor::Executor;
 use ionian_runtime::{Cluster, QueryError, RemoteSnapshot, query_snapshot};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -4,7 +4,7 @@
 mod membership_nodes;
 
 use ionian_deployment::{Deployment, Placed};
-use ionian_kernel::quorum::QuorumSpec;
+use ionian_kernel::quorum_spec::QuorumSpec;
 use ionian_runtime::admin::change::Response;
 use ionian_runtime::{Durability, NodeError};
 use membership_nodes::{Directory, Nodes, eventually};

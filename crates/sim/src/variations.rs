@@ -2,7 +2,7 @@
 //! with.
 
 use ionian_kernel::layout::{Layout, NodeId, Places};
-use ionian_kernel::quorum::QuorumSpec;
+use ionian_kernel::quorum_spec::QuorumSpec;
 
 /// For [`Scenario::changes`](crate::Scenario::changes): the first and the last node replaced by new
 /// ones, one more of everything on a new node, one more of all but acceptors and replicas, and,

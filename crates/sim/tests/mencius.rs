@@ -4,7 +4,7 @@
 mod suite;
 
 use ionian_kernel::layout::{Layout, NodeId, numbered};
-use ionian_kernel::quorum::QuorumSpec;
+use ionian_kernel::quorum_spec::QuorumSpec;
 use ionian_protocols::mencius::Mencius;
 use ionian_sim::machine::Lists;
 use ionian_sim::play::Play;

@@ -6,7 +6,7 @@ mod suite;
 use ionian_kernel::client::ReadLevel;
 use ionian_kernel::layout::{Layout, NodeId, numbered};
 use ionian_kernel::protocol::Protocol;
-use ionian_kernel::quorum::QuorumSpec;
+use ionian_kernel::quorum_spec::QuorumSpec;
 use ionian_protocols::multipaxos::MultiPaxos;
 use ionian_protocols::unreplicated::Unreplicated;
 use ionian_sim::machine::Lists;

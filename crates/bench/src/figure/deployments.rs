@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use ionian_deployment::{CLIENT, Deployment, Node, Placed, PresetOptions};
-use ionian_kernel::quorum::QuorumSpec;
+use ionian_kernel::quorum_spec::QuorumSpec;
 use std::collections::BTreeMap;
 
 /// A preset with its clients on `lanes` machines of their own, as in the paper.

@@ -4,7 +4,6 @@
 
 use super::demand::Kind;
 use super::price::Prices;
-use ionian_kernel::batch::{Answers, Batch};
 use ionian_kernel::layout::Address;
 use ionian_protocols::mencius::{self, Mencius};
 use ionian_protocols::multipaxos::{
@@ -13,6 +12,7 @@ use ionian_protocols::multipaxos::{
 use ionian_protocols::spaxos::message::Reference;
 use ionian_protocols::spaxos::{self, SPaxos};
 use ionian_protocols::unreplicated::{self, Unreplicated, server};
+use ionian_replication::batch::{Answers, Batch};
 use ionian_sim::performance::Costs;
 
 /// What the messages of one deployment cost. Messages that are not in the way of a command

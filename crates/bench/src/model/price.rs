@@ -5,7 +5,7 @@ use anyhow::{Result, anyhow};
 use ionian_deployment::{Deployment, Node, PresetOptions};
 use ionian_kernel::id::Set;
 use ionian_kernel::protocol::Protocol;
-use ionian_kernel::quorum::QuorumSpec;
+use ionian_kernel::quorum_spec::QuorumSpec;
 use ionian_protocols::mencius::Mencius;
 use ionian_protocols::multipaxos::MultiPaxos;
 use ionian_protocols::spaxos::SPaxos;

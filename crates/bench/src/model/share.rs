@@ -7,10 +7,10 @@ use ionian_kernel::client::ReadLevel;
 use ionian_kernel::id::{Id, MAX_INSTANCES, Set, UnbatcherId};
 use ionian_kernel::layout::{Address, Layout, NodeId};
 use ionian_kernel::protocol::Protocol;
-use ionian_kernel::quorum::QuorumSystem;
 use ionian_protocols::multipaxos::{self, kind};
 use ionian_protocols::unreplicated::{self, Unreplicated};
 use ionian_protocols::{mencius, spaxos};
+use ionian_replication::quorum::QuorumSystem;
 
 /// A part of all commands, for which an instance spends what its role does on one of this kind.
 #[derive(Clone, Copy, Debug, PartialEq)]

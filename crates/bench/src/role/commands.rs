@@ -3,10 +3,10 @@
 
 use crate::payload::payload;
 use bytes::Bytes;
-use ionian_kernel::batch::{
-    Answer, Answers, AnswersByClient, Batch, BatchBuilder, Command, Outcome, SessionId,
+use ionian_kernel::id::{ClientId, SessionId, Slot};
+use ionian_replication::batch::{
+    Answer, Answers, AnswersByClient, Batch, BatchBuilder, Command, Outcome,
 };
-use ionian_kernel::id::{ClientId, Slot};
 
 /// Payloads made beforehand, one of each kind for each key.
 pub(crate) struct Commands {

@@ -12,7 +12,6 @@ use anyhow::{Context, Result, bail, ensure};
 use ionian_deployment::{Configuration, Deployment, Node, Placed};
 use ionian_harness::Cluster;
 use ionian_harness::cluster::place_on_free_ports;
-use ionian_kernel::batch::Batch;
 use ionian_kernel::layout::{Address, Layout};
 use ionian_kernel::machine::StateMachine;
 use ionian_kernel::protocol::Protocol;
@@ -23,6 +22,7 @@ use ionian_protocols::multipaxos::MultiPaxos;
 use ionian_protocols::multipaxos::config::Config;
 use ionian_protocols::spaxos::SPaxos;
 use ionian_protocols::unreplicated::Unreplicated;
+use ionian_replication::batch::Batch;
 use ionian_runtime::{
     Application, NodeError, NodeSettings, NodeStatus, query_status, resolve, run_node,
 };

@@ -4,12 +4,12 @@ use super::commands::Commands;
 use super::emulated::{Part, Stage};
 use super::flow::Flow;
 use super::work::Work;
-use ionian_kernel::batch::{Batch, Outcome};
 use ionian_kernel::layout::{Address, Layout};
 use ionian_kernel::time::Instant;
 use ionian_protocols::unreplicated::{
     Envelope, Message, SERVER, Unreplicated, client, kind, server, unbatcher,
 };
+use ionian_replication::batch::{Batch, Outcome};
 use std::sync::Arc;
 use std::time::Duration;
 

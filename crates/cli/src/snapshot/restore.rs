@@ -12,10 +12,10 @@ use crate::places::Places;
 use anyhow::{Context, Result, bail};
 use bytes::Bytes;
 use ionian_deployment::{Deployment, Durability};
-use ionian_kernel::executor::refounded;
 use ionian_kernel::id::Slot;
 use ionian_kernel::layout::{Address, NodeId};
 use ionian_kernel::protocol::Protocol;
+use ionian_replication::executor::refounded;
 use ionian_runtime::storage::offline::NewNode;
 use std::path::Path;
 

@@ -3,13 +3,13 @@
 use crate::family::MACHINE;
 use anyhow::{Context, Result, bail};
 use bytes::Bytes;
-use ionian_kernel::batch::{AnswersByClient, BatchBuilder, Command, Outcome, SessionId};
-use ionian_kernel::executor::Executor;
-use ionian_kernel::id::{ClientId, Slot};
+use ionian_kernel::id::{ClientId, SessionId, Slot};
 use ionian_kernel::layout::Options;
 use ionian_kernel::machine::{NotARead, RestoreError, StateMachine};
 use ionian_kernel::time::Timestamp;
 use ionian_machines::kv::{self, Compound, Kv};
+use ionian_replication::batch::{AnswersByClient, BatchBuilder, Command, Outcome};
+use ionian_replication::executor::Executor;
 
 /// A machine that this program does not have: its state is kept as it is.
 #[derive(Default)]

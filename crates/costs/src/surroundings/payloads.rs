@@ -2,7 +2,6 @@
 //! when one of its roles would hear of values, and so its drivers drive them.
 
 use super::Surroundings;
-use ionian_kernel::batch::{Batch, Value};
 use ionian_kernel::id::*;
 use ionian_kernel::layout::Layout;
 use ionian_protocols::multipaxos::message::Proposer;
@@ -10,6 +9,7 @@ use ionian_protocols::multipaxos::{self, acceptor, proxy_leader};
 use ionian_protocols::spaxos::id::{DisseminatorId, StabilizerId};
 use ionian_protocols::spaxos::message::{Payload, PayloadId, Reference, Ticket};
 use ionian_protocols::spaxos::{self, SPaxos, disseminator, kind, stabilizer};
+use ionian_replication::batch::{Batch, Value};
 use std::collections::BTreeMap;
 use std::ops::Range;
 

@@ -3,7 +3,6 @@
 
 use super::Surroundings;
 use super::payloads::Payloads;
-use ionian_kernel::batch::Value;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::Layout;
 use ionian_protocols::multipaxos::message::Proposer;
@@ -11,6 +10,7 @@ use ionian_protocols::multipaxos::{self, acceptor, leader as ordering, proxy_lea
 use ionian_protocols::spaxos::id::StabilizerId;
 use ionian_protocols::spaxos::message::{PayloadId, Reference, Ticket};
 use ionian_protocols::spaxos::{self, SPaxos, kind, leader, proxy_leader};
+use ionian_replication::batch::Value;
 
 /// The roles of MultiPaxos that are at work in S-Paxos. Where MultiPaxos's hear of commands, those
 /// that order hear of a reference to a payload instead, which its disseminator proposes.

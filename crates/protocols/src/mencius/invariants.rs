@@ -12,11 +12,11 @@ use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
-use ionian_kernel::batch::Value;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::Address;
 use ionian_kernel::protocol;
-use ionian_kernel::slot_map::SlotMap;
+use ionian_replication::batch::Value;
+use ionian_replication::slot_map::SlotMap;
 
 /// What was seen so far in one run.
 pub struct Invariants {

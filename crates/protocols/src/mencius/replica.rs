@@ -19,7 +19,6 @@ use alloc::vec;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use core::ops::Deref;
-use ionian_kernel::batch::Value;
 use ionian_kernel::id::*;
 use ionian_kernel::inner::{Inner, Untagged};
 use ionian_kernel::machine::RestoreError;
@@ -29,6 +28,7 @@ use ionian_kernel::role::{Out, Picture, Role};
 use ionian_kernel::status::{Metrics, Status};
 use ionian_kernel::time::{Instant, Timestamp};
 use ionian_kernel::wire::Never;
+use ionian_replication::batch::Value;
 
 messages! {
     /// What a replica is told.

@@ -12,16 +12,16 @@ use super::{Envelope, client, leader, proxy_leader, read_batcher, replica};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use ionian_kernel::batch::Value;
-use ionian_kernel::election::Witness;
 use ionian_kernel::id::*;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
 use ionian_kernel::role::{Out, Role};
 use ionian_kernel::status::{Metrics, Status};
 use ionian_kernel::time::{Duration, Instant};
-use ionian_kernel::window::SlotWindow;
 use ionian_kernel::{messages, wire_enum};
+use ionian_replication::batch::Value;
+use ionian_replication::election::Witness;
+use ionian_replication::window::SlotWindow;
 
 messages! {
     /// What an acceptor is told.

@@ -15,7 +15,6 @@ use super::{Envelope, kind, leader};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use batches::{Batches, Due};
-use ionian_kernel::batch::Batch;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::NodeId;
 use ionian_kernel::messages;
@@ -25,6 +24,7 @@ use ionian_kernel::role::{Out, Role};
 use ionian_kernel::status::{Metrics, Status};
 use ionian_kernel::time::{Duration, Instant, earliest};
 use ionian_kernel::wire::Never;
+use ionian_replication::batch::Batch;
 
 messages! {
     /// What a batcher is told.

@@ -6,11 +6,11 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use bytes::Bytes;
-use ionian_kernel::batch::SessionId;
+use ionian_kernel::id::SessionId;
 use ionian_kernel::membership::Membership;
-use ionian_kernel::session::Sessions;
 use ionian_kernel::time::{Duration, Timestamp};
 use ionian_kernel::wire::{Reader, Wire};
+use ionian_replication::session::Sessions;
 
 /// One defect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -9,7 +9,7 @@ use core::time::Duration;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::{Layout, LayoutError, NodeId, Options};
 use ionian_kernel::protocol::Transition;
-use ionian_kernel::quorum::QuorumSystem;
+use ionian_replication::quorum::QuorumSystem;
 
 /// A layout that was checked, with what follows from it.
 #[derive(Clone, Debug)]
@@ -443,7 +443,7 @@ pub(crate) fn combinations<T: Copy>(items: &[T], count: usize) -> Vec<Vec<T>> {
 mod tests {
     use super::*;
     use ionian_kernel::layout::numbered;
-    use ionian_kernel::quorum::QuorumSpec;
+    use ionian_kernel::quorum_spec::QuorumSpec;
 
     /// A layout of `counts` instances a kind, each on a node of its own.
     fn apart(f: usize, counts: [usize; 8], quorums: QuorumSpec) -> Layout {

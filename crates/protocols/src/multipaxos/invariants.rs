@@ -10,11 +10,11 @@ use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
-use ionian_kernel::batch::Value;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::Address;
 use ionian_kernel::protocol;
-use ionian_kernel::window::SlotWindow;
+use ionian_replication::batch::Value;
+use ionian_replication::window::SlotWindow;
 
 /// The votes that were cast, by slot and round.
 #[derive(Default)]

@@ -1,10 +1,10 @@
 //! What several messages are made of.
 
 use alloc::vec::Vec;
-use ionian_kernel::batch::Value;
 use ionian_kernel::id::*;
 use ionian_kernel::time::Timestamp;
 use ionian_kernel::{wire_enum, wire_struct};
+use ionian_replication::batch::Value;
 
 /// Who proposed a batch: told when it is chosen, or that somebody else leads now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! The deployments of MultiPaxos that come with Ionian.
 
 use ionian_kernel::preset::{Preset, nodes};
-use ionian_kernel::quorum::QuorumSpec;
+use ionian_kernel::quorum_spec::QuorumSpec;
 
 /// They differ in placement, not in code.
 pub(super) const PRESETS: &[Preset] = &[COLOCATED, BASELINE, COMPARTMENTALIZED, BATCHED];

@@ -12,18 +12,18 @@ use super::{Envelope, acceptor, batcher, kind, leader, replica};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use ionian_kernel::batch::Value;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::NodeId;
 use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
 use ionian_kernel::role::{Out, Role};
-use ionian_kernel::slot_map::{SlotMap, slots_where};
 use ionian_kernel::status::{Metrics, Status};
-use ionian_kernel::suspicion::{Presence, Suspicion};
 use ionian_kernel::time::{Duration, Instant, earliest, transit};
 use ionian_kernel::wire::Never;
+use ionian_replication::batch::Value;
+use ionian_replication::slot_map::{SlotMap, slots_where};
+use ionian_replication::suspicion::{Presence, Suspicion};
 
 messages! {
     /// What a proxy leader is told.

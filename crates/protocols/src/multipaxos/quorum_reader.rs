@@ -15,12 +15,12 @@ use super::kind;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use ionian_kernel::batch::{Batch, OpenBatch};
 use ionian_kernel::id::*;
 use ionian_kernel::layout::NodeId;
 use ionian_kernel::random::Random;
-use ionian_kernel::suspicion::Suspicion;
 use ionian_kernel::time::{Instant, earliest};
+use ionian_replication::batch::{Batch, OpenBatch};
+use ionian_replication::suspicion::Suspicion;
 
 /// Reads waiting for a watermark.
 pub(super) struct QuorumReader {

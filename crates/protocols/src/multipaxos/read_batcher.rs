@@ -9,7 +9,6 @@ use super::metrics;
 use super::quorum_reader::{Ask, QuorumReader};
 use super::{Envelope, acceptor, kind, replica};
 use alloc::sync::Arc;
-use ionian_kernel::batch::Batch;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::NodeId;
 use ionian_kernel::messages;
@@ -17,9 +16,10 @@ use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
 use ionian_kernel::role::{Out, Role};
 use ionian_kernel::status::{Metrics, Status};
-use ionian_kernel::suspicion::Presence;
 use ionian_kernel::time::{Duration, Instant};
 use ionian_kernel::wire::Never;
+use ionian_replication::batch::Batch;
+use ionian_replication::suspicion::Presence;
 
 messages! {
     /// What a read batcher is told.

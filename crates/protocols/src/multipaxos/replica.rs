@@ -27,8 +27,6 @@ use super::{Envelope, client, kind, leader, read_batcher, unbatcher};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use bytes::Bytes;
-use ionian_kernel::batch::{AnswersByClient, Batch, Value};
-use ionian_kernel::executor::Executor;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::NodeId;
 use ionian_kernel::machine::RestoreError;
@@ -37,10 +35,12 @@ use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
 use ionian_kernel::role::{Out, Picture, Role};
 use ionian_kernel::status::{Metrics, Status};
-use ionian_kernel::suspicion::Presence;
 use ionian_kernel::time::{Duration, Instant, Timestamp, earliest};
-use ionian_kernel::window::SlotWindow;
 use ionian_kernel::wire::Never;
+use ionian_replication::batch::{AnswersByClient, Batch, Value};
+use ionian_replication::executor::Executor;
+use ionian_replication::suspicion::Presence;
+use ionian_replication::window::SlotWindow;
 
 messages! {
     /// What a replica is told.
@@ -204,7 +204,7 @@ impl Replica {
         let unbatchers: Set<UnbatcherId> = config.all(kind::Unbatcher);
         Replica {
             id,
-            executor: birth.executor(config.founding_expiry()),
+            executor: Executor::of(birth, config.founding_expiry()),
             log: SlotWindow::new(Slot::ZERO, config.options().retained_slots + MAX_AHEAD),
             executed: Slot::ZERO,
             retained_bytes: 0,

@@ -4,8 +4,8 @@ use super::config::Config;
 use super::kind;
 use alloc::vec::Vec;
 use ionian_kernel::id::{AcceptorId, AcceptorSet, Epoch};
-use ionian_kernel::quorum::QuorumSystem;
 use ionian_kernel::service::{Enough, Memory, Need, Service, Voters, one_of_each};
+use ionian_replication::quorum::QuorumSystem;
 
 /// While rounds of `epoch` choose.
 pub(super) fn service(config: &Config, epoch: Epoch) -> Service {

@@ -7,7 +7,6 @@ use super::config::Config;
 use super::metrics;
 use super::{Envelope, client, replica};
 use alloc::sync::Arc;
-use ionian_kernel::batch::{Answers, AnswersByClient};
 use ionian_kernel::id::*;
 use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
@@ -15,6 +14,7 @@ use ionian_kernel::role::{Out, Role};
 use ionian_kernel::status::{Metrics, Status};
 use ionian_kernel::time::{Duration, Instant};
 use ionian_kernel::wire::Never;
+use ionian_replication::batch::{Answers, AnswersByClient};
 
 messages! {
     /// What an unbatcher is told.

@@ -9,16 +9,16 @@ use super::{Envelope, disseminator, kind};
 use crate::multipaxos::batcher::batches::{Batches, Due};
 use crate::multipaxos::metrics;
 use alloc::vec::Vec;
-use ionian_kernel::batch::Batch;
 use ionian_kernel::id::*;
 use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
 use ionian_kernel::role::{Out, Role};
 use ionian_kernel::status::{Metrics, Status};
-use ionian_kernel::suspicion::Choice;
 use ionian_kernel::time::{Duration, Instant, earliest};
 use ionian_kernel::wire::Never;
+use ionian_replication::batch::Batch;
+use ionian_replication::suspicion::Choice;
 
 messages! {
     /// What a batcher is told.

@@ -14,7 +14,8 @@ use core::ops::Deref;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::{Layout, LayoutError, NodeId};
 use ionian_kernel::protocol::Transition;
-use ionian_kernel::quorum::{QuorumSpec, QuorumSystem};
+use ionian_kernel::quorum_spec::QuorumSpec;
+use ionian_replication::quorum::QuorumSystem;
 
 /// A payload is void this many leaders' windows beyond the slot that its disseminator knew the log
 /// to reach: far more than passes while a payload is ordered, and little enough that those which

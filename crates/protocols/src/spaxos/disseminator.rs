@@ -18,7 +18,6 @@ use super::{Envelope, batcher, kind, leader, stabilizer};
 use crate::multipaxos;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use ionian_kernel::batch::{Batch, BatchBuilder, OpenBatch};
 use ionian_kernel::id::*;
 use ionian_kernel::layout::Options;
 use ionian_kernel::messages;
@@ -26,9 +25,10 @@ use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
 use ionian_kernel::role::{Out, Role};
 use ionian_kernel::status::{Metrics, Status};
-use ionian_kernel::suspicion::Suspicion;
 use ionian_kernel::time::{Duration, Instant, earliest, transit};
 use ionian_kernel::wire::Never;
+use ionian_replication::batch::{Batch, BatchBuilder, OpenBatch};
+use ionian_replication::suspicion::Suspicion;
 
 messages! {
     /// What a disseminator is told.

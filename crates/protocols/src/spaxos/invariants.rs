@@ -11,11 +11,11 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use ionian_kernel::batch::Batch;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::Address;
 use ionian_kernel::protocol;
 use ionian_kernel::status::Status;
+use ionian_replication::batch::Batch;
 
 /// What was seen so far in one run.
 pub struct Invariants {

@@ -20,7 +20,6 @@ use crate::multipaxos::leader::{Leader as Ordered, Record};
 use crate::multipaxos::message::Proposer;
 use alloc::vec;
 use alloc::vec::Vec;
-use ionian_kernel::batch::Batch;
 use ionian_kernel::id::*;
 use ionian_kernel::inner::{Inner, Untagged};
 use ionian_kernel::messages;
@@ -28,7 +27,8 @@ use ionian_kernel::protocol::Birth;
 use ionian_kernel::role::{Out, Role};
 use ionian_kernel::status::{Metrics, Status};
 use ionian_kernel::time::Instant;
-use ionian_kernel::window::SlotWindow;
+use ionian_replication::batch::Batch;
+use ionian_replication::window::SlotWindow;
 
 messages! {
     /// What a leader is told.

@@ -3,10 +3,10 @@
 use super::id::{DisseminatorId, StabilizerId};
 use alloc::vec::Vec;
 use bytes::BytesMut;
-use ionian_kernel::batch::{Batch, BatchBuilder, Command, SessionId};
 use ionian_kernel::id::*;
 use ionian_kernel::wire::{Reader, Wire};
 use ionian_kernel::wire_struct;
+use ionian_replication::batch::{Batch, BatchBuilder, Command};
 
 /// The name of a payload. No two payloads have the same, whatever becomes of the disseminator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -11,7 +11,6 @@ use super::message::Reference;
 use super::{Envelope, disseminator, kind, stabilizer};
 use crate::multipaxos;
 use crate::multipaxos::proxy_leader::ProxyLeader as Ordered;
-use ionian_kernel::batch::Value;
 use ionian_kernel::id::*;
 use ionian_kernel::inner::{Inner, Relay, Untagged};
 use ionian_kernel::messages;
@@ -19,9 +18,10 @@ use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
 use ionian_kernel::role::{Out, Role};
 use ionian_kernel::status::{Metrics, Status};
-use ionian_kernel::suspicion::Presence;
 use ionian_kernel::time::{Duration, Instant};
 use ionian_kernel::wire::Never;
+use ionian_replication::batch::Value;
+use ionian_replication::suspicion::Presence;
 
 messages! {
     /// What a proxy leader is told.

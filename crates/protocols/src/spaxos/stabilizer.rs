@@ -22,7 +22,6 @@ use super::metrics;
 use super::{Envelope, disseminator, kind, leader, proxy_leader, replica};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use ionian_kernel::batch::{Batch, Value};
 use ionian_kernel::id::*;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
@@ -30,6 +29,7 @@ use ionian_kernel::role::{Out, Role};
 use ionian_kernel::status::{Metrics, Status};
 use ionian_kernel::time::{Duration, Instant, earliest};
 use ionian_kernel::{messages, wire_enum};
+use ionian_replication::batch::{Batch, Value};
 
 messages! {
     /// What a stabilizer is told.

@@ -7,7 +7,6 @@ use super::{Envelope, SERVER, server};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use ionian_kernel::batch::{Batch, OpenBatch};
 use ionian_kernel::id::*;
 use ionian_kernel::layout::Layout;
 use ionian_kernel::messages;
@@ -17,6 +16,7 @@ use ionian_kernel::role::{Out, Role};
 use ionian_kernel::status::{Metrics, Status};
 use ionian_kernel::time::Instant;
 use ionian_kernel::wire::Never;
+use ionian_replication::batch::{Batch, OpenBatch};
 
 messages! {
     /// What a batcher is told.

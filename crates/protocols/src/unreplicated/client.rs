@@ -6,19 +6,19 @@
 use super::metrics;
 use super::{Envelope, SERVER, batcher, kind, server};
 use alloc::sync::Arc;
-use ionian_kernel::batch::{Answers, Batch, BatchBuilder};
 use ionian_kernel::client::Request;
 use ionian_kernel::id::*;
-use ionian_kernel::lane::{Due, DueWrite, Lane};
 use ionian_kernel::layout::Layout;
 use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
 use ionian_kernel::role::{Out, Role};
 use ionian_kernel::status::{Metrics, Status};
-use ionian_kernel::suspicion::Choice;
 use ionian_kernel::time::Instant;
 use ionian_kernel::wire::Never;
+use ionian_replication::batch::{Answers, Batch, BatchBuilder};
+use ionian_replication::lane::{Due, DueWrite, Lane};
+use ionian_replication::suspicion::Choice;
 
 messages! {
     /// What a client lane is told.

@@ -8,8 +8,6 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use bytes::Bytes;
-use ionian_kernel::batch::{AnswersByClient, Batch, Value};
-use ionian_kernel::executor::Executor;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::Layout;
 use ionian_kernel::machine::RestoreError;
@@ -18,6 +16,8 @@ use ionian_kernel::role::{Out, Picture, Role};
 use ionian_kernel::status::{Metrics, Status};
 use ionian_kernel::time::{Instant, Timestamp};
 use ionian_kernel::{messages, wire_struct};
+use ionian_replication::batch::{AnswersByClient, Batch, Value};
+use ionian_replication::executor::Executor;
 
 messages! {
     /// What the server is told.
@@ -68,7 +68,7 @@ impl Server {
     /// The server of this birth.
     pub fn new(layout: &Layout, birth: &Birth<'_>) -> Self {
         Server {
-            executor: birth.executor(layout.founding_expiry()),
+            executor: Executor::of(birth, layout.founding_expiry()),
             executed: Slot::ZERO,
             kept: Slot::ZERO,
             // A node that keeps nothing stores none, and never says that one is stored.

@@ -5,7 +5,6 @@
 use super::metrics;
 use super::{Envelope, client};
 use alloc::sync::Arc;
-use ionian_kernel::batch::{Answers, AnswersByClient};
 use ionian_kernel::id::*;
 use ionian_kernel::layout::Layout;
 use ionian_kernel::messages;
@@ -13,6 +12,7 @@ use ionian_kernel::role::{Out, Role};
 use ionian_kernel::status::{Metrics, Status};
 use ionian_kernel::time::Instant;
 use ionian_kernel::wire::Never;
+use ionian_replication::batch::{Answers, AnswersByClient};
 
 messages! {
     /// What an unbatcher is told.

@@ -2,7 +2,6 @@
 //! each. All that it asks of its driver is compared: messages with their fences, records, releases.
 
 use crate::stage::{Stage, batch, birth, only};
-use ionian_kernel::batch::Value;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::{Layout, NodeId, numbered};
 use ionian_kernel::protocol::Protocol;
@@ -14,6 +13,7 @@ use ionian_protocols::multipaxos::message::{ReaderId, Vote, Votes};
 use ionian_protocols::multipaxos::{
     Envelope, MultiPaxos, client, kind, leader, proxy_leader, replica,
 };
+use ionian_replication::batch::Value;
 
 /// The acceptor; every kind has an instance of the same number on each of three nodes.
 const ID: AcceptorId = AcceptorId(1);

@@ -3,7 +3,6 @@
 
 use crate::stage::{Outside, Stage, batch, birth};
 use bytes::Bytes;
-use ionian_kernel::batch::{Answer, AnswersByClient, Batch, Command, Outcome, SessionId, Value};
 use ionian_kernel::client::{Operation, Request};
 use ionian_kernel::id::*;
 use ionian_kernel::layout::{Address, Layout, NodeId, Options, numbered};
@@ -21,6 +20,7 @@ use ionian_protocols::multipaxos::{
     Envelope, Instance, Message, MultiPaxos, acceptor, batcher, client, kind, leader, proxy_leader,
     replica,
 };
+use ionian_replication::batch::{Answer, AnswersByClient, Batch, Command, Outcome, Value};
 
 type Config = <MultiPaxos as Protocol>::Config;
 

@@ -3,13 +3,13 @@
 
 use crate::stage::Stage;
 use bytes::Bytes;
-use ionian_kernel::batch::Value;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::{Layout, NodeId, numbered};
 use ionian_kernel::protocol::Protocol;
 use ionian_kernel::time::Timestamp;
 use ionian_protocols::multipaxos::replica::{In, Replica};
 use ionian_protocols::multipaxos::{Envelope, MultiPaxos, kind, leader};
+use ionian_replication::batch::Value;
 
 /// As many slots as a replica asks the leader for at a time.
 const STRETCH: u64 = 32;

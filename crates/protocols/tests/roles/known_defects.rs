@@ -3,7 +3,6 @@
 
 use crate::stage::{Stage, batch};
 use bytes::Bytes;
-use ionian_kernel::batch::Value;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::{Layout, NodeId, numbered};
 use ionian_kernel::protocol::Protocol;
@@ -18,6 +17,7 @@ use ionian_protocols::multipaxos::replica::Replica;
 use ionian_protocols::multipaxos::{
     Envelope, MultiPaxos, acceptor, kind, leader, proxy_leader, read_batcher, replica,
 };
+use ionian_replication::batch::Value;
 
 type Config = <MultiPaxos as Protocol>::Config;
 

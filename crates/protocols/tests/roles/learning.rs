@@ -1,7 +1,6 @@
 //! Where an acceptor and a replica live together, the value of a slot goes to their node once.
 
 use crate::stage::{Stage, batch, birth};
-use ionian_kernel::batch::Value;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::{Layout, NodeId, Options, numbered};
 use ionian_kernel::protocol::Protocol;
@@ -10,6 +9,7 @@ use ionian_protocols::multipaxos::acceptor::Acceptor;
 use ionian_protocols::multipaxos::message::Proposer;
 use ionian_protocols::multipaxos::proxy_leader::ProxyLeader;
 use ionian_protocols::multipaxos::{Envelope, MultiPaxos, acceptor, kind, proxy_leader, replica};
+use ionian_replication::batch::Value;
 
 type Config = <MultiPaxos as Protocol>::Config;
 

@@ -4,7 +4,6 @@
 
 use crate::stage::{Outside, batch, birth, with_acceptors};
 use bytes::Bytes;
-use ionian_kernel::batch::{Batch, Value};
 use ionian_kernel::id::*;
 use ionian_kernel::layout::{Address, Layout, NodeId};
 use ionian_kernel::node::Node;
@@ -15,6 +14,7 @@ use ionian_kernel::time::{Instant, Timestamp};
 use ionian_kernel::wire::{Reader, decode_all};
 use ionian_protocols::multipaxos::acceptor::{Acceptor, Record};
 use ionian_protocols::multipaxos::{Instance, Message, MultiPaxos, acceptor, kind, proxy_leader};
+use ionian_replication::batch::{Batch, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

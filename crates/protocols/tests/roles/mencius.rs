@@ -3,7 +3,6 @@
 //! stripe.
 
 use crate::stage::{Stage, batch, birth};
-use ionian_kernel::batch::Value;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::{Layout, NodeId, Options, numbered};
 use ionian_kernel::machine::{Footprint, NotARead, RestoreError, StateMachine};
@@ -18,6 +17,7 @@ use ionian_protocols::mencius::stripe::Stripe;
 use ionian_protocols::mencius::{Envelope, Mencius, client, kind};
 use ionian_protocols::multipaxos;
 use ionian_protocols::multipaxos::message::{Proposer, Reserved, Vote, Votes};
+use ionian_replication::batch::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -4,7 +4,6 @@
 
 use crate::stage::{Stage, birth};
 use bytes::Bytes;
-use ionian_kernel::batch::{Batch, Command, SessionId, Value};
 use ionian_kernel::id::*;
 use ionian_kernel::layout::{Layout, NodeId, Options, numbered};
 use ionian_kernel::protocol::Protocol;
@@ -16,6 +15,7 @@ use ionian_protocols::multipaxos::leader::{self, Leader};
 use ionian_protocols::multipaxos::message::{Proposer, Times, Votes};
 use ionian_protocols::multipaxos::replica::{self, Replica};
 use ionian_protocols::multipaxos::{Envelope, MultiPaxos, kind, proxy_leader};
+use ionian_replication::batch::{Batch, Command, Value};
 
 /// Three servers with every role on each.
 fn layout(options: Options) -> Layout {

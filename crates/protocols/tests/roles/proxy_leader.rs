@@ -2,7 +2,6 @@
 //! of its driver is compared.
 
 use crate::stage::{self, Stage, batch, with_acceptors};
-use ionian_kernel::batch::Value;
 use ionian_kernel::id::*;
 use ionian_kernel::protocol::Protocol;
 use ionian_kernel::role::Asked;
@@ -12,6 +11,7 @@ use ionian_protocols::multipaxos::proxy_leader::{In, ProxyLeader};
 use ionian_protocols::multipaxos::{
     Envelope, MultiPaxos, acceptor, batcher, kind, leader, replica,
 };
+use ionian_replication::batch::Value;
 
 const SLOT: Slot = Slot(5);
 const REPLIER: ReplicaId = ReplicaId(1);

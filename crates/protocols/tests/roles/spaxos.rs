@@ -2,7 +2,6 @@
 
 use crate::stage::{self, Stage, birth};
 use bytes::Bytes;
-use ionian_kernel::batch::{Batch, Command, SessionId, Value};
 use ionian_kernel::id::*;
 use ionian_kernel::layout::{Layout, NodeId, Options, numbered};
 use ionian_kernel::protocol::{Birth, Protocol};
@@ -19,6 +18,7 @@ use ionian_protocols::spaxos::stabilizer::Stabilizer;
 use ionian_protocols::spaxos::{
     Envelope, SPaxos, acceptor, disseminator, kind, leader, proxy_leader, replica, stabilizer,
 };
+use ionian_replication::batch::{Batch, Command, Value};
 use std::collections::BTreeMap;
 
 /// Three acceptors and three stabilizers, two of each other role, each on a node of its own.

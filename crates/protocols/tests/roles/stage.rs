@@ -1,7 +1,6 @@
 //! One role on a stage of its own.
 
 use bytes::Bytes;
-use ionian_kernel::batch::{Batch, Command, SessionId};
 use ionian_kernel::client::Reply;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::{Address, Layout, NodeId, numbered};
@@ -15,6 +14,7 @@ use ionian_kernel::time::{Instant, Timestamp};
 use ionian_protocols::multipaxos::leader::{In, Leader};
 use ionian_protocols::multipaxos::message::Votes;
 use ionian_protocols::multipaxos::{Message, MultiPaxos, kind};
+use ionian_replication::batch::{Batch, Command};
 
 struct Nothing;
 

@@ -3,9 +3,8 @@
 
 use crate::stage::{Stage, batch};
 use bytes::Bytes;
-use ionian_kernel::batch::{Answer, AnswersByClient, Outcome, SessionId};
 use ionian_kernel::client::{Operation, Request};
-use ionian_kernel::id::{ClientId, Slot};
+use ionian_kernel::id::{ClientId, SessionId, Slot};
 use ionian_kernel::layout::{Layout, NodeId, numbered};
 use ionian_kernel::protocol::Protocol;
 use ionian_kernel::random::Random;
@@ -15,6 +14,7 @@ use ionian_protocols::multipaxos::batcher::{self, Batcher};
 use ionian_protocols::multipaxos::client::{self, ClientLane};
 use ionian_protocols::multipaxos::message::Proposer;
 use ionian_protocols::multipaxos::{Envelope, MultiPaxos, kind, leader};
+use ionian_replication::batch::{Answer, AnswersByClient, Outcome};
 use std::collections::BTreeMap;
 
 /// A batcher of a deployment of two leaders, of which it takes the first for the one that leads.

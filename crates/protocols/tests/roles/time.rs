@@ -1,7 +1,6 @@
 //! The time of the log, where clocks are wrong.
 
 use crate::stage::{Stage, batch, birth};
-use ionian_kernel::batch::{Batch, Command, SessionId, Value};
 use ionian_kernel::id::*;
 use ionian_kernel::layout::{Layout, NodeId, numbered};
 use ionian_kernel::machine::{NotARead, RestoreError, StateMachine};
@@ -11,6 +10,7 @@ use ionian_protocols::multipaxos::leader::{self, Leader};
 use ionian_protocols::multipaxos::message::{Proposer, Times, Votes};
 use ionian_protocols::multipaxos::replica::{self, Replica};
 use ionian_protocols::multipaxos::{Envelope, MultiPaxos, kind, proxy_leader, unbatcher};
+use ionian_replication::batch::{Batch, Command, Value};
 
 /// The true time, in milliseconds.
 const NOW: u64 = 1_800_000_000_000;
@@ -273,7 +273,7 @@ fn a_replica_whose_clock_is_a_day_ahead_reads_and_asks_by_the_time_of_the_leader
             }
             _ => None,
         });
-        let Some(ionian_kernel::batch::Outcome::Done(reply)) = answered else {
+        let Some(ionian_replication::batch::Outcome::Done(reply)) = answered else {
             panic!("{sent:?}")
         };
         u64::from_le_bytes(reply[..].try_into().unwrap())

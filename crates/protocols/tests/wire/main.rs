@@ -4,9 +4,6 @@ mod epochs;
 mod hostile;
 
 use bytes::Bytes;
-use ionian_kernel::batch::{
-    Answer, Answers, AnswersByClient, Batch, BatchBuilder, Command, Outcome, SessionId, Value,
-};
 use ionian_kernel::client::{Operation, ReadLevel, Request};
 use ionian_kernel::id::*;
 use ionian_kernel::random::Random;
@@ -20,6 +17,9 @@ use ionian_protocols::multipaxos::{
 use ionian_protocols::spaxos;
 use ionian_protocols::spaxos::message::{Payload, PayloadId, Ticket};
 use ionian_protocols::unreplicated;
+use ionian_replication::batch::{
+    Answer, Answers, AnswersByClient, Batch, BatchBuilder, Command, Outcome, Value,
+};
 use proptest::prelude::*;
 
 /// Draws the parts of messages.

@@ -145,7 +145,7 @@ fn message(panic: &(dyn Any + Send)) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ionian_kernel::batch::SessionId;
+    use ionian_kernel::id::SessionId;
 
     /// The state may be half changed, so the machine is neither queried nor changed.
     #[test]

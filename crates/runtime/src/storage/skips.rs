@@ -7,8 +7,8 @@
 use super::error::{LogError, io_error};
 use super::identity::fnv;
 use super::sealed;
-use ionian_kernel::batch::SessionId;
 use ionian_kernel::guard::LogCommand;
+use ionian_kernel::id::SessionId;
 use ionian_kernel::id::Slot;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

@@ -2,13 +2,13 @@
 //! writes down and answers, and client lanes that ask again until they are answered.
 
 use bytes::Bytes;
-use ionian_kernel::batch::Outcome;
 use ionian_kernel::id::{Epoch, Slot};
 use ionian_kernel::layout::{Layout, LayoutError, NodeId, numbered};
 use ionian_kernel::preset::Preset;
 use ionian_kernel::protocol::{Birth, Protocol, Transition};
 use ionian_kernel::service::Service;
 use ionian_kernel::status::{Metric, Metrics, Status};
+use ionian_replication::batch::Outcome;
 use ionian_sim::Scenario;
 
 /// What is wrong with the protocol.

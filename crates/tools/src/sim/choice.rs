@@ -6,7 +6,7 @@ use anyhow::{Result, bail, ensure};
 use clap::ValueEnum;
 use ionian_deployment::{DEFAULT_PRESET, Deployment, Node, PresetOptions};
 use ionian_kernel::protocol::Protocol;
-use ionian_kernel::quorum::QuorumSpec;
+use ionian_kernel::quorum_spec::QuorumSpec;
 use ionian_protocols::multipaxos::MultiPaxos;
 use ionian_protocols::spaxos::SPaxos;
 use ionian_sim::{Canary, Durability, Scenario, variations};

@@ -8,7 +8,7 @@ use ionian_kernel::id::ClientId;
 use ionian_kernel::layout::LayoutError;
 use ionian_kernel::machine::StateMachine;
 use ionian_kernel::protocol::Protocol;
-use ionian_kernel::quorum::QuorumSpec;
+use ionian_kernel::quorum_spec::QuorumSpec;
 use ionian_kernel::random::Random;
 use ionian_machines::registers::{self, Registers};
 use ionian_sim::performance::Service;

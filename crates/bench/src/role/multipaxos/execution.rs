@@ -4,11 +4,11 @@ use super::{Actor, OnStage, Play};
 use crate::role::commands::Commands;
 use crate::role::emulated::Part;
 use crate::role::work::Work;
-use ionian_kernel::batch::Value;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::Address;
 use ionian_kernel::time::{Duration, Instant, Timestamp};
 use ionian_protocols::multipaxos::{Envelope, Message, client, kind, leader, replica, unbatcher};
+use ionian_replication::batch::Value;
 use std::sync::Arc;
 
 /// When nothing is executed for so long, what is missing is said again.

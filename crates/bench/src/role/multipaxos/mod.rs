@@ -12,12 +12,12 @@ use super::work::Work;
 use agreement::{around_acceptor, around_leader, around_proxy_leader, asking_acceptor};
 use batching::{around_batcher, around_read_batcher, around_unbatcher};
 use execution::{around_replica, reading_replica};
-use ionian_kernel::batch::{Batch, Value};
 use ionian_kernel::id::*;
 use ionian_kernel::layout::Address;
 use ionian_protocols::multipaxos::config::Config;
 use ionian_protocols::multipaxos::message::Proposer;
 use ionian_protocols::multipaxos::{MultiPaxos, kind};
+use ionian_replication::batch::{Batch, Value};
 use std::sync::Arc;
 
 type Actor = Part<MultiPaxos>;

@@ -7,7 +7,6 @@ pub(crate) use payloads::Acknowledged;
 
 use super::emulated::{Dialect, Part, Stage};
 use super::multipaxos::{self as parts, Play};
-use ionian_kernel::batch::Batch;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::Address;
 use ionian_protocols::multipaxos::message::Proposer;
@@ -16,6 +15,7 @@ use ionian_protocols::spaxos::config::Config;
 use ionian_protocols::spaxos::id::DisseminatorId;
 use ionian_protocols::spaxos::message::{PayloadId, Reference, Ticket};
 use ionian_protocols::spaxos::{Envelope, Message, SPaxos, kind, leader, proxy_leader, stabilizer};
+use ionian_replication::batch::Batch;
 use payloads::{around_disseminator, around_stabilizer};
 use std::sync::Arc;
 

@@ -4,7 +4,6 @@ use super::{LIFE, References, reference};
 use crate::role::emulated::{Part, Stage};
 use crate::role::multipaxos::Play;
 use crate::role::work::Work;
-use ionian_kernel::batch::Value;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::Address;
 use ionian_kernel::time::{Duration, Instant};
@@ -13,6 +12,7 @@ use ionian_protocols::spaxos::message::{Payload, PayloadId, Reference, Ticket};
 use ionian_protocols::spaxos::{
     Envelope, Message, SPaxos, disseminator, kind, leader, replica, stabilizer,
 };
+use ionian_replication::batch::Value;
 use std::sync::{Arc, Mutex};
 
 type Actor = Part<SPaxos>;

@@ -4,8 +4,8 @@
 
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
-use ionian_kernel::quorum::QuorumSystem;
 use ionian_kernel::time::{Duration, Instant};
+use ionian_replication::quorum::QuorumSystem;
 
 /// So many questions in a row that are left unanswered double the wait for the next; those after
 /// them do not.
@@ -111,7 +111,7 @@ impl Gaps {
 mod tests {
     use super::*;
     use alloc::vec;
-    use ionian_kernel::quorum::QuorumSpec;
+    use ionian_kernel::quorum_spec::QuorumSpec;
 
     const AFTER: Duration = Duration::from_millis(1);
 

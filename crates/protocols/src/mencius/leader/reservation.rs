@@ -12,8 +12,8 @@
 
 use alloc::collections::BTreeMap;
 use ionian_kernel::id::*;
-use ionian_kernel::quorum::QuorumSystem;
 use ionian_kernel::time::{Duration, Instant};
+use ionian_replication::quorum::QuorumSystem;
 
 /// At least so many positions are reserved beyond those that are needed, and at most so many. A
 /// range costs the same whatever its length, and a new leader that begins with few makes its
@@ -181,7 +181,7 @@ impl Reservation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ionian_kernel::quorum::QuorumSpec;
+    use ionian_kernel::quorum_spec::QuorumSpec;
 
     const AFTER: Duration = Duration::from_millis(1);
 

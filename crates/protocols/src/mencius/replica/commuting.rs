@@ -13,9 +13,9 @@ use crate::mencius::canary::Canary;
 use crate::multipaxos::replica::Replica;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
-use ionian_kernel::batch::{SessionId, Value};
-use ionian_kernel::id::Slot;
+use ionian_kernel::id::{SessionId, Slot};
 use ionian_kernel::machine::Footprint;
+use ionian_replication::batch::Value;
 
 /// Suggestions and chosen values further than so many slots ahead of what is executed are not
 /// looked at: whoever has so much under way waits for throughput and not for order.

@@ -3,12 +3,12 @@
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
-use ionian_kernel::batch::{Batch, OpenBatch};
-use ionian_kernel::flow::ByteWindow;
 use ionian_kernel::layout::Options;
 use ionian_kernel::random::Random;
 use ionian_kernel::status::Status;
 use ionian_kernel::time::{Duration, Instant, earliest, transit};
+use ionian_replication::batch::{Batch, OpenBatch};
+use ionian_replication::flow::ByteWindow;
 
 /// Batches that are not known chosen hold at most this many bytes; what clients send beyond it is
 /// dropped, and asked again by them.

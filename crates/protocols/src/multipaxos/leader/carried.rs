@@ -7,8 +7,8 @@
 //! where they are to be skipped instead (`gaps.rs`).
 
 use alloc::collections::{BTreeMap, VecDeque};
-use ionian_kernel::batch::{Batch, Value};
 use ionian_kernel::id::Slot;
+use ionian_replication::batch::{Batch, Value};
 
 /// The slots from `next` up to `end` but for those in gaps; those without a value take a noop.
 pub(super) struct Carried {

@@ -6,8 +6,8 @@
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use ionian_kernel::batch::Value;
 use ionian_kernel::id::Slot;
+use ionian_replication::batch::Value;
 
 /// Shorter runs are filled with noops: acceptors keep a record of each reservation, and tell each
 /// later leader of it.

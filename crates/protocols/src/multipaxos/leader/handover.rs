@@ -9,11 +9,11 @@
 use super::super::canary::Canary;
 use super::super::config::Config;
 use super::progress::Progress;
-use ionian_kernel::batch::{Batch, Command, SessionId};
 use ionian_kernel::id::*;
 use ionian_kernel::membership::Change;
 use ionian_kernel::time::{Duration, Instant};
 use ionian_kernel::wire::encode_all;
+use ionian_replication::batch::{Batch, Command};
 
 /// How long a command that finishes a change may take before another is proposed: it was lost with
 /// a proxy leader, or in an election. A second one changes nothing.

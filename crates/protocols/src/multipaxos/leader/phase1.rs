@@ -8,10 +8,10 @@ use super::gaps::gaps;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use ionian_kernel::batch::Value;
 use ionian_kernel::id::*;
-use ionian_kernel::quorum::QuorumSystem;
 use ionian_kernel::time::{Instant, Timestamp};
+use ionian_replication::batch::Value;
+use ionian_replication::quorum::QuorumSystem;
 
 /// So many questions in a row that are left unanswered double the wait for the next; those after
 /// them do not.
@@ -260,7 +260,7 @@ mod tests {
     use super::*;
     use alloc::vec;
     use ionian_kernel::layout::{Layout, NodeId, numbered};
-    use ionian_kernel::quorum::QuorumSpec;
+    use ionian_kernel::quorum_spec::QuorumSpec;
 
     fn phase1(quorums: QuorumSpec, acceptors: u16, start: u64) -> Phase1 {
         let node = |count: u16| (0..count).map(NodeId).collect::<Vec<_>>();

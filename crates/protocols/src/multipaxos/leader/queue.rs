@@ -3,8 +3,8 @@
 
 use super::super::message::Proposer;
 use alloc::collections::{BTreeSet, VecDeque};
-use ionian_kernel::batch::{Batch, SessionId};
 use ionian_kernel::id::*;
+use ionian_replication::batch::Batch;
 
 /// How many batches may wait, and how many bytes they may hold. What comes beyond is dropped, and
 /// proposed again by its proposer: each has a window of its own, so that only very many can come so

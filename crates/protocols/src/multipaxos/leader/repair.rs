@@ -14,9 +14,9 @@ use super::phase1::Phase1;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use ionian_kernel::batch::Value;
 use ionian_kernel::id::*;
 use ionian_kernel::time::Instant;
+use ionian_replication::batch::Value;
 
 /// How many slots are mended at a time; a replica that misses more asks again.
 const MAX_REPAIRS: usize = 256;

@@ -9,15 +9,15 @@ use super::Leader;
 use super::failing::Failing;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use ionian_kernel::batch::{Batch, Value};
-use ionian_kernel::flow::ByteWindow;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::NodeId;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::role::Out;
-use ionian_kernel::suspicion::Presence;
 use ionian_kernel::time::{Duration, Instant, earliest, transit};
-use ionian_kernel::window::SlotWindow;
+use ionian_replication::batch::{Batch, Value};
+use ionian_replication::flow::ByteWindow;
+use ionian_replication::suspicion::Presence;
+use ionian_replication::window::SlotWindow;
 
 /// How far beyond what is executed a leader's window can reach: more than its own flow control lets
 /// it (`window_slots`), for a predecessor may have left votes further on.

@@ -2,9 +2,9 @@
 //! leave.
 
 use alloc::collections::{BTreeMap, VecDeque};
-use ionian_kernel::batch::Batch;
 use ionian_kernel::id::Slot;
 use ionian_kernel::time::{Duration, Instant};
+use ionian_replication::batch::Batch;
 
 /// Batches of reads that wait for slots; one more is dropped, and asked again by its client.
 const MAX_DEFERRED: usize = 1 << 14;

@@ -9,11 +9,11 @@
 use super::{Chosen, Replica};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
-use ionian_kernel::batch::{Batch, Value};
-use ionian_kernel::executor::Executor;
 use ionian_kernel::id::Slot;
 use ionian_kernel::role::Out;
 use ionian_kernel::time::{Duration, Instant};
+use ionian_replication::batch::{Batch, Value};
+use ionian_replication::executor::Executor;
 
 /// Whoever holds and is not heard of again for so long is forgotten.
 const HELD_FOR: Duration = Duration::from_secs(1);

@@ -9,8 +9,8 @@ use crate::spaxos::id::DisseminatorId;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::ops::Bound;
-use ionian_kernel::batch::Batch;
 use ionian_kernel::id::{Round, Slot};
+use ionian_replication::batch::Batch;
 
 /// Records of payloads that are forgotten may stand between those of others up to this many, and as
 /// many again as there are payloads.
@@ -296,8 +296,9 @@ impl Payloads {
 mod tests {
     use super::*;
     use alloc::vec;
-    use ionian_kernel::batch::{Command, SessionId};
     use ionian_kernel::id::ClientId;
+    use ionian_kernel::id::SessionId;
+    use ionian_replication::batch::Command;
 
     fn id(number: u64) -> PayloadId {
         PayloadId {

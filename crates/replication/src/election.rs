@@ -1,14 +1,14 @@
 //! When to suspect a leader, and how to make sure before deposing it.
 //!
-//! Leaders say that they live every [`heartbeat`](crate::layout::Options::heartbeat), to the other
-//! leaders and to the acceptors. A leader that hears nothing for its own, randomised, timeout does
-//! not start a round at once: it asks the acceptors first. Each is a [`Witness`]; only when a whole
-//! read quorum of them has not heard of the leader either is it deposed. So one node with a bad
-//! link cannot depose a healthy leader, and with the leader really gone the very acceptors that it
-//! needs for phase 1 are the ones that agree.
+//! A leader sends a heartbeat to the other leaders and to the acceptors in every
+//! [interval](ionian_kernel::layout::Options::heartbeat). A leader that receives none during its
+//! own, randomised, timeout does not start a round at once: it asks the acceptors first. Each is a
+//! [`Witness`]; the leader is deposed only when a whole read quorum of them has not received its
+//! heartbeats either. So one node with a bad link cannot depose a healthy leader, and when the
+//! leader has really failed, the acceptors that agree are those that phase 1 needs.
 
-use crate::random::Random;
-use crate::time::{Duration, Instant};
+use ionian_kernel::random::Random;
+use ionian_kernel::time::{Duration, Instant};
 
 /// So many elections in a row that came to nothing double the timeout each; those after them do
 /// not.

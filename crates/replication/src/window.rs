@@ -1,7 +1,7 @@
 //! A stretch of the log held in memory, from a base slot on.
 
-use crate::id::Slot;
 use alloc::collections::VecDeque;
+use ionian_kernel::id::Slot;
 
 /// Values by slot, for slots from [`base`](SlotWindow::base) on; the base only moves up, and what
 /// lies below it is forgotten. Holes cost the size of an empty entry.

@@ -1,9 +1,9 @@
 //! Who has answered lately: a failure detector fed by the traffic itself.
 
-use crate::id::{Id, Set};
-use crate::time::{Duration, Instant};
 use alloc::collections::BTreeMap;
 use core::cell::Cell;
+use ionian_kernel::id::{Id, Set};
+use ionian_kernel::time::{Duration, Instant};
 
 /// How long a suspect is left alone before it is given one piece of work to show that it lives.
 const PROBE_EVERY: Duration = Duration::from_millis(500);
@@ -227,7 +227,7 @@ impl<I: Id> Presence<I> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::ReplicaId;
+    use ionian_kernel::id::ReplicaId;
 
     #[test]
     fn whoever_was_not_heard_of_lately_is_absent() {

@@ -1,9 +1,9 @@
 //! Values by slot for a role that has only some of the slots: a proxy leader, one of many.
 
-use crate::id::Slot;
 use alloc::vec::Vec;
 use core::hash::{BuildHasherDefault, Hasher};
 use hashbrown::HashMap;
+use ionian_kernel::id::Slot;
 
 /// Values by slot, in no order. Whoever has most slots of a stretch uses a
 /// [window](crate::window::SlotWindow).

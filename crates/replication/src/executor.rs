@@ -1,19 +1,20 @@
 //! The state machine together with its sessions: what a replica executes the log on.
 
-use crate::batch::{Answer, AnswersByClient, Batch, Command, Outcome, SessionId, Value};
-use crate::guard::{Call, Guard, LogCommand, NotDone, Unguarded};
-use crate::id::Slot;
-use crate::machine::{Footprint, Frozen, NotARead, RestoreError, StateMachine};
-use crate::membership::Membership;
+use crate::batch::{Answer, AnswersByClient, Batch, Command, Outcome, Value};
 use crate::session::{SESSION_WINDOW, Sessions, Standing};
-use crate::time::Timestamp;
-use crate::wire::{Reader, Wire, WireError};
 use alloc::boxed::Box;
 use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use core::time::Duration;
+use ionian_kernel::guard::{Call, Guard, LogCommand, NotDone, Unguarded};
+use ionian_kernel::id::{SessionId, Slot};
+use ionian_kernel::machine::{Footprint, Frozen, NotARead, RestoreError, StateMachine};
+use ionian_kernel::membership::Membership;
+use ionian_kernel::protocol::Birth;
+use ionian_kernel::time::Timestamp;
+use ionian_kernel::wire::{Reader, Wire, WireError};
 
 /// A larger buffer for replies is not kept beyond the batch that it was needed for.
 const MAX_IDLE_REPLY_BYTES: usize = 64 << 10;
@@ -35,6 +36,14 @@ impl Executor {
     /// otherwise.
     pub fn new(machine: Box<dyn StateMachine>, session_expiry: Duration) -> Self {
         Self::guarded(machine, session_expiry, Arc::new(Unguarded))
+    }
+
+    /// What an instance born so executes the log on.
+    pub fn of(birth: &Birth<'_>, session_expiry: Duration) -> Self {
+        match birth.guard {
+            Some(guard) => Self::guarded((birth.machine)(), session_expiry, guard.clone()),
+            None => Self::new((birth.machine)(), session_expiry),
+        }
     }
 
     /// As [`new`](Self::new), with every call of the machine made by `guard`.
@@ -450,10 +459,10 @@ impl Frozen for Picture {
 mod tests {
     use super::*;
     use crate::batch::BatchBuilder;
-    use crate::id::{ClientId, Epoch};
-    use crate::membership::Change;
-    use crate::wire::encode_all;
     use alloc::vec;
+    use ionian_kernel::id::{ClientId, Epoch};
+    use ionian_kernel::membership::Change;
+    use ionian_kernel::wire::encode_all;
 
     /// Appends what it is told and answers with all of it; refuses to read `!`.
     #[derive(Default)]
@@ -824,7 +833,7 @@ mod tests {
         let (mut frozen, mut pieces) = (one.freeze(), Vec::new());
         while frozen.write_some(&mut pieces) {}
         assert_eq!(pieces, one.snapshot());
-        two.membership.epoch = crate::id::Epoch(3);
+        two.membership.epoch = ionian_kernel::id::Epoch(3);
         assert_eq!(refounded(&two.snapshot()).unwrap(), one.snapshot());
         two.membership = Membership::default();
         // The duplicate is known to the restored replica as well.

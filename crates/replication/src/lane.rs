@@ -5,16 +5,16 @@
 mod in_flight;
 
 use self::in_flight::InFlight;
-use crate::batch::{Answer, Answers, Command, Outcome, SessionId};
-use crate::client::{LaneLimits, Operation, ReadLevel, Refusal, Reply, Request};
+use crate::batch::{Answer, Answers, Command, Outcome};
 use crate::flow::ByteWindow;
-use crate::id::{ClientId, Slot};
-use crate::layout::Options;
-use crate::random::Random;
-use crate::time::{Duration, Instant, earliest, transit};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use bytes::Bytes;
+use ionian_kernel::client::{LaneLimits, Operation, ReadLevel, Refusal, Reply, Request};
+use ionian_kernel::id::{ClientId, SessionId, Slot};
+use ionian_kernel::layout::Options;
+use ionian_kernel::random::Random;
+use ionian_kernel::time::{Duration, Instant, earliest, transit};
 
 /// The number of a command that only says that its session is in use. It lies beyond every
 /// session's window, so no replica executes it.
@@ -743,7 +743,7 @@ impl Pending {
 mod tests {
     use super::*;
     use crate::batch::AnswersByClient;
-    use crate::wire::encode_all;
+    use ionian_kernel::wire::encode_all;
 
     const ME: ClientId = ClientId(2);
 

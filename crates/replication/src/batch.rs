@@ -1,45 +1,21 @@
 //! Batches of commands and of answers. Only the first and the last roles look inside; for all
 //! others a batch is one slice of a receive buffer.
 
-use crate::id::{ClientId, Id, MAX_INSTANCES, ReplicaId, Slot};
-use crate::layout::Options;
-use crate::time::Instant;
-use crate::wire::{Reader, Wire, WireError, encode_varint, varint_len};
-use crate::wire_struct;
 use alloc::vec::Vec;
 use bytes::Bytes;
+use ionian_kernel::id::{ClientId, Id, MAX_INSTANCES, ReplicaId, SessionId, Slot};
+use ionian_kernel::layout::Options;
+use ionian_kernel::time::Instant;
+use ionian_kernel::wire::{Reader, Wire, WireError, encode_varint, varint_len};
+use ionian_kernel::wire_struct;
 
-/// The name of a session, dealt out in the order in which sessions are opened in the log.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SessionId(pub u64);
-
-impl SessionId {
-    /// Of a command that opens a session; its number is a nonce that the answer repeats.
-    pub const OPEN: SessionId = SessionId(0);
-    /// Of a change of the membership: it needs no session, for the same change twice is one.
-    pub const CHANGE: SessionId = SessionId(u64::MAX - 1);
-    /// Of a read: reads need no session, for they can be repeated at will.
-    pub const READ: SessionId = SessionId(u64::MAX);
+/// In few bytes: the largest numbers are as frequent as the smallest.
+fn put_session(session: SessionId, out: &mut Vec<u8>) {
+    encode_varint(session.0.wrapping_add(2), out);
 }
 
-impl SessionId {
-    /// In few bytes: the largest numbers are as frequent as the smallest.
-    fn put(self, out: &mut Vec<u8>) {
-        encode_varint(self.0.wrapping_add(2), out);
-    }
-
-    fn read(reader: &mut Reader<'_>) -> Result<Self, WireError> {
-        Ok(SessionId(reader.varint()?.wrapping_sub(2)))
-    }
-}
-
-impl Wire for SessionId {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.0.encode(out);
-    }
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
-        u64::decode(reader).map(SessionId)
-    }
+fn read_session(reader: &mut Reader<'_>) -> Result<SessionId, WireError> {
+    Ok(SessionId(reader.varint()?.wrapping_sub(2)))
 }
 
 /// Appends what is often short behind its length.
@@ -72,7 +48,7 @@ pub struct Command<P = Bytes> {
 impl<'a> Command<&'a [u8]> {
     /// Reads a command off the front, without counting a reference to its bytes.
     fn borrow(reader: &mut Reader<'a>) -> Result<Self, WireError> {
-        let (client, session) = (ClientId::decode(reader)?, SessionId::read(reader)?);
+        let (client, session) = (ClientId::decode(reader)?, read_session(reader)?);
         let (number, floor) = (reader.varint()?, reader.varint()?);
         let length = read_length(reader)?;
         Ok(Command {
@@ -116,7 +92,7 @@ impl<P: AsRef<[u8]>> Command<P> {
         ];
         out.reserve(1 + numbers.map(varint_len).iter().sum::<usize>() + length);
         self.client.encode(out);
-        self.session.put(out);
+        put_session(self.session, out);
         encode_varint(self.number, out);
         encode_varint(self.floor, out);
         put_short(self.payload.as_ref(), out);
@@ -369,7 +345,7 @@ impl<R> Answer<R> {
         R: AsRef<[u8]>,
     {
         self.client.encode(out);
-        self.session.put(out);
+        put_session(self.session, out);
         encode_varint(self.number, out);
         self.outcome.put(out);
     }
@@ -379,7 +355,7 @@ impl<R> Answer<R> {
         reader: &mut Reader<'a>,
         reply: impl FnOnce(&mut Reader<'a>, usize) -> Result<R, WireError>,
     ) -> Result<Self, WireError> {
-        let (client, session) = (ClientId::decode(reader)?, SessionId::read(reader)?);
+        let (client, session) = (ClientId::decode(reader)?, read_session(reader)?);
         Ok(Answer {
             client,
             session,
@@ -539,7 +515,7 @@ impl AnswersByClient {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Value {
     /// The leader's time when it proposed the batch.
-    pub stamp: crate::time::Timestamp,
+    pub stamp: ionian_kernel::time::Timestamp,
     /// The commands; none for a noop.
     pub batch: Batch,
 }

@@ -5,17 +5,16 @@
 //! session keeps every result above its floor, the number below which its client has seen all
 //! answers. The table is part of the replicated state: it changes only by what is in the log.
 
-use crate::batch::SessionId;
-use crate::id::Epoch;
-use crate::machine::RestoreError;
-use crate::time::Timestamp;
-use crate::wire::{Reader, Wire, WireError, encode_bytes, latest_of};
-use crate::wire_struct;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::format;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use core::time::Duration;
+use ionian_kernel::id::SessionId;
+use ionian_kernel::machine::RestoreError;
+use ionian_kernel::time::Timestamp;
+use ionian_kernel::wire::{Reader, Wire, WireError, encode_bytes};
+use ionian_kernel::wire_struct;
 
 /// How far above its floor a session may number commands. Lanes stay far below; a number above it
 /// is a stranger's and is not executed.
@@ -273,22 +272,6 @@ impl Session {
             self.floor += 1;
         }
         self.floor = self.floor.max(floor);
-    }
-}
-
-impl<T: Wire> Wire for VecDeque<T> {
-    fn encode(&self, out: &mut Vec<u8>) {
-        (self.len() as u32).encode(out);
-        for value in self {
-            value.encode(out);
-        }
-    }
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
-        Vec::decode(reader).map(VecDeque::from)
-    }
-    #[inline]
-    fn latest_epoch(&self) -> Epoch {
-        latest_of(self)
     }
 }
 

@@ -1,31 +1,11 @@
 //! Quorum systems (compartmentalization 3.2): which sets of acceptors must promise, and which must
 //! vote. Paxos is safe as long as every read (phase 1) quorum meets every write (phase 2) quorum.
 
-use crate::id::{AcceptorId, Id, MAX_INSTANCES, Set};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-
-/// How a deployment arranges its acceptors.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum QuorumSpec {
-    /// Any majority reads and writes.
-    #[default]
-    Majority,
-    /// Rows read, columns write; acceptors fill the grid row by row.
-    Grid {
-        /// How many rows: each is a read quorum.
-        rows: usize,
-        /// How many columns: each is a write quorum.
-        columns: usize,
-    },
-    /// Groups of equal size, in order: a majority of any one group writes, a majority of every
-    /// group reads.
-    Groups {
-        /// How many groups.
-        groups: usize,
-    },
-}
+use ionian_kernel::id::{AcceptorId, Id, MAX_INSTANCES, Set};
+use ionian_kernel::quorum_spec::QuorumSpec;
 
 /// A quorum system over instances of one kind, the acceptors of one configuration. While one
 /// configuration is changed into another, over those of both.
@@ -273,7 +253,7 @@ fn pick_majority<I: Id>(members: Set<I>, alive: Set<I>, near: Set<I>, turn: u64)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::AcceptorSet;
+    use ionian_kernel::id::AcceptorSet;
 
     fn systems() -> Vec<(QuorumSystem, usize)> {
         let mut systems = Vec::new();
