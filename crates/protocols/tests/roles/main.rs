@@ -2,9 +2,13 @@
 //! the others are played by the test. What takes a whole cluster is in the simulator's tests.
 
 mod acceptor;
+mod batcher;
 mod bytes;
 mod catching_up;
+mod client_lane;
+mod election;
 mod known_defects;
+mod leader;
 mod learning;
 mod lives;
 mod membership;
@@ -13,8 +17,12 @@ mod options;
 mod proxies;
 mod proxy_leader;
 mod reach;
+mod read_batcher;
+mod replica;
+mod servers;
 mod spaxos;
 mod stage;
 mod strays;
 mod succession;
 mod time;
+mod unbatcher;

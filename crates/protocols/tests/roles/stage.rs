@@ -82,14 +82,30 @@ impl<R: Role> Stage<R> {
         birth: &Birth<'_>,
         make: impl FnOnce(R::Config, &Birth<'_>) -> R,
     ) -> Self {
-        let outbox = Outbox::new(birth.keeps_records);
-        let mut stage = Stage {
-            role: make(config, birth),
-            outbox,
-            now: Instant(1_000_000),
-        };
-        stage.call(|role, now, out| role.on_start(now, out));
+        Stage::after(config, birth, Vec::new(), make)
+    }
+
+    /// The same when it has found these records.
+    pub(crate) fn after(
+        config: R::Config,
+        birth: &Birth<'_>,
+        records: Vec<R::Record>,
+        make: impl FnOnce(R::Config, &Birth<'_>) -> R,
+    ) -> Self {
+        let mut role = make(config, birth);
+        records.into_iter().for_each(|record| role.recover(record));
+        let mut stage = Stage::unstarted(role, birth.keeps_records);
+        stage.started();
         stage
+    }
+
+    /// A role that is not started.
+    pub(crate) fn unstarted(role: R, keeps_records: bool) -> Self {
+        Stage {
+            role,
+            outbox: Outbox::new(keeps_records),
+            now: Instant(1_000_000),
+        }
     }
 
     /// The same for the first role of its kind, which lives with no other.
@@ -117,6 +133,32 @@ impl<R: Role> Stage<R> {
     /// what it persists and what it releases.
     pub(crate) fn asked(&mut self, message: R::In) -> Asked<R::Send> {
         self.do_call(|role, now, out| role.on_message(now, message, out));
+        self.outbox.take()
+    }
+
+    /// The same when it starts.
+    pub(crate) fn started(&mut self) -> Asked<R::Send> {
+        self.do_call(|role, now, out| role.on_start(now, out));
+        self.outbox.take()
+    }
+
+    /// The same when time has passed to its next timer.
+    pub(crate) fn woken(&mut self) -> Asked<R::Send> {
+        let at = self.role.next_timer().expect("a timer is set");
+        self.now = self.now.max(at);
+        self.do_call(|role, now, out| role.on_timer(now, out));
+        self.outbox.take()
+    }
+
+    /// The same when the snapshot with this stamp is on disk.
+    pub(crate) fn stored(&mut self, stamp: u64) -> Asked<R::Send> {
+        self.do_call(|role, _, out| role.on_snapshot(stamp, out));
+        self.outbox.take()
+    }
+
+    /// The same when all its records without a key are about to be forgotten.
+    pub(crate) fn checkpoint(&mut self) -> Asked<R::Send> {
+        self.do_call(|role, _, out| role.checkpoint(out));
         self.outbox.take()
     }
 

@@ -1,0 +1,192 @@
+//! How a replica gets the slots that it misses, and gives others those that they miss.
+
+use super::*;
+
+// Holes.
+
+#[test]
+fn a_hole_is_asked_for_of_a_peer_then_of_the_leaders_until_it_is_filled() {
+    let mut replica = in_session();
+    replica.tell(chosen(3, write(2, "c"), PEER));
+    let begun = replica.now;
+    let fetch = In::Fetch {
+        from: ID,
+        start: Slot(1),
+        end: Slot(4),
+        waits: false,
+    };
+    let recover = leader::In::Recover {
+        slots: vec![Slot(1), Slot(2)],
+    };
+    for attempt in 0..6 {
+        let sent = next_sent(&mut replica);
+        if attempt == 0 {
+            let waited = replica.now.since(begun);
+            let after = Options::default().resend_after;
+            assert!((after..=2 * after).contains(&waited), "{waited:?}");
+        }
+        match (&sent[..], attempt % 2) {
+            ([Envelope::ToReplicas(to, message)], 0) => {
+                assert_eq!((to.len(), to.contains(ID)), (1, false));
+                assert_eq!(*message, fetch);
+            }
+            ([envelope], 1) => {
+                let expected = Envelope::ToLeaders(Set::first(3), recover.clone());
+                assert_eq!(*envelope, expected);
+            }
+            _ => panic!("attempt {attempt}: {sent:?}"),
+        }
+    }
+    let slots = vec![(Slot(1), write(0, "a")), (Slot(2), write(1, "b"))];
+    replica.tell(In::Fetched { from: PEER, slots });
+    let until = replica.now + Duration::from_secs(5);
+    while replica.now < until {
+        for envelope in replica.timer() {
+            let is_report = matches!(
+                envelope,
+                Envelope::ToLeaders(_, leader::In::Executed { .. }) | Envelope::ToReadBatchers(..)
+            );
+            assert!(is_report, "nothing is missing: {envelope:?}");
+        }
+    }
+    assert_eq!(replica.role.executed(), Slot(4));
+}
+
+/// The leader's heartbeat says how far others have executed.
+#[test]
+fn slots_that_others_have_executed_are_asked_for() {
+    let mut replica = in_session();
+    let message = In::Heartbeat {
+        round: round(1, 0),
+        executed: Slot(3),
+        keep: Slot(0),
+        time: Timestamp(1000),
+    };
+    assert_eq!(replica.asked(message), only(vec![]));
+    let sent = next_sent(&mut replica);
+    let fetch = In::Fetch {
+        from: ID,
+        start: Slot(1),
+        end: Slot(3),
+        waits: false,
+    };
+    assert!(
+        matches!(&sent[..], [Envelope::ToReplicas(_, message)] if *message == fetch),
+        "{sent:?}"
+    );
+}
+
+#[test]
+fn a_peer_that_filled_a_part_of_what_is_missing_is_asked_for_the_rest_at_once() {
+    let mut replica = in_session();
+    replica.tell(chosen(4, write(3, "d"), ID));
+    let slots = vec![(Slot(1), write(0, "a")), (Slot(2), write(1, "b"))];
+    let rest = In::Fetch {
+        from: ID,
+        start: Slot(3),
+        end: Slot(5),
+        waits: false,
+    };
+    let asked = replica.asked(In::Fetched { from: PEER, slots });
+    assert_eq!(asked, only(vec![to_peer(rest)]));
+    // It answers for the slot that it was named for, and for none of the others.
+    let slots = vec![(Slot(3), write(2, "c"))];
+    let expected = answered(5, &[(SessionId(1), 3, done("abcd"))]);
+    let asked = replica.asked(In::Fetched { from: PEER, slots });
+    assert_eq!(asked, only(vec![expected]));
+}
+
+// Helping peers.
+
+fn fetch(start: u64, end: u64) -> In {
+    In::Fetch {
+        from: PEER,
+        start: Slot(start),
+        end: Slot(end),
+        waits: false,
+    }
+}
+
+#[test]
+fn a_peer_gets_the_slots_that_it_misses_as_far_as_they_are_known() {
+    let mut replica = in_session();
+    replica.tell(chosen(1, write(0, "a"), PEER));
+    replica.tell(chosen(3, write(2, "c"), PEER));
+    let slots = vec![(Slot(1), write(0, "a")), (Slot(3), write(2, "c"))];
+    let fetched = In::Fetched { from: ID, slots };
+    assert_eq!(replica.asked(fetch(1, 9)), only(vec![to_peer(fetched)]));
+    assert_eq!(replica.asked(fetch(4, 9)), only(vec![]), "it knows none");
+}
+
+#[test]
+fn a_peer_whose_slots_are_forgotten_gets_a_snapshot_which_brings_it_as_far() {
+    let mut replica = retaining(2);
+    let [(envelope, Some(0))] = &replica.asked(fetch(1, 9)).sends[..] else {
+        panic!("one message")
+    };
+    let Envelope::ToReplicas(to, message) = envelope else {
+        panic!("{envelope:?}")
+    };
+    assert_eq!(*to, Set::one(PEER));
+    let In::SnapshotChunk { bytes, .. } = message else {
+        panic!("{message:?}")
+    };
+    let chunk = In::SnapshotChunk {
+        from: ID,
+        executed: Slot(4),
+        offset: 0,
+        last: true,
+        bytes: bytes.clone(),
+    };
+    assert_eq!(*message, chunk);
+    // The peer goes on from there, sessions included.
+    let mut peer = replica_of(config(Options::default()), &birth(PEER.0));
+    assert_eq!(peer.asked(chunk.clone()), only(vec![]));
+    assert_eq!(peer.asked(chunk), only(vec![]), "it is as far already");
+    peer.tell(chosen(4, write(2, "c"), ID));
+    let mut expected = AnswersByClient::default();
+    expected.push(&Answer {
+        client: ClientId(0),
+        session: SessionId::READ,
+        number: 5,
+        outcome: done("abc"),
+    });
+    let answers = expected.take_all(PEER.0, Slot(5));
+    let message = unbatcher::In::Results { answers };
+    let expected = Envelope::ToUnbatchers(Set::one(UnbatcherId(PEER.0)), message);
+    assert_eq!(peer.asked(read(5, 5)), only(vec![expected]));
+}
+
+#[test]
+fn a_damaged_snapshot_changes_nothing() {
+    let mut replica = in_session();
+    let chunk = In::SnapshotChunk {
+        from: PEER,
+        executed: Slot(9),
+        offset: 0,
+        last: true,
+        bytes: Bytes::from_static(b"damaged"),
+    };
+    assert_eq!(replica.asked(chunk), only(vec![]));
+    let expected = answered(2, &[(SessionId(1), 0, done("a"))]);
+    let asked = replica.asked(chosen(1, write(0, "a"), ID));
+    assert_eq!(asked, only(vec![expected]));
+}
+
+#[test]
+fn a_peer_that_waits_for_slots_gets_them_when_they_come() {
+    let mut replica = in_session();
+    let waits = In::Fetch {
+        from: PEER,
+        start: Slot(1),
+        end: Slot(9),
+        waits: true,
+    };
+    assert_eq!(replica.asked(waits), only(vec![]));
+    let slots = vec![(Slot(1), write(0, "a"))];
+    let fetched = to_peer(In::Fetched { from: ID, slots });
+    let asked = replica.asked(chosen(1, write(0, "a"), PEER));
+    assert_eq!(asked, only(vec![fetched]));
+    let asked = replica.asked(chosen(2, write(1, "b"), PEER));
+    assert_eq!(asked, only(vec![]), "once");
+}
