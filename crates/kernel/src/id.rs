@@ -5,35 +5,77 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::marker::PhantomData;
 
-/// A position in the replicated log.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Slot(pub u64);
+/// A place in a sequence that only grows: a slot of the log, or the number of one of many parts.
+/// Each kind of sequence has a type of its own, made by [`positions!`](crate::positions!).
+pub trait Position: Copy + fmt::Debug + Ord {
+    /// The place with this number; the first is 0.
+    fn at(number: u64) -> Self;
+    /// Its number.
+    fn number(self) -> u64;
+}
 
-impl Slot {
-    /// The first position of every log.
-    pub const ZERO: Slot = Slot(0);
-    /// After every slot.
-    pub const MAX: Slot = Slot(u64::MAX);
+/// Makes types of [positions](Position).
+#[macro_export]
+macro_rules! positions {
+    ($($(#[$doc:meta])* $position:ident),* $(,)?) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $position(pub u64);
 
-    /// The position after this one.
-    pub fn next(self) -> Slot {
-        self.plus(1)
-    }
+        // Not every type of positions needs every one of these.
+        #[allow(dead_code)]
+        impl $position {
+            /// The first.
+            pub const ZERO: Self = Self(0);
+            /// After every other.
+            pub const MAX: Self = Self(u64::MAX);
 
-    /// The position `count` after this one.
-    pub fn plus(self, count: u64) -> Slot {
-        Slot(self.0.saturating_add(count))
-    }
+            /// The position after this one.
+            pub fn next(self) -> Self {
+                self.plus(1)
+            }
 
-    /// How many positions lie from `earlier` up to this one; zero where `earlier` is later.
-    pub fn distance(self, earlier: Slot) -> u64 {
-        self.0.saturating_sub(earlier.0)
-    }
+            /// The position `count` after this one.
+            pub fn plus(self, count: u64) -> Self {
+                Self(self.0.saturating_add(count))
+            }
 
-    /// The slots from this one up to, not including, `end`.
-    pub fn until(self, end: Slot) -> impl Iterator<Item = Slot> {
-        (self.0..end.0).map(Slot)
-    }
+            /// How many positions lie from `earlier` up to this one; zero where `earlier` is later.
+            pub fn distance(self, earlier: Self) -> u64 {
+                self.0.saturating_sub(earlier.0)
+            }
+
+            /// The positions from this one up to, not including, `end`.
+            pub fn until(self, end: Self) -> impl Iterator<Item = Self> {
+                (self.0..end.0).map(Self)
+            }
+        }
+
+        impl $crate::id::Position for $position {
+            fn at(number: u64) -> Self {
+                Self(number)
+            }
+            fn number(self) -> u64 {
+                self.0
+            }
+        }
+
+        impl $crate::wire::Wire for $position {
+            fn encode(&self, out: &mut alloc::vec::Vec<u8>) {
+                $crate::wire::Wire::encode(&self.0, out);
+            }
+            fn decode(
+                reader: &mut $crate::wire::Reader<'_>,
+            ) -> Result<Self, $crate::wire::WireError> {
+                <u64 as $crate::wire::Wire>::decode(reader).map(Self)
+            }
+        }
+    )*};
+}
+
+positions! {
+    /// A position in the replicated log.
+    Slot,
 }
 
 /// The name of a session, dealt out in the order in which sessions are opened in the log.

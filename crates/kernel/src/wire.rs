@@ -2,7 +2,7 @@
 //! little-endian, no padding, variable parts behind their length. A batch of commands is one opaque
 //! slice of the receive buffer, so a role that only forwards it reads a length and no more.
 
-use crate::id::{Epoch, SessionId, Slot};
+use crate::id::{Epoch, SessionId};
 use crate::time::Timestamp;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -263,7 +263,7 @@ macro_rules! newtypes {
     )*};
 }
 
-newtypes! { SessionId Slot Timestamp }
+newtypes! { SessionId Timestamp }
 
 impl<T: Wire> Wire for VecDeque<T> {
     fn encode(&self, out: &mut Vec<u8>) {

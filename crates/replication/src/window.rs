@@ -1,22 +1,25 @@
-//! A stretch of the log held in memory, from a base slot on.
+//! A part of a sequence, such as the log, held in memory from a base position on.
 
 use alloc::collections::VecDeque;
-use ionian_kernel::id::Slot;
+use ionian_kernel::id::{Position, Slot};
 
-/// Values by slot, for slots from [`base`](SlotWindow::base) on; the base only moves up, and what
-/// lies below it is forgotten. Holes cost the size of an empty entry.
+/// A window over the log.
+pub type SlotWindow<T> = Window<Slot, T>;
+
+/// Values by position, for positions from [`base`](Window::base) on; the base only moves up, and
+/// what lies below it is forgotten. Holes cost the size of an empty entry.
 #[derive(Clone, Debug)]
-pub struct SlotWindow<T> {
-    base: Slot,
+pub struct Window<P, T> {
+    base: P,
     entries: VecDeque<Option<T>>,
     occupied: usize,
     limit: usize,
 }
 
-impl<T> SlotWindow<T> {
-    /// An empty window that reaches at most `limit` slots from its base.
-    pub fn new(base: Slot, limit: usize) -> Self {
-        SlotWindow {
+impl<P: Position, T> Window<P, T> {
+    /// An empty window that reaches at most `limit` positions from its base.
+    pub fn new(base: P, limit: usize) -> Self {
+        Window {
             base,
             entries: VecDeque::new(),
             occupied: 0,
@@ -24,22 +27,22 @@ impl<T> SlotWindow<T> {
         }
     }
 
-    /// From now on it reaches at most `limit` slots from its base; what it holds stays.
+    /// From now on it reaches at most `limit` positions from its base; what it holds stays.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
     }
 
-    /// The first slot that can be held.
-    pub fn base(&self) -> Slot {
+    /// The first position that can be held.
+    pub fn base(&self) -> P {
         self.base
     }
 
-    /// The slot after the highest that has been held since the base.
-    pub fn end(&self) -> Slot {
-        self.base.plus(self.entries.len() as u64)
+    /// The position after the highest that has been held since the base.
+    pub fn end(&self) -> P {
+        self.after_base(self.entries.len())
     }
 
-    /// How many slots hold a value.
+    /// How many positions hold a value.
     pub fn len(&self) -> usize {
         self.occupied
     }
@@ -49,38 +52,47 @@ impl<T> SlotWindow<T> {
         self.occupied == 0
     }
 
-    /// Whether `slot` is at or above the base and within the limit.
-    pub fn admits(&self, slot: Slot) -> bool {
-        slot >= self.base && slot.distance(self.base) < self.limit as u64
+    /// Whether `at` is at or above the base and within the limit.
+    pub fn admits(&self, at: P) -> bool {
+        self.offset(at)
+            .is_some_and(|offset| offset < self.limit as u64)
     }
 
-    fn index(&self, slot: Slot) -> Option<usize> {
-        let offset = slot.0.checked_sub(self.base.0)?;
-        usize::try_from(offset).ok()
+    /// How far a position lies above the base.
+    fn offset(&self, at: P) -> Option<u64> {
+        at.number().checked_sub(self.base.number())
     }
 
-    /// The value at `slot`.
-    pub fn get(&self, slot: Slot) -> Option<&T> {
-        self.entries.get(self.index(slot)?)?.as_ref()
+    fn index(&self, at: P) -> Option<usize> {
+        usize::try_from(self.offset(at)?).ok()
     }
 
-    /// The value at `slot`, to change.
-    pub fn get_mut(&mut self, slot: Slot) -> Option<&mut T> {
-        let index = self.index(slot)?;
+    fn after_base(&self, count: usize) -> P {
+        P::at(self.base.number().saturating_add(count as u64))
+    }
+
+    /// The value at `at`.
+    pub fn get(&self, at: P) -> Option<&T> {
+        self.entries.get(self.index(at)?)?.as_ref()
+    }
+
+    /// The value at `at`, to change.
+    pub fn get_mut(&mut self, at: P) -> Option<&mut T> {
+        let index = self.index(at)?;
         self.entries.get_mut(index)?.as_mut()
     }
 
-    /// Puts a value at `slot`, replacing what was there.
+    /// Puts a value at `at`, replacing what was there.
     ///
     /// # Panics
-    /// Where the window does not [admit](Self::admits) the slot: the caller must have asked.
-    pub fn insert(&mut self, slot: Slot, value: T) {
+    /// Where the window does not [admit](Self::admits) the position: the caller must have asked.
+    pub fn insert(&mut self, at: P, value: T) {
         assert!(
-            self.admits(slot),
-            "slot {slot:?} is outside the window from {:?}",
+            self.admits(at),
+            "{at:?} is outside the window from {:?}",
             self.base
         );
-        let index = self.index(slot).expect("admitted");
+        let index = self.index(at).expect("admitted");
         while self.entries.len() <= index {
             self.entries.push_back(None);
         }
@@ -89,21 +101,21 @@ impl<T> SlotWindow<T> {
         }
     }
 
-    /// Takes out the value at `slot`.
-    pub fn remove(&mut self, slot: Slot) -> Option<T> {
-        let index = self.index(slot)?;
+    /// Takes out the value at `at`.
+    pub fn remove(&mut self, at: P) -> Option<T> {
+        let index = self.index(at)?;
         let taken = self.entries.get_mut(index)?.take();
         self.occupied -= usize::from(taken.is_some());
         taken
     }
 
     /// Forgets everything below `base`; does nothing where the base is there already.
-    pub fn advance_to(&mut self, base: Slot) {
+    pub fn advance_to(&mut self, base: P) {
         self.advance_with(base, |_| {});
     }
 
     /// The same; `gone` is told what was there.
-    pub fn advance_with(&mut self, base: Slot, mut gone: impl FnMut(&T)) {
+    pub fn advance_with(&mut self, base: P, mut gone: impl FnMut(&T)) {
         while self.base < base {
             match self.entries.pop_front() {
                 Some(entry) => {
@@ -111,30 +123,31 @@ impl<T> SlotWindow<T> {
                         self.occupied -= 1;
                         gone(value);
                     }
-                    self.base = self.base.next();
+                    self.base = self.after_base(1);
                 }
                 None => self.base = base,
             }
         }
     }
 
-    /// The slots that hold a value from `from` on, in order.
-    pub fn iter_from(&self, from: Slot) -> impl Iterator<Item = (Slot, &T)> {
-        let skip = from.distance(self.base).min(self.entries.len() as u64) as usize;
-        let first = self.base.plus(skip as u64);
+    /// The positions that hold a value from `from` on, in order.
+    pub fn iter_from(&self, from: P) -> impl Iterator<Item = (P, &T)> {
+        let held = self.entries.len() as u64;
+        let skip = self.offset(from).unwrap_or(0).min(held) as usize;
+        let first = self.base.number() + skip as u64;
         let entries = self.entries.iter().skip(skip);
         entries
             .enumerate()
-            .filter_map(move |(i, entry)| Some((first.plus(i as u64), entry.as_ref()?)))
+            .filter_map(move |(i, entry)| Some((P::at(first + i as u64), entry.as_ref()?)))
     }
 
     /// All that it holds, in order.
-    pub fn iter(&self) -> impl Iterator<Item = (Slot, &T)> {
+    pub fn iter(&self) -> impl Iterator<Item = (P, &T)> {
         self.iter_from(self.base)
     }
 
     /// Empties the window and moves its base to `base`, down as well.
-    pub fn reset(&mut self, base: Slot) {
+    pub fn reset(&mut self, base: P) {
         self.entries.clear();
         self.occupied = 0;
         self.base = base;
