@@ -2,11 +2,11 @@
 
 use ionian_kernel::time::{Duration, Instant};
 
-/// A leader that loses its stripe again and again waits up to so many times longer each time:
-/// whoever suspects it may have a reason, and every change costs all a revocation.
+/// A leader that loses its stripe again and again waits longer each time, up to this multiple: the
+/// leader that suspects it may have a reason, and each change costs a revocation.
 const MOST_PATIENCE: u32 = 32;
 
-/// Whoever has led for so many times as long as it waited is trusted anew.
+/// A leader that has led for this multiple of the time that it waited is trusted again.
 const TRUSTED_AFTER: u32 = 8;
 
 /// See the top of this file.
